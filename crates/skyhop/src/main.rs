@@ -1,0 +1,2 @@
+//! The command line of skyhop; nothing else.
+fn main() {}

@@ -1,0 +1,24 @@
+//! Time, rates, sizes and probabilities that carry their units, and the
+//! contract that every deciding state machine of skyhop keeps.
+//!
+//! No bare number crosses a crate boundary: a rate is a [`BitRate`], a size a
+//! [`ByteCount`], a point in time an [`Instant`], an interval a
+//! [`core::time::Duration`]. All of them parse and print the way people write
+//! them (`"50 Mbit/s"`, `"20 MB"`, `"600 ms"`, `"1e-6"`). Mbit/s and MB are
+//! decimal; KiB, MiB and GiB are binary.
+
+mod byte_count;
+mod duration;
+mod instant;
+mod machine;
+mod probability;
+mod quantity;
+mod rate;
+
+pub use byte_count::ByteCount;
+pub use duration::{format_duration, parse_duration, serde_duration};
+pub use instant::Instant;
+pub use machine::{Machine, earliest};
+pub use probability::Probability;
+pub use quantity::ParseError;
+pub use rate::BitRate;

@@ -1,0 +1,44 @@
+//! The contract of a state machine, as a trait that drivers can rely on.
+
+use crate::Instant;
+
+/// A deciding state machine: it is *handed* the time and has no clock, socket,
+/// thread or unseeded random number of its own (`docs/state-machines.md`).
+///
+/// A driver repeats: hand over inputs through the machine's `handle_*` methods,
+/// drain its `poll_*` outputs in the order that the type's documentation
+/// states, wait until [`Machine::poll_timeout`] or the next input, call
+/// [`Machine::handle_timeout`].
+pub trait Machine {
+    /// Why the machine wants to be woken.
+    type Wake: core::fmt::Debug;
+
+    /// When the machine next needs [`Machine::handle_timeout`], and why; `None`
+    /// while only an input can change it. A time in the past means now.
+    fn poll_timeout(&self) -> Option<(Instant, Self::Wake)>;
+
+    /// Tells the machine that it is `now`. Calling early or late is allowed:
+    /// nothing happens before its time, and everything due happens.
+    fn handle_timeout(&mut self, now: Instant);
+}
+
+/// The earlier of two timeouts, the first one on a tie.
+pub fn earliest<W>(a: Option<(Instant, W)>, b: Option<(Instant, W)>) -> Option<(Instant, W)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
+        (a, b) => a.or(b),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_wins_a_tie() {
+        let at = |nanos, why| Some((Instant::from_nanos(nanos), why));
+        assert_eq!(earliest(at(5, 'a'), at(5, 'b')), at(5, 'a'));
+        assert_eq!(earliest(at(5, 'a'), at(4, 'b')), at(4, 'b'));
+        assert_eq!(earliest(None, at(4, 'b')), at(4, 'b'));
+    }
+}

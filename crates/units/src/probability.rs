@@ -1,0 +1,86 @@
+//! Probabilities: packet and bit error rates.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::quantity::{ParseError, text_serde};
+
+/// A probability in `0.0..=1.0`: a PER, a BER. Text may be a number (`"1e-6"`,
+/// `"0.01"`) or a percentage (`"1 %"`).
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
+pub struct Probability(f64);
+
+impl Probability {
+    /// Never.
+    pub const ZERO: Self = Self(0.0);
+    /// Always.
+    pub const ONE: Self = Self(1.0);
+
+    /// `value` as a probability, or `None` outside `0.0..=1.0`.
+    pub fn new(value: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&value).then_some(Self(value))
+    }
+
+    /// The value, in `0.0..=1.0`.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Probability {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (number, scale) = match text.trim().strip_suffix('%') {
+            Some(percent) => (percent.trim(), 0.01),
+            None => (text.trim(), 1.0),
+        };
+        let value: f64 = number.parse().map_err(|_| ParseError::NoNumber {
+            what: "probability",
+            text: text.to_owned(),
+            example: "1e-6",
+        })?;
+        Self::new(value * scale).ok_or_else(|| ParseError::OutOfRange {
+            what: "probability",
+            text: text.to_owned(),
+            expected: "0 to 1, or 0 % to 100 %",
+        })
+    }
+}
+
+impl fmt::Display for Probability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0.0 || self.0 >= 1e-3 {
+            write!(f, "{}", self.0)
+        } else {
+            write!(f, "{:e}", self.0)
+        }
+    }
+}
+
+text_serde!(Probability);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_numbers_and_percentages() {
+        assert_eq!("1e-6".parse::<Probability>().unwrap().get(), 1e-6);
+        assert_eq!("1 %".parse::<Probability>().unwrap().get(), 0.01);
+    }
+
+    #[test]
+    fn refuses_what_is_no_probability() {
+        for text in ["1.5", "-0.1", "nan", "often", "101 %"] {
+            assert!(text.parse::<Probability>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn prints_what_it_reads() {
+        for text in ["0", "1e-6", "0.01", "1"] {
+            assert_eq!(text.parse::<Probability>().unwrap().to_string(), text);
+        }
+    }
+}

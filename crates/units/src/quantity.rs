@@ -1,0 +1,135 @@
+//! Numbers with a unit behind them: the one parser of all quantities.
+
+use thiserror::Error;
+
+/// Why a text is not the quantity it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ParseError {
+    /// The text does not begin with a number.
+    #[error("{text:?} is not a {what}: expected a number and a unit, like {example:?}")]
+    NoNumber {
+        /// What was to be read, e.g. `rate`.
+        what: &'static str,
+        /// The text as given.
+        text: String,
+        /// A text that would be accepted.
+        example: &'static str,
+    },
+    /// The unit behind the number is not known.
+    #[error("{text:?} is not a {what}: the unit {unit:?} is not one of {accepted}")]
+    UnknownUnit {
+        /// What was to be read.
+        what: &'static str,
+        /// The text as given.
+        text: String,
+        /// The unit found.
+        unit: String,
+        /// The units that would be accepted.
+        accepted: String,
+    },
+    /// The number is negative, not finite, or too large for its type.
+    #[error("{text:?} is not a {what}: out of range, expected {expected}")]
+    OutOfRange {
+        /// What was to be read.
+        what: &'static str,
+        /// The text as given.
+        text: String,
+        /// The range that would be accepted.
+        expected: &'static str,
+    },
+}
+
+/// A kind of quantity: its name, its units with their size in base units, and
+/// an example for error messages.
+pub(crate) struct Kind {
+    pub(crate) what: &'static str,
+    pub(crate) units: &'static [(&'static str, f64)],
+    pub(crate) example: &'static str,
+}
+
+impl Kind {
+    /// Reads `text` as a whole number of base units, rounded to nearest.
+    pub(crate) fn parse(&self, text: &str) -> Result<u64, ParseError> {
+        let trimmed = text.trim();
+        let split = number_length(trimmed);
+        let value: f64 = trimmed[..split].parse().map_err(|_| self.no_number(text))?;
+        let unit = trimmed[split..].trim();
+        let scale = self.scale(unit).ok_or_else(|| self.unknown_unit(text, unit))?;
+        let base = (value * scale).round();
+        if !(0.0..18_446_744_073_709_549_568.0).contains(&base) {
+            return Err(ParseError::OutOfRange {
+                what: self.what,
+                text: text.to_owned(),
+                expected: "zero or more, below 2^64 base units",
+            });
+        }
+        Ok(base as u64)
+    }
+
+    fn scale(&self, unit: &str) -> Option<f64> {
+        self.units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale)
+    }
+
+    fn no_number(&self, text: &str) -> ParseError {
+        ParseError::NoNumber { what: self.what, text: text.to_owned(), example: self.example }
+    }
+
+    fn unknown_unit(&self, text: &str, unit: &str) -> ParseError {
+        let accepted: Vec<&str> = self.units.iter().map(|(name, _)| *name).collect();
+        ParseError::UnknownUnit {
+            what: self.what,
+            text: text.to_owned(),
+            unit: unit.to_owned(),
+            accepted: accepted.join(", "),
+        }
+    }
+
+    /// Prints `base` in the largest of `names` (largest first) that keeps it at
+    /// least 1, with the fewest digits that read back to the same value.
+    pub(crate) fn format(&self, base: u64, names: &[&str]) -> String {
+        let fits = |name: &&&str| self.scale(name).is_some_and(|scale| base as f64 >= scale);
+        let name = names.iter().find(fits).or(names.last()).copied().unwrap_or_default();
+        let scale = self.scale(name).unwrap_or(1.0);
+        format!("{} {name}", base as f64 / scale)
+    }
+}
+
+/// How many bytes at the start of `text` are a decimal number, with exponent.
+fn number_length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let mut end = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
+    end += digits(end);
+    if bytes.get(end) == Some(&b'.') {
+        end += 1;
+        end += digits(end);
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        let exponent = bytes.get(end + 1 + sign..).map_or(0, |_| digits(end + 1 + sign));
+        if exponent > 0 {
+            end += 1 + sign + exponent;
+        }
+    }
+    end
+}
+
+/// `FromStr`, `Serialize` and `Deserialize` by way of text, for a quantity.
+macro_rules! text_serde {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use text_serde;

@@ -1,0 +1,118 @@
+//! Rates in bits per second.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use crate::ByteCount;
+use crate::quantity::{Kind, ParseError, text_serde};
+
+const KIND: Kind = Kind {
+    what: "rate",
+    units: &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)],
+    example: "50 Mbit/s",
+};
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+/// A rate in bit/s; `"50 Mbit/s"` is 50,000,000 of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BitRate(u64);
+
+impl BitRate {
+    /// `bits` bits per second.
+    pub const fn from_bits_per_second(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// `mbit` million bits per second.
+    pub const fn from_mbit(mbit: u64) -> Self {
+        Self(mbit * 1_000_000)
+    }
+
+    /// Bits per second.
+    pub const fn bits_per_second(self) -> u64 {
+        self.0
+    }
+
+    /// The mean rate of `bytes` in `time`, or `None` for no time at all.
+    pub fn average(bytes: ByteCount, time: Duration) -> Option<Self> {
+        let bits = u128::from(bytes.get()) * 8 * NANOS_PER_SECOND;
+        let rate = bits.checked_div(time.as_nanos())?;
+        Some(Self(u64::try_from(rate).unwrap_or(u64::MAX)))
+    }
+
+    /// How long `bytes` take at this rate, rounded up to the nanosecond;
+    /// [`Duration::MAX`] at rate 0.
+    pub fn time_to_send(self, bytes: ByteCount) -> Duration {
+        let bits = u128::from(bytes.get()) * 8;
+        if self.0 == 0 {
+            return if bits == 0 { Duration::ZERO } else { Duration::MAX };
+        }
+        let nanos = (bits * NANOS_PER_SECOND).div_ceil(u128::from(self.0));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// How many whole bytes pass in `time`; saturates.
+    pub fn bytes_in(self, time: Duration) -> ByteCount {
+        let bytes = u128::from(self.0) * time.as_nanos() / (8 * NANOS_PER_SECOND);
+        ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        KIND.parse(text).map(Self)
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&KIND.format(self.0, &["Gbit/s", "Mbit/s", "kbit/s", "bit/s"]))
+    }
+}
+
+text_serde!(BitRate);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_packet_at_50_mbit_takes_240_microseconds() {
+        let time = BitRate::from_mbit(50).time_to_send(ByteCount::new(1500));
+        assert_eq!(time, Duration::from_micros(240));
+    }
+
+    #[test]
+    fn zero_rate_never_sends() {
+        let zero = BitRate::from_bits_per_second(0);
+        assert_eq!(zero.time_to_send(ByteCount::new(1)), Duration::MAX);
+        assert_eq!(zero.time_to_send(ByteCount::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_unknown_unit_names_the_accepted_ones() {
+        let error = "50 Mbps".parse::<BitRate>().unwrap_err().to_string();
+        assert!(error.contains("Mbps") && error.contains("Mbit/s"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn printed_rates_read_back(bits in 0..1u64 << 50) {
+            let rate = BitRate(bits);
+            prop_assert_eq!(rate.to_string().parse(), Ok(rate));
+        }
+
+        #[test]
+        fn bytes_in_undoes_time_to_send(bits in 1..1u64 << 40, bytes in 0..1u64 << 30) {
+            let rate = BitRate(bits);
+            let time = rate.time_to_send(ByteCount::new(bytes));
+            prop_assert!(rate.bytes_in(time) >= ByteCount::new(bytes));
+        }
+    }
+}
