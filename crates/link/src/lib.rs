@@ -31,6 +31,8 @@ mod propagate;
 mod queue;
 mod schedule;
 mod serialise;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
 
 pub use config::LinkConfig;
 pub use counters::{Counters, Tally};
