@@ -5,6 +5,7 @@ mod crypto;
 mod fec;
 mod flow;
 mod frame;
+mod handshake;
 mod key;
 mod loss;
 mod pacer;

@@ -4,24 +4,21 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-/// How much a late wake-up may send at once to catch up. Long enough for the
-/// timers of a general-purpose kernel, short enough not to build a queue.
-const BURST: Duration = Duration::from_millis(4);
-
-/// Spaces packets so that no more than the rate leaves, with bursts of at most
-/// [`BURST`] after the driver was late.
+/// Spaces packets so that no more than the rate leaves, with bursts after a
+/// pause of at most what the rate gives in the time `burst`.
 ///
 /// Does not model layer-2 overhead: the rate is that of IP packets.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     rate: BitRate,
+    burst: Duration,
     /// When the link is through with everything sent so far.
     free_at: Instant,
 }
 
 impl Pacer {
-    pub(crate) fn new(rate: BitRate) -> Self {
-        Self { rate, free_at: Instant::ZERO }
+    pub(crate) fn new(rate: BitRate, burst: Duration) -> Self {
+        Self { rate, burst, free_at: Instant::ZERO }
     }
 
     /// When the next packet may leave.
@@ -31,7 +28,7 @@ impl Pacer {
 
     /// Charges an IP packet of `size` bytes that leaves `now`.
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
-        self.free_at = self.free_at.max(now - BURST) + self.rate.time_to_send(size);
+        self.free_at = self.free_at.max(now - self.burst) + self.rate.time_to_send(size);
     }
 }
 
@@ -52,7 +49,7 @@ mod tests {
 
     #[test]
     fn keeps_the_rate_exactly_with_a_late_driver() {
-        let mut pacer = Pacer::new(BitRate::from_mbit(12)); // 1 packet/ms
+        let mut pacer = Pacer::new(BitRate::from_mbit(12), Duration::from_millis(4)); // 1 packet/ms
         let start = Instant::from_nanos(1_000_000_000);
         sent_by(&mut pacer, start);
         let late = |ms| start + Duration::from_millis(ms);
@@ -62,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_pause_earns_no_more_than_the_burst() {
-        let mut pacer = Pacer::new(BitRate::from_mbit(12));
+        let mut pacer = Pacer::new(BitRate::from_mbit(12), Duration::from_millis(4));
         assert_eq!(sent_by(&mut pacer, Instant::from_nanos(10_000_000_000)), 5);
     }
 }

@@ -82,6 +82,9 @@ impl Received {
 
     /// Enters a packet that FEC restored.
     pub(crate) fn restored(&mut self, now: Instant, number: u64) {
+        if number >= self.expected() {
+            self.largest_at = now;
+        }
         self.numbers.insert_one(number);
         self.recovered += 1;
         self.waiting_since.get_or_insert(now);
