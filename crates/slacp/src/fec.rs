@@ -151,7 +151,7 @@ impl Decoder {
     pub(crate) fn retry(&mut self, number: u64) -> Vec<(u64, Vec<u8>)> {
         let contains = |block: &Block| {
             (block.base..=block.last()).contains(&number)
-                && (number - block.base) % block.stride == 0
+                && (number - block.base).is_multiple_of(block.stride)
         };
         let Some(block) = self.blocks.keys().copied().find(contains) else { return Vec::new() };
         let missing = self.missing(block);
@@ -202,7 +202,7 @@ fn check(number: u64, repair: &Repair) -> Option<Block> {
         && repair.index < repair.repairs
         && (1..=1 << 16).contains(&repair.stride)
         && repair.shard.len() >= 2
-        && repair.shard.len() % 2 == 0;
+        && repair.shard.len().is_multiple_of(2);
     (sizes && block.last() < number).then_some(block)
 }
 
@@ -244,7 +244,7 @@ mod tests {
 
             let mut decoder = Decoder::new(1 << 20);
             let last = block.last();
-            for number in block.numbers().filter(|n| !lost.contains(n) && !(late && *n == last)) {
+            for number in block.numbers().filter(|n| !(lost.contains(n) || late && *n == last)) {
                 decoder.keep(number, &all[&number]);
             }
             let mut restored = Vec::new();

@@ -221,14 +221,33 @@ impl Frame<'_> {
                 out.extend_from_slice(repair.shard);
             }
             Frame::Stream { stream, offset, fin, data } => {
-                let flags = if *fin { STREAM_FIN } else { 0 } | if last { 0 } else { STREAM_LEN };
-                write_numbers(out, STREAM | flags, &[stream.0, offset.0]);
-                if !last {
-                    varint::write(out, data.len() as u64);
-                }
+                let length = (!last).then_some(data.len());
+                write_stream_head(out, *stream, *offset, *fin, length);
                 out.extend_from_slice(data);
             }
         }
+    }
+}
+
+/// The bytes of a stream frame before its data, at most, without its length.
+pub(crate) fn stream_head(stream: StreamId) -> usize {
+    1 + varint::len(stream.0) + 4
+}
+
+/// Appends a stream frame up to its data. Without `length` the data reaches to
+/// the end of the packet.
+pub(crate) fn write_stream_head(
+    out: &mut Vec<u8>,
+    stream: StreamId,
+    offset: TruncatedOffset,
+    fin: bool,
+    length: Option<usize>,
+) {
+    let fin = if fin { STREAM_FIN } else { 0 };
+    let said = if length.is_some() { STREAM_LEN } else { 0 };
+    write_numbers(out, STREAM | fin | said, &[stream.0, offset.0]);
+    if let Some(length) = length {
+        varint::write(out, length as u64);
     }
 }
 

@@ -108,8 +108,8 @@ pub(crate) struct Initiator {
     state: HandshakeState,
     datagram: Vec<u8>,
     pub(crate) index: Index,
-    pub(crate) started: Instant,
     sendings: u32,
+    last_sending: Instant,
     next_sending: Instant,
 }
 
@@ -132,12 +132,18 @@ impl Initiator {
             .expect("the message fits its buffer");
         let mut datagram = packet::initiation(index);
         datagram.extend_from_slice(&message[..length]);
-        Self { state, datagram, index, started: now, sendings: 0, next_sending: now }
+        Self { state, datagram, index, sendings: 0, last_sending: now, next_sending: now }
     }
 
     /// When [`Self::poll`] next gives something.
     pub(crate) fn due(&self) -> Instant {
         self.next_sending
+    }
+
+    /// When the message was last sent. The answer may be to an earlier sending,
+    /// so the time since is at most the RTT.
+    pub(crate) fn last_sent(&self) -> Instant {
+        self.last_sending
     }
 
     /// Whether the message has been sent often enough without an answer.
@@ -152,6 +158,7 @@ impl Initiator {
         }
         let wait = (RETRY_FIRST * 2u32.pow(self.sendings.min(8))).min(RETRY_MOST);
         self.sendings += 1;
+        self.last_sending = now;
         self.next_sending = now + wait;
         Some(self.datagram.clone())
     }

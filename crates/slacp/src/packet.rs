@@ -64,6 +64,11 @@ impl Header {
         out.extend_from_slice(&(self.truncated as u32).to_be_bytes()[4 - self.number_len..]);
     }
 
+    /// Marks a packet whose header is written as a FEC source.
+    pub(crate) fn mark_source(packet: &mut [u8]) {
+        packet[0] |= SOURCE;
+    }
+
     /// The packet number closest to `expected` that ends in the bits sent
     /// (RFC 9000 §A.3).
     pub(crate) fn number(&self, expected: u64) -> u64 {

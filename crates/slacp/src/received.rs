@@ -98,10 +98,6 @@ impl Received {
         }
     }
 
-    pub(crate) fn floor(&self) -> u64 {
-        self.floor
-    }
-
     /// When the next acknowledgement is to be sent, on a hop with this RTT.
     pub(crate) fn report_at(&self, rtt: Duration) -> Option<Instant> {
         let since = self.waiting_since?;

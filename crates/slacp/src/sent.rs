@@ -161,6 +161,20 @@ impl SentPackets {
         }
     }
 
+    /// The lowest number from which on [`Self::source`] knows every packet.
+    pub(crate) fn kept_from(&self) -> u64 {
+        let done = self.slots.iter().rposition(|slot| matches!(slot, Slot::Done));
+        self.first + done.map_or(0, |index| index as u64 + 1)
+    }
+
+    /// What the oldest outstanding packet carried.
+    pub(crate) fn oldest_cargo(&self) -> SmallVec<[Cargo; 2]> {
+        match self.slots.front() {
+            Some(Slot::Outstanding(packet)) => packet.cargo.clone(),
+            _ => SmallVec::new(),
+        }
+    }
+
     fn slot(&self, number: u64) -> Option<&Slot> {
         self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
@@ -203,9 +217,9 @@ mod tests {
         book
     }
 
-    fn acknowledge(book: &mut SentPackets, ranges: &[Range<u64>]) -> Option<Acked> {
+    fn acknowledge(book: &mut SentPackets, ranges: &[(u64, u64)]) -> Option<Acked> {
         let mut bytes = Vec::new();
-        frame::write_ack(&mut bytes, ranges.iter().cloned(), Duration::ZERO, 0, 1000);
+        frame::write_ack(&mut bytes, ranges.iter().map(|r| r.0..r.1), Duration::ZERO, 0, 1000);
         let Ok(Some(Frame::Ack(ack))) = frame::read(&mut &bytes[..]) else { panic!() };
         book.acknowledge(&ack)
     }
@@ -213,7 +227,7 @@ mod tests {
     #[test]
     fn passed_by_three_is_lost_and_earlier_only_by_time() {
         let mut book = sent(10);
-        let acked = acknowledge(&mut book, &[5..6, 0..1]).unwrap();
+        let acked = acknowledge(&mut book, &[(5, 6), (0, 1)]).unwrap();
         assert_eq!((acked.packets.len(), acked.largest_sent_at), (2, Some(at(5))));
         let lost = book.take_lost(at(10), Duration::from_millis(100));
         assert_eq!(lost.iter().map(|p| p.time).collect::<Vec<_>>(), [at(1), at(2)]);
@@ -227,16 +241,16 @@ mod tests {
     #[test]
     fn an_acknowledgement_counts_once() {
         let mut book = sent(3);
-        assert_eq!(acknowledge(&mut book, &[0..3]).unwrap().packets.len(), 3);
+        assert_eq!(acknowledge(&mut book, &[(0, 3)]).unwrap().packets.len(), 3);
         assert!(book.is_empty());
-        let again = acknowledge(&mut book, &[0..3]).unwrap();
+        let again = acknowledge(&mut book, &[(0, 3)]).unwrap();
         assert!(again.packets.is_empty() && again.largest_sent_at.is_none());
     }
 
     #[test]
     fn packets_never_sent_cannot_be_acknowledged() {
         let mut book = sent(3);
-        assert!(acknowledge(&mut book, &[3..4]).is_none());
+        assert!(acknowledge(&mut book, &[(3, 4)]).is_none());
         assert!(!book.is_empty());
     }
 }

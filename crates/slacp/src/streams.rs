@@ -434,6 +434,11 @@ impl Streams {
         new || !self.control.is_empty() || !self.retransmit.is_empty()
     }
 
+    /// Whether something waits that goes before everything else.
+    pub(crate) fn has_urgent(&self) -> bool {
+        !self.control.is_empty() || !self.retransmit.is_empty()
+    }
+
     /// The next piece to send, lost ones first, then new ones of one stream
     /// after another; `room` says how many bytes of a stream fit.
     pub(crate) fn next_chunk(&mut self, room: impl Fn(StreamId) -> usize) -> Option<Chunk> {
@@ -473,9 +478,9 @@ impl Streams {
     }
 
     /// Appends the bytes of a chunk just taken.
-    pub(crate) fn copy(&self, chunk: &Chunk, out: &mut Vec<u8>) {
-        if let Some(stream) = self.map.get(&chunk.stream) {
-            stream.send.copy(&chunk.range, out);
+    pub(crate) fn copy(&self, id: StreamId, range: &Range<u64>, out: &mut Vec<u8>) {
+        if let Some(stream) = self.map.get(&id) {
+            stream.send.copy(range, out);
         }
     }
 
