@@ -27,6 +27,8 @@ const BUDGET_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Planner {
     /// When the last source left that is not protected.
     unprotected: Option<Instant>,
+    /// Packets below this number have been dealt with.
+    dealt_with: u64,
     budget: Pacer,
 }
 
@@ -34,7 +36,7 @@ impl Planner {
     /// A planner for a link of `rate`.
     pub(crate) fn new(rate: BitRate) -> Self {
         let share = BitRate::from_bits_per_second(rate.bits_per_second() / BUDGET_SHARE);
-        Self { unprotected: None, budget: Pacer::new(share, BUDGET_TIME) }
+        Self { unprotected: None, dealt_with: 0, budget: Pacer::new(share, BUDGET_TIME) }
     }
 
     pub(crate) fn sent_source(&mut self, now: Instant) {
@@ -46,7 +48,7 @@ impl Planner {
         self.unprotected.map(|last| last + QUIET)
     }
 
-    /// The repairs for everything that is under way.
+    /// The repairs for everything under way that is not protected yet.
     pub(crate) fn plan(
         &mut self,
         now: Instant,
@@ -54,11 +56,13 @@ impl Planner {
         loss: &LossMeter,
     ) -> Vec<PendingRepair> {
         self.unprotected = None;
+        let start = core::mem::replace(&mut self.dealt_with, sent.next_number());
+        let start = start.max(sent.kept_from());
         if loss.rate() == 0.0 {
             return Vec::new();
         }
         let source = |number| sent.source(number).unwrap_or_default();
-        let mut planned: Vec<_> = blocks(sent.kept_from(), sent.next_number())
+        let mut planned: Vec<_> = blocks(start, sent.next_number())
             .flat_map(|block| encode(block, loss.repairs_for(block.count).min(MAX_REPAIRS), source))
             .collect();
         // The first repair of every block before the second of any.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use smallvec::SmallVec;
 use units::{ByteCount, Instant, earliest};
 
-use crate::fec::{Decoder, PendingRepair, REPAIR_OVERHEAD};
+use crate::fec::{Decoder, PendingRepair, REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::flow::Limits;
 use crate::frame::{self, Ack, Frame, Repair, STREAM_OVERHEAD, TruncatedOffset};
 use crate::handshake::Keys;
@@ -496,6 +496,7 @@ impl Session {
         end: usize,
         cargo: &mut SmallVec<[Cargo; 2]>,
     ) -> bool {
+        let header_len = out.len();
         if self.ack_is_due(now) {
             self.write_ack(now, out, end);
         }
@@ -514,8 +515,9 @@ impl Session {
         if repair_first {
             return self.write_repair(number, out, end) || ping;
         }
-        // A repair of this packet must fit in one of the same size.
-        self.write_streams(out, end - REPAIR_OVERHEAD, cargo);
+        // A repair of this packet must fit in another, whatever its header.
+        let spare = REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - header_len;
+        self.write_streams(out, end - spare, cargo);
         ping || !cargo.is_empty()
     }
 
@@ -542,13 +544,17 @@ impl Session {
         }
     }
 
-    /// Whether the next repair fitted.
+    /// Whether the next repair fitted. One that does not even fit in a packet
+    /// of its own (the peer has moved to a path with longer headers) is dropped.
     fn write_repair(&mut self, number: u64, out: &mut Vec<u8>, end: usize) -> bool {
-        let fits = |repair: &PendingRepair| out.len() + REPAIR_OVERHEAD + repair.shard.len() <= end;
-        if !self.repairs.front().is_some_and(fits) {
+        let alone = out.len() <= Header::MAX_LEN;
+        let Some(repair) = self.repairs.pop_front() else { return false };
+        if out.len() + REPAIR_HEAD + repair.shard.len() > end {
+            if !alone {
+                self.repairs.push_front(repair);
+            }
             return false;
         }
-        let Some(repair) = self.repairs.pop_front() else { return false };
         let frame = Repair {
             distance: number - repair.block.base,
             stride: repair.block.stride,
@@ -577,29 +583,18 @@ impl Session {
             let space = end - out.len();
             let room = |stream| space - frame::stream_head(stream);
             let Some(chunk) = self.streams.next_chunk(room) else { return };
-            self.write_chunk(chunk, out, end, cargo);
+            let Chunk { stream, range, fin } = chunk;
+            let length = (range.end - range.start) as usize;
+            // Without room for another frame the length goes without saying.
+            let last = frame::stream_head(stream) + length + STREAM_OVERHEAD >= space;
+            let said = (!last).then_some(length);
+            frame::write_stream_head(out, stream, TruncatedOffset::new(range.start), fin, said);
+            self.streams.copy(stream, &range, out);
+            cargo.push(Cargo::Stream { stream, range, fin });
+            if last {
+                return;
+            }
         }
-    }
-
-    fn write_chunk(
-        &self,
-        chunk: Chunk,
-        out: &mut Vec<u8>,
-        end: usize,
-        cargo: &mut SmallVec<[Cargo; 2]>,
-    ) {
-        let Chunk { stream, range, fin } = chunk;
-        let length = (range.end - range.start) as usize;
-        let filled = out.len() + frame::stream_head(stream) + length;
-        // Without room for another frame the length goes without saying.
-        let said = (filled + STREAM_OVERHEAD < end).then_some(length);
-        frame::write_stream_head(out, stream, TruncatedOffset::new(range.start), fin, said);
-        self.streams.copy(stream, &range, out);
-        if said.is_none() {
-            // Nothing may follow.
-            debug_assert!(out.len() + STREAM_OVERHEAD >= end);
-        }
-        cargo.push(Cargo::Stream { stream, range, fin });
     }
 }
 
