@@ -23,54 +23,52 @@ fn a_request_and_its_reply_take_one_round_trip() {
     assert!(time < Duration::from_millis(605), "{time:?}");
 }
 
-#[test]
-fn a_download_fills_the_link() {
-    let mut net = Hop::geo(0.0, 1).connected(&[Plan::new(100, 20_000_000)]);
+/// The time of a 20 MB download, from opening the stream to the last byte.
+fn download(per: f64, seed: u64) -> f64 {
+    let mut net = Hop::geo(per, seed).connected(&[Plan::new(100, 20_000_000)]);
     let start = net.now();
     open_all(&mut net, TERMINAL);
-    run_to_end(&mut net, 30.0);
+    run_to_end(&mut net, 60.0);
     let flow = net.peers()[TERMINAL].flows.values().next().unwrap();
-    let time = flow.last_byte.unwrap().saturating_since(start).as_secs_f64();
-    println!(
-        "time {time}, {:?}",
-        net.peers()[HUB].endpoint.stats(net.peers()[HUB].session.unwrap())
-    );
-    let limit = 0.6 + 20e6 * 8.0 / 50e6;
-    assert!(limit / time > 0.95, "{time}");
+    flow.last_byte.unwrap().saturating_since(start).as_secs_f64()
+}
+
+/// The shortest time that is possible: a round trip, and the bytes at the
+/// link's rate less what it loses.
+fn limit(per: f64) -> f64 {
+    0.6 + 20e6 * 8.0 / (50e6 * (1.0 - per))
+}
+
+#[test]
+fn a_download_fills_the_link() {
+    let time = download(0.0, 1);
+    assert!(limit(0.0) / time > 0.96, "{time}");
 }
 
 #[test]
 fn a_download_fills_a_lossy_link() {
-    let mut times: Vec<f64> = (0..9)
-        .map(|seed| {
-            let mut net = Hop::geo(0.01, seed).connected(&[Plan::new(100, 20_000_000)]);
-            let start = net.now();
-            open_all(&mut net, TERMINAL);
-            run_to_end(&mut net, 30.0);
-            let flow = net.peers()[TERMINAL].flows.values().next().unwrap();
-            println!("{:?}", net.peers()[HUB].endpoint.stats(net.peers()[HUB].session.unwrap()));
-            println!(
-                "{:?}",
-                net.peers()[TERMINAL].endpoint.stats(net.peers()[TERMINAL].session.unwrap())
-            );
-            flow.last_byte.unwrap().saturating_since(start).as_secs_f64()
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    println!("{times:?}");
-    let limit = 0.6 + 20e6 * 8.0 / 49.5e6;
-    assert!(limit / times[4] > 0.92, "{times:?}");
+    for (per, share) in [(0.001, 0.96), (0.01, 0.95), (0.05, 0.90)] {
+        let mut times: Vec<f64> = (0..9).map(|seed| download(per, seed)).collect();
+        times.sort_by(f64::total_cmp);
+        assert!(limit(per) / times[4] > share, "{per}: {times:?}");
+    }
 }
 
+/// `SLACP_SEEDS=first..end` chooses the seeds: a failing one can be replayed
+/// alone.
 #[test]
 fn thousands_of_seeds_of_trouble_lose_no_byte() {
-    let seeds: u64 = std::env::var("SLACP_SEEDS").map_or(300, |n| n.parse().unwrap());
-    for seed in 0..seeds {
+    let range = std::env::var("SLACP_SEEDS").unwrap_or_else(|_| "0..3000".to_owned());
+    let (first, end) = range.split_once("..").expect("SLACP_SEEDS is first..end");
+    for seed in first.parse().unwrap()..end.parse().unwrap() {
         trouble(seed);
     }
 }
 
+/// Random streams over a random link: loss, duplication, reordering, bit
+/// errors, an outage. [`Host`](hop::Host) checks every byte and every end.
 fn trouble(seed: u64) {
+    println!("SLACP_SEEDS={seed}..{}", seed + 1);
     let mix = |n: u64| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(n * 0x85eb_ca6b) >> 7) % 1000;
     let size = |n| mix(n) * mix(n + 1) * mix(n + 2) / 10_000;
     let mut plans: Vec<Plan> = (0..1 + mix(90) as usize % 12)
@@ -100,11 +98,8 @@ fn trouble(seed: u64) {
     }
     let up = net.run_until(|hosts| hosts.iter().all(|host| host.session.is_some()), at(60.0));
     up.unwrap_or_else(|stalled| panic!("seed {seed}: {stalled}"));
-    let opener = usize::from(seed % 3 == 0);
+    let opener = usize::from(seed.is_multiple_of(3));
     open_all(&mut net, opener);
-    if std::env::var_os("SLACP_VERBOSE").is_some() {
-        println!("seed {seed}");
-    }
     run_to_end(&mut net, 120.0);
     for host in net.peers() {
         let stats = host.endpoint.stats(host.session.unwrap()).unwrap();
