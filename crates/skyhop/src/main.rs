@@ -1,5 +1,6 @@
 //! The command line of skyhop; nothing else.
 
+mod gateway_command;
 mod lab_command;
 
 use std::process::ExitCode;
@@ -19,6 +20,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// The gateway at the earth station's side of the hop.
+    Hub(gateway_command::HubArgs),
+    /// The gateway at the clients' side of the hop.
+    Terminal(gateway_command::TerminalArgs),
+    /// Makes the key of a gateway.
+    Keygen(gateway_command::KeygenArgs),
     /// A satellite link on this machine, with real packets.
     Lab(lab_command::Args),
 }
@@ -34,6 +41,9 @@ fn main() -> ExitCode {
         }
     };
     let done = match cli.command {
+        Command::Hub(args) => gateway_command::hub(&args),
+        Command::Terminal(args) => gateway_command::terminal(&args),
+        Command::Keygen(args) => gateway_command::keygen(&args),
         Command::Lab(args) => lab_command::run(args),
     };
     done.unwrap_or_else(|error| complain(&format!("{error:#}")))
