@@ -5,6 +5,7 @@ mod lab_command;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 /// The exit code for bad input and missing privilege.
@@ -34,11 +35,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() => return complain(&first_line(&error.to_string())),
-        Err(help) => {
-            let _ = help.print();
-            return ExitCode::SUCCESS;
-        }
+        Err(error) => return explain(&error),
     };
     let done = match cli.command {
         Command::Hub(args) => gateway_command::hub(&args),
@@ -55,8 +52,19 @@ fn complain(text: &str) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// What clap complains of, without usage and hints.
-fn first_line(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
-    lines.join(" ").trim_start_matches("error: ").to_owned()
+/// The help that was asked for or is needed, or what is wrong, in one line.
+fn explain(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(USAGE);
+    }
+    let text = error.to_string();
+    // What follows the empty line is usage and hints.
+    let lines: Vec<&str> =
+        text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    complain(lines.join(" ").trim_start_matches("error: "))
 }
