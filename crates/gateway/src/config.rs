@@ -115,12 +115,12 @@ impl HubAddress {
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read {file}: {source}")]
+    #[error("cannot read {file}: {cause}")]
     Read {
         /// The file.
         file: String,
         /// The system's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The file is not TOML, or has a key or a type that it should not have.
     #[error("{file}, line {line} ({text}): {problem}")]
@@ -157,12 +157,12 @@ pub enum ConfigError {
         problem: String,
     },
     /// The private key cannot be used, or not safely.
-    #[error("{file}: {source}")]
+    #[error("{file}: {cause}")]
     Key {
         /// The file.
         file: String,
         /// Why.
-        source: KeyError,
+        cause: KeyError,
     },
 }
 
@@ -199,7 +199,7 @@ struct Source {
 impl Source {
     fn read(path: &Path) -> Result<(Self, String), ConfigError> {
         let file = path.display().to_string();
-        let failed = |source| ConfigError::Read { file: file.clone(), source };
+        let failed = |cause| ConfigError::Read { file: file.clone(), cause };
         let metadata = fs::metadata(path).map_err(failed)?;
         let text = fs::read_to_string(path).map_err(failed)?;
         Ok((Self { file, path: path.to_owned(), metadata }, text))

@@ -21,20 +21,20 @@ pub enum RunError {
         name: String,
     },
     /// The hub's name has no address.
-    #[error("cannot resolve the hub {hub:?}: {source}")]
+    #[error("cannot resolve the hub {hub:?}: {cause}")]
     Resolve {
         /// As configured.
         hub: String,
         /// The resolver's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The UDP socket cannot be had.
-    #[error("cannot listen on UDP {address}: {source}")]
+    #[error("cannot listen on UDP {address}: {cause}")]
     Bind {
         /// The local address.
         address: SocketAddr,
         /// The system's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The process may not take over connections.
     #[error("not permitted to take over connections: {PRIVILEGE}")]

@@ -122,7 +122,7 @@ impl Gateway {
 
 /// Binds the UDP socket of the hop.
 pub(crate) fn bind(address: SocketAddr) -> Result<UdpLink, RunError> {
-    UdpLink::bind(address).map_err(|source| RunError::Bind { address, source })
+    UdpLink::bind(address).map_err(|cause| RunError::Bind { address, cause })
 }
 
 /// Tells whoever started us that we are at work. Scripts wait for the line.

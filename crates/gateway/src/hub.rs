@@ -92,7 +92,7 @@ impl Hub {
 fn bind_anywhere() -> Result<UdpLink, RunError> {
     let v6: SocketAddr = (Ipv6Addr::UNSPECIFIED, PORT).into();
     match bind(v6) {
-        Err(RunError::Bind { source, .. }) if is_no_ipv6(&source) => {
+        Err(RunError::Bind { cause, .. }) if is_no_ipv6(&cause) => {
             bind((Ipv4Addr::UNSPECIFIED, PORT).into())
         }
         result => result,

@@ -35,12 +35,12 @@ pub enum KeyError {
     #[error("not a key: expected {KEY_FORM}")]
     Malformed,
     /// The file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The file's text is not a key.
     #[error("{} holds no key: expected {KEY_FORM}", path.display())]
@@ -61,12 +61,12 @@ pub enum KeyError {
         mode: u32,
     },
     /// The file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {cause}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The system gives no random numbers.
     #[error("the system gives no random numbers: {0}")]
@@ -96,7 +96,7 @@ impl PrivateKey {
     /// # Errors
     /// When the file cannot be read, is not a key, or is open to others.
     pub fn read_file(path: &Path) -> Result<Self, KeyError> {
-        let read = |source| KeyError::Read { path: path.to_owned(), source };
+        let read = |cause| KeyError::Read { path: path.to_owned(), cause };
         check_permissions(path, &fs::metadata(path).map_err(read)?)?;
         let text = fs::read_to_string(path).map_err(read)?;
         Self::parse(&text).map_err(|_| KeyError::MalformedFile { path: path.to_owned() })
@@ -112,7 +112,7 @@ impl PrivateKey {
         options
             .open(path)
             .and_then(|mut file| writeln!(file, "{}", self.to_base64()))
-            .map_err(|source| KeyError::Write { path: path.to_owned(), source })
+            .map_err(|cause| KeyError::Write { path: path.to_owned(), cause })
     }
 
     /// The key as text. Anybody who has it is this gateway.

@@ -185,3 +185,6 @@ fn is_absence(error: &io::Error) -> bool {
         Some(libc::ENOENT | libc::ESRCH | libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::ENODEV)
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,7 +154,7 @@ impl Terminal {
 
 async fn resolve(config: &TerminalConfig) -> Result<SocketAddr, RunError> {
     let hub = config.hub.as_str();
-    let failed = |source| RunError::Resolve { hub: hub.to_owned(), source };
+    let failed = |cause| RunError::Resolve { hub: hub.to_owned(), cause };
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host(hub).await.map_err(failed)?.collect();
     let fitting = |address: &&SocketAddr| {
         config.listen.is_none_or(|local| local.is_ipv6() == address.is_ipv6())

@@ -1,11 +1,17 @@
 //! Tests that need a network of their own.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::any::type_name;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{Gid, Uid};
+
+/// Tells a test that it runs inside a user namespace.
+const INSIDE: &str = "SKYHOP_TEST_INSIDE";
 
 /// Says that a test cannot run here; fails where every test must run.
 pub(crate) fn skip(why: &str) {
@@ -13,23 +19,51 @@ pub(crate) fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
-/// Runs `work` in a thread with an empty network namespace whose loopback device
-/// is up, or skips.
-pub(crate) fn in_namespace(work: impl FnOnce() + Send + 'static) {
-    let (sender, receiver) = mpsc::channel();
-    let thread = thread::spawn(move || {
+/// Runs `work`, the whole of a test, in an empty network namespace whose loopback
+/// device is up; for an ordinary user by way of a user namespace; or skips.
+pub(crate) fn in_namespace<F: FnOnce() + Send + 'static>(work: F) {
+    if !Uid::effective().is_root() {
+        return in_user_namespace(type_name::<F>());
+    }
+    let inside = thread::spawn(move || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-            return sender.send(error.to_string()).expect("the test waits");
+            return skip(&format!("no network namespace: {error}"));
         }
-        drop(sender);
         bring_up("lo");
         work();
     });
-    if let Ok(error) = receiver.recv() {
-        skip(&format!("no network namespace: {error}"));
+    inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// Runs the test that `closure` is of once more, as root of a user namespace: only
+/// a process without threads can enter one.
+fn in_user_namespace(closure: &str) {
+    assert!(std::env::var_os(INSIDE).is_none(), "not root inside the user namespace");
+    let path = closure.trim_end_matches("::{{closure}}");
+    let (_crate, test) = path.split_once("::").expect("a path begins with the crate");
+    let program = std::env::current_exe().unwrap();
+    let mut again = Command::new(program);
+    again.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
+    let (uid, gid) = (Uid::effective(), Gid::effective());
+    let (uid_map, gid_map) = (format!("0 {uid} 1"), format!("0 {gid} 1"));
+    // SAFETY: the child has one thread; it makes system calls and allocates
+    // little, which the C library allows after fork.
+    unsafe {
+        again.pre_exec(move || {
+            unshare(CloneFlags::CLONE_NEWUSER)?;
+            fs::write("/proc/self/setgroups", "deny")?;
+            fs::write("/proc/self/gid_map", &gid_map)?;
+            fs::write("/proc/self/uid_map", &uid_map)
+        });
     }
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
+    match again.output() {
+        Ok(output) => {
+            let [told, complained] =
+                [output.stdout, output.stderr].map(String::from_utf8).map(Result::unwrap);
+            eprint!("{complained}");
+            assert!(output.status.success() && told.contains("1 passed"), "{test}, inside: {told}");
+        }
+        Err(error) => skip(&format!("no user namespace: {error}")),
     }
 }
 
@@ -45,17 +79,25 @@ fn bring_up(name: &str) {
     let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
     // SAFETY: SIOCSIFFLAGS reads an ifreq.
     let result = unsafe { libc::ioctl(fd, libc::SIOCSIFFLAGS, &raw const request) };
-    assert_eq!(result, 0, "{name}: {}", std::io::Error::last_os_error());
+    assert_eq!(result, 0, "{name}: {}", io::Error::last_os_error());
 }
 
-/// What a program prints in the caller's namespace, given `input`; `None` if there
-/// is no such program.
-pub(crate) fn output(program: &str, arguments: &[&str], input: &str) -> Option<String> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().ok()?;
+/// What `nft` prints in the caller's namespace, given `input`; skips without it.
+pub(crate) fn nft(arguments: &[&str], input: &str) -> Option<String> {
+    // An ordinary user's path may lack the place where it is.
+    let Some(mut child) = ["nft", "/usr/sbin/nft"].iter().find_map(|nft| spawn(nft, arguments))
+    else {
+        skip("no nft to list the rules with");
+        return None;
+    };
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn spawn(program: &str, arguments: &[&str]) -> Option<Child> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().ok()
 }

@@ -77,7 +77,7 @@ impl Source {
             (Some(text), None) => self.inline_key(&text),
             (None, Some(file)) => PrivateKey::read_file(&self.relative(&file)),
         };
-        key.map_err(|source| ConfigError::Key { file: self.file.clone(), source })
+        key.map_err(|cause| ConfigError::Key { file: self.file.clone(), cause })
     }
 
     fn public_key(

@@ -1,0 +1,117 @@
+use rtnetlink::packet_core::NLM_F_DUMP;
+
+use super::*;
+use crate::netfilter::Table;
+use crate::testkit::in_namespace;
+
+const BOTH: [Version; 2] = [Version::V4, Version::V6];
+
+impl Kernel {
+    /// Everything that the kernel answers to a request for a list.
+    fn list(&mut self, message: RouteNetlinkMessage) -> Vec<RouteNetlinkMessage> {
+        let mut message = NetlinkMessage::from(message);
+        message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).unwrap();
+        let mut found = Vec::new();
+        loop {
+            let (answer, _) = self.socket.recv_from_full().unwrap();
+            let mut rest = answer.as_slice();
+            while !rest.is_empty() {
+                let part = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).unwrap();
+                rest = &rest[(part.header.length as usize).next_multiple_of(4).min(rest.len())..];
+                match part.payload {
+                    NetlinkPayload::InnerMessage(message) => found.push(message),
+                    _ => return found,
+                }
+            }
+        }
+    }
+}
+
+/// Our rules, then our routes: the tables they are about.
+fn ours() -> (Vec<u32>, Vec<u32>) {
+    let mut kernel = Kernel::open().unwrap();
+    let (mut rules, mut routes) = (Vec::new(), Vec::new());
+    for version in BOTH {
+        let mut rule = RuleMessage::default();
+        rule.header.family = family(version);
+        for found in kernel.list(RouteNetlinkMessage::GetRule(rule)) {
+            let RouteNetlinkMessage::NewRule(rule) = found else { continue };
+            let is_ours = rule.attributes.contains(&RuleAttribute::Protocol(PROTOCOL));
+            rules.extend(rule.attributes.iter().filter_map(|attribute| match attribute {
+                RuleAttribute::Table(table) if is_ours => Some(*table),
+                _ => None,
+            }));
+        }
+        let mut route = RouteMessage::default();
+        route.header.address_family = family(version);
+        for found in kernel.list(RouteNetlinkMessage::GetRoute(route)) {
+            let RouteNetlinkMessage::NewRoute(route) = found else { continue };
+            let is_ours = route.header.protocol == PROTOCOL;
+            routes.extend(route.attributes.iter().filter_map(|attribute| match attribute {
+                RouteAttribute::Table(table) if is_ours => Some(*table),
+                _ => None,
+            }));
+        }
+    }
+    (rules, routes)
+}
+
+#[test]
+fn two_gateways_in_one_namespace_do_not_meet() {
+    in_namespace(|| {
+        let (first, second) = (Table::claim().unwrap(), Table::claim().unwrap());
+        let first_routing = Routing::install(first.slot(), &BOTH).unwrap();
+        let second_routing = Routing::install(second.slot(), &BOTH).unwrap();
+        let tables = vec![5900, 5901, 5900, 5901];
+        assert_eq!(ours(), (tables.clone(), tables));
+        drop((first, first_routing));
+        assert_eq!(ours(), (vec![5901, 5901], vec![5901, 5901]));
+        drop((second, second_routing));
+        assert_eq!(ours(), (vec![], vec![]));
+    });
+}
+
+#[test]
+fn leftovers_of_a_killed_gateway_go_at_the_next_start() {
+    in_namespace(|| {
+        for slot in [Slot(0), Slot(3)] {
+            std::mem::forget(Routing::install(slot, &BOTH).unwrap());
+        }
+        let table = Table::claim().unwrap();
+        let routing = Routing::install(table.slot(), &BOTH).unwrap();
+        assert_eq!(ours(), (vec![5900, 5900], vec![5900, 5900]));
+        drop(routing);
+        assert_eq!(ours(), (vec![], vec![]));
+    });
+}
+
+#[test]
+fn the_mark_leads_to_the_table_and_the_table_to_this_machine() {
+    in_namespace(|| {
+        let _routing = Routing::install(Slot(2), &BOTH).unwrap();
+        let mut kernel = Kernel::open().unwrap();
+        for (version, nowhere) in [(Version::V4, "192.0.2.9"), (Version::V6, "2001:db8::9")] {
+            let mut route = RouteMessage::default();
+            route.header.address_family = family(version);
+            route.header.destination_prefix_length = if version == Version::V4 { 32 } else { 128 };
+            let address: std::net::IpAddr = nowhere.parse().unwrap();
+            route.attributes = vec![RouteAttribute::Destination(address.into())];
+            let unmarked = kernel.request(RouteNetlinkMessage::GetRoute(route.clone()), 0);
+            assert!(unmarked.is_err(), "there is no route for others");
+            route.attributes.push(RouteAttribute::Mark(Slot(2).mark().value | 1));
+            kernel.request(RouteNetlinkMessage::GetRoute(route), 0).unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_commands_that_do_the_same_are_printed() {
+    let printed = display(Slot(1), &BOTH);
+    assert_eq!(printed.lines().count(), 4);
+    assert!(printed.contains("ip -6 rule add priority 59 fwmark 0x200000/0xf00000 lookup 5901"));
+    assert!(printed.contains("ip route add local default dev lo table 5901"));
+}
