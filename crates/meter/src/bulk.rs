@@ -142,7 +142,8 @@ impl Flow<'_> {
         match self.options.direction {
             Direction::Download => self.download(&mut stream, key).await,
             Direction::Upload => self.upload(&mut stream, key).await,
-        }
+        }?;
+        flow::in_order(&stream)
     }
 
     async fn download(&mut self, stream: &mut TcpStream, key: u64) -> Result<(), FlowError> {

@@ -95,12 +95,21 @@ pub(crate) fn open(
     Ok(socket)
 }
 
-/// Connects, without Nagle's delay.
+/// Connects, without Nagle's delay. Dropped before [`in_order`] is said of it,
+/// the connection is reset: a flow that ran into its limit must not go on
+/// sending what it has buffered while the next one is measured.
 pub(crate) async fn connect(socket: TcpSocket, server: SocketAddr) -> Result<TcpStream, FlowError> {
     let failed = |error| FlowError::Connect { server, error };
     let stream = socket.connect(server).await.map_err(failed)?;
-    stream.set_nodelay(true).map_err(|error| FlowError::Socket { error })?;
+    let set = stream.set_nodelay(true).and_then(|()| stream.set_zero_linger());
+    set.map_err(|error| FlowError::Socket { error })?;
     Ok(stream)
+}
+
+/// Both ends have closed: the connection may end like any other.
+pub(crate) fn in_order(stream: &TcpStream) -> Result<(), FlowError> {
+    let set = SockRef::from(stream).set_linger(None);
+    set.map_err(|error| FlowError::Socket { error })
 }
 
 /// Reads one answer; a refusal is an error.

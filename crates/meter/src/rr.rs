@@ -205,7 +205,8 @@ impl Connection<'_> {
             since = now;
         }
         self.ended = Some(since);
-        self.close(&mut stream).await
+        self.close(&mut stream).await?;
+        flow::in_order(&stream)
     }
 
     async fn begin(&self, stream: &mut TcpStream, key: u64) -> Result<(), FlowError> {

@@ -276,6 +276,25 @@ fn a_limit_ends_a_transfer_that_does_not_move() {
 }
 
 #[test]
+fn a_limit_resets_the_connection() {
+    block_on(async {
+        let (told, seen) = tokio::sync::oneshot::channel();
+        let server = impostor(|mut stream| async move {
+            // Reads so little that the client's buffers hold most of the upload.
+            stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
+            stream.writable().await.unwrap();
+            let closed = stream.ready(tokio::io::Interest::ERROR).await;
+            let _ = told.send(closed.map(|ready| ready.is_error()));
+        });
+        let limit = Some(Duration::from_millis(300));
+        let report =
+            bulk(&BulkOptions { limit, ..options(server, Direction::Upload, 1 << 30) }).await;
+        assert_eq!(report.flows[0].outcome, Outcome::Unfinished);
+        assert!(seen.await.unwrap().unwrap(), "not reset");
+    });
+}
+
+#[test]
 fn a_limit_ends_requests_without_reply() {
     block_on(async {
         let server = impostor(|mut stream| async move {
