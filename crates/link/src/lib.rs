@@ -1,1 +1,43 @@
-//! placeholder
+//! One direction of a satellite link, in three separate stages: **queue →
+//! serialise → propagate**.
+//!
+//! ```text
+//!  handle_packet ─▶ queue ─▶ serialiser ─▶ propagation ─▶ poll_delivery
+//!                     │       one packet     every packet on its way
+//!                     ▼       at the rate            │
+//!                  dropped                           ▼ lost on arrival
+//! ```
+//!
+//! The stages do not know of each other. A packet waits in the queue only while
+//! another is being serialised; the one in the serialiser is not in the queue,
+//! and what propagates counts against nothing. So a full queue is exactly its
+//! limit, and a long delay never costs throughput.
+//!
+//! [`Link`] is a state machine (`docs/state-machines.md`): it is handed the
+//! time, and the same seed and inputs give the same outputs. The packets are
+//! generic ([`Payload`]): a simulator moves structs, the lab moves bytes.
+//!
+//! Not modelled: anything that needs two directions or several senders (shared
+//! capacity, DAMA, contention, MAC delays); changing rate or delay; link-layer
+//! framing, so every byte that is charged is a byte of the packet itself.
+
+mod config;
+mod counters;
+mod dice;
+mod link;
+mod loss;
+mod payload;
+mod propagate;
+mod queue;
+mod schedule;
+mod serialise;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
+
+pub use config::LinkConfig;
+pub use counters::{Counters, Tally};
+pub use dice::Dice;
+pub use link::{Link, Wake};
+pub use loss::Loss;
+pub use payload::Payload;
+pub use queue::QueueLimit;

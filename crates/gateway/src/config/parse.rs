@@ -1,0 +1,219 @@
+//! From the files as written to the validated types.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use slacp::PublicKey;
+use units::{BitRate, ByteCount};
+
+use super::{
+    ConfigError, HubAddress, HubConfig, InterceptConfig, PermittedTerminal, Source, TerminalConfig,
+    raw,
+};
+use crate::keys::{KEY_FORM, PrivateKey, parse_public_key};
+use crate::prefix::Prefix;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+const LONGEST_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
+/// The smallest packet that every IPv4 host takes (RFC 1122 §3.3.2), and a
+/// jumbo frame.
+const MTU: std::ops::RangeInclusive<i64> = 576..=9216;
+/// IFNAMSIZ less the final zero.
+const LONGEST_INTERFACE_NAME: usize = 15;
+
+pub(super) fn terminal(source: &Source, text: &str) -> Result<TerminalConfig, ConfigError> {
+    let raw: raw::Terminal = raw::read(source, text)?;
+    Ok(TerminalConfig {
+        identity: source.identity(raw.private_key, raw.private_key_file)?,
+        hub: source.hub_address(raw.hub)?,
+        hub_key: source.public_key("hub_key", raw.hub_key)?,
+        listen: raw.listen.as_deref().map(|text| source.socket_address(text)).transpose()?,
+        link: source.link(raw.rate, raw.mtu, raw.memory, raw.stream_window)?,
+        connect_timeout: source.connect_timeout(raw.connect_timeout)?,
+        intercept: source.intercept(raw.intercept)?,
+    })
+}
+
+pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError> {
+    let raw: raw::Hub = raw::read(source, text)?;
+    Ok(HubConfig {
+        identity: source.identity(raw.private_key, raw.private_key_file)?,
+        listen: raw.listen.as_deref().map(|text| source.socket_address(text)).transpose()?,
+        link: source.link(raw.rate, raw.mtu, raw.memory, raw.stream_window)?,
+        connect_timeout: source.connect_timeout(raw.connect_timeout)?,
+        allow_loopback: raw.allow_loopback.unwrap_or(false),
+        terminals: source.terminals(raw.terminal)?,
+    })
+}
+
+impl Source {
+    fn missing(&self, key: &'static str, accepted: &'static str) -> ConfigError {
+        ConfigError::Missing { file: self.file.clone(), key, accepted }
+    }
+
+    fn value(&self, key: &str, value: impl Display, problem: impl Display) -> ConfigError {
+        ConfigError::Value {
+            file: self.file.clone(),
+            key: key.to_owned(),
+            value: value.to_string(),
+            problem: problem.to_string(),
+        }
+    }
+
+    fn identity(
+        &self,
+        inline: Option<String>,
+        file: Option<String>,
+    ) -> Result<PrivateKey, ConfigError> {
+        let key = match (inline, file) {
+            (Some(_), Some(file)) => {
+                let problem = "there is a private_key already: expected one of the two";
+                return Err(self.value("private_key_file", quoted(&file), problem));
+            }
+            (None, None) => {
+                return Err(self.missing("private_key_file", "a file that `skyhop keygen` wrote"));
+            }
+            (Some(text), None) => self.inline_key(&text),
+            (None, Some(file)) => PrivateKey::read_file(&self.relative(&file)),
+        };
+        key.map_err(|source| ConfigError::Key { file: self.file.clone(), source })
+    }
+
+    fn public_key(
+        &self,
+        key: &'static str,
+        text: Option<String>,
+    ) -> Result<PublicKey, ConfigError> {
+        let text = text.ok_or_else(|| self.missing(key, KEY_FORM))?;
+        parse_public_key(&text).map_err(|error| self.value(key, quoted(&text), error))
+    }
+
+    fn hub_address(&self, text: Option<String>) -> Result<HubAddress, ConfigError> {
+        const ACCEPTED: &str = "an address and a UDP port, like \"hub.example.net:5900\"";
+        let text = text.ok_or_else(|| self.missing("hub", ACCEPTED))?;
+        let is_address = text.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0);
+        let is_name = text.rsplit_once(':').is_some_and(|(host, port)| {
+            !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok_and(|p| p != 0)
+        });
+        if !is_address && !is_name {
+            return Err(self.value("hub", quoted(&text), format!("expected {ACCEPTED}")));
+        }
+        Ok(HubAddress(text))
+    }
+
+    fn socket_address(&self, text: &str) -> Result<SocketAddr, ConfigError> {
+        let problem = "expected an address and a port, like \"[::]:5900\"";
+        text.parse().map_err(|_| self.value("listen", quoted(text), problem))
+    }
+
+    fn link(
+        &self,
+        rate: Option<String>,
+        mtu: Option<i64>,
+        memory: Option<String>,
+        stream_window: Option<String>,
+    ) -> Result<slacp::Config, ConfigError> {
+        const RATE: &str = "the rate that this side sends at, like \"10 Mbit/s\"";
+        let text = rate.ok_or_else(|| self.missing("rate", RATE))?;
+        let rate: BitRate = text.parse().map_err(|e| self.value("rate", quoted(&text), e))?;
+        if rate.bits_per_second() == 0 {
+            return Err(self.value("rate", quoted(&text), format!("expected {RATE}")));
+        }
+        let mut link = slacp::Config::new(rate);
+        if let Some(mtu) = mtu {
+            link.mtu = self.mtu(mtu)?;
+        }
+        link.memory = self.size("memory", memory, link.memory)?;
+        let window = link.stream_window.min(link.memory);
+        let text = stream_window.clone().unwrap_or_default();
+        link.stream_window = self.size("stream_window", stream_window, window)?;
+        if link.stream_window > link.memory {
+            let problem = format!("expected at most the memory, {}", link.memory);
+            return Err(self.value("stream_window", quoted(&text), problem));
+        }
+        Ok(link)
+    }
+
+    fn mtu(&self, mtu: i64) -> Result<u16, ConfigError> {
+        let problem = format!("expected {} to {} bytes", MTU.start(), MTU.end());
+        let fitting = MTU.contains(&mtu).then_some(mtu);
+        fitting.and_then(|mtu| mtu.try_into().ok()).ok_or_else(|| self.value("mtu", mtu, problem))
+    }
+
+    fn size(
+        &self,
+        key: &'static str,
+        text: Option<String>,
+        default: ByteCount,
+    ) -> Result<ByteCount, ConfigError> {
+        const LEAST: ByteCount = ByteCount::new(64_000);
+        let Some(text) = text else { return Ok(default) };
+        let size: ByteCount = text.parse().map_err(|e| self.value(key, quoted(&text), e))?;
+        if size < LEAST {
+            return Err(self.value(key, quoted(&text), format!("expected at least {LEAST}")));
+        }
+        Ok(size)
+    }
+
+    fn connect_timeout(&self, text: Option<String>) -> Result<Duration, ConfigError> {
+        const KEY: &str = "connect_timeout";
+        let Some(text) = text else { return Ok(CONNECT_TIMEOUT) };
+        let timeout =
+            units::parse_duration(&text).map_err(|e| self.value(KEY, quoted(&text), e))?;
+        if timeout.is_zero() || timeout > LONGEST_CONNECT_TIMEOUT {
+            return Err(self.value(KEY, quoted(&text), "expected more than 0 s, at most 10 min"));
+        }
+        Ok(timeout)
+    }
+
+    fn intercept(&self, raw: Option<raw::Intercept>) -> Result<InterceptConfig, ConfigError> {
+        const KEY: &str = "intercept.interfaces";
+        const ACCEPTED: &str = "the interfaces that the clients are behind, like [\"lan0\"]";
+        let raw = raw.ok_or_else(|| self.missing(KEY, ACCEPTED))?;
+        let interfaces = raw.interfaces.ok_or_else(|| self.missing(KEY, ACCEPTED))?;
+        if interfaces.is_empty() {
+            return Err(self.value(KEY, "[]", format!("expected {ACCEPTED}")));
+        }
+        for name in &interfaces {
+            if name.is_empty() || name.len() > LONGEST_INTERFACE_NAME || !name.is_ascii() {
+                let problem = "expected the name of an interface, 1 to 15 characters";
+                return Err(self.value(KEY, quoted(name), problem));
+            }
+        }
+        let prefix = |text: String| {
+            text.parse::<Prefix>().map_err(|e| self.value("intercept.bypass", quoted(&text), e))
+        };
+        let bypass = raw.bypass.into_iter().map(prefix).collect::<Result<_, _>>()?;
+        Ok(InterceptConfig { interfaces, bypass })
+    }
+
+    fn terminals(
+        &self,
+        raw: Vec<raw::PermittedTerminal>,
+    ) -> Result<Vec<PermittedTerminal>, ConfigError> {
+        if raw.is_empty() {
+            return Err(self.missing("terminal", "at least one section [[terminal]]"));
+        }
+        let mut terminals: Vec<PermittedTerminal> = Vec::with_capacity(raw.len());
+        for entry in raw {
+            let name = entry.name.ok_or_else(|| self.missing("terminal.name", "its name"))?;
+            let text = entry.key.clone().unwrap_or_default();
+            let key = self.public_key("terminal.key", entry.key)?;
+            if terminals.iter().any(|other| other.name == name) {
+                let problem = "there are two of this name: expected another";
+                return Err(self.value("terminal.name", quoted(&name), problem));
+            }
+            if let Some(other) = terminals.iter().find(|other| other.key == key) {
+                let problem = format!("it is the key of {} already: expected another", other.name);
+                return Err(self.value("terminal.key", quoted(&text), problem));
+            }
+            terminals.push(PermittedTerminal { name, key });
+        }
+        Ok(terminals)
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}

@@ -1,0 +1,94 @@
+//! Connecting to the destination of a stream.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use slacp::ResetReason;
+use socket2::SockRef;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::tcp;
+
+/// Connects to `destination`, for at most `timeout`.
+///
+/// # Errors
+/// The system's; `TimedOut` after `timeout`.
+pub(crate) async fn connect(destination: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    let socket = match destination {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    tcp::choose_congestion_control(SockRef::from(&socket));
+    match tokio::time::timeout(timeout, socket.connect(destination)).await {
+        Ok(connected) => connected,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// Whether a peer may have us connect there. What listens on loopback alone
+/// relies on nobody else reaching it.
+pub(crate) fn is_permitted(destination: SocketAddr, allow_loopback: bool) -> bool {
+    let address = destination.ip().to_canonical();
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    let nowhere = address.is_unspecified() || address.is_multicast() || broadcast;
+    !nowhere && (allow_loopback || !address.is_loopback()) && destination.port() != 0
+}
+
+/// What the peer is told about a connection that failed with `error`.
+pub(crate) fn reason(error: &io::Error) -> ResetReason {
+    match error.raw_os_error() {
+        Some(libc::ECONNREFUSED) => ResetReason::Refused,
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN) => {
+            ResetReason::Unreachable
+        }
+        Some(libc::ETIMEDOUT) => ResetReason::TimedOut,
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL) => {
+            ResetReason::Limit
+        }
+        Some(libc::EACCES | libc::EPERM) => ResetReason::Prohibited,
+        None if error.kind() == io::ErrorKind::TimedOut => ResetReason::TimedOut,
+        _ => ResetReason::Reset,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_its_reason() {
+        for (code, expected) in [
+            (libc::ECONNREFUSED, ResetReason::Refused),
+            (libc::EHOSTUNREACH, ResetReason::Unreachable),
+            (libc::ENETUNREACH, ResetReason::Unreachable),
+            (libc::ETIMEDOUT, ResetReason::TimedOut),
+            (libc::EMFILE, ResetReason::Limit),
+            (libc::EACCES, ResetReason::Prohibited),
+            (libc::ECONNRESET, ResetReason::Reset),
+            (libc::EPIPE, ResetReason::Reset),
+        ] {
+            assert_eq!(reason(&io::Error::from_raw_os_error(code)), expected);
+        }
+        assert_eq!(reason(&io::ErrorKind::TimedOut.into()), ResetReason::TimedOut);
+    }
+
+    #[test]
+    fn loopback_needs_permission_and_nowhere_is_never_permitted() {
+        let permitted = |text: &str, loopback| is_permitted(text.parse().unwrap(), loopback);
+        assert!(permitted("192.0.2.1:80", false) && permitted("[2001:db8::1]:80", false));
+        for loopback in ["127.0.0.1:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+            assert!(!permitted(loopback, false) && permitted(loopback, true), "{loopback}");
+        }
+        for nowhere in ["0.0.0.0:80", "224.0.0.1:80", "255.255.255.255:80", "192.0.2.1:0"] {
+            assert!(!permitted(nowhere, true), "{nowhere}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_refuses() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = connect(closed, Duration::from_secs(5)).await.unwrap_err();
+        assert_eq!(reason(&error), ResetReason::Refused);
+    }
+}

@@ -1,0 +1,242 @@
+//! Drives the endpoint with the wall clock and a UDP socket.
+//!
+//! One task owns the socket and the timer. Everything runs on one thread (a
+//! current-thread runtime): a packet costs a few microseconds, the work is
+//! serialised by the session's packet numbers anyway, and nothing waits for a
+//! lock or another core. The handles are `Send` all the same.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+use units::{Instant, Machine};
+
+use crate::clock;
+use crate::counters::Counters;
+use crate::hop::{Hop, HopEvent};
+use crate::timer::Timer;
+use crate::udp::{Batch, Reception, UdpLink};
+
+/// Receptions taken before anything else gets its turn.
+const RECEPTIONS_PER_TURN: usize = 4;
+/// A hub remembers for so many peers which of its addresses they use. More are
+/// strangers.
+const REMEMBERED_SOURCES: usize = 10_000;
+/// How long timers wait at least while the kernel takes no datagram.
+const WHILE_BLOCKED: Duration = Duration::from_millis(1);
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The task that moves datagrams.
+pub(crate) struct Driver {
+    hop: Hop,
+    link: UdpLink,
+    timer: Timer,
+    events: UnboundedSender<HopEvent>,
+    counters: Arc<Counters>,
+    reception: Reception,
+    batch: Batch,
+    /// A datagram that the endpoint has given out and no batch holds yet.
+    waiting: Vec<u8>,
+    waiting_to: Option<SocketAddr>,
+    sources: Sources,
+    complaint: Complaint,
+}
+
+/// From which of our addresses a peer is answered: the one that it wrote to. A
+/// terminal lets the routing decide, since its own addresses may change.
+pub(crate) enum Sources {
+    Routed,
+    AsAddressed(BTreeMap<SocketAddr, IpAddr>),
+}
+
+impl Sources {
+    fn remember(&mut self, peer: SocketAddr, ours: Option<IpAddr>) {
+        let (Self::AsAddressed(known), Some(ours)) = (self, ours) else { return };
+        if known.len() >= REMEMBERED_SOURCES && !known.contains_key(&peer) {
+            known.clear();
+        }
+        known.insert(peer, ours);
+    }
+
+    fn of(&self, peer: Option<SocketAddr>) -> Option<IpAddr> {
+        match self {
+            Self::Routed => None,
+            Self::AsAddressed(known) => known.get(&peer?).copied(),
+        }
+    }
+}
+
+impl Driver {
+    /// A driver of `hop` over `link`. Events go to `events`.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub(crate) fn new(
+        hop: Hop,
+        link: UdpLink,
+        sources: Sources,
+        events: UnboundedSender<HopEvent>,
+        counters: Arc<Counters>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            hop,
+            link,
+            timer: Timer::new()?,
+            events,
+            counters,
+            reception: Reception::new(),
+            batch: Batch::default(),
+            waiting: Vec::new(),
+            waiting_to: None,
+            sources,
+            complaint: Complaint::default(),
+        })
+    }
+
+    /// Runs until dropped, or until the socket or the timer fails for good.
+    pub(crate) async fn run(&mut self) -> io::Error {
+        loop {
+            if let Err(error) = self.turn().await {
+                return error;
+            }
+        }
+    }
+
+    /// Serves the endpoint, then waits for its next input.
+    async fn turn(&mut self) -> io::Result<()> {
+        let now = clock::now();
+        self.tell_time(now);
+        self.hand_out_events();
+        let flowing = self.transmit(now);
+        let deadline = self.hop.lock().endpoint.poll_timeout().map(|(at, _)| at);
+        if flowing && deadline.is_some_and(|at| at <= now) {
+            tokio::task::yield_now().await;
+            return self.receive();
+        }
+        // While the kernel takes nothing, what is due to be sent must wait.
+        let earliest = if flowing { Instant::ZERO } else { now + WHILE_BLOCKED };
+        self.timer.set(deadline.map(|at| at.max(earliest)))?;
+        tokio::select! {
+            readable = self.link.readable() => {
+                readable?;
+                self.receive()
+            }
+            expired = self.timer.expired() => expired,
+            () = self.hop.work() => Ok(()),
+            writable = self.link.writable(), if !flowing => writable,
+        }
+    }
+
+    fn tell_time(&self, now: Instant) {
+        let mut state = self.hop.lock();
+        if state.endpoint.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            state.endpoint.handle_timeout(now);
+        }
+    }
+
+    fn hand_out_events(&self) {
+        let events: Vec<HopEvent> = {
+            let mut state = self.hop.lock();
+            std::iter::from_fn(|| self.hop.take_event(&mut state)).collect()
+        };
+        for event in events {
+            // Nobody listens any more while the gateway shuts down. A stream
+            // inside is reset by being dropped, which needs the lock.
+            let _ = self.events.send(event);
+        }
+    }
+
+    /// Sends what may be sent now; whether the kernel took it all.
+    fn transmit(&mut self, now: Instant) -> bool {
+        loop {
+            self.fill(now);
+            if self.batch.count() == 0 {
+                return true;
+            }
+            if !self.flush(now) {
+                return false;
+            }
+        }
+    }
+
+    /// Gathers datagrams of the endpoint that can be sent together.
+    fn fill(&mut self, now: Instant) {
+        let most = self.link.most_segments();
+        let mut state = self.hop.lock();
+        while !self.batch.is_closed(most) {
+            if self.waiting_to.is_none() {
+                self.waiting.clear();
+                self.waiting_to = state.endpoint.poll_transmit(now, &mut self.waiting);
+            }
+            let Some(to) = self.waiting_to else { return };
+            if !self.batch.join(to, &self.waiting, most) {
+                return;
+            }
+            self.waiting_to = None;
+        }
+    }
+
+    /// Hands the batch to the kernel; false if it has no room now.
+    fn flush(&mut self, now: Instant) -> bool {
+        let from = self.sources.of(self.batch.destination());
+        match self.link.send(&self.batch, from) {
+            Ok(()) => self.counters.datagrams_sent.add(self.batch.count() as u64),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            // The datagrams are lost; the protocol notices. EMSGSIZE: the path
+            // takes less than the configured MTU.
+            Err(error) if quinn_udp::is_msg_size_err(&error) => {
+                self.counters.too_large.add(self.batch.count() as u64);
+                self.complaint.tell(now, "a datagram exceeds the MTU of the path: lower `mtu`");
+            }
+            Err(error) => {
+                self.counters.socket_errors.increment();
+                self.complaint.tell(now, &format!("cannot send: {error}"));
+            }
+        }
+        self.batch.clear();
+        true
+    }
+
+    /// Takes what has arrived, as far as this turn goes.
+    fn receive(&mut self) -> io::Result<()> {
+        let now = clock::now();
+        for _ in 0..RECEPTIONS_PER_TURN {
+            let mut state = self.hop.lock();
+            let (sources, counters) = (&mut self.sources, &self.counters);
+            let taken = self.link.receive(&mut self.reception, |from, ours, datagram| {
+                counters.datagrams_received.increment();
+                sources.remember(from, ours);
+                state.endpoint.handle_datagram(now, from, datagram);
+            });
+            match taken {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // An ICMP error of some earlier datagram: not ours to judge.
+                Err(error) => {
+                    self.counters.socket_errors.increment();
+                    self.complaint.tell(now, &format!("cannot receive: {error}"));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Keeps a lasting fault from filling the log.
+#[derive(Default)]
+struct Complaint {
+    last: Option<Instant>,
+}
+
+impl Complaint {
+    fn tell(&mut self, now: Instant, what: &str) {
+        if self.last.is_none_or(|last| now.saturating_since(last) >= COMPLAINT_INTERVAL) {
+            tracing::warn!("UDP socket: {what}");
+            self.last = Some(now);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The hop as the rest of the gateway sees it: streams to read and write, and
+//! events. The endpoint decides; this only wakes those who wait for it.
+//!
+//! The endpoint is shared between the driver's task and those of the relayed
+//! connections, which call it directly. They run on one thread as a rule, so the
+//! lock is free when it is taken, and it is never held across an await.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use slacp::{Endpoint, Event, Open, Read, ResetReason, SessionId, StreamError, StreamId};
+use tokio::sync::Notify;
+
+use crate::clock;
+
+type Key = (SessionId, StreamId);
+
+/// A handle to the endpoint.
+#[derive(Clone)]
+pub(crate) struct Hop(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// Something was done that may make the endpoint send.
+    work: Notify,
+}
+
+/// The endpoint and who waits for its streams.
+pub(crate) struct State {
+    pub(crate) endpoint: Endpoint,
+    streams: BTreeMap<Key, Entry>,
+}
+
+/// What is known of a stream that somebody holds.
+#[derive(Default)]
+struct Entry {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    /// Whoever waits for the stream to be reset.
+    watcher: Option<Waker>,
+    /// We have finished our direction.
+    finished: bool,
+    /// The peer has finished its direction and we have read it all.
+    ended: bool,
+    /// The stream is no more.
+    reset: Option<ResetReason>,
+}
+
+impl Entry {
+    fn set_reset(&mut self, reason: ResetReason) {
+        self.reset.get_or_insert(reason);
+        for waker in [&mut self.reader, &mut self.writer, &mut self.watcher] {
+            wake(waker);
+        }
+    }
+}
+
+/// What the owner of a gateway hears from the hop.
+pub(crate) enum HopEvent {
+    /// Something about the session as a whole.
+    Session(SessionId, Event),
+    /// The peer opened a stream.
+    Opened(Stream, Open),
+}
+
+/// A stream somebody holds. Dropped before both directions have ended, it is
+/// reset: an aborted connection must not look like a finished one.
+pub(crate) struct Stream {
+    hop: Hop,
+    key: Key,
+}
+
+impl Hop {
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
+        let state = Mutex::new(State { endpoint, streams: BTreeMap::new() });
+        Self(Arc::new(Shared { state, work: Notify::new() }))
+    }
+
+    /// The endpoint, for the driver.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("nobody panics while holding the endpoint")
+    }
+
+    /// Waits until a command has been given since the last call.
+    pub(crate) async fn work(&self) {
+        self.0.work.notified().await;
+    }
+
+    /// Opens a stream at once: data may follow before the peer has answered.
+    ///
+    /// # Errors
+    /// When there is no session, or no room for another stream.
+    pub(crate) fn open(&self, session: SessionId, open: Open) -> Result<Stream, StreamError> {
+        let mut state = self.lock();
+        let stream = state.endpoint.open(clock::now(), session, open)?;
+        Ok(self.hold(&mut state, (session, stream)))
+    }
+
+    fn hold(&self, state: &mut State, key: Key) -> Stream {
+        state.streams.insert(key, Entry::default());
+        self.0.work.notify_one();
+        Stream { hop: self.clone(), key }
+    }
+
+    /// Takes the endpoint's events: wakes those who wait, and returns what is
+    /// for the owner.
+    pub(crate) fn take_event(&self, state: &mut State) -> Option<HopEvent> {
+        while let Some((session, event)) = state.endpoint.poll_event() {
+            match event {
+                Event::Opened { stream, open } => {
+                    return Some(HopEvent::Opened(self.hold(state, (session, stream)), open));
+                }
+                Event::Readable(stream) => state.wake((session, stream), |e| &mut e.reader),
+                Event::Writable(stream) => state.wake((session, stream), |e| &mut e.writer),
+                Event::Reset { stream, reason } => {
+                    if let Some(entry) = state.streams.get_mut(&(session, stream)) {
+                        entry.set_reset(reason);
+                    }
+                }
+                Event::Accepted(_) | Event::Closed(_) => {}
+                Event::Down => {
+                    state.lose(session);
+                    return Some(HopEvent::Session(session, event));
+                }
+                event => return Some(HopEvent::Session(session, event)),
+            }
+        }
+        None
+    }
+}
+
+impl State {
+    fn wake(&mut self, key: Key, waker: impl FnOnce(&mut Entry) -> &mut Option<Waker>) {
+        if let Some(entry) = self.streams.get_mut(&key) {
+            wake(waker(entry));
+        }
+    }
+
+    fn lose(&mut self, session: SessionId) {
+        for ((_, _), entry) in self.streams.iter_mut().filter(|((s, _), _)| *s == session) {
+            entry.set_reset(ResetReason::SessionLost);
+        }
+    }
+
+    fn entry(&mut self, key: Key) -> (&mut Endpoint, &mut Entry) {
+        let entry = self.streams.get_mut(&key).expect("an entry lives as long as its stream");
+        (&mut self.endpoint, entry)
+    }
+}
+
+impl Stream {
+    /// Reads what is there into `buffer`; [`Read::Blocked`] never comes.
+    pub(crate) fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<Result<Read, ResetReason>> {
+        let mut state = self.hop.lock();
+        let (endpoint, entry) = state.entry(self.key);
+        if let Some(reason) = entry.reset {
+            return Poll::Ready(Err(reason));
+        }
+        let read = endpoint.read(self.key.0, self.key.1, buffer).map_err(|error| lost(&error))?;
+        match read {
+            Read::Blocked => {
+                wait(&mut entry.reader, context);
+                return Poll::Pending;
+            }
+            Read::End => entry.ended = true,
+            Read::Data(_) => {}
+        }
+        // The peer may be waiting for the credit that this freed.
+        self.hop.0.work.notify_one();
+        Poll::Ready(Ok(read))
+    }
+
+    /// Writes as much of `data` as the stream takes, at least one byte.
+    pub(crate) fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<Result<usize, ResetReason>> {
+        let mut state = self.hop.lock();
+        let (endpoint, entry) = state.entry(self.key);
+        if let Some(reason) = entry.reset {
+            return Poll::Ready(Err(reason));
+        }
+        let taken = endpoint.write(self.key.0, self.key.1, data).map_err(|error| lost(&error))?;
+        if taken == 0 {
+            wait(&mut entry.writer, context);
+            return Poll::Pending;
+        }
+        self.hop.0.work.notify_one();
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Writes as much of `data` as the stream takes now, perhaps nothing.
+    pub(crate) fn write(&self, data: &[u8]) -> Result<usize, ResetReason> {
+        let mut context = Context::from_waker(Waker::noop());
+        match self.poll_write(&mut context, data) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Ok(0),
+        }
+    }
+
+    /// Tells the peer that nothing more will be written.
+    pub(crate) fn finish(&self) -> Result<(), ResetReason> {
+        let mut state = self.hop.lock();
+        let (endpoint, entry) = state.entry(self.key);
+        if let Some(reason) = entry.reset {
+            return Err(reason);
+        }
+        endpoint.finish(self.key.0, self.key.1).map_err(|error| lost(&error))?;
+        entry.finished = true;
+        self.hop.0.work.notify_one();
+        Ok(())
+    }
+
+    /// Tells the peer that its stream is connected to its destination.
+    pub(crate) fn accept(&self) -> Result<(), ResetReason> {
+        let mut state = self.hop.lock();
+        let (endpoint, entry) = state.entry(self.key);
+        if let Some(reason) = entry.reset {
+            return Err(reason);
+        }
+        endpoint.accept(self.key.0, self.key.1).map_err(|error| lost(&error))?;
+        self.hop.0.work.notify_one();
+        Ok(())
+    }
+
+    /// Waits until the peer resets the stream or the session is lost; for ever
+    /// if neither happens.
+    pub(crate) async fn reset_by_peer(&self) -> ResetReason {
+        poll_fn(|context| {
+            let mut state = self.hop.lock();
+            let (_, entry) = state.entry(self.key);
+            match entry.reset {
+                Some(reason) => Poll::Ready(reason),
+                None => {
+                    wait(&mut entry.watcher, context);
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Ends both directions with a reason that the peer is told.
+    pub(crate) fn reset(self, reason: ResetReason) {
+        self.abandon(reason);
+    }
+
+    fn abandon(&self, reason: ResetReason) {
+        let mut state = self.hop.lock();
+        let (endpoint, entry) = state.entry(self.key);
+        if entry.reset.is_some() || (entry.finished && entry.ended) {
+            return;
+        }
+        // It fails only for a stream that is gone already.
+        let _ = endpoint.reset(self.key.0, self.key.1, reason);
+        entry.reset = Some(reason);
+        self.hop.0.work.notify_one();
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.abandon(ResetReason::Reset);
+        self.hop.lock().streams.remove(&self.key);
+    }
+}
+
+fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}
+
+fn wait(waker: &mut Option<Waker>, context: &Context<'_>) {
+    match waker {
+        Some(present) => present.clone_from(context.waker()),
+        None => *waker = Some(context.waker().clone()),
+    }
+}
+
+/// The endpoint has forgotten the stream and its event is still to come.
+fn lost(error: &StreamError) -> ResetReason {
+    match error {
+        StreamError::NoSession => ResetReason::SessionLost,
+        _ => ResetReason::Reset,
+    }
+}

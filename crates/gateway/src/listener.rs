@@ -1,0 +1,129 @@
+//! Listeners for connections that were meant for somebody else (TPROXY).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+use slacp::Open;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::rule::Version;
+use crate::tcp;
+
+/// The kernel lowers it to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+/// IPV6_TRANSPARENT, which the libc crate lacks.
+const IPV6_TRANSPARENT: libc::c_int = 75;
+
+/// A listener of one version of IP on a loopback port, where nothing reaches it
+/// but what `tproxy` hands over.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+/// A client's connection, and who it believes to be connected to.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) socket: TcpStream,
+    pub(crate) open: Open,
+}
+
+/// What came of accepting a connection.
+#[derive(Debug)]
+pub(crate) enum Accept {
+    /// There is one.
+    Connection(Accepted),
+    /// It was gone again, or nobody's to take over.
+    Nothing,
+    /// The process or the system has no room for another: try again later.
+    Exhausted(io::Error),
+}
+
+impl Listener {
+    /// Binds a listener; `None` if this machine does not speak that version.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_NET_ADMIN.
+    pub(crate) fn bind(version: Version) -> io::Result<Option<Self>> {
+        let (domain, address) = match version {
+            Version::V4 => (Domain::IPV4, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            Version::V6 => (Domain::IPV6, IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        };
+        match listen(domain, SocketAddr::new(address, 0)) {
+            Ok(socket) => {
+                let socket = TcpListener::from_std(socket.into())?;
+                let address = socket.local_addr()?;
+                Ok(Some(Self { socket, address }))
+            }
+            Err(error) if version == Version::V6 && is_absence(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The version it listens for, and its port.
+    pub(crate) fn port(&self) -> (Version, u16) {
+        (Version::of(self.address.ip()), self.address.port())
+    }
+
+    /// Waits for the next connection. Never ends the listener.
+    pub(crate) async fn accept(&self) -> Accept {
+        let (socket, source) = match self.socket.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) if is_exhaustion(&error) => return Accept::Exhausted(error),
+            Err(_) => return Accept::Nothing,
+        };
+        match socket.local_addr() {
+            // Somebody connected to the listener itself; to take it over would
+            // have the far side connect to itself.
+            Ok(destination) if destination != self.address => {
+                Accept::Connection(Accepted { socket, open: Open { destination, source } })
+            }
+            _ => {
+                tcp::reset(socket);
+                Accept::Nothing
+            }
+        }
+    }
+}
+
+fn listen(domain: Domain, address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    if domain == Domain::IPV6 {
+        socket.set_only_v6(true)?;
+        set_transparent_v6(&socket)?;
+    } else {
+        socket.set_ip_transparent_v4(true)?;
+    }
+    tcp::choose_congestion_control(SockRef::from(&socket));
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+fn set_transparent_v6(socket: &Socket) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the address and the length are those of `on`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IPV6,
+            IPV6_TRANSPARENT,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+}
+
+fn is_exhaustion(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    matches!(code, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}

@@ -1,0 +1,231 @@
+//! Netfilter netlink messages (`linux/netfilter/nfnetlink.h`), just as much as
+//! a table of our own needs. The kernel's attributes are numbers in network
+//! byte order unless said otherwise.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const NFNETLINK_VERSION: u8 = 0;
+/// Netlink aligns messages and attributes to this (NLMSG_ALIGNTO, NLA_ALIGNTO).
+const ALIGNMENT: usize = 4;
+const HEADER: usize = 16;
+
+/// Messages that the kernel carries out all together or not at all.
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    message: usize,
+    sequence: u32,
+}
+
+impl Batch {
+    /// An empty batch for nftables.
+    pub(crate) fn new() -> Self {
+        let mut batch = Self { bytes: Vec::new(), message: 0, sequence: 0 };
+        batch.begin(libc::NFNL_MSG_BATCH_BEGIN as u16, 0, 0, libc::NFNL_SUBSYS_NFTABLES as u16);
+        batch
+    }
+
+    /// Adds an nftables message; `attributes` fills it.
+    pub(crate) fn message(
+        &mut self,
+        kind: libc::c_int,
+        family: libc::c_int,
+        flags: libc::c_int,
+        attributes: impl FnOnce(&mut Self),
+    ) {
+        let kind = (libc::NFNL_SUBSYS_NFTABLES as u16) << 8 | kind as u16;
+        self.begin(kind, flags as u16, family as u8, 0);
+        attributes(self);
+        self.close(self.message);
+    }
+
+    /// Adds an attribute of raw bytes.
+    pub(crate) fn bytes(&mut self, kind: u16, value: &[u8]) {
+        let start = self.open(kind);
+        self.bytes.extend_from_slice(value);
+        self.close_attribute(start);
+    }
+
+    /// Adds a text attribute.
+    pub(crate) fn text(&mut self, kind: u16, value: &str) {
+        let start = self.open(kind);
+        self.bytes.extend_from_slice(value.as_bytes());
+        self.bytes.push(0);
+        self.close_attribute(start);
+    }
+
+    /// Adds a number, in network byte order.
+    pub(crate) fn number(&mut self, kind: u16, value: u32) {
+        self.bytes(kind, &value.to_be_bytes());
+    }
+
+    /// Adds an attribute that holds other attributes.
+    pub(crate) fn nest(&mut self, kind: u16, attributes: impl FnOnce(&mut Self)) {
+        let start = self.open(kind | libc::NLA_F_NESTED as u16);
+        attributes(self);
+        self.close_attribute(start);
+    }
+
+    /// The bytes of the whole batch.
+    fn finish(mut self) -> Vec<u8> {
+        self.begin(libc::NFNL_MSG_BATCH_END as u16, 0, 0, libc::NFNL_SUBSYS_NFTABLES as u16);
+        self.bytes
+    }
+
+    /// `struct nlmsghdr` and `struct nfgenmsg`.
+    fn begin(&mut self, kind: u16, flags: u16, family: u8, resource: u16) {
+        self.message = self.bytes.len();
+        self.bytes.extend_from_slice(&0u32.to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(&(flags | libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        self.bytes.extend_from_slice(&self.sequence.to_ne_bytes());
+        self.bytes.extend_from_slice(&0u32.to_ne_bytes());
+        self.bytes.extend_from_slice(&[family, NFNETLINK_VERSION]);
+        self.bytes.extend_from_slice(&resource.to_be_bytes());
+        self.sequence += 1;
+        self.close(self.message);
+    }
+
+    /// Sets the length of the message that began at `start`.
+    fn close(&mut self, start: usize) {
+        let length = (self.bytes.len() - start) as u32;
+        self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
+    }
+
+    fn open(&mut self, kind: u16) -> usize {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&0u16.to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        start
+    }
+
+    /// Sets the length of the attribute that began at `start`, and pads it.
+    fn close_attribute(&mut self, start: usize) {
+        let length = (self.bytes.len() - start) as u16;
+        self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
+    }
+}
+
+/// A socket to netfilter. What it owns in the kernel goes when it is closed.
+pub(crate) struct Socket(OwnedFd);
+
+impl Socket {
+    /// Opens a socket in the present network namespace.
+    pub(crate) fn open() -> io::Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no pointers are passed.
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_NETFILTER) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Has the kernel carry out `batch`.
+    ///
+    /// # Errors
+    /// The kernel's first refusal; then nothing of the batch has happened.
+    pub(crate) fn execute(&self, batch: Batch) -> io::Result<()> {
+        self.send(&batch.finish())
+    }
+
+    /// Asks for something; the answer is whether it is there.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn query(
+        &self,
+        kind: libc::c_int,
+        family: libc::c_int,
+        attributes: impl FnOnce(&mut Batch),
+    ) -> io::Result<()> {
+        let mut message = Batch { bytes: Vec::new(), message: 0, sequence: 0 };
+        message.message(kind, family, 0, attributes);
+        self.send(&message.bytes)
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let (data, length) = (bytes.as_ptr().cast(), bytes.len());
+        // SAFETY: `data` points to `length` bytes that live until the call ends.
+        let sent = unsafe { libc::send(self.0.as_raw_fd(), data, length, 0) };
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.answer()
+    }
+
+    /// The kernel has answered before `send` returned: refusals are waiting.
+    fn answer(&self) -> io::Result<()> {
+        let mut refusal = Ok(());
+        let mut buffer = vec![0u8; 32 << 10];
+        loop {
+            let (data, room) = (buffer.as_mut_ptr().cast(), buffer.len());
+            // SAFETY: `data` points to `room` bytes that nothing else refers to.
+            let length = unsafe { libc::recv(self.0.as_raw_fd(), data, room, 0) };
+            let Ok(length) = usize::try_from(length) else {
+                let error = io::Error::last_os_error();
+                let drained = error.kind() == io::ErrorKind::WouldBlock;
+                return if drained { refusal } else { refusal.and(Err(error)) };
+            };
+            refusal = refusal.and(first_error(&buffer[..length]));
+        }
+    }
+}
+
+/// The first error (`struct nlmsgerr`) in the kernel's answer.
+fn first_error(mut answer: &[u8]) -> io::Result<()> {
+    while let Some((header, rest)) = answer.split_first_chunk::<HEADER>() {
+        let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let kind = u16::from_ne_bytes([header[4], header[5]]);
+        if i32::from(kind) == libc::NLMSG_ERROR
+            && let Some(code) = rest.first_chunk::<4>()
+            && i32::from_ne_bytes(*code) != 0
+        {
+            return Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(*code)));
+        }
+        answer = answer.get(length.next_multiple_of(ALIGNMENT).max(HEADER)..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn lengths_cover_headers_and_padding_does_not_count() {
+        let mut batch = Batch::new();
+        batch.message(libc::NFT_MSG_NEWTABLE, libc::NFPROTO_INET, libc::NLM_F_CREATE, |m| {
+            m.text(1, "ab");
+            m.nest(2, |n| n.number(3, 7));
+        });
+        let bytes = batch.finish();
+        let (begin, rest) = bytes.split_at(20);
+        assert_eq!(begin[..6], [20, 0, 0, 0, 0x10, 0], "batch begin");
+        assert_eq!(begin[16..], [0, 0, 0, 10], "for nftables");
+        let (table, end) = rest.split_at(40);
+        assert_eq!(table[..8], [40, 0, 0, 0, 0, 10, 1, 4], "new table, create");
+        assert_eq!(table[16..20], [1, 0, 0, 0], "family inet");
+        assert_eq!(table[20..28], [7, 0, 1, 0, b'a', b'b', 0, 0], "text, padded");
+        assert_eq!(table[28..40], [12, 0, 2, 0x80, 8, 0, 3, 0, 0, 0, 0, 7], "nested number");
+        assert_eq!(end[..6], [20, 0, 0, 0, 0x11, 0], "batch end");
+    }
+
+    #[test]
+    fn the_first_error_is_found_behind_an_acknowledgement() {
+        let answer = |code: i32| {
+            let mut bytes = vec![36, 0, 0, 0, 2, 0];
+            bytes.resize(HEADER, 0);
+            bytes.extend_from_slice(&code.to_ne_bytes());
+            bytes.resize(36, 0);
+            bytes
+        };
+        let both = [answer(0), answer(-libc::EPERM)].concat();
+        assert_eq!(first_error(&both).unwrap_err().raw_os_error(), Some(libc::EPERM));
+        assert!(first_error(&answer(0)).is_ok());
+        assert!(first_error(&[0; 40]).is_ok(), "a length of zero ends");
+    }
+}

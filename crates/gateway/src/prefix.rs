@@ -1,0 +1,132 @@
+//! Sets of addresses, written `10.0.0.0/8`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// All addresses that begin with the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    address: IpAddr,
+    length: u8,
+}
+
+/// Why a text is not a prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PrefixError {
+    /// The text is no address, or its length is no number in range.
+    #[error("expected a prefix, like \"10.0.0.0/8\" or \"2001:db8::/32\"")]
+    Malformed,
+    /// There are bits behind the prefix; most likely it is a slip.
+    #[error("it has bits behind the prefix: did you mean {meant}?")]
+    HostBits {
+        /// The prefix that the address lies in.
+        meant: Prefix,
+    },
+}
+
+impl Prefix {
+    /// The first address.
+    pub fn address(self) -> IpAddr {
+        self.address
+    }
+
+    /// How many leading bits are common.
+    pub fn length(self) -> u8 {
+        self.length
+    }
+
+    /// The mask, in network byte order: 4 bytes or 16.
+    pub(crate) fn mask(self) -> Vec<u8> {
+        match self.address {
+            IpAddr::V4(_) => mask4(self.length).to_be_bytes().to_vec(),
+            IpAddr::V6(_) => mask6(self.length).to_be_bytes().to_vec(),
+        }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let (address, length) = text.split_once('/').unwrap_or((text, ""));
+        let address: IpAddr = address.parse().map_err(|_| PrefixError::Malformed)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let length = match text.contains('/') {
+            true => length.parse().map_err(|_| PrefixError::Malformed)?,
+            false => most,
+        };
+        if length > most {
+            return Err(PrefixError::Malformed);
+        }
+        let first = first_address(address, length);
+        let prefix = Self { address: first, length };
+        if first != address {
+            return Err(PrefixError::HostBits { meant: prefix });
+        }
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+fn first_address(address: IpAddr, length: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & mask4(length)).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & mask6(length)).into(),
+    }
+}
+
+fn mask4(length: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
+}
+
+fn mask6(length: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_both_families_and_single_addresses() {
+        for (text, printed) in [
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("0.0.0.0/0", "0.0.0.0/0"),
+            ("192.0.2.1", "192.0.2.1/32"),
+            ("2001:db8::/32", "2001:db8::/32"),
+            ("::/0", "::/0"),
+            ("::1", "::1/128"),
+        ] {
+            assert_eq!(text.parse::<Prefix>().unwrap().to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_prefix() {
+        for text in ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::/129", "lan", "1.2.3.4/-1"] {
+            assert_eq!(text.parse::<Prefix>(), Err(PrefixError::Malformed), "{text}");
+        }
+        let error = "10.1.2.3/8".parse::<Prefix>().unwrap_err().to_string();
+        assert!(error.contains("10.0.0.0/8"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn printed_prefixes_read_back(bits: u128, length in 0u8..=128) {
+            let address = first_address(Ipv6Addr::from_bits(bits).into(), length);
+            let prefix = Prefix { address, length };
+            prop_assert_eq!(prefix.to_string().parse(), Ok(prefix));
+        }
+    }
+}

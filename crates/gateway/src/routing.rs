@@ -1,0 +1,187 @@
+//! Brings packets that bear our mark to this machine whatever their
+//! destination: a rule by packet mark and a routing table of our own with one
+//! local route, for IPv4 and IPv6.
+//!
+//! Both bear our own protocol number, so that they are known as ours. Leftovers
+//! of a gateway that was killed do no harm (nothing sets the mark any more) and
+//! the next start removes them. The requests are synchronous so that
+//! dropping [`Routing`] removes everything on every way out.
+
+use std::io;
+
+use rtnetlink::packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use rtnetlink::packet_route::route::{
+    RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::sys::{Socket, protocols::NETLINK_ROUTE};
+
+use crate::netfilter::{SLOTS, Slot, is_claimed};
+use crate::rule::Version;
+
+/// Our routing protocol number: none that iproute2's `rt_protos` knows.
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(159);
+/// Routing tables 5900 and up: one for each slot.
+const FIRST_TABLE: u32 = 5900;
+/// Behind the rule for local addresses (0), before the operator's own.
+const PRIORITY: u32 = 59;
+/// The loopback device is the first of every network namespace.
+const LOOPBACK: u32 = 1;
+
+/// The rules and routes of one gateway. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    slot: Slot,
+}
+
+impl Routing {
+    /// Installs rules and routes for the packets of `slot`, and removes the
+    /// leftovers of gateways that are no more.
+    ///
+    /// # Errors
+    /// The kernel's refusal: `PermissionDenied` without CAP_NET_ADMIN,
+    /// `NetworkDown` while the loopback device is down.
+    pub(crate) fn install(slot: Slot, versions: &[Version]) -> io::Result<Self> {
+        let mut kernel = Kernel::open()?;
+        for other in (0..SLOTS).map(Slot) {
+            if other == slot || !is_claimed(other)? {
+                kernel.sweep(other)?;
+            }
+        }
+        // From here on a failure drops the value and so removes what is there.
+        let routing = Self { slot };
+        for version in versions {
+            let route = RouteNetlinkMessage::NewRoute(route(slot, *version));
+            kernel.request(route, NLM_F_CREATE | NLM_F_EXCL)?;
+            let rule = RouteNetlinkMessage::NewRule(rule(slot, *version));
+            kernel.request(rule, NLM_F_CREATE | NLM_F_EXCL)?;
+        }
+        Ok(routing)
+    }
+}
+
+impl Drop for Routing {
+    fn drop(&mut self) {
+        if let Err(error) = Kernel::open().and_then(|mut kernel| kernel.sweep(self.slot)) {
+            tracing::warn!("routing table {} is left behind: {error}", table(self.slot));
+        }
+    }
+}
+
+/// What an operator types for the same effect.
+pub(crate) fn display(slot: Slot, versions: &[Version]) -> String {
+    let mark = slot.mark();
+    let line = |version: &Version| {
+        let family = if *version == Version::V4 { "" } else { "-6 " };
+        let table = table(slot);
+        format!(
+            "# ip {family}rule add priority {PRIORITY} fwmark {:#x}/{:#x} lookup {table}\n\
+             # ip {family}route add local default dev lo table {table}\n",
+            mark.value, mark.mask
+        )
+    };
+    versions.iter().map(line).collect()
+}
+
+fn table(slot: Slot) -> u32 {
+    FIRST_TABLE + slot.0
+}
+
+fn rule(slot: Slot, version: Version) -> RuleMessage {
+    let mark = slot.mark();
+    let mut rule = RuleMessage::default();
+    rule.header.family = family(version);
+    rule.header.action = RuleAction::ToTable;
+    rule.attributes = vec![
+        RuleAttribute::Priority(PRIORITY),
+        RuleAttribute::FwMark(mark.value),
+        RuleAttribute::FwMask(mark.mask),
+        RuleAttribute::Table(table(slot)),
+        RuleAttribute::Protocol(PROTOCOL),
+    ];
+    rule
+}
+
+fn route(slot: Slot, version: Version) -> RouteMessage {
+    let mut route = RouteMessage::default();
+    route.header.address_family = family(version);
+    route.header.protocol = PROTOCOL;
+    route.header.kind = RouteType::Local;
+    route.header.scope = match version {
+        Version::V4 => RouteScope::Host,
+        Version::V6 => RouteScope::Universe,
+    };
+    route.attributes = vec![RouteAttribute::Table(table(slot)), RouteAttribute::Oif(LOOPBACK)];
+    route
+}
+
+fn family(version: Version) -> AddressFamily {
+    match version {
+        Version::V4 => AddressFamily::Inet,
+        Version::V6 => AddressFamily::Inet6,
+    }
+}
+
+/// A socket to the kernel's routing tables.
+struct Kernel {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Kernel {
+    fn open() -> io::Result<Self> {
+        Ok(Self { socket: Socket::new(NETLINK_ROUTE)?, sequence: 0 })
+    }
+
+    /// Removes everything of `slot`, however often it is there.
+    fn sweep(&mut self, slot: Slot) -> io::Result<()> {
+        for version in [Version::V4, Version::V6] {
+            while self.remove(RouteNetlinkMessage::DelRule(rule(slot, version)))? {}
+            while self.remove(RouteNetlinkMessage::DelRoute(route(slot, version)))? {}
+        }
+        Ok(())
+    }
+
+    /// Whether there was something to remove.
+    fn remove(&mut self, message: RouteNetlinkMessage) -> io::Result<bool> {
+        match self.request(message, 0) {
+            Ok(()) => Ok(true),
+            Err(error) if is_absence(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.sequence += 1;
+        let mut message = NetlinkMessage::from(message);
+        message.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        message.header.sequence_number = self.sequence;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        loop {
+            let (answer, _) = self.socket.recv_from_full()?;
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+                .map_err(io::Error::other)?;
+            if answer.header.sequence_number != self.sequence {
+                continue;
+            }
+            if let NetlinkPayload::Error(error) = answer.payload {
+                return error.code.map_or(Ok(()), |_| Err(error.to_io()));
+            }
+        }
+    }
+}
+
+/// ENOENT for a rule, ESRCH for a route; EAFNOSUPPORT without IPv6, or
+/// ENETDOWN or ENODEV where the loopback device has no part in it.
+fn is_absence(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOENT | libc::ESRCH | libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::ENODEV)
+    )
+}

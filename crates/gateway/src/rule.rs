@@ -1,0 +1,274 @@
+//! The nftables expressions that interception needs: each encodes itself for
+//! the kernel and prints itself in nft syntax, so that the two cannot differ.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::netlink::Batch;
+use crate::prefix::Prefix;
+
+/// The kernel's attribute numbers (`linux/netfilter/nf_tables.h`).
+mod attribute {
+    pub(super) const LIST_ELEMENT: u16 = 1;
+    pub(super) const EXPRESSION_NAME: u16 = 1;
+    pub(super) const EXPRESSION_DATA: u16 = 2;
+    pub(super) const DATA_VALUE: u16 = 1;
+    pub(super) const DATA_VERDICT: u16 = 2;
+    pub(super) const VERDICT_CODE: u16 = 1;
+    pub(super) const VERDICT_CHAIN: u16 = 2;
+}
+
+const REGISTER: u32 = libc::NFT_REG_1 as u32;
+const VERDICT_REGISTER: u32 = libc::NFT_REG_VERDICT as u32;
+/// Offset of the flags in the TCP header (RFC 9293 §3.1).
+const TCP_FLAGS_OFFSET: u32 = 13;
+const FIN_SYN_RST_ACK: u8 = 0x17;
+const SYN: u8 = 0x02;
+const FIB_BY_DESTINATION: u32 = 1 << 1;
+const FIB_ADDRESS_TYPE: u32 = 3;
+
+/// The bits of the packet mark that one gateway sets; the others are left as
+/// they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) value: u32,
+    pub(crate) mask: u32,
+}
+
+/// One term of a rule: a test that the packet must pass, or what is done then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// The packet is IPv4, or IPv6.
+    Version(Version),
+    /// The packet is TCP.
+    Tcp,
+    /// The packet opens a connection.
+    OnlySyn,
+    /// It came in by this interface.
+    From(String),
+    /// Its destination lies in the prefix (of the version tested before).
+    To(Prefix),
+    /// Its destination is not an address of this machine.
+    ToElsewhere,
+    /// It belongs to a socket of this machine that stands in for another host.
+    OfTransparentSocket,
+    /// Hands it to the listener on a loopback port (of the version before).
+    Tproxy(Version, u16),
+    /// Marks it.
+    SetMark(Mark),
+    /// Ends the hook's chain.
+    Accept,
+    /// Ends this chain and goes on in the one that jumped here.
+    Return,
+    /// Goes through another chain first.
+    Jump(&'static str),
+}
+
+/// A version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    V4,
+    V6,
+}
+
+impl Version {
+    /// The version of `address`.
+    pub(crate) fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    fn protocol_family(self) -> libc::c_int {
+        match self {
+            Self::V4 => libc::NFPROTO_IPV4,
+            Self::V6 => libc::NFPROTO_IPV6,
+        }
+    }
+
+    /// Offset and length of the destination address in the header.
+    fn destination(self) -> (u32, u32) {
+        match self {
+            Self::V4 => (16, 4),
+            Self::V6 => (24, 16),
+        }
+    }
+}
+
+impl Term {
+    /// Adds the term's expressions to a rule's list.
+    pub(crate) fn encode(&self, list: &mut Batch) {
+        match self {
+            Self::Version(version) => {
+                load_meta(list, libc::NFT_META_NFPROTO);
+                compare(list, libc::NFT_CMP_EQ, &[version.protocol_family() as u8]);
+            }
+            Self::Tcp => {
+                load_meta(list, libc::NFT_META_L4PROTO);
+                compare(list, libc::NFT_CMP_EQ, &[libc::IPPROTO_TCP as u8]);
+            }
+            Self::OnlySyn => {
+                load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, TCP_FLAGS_OFFSET, 1);
+                mask(list, &[FIN_SYN_RST_ACK], &[0]);
+                compare(list, libc::NFT_CMP_EQ, &[SYN]);
+            }
+            Self::From(interface) => {
+                let mut name = [0u8; libc::IFNAMSIZ];
+                name[..interface.len()].copy_from_slice(interface.as_bytes());
+                load_meta(list, libc::NFT_META_IIFNAME);
+                compare(list, libc::NFT_CMP_EQ, &name);
+            }
+            Self::To(prefix) => encode_prefix(list, *prefix),
+            Self::ToElsewhere => {
+                expression(list, "fib", |data| {
+                    data.number(1, REGISTER);
+                    data.number(2, FIB_ADDRESS_TYPE);
+                    data.number(3, FIB_BY_DESTINATION);
+                });
+                compare(list, libc::NFT_CMP_NEQ, &u32::from(libc::RTN_LOCAL).to_ne_bytes());
+            }
+            Self::OfTransparentSocket => {
+                expression(list, "socket", |data| {
+                    data.number(1, 0);
+                    data.number(2, REGISTER);
+                });
+                compare(list, libc::NFT_CMP_EQ, &[1]);
+            }
+            Self::Tproxy(version, port) => encode_tproxy(list, *version, *port),
+            Self::SetMark(mark) => encode_mark(list, *mark),
+            Self::Accept => verdict(list, libc::NF_ACCEPT, None),
+            Self::Return => verdict(list, libc::NFT_RETURN, None),
+            Self::Jump(chain) => verdict(list, libc::NFT_JUMP, Some(chain)),
+        }
+    }
+}
+
+fn expression(list: &mut Batch, name: &str, data: impl FnOnce(&mut Batch)) {
+    list.nest(attribute::LIST_ELEMENT, |element| {
+        element.text(attribute::EXPRESSION_NAME, name);
+        element.nest(attribute::EXPRESSION_DATA, data);
+    });
+}
+
+fn value(data: &mut Batch, kind: u16, bytes: &[u8]) {
+    data.nest(kind, |value| value.bytes(attribute::DATA_VALUE, bytes));
+}
+
+fn load_meta(list: &mut Batch, key: libc::c_int) {
+    expression(list, "meta", |data| {
+        data.number(1, REGISTER);
+        data.number(2, key as u32);
+    });
+}
+
+fn load_header(list: &mut Batch, base: libc::c_int, offset: u32, length: u32) {
+    expression(list, "payload", |data| {
+        data.number(1, REGISTER);
+        data.number(2, base as u32);
+        data.number(3, offset);
+        data.number(4, length);
+    });
+}
+
+fn compare(list: &mut Batch, operation: libc::c_int, with: &[u8]) {
+    expression(list, "cmp", |data| {
+        data.number(1, REGISTER);
+        data.number(2, operation as u32);
+        value(data, 3, with);
+    });
+}
+
+/// register = register & `and` ^ `xor`.
+fn mask(list: &mut Batch, and: &[u8], xor: &[u8]) {
+    expression(list, "bitwise", |data| {
+        data.number(1, REGISTER);
+        data.number(2, REGISTER);
+        data.number(3, and.len() as u32);
+        value(data, 4, and);
+        value(data, 5, xor);
+    });
+}
+
+fn encode_prefix(list: &mut Batch, prefix: Prefix) {
+    let (offset, length) = Version::of(prefix.address()).destination();
+    load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, offset, length);
+    mask(list, &prefix.mask(), &vec![0; length as usize]);
+    match prefix.address() {
+        IpAddr::V4(address) => compare(list, libc::NFT_CMP_EQ, &address.octets()),
+        IpAddr::V6(address) => compare(list, libc::NFT_CMP_EQ, &address.octets()),
+    }
+}
+
+/// The listener is bound to loopback, where no packet can reach it by itself.
+fn encode_tproxy(list: &mut Batch, version: Version, port: u16) {
+    const ADDRESS_REGISTER: u32 = REGISTER;
+    const PORT_REGISTER: u32 = libc::NFT_REG_2 as u32;
+    let mut immediate = |register: u32, bytes: &[u8]| {
+        expression(list, "immediate", |data| {
+            data.number(1, register);
+            value(data, 2, bytes);
+        });
+    };
+    match version {
+        Version::V4 => immediate(ADDRESS_REGISTER, &std::net::Ipv4Addr::LOCALHOST.octets()),
+        Version::V6 => immediate(ADDRESS_REGISTER, &std::net::Ipv6Addr::LOCALHOST.octets()),
+    }
+    immediate(PORT_REGISTER, &port.to_be_bytes());
+    expression(list, "tproxy", |data| {
+        data.number(1, version.protocol_family() as u32);
+        data.number(2, ADDRESS_REGISTER);
+        data.number(3, PORT_REGISTER);
+    });
+}
+
+fn encode_mark(list: &mut Batch, mark: Mark) {
+    const MARK_KEY: u32 = libc::NFT_META_MARK as u32;
+    load_meta(list, libc::NFT_META_MARK);
+    mask(list, &(!mark.mask).to_ne_bytes(), &mark.value.to_ne_bytes());
+    expression(list, "meta", |data| {
+        data.number(2, MARK_KEY);
+        data.number(3, REGISTER);
+    });
+}
+
+fn verdict(list: &mut Batch, code: libc::c_int, chain: Option<&str>) {
+    expression(list, "immediate", |data| {
+        data.number(1, VERDICT_REGISTER);
+        data.nest(2, |data| {
+            data.nest(attribute::DATA_VERDICT, |verdict| {
+                verdict.number(attribute::VERDICT_CODE, code as u32);
+                if let Some(chain) = chain {
+                    verdict.text(attribute::VERDICT_CHAIN, chain);
+                }
+            });
+        });
+    });
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::V4 { "ip" } else { "ip6" })
+    }
+}
+
+/// The term in nft syntax.
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(Version::V4) => f.write_str("meta nfproto ipv4"),
+            Self::Version(Version::V6) => f.write_str("meta nfproto ipv6"),
+            Self::Tcp => f.write_str("meta l4proto tcp"),
+            Self::OnlySyn => f.write_str("tcp flags & (fin | syn | rst | ack) == syn"),
+            Self::From(interface) => write!(f, "iifname {interface:?}"),
+            Self::To(prefix) => write!(f, "{} daddr {prefix}", Version::of(prefix.address())),
+            Self::ToElsewhere => f.write_str("fib daddr type != local"),
+            Self::OfTransparentSocket => f.write_str("socket transparent 1"),
+            Self::Tproxy(Version::V4, port) => write!(f, "tproxy ip to 127.0.0.1:{port}"),
+            Self::Tproxy(Version::V6, port) => write!(f, "tproxy ip6 to [::1]:{port}"),
+            Self::SetMark(Mark { value, mask }) => {
+                write!(f, "meta mark set meta mark & {:#010x} | {value:#010x}", !mask)
+            }
+            Self::Accept => f.write_str("accept"),
+            Self::Return => f.write_str("return"),
+            Self::Jump(chain) => write!(f, "jump {chain}"),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The UDP socket under the hop: several datagrams per system call both ways
+//! (GSO, GRO, `recvmmsg`), never fragmented, large buffers.
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// What the kernel may hold for us while we do something else: 64 ms of a link
+/// of 1 Gbit/s.
+const KERNEL_BUFFER: libc::c_int = 8 << 20;
+/// The largest UDP payload over IPv4; GRO and GSO stay below it too.
+const LARGEST_PAYLOAD: usize = 65_507;
+/// How many coalesced receptions one system call takes.
+const RECEPTIONS: usize = 8;
+
+/// A UDP socket on one local address.
+pub(crate) struct UdpLink {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    /// It speaks IPv6, and IPv4 as mapped addresses.
+    v6: bool,
+}
+
+impl UdpLink {
+    /// Binds a socket. A wildcard IPv6 address takes IPv4 as well.
+    ///
+    /// # Errors
+    /// The system's, such as `AddrInUse`.
+    pub(crate) fn bind(local: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+        if local.is_ipv6() {
+            socket.set_only_v6(false)?;
+        }
+        enlarge(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
+        enlarge(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+        socket.bind(&local.into())?;
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        let socket = UdpSocket::from_std(socket.into())?;
+        Ok(Self { socket, state, v6: local.is_ipv6() })
+    }
+
+    /// The local address.
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Waits until a datagram may be there.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        self.socket.readable().await
+    }
+
+    /// Waits until the kernel takes datagrams again.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.socket.writable().await
+    }
+
+    /// How many datagrams one [`Batch`] may hold.
+    pub(crate) fn most_segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// Sends a batch; `WouldBlock` if the kernel has no room now.
+    pub(crate) fn send(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
+        let Some(destination) = batch.destination else { return Ok(()) };
+        let transmit = Transmit {
+            destination: self.outward(destination),
+            ecn: None,
+            contents: &batch.bytes,
+            segment_size: (batch.count > 1).then_some(batch.segment),
+            src_ip: from,
+        };
+        self.socket.try_io(Interest::WRITABLE, || {
+            self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
+        })
+    }
+
+    /// Takes what has arrived, in one system call; `WouldBlock` if nothing has.
+    pub(crate) fn receive(
+        &self,
+        buffers: &mut Reception,
+        mut datagram: impl FnMut(SocketAddr, Option<IpAddr>, &mut [u8]),
+    ) -> io::Result<()> {
+        let mut metas = [RecvMeta::default(); RECEPTIONS];
+        let mut chunks = buffers.0.chunks_exact_mut(1 << 16);
+        let mut slices: [_; RECEPTIONS] =
+            std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
+        let count = self.socket.try_io(Interest::READABLE, || {
+            self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut metas)
+        })?;
+        for (slice, meta) in slices.iter_mut().zip(&metas).take(count) {
+            let from = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
+            for bytes in slice[..meta.len].chunks_mut(meta.stride.max(1)) {
+                datagram(from, meta.dst_ip, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// An IPv6 socket names an IPv4 address `::ffff:a.b.c.d`.
+    fn outward(&self, address: SocketAddr) -> SocketAddr {
+        match address.ip() {
+            IpAddr::V4(v4) if self.v6 => {
+                SocketAddr::new(v4.to_ipv6_mapped().into(), address.port())
+            }
+            _ => address,
+        }
+    }
+}
+
+/// Room for what one system call receives.
+pub(crate) struct Reception(Vec<u8>);
+
+impl Reception {
+    pub(crate) fn new() -> Self {
+        Self(vec![0; RECEPTIONS << 16])
+    }
+}
+
+/// Datagrams of one length for one destination, the last one perhaps shorter:
+/// what the kernel cuts apart again (UDP GSO).
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    destination: Option<SocketAddr>,
+    bytes: Vec<u8>,
+    segment: usize,
+    count: usize,
+}
+
+impl Batch {
+    pub(crate) fn destination(&self) -> Option<SocketAddr> {
+        self.destination
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.destination = None;
+        self.bytes.clear();
+        self.count = 0;
+    }
+
+    /// Whether nothing more can join: it is full, or its last datagram is a
+    /// short one.
+    pub(crate) fn is_closed(&self, most: usize) -> bool {
+        self.count > 0 && (self.count >= most || self.bytes.len() < self.count * self.segment)
+    }
+
+    /// Adds a datagram, or says that it needs a batch of its own.
+    pub(crate) fn join(&mut self, to: SocketAddr, datagram: &[u8], most: usize) -> bool {
+        if self.count == 0 {
+            self.destination = Some(to);
+            self.segment = datagram.len();
+        } else {
+            let fits = self.bytes.len() + datagram.len() <= LARGEST_PAYLOAD;
+            let alike = self.destination == Some(to) && datagram.len() <= self.segment;
+            if !fits || !alike || self.is_closed(most) {
+                return false;
+            }
+        }
+        self.bytes.extend_from_slice(datagram);
+        self.count += 1;
+        true
+    }
+}
+
+/// Above the system's limit if we may, up to it otherwise.
+fn enlarge(socket: &Socket, forced: libc::c_int, plain: libc::c_int) {
+    let size = KERNEL_BUFFER;
+    let set = |option: libc::c_int| {
+        // SAFETY: the address and the length are those of `size`.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const size).cast(),
+                size_of_val(&size) as libc::socklen_t,
+            ) == 0
+        }
+    };
+    if !set(forced) && !set(plain) {
+        tracing::debug!("the UDP socket keeps its buffers: {}", io::Error::last_os_error());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn equal_datagrams_join_and_a_short_one_closes() {
+        let mut batch = Batch::default();
+        assert!(batch.join(address(1), &[0; 100], 4));
+        assert!(batch.join(address(1), &[0; 100], 4));
+        assert!(!batch.join(address(1), &[0; 101], 4), "longer");
+        assert!(!batch.join(address(2), &[0; 100], 4), "elsewhere");
+        assert!(batch.join(address(1), &[0; 50], 4));
+        assert!(!batch.join(address(1), &[0; 50], 4), "behind a short one");
+        assert!(batch.is_closed(4) && batch.count() == 3);
+        batch.clear();
+        assert!(batch.join(address(2), &[0; 7], 1) && batch.is_closed(1));
+    }
+
+    #[test]
+    fn a_batch_never_exceeds_a_datagram() {
+        let mut batch = Batch::default();
+        while batch.join(address(1), &[0; 1472], 64) {}
+        assert_eq!(batch.count(), LARGEST_PAYLOAD / 1472);
+    }
+
+    #[tokio::test]
+    async fn a_batch_arrives_as_its_datagrams_over_either_family() {
+        for (local, name) in [("127.0.0.1:0", "v4"), ("[::]:0", "dual")] {
+            let Ok(receiver) = UdpLink::bind(local.parse().unwrap()) else {
+                eprintln!("SKIPPED: no IPv6 here");
+                continue;
+            };
+            let sender = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let to = address(receiver.local_addr().unwrap().port());
+            let mut batch = Batch::default();
+            let most = sender.most_segments();
+            sender.writable().await.unwrap();
+            for length in [9, 9, 5] {
+                if !batch.join(to, &vec![length; usize::from(length)], most) {
+                    sender.send(&batch, None).unwrap();
+                    batch.clear();
+                    assert!(batch.join(to, &vec![length; usize::from(length)], most));
+                }
+            }
+            sender.send(&batch, None).unwrap();
+            let (mut reception, mut lengths) = (Reception::new(), Vec::new());
+            while lengths.len() < 3 {
+                receiver.readable().await.unwrap();
+                let taken = receiver.receive(&mut reception, |from, _, bytes| {
+                    assert!(from.is_ipv4(), "{name}: {from}");
+                    assert!(bytes.iter().all(|byte| usize::from(*byte) == bytes.len()));
+                    lengths.push(bytes.len());
+                });
+                assert!(taken.is_ok() || taken.unwrap_err().kind() == io::ErrorKind::WouldBlock);
+            }
+            assert_eq!(lengths, [9, 9, 5]);
+        }
+    }
+}

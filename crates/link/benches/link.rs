@@ -1,0 +1,56 @@
+//! Packets per second through one link, in memory: a GEO link kept busy, with
+//! 0.3 s of packets inside. A packet is 1500 bytes, so 83,334 of them per
+//! second are 1 Gbit/s.
+
+use core::time::Duration;
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use link::{Link, LinkConfig, Loss, Payload, QueueLimit};
+use units::{BitRate, Instant, Probability};
+
+/// What passes per measurement: one second of 1 Gbit/s.
+const PACKETS: u64 = 83_334;
+
+fn packets<P: Payload>(c: &mut Criterion, name: &str, make: impl Fn() -> P) {
+    let mut group = c.benchmark_group("link");
+    group.throughput(Throughput::Elements(PACKETS));
+    for (loss_name, loss) in losses() {
+        let mut link = Link::new(config(loss), 1);
+        let mut now = Instant::ZERO;
+        group.bench_function(format!("{name}, {loss_name}"), |b| {
+            b.iter(|| {
+                for _ in 0..PACKETS {
+                    now += Duration::from_micros(12);
+                    link.handle_packet(now, make());
+                    while let Some(packet) = link.poll_delivery(now) {
+                        black_box(packet);
+                    }
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+fn losses() -> [(&'static str, Loss); 3] {
+    let p = |value| Probability::new(value).unwrap_or_default();
+    [("no loss", Loss::None), ("PER 1 %", Loss::Per(p(0.01))), ("BER 1e-6", Loss::Ber(p(1e-6)))]
+}
+
+fn config(loss: Loss) -> LinkConfig {
+    LinkConfig {
+        rate: BitRate::from_mbit(1000),
+        delay: Duration::from_millis(300),
+        loss,
+        queue: QueueLimit::Packets(1000),
+    }
+}
+
+fn benches(c: &mut Criterion) {
+    packets(c, "lengths only", || 1500usize);
+    packets(c, "1500 bytes each allocated", || vec![0u8; 1500]);
+}
+
+criterion_group!(all, benches);
+criterion_main!(all);

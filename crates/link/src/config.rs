@@ -1,0 +1,24 @@
+//! The settings of a link.
+
+use core::time::Duration;
+
+use units::BitRate;
+
+use crate::{Loss, QueueLimit};
+
+/// The settings of one direction of a link. Every combination is a link: what
+/// is impossible in space (rate 0, no delay, a queue for nothing) behaves as
+/// the fields say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkConfig {
+    /// The rate at which packets are serialised. At 0 nothing is ever sent: one
+    /// packet sits in the serialiser and the queue fills behind it.
+    pub rate: BitRate,
+    /// One way, from the last bit sent to the last bit received; a GEO hop has
+    /// 239 to 280 ms.
+    pub delay: Duration,
+    /// What is lost on the way.
+    pub loss: Loss,
+    /// How much may wait for the serialiser.
+    pub queue: QueueLimit,
+}

@@ -1,0 +1,41 @@
+//! What a link has done so far.
+
+use units::ByteCount;
+
+/// A number of packets and their bytes on the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes: the sum of [`crate::Payload::wire_len`].
+    pub bytes: ByteCount,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, len: usize) {
+        self.packets += 1;
+        self.bytes = ByteCount::new(self.bytes.get().saturating_add(len as u64));
+    }
+
+    pub(crate) fn remove(&mut self, len: usize) {
+        self.packets -= 1;
+        self.bytes = ByteCount::new(self.bytes.get().saturating_sub(len as u64));
+    }
+}
+
+/// The counters of a link. At any time
+/// `offered = dropped_queue + lost + delivered + inside`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Handed to the link.
+    pub offered: Tally,
+    /// Refused by the full queue.
+    pub dropped_queue: Tally,
+    /// Lost on the way; counted when they would have been delivered.
+    pub lost: Tally,
+    /// Given out by the link.
+    pub delivered: Tally,
+    /// Accepted, and neither delivered nor lost yet: waiting, being serialised,
+    /// propagating, or arrived and not polled.
+    pub inside: Tally,
+}

@@ -1,0 +1,271 @@
+//! A link as its owner sees it: conservation, timing, determinism, loss.
+
+use core::time::Duration;
+
+use proptest::prelude::*;
+use units::{BitRate, ByteCount, Instant, Machine, Probability};
+
+use crate::{Link, LinkConfig, Loss, QueueLimit, Tally, Wake};
+
+const MTU: usize = 1500;
+
+fn geo() -> LinkConfig {
+    LinkConfig {
+        rate: BitRate::from_mbit(50),
+        delay: Duration::from_millis(300),
+        loss: Loss::None,
+        queue: QueueLimit::Packets(10_000),
+    }
+}
+
+fn per(value: f64) -> Loss {
+    Loss::Per(Probability::new(value).unwrap())
+}
+
+fn micros(micros: u64) -> Instant {
+    Instant::from_nanos(micros * 1000)
+}
+
+/// A packet that knows which one it is.
+struct Numbered(u32, usize);
+
+impl crate::Payload for Numbered {
+    fn wire_len(&self) -> usize {
+        self.1
+    }
+}
+
+fn tally(packets: u64, bytes: u64) -> Tally {
+    Tally { packets, bytes: ByteCount::new(bytes) }
+}
+
+/// Drives the link punctually until `end`; the arrivals with their times.
+fn run_until<P: crate::Payload>(link: &mut Link<P>, end: Instant) -> Vec<(Instant, P)> {
+    let mut arrivals = Vec::new();
+    while let Some((at, _)) = link.poll_timeout().filter(|&(at, _)| at <= end) {
+        link.handle_timeout(at);
+        arrivals.extend(core::iter::from_fn(|| link.poll_arrival(at)));
+    }
+    arrivals
+}
+
+#[test]
+fn packets_of_1500_bytes_at_50_mbit_leave_every_240_microseconds() {
+    let mut link = Link::new(geo(), 1);
+    for packet in 0..1000 {
+        link.handle_packet(Instant::ZERO, Numbered(packet, MTU));
+    }
+    let arrivals = run_until(&mut link, Instant::MAX);
+    assert_eq!(arrivals.len(), 1000);
+    for (index, (at, packet)) in arrivals.into_iter().enumerate() {
+        assert_eq!(packet.0, index as u32);
+        assert_eq!(at, micros(300_000 + 240 * (index as u64 + 1)));
+    }
+}
+
+#[test]
+fn an_idle_link_begins_when_the_packet_comes() {
+    let mut link = Link::new(geo(), 1);
+    for second in 0..3 {
+        let at = micros(second * 1_000_000 + 17);
+        link.handle_packet(at, MTU);
+        assert_eq!(link.poll_timeout(), Some((at + Duration::from_micros(300_240), Wake::Arrival)));
+        assert_eq!(run_until(&mut link, micros((second + 1) * 1_000_000)).len(), 1);
+        assert_eq!(link.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn the_queue_holds_its_limit_and_the_serialiser_one_more() {
+    let config = LinkConfig { queue: QueueLimit::Packets(100), ..geo() };
+    let mut link = Link::new(config, 1);
+    for _ in 0..150 {
+        link.handle_packet(Instant::ZERO, MTU);
+    }
+    assert_eq!(link.counters().dropped_queue, tally(49, 49 * 1500));
+    assert_eq!(link.queued(), tally(100, 150_000));
+
+    // One packet leaves: one place is free, however many propagate.
+    for index in 1..=50 {
+        let at = micros(240 * index);
+        link.handle_packet(at, MTU);
+        link.handle_packet(at, MTU);
+        assert_eq!(link.counters().dropped_queue.packets, 49 + index);
+        assert_eq!(link.queued().packets, 100);
+    }
+}
+
+#[test]
+fn a_queue_in_bytes_is_exact_too() {
+    let config = LinkConfig { queue: QueueLimit::Bytes(ByteCount::new(4500)), ..geo() };
+    let mut link = Link::new(config, 1);
+    for _ in 0..4 {
+        link.handle_packet(Instant::ZERO, MTU);
+    }
+    link.handle_packet(Instant::ZERO, 1);
+    assert_eq!(link.counters().dropped_queue, tally(1, 1));
+    assert_eq!(link.queued(), tally(3, 4500));
+}
+
+/// A public emulator that counts what propagates drops half of this.
+#[test]
+fn a_link_at_nine_tenths_of_its_rate_drops_nothing() {
+    let config = LinkConfig { queue: QueueLimit::Packets(2), ..geo() };
+    let mut link = Link::new(config, 1);
+    for index in 0..10_000 {
+        link.handle_packet(Instant::from_nanos(index * 240_000 * 10 / 9), MTU);
+    }
+    assert_eq!(link.counters().dropped_queue.packets, 0);
+}
+
+#[test]
+fn a_link_without_a_queue_still_sends() {
+    let config = LinkConfig { queue: QueueLimit::Packets(0), ..geo() };
+    let mut link = Link::new(config, 1);
+    link.handle_packet(Instant::ZERO, MTU);
+    link.handle_packet(micros(239), MTU);
+    link.handle_packet(micros(240), MTU);
+    assert_eq!(run_until(&mut link, Instant::MAX).len(), 2);
+}
+
+#[test]
+fn rate_zero_never_wakes() {
+    let config = LinkConfig { rate: BitRate::from_bits_per_second(0), ..geo() };
+    let mut link = Link::new(config, 1);
+    link.handle_packet(Instant::ZERO, MTU);
+    link.handle_packet(Instant::ZERO, MTU);
+    link.handle_timeout(Instant::MAX);
+    assert_eq!(link.poll_timeout(), None);
+    assert_eq!(link.poll_delivery(Instant::MAX), None);
+    assert_eq!(link.counters().inside, tally(2, 3000));
+}
+
+#[test]
+fn a_late_driver_gets_only_what_is_due() {
+    let mut link = Link::new(geo(), 1);
+    for packet in 0..100 {
+        link.handle_packet(Instant::ZERO, Numbered(packet, MTU));
+    }
+    // Ten have arrived; the driver slept since the beginning.
+    let late = micros(300_000 + 240 * 11 - 1);
+    link.handle_timeout(late);
+    let due: Vec<_> = core::iter::from_fn(|| link.poll_delivery(late)).map(|p| p.0).collect();
+    assert_eq!(due, (0..10).collect::<Vec<_>>());
+    assert_eq!(link.poll_timeout(), Some((micros(300_000 + 240 * 11), Wake::Arrival)));
+}
+
+/// Which of 50,000 packets are lost.
+fn lost(config: LinkConfig, seed: u64) -> Vec<u32> {
+    let count = 50_000;
+    let mut link = Link::new(config, seed);
+    for packet in 0..count {
+        link.handle_packet(Instant::ZERO, Numbered(packet, MTU));
+    }
+    let arrived: Vec<_> = run_until(&mut link, Instant::MAX).iter().map(|(_, p)| p.0).collect();
+    (0..count).filter(|packet| arrived.binary_search(packet).is_err()).collect()
+}
+
+#[test]
+fn rate_and_delay_do_not_change_which_packets_are_lost() {
+    let queue = QueueLimit::Packets(usize::MAX);
+    let slow = LinkConfig { loss: per(0.01), queue, ..geo() };
+    let fast = LinkConfig { rate: BitRate::from_mbit(900), delay: Duration::ZERO, ..slow };
+    assert_eq!(lost(slow, 7), lost(fast, 7));
+    assert_ne!(lost(slow, 7), lost(slow, 8));
+}
+
+/// Half a million packets per model, over ten fixed seeds, against the 99 %
+/// interval of the binomial distribution.
+#[test]
+fn losses_are_as_many_as_asked() {
+    let ber = Loss::Ber(Probability::new(1e-6).unwrap());
+    let by_bits = 1.0 - (1.0_f64 - 1e-6).powi(8 * MTU as i32);
+    for (loss, expected) in [(per(0.001), 0.001), (per(0.1), 0.1), (ber, by_bits)] {
+        let config = LinkConfig { loss, queue: QueueLimit::Packets(usize::MAX), ..geo() };
+        let lost: usize = (0..10).map(|seed| lost(config, seed).len()).sum();
+        let (mean, variance) = (500_000.0 * expected, 500_000.0 * expected * (1.0 - expected));
+        let sigmas = (lost as f64 - mean) / f64::sqrt(variance);
+        assert!(sigmas.abs() < 2.576, "{loss:?}: {lost} lost, {sigmas:.2} sigma off");
+    }
+}
+
+/// When packets are offered, and how long they are.
+fn schedule() -> impl Strategy<Value = Vec<(u64, usize)>> {
+    prop::collection::vec((0u64..2_000_000, 0usize..3000), 0..200)
+}
+
+fn any_config() -> impl Strategy<Value = LinkConfig> {
+    let rate = prop_oneof![Just(0), 1..100_000_000u64, any::<u64>()];
+    let delay = prop_oneof![
+        (0..400_000_000u64).prop_map(Duration::from_nanos),
+        any::<u64>().prop_map(Duration::from_nanos),
+        Just(Duration::MAX),
+    ];
+    let probability = (0.0..=1.0).prop_map(|p| Probability::new(p).unwrap());
+    let loss = prop_oneof![
+        Just(Loss::None),
+        probability.clone().prop_map(Loss::Per),
+        probability.prop_map(|p| Loss::Ber(Probability::new(p.get() / 1e4).unwrap())),
+    ];
+    let queue = prop_oneof![
+        (0usize..50).prop_map(QueueLimit::Packets),
+        (0u64..50_000).prop_map(|bytes| QueueLimit::Bytes(ByteCount::new(bytes))),
+    ];
+    (rate, delay, loss, queue).prop_map(|(rate, delay, loss, queue)| LinkConfig {
+        rate: BitRate::from_bits_per_second(rate),
+        delay,
+        loss,
+        queue,
+    })
+}
+
+/// Offers a schedule to a link; drives it punctually, or only when there is
+/// something to offer. All arrivals with their times, as bit-for-bit evidence.
+fn run(config: LinkConfig, seed: u64, schedule: &[(u64, usize)], punctual: bool) -> Vec<String> {
+    let mut link = Link::new(config, seed);
+    let (mut now, mut log) = (Instant::ZERO, Vec::new());
+    for (index, &(gap, len)) in schedule.iter().enumerate() {
+        now += Duration::from_nanos(gap);
+        if punctual {
+            let arrivals = run_until(&mut link, now);
+            log.extend(
+                arrivals.into_iter().map(|(at, p): (_, Numbered)| format!("{at:?} {}", p.0)),
+            );
+        }
+        link.handle_packet(now, Numbered(index as u32, len));
+        check_conservation(&link);
+    }
+    let arrivals = run_until(&mut link, Instant::MAX);
+    log.extend(arrivals.into_iter().map(|(at, p)| format!("{at:?} {}", p.0)));
+    check_conservation(&link);
+    log.push(format!("{:?}", link.counters()));
+    log
+}
+
+fn check_conservation<P: crate::Payload>(link: &Link<P>) {
+    let c = link.counters();
+    let gone = [c.dropped_queue, c.lost, c.delivered];
+    let packets: u64 = gone.iter().map(|tally| tally.packets).sum();
+    let bytes: u64 = gone.iter().map(|tally| tally.bytes.get()).sum();
+    assert_eq!(c.offered.packets, packets + c.inside.packets);
+    assert_eq!(c.offered.bytes.get(), bytes + c.inside.bytes.get());
+    let serialising = usize::from(!link.serialiser.is_free());
+    let inside = link.queue.len() + serialising + link.propagation.len();
+    assert_eq!(c.inside.packets, inside as u64);
+}
+
+proptest! {
+    #[test]
+    fn packets_are_conserved_and_runs_repeat(
+        config in any_config(), seed: u64, schedule in schedule(),
+    ) {
+        let first = run(config, seed, &schedule, true);
+        prop_assert_eq!(&first, &run(config, seed, &schedule, true));
+    }
+
+    #[test]
+    fn a_late_driver_changes_no_time(config in any_config(), seed: u64, schedule in schedule()) {
+        let punctual = run(config, seed, &schedule, true);
+        prop_assert_eq!(punctual, run(config, seed, &schedule, false));
+    }
+}

@@ -1,0 +1,45 @@
+//! What a link can carry.
+
+/// A packet, as far as a link cares.
+pub trait Payload {
+    /// Length on the link in bytes: that of the IP packet. A link asks once per
+    /// packet.
+    fn wire_len(&self) -> usize;
+}
+
+impl Payload for Vec<u8> {
+    fn wire_len(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Payload for Box<[u8]> {
+    fn wire_len(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Payload for &[u8] {
+    fn wire_len(&self) -> usize {
+        self.len()
+    }
+}
+
+/// A packet that is nothing but its length, for simulations and tests.
+impl Payload for usize {
+    fn wire_len(&self) -> usize {
+        *self
+    }
+}
+
+/// One packet in a link, with what is known about it from the moment it was
+/// offered.
+#[derive(Debug)]
+pub(crate) struct Frame<P> {
+    pub(crate) packet: P,
+    /// Length on the link in bytes.
+    pub(crate) len: usize,
+    /// The packet's random number in `0.0..1.0`, drawn when it was offered. It
+    /// is lost if the probability of its loss is above.
+    pub(crate) chance: f64,
+}

@@ -1,0 +1,110 @@
+//! Things that become due, in the order in which they do.
+
+use core::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use units::Instant;
+
+/// Items keyed by (time, order of insertion): equal times come out first in,
+/// first out, and never replace each other.
+#[derive(Debug)]
+pub(crate) struct Schedule<T> {
+    entries: BinaryHeap<Entry<T>>,
+    inserted: u64,
+}
+
+impl<T> Schedule<T> {
+    pub(crate) fn new() -> Self {
+        Self { entries: BinaryHeap::new(), inserted: 0 }
+    }
+
+    /// Adds an item that is due at `at`.
+    pub(crate) fn insert(&mut self, at: Instant, item: T) {
+        self.entries.push(Entry { at, sequence: self.inserted, item });
+        self.inserted += 1;
+    }
+
+    /// When the first item is due.
+    pub(crate) fn first(&self) -> Option<Instant> {
+        self.entries.peek().map(|entry| entry.at)
+    }
+
+    /// Takes the first item if it is due by `now`, with the time it was due.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, T)> {
+        if self.first()? > now {
+            return None;
+        }
+        self.entries.pop().map(|entry| (entry.at, entry.item))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    at: Instant,
+    sequence: u64,
+    item: T,
+}
+
+impl<T> Entry<T> {
+    fn key(&self) -> (Instant, u64) {
+        (self.at, self.sequence)
+    }
+}
+
+/// Reversed, because [`BinaryHeap`] gives out the greatest first.
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn everything_comes_out_in_order(times in prop::collection::vec(0u64..20, 0..200)) {
+            let mut schedule = Schedule::new();
+            for (index, &time) in times.iter().enumerate() {
+                schedule.insert(Instant::from_nanos(time), index);
+            }
+            let mut expected: Vec<_> =
+                times.iter().enumerate().map(|(i, &t)| (Instant::from_nanos(t), i)).collect();
+            expected.sort();
+            let all: Vec<_> =
+                core::iter::from_fn(|| schedule.pop_due(Instant::from_nanos(20))).collect();
+            prop_assert_eq!(all, expected);
+        }
+    }
+
+    #[test]
+    fn nothing_comes_out_before_its_time() {
+        let mut schedule = Schedule::new();
+        schedule.insert(Instant::from_nanos(5), 'x');
+        assert_eq!(schedule.pop_due(Instant::from_nanos(4)), None);
+        assert_eq!(schedule.pop_due(Instant::from_nanos(5)), Some((Instant::from_nanos(5), 'x')));
+        assert_eq!(schedule.first(), None);
+    }
+}

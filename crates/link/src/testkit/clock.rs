@@ -1,0 +1,40 @@
+//! A clock that stands still until it is set.
+
+use units::Instant;
+
+/// Virtual time. It moves only forwards, and only when told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Clock(Instant);
+
+impl Clock {
+    /// A clock that shows [`Instant::ZERO`].
+    pub const fn new() -> Self {
+        Self(Instant::ZERO)
+    }
+
+    /// The time it shows.
+    pub const fn now(self) -> Instant {
+        self.0
+    }
+
+    /// Sets the clock to `at`, unless it is later already. True if it moved.
+    pub fn advance_to(&mut self, at: Instant) -> bool {
+        let moved = at > self.0;
+        self.0 = self.0.max(at);
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_never_goes_back() {
+        let mut clock = Clock::new();
+        assert!(clock.advance_to(Instant::from_nanos(5)));
+        assert!(!clock.advance_to(Instant::from_nanos(5)));
+        assert!(!clock.advance_to(Instant::from_nanos(4)));
+        assert_eq!(clock.now(), Instant::from_nanos(5));
+    }
+}

@@ -1,0 +1,190 @@
+//! What networks do to datagrams besides losing them.
+
+use core::ops::Range;
+use core::time::Duration;
+
+use units::{Instant, Probability};
+
+use crate::Dice;
+use crate::schedule::Schedule;
+
+/// What happens to the datagrams that a link delivers, each independently. The
+/// default does nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Mangle {
+    /// How probably a datagram arrives twice.
+    pub duplicate: Probability,
+    /// How probably a copy of a datagram is held back, so that later ones
+    /// overtake it.
+    pub reorder: Probability,
+    /// How long a copy is held back at most; uniform from zero.
+    pub reorder_by: Duration,
+    /// How probably a copy has between one and four bytes changed.
+    pub corrupt: Probability,
+    /// While nothing passes: what comes out of the link then is lost.
+    pub outages: Vec<Range<Instant>>,
+}
+
+/// How many copies met which fate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mangled {
+    /// Copies made.
+    pub duplicated: u64,
+    /// Copies held back.
+    pub reordered: u64,
+    /// Copies with changed bytes.
+    pub corrupted: u64,
+    /// Datagrams lost in an outage.
+    pub silenced: u64,
+}
+
+/// Carries [`Mangle`] out. The same random numbers are drawn for every
+/// datagram, so that one setting does not change what the others hit.
+#[derive(Debug)]
+pub(super) struct Mangler {
+    pub(super) settings: Mangle,
+    pub(super) counters: Mangled,
+    dice: Dice,
+    held: Schedule<Vec<u8>>,
+}
+
+impl Mangler {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            settings: Mangle::default(),
+            counters: Mangled::default(),
+            dice: Dice::new(seed),
+            held: Schedule::new(),
+        }
+    }
+
+    /// Takes a datagram that came out of the link at `at`.
+    pub(super) fn handle_datagram(&mut self, at: Instant, datagram: Vec<u8>) {
+        let twice = self.dice.happens(self.settings.duplicate);
+        let (first, second) = (self.fate(), self.fate());
+        if self.settings.outages.iter().any(|outage| outage.contains(&at)) {
+            self.counters.silenced += 1;
+            return;
+        }
+        if twice {
+            self.counters.duplicated += 1;
+            self.hold(at, second, datagram.clone());
+        }
+        self.hold(at, first, datagram);
+    }
+
+    /// The next datagram that arrives by `now`.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Vec<u8>> {
+        self.held.pop_due(now).map(|(_, datagram)| datagram)
+    }
+
+    /// When the next datagram arrives.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.held.first()
+    }
+
+    fn fate(&mut self) -> Fate {
+        let late = self.dice.happens(self.settings.reorder);
+        let most = u64::try_from(self.settings.reorder_by.as_nanos()).unwrap_or(u64::MAX);
+        let by = Duration::from_nanos(self.dice.below(most));
+        let corrupt = self.dice.happens(self.settings.corrupt);
+        let wounds = self.dice.bits();
+        Fate { delay: late.then_some(by), wounds: corrupt.then_some(wounds) }
+    }
+
+    fn hold(&mut self, at: Instant, fate: Fate, mut datagram: Vec<u8>) {
+        if let Some(seed) = fate.wounds {
+            self.counters.corrupted += 1;
+            corrupt(&mut datagram, seed);
+        }
+        self.counters.reordered += u64::from(fate.delay.is_some());
+        self.held.insert(at + fate.delay.unwrap_or_default(), datagram);
+    }
+}
+
+/// What is to become of one copy.
+#[derive(Clone, Copy)]
+struct Fate {
+    /// Held back by so much.
+    delay: Option<Duration>,
+    /// Corrupted, with this seed.
+    wounds: Option<u64>,
+}
+
+/// Changes one to four neighbouring bytes of `datagram`; the first for certain.
+fn corrupt(datagram: &mut [u8], seed: u64) {
+    let mut dice = Dice::new(seed);
+    let begin = dice.below(datagram.len() as u64) as usize;
+    let count = 1 + dice.below(4) as usize;
+    for (index, byte) in datagram.iter_mut().skip(begin).take(count).enumerate() {
+        let flips = dice.bits() as u8;
+        *byte ^= if index == 0 { flips.max(1) } else { flips };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    fn run(settings: Mangle) -> (Vec<Vec<u8>>, Mangled) {
+        let mut mangler = Mangler::new(1);
+        mangler.settings = settings;
+        for index in 0..100u8 {
+            mangler.handle_datagram(at(u64::from(index)), vec![index; 10]);
+        }
+        let out = core::iter::from_fn(|| mangler.poll(Instant::MAX)).collect();
+        (out, mangler.counters)
+    }
+
+    fn sent() -> Vec<Vec<u8>> {
+        (0..100).map(|index| vec![index; 10]).collect()
+    }
+
+    #[test]
+    fn the_default_changes_nothing() {
+        assert_eq!(run(Mangle::default()), (sent(), Mangled::default()));
+    }
+
+    #[test]
+    fn duplicates_are_equal_neighbours() {
+        let (out, counters) = run(Mangle { duplicate: Probability::ONE, ..Mangle::default() });
+        assert_eq!(counters.duplicated, 100);
+        assert!(out.chunks(2).zip(sent()).all(|(pair, one)| pair == [one.clone(), one]));
+    }
+
+    #[test]
+    fn reordering_loses_nothing() {
+        let half = Probability::new(0.5).unwrap();
+        let reorder_by = Duration::from_nanos(20);
+        let (mut out, counters) = run(Mangle { reorder: half, reorder_by, ..Mangle::default() });
+        assert!((30..70).contains(&counters.reordered));
+        assert_ne!(out, sent());
+        out.sort();
+        assert_eq!(out, sent());
+    }
+
+    #[test]
+    fn corruption_changes_each_datagram_and_no_length() {
+        let (out, counters) = run(Mangle { corrupt: Probability::ONE, ..Mangle::default() });
+        assert_eq!(counters.corrupted, 100);
+        assert!(out.iter().zip(sent()).all(|(a, b)| *a != b && a.len() == b.len()));
+    }
+
+    #[test]
+    fn an_empty_datagram_has_nothing_to_corrupt() {
+        corrupt(&mut [], 1);
+    }
+
+    #[test]
+    fn an_outage_begins_and_ends() {
+        let outages = [at(10)..at(20), at(50)..at(51)].into();
+        let (out, counters) = run(Mangle { outages, ..Mangle::default() });
+        assert_eq!(counters.silenced, 11);
+        assert_eq!(out.len(), 89);
+        assert!(!out.contains(&vec![10; 10]) && out.contains(&vec![20; 10]));
+    }
+}

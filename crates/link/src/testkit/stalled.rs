@@ -1,0 +1,61 @@
+//! Why a run ended before its condition held.
+
+use core::fmt;
+
+use thiserror::Error;
+use units::Instant;
+
+/// A run ended and its condition did not hold. Prints as a report: the time,
+/// the reason, and what each machine was waiting for.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub struct Stalled {
+    /// What the clock shows.
+    pub now: Instant,
+    /// Why the run ended.
+    pub reason: Reason,
+    /// Every link and peer, in the order in which they are driven.
+    pub machines: Vec<Waiting>,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The deadline came first.
+    #[error("the deadline has passed")]
+    Deadline,
+    /// Nothing is on its way and no machine waits for anything.
+    #[error("nothing will ever happen again")]
+    Idle,
+    /// The clock stands still although the machines are driven again and again:
+    /// one keeps a timeout in the past, or keeps transmitting.
+    #[error("livelock: {rounds} rounds at the same instant")]
+    Livelock {
+        /// How many times the machines were driven.
+        rounds: u32,
+    },
+}
+
+/// What a machine was waiting for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiting {
+    /// `peer 0`, or `link 0 -> 1`.
+    pub machine: String,
+    /// Its next timeout, and why in the words of its `Wake`.
+    pub next: Option<(Instant, String)>,
+}
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stalled at {}: {}", self.now, self.reason)?;
+        for Waiting { machine, next } in &self.machines {
+            match next {
+                Some((at, why)) => write!(f, "\n  {machine}: {at} {why}")?,
+                None => write!(f, "\n  {machine}: waits for nothing")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn address() -> impl Strategy<Value = SocketAddr> {
+    let v4 = any::<([u8; 4], u16)>().prop_map(|(ip, port)| SocketAddr::from((ip, port)));
+    let v6 = any::<([u8; 16], u16)>().prop_map(|(ip, port)| SocketAddr::from((ip, port)));
+    prop_oneof![v4, v6]
+}
+
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0u64..100, 0..=varint::MAX]
+}
+
+fn reason() -> impl Strategy<Value = ResetReason> {
+    prop::sample::select(REASONS.to_vec())
+}
+
+/// Every frame but acknowledgements and those that carry bytes.
+fn small_frame() -> impl Strategy<Value = Frame<'static>> {
+    let stream = || number().prop_map(StreamId);
+    prop_oneof![
+        Just(Frame::Ping),
+        number().prop_map(Frame::Settled),
+        (stream(), number(), address(), address()).prop_map(
+            |(stream, credit, destination, source)| Frame::Open {
+                stream,
+                credit,
+                open: Open { destination, source }
+            }
+        ),
+        stream().prop_map(Frame::Accept),
+        (stream(), reason(), number()).prop_map(|(stream, reason, sent)| Frame::Reset {
+            stream,
+            reason,
+            sent
+        }),
+        number().prop_map(Frame::SessionCredit),
+        (stream(), number()).prop_map(|(stream, limit)| Frame::StreamCredit { stream, limit }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn small_frames_read_back_with_padding_between(
+        frames in prop::collection::vec((small_frame(), 0usize..3), 0..8)
+    ) {
+        let mut out = Vec::new();
+        for (frame, padding) in &frames {
+            frame.write(&mut out, false);
+            out.resize(out.len() + padding, PADDING);
+        }
+        let mut input = &out[..];
+        for (frame, _) in &frames {
+            prop_assert_eq!(read(&mut input), Ok(Some(frame.clone())));
+        }
+        prop_assert_eq!(read(&mut input), Ok(None));
+    }
+
+    #[test]
+    fn stream_frames_read_back(
+        id in number(), offset in number(), fin: bool, last: bool,
+        data in prop::collection::vec(any::<u8>(), 0..40)
+    ) {
+        let offset = TruncatedOffset::new(offset);
+        let frame = Frame::Stream { stream: StreamId(id), offset, fin, data: &data };
+        let mut out = Vec::new();
+        frame.write(&mut out, last);
+        prop_assert!(out.len() - data.len() <= STREAM_OVERHEAD);
+        if !last {
+            out.push(PING);
+        }
+        let mut input = &out[..];
+        prop_assert_eq!(read(&mut input), Ok(Some(frame)));
+        prop_assert_eq!(read(&mut input), Ok((!last).then_some(Frame::Ping)));
+    }
+
+    #[test]
+    fn offsets_survive_truncation(near in 0u64..1 << 50, distance in 0..MAX_WINDOW, back: bool) {
+        let offset = if back { near.saturating_sub(distance) } else { near + distance };
+        prop_assert_eq!(TruncatedOffset::new(offset).expand(near), offset);
+    }
+
+    #[test]
+    fn acknowledgements_read_back(
+        runs in prop::collection::vec((1u64..2000, 1u64..2000), 1..50), held in 0u64..1 << 40,
+        recovered in number()
+    ) {
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        for (gap, run) in runs {
+            ranges.insert(0, at + gap..at + gap + run);
+            at += gap + run;
+        }
+        let held = Duration::from_micros(held);
+        let mut out = Vec::new();
+        prop_assert!(write_ack(&mut out, ranges.iter().cloned(), held, recovered, 1 << 20));
+        let mut input = &out[..];
+        let Ok(Some(Frame::Ack(ack))) = read(&mut input) else { panic!("no acknowledgement") };
+        prop_assert_eq!(ack.largest, ranges[0].end - 1);
+        prop_assert_eq!((ack.held, ack.recovered), (held, recovered));
+        prop_assert_eq!(ack.ranges().collect::<Vec<_>>(), ranges.clone());
+        prop_assert!(input.is_empty());
+
+        let mut cut = Vec::new();
+        if write_ack(&mut cut, ranges.iter().cloned(), held, recovered, 60) {
+            prop_assert!(cut.len() <= 60);
+            let Ok(Some(Frame::Ack(ack))) = read(&mut &cut[..]) else { panic!("no ack") };
+            let kept: Vec<_> = ack.ranges().collect();
+            prop_assert_eq!(&kept[..], &ranges[..kept.len()]);
+        }
+    }
+
+    #[test]
+    fn repairs_read_back(
+        distance in number(), stride in 1u64..9, count in 1usize..999, repairs in 1usize..99,
+        index in 0usize..99, shard in prop::collection::vec(any::<u8>(), 0..40)
+    ) {
+        let repair = Repair { distance, stride, count, repairs, index, shard: &shard };
+        let mut out = Vec::new();
+        Frame::Repair(repair).write(&mut out, true);
+        prop_assert_eq!(read(&mut &out[..]), Ok(Some(Frame::Repair(repair))));
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut input = &bytes[..];
+        while let Ok(Some(frame)) = read(&mut input) {
+            if let Frame::Ack(ack) = frame {
+                prop_assert!(ack.ranges().all(|range| range.start < range.end));
+            }
+        }
+    }
+}

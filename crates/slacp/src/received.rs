@@ -1,0 +1,177 @@
+//! The book of packets received: duplicates, and when to acknowledge what.
+
+use core::ops::Range;
+use core::time::Duration;
+
+use units::Instant;
+
+use crate::ranges::RangeSet;
+use crate::sent::REORDER_THRESHOLD;
+
+/// How long a packet waits for its acknowledgement when nothing is missing.
+pub(crate) const ACK_DELAY: Duration = Duration::from_millis(25);
+
+/// The share of the bytes received that acknowledgements may take: one in this
+/// many.
+const BUDGET: i64 = 100;
+
+/// The most that an idle time saves up, in bytes of acknowledgements.
+const BUDGET_CAP: i64 = 1500;
+
+/// Which packets have come, and which of it the peer has not been told.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// Everything below the floor counts as received.
+    numbers: RangeSet,
+    floor: u64,
+    largest_at: Instant,
+    recovered: u64,
+    /// When the first packet that is not yet reported came.
+    waiting_since: Option<Instant>,
+    /// The highest packet known missing whose loss is not yet reported.
+    unreported_gap: Option<u64>,
+    urgent: bool,
+    last_report: Instant,
+    /// Bytes that may be spent on acknowledgements, times [`BUDGET`].
+    budget: i64,
+}
+
+impl Received {
+    pub(crate) fn new() -> Self {
+        Self {
+            numbers: RangeSet::default(),
+            floor: 0,
+            largest_at: Instant::ZERO,
+            recovered: 0,
+            waiting_since: None,
+            unreported_gap: None,
+            urgent: false,
+            last_report: Instant::ZERO,
+            budget: BUDGET_CAP * BUDGET,
+        }
+    }
+
+    /// The number that the next packet in order would have.
+    pub(crate) fn expected(&self) -> u64 {
+        self.numbers.last().map_or(self.floor, |last| last.end)
+    }
+
+    pub(crate) fn is_new(&self, number: u64) -> bool {
+        number >= self.floor && !self.numbers.contains(number)
+    }
+
+    /// Enters a packet of `size` bytes that [`Self::is_new`].
+    pub(crate) fn arrived(&mut self, now: Instant, number: u64, size: usize, eliciting: bool) {
+        let expected = self.expected();
+        if number >= expected {
+            self.largest_at = now;
+            if number > expected {
+                self.unreported_gap = Some(number - 1);
+            }
+        }
+        self.numbers.insert_one(number);
+        self.budget = (self.budget + size as i64).min(BUDGET_CAP * BUDGET);
+        if eliciting {
+            self.waiting_since.get_or_insert(now);
+        }
+        if self.unreported_gap.is_some_and(|gap| number >= gap + REORDER_THRESHOLD) {
+            self.unreported_gap = None;
+            self.urgent = true;
+        }
+    }
+
+    /// Enters a packet that FEC restored.
+    pub(crate) fn restored(&mut self, now: Instant, number: u64) {
+        if number >= self.expected() {
+            self.largest_at = now;
+        }
+        self.numbers.insert_one(number);
+        self.recovered += 1;
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// The sender cares for nothing below `floor` any more.
+    pub(crate) fn settle(&mut self, floor: u64) {
+        if floor > self.floor {
+            self.floor = floor;
+            self.numbers.remove(0..floor);
+        }
+    }
+
+    /// When the next acknowledgement is to be sent, on a hop with this RTT.
+    pub(crate) fn report_at(&self, rtt: Duration) -> Option<Instant> {
+        let since = self.waiting_since?;
+        let due = if self.urgent { since } else { since + ACK_DELAY };
+        let earliest = self.last_report + ACK_DELAY.max(rtt / 4);
+        Some(if self.budget > 0 { due } else { due.max(earliest) })
+    }
+
+    /// What to report: the ranges received, the highest first (empty if
+    /// nothing came), how long the largest has been held, and the count of
+    /// packets recovered.
+    pub(crate) fn report(&self, now: Instant) -> (impl Iterator<Item = Range<u64>>, Duration, u64) {
+        (self.numbers.descending(), now.saturating_since(self.largest_at), self.recovered)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// An acknowledgement of `size` bytes was sent.
+    pub(crate) fn reported(&mut self, now: Instant, size: usize) {
+        self.waiting_since = None;
+        self.urgent = false;
+        self.last_report = now;
+        self.budget -= size as i64 * BUDGET;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(600);
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_loss_is_reported_at_once_and_the_rest_in_time() {
+        let mut book = Received::new();
+        book.arrived(at(0), 0, 1500, true);
+        assert_eq!(book.report_at(RTT), Some(at(25)));
+        for (time, number) in [(1, 2), (2, 3)] {
+            book.arrived(at(time), number, 1500, true);
+            assert_eq!(book.report_at(RTT), Some(at(25)));
+        }
+        book.arrived(at(3), 4, 1500, true);
+        assert_eq!(book.report_at(RTT), Some(at(0)));
+        book.reported(at(3), 80);
+        assert_eq!(book.report_at(RTT), None);
+        book.arrived(at(4), 5, 1500, true);
+        assert_eq!(book.report_at(RTT), Some(at(29)));
+    }
+
+    #[test]
+    fn reports_take_one_percent_or_four_in_an_rtt() {
+        let mut book = Received::new();
+        for number in 0..20 {
+            book.reported(at(number), 80);
+        }
+        book.arrived(at(20), 0, 1500, true);
+        assert_eq!(book.report_at(RTT), Some(at(19 + 150)));
+    }
+
+    #[test]
+    fn duplicates_and_settled_packets_are_not_new() {
+        let mut book = Received::new();
+        book.arrived(at(0), 5, 100, true);
+        assert!(!book.is_new(5) && book.is_new(4) && book.is_new(6));
+        book.settle(5);
+        assert!(!book.is_new(4));
+        assert_eq!(book.expected(), 6);
+        book.settle(9);
+        assert_eq!(book.expected(), 9);
+    }
+}

@@ -1,0 +1,229 @@
+//! The sending half of a stream: bytes that are not acknowledged yet.
+
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use crate::ranges::RangeSet;
+
+/// A buffer that grew beyond this is given back when it is empty.
+pub(crate) const KEEP_CAPACITY: usize = 64 * 1024;
+
+/// Bytes written and not acknowledged, what of them is to be sent (again), and
+/// how far the peer lets us go.
+#[derive(Debug, Default)]
+pub(crate) struct SendBuffer {
+    /// The offset of `data[0]`: everything before is acknowledged.
+    base: u64,
+    data: VecDeque<u8>,
+    /// The first offset never sent.
+    next: u64,
+    /// Acknowledged out of order.
+    acked: RangeSet,
+    lost: RangeSet,
+    /// The peer's credit: no offset at or beyond it is sent.
+    credit: u64,
+    fin: Fin,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Fin {
+    #[default]
+    Open,
+    /// To be sent, for the first time or again.
+    Pending,
+    Sent,
+    Acked,
+}
+
+impl SendBuffer {
+    pub(crate) fn new(credit: u64) -> Self {
+        Self { credit, ..Self::default() }
+    }
+
+    /// Appends bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        debug_assert!(self.fin == Fin::Open);
+        self.data.extend(bytes);
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.fin = Fin::Pending;
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.fin != Fin::Open
+    }
+
+    /// Everything, with the end, is acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.fin == Fin::Acked && self.data.is_empty()
+    }
+
+    /// Bytes held: not yet acknowledged.
+    pub(crate) fn held(&self) -> u64 {
+        self.data.len() as u64
+    }
+
+    /// Bytes written and never sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.end() - self.next
+    }
+
+    /// How many bytes were sent at least once.
+    pub(crate) fn sent(&self) -> u64 {
+        self.next
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.data.len() as u64
+    }
+
+    pub(crate) fn grant(&mut self, credit: u64) {
+        self.credit = self.credit.max(credit);
+    }
+
+    /// Whether something waits to be sent again.
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Whether something new waits that the stream's credit allows.
+    pub(crate) fn has_new(&self) -> bool {
+        self.next < self.end().min(self.credit) || self.fin_is_next()
+    }
+
+    fn fin_is_next(&self) -> bool {
+        self.fin == Fin::Pending && self.next == self.end()
+    }
+
+    /// Takes up to `max` lost bytes to be sent again, with the end of the
+    /// stream if it goes with them.
+    pub(crate) fn take_lost(&mut self, max: usize) -> Option<(Range<u64>, bool)> {
+        let lost = self.lost.first()?;
+        let range = lost.start..lost.end.min(lost.start + max as u64);
+        self.lost.remove(range.clone());
+        let fin = self.take_fin(range.end);
+        Some((range, fin))
+    }
+
+    /// Takes up to `max` new bytes, with the end of the stream if it is
+    /// reached.
+    pub(crate) fn take_new(&mut self, max: u64) -> Option<(Range<u64>, bool)> {
+        if !self.has_new() {
+            return None;
+        }
+        let end = self.end().min(self.credit).min(self.next + max);
+        let range = self.next..end.max(self.next);
+        self.next = range.end;
+        let fin = self.take_fin(range.end);
+        (fin || !range.is_empty()).then_some((range, fin))
+    }
+
+    fn take_fin(&mut self, sent_to: u64) -> bool {
+        let now = self.fin == Fin::Pending && sent_to == self.end() && self.next == self.end();
+        if now {
+            self.fin = Fin::Sent;
+        }
+        now
+    }
+
+    /// Appends the bytes of `range`, which was taken and is not acknowledged.
+    pub(crate) fn copy(&self, range: &Range<u64>, out: &mut Vec<u8>) {
+        let start = (range.start - self.base) as usize;
+        let end = (range.end - self.base) as usize;
+        let (front, back) = self.data.as_slices();
+        out.extend_from_slice(&front[start.min(front.len())..end.min(front.len())]);
+        let skip = front.len();
+        out.extend_from_slice(&back[start.saturating_sub(skip)..end.saturating_sub(skip)]);
+    }
+
+    pub(crate) fn acknowledged(&mut self, range: Range<u64>, fin: bool) {
+        if fin {
+            self.fin = Fin::Acked;
+        }
+        let range = range.start.max(self.base)..range.end;
+        self.lost.remove(range.clone());
+        self.acked.insert(range);
+        if let Some(first) = self.acked.first()
+            && first.start == self.base
+        {
+            self.data.drain(..(first.end - self.base) as usize);
+            self.base = first.end;
+            self.acked.remove(first);
+        }
+        if self.data.is_empty() && self.data.capacity() > KEEP_CAPACITY {
+            self.data = VecDeque::new();
+        }
+    }
+
+    /// What a lost packet carried is to be sent again, unless it has arrived
+    /// by another.
+    pub(crate) fn lost(&mut self, range: Range<u64>, fin: bool) {
+        let range = range.start.max(self.base)..range.end;
+        let mut missing = RangeSet::default();
+        missing.insert(range);
+        for acked in self.acked.descending() {
+            missing.remove(acked);
+        }
+        for range in missing.descending() {
+            self.lost.insert(range);
+        }
+        if fin && self.fin == Fin::Sent {
+            self.fin = Fin::Pending;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(buffer: &SendBuffer, range: &Range<u64>) -> String {
+        let mut out = Vec::new();
+        buffer.copy(range, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn sends_within_credit_and_the_end_with_the_last_byte() {
+        let mut buffer = SendBuffer::new(4);
+        buffer.write(b"abcdefgh");
+        buffer.finish();
+        assert_eq!(buffer.take_new(3), Some((0..3, false)));
+        assert_eq!(buffer.take_new(3), Some((3..4, false)));
+        assert_eq!(buffer.take_new(3), None);
+        buffer.grant(100);
+        assert_eq!(buffer.take_new(30), Some((4..8, true)));
+        assert_eq!(buffer.take_new(30), None);
+        assert_eq!(text(&buffer, &(2..6)), "cdef");
+    }
+
+    #[test]
+    fn lost_bytes_go_again_unless_they_arrived() {
+        let mut buffer = SendBuffer::new(100);
+        buffer.write(b"abcdefgh");
+        buffer.finish();
+        buffer.take_new(8);
+        buffer.acknowledged(2..4, false);
+        buffer.lost(0..8, true);
+        assert_eq!(buffer.take_lost(100), Some((0..2, false)));
+        assert_eq!(buffer.take_lost(100), Some((4..8, true)));
+        assert_eq!(buffer.take_lost(100), None);
+        buffer.acknowledged(0..2, false);
+        assert_eq!(buffer.held(), 4);
+        buffer.acknowledged(4..8, true);
+        assert!(buffer.is_done());
+    }
+
+    #[test]
+    fn an_end_without_bytes_is_sent_and_sent_again() {
+        let mut buffer = SendBuffer::new(0);
+        buffer.finish();
+        assert_eq!(buffer.take_new(9), Some((0..0, true)));
+        assert!(!buffer.has_new());
+        buffer.lost(0..0, true);
+        assert_eq!(buffer.take_new(9), Some((0..0, true)));
+        buffer.acknowledged(0..0, true);
+        assert!(buffer.is_done());
+    }
+}

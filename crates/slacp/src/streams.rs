@@ -1,0 +1,548 @@
+//! All streams of a session: their life, their credit, and who sends next.
+
+use core::ops::Range;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use thiserror::Error;
+
+use crate::flow::{Limits, RecvCredit, SendCredit};
+use crate::frame::{Frame, TruncatedOffset};
+use crate::ranges::RangeSet;
+use crate::recv_buffer::{RecvBuffer, Violation};
+use crate::send_buffer::SendBuffer;
+use crate::{Event, Open, Read, ResetReason, StreamError, StreamId};
+
+/// The peer broke the protocol; the session cannot go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum ProtocolError {
+    #[error("stream {stream:?}: {violation}")]
+    Stream { stream: StreamId, violation: Violation },
+    #[error("the peer exceeds the credit of the session")]
+    SessionCredit,
+    #[error("the peer opens streams far beyond its limit")]
+    TooMany,
+    #[error("the peer speaks for a stream that only this side may open")]
+    NotOpened,
+}
+
+/// The state of one stream. It is forgotten when both directions are done or
+/// it is reset.
+#[derive(Debug)]
+struct Stream {
+    send: SendBuffer,
+    recv: RecvBuffer,
+    /// False while bytes have come but the opening frame has not.
+    opened: bool,
+    /// The owner was told that there is nothing to read.
+    reader_waits: bool,
+    /// In `Streams::ready`, in `Streams::retransmit`.
+    ready: bool,
+    retransmit: bool,
+}
+
+impl Stream {
+    fn new(send_credit: u64, recv_limit: u64, opened: bool) -> Self {
+        Self {
+            send: SendBuffer::new(send_credit),
+            recv: RecvBuffer::new(recv_limit),
+            opened,
+            reader_waits: true,
+            ready: false,
+            retransmit: false,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.send.is_done() && self.recv.is_done()
+    }
+}
+
+/// A piece of a stream for the next packet.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) stream: StreamId,
+    pub(crate) range: Range<u64>,
+    pub(crate) fin: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Streams {
+    /// 0 if this side opens even streams, 1 for odd ones.
+    parity: u64,
+    next_id: u64,
+    own_open: u32,
+    peer_open: u32,
+    limits: Limits,
+    peer_limits: Limits,
+    /// How many written bytes a stream may hold unsent.
+    unsent_limit: u64,
+    map: BTreeMap<StreamId, Stream>,
+    /// Streams that the peer opened and that are over.
+    retired: RangeSet,
+    /// Streams that this side reset while the peer may still be sending, with
+    /// the highest offset received.
+    resetting: BTreeMap<StreamId, u64>,
+    send_credit: SendCredit,
+    recv_credit: RecvCredit,
+    /// Bytes held in all send buffers.
+    held: u64,
+    /// Frames that must arrive, to be sent before any stream data.
+    control: VecDeque<Frame<'static>>,
+    retransmit: VecDeque<StreamId>,
+    ready: VecDeque<StreamId>,
+    /// Streams whose writer was refused bytes.
+    writers: BTreeSet<StreamId>,
+    events: VecDeque<Event>,
+}
+
+impl Streams {
+    pub(crate) fn new(parity: u64, limits: Limits, peer_limits: Limits, unsent_limit: u64) -> Self {
+        Self {
+            parity,
+            next_id: parity,
+            own_open: 0,
+            peer_open: 0,
+            limits,
+            peer_limits,
+            unsent_limit,
+            map: BTreeMap::new(),
+            retired: RangeSet::default(),
+            resetting: BTreeMap::new(),
+            send_credit: SendCredit::new(peer_limits.memory),
+            recv_credit: RecvCredit::new(limits.memory),
+            held: 0,
+            control: VecDeque::new(),
+            retransmit: VecDeque::new(),
+            ready: VecDeque::new(),
+            writers: BTreeSet::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// How many streams are alive.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Bytes held for streams, to send and to read.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        (self.held, self.recv_credit.held())
+    }
+}
+
+/// Commands of the owner.
+impl Streams {
+    pub(crate) fn open(&mut self, open: Open) -> Result<StreamId, StreamError> {
+        if self.own_open >= self.peer_limits.max_streams {
+            return Err(StreamError::TooMany { limit: self.peer_limits.max_streams });
+        }
+        let id = StreamId(self.next_id);
+        self.next_id += 2;
+        self.own_open += 1;
+        let credit = self.limits.share(self.recv_credit.held());
+        self.map.insert(id, Stream::new(self.peer_limits.stream_window, credit, true));
+        self.control.push_back(Frame::Open { stream: id, credit, open });
+        Ok(id)
+    }
+
+    pub(crate) fn accept(&mut self, id: StreamId) -> Result<(), StreamError> {
+        self.stream(id)?;
+        self.control.push_back(Frame::Accept(id));
+        Ok(())
+    }
+
+    pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, StreamError> {
+        let room = self.room(id)?;
+        let stream = self.stream(id)?;
+        if stream.send.is_finished() {
+            return Err(StreamError::Finished);
+        }
+        let count = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        stream.send.write(&bytes[..count]);
+        self.held += count as u64;
+        if count < bytes.len() {
+            self.writers.insert(id);
+        }
+        self.enqueue(id);
+        Ok(count)
+    }
+
+    /// How many bytes may be written to the stream now.
+    fn room(&self, id: StreamId) -> Result<u64, StreamError> {
+        let send = &self.map.get(&id).ok_or(StreamError::NoStream)?.send;
+        let window = self.limits.share(self.held).saturating_sub(send.held());
+        Ok(window.min(self.unsent_limit.saturating_sub(send.unsent())))
+    }
+
+    pub(crate) fn read(&mut self, id: StreamId, out: &mut [u8]) -> Result<Read, StreamError> {
+        let stream = self.stream(id)?;
+        let count = stream.recv.read(out);
+        if count == 0 {
+            if stream.recv.is_done() {
+                self.retire_if_done(id);
+                return Ok(Read::End);
+            }
+            stream.reader_waits = !stream.recv.is_readable();
+            return Ok(Read::Blocked);
+        }
+        self.recv_credit.consume(count as u64);
+        self.grant(id);
+        Ok(Read::Data(count))
+    }
+
+    pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), StreamError> {
+        let stream = self.stream(id)?;
+        if stream.send.is_finished() {
+            return Err(StreamError::Finished);
+        }
+        stream.send.finish();
+        self.writers.remove(&id);
+        self.enqueue(id);
+        Ok(())
+    }
+
+    pub(crate) fn reset(&mut self, id: StreamId, reason: ResetReason) -> Result<(), StreamError> {
+        let stream = self.remove(id).ok_or(StreamError::NoStream)?;
+        let sent = stream.send.sent();
+        self.control.push_back(Frame::Reset { stream: id, reason, sent });
+        self.recv_credit.consume(stream.recv.highest() - stream.recv.read_offset());
+        self.resetting.insert(id, stream.recv.highest());
+        if let Some(end) = stream.recv.end() {
+            let _ = self.discard_to(id, end);
+            self.end_reset(id);
+        }
+        self.grant_session();
+        Ok(())
+    }
+
+    fn stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
+        self.map.get_mut(&id).ok_or(StreamError::NoStream)
+    }
+}
+
+/// What the peer says.
+impl Streams {
+    pub(crate) fn on_open(
+        &mut self,
+        id: StreamId,
+        credit: u64,
+        open: Open,
+    ) -> Result<(), ProtocolError> {
+        let Some(stream) = self.peer_stream(id)? else { return Ok(()) };
+        if stream.opened {
+            return Ok(());
+        }
+        stream.opened = true;
+        stream.send.grant(credit);
+        let readable = stream.recv.is_readable();
+        stream.reader_waits = !readable;
+        if self.peer_open > self.limits.max_streams {
+            let _ = self.reset(id, ResetReason::Limit);
+            return Ok(());
+        }
+        self.events.push_back(Event::Opened { stream: id, open });
+        if readable {
+            self.events.push_back(Event::Readable(id));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_accept(&mut self, id: StreamId) {
+        if self.map.contains_key(&id) {
+            self.events.push_back(Event::Accepted(id));
+        }
+    }
+
+    pub(crate) fn on_data(
+        &mut self,
+        id: StreamId,
+        offset: TruncatedOffset,
+        data: &[u8],
+        fin: bool,
+    ) -> Result<(), ProtocolError> {
+        if let Some(&highest) = self.resetting.get(&id) {
+            let end = offset.expand(highest) + data.len() as u64;
+            self.discard_to(id, end)?;
+            if fin {
+                self.end_reset(id);
+            }
+            return Ok(());
+        }
+        let Some(stream) = self.peer_stream(id)? else { return Ok(()) };
+        let offset = offset.expand(stream.recv.highest());
+        let grown = stream
+            .recv
+            .insert(offset, data, fin)
+            .map_err(|violation| ProtocolError::Stream { stream: id, violation })?;
+        let tell = stream.opened && stream.reader_waits && stream.recv.is_readable();
+        if tell {
+            stream.reader_waits = false;
+            self.events.push_back(Event::Readable(id));
+        }
+        if self.recv_credit.receive(grown) { Ok(()) } else { Err(ProtocolError::SessionCredit) }
+    }
+
+    pub(crate) fn on_reset(
+        &mut self,
+        id: StreamId,
+        reason: ResetReason,
+        sent: u64,
+    ) -> Result<(), ProtocolError> {
+        if self.resetting.contains_key(&id) {
+            self.discard_to(id, sent)?;
+            self.end_reset(id);
+            return Ok(());
+        }
+        if self.peer_stream(id)?.is_none() {
+            return Ok(());
+        }
+        let Some(stream) = self.remove(id) else { return Ok(()) };
+        self.recv_credit.consume(stream.recv.highest() - stream.recv.read_offset());
+        self.resetting.insert(id, stream.recv.highest());
+        self.discard_to(id, sent)?;
+        self.end_reset(id);
+        self.control.push_back(Frame::Reset { stream: id, reason, sent: stream.send.sent() });
+        if stream.opened {
+            self.events.push_back(Event::Reset { stream: id, reason });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_session_credit(&mut self, limit: u64) {
+        self.send_credit.raise(limit);
+    }
+
+    pub(crate) fn on_stream_credit(&mut self, id: StreamId, limit: u64) {
+        if let Some(stream) = self.map.get_mut(&id) {
+            stream.send.grant(limit);
+            self.enqueue(id);
+        }
+    }
+
+    /// The live stream of this name, made if the peer may open it and it is
+    /// new; `None` if it is over.
+    fn peer_stream(&mut self, id: StreamId) -> Result<Option<&mut Stream>, ProtocolError> {
+        if id.0 % 2 == self.parity {
+            return if id.0 < self.next_id {
+                Ok(self.map.get_mut(&id))
+            } else {
+                Err(ProtocolError::NotOpened)
+            };
+        }
+        if self.retired.contains(id.0 / 2) {
+            return Ok(None);
+        }
+        if self.peer_open >= self.limits.max_streams.saturating_mul(2) {
+            return Err(ProtocolError::TooMany);
+        }
+        let limit = self.limits.stream_window;
+        let count = &mut self.peer_open;
+        Ok(Some(self.map.entry(id).or_insert_with(|| {
+            *count += 1;
+            Stream::new(0, limit, false)
+        })))
+    }
+
+    /// Counts bytes of a stream being reset, up to offset `end`, as received
+    /// and read.
+    fn discard_to(&mut self, id: StreamId, end: u64) -> Result<(), ProtocolError> {
+        let Some(highest) = self.resetting.get_mut(&id) else { return Ok(()) };
+        let grown = end.saturating_sub(*highest);
+        *highest += grown;
+        let allowed = self.recv_credit.receive(grown);
+        self.recv_credit.consume(grown);
+        self.grant_session();
+        if allowed { Ok(()) } else { Err(ProtocolError::SessionCredit) }
+    }
+
+    /// All bytes of a stream being reset are accounted for: forget it.
+    fn end_reset(&mut self, id: StreamId) {
+        self.resetting.remove(&id);
+        self.retire(id);
+    }
+}
+
+/// What becomes of packets.
+impl Streams {
+    pub(crate) fn on_acknowledged(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        let before = stream.send.held();
+        stream.send.acknowledged(range, fin);
+        self.held -= before - stream.send.held();
+        if stream.retransmit && !stream.send.has_lost() {
+            stream.retransmit = false;
+            self.retransmit.retain(|other| *other != id);
+        }
+        self.retire_if_done(id);
+    }
+
+    pub(crate) fn on_lost(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        stream.send.lost(range, fin);
+        if stream.send.has_lost() && !stream.retransmit {
+            stream.retransmit = true;
+            self.retransmit.push_back(id);
+        }
+        self.enqueue(id);
+    }
+
+    /// A lost control frame goes again; credit with its present value.
+    pub(crate) fn on_control_lost(&mut self, frame: Frame<'static>) {
+        let frame = match frame {
+            Frame::StreamCredit { stream, .. } => {
+                let Some(live) = self.map.get(&stream) else { return };
+                Frame::StreamCredit { stream, limit: live.recv.limit() }
+            }
+            frame => frame,
+        };
+        self.control.push_front(frame);
+    }
+
+    /// Tells the writers that were refused bytes and that have room again.
+    pub(crate) fn wake_writers(&mut self) {
+        let waiting: Vec<StreamId> = self.writers.iter().copied().collect();
+        waiting.into_iter().for_each(|id| self.wake_writer(id));
+    }
+
+    fn wake_writer(&mut self, id: StreamId) {
+        if self.writers.contains(&id)
+            && self.room(id).is_ok_and(|room| room >= self.unsent_limit / 4)
+        {
+            self.writers.remove(&id);
+            self.events.push_back(Event::Writable(id));
+        }
+    }
+}
+
+/// What goes into the next packet.
+impl Streams {
+    pub(crate) fn next_control(
+        &mut self,
+        fits: impl FnOnce(&Frame) -> bool,
+    ) -> Option<Frame<'static>> {
+        let frame = self.control.front()?;
+        if fits(frame) { self.control.pop_front() } else { None }
+    }
+
+    /// Whether [`Self::next_control`] or [`Self::next_chunk`] has something.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        let new = !self.ready.is_empty() && self.send_credit.room() > 0;
+        new || !self.control.is_empty() || !self.retransmit.is_empty()
+    }
+
+    /// Whether something waits that goes before everything else.
+    pub(crate) fn has_urgent(&self) -> bool {
+        !self.control.is_empty() || !self.retransmit.is_empty()
+    }
+
+    /// The next piece to send, lost ones first, then new ones of one stream
+    /// after another; `room` says how many bytes of a stream fit.
+    pub(crate) fn next_chunk(&mut self, room: impl Fn(StreamId) -> usize) -> Option<Chunk> {
+        self.next_lost(&room).or_else(|| self.next_new(&room))
+    }
+
+    fn next_lost(&mut self, room: &impl Fn(StreamId) -> usize) -> Option<Chunk> {
+        let id = *self.retransmit.front()?;
+        let max = room(id);
+        if max == 0 {
+            return None;
+        }
+        let stream = self.map.get_mut(&id)?;
+        let chunk = stream.send.take_lost(max);
+        if !stream.send.has_lost() {
+            stream.retransmit = false;
+            self.retransmit.pop_front();
+        }
+        chunk.map(|(range, fin)| Chunk { stream: id, range, fin })
+    }
+
+    fn next_new(&mut self, room: &impl Fn(StreamId) -> usize) -> Option<Chunk> {
+        let id = *self.ready.front()?;
+        let max = (room(id) as u64).min(self.send_credit.room());
+        if max == 0 {
+            return None;
+        }
+        self.ready.pop_front();
+        let stream = self.map.get_mut(&id)?;
+        stream.ready = false;
+        let before = stream.send.sent();
+        let chunk = stream.send.take_new(max);
+        self.send_credit.spend(stream.send.sent() - before);
+        self.enqueue(id);
+        self.wake_writer(id);
+        chunk.map(|(range, fin)| Chunk { stream: id, range, fin })
+    }
+
+    /// Appends the bytes of a chunk just taken.
+    pub(crate) fn copy(&self, id: StreamId, range: &Range<u64>, out: &mut Vec<u8>) {
+        if let Some(stream) = self.map.get(&id) {
+            stream.send.copy(range, out);
+        }
+    }
+
+    fn enqueue(&mut self, id: StreamId) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        if !stream.ready && stream.send.has_new() {
+            stream.ready = true;
+            self.ready.push_back(id);
+        }
+    }
+}
+
+/// The end of streams, and credit.
+impl Streams {
+    fn grant(&mut self, id: StreamId) {
+        let share = self.limits.share(self.recv_credit.held());
+        if let Some(stream) = self.map.get_mut(&id)
+            && stream.recv.end().is_none()
+        {
+            let limit = stream.recv.read_offset() + share;
+            if limit >= stream.recv.limit() + self.limits.stream_window.div_ceil(8) {
+                stream.recv.raise_limit(limit);
+                self.control.push_back(Frame::StreamCredit { stream: id, limit });
+            }
+        }
+        self.grant_session();
+    }
+
+    fn grant_session(&mut self) {
+        if let Some(limit) = self.recv_credit.grant() {
+            self.control.push_back(Frame::SessionCredit(limit));
+        }
+    }
+
+    fn retire_if_done(&mut self, id: StreamId) {
+        if self.map.get(&id).is_some_and(Stream::is_done) {
+            self.remove(id);
+            self.retire(id);
+            self.events.push_back(Event::Closed(id));
+        }
+    }
+
+    /// Takes a stream out of everything that names it.
+    fn remove(&mut self, id: StreamId) -> Option<Stream> {
+        let stream = self.map.remove(&id)?;
+        self.held -= stream.send.held();
+        self.writers.remove(&id);
+        if stream.ready {
+            self.ready.retain(|other| *other != id);
+        }
+        if stream.retransmit {
+            self.retransmit.retain(|other| *other != id);
+        }
+        Some(stream)
+    }
+
+    fn retire(&mut self, id: StreamId) {
+        if id.0 % 2 == self.parity {
+            self.own_open -= 1;
+        } else {
+            self.peer_open -= 1;
+            self.retired.insert_one(id.0 / 2);
+        }
+    }
+}
