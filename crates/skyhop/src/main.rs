@@ -1,14 +1,20 @@
 //! The command line of skyhop; nothing else.
 
+mod lab_command;
+mod meter_command;
+
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
-mod meter_command;
+/// The exit code for bad input and missing privilege.
+const USAGE: u8 = 2;
 
 /// TCP made fast over satellite links, and proved.
 #[derive(Parser)]
-#[command(name = "skyhop", version)]
+#[command(version, about)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -16,21 +22,49 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// A satellite link on this machine, with real packets.
+    Lab(lab_command::Args),
     /// Measure a path with traffic that is verified byte by byte.
     #[command(subcommand)]
     Meter(meter_command::MeterCommand),
 }
 
+/// Single-threaded: a lab is entered before there is any thread or runtime.
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let log =
-        tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => return complain(&first_line(&error.to_string())),
+        Err(help) => {
+            let _ = help.print();
+            return ExitCode::SUCCESS;
+        }
+    };
+    start_log();
     let done = match cli.command {
+        Command::Lab(args) => lab_command::run(args),
         Command::Meter(command) => meter_command::run(command),
     };
-    done.unwrap_or_else(|error| {
-        eprintln!("skyhop: {error:#}");
-        ExitCode::from(2)
-    })
+    done.unwrap_or_else(|error| complain(&format!("{error:#}")))
+}
+
+/// Warnings and errors on stderr; `RUST_LOG` asks for more.
+fn start_log() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}
+
+/// One clear line.
+fn complain(text: &str) -> ExitCode {
+    eprintln!("skyhop: {text}");
+    ExitCode::from(USAGE)
+}
+
+/// What clap complains of, without usage and hints.
+fn first_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+    lines.join(" ").trim_start_matches("error: ").to_owned()
 }

@@ -1,0 +1,134 @@
+//! Leaves the host behind: new user (for ordinary users), mount, PID and
+//! network namespaces.
+
+use std::fs;
+use std::io;
+
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{Gid, Uid};
+use thiserror::Error;
+
+use crate::supervise;
+
+/// Why the lab's namespaces cannot be had.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum EnterError {
+    /// The process has several threads; only one of them would enter.
+    #[error("a lab is entered by a process of one thread, and this one has {threads}")]
+    Threads {
+        /// How many there are.
+        threads: usize,
+    },
+    /// The kernel refuses a step.
+    #[error("cannot {step}: {cause}{hint}")]
+    Refused {
+        /// What was tried.
+        step: &'static str,
+        /// The kernel's answer.
+        cause: io::Error,
+        /// What to look at, when it is known.
+        hint: String,
+    },
+}
+
+/// Moves the process into namespaces of its own, where it may make networks:
+/// as root directly, as an ordinary user by way of a user namespace.
+///
+/// The function returns in a *child* of the calling process (its first child in
+/// the new PID namespace is an init that reaps orphans; the child is that
+/// one's). The caller itself stays behind: it passes signals on, waits, and
+/// exits with the child's exit code, or 128 + the signal that killed it.
+/// However the caller or the child ends, nothing remains.
+///
+/// # Errors
+/// When there is already a second thread, or the kernel refuses a namespace.
+pub fn enter() -> Result<(), EnterError> {
+    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads != 1 {
+        return Err(EnterError::Threads { threads });
+    }
+    leave_users()?;
+    let rest = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNET;
+    unshare(rest).map_err(refused("make mount, PID and network namespaces"))?;
+    // Not private: a disk unmounted outside must not be kept busy from here.
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
+        .map_err(refused("keep mounts to the lab"))?;
+    supervise::split().map_err(refused("start the lab's first process"))?;
+    mount_proc();
+    Ok(())
+}
+
+/// Whoever may not make namespaces does it as root of a user namespace.
+fn leave_users() -> Result<(), EnterError> {
+    let (uid, gid) = (Uid::effective(), Gid::effective());
+    if uid.is_root() && unshare(CloneFlags::CLONE_NEWNS).is_ok() {
+        return Ok(());
+    }
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(refused("make a user namespace"))?;
+    let write = |file: &str, text: &str| {
+        fs::write(format!("/proc/self/{file}"), text)
+            .map_err(|error| refusal("map the user into a user namespace", error))
+    };
+    // gid_map may only be written by somebody who has given up setgroups(2).
+    write("setgroups", "deny")?;
+    write("gid_map", &format!("0 {gid} 1"))?;
+    write("uid_map", &format!("0 {uid} 1"))
+}
+
+/// A `/proc` that shows the lab's processes. Some containers forbid it; then
+/// the lab works all the same and shows the host's.
+fn mount_proc() {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    if let Err(error) = mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>) {
+        tracing::debug!("no /proc of the lab's own: {error}");
+    }
+}
+
+fn refused(step: &'static str) -> impl FnOnce(Errno) -> EnterError {
+    move |errno| refusal(step, errno.into())
+}
+
+fn refusal(step: &'static str, cause: io::Error) -> EnterError {
+    let hint = cause.raw_os_error().map_or(String::new(), |code| hint(Errno::from_raw(code)));
+    EnterError::Refused { step, cause, hint }
+}
+
+/// What usually stands in the way of a user namespace here.
+fn hint(errno: Errno) -> String {
+    if !matches!(errno, Errno::EPERM | Errno::EACCES | Errno::ENOSPC | Errno::EUSERS) {
+        return String::new();
+    }
+    let setting = |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).ok();
+    let is = |name: &str, value: &str| setting(name).is_some_and(|text| text.trim() == value);
+    let cause = if is("user/max_user_namespaces", "0") {
+        "the sysctl user.max_user_namespaces is 0"
+    } else if is("kernel/unprivileged_userns_clone", "0") {
+        "the sysctl kernel.unprivileged_userns_clone is 0"
+    } else if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
+        "AppArmor forbids it: the sysctl kernel.apparmor_restrict_unprivileged_userns is 1"
+    } else {
+        "look at the sysctl user.max_user_namespaces and at the limits of the container"
+    };
+    format!(" ({cause}; or run as root)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_threads_is_refused() {
+        // The test harness has at least one thread beside this one.
+        let inside = std::thread::scope(|scope| scope.spawn(enter).join()).unwrap();
+        assert!(matches!(inside, Err(EnterError::Threads { threads: 2.. })));
+    }
+
+    #[test]
+    fn only_a_lack_of_permission_is_given_a_hint() {
+        assert!(hint(Errno::EPERM).contains("run as root"));
+        assert_eq!(hint(Errno::ENOMEM), "");
+    }
+}

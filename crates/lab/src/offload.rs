@@ -1,0 +1,84 @@
+//! Switches a network device's offloads off, by the ethtool ioctl.
+//!
+//! With them on, the kernel hands 64 KB segments without checksums from device
+//! to device and nothing on the way sees the packets that a real link carries.
+
+use std::io;
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use std::os::fd::AsRawFd;
+
+/// `ETHTOOL_GFEATURES` and `ETHTOOL_SFEATURES` of linux/ethtool.h.
+const GET_FEATURES: u32 = 0x3a;
+const SET_FEATURES: u32 = 0x3b;
+/// Room for features in words of 32; kernels use two of them.
+const WORDS: usize = 4;
+
+/// `struct ethtool_get_features_block`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Features {
+    available: u32,
+    requested: u32,
+    active: u32,
+    never_changed: u32,
+}
+
+/// `struct ethtool_gfeatures` with room for [`WORDS`].
+#[repr(C)]
+struct Get {
+    command: u32,
+    size: u32,
+    words: [Features; WORDS],
+}
+
+/// `struct ethtool_set_features_block`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Wish {
+    valid: u32,
+    requested: u32,
+}
+
+/// `struct ethtool_sfeatures` with room for [`WORDS`].
+#[repr(C)]
+struct Set {
+    command: u32,
+    size: u32,
+    words: [Wish; WORDS],
+}
+
+/// Switches every feature of `device` off that can be: segmentation, checksums,
+/// scatter-gather, GRO, whatever this kernel's version knows. The calling
+/// thread must be in the device's network namespace.
+pub(crate) fn switch_off(device: &str) -> io::Result<()> {
+    let mut get =
+        Get { command: GET_FEATURES, size: WORDS as u32, words: [Features::default(); WORDS] };
+    ioctl(device, &mut get)?;
+    let size = get.size.min(WORDS as u32);
+    let mut set = Set { command: SET_FEATURES, size, words: [Wish::default(); WORDS] };
+    for (wish, word) in set.words.iter_mut().zip(get.words) {
+        // Valid without requested: changed, to off.
+        wish.valid = word.available & !word.never_changed;
+    }
+    ioctl(device, &mut set)
+}
+
+fn ioctl<T>(device: &str, argument: &mut T) -> io::Result<()> {
+    let any = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    let request = interface_request(device, core::ptr::from_mut(argument).cast());
+    // SAFETY: SIOCETHTOOL takes an ifreq whose data points to the command's
+    // structure; `T` is one of the two above, with its true size inside.
+    let code = unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCETHTOOL as _, &request) };
+    Errno::result(code)?;
+    Ok(())
+}
+
+fn interface_request(device: &str, data: *mut libc::c_char) -> libc::ifreq {
+    let mut name = [0; libc::IFNAMSIZ];
+    for (to, from) in name[..libc::IFNAMSIZ - 1].iter_mut().zip(device.bytes()) {
+        *to = from as libc::c_char;
+    }
+    libc::ifreq { ifr_name: name, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: data } }
+}

@@ -1,0 +1,77 @@
+//! What runs on `server`: an HTTP server with test objects (port 80) and an
+//! echo service (port 7), in one thread of the lab.
+
+mod echo;
+mod http;
+mod object;
+
+use std::future::Future;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+use crate::NetNs;
+use crate::lab::StartError;
+
+const HTTP_PORT: u16 = 80;
+const ECHO_PORT: u16 = 7;
+
+/// The running services; they stop when dropped.
+pub(crate) struct Services {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Services {
+    /// Starts them in the namespace `server`; they accept connections when this
+    /// returns.
+    pub(crate) fn start(server: &NetNs) -> Result<Self, StartError> {
+        let (stop, stopped) = oneshot::channel();
+        let (ready, started) = mpsc::sync_channel(1);
+        let server = server.clone();
+        let body = move || match listen(&server) {
+            Ok((runtime, http, echo)) => {
+                let _ = ready.send(Ok(()));
+                runtime.block_on(serve(http, echo, async { drop(stopped.await) }));
+            }
+            Err(error) => drop(ready.send(Err(error))),
+        };
+        let refused = |cause| StartError::Service { port: HTTP_PORT, cause };
+        let thread =
+            thread::Builder::new().name("skyhop-server".into()).spawn(body).map_err(refused)?;
+        started.recv().unwrap_or_else(|_| Err(refused(io::ErrorKind::Other.into())))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Moves the thread to `server`, for good, and listens there.
+fn listen(server: &NetNs) -> Result<(Runtime, TcpListener, TcpListener), StartError> {
+    let refused = |port| move |cause| StartError::Service { port, cause };
+    server.enter().map_err(refused(HTTP_PORT))?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(refused(HTTP_PORT))?;
+    // `::` without IPV6_V6ONLY accepts IPv4 too.
+    let bind = |port| TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+    let http = runtime.block_on(bind(HTTP_PORT)).map_err(refused(HTTP_PORT))?;
+    let echo = runtime.block_on(bind(ECHO_PORT)).map_err(refused(ECHO_PORT))?;
+    Ok((runtime, http, echo))
+}
+
+async fn serve(http: TcpListener, echo: TcpListener, stopped: impl Future<Output = ()>) {
+    tokio::spawn(http::serve(http));
+    tokio::spawn(echo::serve(echo));
+    stopped.await;
+}

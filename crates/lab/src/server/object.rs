@@ -1,0 +1,85 @@
+//! Test objects: as many bytes as the name says, the same every time, which no
+//! compression on the way can shorten.
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use sha2::{Digest, Sha256};
+use units::ByteCount;
+
+/// The largest object, so that a wrong name does not keep a machine busy.
+const LARGEST: ByteCount = ByteCount::new(100_000_000_000);
+/// How much of an object is in memory at a time.
+const CHUNK: usize = 65_536;
+
+/// An object of a size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Object {
+    size: ByteCount,
+}
+
+impl Object {
+    /// The object of that name (`10MB`, `1500B`), if there is one.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let size: ByteCount = name.parse().ok()?;
+        (size <= LARGEST).then_some(Self { size })
+    }
+
+    /// Its size.
+    pub(super) fn size(self) -> ByteCount {
+        self.size
+    }
+
+    /// Its bytes, in pieces of up to 64 KiB.
+    pub(super) fn chunks(self) -> impl Iterator<Item = Vec<u8>> + Send {
+        let mut random = ChaCha8Rng::seed_from_u64(self.size.get());
+        let mut left = self.size.get();
+        core::iter::from_fn(move || {
+            let length = left.min(CHUNK as u64) as usize;
+            left -= length as u64;
+            let mut chunk = vec![0; length];
+            random.fill_bytes(&mut chunk);
+            (length > 0).then_some(chunk)
+        })
+    }
+
+    /// The SHA-256 of its bytes, in hexadecimal.
+    pub(super) fn sha256(self) -> String {
+        let mut digest = Sha256::new();
+        self.chunks().for_each(|chunk| digest.update(&chunk));
+        hex(digest)
+    }
+}
+
+/// A finished digest in hexadecimal.
+pub(super) fn hex(digest: Sha256) -> String {
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_has_the_size_of_its_name() {
+        for (name, size) in [("64kB", 64_000), ("1500B", 1500), ("200 kB", 200_000), ("0B", 0)] {
+            let object = Object::named(name).unwrap();
+            assert_eq!(object.chunks().map(|chunk| chunk.len()).sum::<usize>(), size, "{name}");
+        }
+    }
+
+    #[test]
+    fn other_names_are_no_objects() {
+        for name in ["", "index.html", "-1B", "101GB", "10Mb"] {
+            assert_eq!(Object::named(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn its_bytes_are_the_same_every_time() {
+        let object = Object::named("1MB").unwrap();
+        assert!(object.chunks().eq(object.chunks()));
+        assert_ne!(object.sha256(), Object::named("64kB").unwrap().sha256());
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Object::named("0B").unwrap().sha256(), empty);
+    }
+}

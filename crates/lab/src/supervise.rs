@@ -1,0 +1,195 @@
+//! Three processes: the *supervisor* (the one the user started) waits outside;
+//! *init* is process 1 of the lab's PID namespace and reaps orphans; the *lab*
+//! does the work. When one ends, the others do.
+//!
+//! The kernel kills a PID namespace when its init ends, and init is killed when
+//! the supervisor ends, even by SIGKILL. That init is a process of its own keeps
+//! the reaping of orphans away from the lab's own children.
+
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::exit;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, kill, sigaction, sigprocmask,
+};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, getpgrp, pipe, tcgetpgrp, tcsetpgrp};
+
+use crate::clock;
+
+/// Signals that end things, passed on to everything in the lab.
+const ENDINGS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+/// How long after SIGTERM or SIGHUP the lab's processes may take to end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Forks twice; returns in the lab process only.
+pub(crate) fn split() -> nix::Result<()> {
+    let mask = SigSet::thread_get_mask()?;
+    let waited = waited_for()?;
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&waited), None)?;
+    default_sigchld()?;
+    let (alive, held) = pipe()?;
+    // SAFETY: the process has one thread (checked by `enter`).
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => supervise(child, &waited, alive),
+        ForkResult::Child => drop(held),
+    }
+    die_with_parent(&alive)?;
+    drop(alive);
+    // SAFETY: as above.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => init(child, &waited),
+        ForkResult::Child => sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None),
+    }
+}
+
+/// For a process that runs a command in the lab: from now on a signal that ends
+/// things (Ctrl-C, SIGTERM) is for the command to heed; this process waits for
+/// what becomes of it. The command itself starts with the default actions.
+pub fn leave_signals_to_the_command() {
+    extern "C" fn nothing(_: i32) {}
+    // A handler, not SIG_IGN: exec(2) resets the one and keeps the other.
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
+    for signal in heeded() {
+        // SAFETY: a handler that does nothing is safe at any point.
+        let set = unsafe { sigaction(signal, &action) };
+        set.expect("these signals can be caught");
+    }
+}
+
+/// Whoever started this process may have had children reaped by the kernel,
+/// which hides how they ended; that is inherited.
+fn default_sigchld() -> nix::Result<()> {
+    let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: no handler is involved.
+    unsafe { sigaction(Signal::SIGCHLD, &action) }.map(drop)
+}
+
+/// SIGCHLD and those of [`ENDINGS`] that this process was not told to ignore
+/// (as by nohup).
+fn waited_for() -> nix::Result<SigSet> {
+    let mut set: SigSet = heeded().collect();
+    set.add(Signal::SIGCHLD);
+    Ok(set)
+}
+
+fn heeded() -> impl Iterator<Item = Signal> {
+    ENDINGS.into_iter().filter(|signal| !is_ignored(*signal))
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the old action is written to a buffer of its type; an all-zero one
+    // is valid, should the call fail.
+    let action = unsafe {
+        libc::sigaction(signal as i32, core::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Ends init with the supervisor. `alive` is readable (end of file) once the
+/// supervisor is gone: it may have died before the kernel was told.
+fn die_with_parent(alive: &OwnedFd) -> nix::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    let mut fds = [PollFd::new(alive.as_fd(), PollFlags::POLLIN)];
+    if poll(&mut fds, PollTimeout::ZERO)? > 0 {
+        exit(128 + Signal::SIGKILL as i32);
+    }
+    Ok(())
+}
+
+/// The supervisor: passes signals on to init, ends as init ends. It keeps the
+/// terminal's foreground for its process group if it had it: a shell in the lab
+/// takes it and, being in another PID namespace, cannot give it back.
+fn supervise(init: Pid, waited: &SigSet, _alive: OwnedFd) -> ! {
+    let group = getpgrp();
+    let foreground = tcgetpgrp(io::stdin()) == Ok(group);
+    let code = watch(init, waited, None, |signal| send(init, signal));
+    if foreground {
+        // SIGTTOU stops whoever does this from the background, unless blocked.
+        let stop: SigSet = [Signal::SIGTTOU].into_iter().collect();
+        let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stop), None);
+        let _ = tcsetpgrp(io::stdin(), group);
+    }
+    exit(code)
+}
+
+/// Process 1: reaps, passes signals on to all the others, ends with the lab.
+fn init(lab: Pid, waited: &SigSet) -> ! {
+    let _ = prctl::set_name(c"skyhop-init");
+    let everybody = Pid::from_raw(-1);
+    exit(watch(lab, waited, Some(GRACE), |signal| send(everybody, signal)))
+}
+
+/// Whoever has ended meanwhile needs no signal.
+fn send(to: Pid, signal: Signal) {
+    let _ = kill(to, signal);
+}
+
+/// Waits until `child` ends; its exit code, or 128 + the signal that ended it.
+/// Reaps all other children, and hands signals to `pass_on`. With a `grace` it
+/// waits no longer than that after a SIGTERM or SIGHUP.
+fn watch(child: Pid, waited: &SigSet, grace: Option<Duration>, pass_on: impl Fn(Signal)) -> i32 {
+    let mut deadline = None;
+    loop {
+        let left = deadline.map(|(at, _)| clock::until(at));
+        match (wait_for_signal(waited, left), deadline) {
+            (Some((Signal::SIGCHLD, _)), _) => {
+                if let Some(code) = reap(child) {
+                    return code;
+                }
+            }
+            (Some((signal, from_terminal)), _) => {
+                // The terminal has told the whole process group already.
+                if !(from_terminal && matches!(signal, Signal::SIGINT | Signal::SIGQUIT)) {
+                    pass_on(signal);
+                }
+                if let (Signal::SIGTERM | Signal::SIGHUP, Some(grace), None) =
+                    (signal, grace, deadline)
+                {
+                    deadline = Some((clock::now() + grace, signal));
+                }
+            }
+            (None, Some((at, signal))) if clock::now() >= at => return 128 + signal as i32,
+            (None, _) => {}
+        }
+    }
+}
+
+/// The next of `signals`, and whether the kernel sent it (the terminal did),
+/// or `None` when `left` is over or the wait was interrupted.
+fn wait_for_signal(signals: &SigSet, left: Option<Duration>) -> Option<(Signal, bool)> {
+    let left = left.map(|left| libc::timespec {
+        tv_sec: left.as_secs() as libc::time_t,
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let timeout = left.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: all three point to initialised values of the right types, or are
+    // null where that is allowed.
+    let number = unsafe { libc::sigtimedwait(signals.as_ref(), info.as_mut_ptr(), timeout) };
+    let signal = Signal::try_from(number).ok()?;
+    // SAFETY: zero is a valid siginfo_t, and the kernel filled it in.
+    let from_kernel = unsafe { info.assume_init() }.si_code == libc::SI_KERNEL;
+    Some((signal, from_kernel))
+}
+
+/// Reaps whatever has ended; the exit code of `child` if it is among it.
+fn reap(child: Pid) -> Option<i32> {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == child => return Some(code),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => {
+                return Some(128 + signal as i32);
+            }
+            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return None,
+            _ => {}
+        }
+    }
+}
