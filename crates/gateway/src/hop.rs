@@ -218,6 +218,11 @@ impl Stream {
         Ok(())
     }
 
+    /// Whether [`Self::finish`] was called.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.hop.lock().entry(self.key).1.finished
+    }
+
     /// Tells the peer that its stream is connected to its destination.
     pub(crate) fn accept(&self) -> Result<(), ResetReason> {
         let mut state = self.hop.lock();

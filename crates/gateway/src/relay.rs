@@ -4,8 +4,9 @@
 //! a reset. A socket whose peer reads slowly is not written to, so the stream is
 //! not read, so the far side gets no credit and stops reading its socket.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::task::ready;
 use std::time::Duration;
@@ -23,6 +24,9 @@ use crate::{dial, scratch, tcp};
 /// acknowledged everything: soon at first, then at leisure.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LAST_LOOK: Duration = Duration::from_secs(1);
+/// How long the far side may go on sending to a peer that has closed, before it
+/// is reset. Several round trips of the slowest hop.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a connection ended before both directions were finished.
 enum Broken {
@@ -115,7 +119,7 @@ async fn relay(stream: Stream, leg: Leg, counters: &Counters) {
     let _ = tcp::prepare(leg.socket());
     let copied = tokio::select! {
         copied = copy_both(&stream, leg.socket(), counters) => copied,
-        error = failure(leg.socket()) => Err(Broken::Socket(error)),
+        error = failure(leg.socket(), &stream) => Err(Broken::Socket(error)),
         reason = stream.reset_by_peer() => Err(reason.into()),
     };
     match copied {
@@ -123,6 +127,11 @@ async fn relay(stream: Stream, leg: Leg, counters: &Counters) {
             counters.closed.increment();
             drop(stream);
             deliver_rest(leg.release()).await;
+        }
+        Err(Broken::Socket(_)) if stream.is_finished() => {
+            counters.reset.increment();
+            drop(leg);
+            discard(stream).await;
         }
         Err(Broken::Socket(error)) => {
             counters.reset.increment();
@@ -191,11 +200,19 @@ async fn stream_to_socket(
             })
         });
         let Some((count, rest)) = moved.await? else {
-            return Ok(SockRef::from(socket).shutdown(std::net::Shutdown::Write)?);
+            return shut_down(socket);
         };
         send_all(socket, &rest).await?;
         counters.bytes_from_hop.add(count as u64);
         tokio::task::yield_now().await;
+    }
+}
+
+/// Passes the FIN on. A peer that is gone already needs none.
+fn shut_down(socket: &TcpStream) -> Result<(), Broken> {
+    match SockRef::from(socket).shutdown(Shutdown::Write) {
+        Err(error) if error.kind() != io::ErrorKind::NotConnected => Err(error.into()),
+        _ => Ok(()),
     }
 }
 
@@ -217,14 +234,36 @@ fn write_some(socket: &TcpStream, data: &[u8]) -> io::Result<usize> {
 
 /// Waits until the socket fails, even while nobody reads or writes it: a client
 /// that resets is noticed though the stream is full.
-async fn failure(socket: &TcpStream) -> io::Error {
+///
+/// A failure after the peer's FIN is none yet. A server that has sent its reply
+/// and closed is soon forgotten by its kernel, which answers the next probe with
+/// a RST, while a slow client is still reading. It matters only if there is
+/// something to send to the server, and then sending fails.
+async fn failure(socket: &TcpStream, stream: &Stream) -> io::Error {
     if let Err(error) = socket.ready(Interest::ERROR).await {
         return error;
     }
     match socket.take_error() {
-        Ok(Some(error)) | Err(error) => error,
+        // EPIPE: a RST behind a FIN that we may not have read yet.
+        Ok(Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => pending().await,
+        Ok(_) if stream.is_finished() => pending().await,
         // Another call has had it: reading and writing report it too.
-        Ok(None) => std::future::pending().await,
+        Ok(None) => pending().await,
+        Ok(Some(error)) | Err(error) => error,
+    }
+}
+
+/// Ends a stream whose TCP peer has sent everything, closed, and takes nothing
+/// more. To reset it at once would destroy what is still on its way to the far
+/// side; so what comes from there is dropped until it has closed too, or goes on
+/// for too long.
+async fn discard(stream: Stream) {
+    let emptied = tokio::time::timeout(PATIENCE, async {
+        let read = || poll_fn(|context| scratch::with(|buffer| stream.poll_read(context, buffer)));
+        while let Ok(Read::Data(_)) = read().await {}
+    });
+    if emptied.await.is_err() {
+        stream.reset(ResetReason::Reset);
     }
 }
 
@@ -234,10 +273,10 @@ async fn failure(socket: &TcpStream) -> io::Error {
 async fn deliver_rest(socket: TcpStream) {
     let mut pause = FIRST_LOOK;
     while tcp::unacknowledged(&socket).is_ok_and(|bytes| bytes > 0) {
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            _ = failure(&socket) => return,
-        }
+        tokio::time::sleep(pause).await;
         pause = LAST_LOOK.min(pause * 2);
     }
 }
+
+#[cfg(test)]
+mod tests;

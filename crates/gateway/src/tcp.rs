@@ -47,13 +47,37 @@ pub(crate) fn reset(socket: TcpStream) {
     drop(socket);
 }
 
-/// How many bytes the peer has not acknowledged, the FIN included.
+/// How many bytes the peer has not acknowledged, the FIN included; none once the
+/// connection is over.
 pub(crate) fn unacknowledged(socket: &TcpStream) -> io::Result<usize> {
+    if is_over(socket)? {
+        return Ok(0);
+    }
     let mut bytes: libc::c_int = 0;
-    // SAFETY: SIOCOUTQ writes one int to the address given.
+    // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes one int to the
+    // address given.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
+/// Whether the connection has failed or has been closed on both sides.
+fn is_over(socket: &TcpStream) -> io::Result<bool> {
+    /// The first byte of `struct tcp_info` is the state; TCP_CLOSE is 7.
+    const CLOSE: u8 = 7;
+    let mut state = 0u8;
+    let mut length = size_of_val(&state) as libc::socklen_t;
+    // SAFETY: TCP_INFO writes as many bytes as `length` allows, one.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut state).cast(),
+            &raw mut length,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(state == CLOSE) }
 }

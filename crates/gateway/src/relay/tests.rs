@@ -1,0 +1,369 @@
+//! Two real endpoints on loopback UDP, clients and servers on loopback TCP, no
+//! interception: what the relay promises about every end of a connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use slacp::{Config, Endpoint, Event, Open};
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use units::{BitRate, ByteCount};
+
+use crate::gateway::{DialPolicy, Gateway, Report, Side, bind};
+use crate::hop::HopEvent;
+use crate::keys::{PrivateKey, random_bytes};
+use crate::listener::Accepted;
+use crate::tcp;
+
+const POLICY: DialPolicy = DialPolicy { timeout: Duration::from_secs(10), allow_loopback: true };
+
+/// A running pair whose terminal side connects everybody to one destination.
+struct Pair {
+    entrance: SocketAddr,
+    /// Dropped or used to have the terminal stop.
+    stop: oneshot::Sender<()>,
+    tasks: JoinSet<()>,
+}
+
+impl Pair {
+    async fn to(destination: SocketAddr) -> Self {
+        Self::with(Config::new(BitRate::from_mbit(1000)), destination).await
+    }
+
+    async fn with(config: Config, destination: SocketAddr) -> Self {
+        let local = "127.0.0.1:0".parse().unwrap();
+        let (hub_link, terminal_link) = (bind(local).unwrap(), bind(local).unwrap());
+        let hub_address = hub_link.local_addr().unwrap();
+        let [hub_key, terminal_key] = [(); 2].map(|()| PrivateKey::generate().unwrap());
+        let seed = || random_bytes().unwrap();
+        let hub =
+            Endpoint::hub(config.clone(), hub_key.pair(), vec![terminal_key.public()], seed());
+        let terminal =
+            Endpoint::terminal(config, terminal_key.pair(), hub_key.public(), hub_address, seed());
+        let hub = Gateway::start(Side::Hub, hub, hub_link, POLICY).unwrap();
+        let terminal = Gateway::start(Side::Terminal, terminal, terminal_link, POLICY).unwrap();
+        let listener = TcpListener::bind(local).await.unwrap();
+        let entrance = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve_hub(hub));
+        tasks.spawn(serve_terminal(terminal, listener, destination, stopped));
+        Self { entrance, stop, tasks }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.entrance).await.unwrap()
+    }
+}
+
+async fn serve_hub(mut hub: Gateway) {
+    loop {
+        match hub.report().await {
+            Report::Hop(HopEvent::Opened(stream, open)) => hub.answer(stream, open),
+            Report::Hop(HopEvent::Session(..)) => {}
+            Report::Failed(error) => panic!("{error}"),
+        }
+    }
+}
+
+async fn serve_terminal(
+    mut terminal: Gateway,
+    listener: TcpListener,
+    destination: SocketAddr,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let session = loop {
+        match terminal.report().await {
+            Report::Hop(HopEvent::Session(session, Event::Up { .. })) => break session,
+            Report::Hop(_) => {}
+            Report::Failed(error) => panic!("{error}"),
+        }
+    };
+    loop {
+        tokio::select! {
+            _ = &mut stopped => return terminal.stop().await,
+            accepted = listener.accept() => {
+                let (socket, source) = accepted.unwrap();
+                let open = Open { destination, source };
+                terminal.originate(session, Accepted { socket, open });
+            }
+            report = terminal.report() => {
+                if let Report::Failed(error) = report {
+                    panic!("{error}");
+                }
+            }
+        }
+    }
+}
+
+async fn server() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// A connection through the pair: the client's end and the server's.
+async fn connection() -> (Pair, TcpStream, TcpStream) {
+    let (listener, address) = server().await;
+    let pair = Pair::to(address).await;
+    let (client, accepted) = tokio::join!(pair.connect(), listener.accept());
+    (pair, client, accepted.unwrap().0)
+}
+
+/// Bytes that differ with the key and never repeat soon.
+fn payload(key: u64, length: usize) -> Vec<u8> {
+    let mut state = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+async fn read_all(socket: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    socket.read_to_end(&mut bytes).await?;
+    Ok(bytes)
+}
+
+fn abort(socket: TcpStream) {
+    SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(socket);
+}
+
+fn assert_reset(read: io::Result<Vec<u8>>) {
+    let error = read.expect_err("a reset looked like a clean end");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+}
+
+#[tokio::test]
+async fn a_client_that_half_closes_gets_its_reply() {
+    let (_pair, mut client, mut server) = connection().await;
+    client.write_all(b"question").await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut server).await.unwrap(), b"question");
+    server.write_all(b"answer").await.unwrap();
+    drop(server);
+    assert_eq!(read_all(&mut client).await.unwrap(), b"answer");
+}
+
+#[tokio::test]
+async fn a_server_that_half_closes_still_hears_the_client() {
+    let (_pair, mut client, mut server) = connection().await;
+    server.write_all(b"greeting").await.unwrap();
+    server.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut client).await.unwrap(), b"greeting");
+    client.write_all(b"afterwards").await.unwrap();
+    drop(client);
+    assert_eq!(read_all(&mut server).await.unwrap(), b"afterwards");
+}
+
+#[tokio::test]
+async fn both_sides_may_close_at_once() {
+    let (_pair, mut client, mut server) = connection().await;
+    let (one, other) = tokio::join!(client.shutdown(), server.shutdown());
+    one.and(other).unwrap();
+    let (one, other) = tokio::join!(read_all(&mut client), read_all(&mut server));
+    assert!(one.unwrap().is_empty() && other.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_reset_by_either_side_is_a_reset_at_the_other() {
+    let (_pair, client, mut server) = connection().await;
+    abort(client);
+    assert_reset(read_all(&mut server).await);
+
+    let (_pair, mut client, server) = connection().await;
+    abort(server);
+    assert_reset(read_all(&mut client).await);
+}
+
+#[tokio::test]
+async fn a_reset_after_half_a_transfer_is_no_clean_end() {
+    let (_pair, mut client, mut server) = connection().await;
+    client.write_all(&payload(1, 100_000)).await.unwrap();
+    let mut some = vec![0; 50_000];
+    server.read_exact(&mut some).await.unwrap();
+    abort(client);
+    assert_reset(read_all(&mut server).await);
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_reset_not_ended() {
+    let (listener, closed) = server().await;
+    drop(listener);
+    let pair = Pair::to(closed).await;
+    assert_reset(read_all(&mut pair.connect().await).await);
+}
+
+#[tokio::test]
+async fn a_forbidden_destination_is_reset() {
+    let pair = Pair::to("0.0.0.0:80".parse().unwrap()).await;
+    assert_reset(read_all(&mut pair.connect().await).await);
+}
+
+#[tokio::test]
+async fn a_slow_reader_gets_everything_of_a_sender_that_closed_at_once() {
+    const LENGTH: usize = 10_000_000;
+    let (_pair, mut client, mut server) = connection().await;
+    SockRef::from(&client).set_recv_buffer_size(100_000).unwrap();
+    let sent = payload(2, LENGTH);
+    server.write_all(&sent).await.unwrap();
+    drop(server);
+    // Only now, when the server is long gone, does the client begin to read.
+    let mut received = Vec::with_capacity(LENGTH);
+    let mut piece = [0; 1000];
+    loop {
+        match client.read(&mut piece).await.unwrap() {
+            0 => break,
+            count => received.extend_from_slice(&piece[..count]),
+        }
+    }
+    assert!(received == sent, "{} of {LENGTH} bytes", received.len());
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_after_its_reply_does_not_spoil_it() {
+    const LENGTH: usize = 1_000_000;
+    let (_pair, mut client, mut server) = connection().await;
+    let sent = payload(6, LENGTH);
+    server.write_all(&sent).await.unwrap();
+    server.shutdown().await.unwrap();
+    while tcp::unacknowledged(&server).unwrap() > 0 {
+        tokio::task::yield_now().await;
+    }
+    // As its kernel does when it has forgotten the connection and is asked.
+    abort(server);
+    client.write_all(b"never read").await.unwrap();
+    assert!(read_all(&mut client).await.unwrap() == sent);
+}
+
+#[tokio::test]
+async fn single_bytes_pass_one_by_one() {
+    let (_pair, mut client, mut server) = connection().await;
+    for byte in 0..=255 {
+        client.write_u8(byte).await.unwrap();
+        assert_eq!(server.read_u8().await.unwrap(), byte);
+        server.write_u8(!byte).await.unwrap();
+        assert_eq!(client.read_u8().await.unwrap(), !byte);
+    }
+}
+
+#[tokio::test]
+async fn fifty_connections_do_not_mix() {
+    const LENGTH: usize = 200_000;
+    let (listener, address) = server().await;
+    let pair = Pair::to(address).await;
+    let mut tasks = JoinSet::new();
+    for key in 0..50 {
+        let mut client = pair.connect().await;
+        tasks.spawn(async move {
+            client.write_u64(key).await.unwrap();
+            client.write_all(&payload(key, LENGTH)).await.unwrap();
+            client.shutdown().await.unwrap();
+            assert!(read_all(&mut client).await.unwrap() == payload(!key, LENGTH), "{key} down");
+        });
+        let (mut server, _) = listener.accept().await.unwrap();
+        tasks.spawn(async move {
+            let key = server.read_u64().await.unwrap();
+            assert!(read_all(&mut server).await.unwrap() == payload(key, LENGTH), "{key} up");
+            server.write_all(&payload(!key, LENGTH)).await.unwrap();
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn refused_connections_do_not_disturb_live_ones() {
+    let (_pair, mut client, mut server) = connection().await;
+    let (listener, closed) = self::server().await;
+    drop(listener);
+    let other = Pair::to(closed).await;
+    for _ in 0..20 {
+        assert_reset(read_all(&mut other.connect().await).await);
+        client.write_u8(1).await.unwrap();
+        assert_eq!(server.read_u8().await.unwrap(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_reader_holds_back_its_sender_and_nobody_else() {
+    const WINDOW: u64 = 1_000_000;
+    const PATIENT: usize = 40_000_000;
+    let mut config = Config::new(BitRate::from_mbit(400));
+    config.stream_window = ByteCount::new(WINDOW);
+    let (listener, address) = server().await;
+    let pair = Pair::with(config, address).await;
+
+    let (_stopped, accepted) = tokio::join!(pair.connect(), listener.accept());
+    let mut stuck = accepted.unwrap().0;
+    let (written, mut progress) = tokio::sync::watch::channel(0u64);
+    let writer = tokio::spawn(async move {
+        let piece = payload(3, 10_000);
+        while let Ok(count) = stuck.write(&piece).await {
+            written.send_modify(|sum| *sum += count as u64);
+        }
+    });
+    progress.changed().await.unwrap();
+
+    let (mut client, accepted) = tokio::join!(pair.connect(), listener.accept());
+    let mut server = accepted.unwrap().0;
+    let sent = payload(4, PATIENT);
+    let (wrote, received) = tokio::join!(
+        async {
+            server.write_all(&sent).await?;
+            server.shutdown().await
+        },
+        read_all(&mut client)
+    );
+    wrote.unwrap();
+    assert!(received.unwrap() == sent);
+    // The window, what is on the way into it, and four kernel buffers.
+    let held = *progress.borrow();
+    assert!(held < PATIENT as u64 * 4 / 5, "a stopped reader took {held} bytes");
+    writer.abort();
+}
+
+#[tokio::test]
+async fn a_client_that_resets_while_the_stream_is_full_is_noticed() {
+    let mut config = Config::new(BitRate::from_mbit(1000));
+    config.stream_window = ByteCount::new(100_000);
+    let (listener, address) = server().await;
+    let pair = Pair::with(config, address).await;
+    let (client, accepted) = tokio::join!(pair.connect(), listener.accept());
+    let server = accepted.unwrap().0;
+    SockRef::from(&server).set_recv_buffer_size(4096).unwrap();
+    // Nobody reads: write until everything on the way is full.
+    let piece = payload(5, 100_000);
+    let mut full = 0;
+    while full < 100 {
+        match client.try_write(&piece) {
+            Ok(_) => full = 0,
+            Err(_) => full += 1,
+        }
+        tokio::task::yield_now().await;
+    }
+    abort(client);
+    server.ready(Interest::ERROR).await.unwrap();
+    let error = server.take_error().unwrap().expect("an error is pending");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_gateway_that_stops_resets_both_ends() {
+    let (mut pair, mut client, mut server) = connection().await;
+    client.write_u8(7).await.unwrap();
+    assert_eq!(server.read_u8().await.unwrap(), 7);
+    pair.stop.send(()).unwrap();
+    assert_reset(read_all(&mut client).await);
+    assert_reset(read_all(&mut server).await);
+    pair.tasks.join_next().await.unwrap().unwrap();
+}
