@@ -1,5 +1,6 @@
 //! The command line of skyhop; nothing else.
 
+mod demo;
 mod lab_command;
 mod meter_command;
 
@@ -22,6 +23,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// What the gateway pair is worth, measured here in under two minutes.
+    Demo(demo::Args),
     /// A satellite link on this machine, with real packets.
     Lab(lab_command::Args),
     /// Measure a path with traffic that is verified byte by byte.
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     };
     start_log();
     let done = match cli.command {
+        Command::Demo(args) => demo::run(&args),
         Command::Lab(args) => lab_command::run(args),
         Command::Meter(command) => meter_command::run(command),
     };
