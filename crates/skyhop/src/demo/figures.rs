@@ -39,6 +39,9 @@ pub(crate) struct Transfer {
     pub(crate) moved_bytes: u64,
     /// From before connect until the last byte, or until it was given up.
     pub(crate) seconds: f64,
+    /// From before connect until the first payload byte; the latest, if there
+    /// are several flows. `None` if a flow had none.
+    pub(crate) first_byte_seconds: Option<f64>,
     /// Bytes moved over that time, in bit/s.
     pub(crate) goodput: f64,
     /// Goodput over rate × (1 − PER).
@@ -55,15 +58,19 @@ impl Transfer {
         if report.flows.iter().any(|flow| is_failure(&flow.outcome)) {
             return None;
         }
+        let first_bytes: Option<Vec<Duration>> =
+            report.flows.iter().map(|f| f.first_byte).collect();
+        let first_byte = first_bytes.and_then(|times| times.into_iter().max());
         let seconds = report.total.as_secs_f64();
-        Some(Self::new(report.is_complete(), report.moved_bytes, seconds, limit))
+        let figures = Self::new(report.is_complete(), report.moved_bytes, seconds, limit);
+        Some(Self { first_byte_seconds: first_byte.map(|time| time.as_secs_f64()), ..figures })
     }
 
     fn new(complete: bool, moved_bytes: u64, seconds: f64, limit: &Limit) -> Self {
         let goodput = moved_bytes as f64 * 8.0 / seconds;
         let share = if moved_bytes == 0 { 0.0 } else { limit.seconds(moved_bytes) / seconds };
         let of_limit = goodput / limit.bits_per_second();
-        Self { complete, moved_bytes, seconds, goodput, of_limit, share }
+        Self { complete, moved_bytes, seconds, first_byte_seconds: None, goodput, of_limit, share }
     }
 }
 
@@ -110,7 +117,6 @@ pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
-    pub(crate) count: usize,
 }
 
 impl Spread {
@@ -118,8 +124,8 @@ impl Spread {
     pub(crate) fn of(samples: impl Iterator<Item = f64>) -> Option<Self> {
         let samples: Vec<f64> = samples.collect();
         let summary = stats::Summary::of(&samples)?;
-        let stats::Summary { median, min, max, count, .. } = summary;
-        Some(Self { median, min, max, count })
+        let stats::Summary { median, min, max, .. } = summary;
+        Some(Self { median, min, max })
     }
 }
 
@@ -192,7 +198,7 @@ mod tests {
     #[test]
     fn spread_over_rounds() {
         let spread = Spread::of([3.0, 1.0, 2.0].into_iter()).unwrap();
-        assert_eq!(spread, Spread { median: 2.0, min: 1.0, max: 3.0, count: 3 });
+        assert_eq!(spread, Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Spread::of([].into_iter()), None);
     }
 }

@@ -5,9 +5,14 @@ use super::figures::{Limit, Requests, Spread, Transfer, gain_of_less, gain_of_mo
 use super::plan::{LIMIT, Task, Way};
 use super::table::{Row, render};
 
-const TRANSFER_HEAD: [&str; 6] =
-    ["", "time, s", "goodput, Mbit/s", "goodput/limit", "share ¹", "gain ²"];
-const REQUESTS_HEAD: [&str; 6] = ["", "time, s", "median, ms", "p99, ms", "", "gain ³"];
+/// The heads of the columns, in two lines.
+type Head = [[&'static str; 7]; 2];
+const TRANSFER_HEAD: Head = [
+    ["", "time", "first byte", "goodput", "goodput", "share ¹", "gain ²"],
+    ["", "s", "s", "Mbit/s", "/ limit", "", ""],
+];
+const REQUESTS_HEAD: Head =
+    [["", "time", "median", "p99", "", "", "gain ³"], ["", "s", "ms", "ms", "", "", ""]];
 
 /// A way that cannot be measured here, and why.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -36,7 +41,8 @@ pub(crate) fn text(
 
 fn section(task: Task, entries: &[&Entry], unavailable: &[Unavailable]) -> Vec<Row> {
     let head = if task == Task::Requests { REQUESTS_HEAD } else { TRANSFER_HEAD };
-    let mut rows = vec![Row::Title(task.to_string()), Row::cells(&head)];
+    let mut rows = vec![Row::Title(task.to_string())];
+    rows.extend(head.iter().map(|line| Row::cells(line)));
     for way in Way::all() {
         let of_way: Vec<&Entry> = entries.iter().copied().filter(|e| e.way == way).collect();
         let absent = unavailable.iter().find(|absent| absent.way == way);
@@ -81,7 +87,9 @@ fn transfer_cells(way: &Way, all: &[&Entry]) -> Vec<String> {
     let plain = plain().filter_map(|way| Some(goodput(&way)?.median));
     let ours = goodput(way).filter(|_| *way == Way::Pair);
     let mbit = of(way, |transfer| transfer.goodput / 1e6);
+    let first = Spread::of(transfers(all, way).filter_map(|it| it.first_byte_seconds));
     vec![
+        first.map_or_else(String::new, |first| format!("{:.2}", first.median)),
         mbit.map_or_else(String::new, |mbit| spread(mbit, 2)),
         percent(of(way, |transfer| transfer.of_limit)),
         percent(of(way, |transfer| transfer.share)),
@@ -100,6 +108,7 @@ fn requests_cells(way: &Way, all: &[&Entry]) -> Vec<String> {
     vec![
         median(way).map_or_else(String::new, |median| spread(median, 0)),
         p99.map_or_else(String::new, |p99| spread(p99, 0)),
+        String::new(),
         String::new(),
         gain(ours.and_then(|ours| gain_of_less(ours.median, plain))),
     ]
@@ -138,23 +147,21 @@ fn remark(entries: &[&Entry]) -> String {
         ([Figures::Requests(one)], 1) => {
             remarks.push(format!("unfinished: {} answered", one.answered));
         }
-        (some, all) => remarks.push(format!("{} of {all} unfinished", some.len())),
+        (some, all) => remarks.push(format!("{}/{all} unfinished", some.len())),
     }
     match (failed.as_slice(), entries.len()) {
         ([], _) => {}
         ([one], 1) => remarks.push(format!("failed: {one}")),
-        ([first, ..], all) => remarks.push(format!("{} of {all} failed: {first}", failed.len())),
+        ([first, ..], all) => remarks.push(format!("{}/{all} failed: {first}", failed.len())),
     }
     remarks.join("; ")
 }
 
-/// The median, and with several rounds the range.
+/// The median, and the range if there is one.
 fn spread(spread: Spread, digits: usize) -> String {
-    let Spread { median, min, max, count } = spread;
-    if count == 1 {
-        return format!("{median:.digits$}");
-    }
-    format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
+    let Spread { median, min, max } = spread;
+    let [median, min, max] = [median, min, max].map(|figure| format!("{figure:.digits$}"));
+    if min == max { median } else { format!("{median} ({min}–{max})") }
 }
 
 fn percent(share: Option<Spread>) -> String {

@@ -16,6 +16,7 @@ fn transfer(task: Task, way: &Way, moved_bytes: u64, seconds: f64, complete: boo
         complete,
         moved_bytes,
         seconds,
+        first_byte_seconds: Some(if *way == Way::Pair { 0.601 } else { 1.204 }),
         goodput,
         of_limit: goodput / limit.bits_per_second(),
         share: limit.seconds(moved_bytes) / seconds,
@@ -63,16 +64,18 @@ fn one_round_as_a_whole() {
     let tasks = [Task::Download, Task::Requests];
     let expected = "\
 Download of 20 MB
-               time, s  goodput, Mbit/s  goodput/limit  share ¹  gain ²
-  plain CUBIC   >20.00             0.61          1.2 %    4.2 %          unfinished: 1.52 MB moved
-  plain BBR      12.50            12.80           26 %     31 %
-  skyhop          4.00            40.00           81 %     96 %   3.1 ×
+                 time  first byte  goodput  goodput  share ¹  gain ²
+                    s           s   Mbit/s  / limit
+  plain CUBIC  >20.00        1.20     0.61    1.2 %    4.2 %          unfinished: 1.52 MB moved
+  plain BBR     12.50        1.20    12.80     26 %     31 %
+  skyhop         4.00        0.60    40.00     81 %     96 %   3.1 ×
 
 40 requests of 1 kB, replies of 10 kB, over 8 connections
-               time, s       median, ms        p99, ms           gain ³
-  plain CUBIC     5.25              610           1900
-  plain BBR       4.75              605           1875
-  skyhop          3.25              603           1200            1.0 ×
+                 time      median      p99                    gain ³
+                    s          ms       ms
+  plain CUBIC    5.25         610     1900
+  plain BBR      4.75         605     1875
+  skyhop         3.25         603     1200                     1.0 ×
 
 A transfer gets 20 s. All payload is verified at the receiver.
 limit    rate × (1 − PER): 49.5 Mbit/s down, 9.9 Mbit/s up; headers are not deducted
@@ -96,13 +99,14 @@ fn several_rounds_show_median_and_range() {
     let absent = Unavailable { way: ways()[0].clone(), reason: "unknown".to_owned() };
     let expected = "\
 Upload of 5 MB
-                           time, s   goodput, Mbit/s  goodput/limit  share ¹  gain ²
-  plain CUBIC                                                                         not available here
-  plain BBR    16.00 (12.50–20.00)  2.50 (2.00–3.20)           25 %     29 %          1 of 3 unfinished
-  skyhop          5.12 (5.00–5.25)  7.81 (7.62–8.00)           79 %     91 %   3.1 ×  1 of 3 failed: truncated
+                              time  first byte           goodput  goodput  share ¹  gain ²
+                                 s           s            Mbit/s  / limit
+  plain CUBIC                                                                               not available here
+  plain BBR    16.00 (12.50–20.00)        1.20  2.50 (2.00–3.20)     25 %     29 %          1/3 unfinished
+  skyhop          5.12 (5.00–5.25)        0.60  7.81 (7.62–8.00)     79 %     91 %   3.1 ×  1/3 failed: truncated
 ";
     let shown = text(&entries, &[Task::Upload], &[absent], [&limit(50), &limit(10)]);
-    let table: String = shown.lines().take(5).map(|line| line.to_owned() + "\n").collect();
+    let table: String = shown.lines().take(6).map(|line| line.to_owned() + "\n").collect();
     assert_eq!(table, expected);
 }
 
@@ -115,6 +119,6 @@ fn what_failed_has_no_figures_and_no_gain() {
     ];
     let shown = text(&entries, &[Task::Download], &[], [&limit(50), &limit(10)]);
     let lines: Vec<&str> = shown.lines().collect();
-    assert!(lines[2].ends_with("failed: cannot connect to 10.2.0.2:5201: refused"), "{shown}");
-    assert!(lines[3].ends_with("96 %"), "{shown}");
+    assert!(lines[3].ends_with("failed: cannot connect to 10.2.0.2:5201: refused"), "{shown}");
+    assert!(lines[4].ends_with("96 %"), "{shown}");
 }
