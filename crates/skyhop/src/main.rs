@@ -1,6 +1,7 @@
 //! The command line of skyhop; nothing else.
 
 mod demo;
+mod gateway_command;
 mod lab_command;
 mod meter_command;
 
@@ -25,6 +26,12 @@ struct Cli {
 enum Command {
     /// What the gateway pair is worth, measured here in under two minutes.
     Demo(demo::Args),
+    /// The gateway at the earth station's side of the hop.
+    Hub(gateway_command::HubArgs),
+    /// The gateway at the clients' side of the hop.
+    Terminal(gateway_command::TerminalArgs),
+    /// Makes the key of a gateway.
+    Keygen(gateway_command::KeygenArgs),
     /// A satellite link on this machine, with real packets.
     Lab(lab_command::Args),
     /// Measure a path with traffic that is verified byte by byte.
@@ -42,18 +49,21 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    start_log();
     let done = match cli.command {
         Command::Demo(args) => demo::run(&args),
+        Command::Hub(args) => gateway_command::hub(&args),
+        Command::Terminal(args) => gateway_command::terminal(&args),
+        Command::Keygen(args) => gateway_command::keygen(&args),
         Command::Lab(args) => lab_command::run(args),
         Command::Meter(command) => meter_command::run(command),
     };
     done.unwrap_or_else(|error| complain(&format!("{error:#}")))
 }
 
-/// Warnings and errors on stderr; `RUST_LOG` asks for more.
+/// For commands that measure: warnings on stderr, unless `SKYHOP_LOG` says
+/// otherwise.
 fn start_log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    let filter = EnvFilter::try_from_env("SKYHOP_LOG").unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

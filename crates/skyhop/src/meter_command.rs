@@ -87,6 +87,7 @@ pub(crate) struct RrArgs {
 
 /// Runs it. The exit code is 1 if anything did not complete.
 pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
+    crate::start_log();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     match command {

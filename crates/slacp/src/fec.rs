@@ -3,9 +3,9 @@
 //!
 //! A block is every `stride`-th packet number from `base` on, `count` of them;
 //! interleaved blocks share a burst of losses among them. Packets that are no
-//! FEC sources (acknowledgements, probes, repairs) count as empty. A shorter
-//! packet counts as padded with zeros, which are padding frames, so lengths
-//! need not be sent.
+//! FEC sources (acknowledgements, probes, repairs) count as empty. A shard is
+//! a packet's length in two bytes, its frames, and zeros up to the longest of
+//! the block; the zeros are never sent.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,16 @@ pub(crate) const MAX_BLOCK: usize = 255;
 /// The most repairs of a block.
 pub(crate) const MAX_REPAIRS: usize = 64;
 
-/// What a repair frame takes in a packet beside the shard, at most: type,
-/// distance, stride, count, repairs, index, and the byte that evens the shard.
-pub(crate) const REPAIR_OVERHEAD: usize = 1 + 4 + 2 + 2 + 1 + 1 + 1;
+/// The bytes of a repair frame before its shard, at most: type, distance,
+/// stride, count, repairs, index.
+pub(crate) const REPAIR_HEAD: usize = 1 + 4 + 2 + 2 + 1 + 1;
+
+/// By how much a shard is longer than its packet, at least: the length, and a
+/// byte that makes its size even.
+pub(crate) const SHARD_OVERHEAD: usize = LENGTH + 1;
+
+/// The bytes of a shard that say how long the packet is.
+const LENGTH: usize = 2;
 
 /// The packets of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,17 +65,15 @@ pub(crate) fn encode<'a>(
     source: impl Fn(u64) -> &'a [u8],
 ) -> Vec<PendingRepair> {
     let longest = block.numbers().map(|number| source(number).len()).max().unwrap_or(0);
-    let size = longest.next_multiple_of(2);
-    if size == 0 || repairs == 0 {
+    if longest == 0 || repairs == 0 {
         return Vec::new();
     }
+    let size = (LENGTH + longest).next_multiple_of(2);
     let mut encoder = ReedSolomonEncoder::new(block.count, repairs, size)
         .expect("blocks of at most 255 + 64 packets are supported");
     let mut shard = vec![0; size];
     for number in block.numbers() {
-        let bytes = source(number);
-        shard[..bytes.len()].copy_from_slice(bytes);
-        shard[bytes.len()..].fill(0);
+        fill(&mut shard, source(number)).expect("the longest fits");
         encoder.add_original_shard(&shard).expect("the shards have one size");
     }
     let encoded = encoder.encode().expect("all originals were added");
@@ -180,8 +185,7 @@ impl Decoder {
         let mut shard = vec![0; repairs.size];
         for (index, number) in block.numbers().enumerate() {
             let Some(source) = self.recent.get(&number) else { continue };
-            shard.get_mut(..source.len())?.copy_from_slice(source);
-            shard[source.len()..].fill(0);
+            fill(&mut shard, source)?;
             decoder.add_original_shard(index, &shard).ok()?;
         }
         for (index, shard) in &repairs.shards {
@@ -189,8 +193,24 @@ impl Decoder {
         }
         let decoded = decoder.decode().ok()?;
         let at = |index: usize| block.base + index as u64 * block.stride;
-        Some(decoded.restored_original_iter().map(|(i, shard)| (at(i), shard.to_vec())).collect())
+        let restored = decoded.restored_original_iter();
+        restored.map(|(index, shard)| Some((at(index), packet(shard)?))).collect()
     }
+}
+
+/// Makes a shard of a packet; `None` if it is too long.
+fn fill(shard: &mut [u8], packet: &[u8]) -> Option<()> {
+    let (length, rest) = shard.split_first_chunk_mut::<LENGTH>()?;
+    *length = u16::try_from(packet.len()).ok()?.to_be_bytes();
+    rest.get_mut(..packet.len())?.copy_from_slice(packet);
+    rest[packet.len()..].fill(0);
+    Some(())
+}
+
+/// The packet in a shard; `None` if its length is impossible.
+fn packet(shard: &[u8]) -> Option<Vec<u8>> {
+    let (length, rest) = shard.split_first_chunk::<LENGTH>()?;
+    rest.get(..usize::from(u16::from_be_bytes(*length))).map(<[u8]>::to_vec)
 }
 
 /// The block that a repair speaks of, if it could be one.
@@ -240,8 +260,6 @@ mod tests {
             let lost: Vec<u64> = block.numbers().enumerate()
                 .filter(|(i, _)| lost.contains(i)).map(|(_, n)| n).collect();
             prop_assume!(!lost.is_empty() && !pending.is_empty());
-            let size = pending[0].shard.len();
-
             let mut decoder = Decoder::new(1 << 20);
             let last = block.last();
             for number in block.numbers().filter(|n| !(lost.contains(n) || late && *n == last)) {
@@ -257,9 +275,7 @@ mod tests {
                 restored.extend(decoder.retry(last));
             }
             for (number, bytes) in &restored {
-                let mut padded = all[number].clone();
-                padded.resize(size, 0);
-                prop_assert_eq!(bytes, &padded);
+                prop_assert_eq!(bytes, &all[number]);
             }
             if lost.len() <= repairs {
                 let found: Vec<u64> = restored.iter().map(|(n, _)| *n).collect();

@@ -4,7 +4,9 @@
 const HORIZON: f64 = 4000.0;
 
 /// The share of packets lost on the way, over the last few thousand. Packets
-/// that the peer restored by FEC count as lost: that is what the link did.
+/// that the peer restored by FEC count as lost: that is what the link did. One
+/// that was declared lost before it was restored counts twice, so the estimate
+/// is high while tails are being protected.
 #[derive(Debug, Default)]
 pub(crate) struct LossMeter {
     sent: f64,

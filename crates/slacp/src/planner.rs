@@ -4,6 +4,7 @@
 //! round trip, while the link has nothing else to carry.
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use units::{BitRate, ByteCount, Instant};
 
@@ -20,21 +21,29 @@ const BLOCK: u64 = 200;
 /// Repairs take at most one in so many bits of the rate …
 const BUDGET_SHARE: u64 = 20;
 /// … averaged over this time.
-const BUDGET_TIME: Duration = Duration::from_secs(1);
+const BUDGET_TIME: Duration = Duration::from_secs(3);
 
 /// Decides on repairs.
 #[derive(Debug)]
 pub(crate) struct Planner {
     /// When the last source left that is not protected.
     unprotected: Option<Instant>,
+    /// Packets below this number have been dealt with.
+    dealt_with: u64,
     budget: Pacer,
+    queue: VecDeque<PendingRepair>,
 }
 
 impl Planner {
     /// A planner for a link of `rate`.
     pub(crate) fn new(rate: BitRate) -> Self {
         let share = BitRate::from_bits_per_second(rate.bits_per_second() / BUDGET_SHARE);
-        Self { unprotected: None, budget: Pacer::new(share, BUDGET_TIME) }
+        Self {
+            unprotected: None,
+            dealt_with: 0,
+            budget: Pacer::new(share, BUDGET_TIME),
+            queue: VecDeque::new(),
+        }
     }
 
     pub(crate) fn sent_source(&mut self, now: Instant) {
@@ -46,25 +55,36 @@ impl Planner {
         self.unprotected.map(|last| last + QUIET)
     }
 
-    /// The repairs for everything that is under way.
-    pub(crate) fn plan(
-        &mut self,
-        now: Instant,
-        sent: &SentPackets,
-        loss: &LossMeter,
-    ) -> Vec<PendingRepair> {
+    /// Makes repairs for everything under way that is not protected yet.
+    pub(crate) fn plan(&mut self, now: Instant, sent: &SentPackets, loss: &LossMeter) {
         self.unprotected = None;
+        let start = core::mem::replace(&mut self.dealt_with, sent.next_number());
         if loss.rate() == 0.0 {
-            return Vec::new();
+            return;
         }
         let source = |number| sent.source(number).unwrap_or_default();
-        let mut planned: Vec<_> = blocks(sent.kept_from(), sent.next_number())
+        let mut planned: Vec<_> = blocks(start.max(sent.kept_from()), sent.next_number())
             .flat_map(|block| encode(block, loss.repairs_for(block.count).min(MAX_REPAIRS), source))
             .collect();
         // The first repair of every block before the second of any.
         planned.sort_by_key(|repair| (repair.index, repair.block));
         planned.retain(|repair| self.afford(now, repair.shard.len()));
-        planned
+        self.queue.extend(planned);
+    }
+
+    /// The repair to be sent next.
+    pub(crate) fn next(&self) -> Option<&PendingRepair> {
+        self.queue.front()
+    }
+
+    /// Takes [`Self::next`] out.
+    pub(crate) fn take(&mut self) -> Option<PendingRepair> {
+        self.queue.pop_front()
+    }
+
+    /// The peer must keep packets from this number on until it has the repairs.
+    pub(crate) fn floor(&self) -> Option<u64> {
+        self.queue.iter().map(|repair| repair.block.base).min()
     }
 
     fn afford(&mut self, now: Instant, size: usize) -> bool {

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use smallvec::SmallVec;
 use units::{ByteCount, Instant, earliest};
 
-use crate::fec::{Decoder, PendingRepair, REPAIR_OVERHEAD};
+use crate::fec::{Decoder, REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::flow::Limits;
 use crate::frame::{self, Ack, Frame, Repair, STREAM_OVERHEAD, TruncatedOffset};
 use crate::handshake::Keys;
@@ -76,7 +76,6 @@ pub(crate) struct Session {
     pub(crate) streams: Streams,
     decoder: Decoder,
     planner: Planner,
-    repairs: VecDeque<PendingRepair>,
     last_heard: Instant,
     last_sent: Instant,
     /// When the last packet left that the peer should acknowledge.
@@ -120,7 +119,6 @@ impl Session {
             peer,
             decoder: Decoder::new(usize::try_from(limits.memory / 2).unwrap_or(usize::MAX)),
             planner: Planner::new(config.rate),
-            repairs: VecDeque::new(),
             last_heard: now,
             last_sent: now,
             last_eliciting: now,
@@ -358,7 +356,7 @@ impl Session {
             self.probe(now);
         }
         if self.repair_timeout().is_some_and(|time| time <= now) {
-            self.repairs.extend(self.planner.plan(now, &self.sent, &self.loss));
+            self.planner.plan(now, &self.sent, &self.loss);
         }
         if self.keepalive_timeout().is_some_and(|time| time <= now) {
             self.probe_pending = true;
@@ -434,7 +432,7 @@ impl Session {
     }
 
     fn has_payload(&self) -> bool {
-        self.reachable && (self.streams.wants_to_send() || !self.repairs.is_empty())
+        self.reachable && (self.streams.wants_to_send() || self.planner.next().is_some())
     }
 
     fn ack_is_due(&self, now: Instant) -> bool {
@@ -496,6 +494,7 @@ impl Session {
         end: usize,
         cargo: &mut SmallVec<[Cargo; 2]>,
     ) -> bool {
+        let header_len = out.len();
         if self.ack_is_due(now) {
             self.write_ack(now, out, end);
         }
@@ -510,12 +509,12 @@ impl Session {
             return ping;
         }
         self.write_settled(now, out, ping);
-        let repair_first = !self.streams.has_urgent() && !self.repairs.is_empty();
-        if repair_first {
+        if !self.streams.has_urgent() && self.planner.next().is_some() {
             return self.write_repair(number, out, end) || ping;
         }
-        // A repair of this packet must fit in one of the same size.
-        self.write_streams(out, end - REPAIR_OVERHEAD, cargo);
+        // A repair of this packet must fit in another, whatever its header.
+        let spare = REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - header_len;
+        self.write_streams(out, end - spare, cargo);
         ping || !cargo.is_empty()
     }
 
@@ -533,6 +532,10 @@ impl Session {
 
     fn write_settled(&mut self, now: Instant, out: &mut Vec<u8>, always: bool) {
         let settled = self.sent.settled();
+        if !always && settled == self.settled_told {
+            return;
+        }
+        let settled = settled.min(self.planner.floor().unwrap_or(u64::MAX));
         let due = settled >= self.settled_told + SETTLE_EVERY
             || (settled > self.settled_told && now >= self.settled_told_at + self.rtt.smoothed());
         if always || due {
@@ -542,13 +545,16 @@ impl Session {
         }
     }
 
-    /// Whether the next repair fitted.
+    /// Whether the next repair fitted. One that does not even fit in a packet
+    /// of its own (the peer has moved to a path with longer headers) is dropped.
     fn write_repair(&mut self, number: u64, out: &mut Vec<u8>, end: usize) -> bool {
-        let fits = |repair: &PendingRepair| out.len() + REPAIR_OVERHEAD + repair.shard.len() <= end;
-        if !self.repairs.front().is_some_and(fits) {
+        let alone = out.len() <= Header::MAX_LEN;
+        let Some(next) = self.planner.next() else { return false };
+        let fits = out.len() + REPAIR_HEAD + next.shard.len() <= end;
+        if !fits && !alone {
             return false;
         }
-        let Some(repair) = self.repairs.pop_front() else { return false };
+        let Some(repair) = self.planner.take().filter(|_| fits) else { return false };
         let frame = Repair {
             distance: number - repair.block.base,
             stride: repair.block.stride,
@@ -577,29 +583,18 @@ impl Session {
             let space = end - out.len();
             let room = |stream| space - frame::stream_head(stream);
             let Some(chunk) = self.streams.next_chunk(room) else { return };
-            self.write_chunk(chunk, out, end, cargo);
+            let Chunk { stream, range, fin } = chunk;
+            let length = (range.end - range.start) as usize;
+            // Without room for another frame the length goes without saying.
+            let last = frame::stream_head(stream) + length + STREAM_OVERHEAD >= space;
+            let said = (!last).then_some(length);
+            frame::write_stream_head(out, stream, TruncatedOffset::new(range.start), fin, said);
+            self.streams.copy(stream, &range, out);
+            cargo.push(Cargo::Stream { stream, range, fin });
+            if last {
+                return;
+            }
         }
-    }
-
-    fn write_chunk(
-        &self,
-        chunk: Chunk,
-        out: &mut Vec<u8>,
-        end: usize,
-        cargo: &mut SmallVec<[Cargo; 2]>,
-    ) {
-        let Chunk { stream, range, fin } = chunk;
-        let length = (range.end - range.start) as usize;
-        let filled = out.len() + frame::stream_head(stream) + length;
-        // Without room for another frame the length goes without saying.
-        let said = (filled + STREAM_OVERHEAD < end).then_some(length);
-        frame::write_stream_head(out, stream, TruncatedOffset::new(range.start), fin, said);
-        self.streams.copy(stream, &range, out);
-        if said.is_none() {
-            // Nothing may follow.
-            debug_assert!(out.len() + STREAM_OVERHEAD >= end);
-        }
-        cargo.push(Cargo::Stream { stream, range, fin });
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let preset = args.preset()?;
     // Before any thread: only the calling thread enters.
     lab::enter().context("the demo needs network namespaces")?;
+    crate::start_log();
     let demo = Demo { args, limits: measure::limits(&preset, args.per), preset };
     demo.run()
 }

@@ -54,7 +54,8 @@ impl Pair {
 fn start(lab: &Lab, node: Node, config: &str) -> Result<Gateway> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = lab.command(node, program);
-    command.args([node.name(), "/dev/stdin"]);
+    // What it says is shown if it fails, and then only the failure matters.
+    command.args([node.name(), "/dev/stdin"]).env("SKYHOP_LOG", "warn");
     Gateway::start(node.name(), command, config)
 }
 

@@ -1,0 +1,119 @@
+//! `skyhop hub`, `skyhop terminal` and `skyhop keygen`.
+
+use std::future::Future;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use gateway::RunError;
+use gateway::config::{HubConfig, TerminalConfig};
+use gateway::keys::{PrivateKey, format_public_key};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// What the log tells unless `SKYHOP_LOG` says otherwise.
+const LOG: &str = "info";
+/// The exit code of a gateway that failed while it was at work.
+const FAILED: u8 = 1;
+
+/// `skyhop hub …`
+#[derive(clap::Args)]
+pub(crate) struct HubArgs {
+    /// The configuration file; /dev/stdin works too.
+    config: PathBuf,
+}
+
+/// `skyhop terminal …`
+#[derive(clap::Args)]
+pub(crate) struct TerminalArgs {
+    /// The configuration file; /dev/stdin works too.
+    config: PathBuf,
+    /// Prints the rules that take connections over, in the syntax of nft and
+    /// ip, and does nothing.
+    #[arg(long)]
+    print_rules: bool,
+}
+
+/// `skyhop keygen …`
+#[derive(clap::Args)]
+pub(crate) struct KeygenArgs {
+    /// A new file for the private key, which only you will be able to read. The
+    /// public key goes to standard output. Without a file both do.
+    file: Option<PathBuf>,
+}
+
+/// Runs a hub until SIGINT or SIGTERM.
+pub(crate) fn hub(args: &HubArgs) -> anyhow::Result<ExitCode> {
+    let config = HubConfig::read(&args.config)?;
+    serve(|stop| gateway::hub::run(config, stop))
+}
+
+/// Runs a terminal until SIGINT or SIGTERM.
+pub(crate) fn terminal(args: &TerminalArgs) -> anyhow::Result<ExitCode> {
+    let config = TerminalConfig::read(&args.config)?;
+    if args.print_rules {
+        print!("{}", gateway::print_rules(&config.intercept));
+        return Ok(ExitCode::SUCCESS);
+    }
+    serve(|stop| gateway::terminal::run(config, stop))
+}
+
+/// Makes a key.
+pub(crate) fn keygen(args: &KeygenArgs) -> anyhow::Result<ExitCode> {
+    let key = PrivateKey::generate()?;
+    let public = format_public_key(&key.public());
+    match &args.file {
+        Some(file) => {
+            key.write_file(file)?;
+            println!("{public}");
+        }
+        None => println!("private_key = \"{}\"\n# public key: {public}", key.to_base64()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a gateway on this thread alone (`gateway::driver` says why).
+fn serve<F>(run: impl FnOnce(Stop) -> F) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = Result<(), RunError>>,
+{
+    start_log();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(async { run(stop()?).await.map_err(anyhow::Error::from) });
+    // A resolver may still be at work on a thread of its own: it is not waited for.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => match error.downcast_ref::<RunError>() {
+            Some(run_error) if !run_error.is_setup() => {
+                tracing::error!("{error:#}");
+                Ok(ExitCode::from(FAILED))
+            }
+            _ => Err(error),
+        },
+    }
+}
+
+/// Completes at the first SIGINT or SIGTERM.
+type Stop = std::pin::Pin<Box<dyn Future<Output = ()>>>;
+
+fn stop() -> anyhow::Result<Stop> {
+    let mut interrupt: Signal = signal(SignalKind::interrupt())?;
+    let mut terminate: Signal = signal(SignalKind::terminate())?;
+    Ok(Box::pin(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }))
+}
+
+fn start_log() {
+    let filter = EnvFilter::try_from_env("SKYHOP_LOG").unwrap_or_else(|_| EnvFilter::new(LOG));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}

@@ -1,0 +1,58 @@
+//! Downloads over a GEO hop in virtual time, as a table:
+//! `cargo bench -p skyhop-slacp --bench hop`.
+//!
+//! 50/10 Mbit/s, 600 ms round trip, queue of one BDP, nine seeds a line. The
+//! limit is a round trip and the bytes at the link's rate less what it loses.
+
+#[path = "../tests/hop/mod.rs"]
+mod hop;
+
+use hop::{HUB, Hop, Plan, TERMINAL, open_all, run_to_end};
+use slacp::Stats;
+
+const BYTES: f64 = 20e6;
+const SEEDS: u64 = 9;
+
+struct Run {
+    seconds: f64,
+    hub: Stats,
+    terminal: Stats,
+}
+
+fn download(per: f64, seed: u64) -> Run {
+    let mut net = Hop::geo(per, seed).connected(&[Plan::new(100, BYTES as u64)]);
+    let start = net.now();
+    open_all(&mut net, TERMINAL);
+    run_to_end(&mut net, 60.0);
+    let stats = |host: &hop::Host| host.session.and_then(|id| host.endpoint.stats(id)).unwrap();
+    let flow = net.peers()[TERMINAL].flows.values().next().unwrap();
+    Run {
+        seconds: flow.last_byte.unwrap().saturating_since(start).as_secs_f64(),
+        hub: stats(&net.peers()[HUB]),
+        terminal: stats(&net.peers()[TERMINAL]),
+    }
+}
+
+fn main() {
+    println!("20 MB down, SLACP, fixed rate; medians of {SEEDS} seeds, range in brackets");
+    println!(
+        "{:>7} {:>8} {:>17} {:>9} {:>9} {:>9}",
+        "PER", "time s", "", "of limit", "repairs", "ACK bytes"
+    );
+    for per in [0.0, 0.001, 0.01, 0.05, 0.1] {
+        let mut runs: Vec<Run> = (0..SEEDS).map(|seed| download(per, seed)).collect();
+        runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let median = &runs[runs.len() / 2];
+        let range = format!("[{:.3}–{:.3}]", runs[0].seconds, runs[runs.len() - 1].seconds);
+        let limit = 0.6 + BYTES * 8.0 / (50e6 * (1.0 - per));
+        println!(
+            "{:>7} {:>8.3} {:>17} {:>8.1}% {:>8.2}% {:>8.2}%",
+            format!("{}%", per * 100.0),
+            median.seconds,
+            range,
+            100.0 * limit / median.seconds,
+            100.0 * median.hub.repairs_sent as f64 / median.hub.packets_sent as f64,
+            100.0 * median.terminal.bytes_sent as f64 / median.hub.bytes_sent as f64,
+        );
+    }
+}

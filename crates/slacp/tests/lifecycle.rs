@@ -1,0 +1,254 @@
+//! Sessions: set up, frozen, lost, moved, refused; and the memory they hold.
+
+mod hop;
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
+use link::testkit::{Mangle, Net};
+use slacp::{Config, Endpoint, Event, KeyPair};
+use units::{BitRate, ByteCount, Instant, Machine};
+
+fn outage(net: &mut Net<Host>, from: Instant, to: Instant) {
+    for (a, b) in [(HUB, TERMINAL), (TERMINAL, HUB)] {
+        net.mangle(a, b, Mangle { outages: vec![from..to], ..Mangle::default() });
+    }
+}
+
+fn kinds(host: &Host) -> Vec<&Event> {
+    host.log.iter().map(|(_, event)| event).collect()
+}
+
+#[test]
+fn an_outage_freezes_the_session_and_loses_nothing() {
+    for seconds in [1.0, 60.0, 600.0] {
+        let mut net = Hop::geo(0.01, 5).connected(&[Plan::new(100, 30_000_000)]);
+        open_all(&mut net, TERMINAL);
+        net.run_for(Duration::from_secs(2)).unwrap();
+        let (start, end) = (net.now(), net.now() + Duration::from_secs_f64(seconds));
+        outage(&mut net, start, end);
+        run_to_end(&mut net, seconds + 30.0);
+        let (terminal, hub) = (&net.peers()[TERMINAL], &net.peers()[HUB]);
+        let flow = terminal.flows.values().next().unwrap();
+        assert!(flow.closed);
+        if seconds > 3.0 {
+            for host in [terminal, hub] {
+                assert!(
+                    matches!(
+                        kinds(host)[..],
+                        [Event::Up { .. }, Event::Unreachable, Event::Reachable]
+                    ),
+                    "{:?}",
+                    host.log
+                );
+            }
+        }
+        // What was missing then takes about 3 s at the link's rate.
+        let tail = flow.last_byte.unwrap().saturating_since(end);
+        assert!(tail < Duration::from_secs(5), "{tail:?} after {seconds} s");
+    }
+}
+
+#[test]
+fn traffic_resumes_within_a_round_trip_of_the_links_return() {
+    let mut net = Hop::geo(0.0, 5).connected(&[Plan::new(100, 100_000_000)]);
+    open_all(&mut net, TERMINAL);
+    net.run_for(Duration::from_secs(2)).unwrap();
+    let end = net.now() + Duration::from_secs(20);
+    let start = net.now();
+    outage(&mut net, start, end);
+    net.run_until(|hosts| kinds(&hosts[HUB]).contains(&&Event::Reachable), at(60.0)).unwrap();
+    let before = net.peers()[TERMINAL].flows.values().next().unwrap().received;
+    let more = |hosts: &mut [Host]| hosts[TERMINAL].flows.values().any(|f| f.received > before);
+    let resumed = net.run_until(more, at(60.0)).unwrap();
+    assert!(resumed.saturating_since(end) < Duration::from_millis(600 + 600 + 200), "{resumed}");
+}
+
+#[test]
+fn a_restarted_hub_gets_a_new_session_and_the_old_streams_end() {
+    let plans = [Plan::new(100, 20_000_000)];
+    let hop = Hop::geo(0.0, 5);
+    let mut net = hop.connected(&plans);
+    open_all(&mut net, TERMINAL);
+    net.run_for(Duration::from_secs(1)).unwrap();
+    net.peers_mut()[HUB] = hop.restarted(HUB, &plans);
+    let up_again = |hosts: &mut [Host]| hosts.iter().all(|host| host.session.is_some());
+    net.run_for(Duration::from_secs(1)).unwrap();
+    net.run_until(|hosts| hosts[TERMINAL].lost_flows == 1 && up_again(hosts), at(20.0)).unwrap();
+    open_all(&mut net, TERMINAL);
+    run_to_end(&mut net, 20.0);
+}
+
+#[test]
+fn a_restarted_terminal_replaces_its_session() {
+    let plans = [Plan::new(100, 20_000_000)];
+    let hop = Hop::geo(0.0, 5);
+    let mut net = hop.connected(&plans);
+    open_all(&mut net, TERMINAL);
+    net.run_for(Duration::from_secs(1)).unwrap();
+    net.peers_mut()[TERMINAL] = hop.restarted(TERMINAL, &plans);
+    net.run_until(|hosts| hosts[HUB].lost_flows == 1, at(20.0)).unwrap();
+    open_all(&mut net, TERMINAL);
+    run_to_end(&mut net, 20.0);
+    assert_eq!(net.peers()[TERMINAL].flows.len(), 1);
+}
+
+#[test]
+fn a_terminal_that_moves_keeps_its_streams() {
+    let mut net = Hop::geo(0.01, 5).connected(&[Plan::new(5_000_000, 20_000_000)]);
+    open_all(&mut net, TERMINAL);
+    for port in [2, 3, 4] {
+        net.run_for(Duration::from_secs(1)).unwrap();
+        net.peers_mut()[TERMINAL].port = port;
+    }
+    run_to_end(&mut net, 30.0);
+    assert_eq!(kinds(&net.peers()[HUB]).len(), 1);
+}
+
+#[test]
+fn a_peer_given_up_takes_its_streams_with_it() {
+    let mut hop = Hop::geo(0.0, 5);
+    hop.configure = |config| config.give_up = Duration::from_secs(30);
+    let mut net = hop.connected(&[Plan::new(100, 20_000_000)]);
+    open_all(&mut net, TERMINAL);
+    net.run_for(Duration::from_secs(1)).unwrap();
+    let start = net.now();
+    outage(&mut net, start, Instant::MAX);
+    net.run_for(Duration::from_secs(40)).unwrap();
+    for host in net.peers() {
+        assert_eq!((host.lost_flows, host.session), (1, None));
+    }
+}
+
+#[test]
+fn stalled_readers_harm_nobody_and_memory_is_bounded() {
+    let mut hop = Hop::geo(0.0, 5);
+    hop.configure = |config| {
+        config.memory = ByteCount::new(4_000_000);
+        config.stream_window = ByteCount::new(2_000_000);
+    };
+    let mut plans = vec![Plan::new(3_000_000, 100); 10];
+    plans.iter_mut().for_each(|plan| plan.stalled = true);
+    plans.extend(vec![Plan::new(300_000, 1000); 40]);
+    let mut net = hop.connected(&plans);
+    open_all(&mut net, TERMINAL);
+    let free = |host: &Host| host.flows.values().filter(|flow| flow.closed).count() == 40;
+    let check = |hosts: &mut [Host]| {
+        for host in hosts.iter() {
+            let stats = host.endpoint.stats(host.session.unwrap()).unwrap();
+            assert!(stats.held_to_send.get() <= 4_000_000 && stats.held_to_read.get() <= 4_000_000);
+        }
+        hosts.iter().all(free)
+    };
+    net.run_until(check, at(120.0)).unwrap();
+}
+
+#[test]
+fn an_idle_session_only_keeps_itself_alive() {
+    let mut net = Hop::geo(0.0, 5).connected(&[]);
+    net.run_for(Duration::from_secs(5)).unwrap();
+    let sent = |net: &Net<Host>| {
+        let host = &net.peers()[TERMINAL];
+        host.endpoint.stats(host.session.unwrap()).unwrap().packets_sent
+    };
+    let before = sent(&net);
+    net.run_for(Duration::from_secs(100)).unwrap();
+    let packets = sent(&net) - before;
+    assert!((10..=21).contains(&packets), "{packets} packets in 100 s");
+    assert_eq!(kinds(&net.peers()[TERMINAL]).len(), 1);
+}
+
+#[test]
+fn the_same_inputs_give_the_same_outputs() {
+    let run = || {
+        let mut net = Hop::geo(0.02, 77).connected(&[Plan::new(400_000, 900_000), Plan::new(9, 9)]);
+        open_all(&mut net, TERMINAL);
+        let end = run_to_end(&mut net, 30.0);
+        let stats: Vec<String> = net
+            .peers()
+            .iter()
+            .map(|host| format!("{:?}", host.endpoint.stats(host.session.unwrap())))
+            .collect();
+        (end, stats)
+    };
+    assert_eq!(run(), run());
+}
+
+/// Every datagram that an endpoint sends at one instant.
+fn drain(endpoint: &mut Endpoint, now: Instant) -> Vec<Vec<u8>> {
+    let mut datagrams = Vec::new();
+    let mut buf = Vec::new();
+    endpoint.handle_timeout(now);
+    while endpoint.poll_transmit(now, &mut buf).is_some() {
+        datagrams.push(buf.clone());
+    }
+    datagrams
+}
+
+fn strangers() -> (Endpoint, Endpoint, SocketAddr) {
+    let key = |seed: u8| KeyPair::from_private([seed; 32]);
+    let address = SocketAddr::from(([10, 0, 0, 1], 1));
+    let config = Config::new(BitRate::from_mbit(10));
+    let hub = Endpoint::hub(config.clone(), key(1), vec![key(2).public()], [9; 32]);
+    let terminal = Endpoint::terminal(config, key(3), key(1).public(), address, [8; 32]);
+    (hub, terminal, address)
+}
+
+#[test]
+fn a_hub_does_not_answer_strangers() {
+    let (mut hub, mut stranger, address) = strangers();
+    let mut first = drain(&mut stranger, at(1.0));
+    assert_eq!(first.len(), 1);
+    hub.handle_datagram(at(1.0), address, &mut first[0]);
+    assert_eq!((hub.ignored(), hub.poll_timeout()), (1, None));
+    assert!(drain(&mut hub, at(1.0)).is_empty());
+}
+
+#[test]
+fn noise_from_the_network_is_ignored() {
+    let (mut hub, ..) = strangers();
+    let address = SocketAddr::from(([10, 0, 0, 7], 7));
+    let mut state = 1u64;
+    for length in 0..1500 {
+        let mut datagram: Vec<u8> = (0..length)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            })
+            .collect();
+        if let Some(first) = datagram.first_mut() {
+            *first = [0x01, 0x02, 0x40, 0x63, *first][length % 5];
+        }
+        hub.handle_datagram(at(1.0), address, &mut datagram);
+    }
+    assert_eq!(hub.ignored(), 1500);
+    assert_eq!(hub.poll_timeout(), None);
+}
+
+#[test]
+fn a_replayed_first_message_does_not_disturb_the_session() {
+    let key = |seed: u8| KeyPair::from_private([seed; 32]);
+    let address = SocketAddr::from(([10, 0, 0, 1], 1));
+    let config = Config::new(BitRate::from_mbit(10));
+    let mut hub = Endpoint::hub(config.clone(), key(1), vec![key(2).public()], [9; 32]);
+    let mut terminal = Endpoint::terminal(config, key(2), key(1).public(), address, [8; 32]);
+    let first = drain(&mut terminal, at(1.0)).remove(0);
+    hub.handle_datagram(at(1.0), address, &mut first.clone());
+    for mut answer in drain(&mut hub, at(1.0)) {
+        terminal.handle_datagram(at(1.0), address, &mut answer);
+    }
+    for mut packet in drain(&mut terminal, at(1.1)) {
+        hub.handle_datagram(at(1.1), address, &mut packet);
+    }
+    assert!(matches!(hub.poll_event(), Some((_, Event::Up { .. }))));
+    for i in 0..50 {
+        let now = at(2.0 + f64::from(i));
+        hub.handle_datagram(now, SocketAddr::from(([6, 6, 6, 6], 6)), &mut first.clone());
+        drain(&mut hub, now);
+    }
+    // The terminal has been silent meanwhile; its session lives.
+    while let Some((_, event)) = hub.poll_event() {
+        assert_eq!(event, Event::Unreachable);
+    }
+}

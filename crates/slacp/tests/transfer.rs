@@ -1,0 +1,110 @@
+//! Streams arrive whole, whatever the link does, and as fast as it allows.
+
+mod hop;
+
+use core::time::Duration;
+
+use hop::{HUB, Hop, Plan, TERMINAL, at, open_all, run_to_end};
+use link::testkit::Mangle;
+use slacp::ResetReason;
+use units::Probability;
+
+#[test]
+fn a_request_and_its_reply_take_one_round_trip() {
+    let mut plan = Plan::new(1000, 10_000);
+    plan.reply = true;
+    let mut net = Hop::geo(0.0, 1).connected(&[plan]);
+    let start = net.now();
+    open_all(&mut net, TERMINAL);
+    run_to_end(&mut net, 10.0);
+    let flow = net.peers()[TERMINAL].flows.values().next().unwrap();
+    assert!(flow.accepted);
+    let time = flow.last_byte.unwrap().saturating_since(start);
+    assert!(time < Duration::from_millis(605), "{time:?}");
+}
+
+/// The time of a 20 MB download, from opening the stream to the last byte.
+fn download(per: f64, seed: u64) -> f64 {
+    let mut net = Hop::geo(per, seed).connected(&[Plan::new(100, 20_000_000)]);
+    let start = net.now();
+    open_all(&mut net, TERMINAL);
+    run_to_end(&mut net, 60.0);
+    let flow = net.peers()[TERMINAL].flows.values().next().unwrap();
+    flow.last_byte.unwrap().saturating_since(start).as_secs_f64()
+}
+
+/// The shortest time that is possible: a round trip, and the bytes at the
+/// link's rate less what it loses.
+fn limit(per: f64) -> f64 {
+    0.6 + 20e6 * 8.0 / (50e6 * (1.0 - per))
+}
+
+#[test]
+fn a_download_fills_the_link() {
+    let time = download(0.0, 1);
+    assert!(limit(0.0) / time > 0.96, "{time}");
+}
+
+#[test]
+fn a_download_fills_a_lossy_link() {
+    for (per, share) in [(0.001, 0.96), (0.01, 0.95), (0.05, 0.90)] {
+        let mut times: Vec<f64> = (0..9).map(|seed| download(per, seed)).collect();
+        times.sort_by(f64::total_cmp);
+        assert!(limit(per) / times[4] > share, "{per}: {times:?}");
+    }
+}
+
+/// `SLACP_SEEDS=first..end` chooses the seeds: a failing one can be replayed
+/// alone.
+#[test]
+fn thousands_of_seeds_of_trouble_lose_no_byte() {
+    let range = std::env::var("SLACP_SEEDS").unwrap_or_else(|_| "0..3000".to_owned());
+    let (first, end) = range.split_once("..").expect("SLACP_SEEDS is first..end");
+    for seed in first.parse().unwrap()..end.parse().unwrap() {
+        trouble(seed);
+    }
+}
+
+/// Random streams over a random link: loss, duplication, reordering, bit
+/// errors, an outage. [`Host`](hop::Host) checks every byte and every end.
+fn trouble(seed: u64) {
+    println!("SLACP_SEEDS={seed}..{}", seed + 1);
+    let mix = |n: u64| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(n * 0x85eb_ca6b) >> 7) % 1000;
+    let size = |n| mix(n) * mix(n + 1) * mix(n + 2) / 10_000;
+    let mut plans: Vec<Plan> = (0..1 + mix(90) as usize % 12)
+        .map(|i| Plan::new(size(i as u64), size(i as u64 + 30)))
+        .collect();
+    for (i, plan) in plans.iter_mut().enumerate() {
+        match mix(60 + i as u64) % 8 {
+            0 => plan.reset_after = Some(plan.bytes[1] / 2),
+            1 => plan.refuse = Some(ResetReason::Refused),
+            2 => plan.reply = true,
+            3 => plan.slow = Some((1000, Duration::from_millis(40))),
+            _ => {}
+        }
+    }
+    let hop = Hop::geo(mix(91) as f64 / 10_000.0, seed);
+    let mut net = hop.net(&plans);
+    let p = |n| Probability::new(mix(n) as f64 / 10_000.0).unwrap();
+    for (from, to, n) in [(HUB, TERMINAL, 100), (TERMINAL, HUB, 110)] {
+        let mangle = Mangle {
+            duplicate: p(n),
+            reorder: p(n + 1),
+            reorder_by: Duration::from_millis(mix(n + 2) / 5),
+            corrupt: p(n + 3),
+            outages: vec![at(3.0)..at(3.0 + mix(n + 4) as f64 / 500.0)],
+        };
+        net.mangle(from, to, mangle);
+    }
+    let up = net.run_until(|hosts| hosts.iter().all(|host| host.session.is_some()), at(60.0));
+    up.unwrap_or_else(|stalled| panic!("seed {seed}: {stalled}"));
+    let opener = usize::from(seed.is_multiple_of(3));
+    open_all(&mut net, opener);
+    run_to_end(&mut net, 120.0);
+    for host in net.peers() {
+        let stats = host.endpoint.stats(host.session.unwrap()).unwrap();
+        assert_eq!(stats.streams, 0, "seed {seed}");
+        assert_eq!((stats.held_to_send.get(), stats.held_to_read.get()), (0, 0), "seed {seed}");
+        assert_eq!(host.lost_flows, 0, "seed {seed}");
+    }
+}
