@@ -1,12 +1,16 @@
 //! The command line of skyhop; nothing else.
 
+mod demo;
 mod gateway_command;
 mod lab_command;
+mod meter_command;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 /// The exit code for bad input and missing privilege.
 const USAGE: u8 = 2;
@@ -21,6 +25,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// What the gateway pair is worth, measured here in under two minutes.
+    Demo(demo::Args),
     /// The gateway at the earth station's side of the hop.
     Hub(gateway_command::HubArgs),
     /// The gateway at the clients' side of the hop.
@@ -29,6 +35,9 @@ enum Command {
     Keygen(gateway_command::KeygenArgs),
     /// A satellite link on this machine, with real packets.
     Lab(lab_command::Args),
+    /// Measure a path with traffic that is verified byte by byte.
+    #[command(subcommand)]
+    Meter(meter_command::MeterCommand),
 }
 
 /// Single-threaded: a lab is entered before there is any thread or runtime.
@@ -38,12 +47,25 @@ fn main() -> ExitCode {
         Err(error) => return explain(&error),
     };
     let done = match cli.command {
+        Command::Demo(args) => demo::run(&args),
         Command::Hub(args) => gateway_command::hub(&args),
         Command::Terminal(args) => gateway_command::terminal(&args),
         Command::Keygen(args) => gateway_command::keygen(&args),
         Command::Lab(args) => lab_command::run(args),
+        Command::Meter(command) => meter_command::run(command),
     };
     done.unwrap_or_else(|error| complain(&format!("{error:#}")))
+}
+
+/// For commands that measure: warnings on stderr, unless `SKYHOP_LOG` says
+/// otherwise.
+fn start_log() {
+    let filter = EnvFilter::try_from_env("SKYHOP_LOG").unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
 }
 
 /// One clear line.
