@@ -56,7 +56,7 @@ fn delay(rate: BitRate, load: BitRate) -> Result<(), Failure> {
     errors.sort_by(f64::total_cmp);
     let at = |share: f64| errors[((errors.len() - 1) as f64 * share) as usize];
     println!(
-        "{:<28} {:>8.3} {:>8.3} {:>8.3} {:>8.3}   driver late p99 {:?} worst {:?}; not read {} {:?}",
+        "{:<28} {:>8.3} {:>8.3} {:>8.3} {:>8.3}   driver late p99 {:?} worst {:?}; delivered {} of {count}, read {}, {:?}",
         format!("{load} on {rate}"),
         at(0.01),
         at(0.5),
@@ -64,7 +64,8 @@ fn delay(rate: BitRate, load: BitRate) -> Result<(), Failure> {
         at(1.0),
         lab.lateness().quantile(0.99),
         lab.lateness().worst(),
-        count - errors.len(),
+        lab.counters().0.delivered.packets,
+        errors.len(),
         lab.faults(),
     );
     Ok(())
