@@ -29,6 +29,8 @@ pub(crate) fn of_host() -> Vec<Setting> {
         ("ipv6/conf/default/autoconf", "0"),
         ("ipv6/conf/default/router_solicitations", "0"),
         ("ipv6/conf/default/accept_dad", "0"),
+        // Each connection starts from nothing, whatever the one before it met.
+        ("ipv4/tcp_no_metrics_save", "1"),
         ("ipv4/tcp_rmem", &format!("4096 131072 {TCP_BUFFER}")),
         ("ipv4/tcp_wmem", &format!("4096 16384 {TCP_BUFFER}")),
     ];
