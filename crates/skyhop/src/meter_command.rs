@@ -29,7 +29,7 @@ pub(crate) enum MeterCommand {
 /// Arguments of `skyhop meter serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Address and port to listen on; [::] is IPv6 and IPv4.
+    /// Address and port to listen on; the IPv6 wildcard takes IPv4 too.
     #[arg(long, default_value = "[::]:5201")]
     listen: SocketAddr,
 }
