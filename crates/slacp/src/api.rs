@@ -16,10 +16,11 @@ pub struct Config {
     /// 1500 bytes.
     pub mtu: u16,
     /// The most bytes one session holds for its streams in each direction:
-    /// sent and not acknowledged, or received and not read. Default 64 MB.
+    /// sent and not acknowledged, or received and not read. Default 128 MB.
     pub memory: ByteCount,
     /// The most of them that one stream holds. Below rate × RTT the stream
-    /// cannot fill the link. Default 16 MB.
+    /// cannot fill the link; with losses, which hold up what came after them,
+    /// it takes four times as much. Default 32 MB.
     pub stream_window: ByteCount,
     /// The most streams that the peer may have open. Default 65,536.
     pub max_streams: u32,
@@ -37,8 +38,8 @@ impl Config {
         Self {
             rate,
             mtu: 1500,
-            memory: ByteCount::new(64_000_000),
-            stream_window: ByteCount::new(16_000_000),
+            memory: ByteCount::new(128_000_000),
+            stream_window: ByteCount::new(32_000_000),
             max_streams: 65_536,
             keepalive: Duration::from_secs(10),
             give_up: Duration::from_secs(900),

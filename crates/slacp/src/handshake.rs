@@ -23,6 +23,8 @@ const PROLOGUE: [u8; 6] = [b'S', b'L', b'A', b'C', b'P', VERSION];
 /// and at most. Shorter than some RTTs, so the same message is sent again.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(5);
+/// Pauses are longer by up to this, so that no periodic fault meets them all.
+const RETRY_JITTER: Duration = Duration::from_millis(250);
 /// After so many sendings a new message with a new ephemeral key is made.
 const SENDINGS: u32 = 6;
 
@@ -111,6 +113,7 @@ pub(crate) struct Initiator {
     sendings: u32,
     last_sending: Instant,
     next_sending: Instant,
+    jitter: Duration,
 }
 
 impl Initiator {
@@ -132,7 +135,8 @@ impl Initiator {
             .expect("the message fits its buffer");
         let mut datagram = packet::initiation(index);
         datagram.extend_from_slice(&message[..length]);
-        Self { state, datagram, index, sendings: 0, last_sending: now, next_sending: now }
+        let jitter = RETRY_JITTER * (rng.next_u32() >> 16) / (1 << 16);
+        Self { state, datagram, index, sendings: 0, last_sending: now, next_sending: now, jitter }
     }
 
     /// When [`Self::poll`] next gives something.
@@ -159,7 +163,7 @@ impl Initiator {
         let wait = (RETRY_FIRST * 2u32.pow(self.sendings.min(8))).min(RETRY_MOST);
         self.sendings += 1;
         self.last_sending = now;
-        self.next_sending = now + wait;
+        self.next_sending = now + wait + self.jitter;
         Some(self.datagram.clone())
     }
 
@@ -336,9 +340,10 @@ mod tests {
         );
         let mut at = Vec::new();
         while !initiator.is_stale(initiator.due()) {
-            at.push(initiator.due().as_nanos() / 1_000_000_000);
+            at.push(initiator.due().saturating_since(Instant::ZERO));
             assert!(initiator.poll(initiator.due()).is_some());
         }
-        assert_eq!(at, [0, 1, 3, 7, 12, 17]);
+        let pauses: Vec<u64> = at.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 5, 5]);
     }
 }
