@@ -30,15 +30,18 @@ pub async fn run(
     config: TerminalConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let hub = resolve(&config).await?;
+    let hubs = resolve(&config).await?;
     let interception = Interception::install(&config.intercept)?;
-    let link = bind(config.listen.unwrap_or_else(|| any_address(hub)))?;
+    let link = bind(config.listen.unwrap_or_else(|| any_address(&hubs)))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let identity = config.identity.pair();
-    let endpoint = Endpoint::terminal(config.link, identity, config.hub_key, hub, seed);
+    let looking = hubs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let endpoint = Endpoint::terminal(config.link, identity, config.hub_key, hubs, seed);
     let policy = DialPolicy { timeout: config.connect_timeout, allow_loopback: false };
     let gateway = Gateway::start(Side::Terminal, endpoint, link, policy)?;
-    tracing::info!("looking for the hub at {hub}: connections pass unaccelerated until it answers");
+    tracing::info!(
+        "looking for the hub at {looking}: connections pass unaccelerated until it answers"
+    );
     let mut terminal = Terminal {
         gateway,
         interception,
@@ -152,20 +155,26 @@ impl Terminal {
     }
 }
 
-async fn resolve(config: &TerminalConfig) -> Result<SocketAddr, RunError> {
+/// The addresses of the hub that our socket can reach.
+async fn resolve(config: &TerminalConfig) -> Result<Vec<SocketAddr>, RunError> {
     let hub = config.hub.as_str();
     let failed = |cause| RunError::Resolve { hub: hub.to_owned(), cause };
-    let addresses: Vec<SocketAddr> = tokio::net::lookup_host(hub).await.map_err(failed)?.collect();
-    let fitting = |address: &&SocketAddr| {
-        config.listen.is_none_or(|local| local.is_ipv6() == address.is_ipv6())
-    };
-    let none = || failed(std::io::ErrorKind::AddrNotAvailable.into());
-    addresses.iter().find(fitting).copied().ok_or_else(none)
+    let mut addresses: Vec<SocketAddr> =
+        tokio::net::lookup_host(hub).await.map_err(failed)?.collect();
+    if let Some(local) = config.listen {
+        addresses.retain(|address| local.is_ipv6() || address.is_ipv4());
+    }
+    if addresses.is_empty() {
+        return Err(failed(std::io::ErrorKind::AddrNotAvailable.into()));
+    }
+    Ok(addresses)
 }
 
-fn any_address(hub: SocketAddr) -> SocketAddr {
-    match hub {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+/// A socket of the hub's family, or of both.
+fn any_address(hubs: &[SocketAddr]) -> SocketAddr {
+    if hubs.iter().all(SocketAddr::is_ipv4) {
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (Ipv6Addr::UNSPECIFIED, 0).into()
     }
 }

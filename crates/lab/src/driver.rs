@@ -12,12 +12,13 @@ use std::thread::{self, JoinHandle};
 use link::{Counters, Link};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
 use units::{Instant, Machine, earliest};
 
+use crate::Lateness;
 use crate::clock::{self, WallClock};
 use crate::port::{Port, is_ip};
+use crate::priority;
 use crate::ring::Frame;
 
 /// The most packets taken from one device before the links are looked after.
@@ -61,12 +62,14 @@ struct Shared {
 struct State {
     lanes: [Lane; 2],
     faults: Faults,
+    lateness: Lateness,
 }
 
 impl Driver {
     /// Starts the thread. `ports` were opened in `sky`.
     pub(crate) fn start(ports: [Port; 2], lanes: [Lane; 2]) -> io::Result<Self> {
-        let state = Mutex::new(State { lanes, faults: Faults::default() });
+        let state =
+            Mutex::new(State { lanes, faults: Faults::default(), lateness: Lateness::default() });
         let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let shared = Arc::new(Shared { state, stop });
         let mut worker = Worker { shared: Arc::clone(&shared), ports, told: Instant::ZERO };
@@ -85,6 +88,11 @@ impl Driver {
     /// Packets lost otherwise than on the links.
     pub(crate) fn faults(&self) -> Faults {
         self.shared.lock().faults
+    }
+
+    /// How late packets were sent.
+    pub(crate) fn lateness(&self) -> Lateness {
+        self.shared.lock().lateness.clone()
     }
 }
 
@@ -124,10 +132,9 @@ struct Worker {
 
 impl Worker {
     fn run(&mut self) {
-        // Wake up when asked to, not up to 50 µs later.
-        let _ = prctl::set_timerslack(1);
+        priority::wake_promptly();
         let shared = Arc::clone(&self.shared);
-        let mut due = Vec::new();
+        let mut due = Due::default();
         loop {
             let wake = {
                 let mut state = shared.lock();
@@ -161,14 +168,18 @@ impl Worker {
     }
 
     /// Tells the links the time and sends what they deliver.
-    fn deliver(&mut self, state: &mut State, due: &mut Vec<Vec<u8>>) {
+    fn deliver(&mut self, state: &mut State, due: &mut Due) {
         self.told = self.told.max(clock::now());
-        let State { lanes, faults } = state;
-        for lane in lanes {
+        for lane in &mut state.lanes {
             lane.link.handle_timeout(self.told);
-            due.extend(core::iter::from_fn(|| lane.link.poll_delivery(self.told)));
-            faults.refused += self.ports[lane.to].send(due);
-            due.clear();
+            while let Some((at, packet)) = lane.link.poll_arrival(self.told) {
+                due.times.push(at);
+                due.packets.push(packet);
+            }
+            state.faults.refused += self.ports[lane.to].send(&due.packets);
+            due.packets.clear();
+            let sent = clock::now();
+            due.times.drain(..).for_each(|at| state.lateness.add(sent.saturating_since(at)));
         }
     }
 
@@ -181,6 +192,13 @@ impl Worker {
         let _ = ppoll(&mut fds, left, None);
         fds[0].any() == Some(true)
     }
+}
+
+/// Packets to be sent, and when they should have been; kept for their memory.
+#[derive(Default)]
+struct Due {
+    times: Vec<Instant>,
+    packets: Vec<Vec<u8>>,
 }
 
 /// Takes what has arrived for one lane.

@@ -13,6 +13,8 @@ use crate::Node;
 
 const HOSTS: &str = "/etc/hosts";
 const SWITCH: &str = "/etc/nsswitch.conf";
+/// The first line of a lab's `/etc/hosts`.
+const TITLE: &str = "# the hosts of the skyhop lab";
 /// A directory that every system has; it is itself again at once.
 const WORKSHOP: &str = "/tmp";
 
@@ -22,7 +24,11 @@ const WORKSHOP: &str = "/tmp";
 /// The covers are files of a tmpfs that is mounted nowhere but in the lab's
 /// mount namespace, and gone with it.
 pub(crate) fn publish() -> io::Result<()> {
-    let hosts = hosts(&fs::read_to_string(HOSTS)?);
+    let before = fs::read_to_string(HOSTS)?;
+    if before.starts_with(TITLE) {
+        return Ok(()); // by an earlier lab of this process
+    }
+    let hosts = hosts(&before);
     let switch = fs::read_to_string(SWITCH).map(|switch| files_only(&switch));
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), WORKSHOP, Some("tmpfs"), flags, Some("mode=755"))?;
@@ -34,7 +40,7 @@ pub(crate) fn publish() -> io::Result<()> {
 
 /// The lab's hosts, then those the machine had.
 fn hosts(before: &str) -> String {
-    let mut text = String::from("# the hosts of the skyhop lab\n");
+    let mut text = TITLE.to_owned() + "\n";
     for node in Node::ALL {
         for address in [&node.address4() as &dyn core::fmt::Display, &node.address6()] {
             let _ = writeln!(text, "{address} {node}");

@@ -14,7 +14,7 @@ use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
 use crate::port::Port;
 use crate::server::Services;
 use crate::topology::{self, Network, SKY_DEVICES, STATIONS};
-use crate::{NetNs, Node, Preset, TopologyError, hosts};
+use crate::{Lateness, NetNs, Node, Preset, TopologyError, hosts};
 
 /// Why a lab does not start.
 #[derive(Debug, Error)]
@@ -120,6 +120,11 @@ impl Lab {
     /// Packets that were lost otherwise than on the links.
     pub fn faults(&self) -> Faults {
         self.driver.faults()
+    }
+
+    /// How late packets left the links, both together.
+    pub fn lateness(&self) -> Lateness {
+        self.driver.lateness()
     }
 }
 

@@ -38,6 +38,8 @@ impl Services {
             Ok((runtime, http, echo)) => {
                 let _ = ready.send(Ok(()));
                 runtime.block_on(serve(http, echo, async { drop(stopped.await) }));
+                // Without waiting for the digest of a huge object.
+                runtime.shutdown_background();
             }
             Err(error) => drop(ready.send(Err(error))),
         };

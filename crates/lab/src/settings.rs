@@ -16,24 +16,33 @@ const TCP_BUFFER: &str = "67108864";
 /// A setting: its name below `/proc/sys/net` and its value.
 pub(crate) type Setting = (String, String);
 
-/// The settings of a host; a `router` forwards. To be made before its devices
-/// are: some are defaults for them.
-pub(crate) fn of_host(router: bool) -> Vec<Setting> {
-    let forward = if router { "1" } else { "0" };
+/// The settings of a host, to be made before its devices are: some are defaults
+/// for them.
+pub(crate) fn of_host() -> Vec<Setting> {
     let settings = [
-        ("ipv4/ip_forward", forward),
+        // IPv4 settings of a new namespace are those of the machine.
+        ("ipv4/ip_forward", "0"),
         ("ipv6/conf/all/disable_ipv6", "0"),
         ("ipv6/conf/default/disable_ipv6", "0"),
-        ("ipv6/conf/all/forwarding", forward),
         // Addresses and routes are given, nothing is to be discovered.
         ("ipv6/conf/default/accept_ra", "0"),
         ("ipv6/conf/default/autoconf", "0"),
         ("ipv6/conf/default/router_solicitations", "0"),
         ("ipv6/conf/default/accept_dad", "0"),
+        // Each connection starts from nothing, whatever the one before it met.
+        ("ipv4/tcp_no_metrics_save", "1"),
         ("ipv4/tcp_rmem", &format!("4096 131072 {TCP_BUFFER}")),
         ("ipv4/tcp_wmem", &format!("4096 16384 {TCP_BUFFER}")),
     ];
     settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}
+
+/// The settings that make a host a router, to be made when its devices are up.
+/// Earlier, the kernel would report its membership in the group of all routers
+/// on the hop.
+pub(crate) fn of_router() -> Vec<Setting> {
+    let names = ["ipv4/ip_forward", "ipv6/conf/all/forwarding"];
+    names.map(|name| (name.to_owned(), "1".to_owned())).to_vec()
 }
 
 /// The settings of `sky`, whose devices are for packet sockets only.

@@ -111,8 +111,7 @@ impl Network {
     /// Settings that new devices inherit.
     fn prepare(&self) -> Result<(), TopologyError> {
         for node in Node::ALL {
-            let router = matches!(node, Node::Terminal | Node::Hub);
-            self.host(node).run(|| apply(node.name(), &settings::of_host(router)))?;
+            self.host(node).run(|| apply(node.name(), &settings::of_host()))?;
         }
         self.sky.run(|| apply("sky", &settings::of_sky()))
     }
@@ -160,6 +159,9 @@ impl Network {
                         .add_address(device, address)
                         .map_err(refused(place, || format!("{} to {device}", address.0)))?;
                 }
+            }
+            if matches!(node, Node::Terminal | Node::Hub) {
+                apply(place, &settings::of_router())?;
             }
             Ok(())
         })

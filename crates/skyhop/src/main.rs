@@ -1,11 +1,16 @@
 //! The command line of skyhop; nothing else.
 
+mod demo;
 mod gateway_command;
 mod lab_command;
+mod meter_command;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 /// The exit code for bad input and missing privilege.
 const USAGE: u8 = 2;
@@ -20,6 +25,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// What the gateway pair is worth, measured here in under two minutes.
+    Demo(demo::Args),
     /// The gateway at the earth station's side of the hop.
     Hub(gateway_command::HubArgs),
     /// The gateway at the clients' side of the hop.
@@ -28,25 +35,37 @@ enum Command {
     Keygen(gateway_command::KeygenArgs),
     /// A satellite link on this machine, with real packets.
     Lab(lab_command::Args),
+    /// Measure a path with traffic that is verified byte by byte.
+    #[command(subcommand)]
+    Meter(meter_command::MeterCommand),
 }
 
 /// Single-threaded: a lab is entered before there is any thread or runtime.
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() => return complain(&first_line(&error.to_string())),
-        Err(help) => {
-            let _ = help.print();
-            return ExitCode::SUCCESS;
-        }
+        Err(error) => return explain(&error),
     };
     let done = match cli.command {
+        Command::Demo(args) => demo::run(&args),
         Command::Hub(args) => gateway_command::hub(&args),
         Command::Terminal(args) => gateway_command::terminal(&args),
         Command::Keygen(args) => gateway_command::keygen(&args),
         Command::Lab(args) => lab_command::run(args),
+        Command::Meter(command) => meter_command::run(command),
     };
     done.unwrap_or_else(|error| complain(&format!("{error:#}")))
+}
+
+/// For commands that measure: warnings on stderr, unless `SKYHOP_LOG` says
+/// otherwise.
+fn start_log() {
+    let filter = EnvFilter::try_from_env("SKYHOP_LOG").unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
 }
 
 /// One clear line.
@@ -55,8 +74,19 @@ fn complain(text: &str) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// What clap complains of, without usage and hints.
-fn first_line(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
-    lines.join(" ").trim_start_matches("error: ").to_owned()
+/// The help that was asked for or is needed, or what is wrong, in one line.
+fn explain(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(USAGE);
+    }
+    let text = error.to_string();
+    // What follows the empty line is usage and hints.
+    let lines: Vec<&str> =
+        text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    complain(lines.join(" ").trim_start_matches("error: "))
 }

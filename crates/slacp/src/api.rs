@@ -134,8 +134,8 @@ pub enum Event {
         /// Why.
         reason: ResetReason,
     },
-    /// Both directions have ended and all is acknowledged; the stream is
-    /// forgotten.
+    /// Both directions have ended, all is acknowledged, and [`Read::End`] was
+    /// read; the stream is forgotten.
     Closed(StreamId),
 }
 

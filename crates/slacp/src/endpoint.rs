@@ -78,17 +78,17 @@ impl Endpoint {
         Self { core, role: Role::Hub(Hub::new(allow)) }
     }
 
-    /// A terminal of the hub with the key `hub` at `address`. `seed` as for
-    /// [`Self::hub`].
+    /// A terminal of the hub with the key `hub`, which is at one of `addresses`;
+    /// they are tried in turn. `seed` as for [`Self::hub`].
     pub fn terminal(
         config: Config,
         identity: KeyPair,
         hub: PublicKey,
-        address: SocketAddr,
+        addresses: Vec<SocketAddr>,
         seed: [u8; 32],
     ) -> Self {
         let core = Core::new(config, identity, seed);
-        Self { core, role: Role::Terminal(Box::new(Terminal::new(hub, address))) }
+        Self { core, role: Role::Terminal(Box::new(Terminal::new(hub, addresses))) }
     }
 
     /// Takes a datagram from the network. Anything that is not authentic is

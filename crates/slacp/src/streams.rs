@@ -35,6 +35,8 @@ struct Stream {
     opened: bool,
     /// The owner was told that there is nothing to read.
     reader_waits: bool,
+    /// The owner was told that the peer has finished.
+    end_told: bool,
     /// In `Streams::ready`, in `Streams::retransmit`.
     ready: bool,
     retransmit: bool,
@@ -47,13 +49,14 @@ impl Stream {
             recv: RecvBuffer::new(recv_limit),
             opened,
             reader_waits: true,
+            end_told: false,
             ready: false,
             retransmit: false,
         }
     }
 
     fn is_done(&self) -> bool {
-        self.send.is_done() && self.recv.is_done()
+        self.send.is_done() && self.end_told
     }
 }
 
@@ -183,6 +186,7 @@ impl Streams {
         let count = stream.recv.read(out);
         if count == 0 {
             if stream.recv.is_done() {
+                stream.end_told = true;
                 self.retire_if_done(id);
                 return Ok(Read::End);
             }

@@ -14,14 +14,16 @@ use crate::{PublicKey, SessionId};
 /// A terminal's one session, and the handshake for the next.
 pub(crate) struct Terminal {
     hub: PublicKey,
-    address: SocketAddr,
+    /// Where the hub may be. Handshake messages go to one after the other.
+    addresses: Vec<SocketAddr>,
+    turn: usize,
     initiator: Option<Initiator>,
     session: Option<SessionId>,
 }
 
 impl Terminal {
-    pub(crate) fn new(hub: PublicKey, address: SocketAddr) -> Self {
-        Self { hub, address, initiator: None, session: None }
+    pub(crate) fn new(hub: PublicKey, addresses: Vec<SocketAddr>) -> Self {
+        Self { hub, addresses, turn: 0, initiator: None, session: None }
     }
 
     /// Whether a handshake is called for: there is no session, or the hub does
@@ -46,7 +48,10 @@ impl Terminal {
             self.initiator = self.initiate(core, now);
         }
         if let Some(datagram) = self.initiator.as_mut().and_then(|initiator| initiator.poll(now)) {
-            core.send_later(self.address, datagram);
+            if let Some(address) = self.addresses.get(self.turn % self.addresses.len().max(1)) {
+                core.send_later(*address, datagram);
+            }
+            self.turn += 1;
         }
     }
 

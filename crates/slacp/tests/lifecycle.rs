@@ -191,7 +191,7 @@ fn strangers() -> (Endpoint, Endpoint, SocketAddr) {
     let address = SocketAddr::from(([10, 0, 0, 1], 1));
     let config = Config::new(BitRate::from_mbit(10));
     let hub = Endpoint::hub(config.clone(), key(1), vec![key(2).public()], [9; 32]);
-    let terminal = Endpoint::terminal(config, key(3), key(1).public(), address, [8; 32]);
+    let terminal = Endpoint::terminal(config, key(3), key(1).public(), vec![address], [8; 32]);
     (hub, terminal, address)
 }
 
@@ -232,7 +232,7 @@ fn a_replayed_first_message_does_not_disturb_the_session() {
     let address = SocketAddr::from(([10, 0, 0, 1], 1));
     let config = Config::new(BitRate::from_mbit(10));
     let mut hub = Endpoint::hub(config.clone(), key(1), vec![key(2).public()], [9; 32]);
-    let mut terminal = Endpoint::terminal(config, key(2), key(1).public(), address, [8; 32]);
+    let mut terminal = Endpoint::terminal(config, key(2), key(1).public(), vec![address], [8; 32]);
     let first = drain(&mut terminal, at(1.0)).remove(0);
     hub.handle_datagram(at(1.0), address, &mut first.clone());
     for mut answer in drain(&mut hub, at(1.0)) {

@@ -42,8 +42,13 @@ impl Pair {
         let seed = || random_bytes().unwrap();
         let hub =
             Endpoint::hub(config.clone(), hub_key.pair(), vec![terminal_key.public()], seed());
-        let terminal =
-            Endpoint::terminal(config, terminal_key.pair(), hub_key.public(), hub_address, seed());
+        let terminal = Endpoint::terminal(
+            config,
+            terminal_key.pair(),
+            hub_key.public(),
+            vec![hub_address],
+            seed(),
+        );
         let hub = Gateway::start(Side::Hub, hub, hub_link, POLICY).unwrap();
         let terminal = Gateway::start(Side::Terminal, terminal, terminal_link, POLICY).unwrap();
         let listener = TcpListener::bind(local).await.unwrap();

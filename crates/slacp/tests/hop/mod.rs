@@ -333,7 +333,7 @@ impl Hop {
         let endpoint = if me == HUB {
             Endpoint::hub(config, hub, vec![terminal.public()], seed)
         } else {
-            Endpoint::terminal(config, terminal, hub.public(), address(HUB, 1), seed)
+            Endpoint::terminal(config, terminal, hub.public(), vec![address(HUB, 1)], seed)
         };
         Host {
             endpoint,

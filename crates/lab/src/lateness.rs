@@ -1,0 +1,82 @@
+//! How late the driver is: for each packet, the time between the link's
+//! delivery and the moment it had been handed to the kernel.
+
+use core::time::Duration;
+
+/// The width of a bucket of the histogram.
+const STEP: Duration = Duration::from_micros(10);
+/// Buckets; the last one holds everything from 10 ms on.
+const BUCKETS: usize = 1001;
+
+/// A histogram of lateness in steps of 10 µs.
+#[derive(Debug, Clone)]
+pub struct Lateness {
+    buckets: Box<[u64; BUCKETS]>,
+    packets: u64,
+    worst: Duration,
+}
+
+impl Lateness {
+    /// How many packets have been seen.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// The largest lateness.
+    pub fn worst(&self) -> Duration {
+        self.worst
+    }
+
+    /// The lateness that the share `quantile` (0 to 1) of the packets did not
+    /// exceed, rounded up to 10 µs; no more than 10 ms is told apart.
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        let wanted = (quantile.clamp(0.0, 1.0) * self.packets as f64).ceil() as u64;
+        let mut seen = 0;
+        let full = |count: &u64| {
+            seen += count;
+            seen >= wanted
+        };
+        let bucket = self.buckets.iter().position(full).unwrap_or(BUCKETS - 1);
+        if self.packets == 0 { Duration::ZERO } else { STEP * (bucket as u32 + 1) }
+    }
+
+    /// Counts a packet.
+    pub(crate) fn add(&mut self, late: Duration) {
+        let bucket = late.as_nanos() / STEP.as_nanos();
+        self.buckets[usize::try_from(bucket).unwrap_or(BUCKETS).min(BUCKETS - 1)] += 1;
+        self.packets += 1;
+        self.worst = self.worst.max(late);
+    }
+}
+
+impl Default for Lateness {
+    fn default() -> Self {
+        Self { buckets: Box::new([0; BUCKETS]), packets: 0, worst: Duration::ZERO }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_rounded_up_to_a_step() {
+        let mut lateness = Lateness::default();
+        (0..100).for_each(|micros| lateness.add(Duration::from_micros(micros)));
+        assert_eq!(lateness.quantile(0.5), Duration::from_micros(50));
+        assert_eq!(lateness.quantile(0.99), Duration::from_micros(100));
+        assert_eq!(lateness.worst(), Duration::from_micros(99));
+    }
+
+    #[test]
+    fn nothing_seen_is_not_late() {
+        assert_eq!(Lateness::default().quantile(0.99), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_very_late_are_counted_too() {
+        let mut lateness = Lateness::default();
+        lateness.add(Duration::MAX);
+        assert_eq!(lateness.quantile(1.0), STEP * BUCKETS as u32);
+    }
+}

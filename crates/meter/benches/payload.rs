@@ -1,0 +1,24 @@
+//! How fast the payload is made and checked.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use meter::payload::{Payload, Side};
+
+const BLOCK: usize = 64 * 1024;
+
+fn payload(c: &mut Criterion) {
+    let payload = Payload::new(1, Side::Client);
+    let mut buffer = vec![0; BLOCK];
+    let mut group = c.benchmark_group("payload");
+    group.throughput(Throughput::Bytes(BLOCK as u64));
+    // Offset 3: the unaligned case, which TCP's reads make the common one.
+    group.bench_function("fill", |b| b.iter(|| payload.fill(black_box(3), &mut buffer)));
+    group.bench_function("verify", |b| {
+        b.iter(|| payload.first_difference(black_box(3), black_box(&buffer)));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, payload);
+criterion_main!(benches);

@@ -1,0 +1,145 @@
+//! The kernel's congestion control of a socket, chosen by name.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, SockRef, Socket, Type};
+use thiserror::Error;
+
+/// `TCP_CA_NAME_MAX` of Linux without the closing NUL.
+pub(crate) const NAME_MAX: usize = 15;
+
+/// The name of a kernel congestion control, e.g. `cubic` or `bbr`; whether the
+/// kernel has it is only known to the kernel ([`CongestionControl::check`]).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CongestionControl(String);
+
+/// Why a congestion control cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CongestionError {
+    /// Not a name that the kernel could have.
+    #[error(
+        "{text:?} is not the name of a congestion control: expected 1 to 15 visible ASCII characters, like \"cubic\""
+    )]
+    Name {
+        /// The text as given.
+        text: String,
+    },
+    /// The kernel has no such congestion control.
+    #[error(
+        "the kernel has no congestion control \"{name}\" (see net.ipv4.tcp_available_congestion_control)"
+    )]
+    Unknown {
+        /// The name asked for.
+        name: CongestionControl,
+    },
+    /// The kernel has it, but this user may not choose it.
+    #[error(
+        "this user may not choose the congestion control \"{name}\" (see net.ipv4.tcp_allowed_congestion_control)"
+    )]
+    Forbidden {
+        /// The name asked for.
+        name: CongestionControl,
+    },
+    /// The kernel refused for another reason.
+    #[error("cannot set the congestion control \"{name}\": {error}")]
+    Refused {
+        /// The name asked for.
+        name: CongestionControl,
+        /// What the kernel said.
+        error: String,
+    },
+}
+
+impl CongestionControl {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a socket of this thread's network namespace and user can have
+    /// this congestion control. Tries it on a socket that is never connected.
+    ///
+    /// # Errors
+    /// [`CongestionError::Unknown`], [`CongestionError::Forbidden`] or
+    /// [`CongestionError::Refused`].
+    pub fn check(&self) -> Result<(), CongestionError> {
+        let socket =
+            Socket::new(Domain::IPV4, Type::STREAM, None).map_err(|error| self.refused(&error))?;
+        self.apply(&SockRef::from(&socket))
+    }
+
+    /// Makes `socket` use this congestion control.
+    pub(crate) fn apply(&self, socket: &SockRef<'_>) -> Result<(), CongestionError> {
+        socket.set_tcp_congestion(self.0.as_bytes()).map_err(|error| self.refused(&error))
+    }
+
+    fn refused(&self, error: &io::Error) -> CongestionError {
+        let name = self.clone();
+        match error.kind() {
+            io::ErrorKind::NotFound => CongestionError::Unknown { name },
+            io::ErrorKind::PermissionDenied => CongestionError::Forbidden { name },
+            _ => CongestionError::Refused { name, error: error.to_string() },
+        }
+    }
+}
+
+impl FromStr for CongestionControl {
+    type Err = CongestionError;
+
+    fn from_str(text: &str) -> Result<Self, CongestionError> {
+        let fits = (1..=NAME_MAX).contains(&text.len());
+        if !fits || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(CongestionError::Name { text: text.to_owned() });
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for CongestionControl {
+    type Error = CongestionError;
+
+    fn try_from(text: String) -> Result<Self, CongestionError> {
+        text.parse()
+    }
+}
+
+impl From<CongestionControl> for String {
+    fn from(name: CongestionControl) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for CongestionControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_the_kernel_could_have() {
+        assert!("cubic".parse::<CongestionControl>().is_ok());
+        for text in ["", "two words", "sixteen-letters!", "cub\0ic", "kübik"] {
+            let error = text.parse::<CongestionControl>().unwrap_err();
+            assert_eq!(error, CongestionError::Name { text: text.to_owned() });
+        }
+    }
+
+    #[test]
+    fn the_kernel_says_what_it_has() {
+        let unknown: CongestionControl = "no-such-cc".parse().unwrap();
+        let error = unknown.check().unwrap_err();
+        // A user without CAP_NET_ADMIN is told that it is unknown just the same.
+        assert_eq!(error, CongestionError::Unknown { name: unknown });
+        // Reno is built into every kernel and always allowed.
+        assert_eq!("reno".parse::<CongestionControl>().unwrap().check(), Ok(()));
+    }
+}

@@ -1,0 +1,282 @@
+//! What a client asks for: the 64 bytes at the start of every connection.
+//!
+//! ```text
+//!  0  4  magic "SKYM"
+//!  4  1  version, 1
+//!  5  1  kind: 1 download, 2 upload, 3 request/reply
+//!  6  2  zero
+//!  8  8  key of the payload
+//! 16  8  bytes to send (download, upload), else zero
+//! 24  8  bytes of a request (request/reply), else zero
+//! 32  8  bytes of a reply (request/reply), else zero
+//! 40  4  number of requests (request/reply), else zero
+//! 44 16  congestion control of the server's socket, padded with zeros; all zero: its default
+//! 60  4  zero
+//! ```
+//! Integers are big-endian. What must be zero is checked, so that a later
+//! version can give it a meaning without being misunderstood by this one.
+
+use thiserror::Error;
+
+use crate::congestion::{CongestionControl, NAME_MAX};
+
+/// Length of an encoded request.
+pub const REQUEST_LEN: usize = 64;
+/// First bytes of every request and answer.
+pub(crate) const MAGIC: [u8; 4] = *b"SKYM";
+/// Version of the protocol.
+pub(crate) const VERSION: u8 = 1;
+
+/// What the client asks the server to do on this connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Key of the payload, both ways.
+    pub key: u64,
+    /// The congestion control that the server's socket is to use.
+    pub congestion_control: Option<CongestionControl>,
+    /// What is to be sent.
+    pub work: Work,
+}
+
+/// What is to be sent on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// The server sends, the client verifies.
+    Download {
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// The client sends, the server verifies.
+    Upload {
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// `count` times, the client sends a request and the server a reply.
+    RequestReply {
+        /// Bytes of each request.
+        request: u64,
+        /// Bytes of each reply.
+        reply: u64,
+        /// How many requests.
+        count: u32,
+    },
+}
+
+/// Why bytes are not a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// Other first bytes: some other program is talking.
+    #[error("not a meter request: starts with {found:02x?}, not with \"SKYM\"")]
+    Magic {
+        /// The first four bytes.
+        found: [u8; 4],
+    },
+    /// Another version of the protocol.
+    #[error("meter protocol version {found}, this is version {VERSION}")]
+    Version {
+        /// The version found.
+        found: u8,
+    },
+    /// A kind of work that this version does not know.
+    #[error("unknown kind of work {found}")]
+    Kind {
+        /// The kind found.
+        found: u8,
+    },
+    /// A byte that must be zero is not.
+    #[error("byte {offset} of the request must be zero")]
+    NotZero {
+        /// Offset of the first such byte.
+        offset: usize,
+    },
+    /// The congestion control's name is no name.
+    #[error("the congestion control's name is not visible ASCII padded with zeros")]
+    CongestionName,
+    /// All requests or all replies together exceed 2^64 bytes.
+    #[error("{count} times {size} bytes is more than 2^64")]
+    TooMuch {
+        /// How many.
+        count: u32,
+        /// Of how many bytes each.
+        size: u64,
+    },
+}
+
+impl Request {
+    /// The request as it goes over the wire.
+    pub fn encode(&self) -> [u8; REQUEST_LEN] {
+        let (kind, bytes, request, reply, count) = match self.work {
+            Work::Download { bytes } => (1, bytes, 0, 0, 0),
+            Work::Upload { bytes } => (2, bytes, 0, 0, 0),
+            Work::RequestReply { request, reply, count } => (3, 0, request, reply, count),
+        };
+        let mut wire = [0; REQUEST_LEN];
+        wire[0..4].copy_from_slice(&MAGIC);
+        wire[4] = VERSION;
+        wire[5] = kind;
+        wire[8..16].copy_from_slice(&self.key.to_be_bytes());
+        wire[16..24].copy_from_slice(&bytes.to_be_bytes());
+        wire[24..32].copy_from_slice(&request.to_be_bytes());
+        wire[32..40].copy_from_slice(&reply.to_be_bytes());
+        wire[40..44].copy_from_slice(&count.to_be_bytes());
+        if let Some(name) = &self.congestion_control {
+            let name = name.as_str().as_bytes();
+            wire[44..44 + name.len()].copy_from_slice(name);
+        }
+        wire
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// When the bytes are not exactly what [`Request::encode`] makes.
+    pub fn decode(wire: &[u8; REQUEST_LEN]) -> Result<Self, RequestError> {
+        let found = [wire[0], wire[1], wire[2], wire[3]];
+        if found != MAGIC {
+            return Err(RequestError::Magic { found });
+        }
+        if wire[4] != VERSION {
+            return Err(RequestError::Version { found: wire[4] });
+        }
+        let work = decode_work(wire)?;
+        zero(wire, 6, 8)?;
+        zero(wire, 60, 64)?;
+        let congestion_control = decode_name(wire)?;
+        Ok(Self { key: integer(wire, 8), congestion_control, work })
+    }
+}
+
+fn decode_work(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
+    let bytes = integer(wire, 16);
+    match wire[5] {
+        1 | 2 => {
+            zero(wire, 24, 44)?;
+            Ok(if wire[5] == 1 { Work::Download { bytes } } else { Work::Upload { bytes } })
+        }
+        3 => {
+            zero(wire, 16, 24)?;
+            let (request, reply) = (integer(wire, 24), integer(wire, 32));
+            let count = u32::from_be_bytes([wire[40], wire[41], wire[42], wire[43]]);
+            let size = request.max(reply);
+            if size.checked_mul(u64::from(count)).is_none() {
+                return Err(RequestError::TooMuch { count, size });
+            }
+            Ok(Work::RequestReply { request, reply, count })
+        }
+        found => Err(RequestError::Kind { found }),
+    }
+}
+
+fn decode_name(wire: &[u8; REQUEST_LEN]) -> Result<Option<CongestionControl>, RequestError> {
+    let field = &wire[44..=44 + NAME_MAX];
+    let length = field.iter().position(|&byte| byte == 0).ok_or(RequestError::CongestionName)?;
+    if field[length..].iter().any(|&byte| byte != 0) {
+        return Err(RequestError::CongestionName);
+    }
+    if length == 0 {
+        return Ok(None);
+    }
+    let name = str::from_utf8(&field[..length]).map_err(|_| RequestError::CongestionName)?;
+    name.parse().map(Some).map_err(|_| RequestError::CongestionName)
+}
+
+fn zero(wire: &[u8; REQUEST_LEN], from: usize, to: usize) -> Result<(), RequestError> {
+    match wire[from..to].iter().position(|&byte| byte != 0) {
+        Some(at) => Err(RequestError::NotZero { offset: from + at }),
+        None => Ok(()),
+    }
+}
+
+fn integer(wire: &[u8; REQUEST_LEN], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&wire[at..at + 8]);
+    u64::from_be_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn work() -> impl Strategy<Value = Work> {
+        prop_oneof![
+            any::<u64>().prop_map(|bytes| Work::Download { bytes }),
+            any::<u64>().prop_map(|bytes| Work::Upload { bytes }),
+            (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(request, reply, count)| {
+                Work::RequestReply { request: request.into(), reply: reply.into(), count }
+            }),
+        ]
+    }
+
+    fn request() -> impl Strategy<Value = Request> {
+        let name = prop::option::of("[!-~]{1,15}".prop_map(|name| name.parse().unwrap()));
+        (any::<u64>(), name, work()).prop_map(|(key, congestion_control, work)| Request {
+            key,
+            congestion_control,
+            work,
+        })
+    }
+
+    #[test]
+    fn the_wire_format_is_fixed() {
+        let request = Request {
+            key: 0x0102_0304_0506_0708,
+            congestion_control: Some("bbr".parse().unwrap()),
+            work: Work::RequestReply { request: 1000, reply: 10_000, count: 5 },
+        };
+        let mut wire = [0; REQUEST_LEN];
+        wire[..16].copy_from_slice(b"SKYM\x01\x03\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
+        wire[30..32].copy_from_slice(&[0x03, 0xe8]);
+        wire[38..40].copy_from_slice(&[0x27, 0x10]);
+        wire[43] = 5;
+        wire[44..47].copy_from_slice(b"bbr");
+        assert_eq!(request.encode(), wire);
+    }
+
+    #[test]
+    fn every_foreign_field_has_its_own_error() {
+        let good = Request { key: 1, congestion_control: None, work: Work::Download { bytes: 9 } };
+        let with = |at: usize, byte: u8| {
+            let mut wire = good.encode();
+            wire[at] = byte;
+            Request::decode(&wire).unwrap_err()
+        };
+        assert_eq!(with(0, b'G'), RequestError::Magic { found: *b"GKYM" });
+        assert_eq!(with(4, 2), RequestError::Version { found: 2 });
+        assert_eq!(with(5, 9), RequestError::Kind { found: 9 });
+        assert_eq!(with(7, 1), RequestError::NotZero { offset: 7 });
+        assert_eq!(with(43, 1), RequestError::NotZero { offset: 43 });
+        assert_eq!(with(45, b'x'), RequestError::CongestionName);
+        assert_eq!(with(63, 1), RequestError::NotZero { offset: 63 });
+    }
+
+    #[test]
+    fn a_sum_beyond_64_bits_is_refused() {
+        let work = Work::RequestReply { request: 1, reply: u64::MAX, count: 2 };
+        let wire = Request { key: 1, congestion_control: None, work }.encode();
+        let error = RequestError::TooMuch { count: 2, size: u64::MAX };
+        assert_eq!(Request::decode(&wire), Err(error));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_decodes(request in request()) {
+            prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
+        }
+
+        #[test]
+        fn foreign_bytes_are_read_back_or_refused(
+            request in request(), at in 0..REQUEST_LEN, byte: u8, noise: [u8; 32],
+        ) {
+            let mut wire = request.encode();
+            wire[at] = byte;
+            if let Ok(read) = Request::decode(&wire) {
+                prop_assert_eq!(read.encode(), wire);
+            }
+            wire[32..].copy_from_slice(&noise);
+            let _ = Request::decode(&wire);
+        }
+    }
+}

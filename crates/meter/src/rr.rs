@@ -1,0 +1,281 @@
+//! Request/reply: K requests over C connections, each answered.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use units::ByteCount;
+
+use crate::answer::Answer;
+use crate::congestion::CongestionControl;
+use crate::flow::{self, FlowError};
+use crate::payload::{Payload, Side, flow_key};
+use crate::report::{Outcome, Progress};
+use crate::request::{Request, Work};
+use crate::stats::Summary;
+use crate::stream::{Sink, Source};
+
+/// Requests to make. Each connection sends its next request when the reply to
+/// the one before is complete; the connections run side by side.
+#[derive(Debug, Clone)]
+pub struct RrOptions {
+    /// The meter server.
+    pub server: SocketAddr,
+    /// How many connections, all started at once.
+    pub connections: u32,
+    /// How many requests, shared out evenly over the connections.
+    pub count: u32,
+    /// Payload of a request.
+    pub request: ByteCount,
+    /// Payload of a reply.
+    pub reply: ByteCount,
+    /// The congestion control at both ends; `None`: their default.
+    pub congestion_control: Option<CongestionControl>,
+    /// How long each connection may take in all; `None`: as long as something
+    /// moves.
+    pub limit: Option<Duration>,
+    /// Key of the payload; a fresh one for each run.
+    pub key: u64,
+    /// Counts complete replies while the requests run.
+    pub progress: Progress,
+}
+
+/// One request that got its whole reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// On which connection, from 0.
+    pub connection: u32,
+    /// Which request of that connection, from 0. The time of number 0 includes
+    /// the connect.
+    pub index: u32,
+    /// From before the first byte of the request was sent (for number 0: from
+    /// before connect) until the last byte of the reply had come.
+    #[serde(rename = "seconds", with = "crate::json::seconds")]
+    pub time: Duration,
+}
+
+/// One connection of the requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionReport {
+    /// Which connection, from 0.
+    pub connection: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Requests that it was to make.
+    pub asked: u32,
+    /// From before connect until connected.
+    #[serde(rename = "connect_seconds", with = "crate::json::maybe_seconds")]
+    pub connect: Option<Duration>,
+    /// From before connect until the last byte of the last reply.
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
+    pub total: Duration,
+    /// The requests that were answered, in order.
+    pub responses: Vec<Response>,
+}
+
+/// What came of the requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RrReport {
+    /// The meter server.
+    pub server: SocketAddr,
+    /// The congestion control that was asked for.
+    pub congestion_control: Option<CongestionControl>,
+    /// Payload bytes of each request.
+    pub request_bytes: u64,
+    /// Payload bytes of each reply.
+    pub reply_bytes: u64,
+    /// Each connection, in order.
+    pub connections: Vec<ConnectionReport>,
+    /// The time of the slowest connection.
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
+    pub total: Duration,
+    /// Response times in seconds, all connections together; none if no reply
+    /// came.
+    pub response_seconds: Option<Summary>,
+}
+
+impl RrReport {
+    fn new(options: &RrOptions, mut connections: Vec<ConnectionReport>) -> Self {
+        connections.sort_by_key(|connection| connection.connection);
+        let responses = connections.iter().flat_map(|connection| &connection.responses);
+        let times: Vec<f64> = responses.map(|response| response.time.as_secs_f64()).collect();
+        Self {
+            server: options.server,
+            congestion_control: options.congestion_control.clone(),
+            request_bytes: options.request.get(),
+            reply_bytes: options.reply.get(),
+            total: connections.iter().map(|c| c.total).max().unwrap_or_default(),
+            connections,
+            response_seconds: Summary::of(&times),
+        }
+    }
+
+    /// Whether every request was answered and every connection closed in order.
+    pub fn is_complete(&self) -> bool {
+        self.connections.iter().all(|connection| connection.outcome.is_complete())
+    }
+
+    /// Requests that were to be made.
+    pub fn asked(&self) -> u64 {
+        self.connections.iter().map(|connection| u64::from(connection.asked)).sum()
+    }
+
+    /// Requests that were answered.
+    pub fn answered(&self) -> u64 {
+        self.connections.iter().map(|connection| connection.responses.len() as u64).sum()
+    }
+}
+
+/// Makes requests. What goes wrong is in the report, connection by connection.
+pub async fn request_reply(options: &RrOptions) -> RrReport {
+    let mut tasks = JoinSet::new();
+    for index in 0..options.connections {
+        let asked = share(options.count, options.connections, index);
+        if asked == 0 {
+            break;
+        }
+        let socket = flow::open(options.server, options.congestion_control.as_ref());
+        tasks.spawn(run(options.clone(), index, asked, socket));
+    }
+    RrReport::new(options, tasks.join_all().await)
+}
+
+/// How many of `count` requests connection `index` makes.
+fn share(count: u32, connections: u32, index: u32) -> u32 {
+    count / connections + u32::from(index < count % connections)
+}
+
+async fn run(
+    options: RrOptions,
+    index: u32,
+    asked: u32,
+    socket: Result<TcpSocket, FlowError>,
+) -> ConnectionReport {
+    let mut report = ConnectionReport {
+        connection: index,
+        outcome: Outcome::Unfinished,
+        asked,
+        connect: None,
+        total: Duration::ZERO,
+        responses: Vec::new(),
+    };
+    let start = Instant::now();
+    let mut connection = Connection { options: &options, start, ended: None, report: &mut report };
+    let limit = options.limit.unwrap_or(Duration::MAX);
+    let outcome = Outcome::of(timeout(limit, connection.run(socket)).await);
+    let ended = connection.ended.unwrap_or_else(Instant::now);
+    report.outcome = outcome;
+    report.total = ended - start;
+    report
+}
+
+/// A running connection. It writes down what it knows as it goes, so that it
+/// can be dropped at the time limit.
+struct Connection<'a> {
+    options: &'a RrOptions,
+    start: Instant,
+    /// When the last reply was complete.
+    ended: Option<Instant>,
+    report: &'a mut ConnectionReport,
+}
+
+impl Connection<'_> {
+    async fn run(&mut self, socket: Result<TcpSocket, FlowError>) -> Result<(), FlowError> {
+        let mut stream = flow::connect(socket?, self.options.server).await?;
+        self.report.connect = Some(self.start.elapsed());
+        let key = flow_key(self.options.key, self.report.connection.into());
+        self.begin(&mut stream, key).await?;
+        let mut source = Source::new(Payload::new(key, Side::Client));
+        let mut sink = Sink::new(Payload::new(key, Side::Server));
+        let mut since = self.start;
+        for index in 0..self.report.asked {
+            self.send_request(&mut stream, &mut source, index).await?;
+            if index == 0 {
+                flow::read_accepted(&mut stream).await?;
+            }
+            self.read_reply(&mut stream, &mut sink, index).await?;
+            let now = Instant::now();
+            let connection = self.report.connection;
+            self.report.responses.push(Response { connection, index, time: now - since });
+            self.options.progress.add(1);
+            since = now;
+        }
+        self.ended = Some(since);
+        self.close(&mut stream).await?;
+        flow::in_order(&stream)
+    }
+
+    async fn begin(&self, stream: &mut TcpStream, key: u64) -> Result<(), FlowError> {
+        let work = Work::RequestReply {
+            request: self.options.request.get(),
+            reply: self.options.reply.get(),
+            count: self.report.asked,
+        };
+        let congestion_control = self.options.congestion_control.clone();
+        let request = Request { key, congestion_control, work };
+        let sent = stream.write_all(&request.encode()).await;
+        sent.map_err(FlowError::broken("sending the request"))
+    }
+
+    async fn send_request(
+        &self,
+        stream: &mut TcpStream,
+        source: &mut Source,
+        index: u32,
+    ) -> Result<(), FlowError> {
+        let (from, to) = part(self.options.request, index);
+        source.send(stream, from..to).await.map_err(FlowError::broken("sending a request"))
+    }
+
+    async fn read_reply(
+        &self,
+        stream: &mut TcpStream,
+        sink: &mut Sink,
+        index: u32,
+    ) -> Result<(), FlowError> {
+        let (_, end) = part(self.options.reply, index);
+        let read = sink.read_to(stream, end).await;
+        read.map_err(FlowError::broken("waiting for a reply"))?;
+        flow::check(sink.receipt(), end)
+    }
+
+    /// Half-closes and asks whether the requests arrived as they were sent.
+    async fn close(&self, stream: &mut TcpStream) -> Result<(), FlowError> {
+        stream.shutdown().await.map_err(FlowError::broken("closing"))?;
+        let (_, requests) = part(self.options.request, self.report.asked - 1);
+        let (_, replies) = part(self.options.reply, self.report.asked - 1);
+        match flow::read_answer(stream).await? {
+            Answer::Receipt(receipt) => flow::check(receipt, requests)?,
+            found => return Err(FlowError::Unexpected { found }),
+        }
+        flow::read_close(stream, replies).await
+    }
+}
+
+/// Where in the stream message number `index` begins and ends. Saturates; the
+/// server refuses what would not fit.
+fn part(size: ByteCount, index: u32) -> (u64, u64) {
+    let from = size.get().saturating_mul(index.into());
+    (from, from.saturating_add(size.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_request_has_its_connection(count in 0u32..1000, connections in 1u32..100) {
+            let shares = (0..connections).map(|index| share(count, connections, index));
+            let shares: Vec<u32> = shares.collect();
+            prop_assert_eq!(shares.iter().sum::<u32>(), count);
+            prop_assert!(shares[0] - shares[shares.len() - 1] <= 1);
+        }
+    }
+}

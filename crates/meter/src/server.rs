@@ -1,0 +1,215 @@
+//! The server: does what each connection asks for.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use crate::answer::{Answer, Receipt, Refusal};
+use crate::congestion::{CongestionControl, CongestionError};
+use crate::payload::{Payload, Side};
+use crate::request::{REQUEST_LEN, Request, RequestError, Work};
+use crate::stream::{Sink, Source, patiently, read_end};
+
+/// Connections served at once; more are refused.
+const CONNECTIONS_MAX: usize = 1024;
+/// How long a new connection may take to say what it wants.
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+/// How long a refused client may go on sending. Its refusal would be lost if
+/// the connection were closed with bytes unread (RFC 9293 §3.6.1: that resets).
+const LINGER_LIMIT: Duration = Duration::from_secs(10);
+/// How often the sender of an upload is told what has arrived, at most.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+/// Pause after a failed accept: without descriptors the next one fails as well.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the server cannot serve, or did not finish with one connection.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The listener cannot be used.
+    #[error("cannot use the listening socket: {error}")]
+    Listener {
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The connection did not say what it wants.
+    #[error("no request within {} s", REQUEST_LIMIT.as_secs())]
+    NoRequest,
+    /// What it said is no request.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The congestion control cannot be had.
+    #[error(transparent)]
+    Congestion(#[from] CongestionError),
+    /// The client ended its stream early or sent more than it said.
+    #[error("the client sent {found} of {asked} bytes")]
+    Length {
+        /// Bytes that came; one more than asked if there was no end.
+        found: u64,
+        /// Bytes announced.
+        asked: u64,
+    },
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(#[from] io::Error),
+}
+
+/// Serves meter clients on `listener` until dropped; connections in progress
+/// end with it. Connections that fail are logged and do not disturb the others.
+///
+/// # Errors
+/// When the listener cannot be used at all.
+pub async fn serve(listener: std::net::TcpListener) -> Result<Infallible, ServeError> {
+    let unusable = |error| ServeError::Listener { error };
+    listener.set_nonblocking(true).map_err(unusable)?;
+    let listener = TcpListener::from_std(listener).map_err(unusable)?;
+    let mut connections = JoinSet::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, client)) => {
+                let busy = connections.len() >= CONNECTIONS_MAX;
+                if !busy {
+                    connections.spawn(run(stream, client));
+                } else if let Err(error) = stream.try_write(&BUSY.encode()) {
+                    debug!(%client, %error, "could not say that this server is busy");
+                }
+            }
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+const BUSY: Answer = Answer::Refused(Refusal::Busy);
+
+async fn run(mut stream: TcpStream, client: SocketAddr) {
+    match handle(&mut stream).await {
+        Ok(work) => debug!(%client, ?work, "done"),
+        Err(error) => {
+            warn!(%client, %error, "connection failed");
+            if let Some(refusal) = refusal(&error) {
+                let _ = timeout(LINGER_LIMIT, refuse(&mut stream, refusal)).await;
+            }
+        }
+    }
+}
+
+async fn handle(stream: &mut TcpStream) -> Result<Work, ServeError> {
+    stream.set_nodelay(true)?;
+    let mut wire = [0; REQUEST_LEN];
+    let read = timeout(REQUEST_LIMIT, stream.read_exact(&mut wire)).await;
+    read.map_err(|_| ServeError::NoRequest)??;
+    let request = Request::decode(&wire)?;
+    if let Some(congestion) = &request.congestion_control {
+        choose(congestion, stream)?;
+    }
+    match request.work {
+        Work::Download { bytes } => download(stream, request.key, bytes).await,
+        Work::Upload { bytes } => upload(stream, request.key, bytes).await,
+        Work::RequestReply { request: asked, reply, count } => {
+            let sizes = Sizes { request: asked, reply, count };
+            request_reply(stream, request.key, sizes).await
+        }
+    }?;
+    Ok(request.work)
+}
+
+fn choose(congestion: &CongestionControl, stream: &TcpStream) -> Result<(), CongestionError> {
+    congestion.apply(&SockRef::from(stream))
+}
+
+/// What the client is told about an error; nothing once payload has moved.
+fn refusal(error: &ServeError) -> Option<Refusal> {
+    match error {
+        ServeError::Request(RequestError::Version { .. }) => Some(Refusal::Version),
+        ServeError::Request(_) => Some(Refusal::Malformed),
+        ServeError::Congestion(CongestionError::Unknown { .. }) => Some(Refusal::CongestionUnknown),
+        ServeError::Congestion(CongestionError::Forbidden { .. }) => {
+            Some(Refusal::CongestionForbidden)
+        }
+        ServeError::Congestion(_) => Some(Refusal::CongestionRefused),
+        _ => None,
+    }
+}
+
+async fn refuse(stream: &mut TcpStream, refusal: Refusal) -> io::Result<()> {
+    stream.write_all(&Answer::Refused(refusal).encode()).await?;
+    stream.shutdown().await?;
+    let mut ignored = [0; 4096];
+    while stream.read(&mut ignored).await? > 0 {}
+    Ok(())
+}
+
+async fn download(stream: &mut TcpStream, key: u64, bytes: u64) -> Result<(), ServeError> {
+    stream.write_all(&Answer::Accepted.encode()).await?;
+    Source::new(Payload::new(key, Side::Server)).send(stream, 0..bytes).await?;
+    stream.shutdown().await?;
+    expect_end(stream, 0).await
+}
+
+async fn upload(stream: &mut TcpStream, key: u64, bytes: u64) -> Result<(), ServeError> {
+    let mut sink = Sink::new(Payload::new(key, Side::Client));
+    let mut told: Option<Instant> = None;
+    while sink.received() < bytes && sink.read(stream, bytes).await? > 0 {
+        // The first bytes are reported at once: that is the first-byte time.
+        if told.is_none_or(|told| told.elapsed() >= PROGRESS_INTERVAL) {
+            let progress = Answer::Progress { bytes: sink.received() };
+            patiently(stream.write_all(&progress.encode())).await?;
+            told = Some(Instant::now());
+        }
+    }
+    finish(stream, sink.receipt(), bytes).await
+}
+
+/// The messages of a request/reply connection.
+struct Sizes {
+    request: u64,
+    reply: u64,
+    count: u32,
+}
+
+async fn request_reply(stream: &mut TcpStream, key: u64, sizes: Sizes) -> Result<(), ServeError> {
+    stream.write_all(&Answer::Accepted.encode()).await?;
+    let mut sink = Sink::new(Payload::new(key, Side::Client));
+    let mut source = Source::new(Payload::new(key, Side::Server));
+    for index in 0..u64::from(sizes.count) {
+        let asked = sizes.request * (index + 1);
+        if !sink.read_to(stream, asked).await? {
+            return Err(ServeError::Length { found: sink.received(), asked });
+        }
+        source.send(stream, sizes.reply * index..sizes.reply * (index + 1)).await?;
+    }
+    finish(stream, sink.receipt(), sizes.request * u64::from(sizes.count)).await
+}
+
+/// Waits for the client's half-close and gives it the receipt.
+async fn finish(stream: &mut TcpStream, receipt: Receipt, asked: u64) -> Result<(), ServeError> {
+    if receipt.bytes == asked {
+        expect_end(stream, asked).await?;
+    }
+    stream.write_all(&Answer::Receipt(receipt).encode()).await?;
+    stream.shutdown().await?;
+    if receipt.bytes < asked {
+        return Err(ServeError::Length { found: receipt.bytes, asked });
+    }
+    Ok(())
+}
+
+async fn expect_end(stream: &mut TcpStream, asked: u64) -> Result<(), ServeError> {
+    match read_end(stream).await? {
+        true => Ok(()),
+        false => Err(ServeError::Length { found: asked + 1, asked }),
+    }
+}

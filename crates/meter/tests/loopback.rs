@@ -1,0 +1,395 @@
+//! Client and server over loopback, with real sockets.
+
+use std::future::Future;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use meter::answer::{ANSWER_LEN, Answer, Receipt, Refusal};
+use meter::payload::{Payload, Side, flow_key};
+use meter::request::{REQUEST_LEN, Request, Work};
+use meter::{
+    BulkOptions, BulkReport, Direction, Outcome, Progress, RrOptions, bulk, request_reply, serve,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use units::ByteCount;
+
+const KEY: u64 = 0x5eed;
+
+fn block_on<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(test)
+}
+
+/// A listener on a free port.
+fn listener() -> TcpListener {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port on loopback")
+}
+
+/// Starts a server that lives as long as the test's runtime.
+fn server() -> SocketAddr {
+    let listener = listener();
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async { serve(listener).await.expect("serves") });
+    address
+}
+
+/// Starts a server that treats its one connection as the test says.
+fn impostor<F: Future<Output = ()> + Send>(
+    behave: impl FnOnce(TcpStream) -> F + Send + 'static,
+) -> SocketAddr {
+    let listener = listener();
+    let address = listener.local_addr().expect("an address");
+    listener.set_nonblocking(true).expect("non-blocking");
+    let listener = tokio::net::TcpListener::from_std(listener).expect("registers");
+    tokio::spawn(async move { behave(listener.accept().await.expect("accepts").0).await });
+    address
+}
+
+fn options(server: SocketAddr, direction: Direction, bytes: u64) -> BulkOptions {
+    BulkOptions {
+        server,
+        direction,
+        bytes: ByteCount::new(bytes),
+        flows: 1,
+        congestion_control: None,
+        limit: None,
+        key: KEY,
+        progress: Progress::default(),
+    }
+}
+
+fn rr_options(server: SocketAddr) -> RrOptions {
+    RrOptions {
+        server,
+        connections: 3,
+        count: 10,
+        request: ByteCount::new(1000),
+        reply: ByteCount::new(10_000),
+        congestion_control: None,
+        limit: None,
+        key: KEY,
+        progress: Progress::default(),
+    }
+}
+
+fn error_of(report: &BulkReport) -> &str {
+    match &report.flows[0].outcome {
+        Outcome::Failed { error } => error,
+        outcome => panic!("{outcome:?} is not a failure"),
+    }
+}
+
+#[test]
+fn a_download_is_verified() {
+    block_on(async {
+        let options = options(server(), Direction::Download, 3_000_001);
+        let report = bulk(&options).await;
+        assert!(report.is_complete(), "{report:?}");
+        let flow = &report.flows[0];
+        assert_eq!((flow.moved_bytes, options.progress.get()), (3_000_001, 3_000_001));
+        let (connect, first) = (flow.connect.unwrap(), flow.first_byte.unwrap());
+        assert!(connect <= first && first <= flow.total && flow.receive.unwrap() <= flow.total);
+        assert!(flow.goodput.is_some());
+    });
+}
+
+#[test]
+fn an_upload_gets_a_receipt() {
+    block_on(async {
+        let options = options(server(), Direction::Upload, 3_000_001);
+        let report = bulk(&options).await;
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!((report.moved_bytes, options.progress.get()), (3_000_001, 3_000_001));
+        assert!(report.flows[0].first_byte.unwrap() <= report.flows[0].total);
+    });
+}
+
+#[test]
+fn many_flows_share() {
+    block_on(async {
+        let options = BulkOptions { flows: 8, ..options(server(), Direction::Download, 100_000) };
+        let report = bulk(&options).await;
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!(report.moved_bytes, 800_000);
+        assert!(report.flows.iter().map(|flow| flow.flow).eq(0..8));
+        let jain = report.jain_index.unwrap();
+        assert!(jain > 0.125 && jain <= 1.0 + 1e-9, "{jain}");
+    });
+}
+
+#[test]
+fn nothing_at_all_can_be_moved() {
+    block_on(async {
+        let server = server();
+        for direction in [Direction::Download, Direction::Upload] {
+            assert!(bulk(&options(server, direction, 0)).await.is_complete());
+        }
+    });
+}
+
+#[test]
+fn works_over_ipv6() {
+    let Ok(listener) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) else {
+        assert!(std::env::var_os("SKYHOP_REQUIRE_LAB").is_none(), "this machine has no IPv6");
+        println!("SKIPPED: this machine has no IPv6 on loopback");
+        return;
+    };
+    block_on(async {
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener));
+        assert!(bulk(&options(address, Direction::Upload, 10_000)).await.is_complete());
+    });
+}
+
+#[test]
+fn requests_are_answered() {
+    block_on(async {
+        let options = rr_options(server());
+        let report = request_reply(&options).await;
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!((report.asked(), report.answered(), options.progress.get()), (10, 10, 10));
+        let asked: Vec<u32> = report.connections.iter().map(|c| c.asked).collect();
+        assert_eq!(asked, [4, 3, 3]);
+        assert_eq!(report.response_seconds.unwrap().count, 10);
+        for connection in &report.connections {
+            assert!(connection.connect.unwrap() <= connection.responses[0].time);
+        }
+    });
+}
+
+#[test]
+fn reports_survive_json() {
+    block_on(async {
+        let server = server();
+        let report = bulk(&options(server, Direction::Upload, 5000)).await;
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(text.contains("\"goodput_bits_per_second\":"), "{text}");
+        let again: BulkReport = serde_json::from_str(&text).unwrap();
+        assert_eq!(again.flows[0].outcome, Outcome::Complete);
+        assert_eq!(again.flows[0].moved_bytes, 5000);
+        let text = serde_json::to_string(&request_reply(&rr_options(server)).await).unwrap();
+        assert!(serde_json::from_str::<meter::RrReport>(&text).is_ok(), "{text}");
+    });
+}
+
+#[test]
+fn a_wrong_byte_of_a_download_is_found() {
+    block_on(async {
+        let server = impostor(|mut stream| async move {
+            stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
+            let mut bytes = vec![0; 5000];
+            Payload::new(flow_key(KEY, 0), Side::Server).fill(0, &mut bytes);
+            bytes[4321] ^= 1;
+            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&bytes).await.unwrap();
+        });
+        let report = bulk(&options(server, Direction::Download, 5000)).await;
+        assert_eq!(report.flows[0].outcome, Outcome::Corrupt { offset: 4321 });
+    });
+}
+
+#[test]
+fn an_upload_of_another_key_is_found() {
+    block_on(async {
+        let mut stream = TcpStream::connect(server()).await.unwrap();
+        let work = Work::Upload { bytes: 1000 };
+        let request = Request { key: 1, congestion_control: None, work };
+        let mut bytes = vec![0; 1000];
+        Payload::new(2, Side::Client).fill(0, &mut bytes);
+        stream.write_all(&request.encode()).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        stream.shutdown().await.unwrap();
+        match answers(stream).await.last() {
+            // One byte in 256 is right by chance; the first of these is not.
+            Some(Answer::Receipt(Receipt { bytes: 1000, first_wrong: Some(0), .. })) => {}
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn a_wrong_receipt_is_no_success() {
+    block_on(async {
+        let server = impostor(|mut stream| async move {
+            while stream.read(&mut [0; 4096]).await.unwrap() > 0 {}
+            let receipt =
+                Receipt { bytes: 5000, first_wrong: Some(17), span: Duration::from_millis(1) };
+            stream.write_all(&Answer::Receipt(receipt).encode()).await.unwrap();
+        });
+        let report = bulk(&options(server, Direction::Upload, 5000)).await;
+        assert_eq!(report.flows[0].outcome, Outcome::Corrupt { offset: 17 });
+    });
+}
+
+#[test]
+fn a_truncated_download_is_no_success() {
+    block_on(async {
+        let server = impostor(|mut stream| async move {
+            stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
+            let mut bytes = vec![0; 1234];
+            Payload::new(flow_key(KEY, 0), Side::Server).fill(0, &mut bytes);
+            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&bytes).await.unwrap();
+        });
+        let report = bulk(&options(server, Direction::Download, 5000)).await;
+        assert_eq!(report.flows[0].outcome, Outcome::Truncated);
+        assert_eq!(report.moved_bytes, 1234);
+    });
+}
+
+#[test]
+fn an_excess_byte_is_no_success() {
+    block_on(async {
+        let server = impostor(|mut stream| async move {
+            stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
+            let mut bytes = vec![0; 101];
+            Payload::new(flow_key(KEY, 0), Side::Server).fill(0, &mut bytes);
+            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&bytes).await.unwrap();
+        });
+        let report = bulk(&options(server, Direction::Download, 100)).await;
+        assert_eq!(error_of(&report), "more bytes came than the 100 asked for");
+    });
+}
+
+#[test]
+fn a_limit_ends_a_transfer_that_does_not_move() {
+    block_on(async {
+        let server = impostor(|mut stream| async move {
+            stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
+            let mut bytes = vec![0; 1000];
+            Payload::new(flow_key(KEY, 0), Side::Server).fill(0, &mut bytes);
+            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&bytes).await.unwrap();
+            // Holds the connection open until the client gives up.
+            let _ = stream.read(&mut [0]).await;
+        });
+        let limit = Some(Duration::from_millis(300));
+        let report =
+            bulk(&BulkOptions { limit, ..options(server, Direction::Download, 5000) }).await;
+        assert_eq!(report.flows[0].outcome, Outcome::Unfinished);
+        assert_eq!(report.moved_bytes, 1000);
+        assert!(report.total >= Duration::from_millis(300));
+        assert!(!report.is_complete());
+    });
+}
+
+#[test]
+fn a_limit_resets_the_connection() {
+    block_on(async {
+        let (told, seen) = tokio::sync::oneshot::channel();
+        let server = impostor(|mut stream| async move {
+            // Reads so little that the client's buffers hold most of the upload.
+            stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
+            stream.writable().await.unwrap();
+            let closed = stream.ready(tokio::io::Interest::ERROR).await;
+            let _ = told.send(closed.map(|ready| ready.is_error()));
+        });
+        let limit = Some(Duration::from_millis(300));
+        let report =
+            bulk(&BulkOptions { limit, ..options(server, Direction::Upload, 1 << 30) }).await;
+        assert_eq!(report.flows[0].outcome, Outcome::Unfinished);
+        assert!(seen.await.unwrap().unwrap(), "not reset");
+    });
+}
+
+#[test]
+fn a_limit_ends_requests_without_reply() {
+    block_on(async {
+        let server = impostor(|mut stream| async move {
+            while stream.read(&mut [0; 4096]).await.is_ok_and(|count| count > 0) {}
+        });
+        let limit = Some(Duration::from_millis(300));
+        let report =
+            request_reply(&RrOptions { limit, connections: 1, ..rr_options(server) }).await;
+        assert_eq!(report.connections[0].outcome, Outcome::Unfinished);
+        assert_eq!((report.answered(), report.response_seconds), (0, None));
+    });
+}
+
+#[test]
+fn garbage_is_refused_and_the_server_lives() {
+    block_on(async {
+        let server = server();
+        let mut stream = TcpStream::connect(server).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        stream.write_all(&[b'x'; 10_000]).await.unwrap();
+        stream.shutdown().await.unwrap();
+        assert_eq!(answers(stream).await, [Answer::Refused(Refusal::Malformed)]);
+
+        let mut version =
+            Request { key: 1, congestion_control: None, work: Work::Upload { bytes: 1 } }.encode();
+        version[4] = 99;
+        let mut stream = TcpStream::connect(server).await.unwrap();
+        stream.write_all(&version).await.unwrap();
+        stream.shutdown().await.unwrap();
+        assert_eq!(answers(stream).await, [Answer::Refused(Refusal::Version)]);
+
+        assert!(bulk(&options(server, Direction::Download, 10_000)).await.is_complete());
+    });
+}
+
+#[test]
+fn a_client_that_leaves_does_not_end_the_server() {
+    block_on(async {
+        let server = server();
+        let work = Work::Download { bytes: 1 << 40 };
+        let mut stream = TcpStream::connect(server).await.unwrap();
+        let request = Request { key: 1, congestion_control: None, work };
+        stream.write_all(&request.encode()).await.unwrap();
+        stream.read_exact(&mut [0; 1000]).await.unwrap();
+        drop(stream);
+        assert!(bulk(&options(server, Direction::Upload, 10_000)).await.is_complete());
+    });
+}
+
+#[test]
+fn congestion_control_is_chosen_by_the_sender() {
+    block_on(async {
+        let server = server();
+        for direction in [Direction::Download, Direction::Upload] {
+            let reno = Some("reno".parse().unwrap());
+            let options = options(server, direction, 10_000);
+            let report = bulk(&BulkOptions { congestion_control: reno, ..options.clone() }).await;
+            assert!(report.is_complete(), "{report:?}");
+
+            let unknown = Some("no-such-cc".parse().unwrap());
+            let report = bulk(&BulkOptions { congestion_control: unknown, ..options }).await;
+            let error = error_of(&report);
+            assert!(error.contains("has no") && error.contains("congestion control"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn another_program_is_not_taken_for_a_meter() {
+    block_on(async {
+        let server = impostor(|mut stream| async move {
+            stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n").await.unwrap();
+            let _ = stream.read(&mut [0; REQUEST_LEN]).await;
+        });
+        let report = bulk(&options(server, Direction::Download, 100)).await;
+        assert!(error_of(&report).starts_with("not a meter server"), "{}", error_of(&report));
+    });
+}
+
+#[test]
+fn nobody_listening_is_an_error() {
+    block_on(async {
+        let address = listener().local_addr().unwrap();
+        let report = bulk(&options(address, Direction::Upload, 100)).await;
+        let expected = format!("cannot connect to {address}: ");
+        assert!(error_of(&report).starts_with(&expected), "{}", error_of(&report));
+    });
+}
+
+/// Every answer until the server closes.
+async fn answers(mut stream: TcpStream) -> Vec<Answer> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.expect("an orderly close");
+    let answers = bytes
+        .chunks(ANSWER_LEN)
+        .map(|chunk| Answer::decode(chunk.try_into().expect("whole answers")).expect("an answer"));
+    answers.collect()
+}

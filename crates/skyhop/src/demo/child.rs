@@ -1,0 +1,197 @@
+//! A gateway as a child process: started, waited for, ended.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Error, Result, anyhow};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The line that a gateway prints when it is in service.
+const READY: &str = "ready";
+/// How much of a child's complaints is kept: the end says why it ended.
+const COMPLAINTS_MAX: usize = 16 * 1024;
+/// How long a child may take to end in order.
+const END_LIMIT: Duration = Duration::from_secs(5);
+/// How often a child is looked at while waiting for its end.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A running gateway. Killed when dropped.
+pub(crate) struct Gateway {
+    name: &'static str,
+    process: Child,
+    /// Its lines on stdout.
+    lines: Receiver<String>,
+    /// Collects what it says on stderr.
+    complaints: Option<JoinHandle<String>>,
+}
+
+impl Gateway {
+    /// Starts `command` with `config` on its stdin.
+    pub(crate) fn start(name: &'static str, mut command: Command, config: &str) -> Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().with_context(|| format!("cannot start the {name}"))?;
+        let lines = lines_of(process.stdout.take().expect("stdout is piped"));
+        let complaints = thread::spawn({
+            let stderr = process.stderr.take().expect("stderr is piped");
+            move || tail_of(stderr)
+        });
+        let mut stdin = process.stdin.take().expect("stdin is piped");
+        let gateway = Self { name, process, lines, complaints: Some(complaints) };
+        // A child that has ended already says why on stderr; see `wait_ready`.
+        let _ = stdin.write_all(config.as_bytes());
+        Ok(gateway)
+    }
+
+    /// Waits until it says that it is in service.
+    pub(crate) fn wait_ready(&mut self, limit: Duration) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) if line.trim() == READY => return Ok(()),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = self.process.kill();
+                    return Err(self.failure(&format!("was not ready in {} s", limit.as_secs())));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.end()?;
+                    return Err(self.failure(&format!("ended ({status})")));
+                }
+            }
+        }
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// When it has ended, with what it said.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        match self.process.try_wait().context("cannot look after a gateway")? {
+            None => Ok(()),
+            Some(status) => Err(self.failure(&format!("ended ({status})"))),
+        }
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.check()?;
+        let status = self.end()?;
+        if !status.success() {
+            return Err(self.failure(&format!("did not end well ({status})")));
+        }
+        Ok(())
+    }
+
+    /// SIGTERM, and SIGKILL if that does not help.
+    fn end(&mut self) -> Result<ExitStatus> {
+        let id = i32::try_from(self.process.id()).expect("process ids are positive i32");
+        let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
+        let deadline = Instant::now() + END_LIMIT;
+        while Instant::now() < deadline {
+            if let Some(status) = self.process.try_wait()? {
+                return Ok(status);
+            }
+            thread::sleep(LOOK_INTERVAL);
+        }
+        self.process.kill()?;
+        Ok(self.process.wait()?)
+    }
+
+    /// What went wrong with it, and what it said about that on stderr. To be
+    /// asked after its end.
+    fn failure(&mut self, what: &str) -> Error {
+        let said = self.complaints.take().and_then(|thread| thread.join().ok());
+        let said = match said.as_deref().map(str::trim) {
+            None | Some("") => "it said nothing",
+            Some(said) => said,
+        };
+        anyhow!("the {} {what}: {said}", self.name)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if matches!(self.process.try_wait(), Ok(None)) {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+fn lines_of(stdout: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// The end of what comes, once it has ended.
+fn tail_of(stderr: impl Read) -> String {
+    let mut tail = String::new();
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        tail += &line;
+        tail.push('\n');
+        while tail.len() > COMPLAINTS_MAX {
+            let end = tail.find('\n').map_or(tail.len(), |at| at + 1);
+            tail.drain(..end);
+        }
+    }
+    tail
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    fn shell(script: &str) -> Gateway {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Gateway::start("hub", command, "rate = 1\n").expect("starts")
+    }
+
+    #[test]
+    fn a_child_that_is_ready_runs_until_stopped() {
+        let mut gateway = shell(
+            "trap 'exit 0' TERM; read line; echo \"$line\"; echo ready; while read x; do :; done; sleep 60 & wait",
+        );
+        gateway.wait_ready(LIMIT).unwrap();
+        gateway.check().unwrap();
+        gateway.stop().unwrap();
+    }
+
+    #[test]
+    fn what_a_failed_child_said_is_passed_on() {
+        let mut gateway = shell("echo 'skyhop: no privilege' >&2; exit 2");
+        let error = gateway.wait_ready(LIMIT).unwrap_err().to_string();
+        assert_eq!(error, "the hub ended (exit status: 2): skyhop: no privilege");
+    }
+
+    #[test]
+    fn a_child_that_ends_too_early_is_noticed() {
+        let mut gateway = shell("echo ready; exit 3");
+        gateway.wait_ready(LIMIT).unwrap();
+        gateway.process.wait().unwrap();
+        let error = gateway.check().unwrap_err().to_string();
+        assert_eq!(error, "the hub ended (exit status: 3): it said nothing");
+    }
+
+    #[test]
+    fn only_the_end_of_many_complaints_is_kept() {
+        let text: String = (0..10_000).map(|line| format!("line {line}\n")).collect();
+        let tail = tail_of(text.as_bytes());
+        assert!(tail.len() <= COMPLAINTS_MAX && tail.ends_with("line 9999\n"));
+        assert!(tail.starts_with("line "));
+    }
+}

@@ -1,0 +1,452 @@
+//! `skyhop lab` with the real binary and real kernels, as root (where the tests
+//! are) and as an ordinary user.
+//!
+//! The tests called `inside_…` are programs for the others: they run in a lab.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
+
+use lab::{Node, find_netns};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid};
+
+/// `nobody`: any user who is not root does.
+const ORDINARY: u32 = 65534;
+
+/// Who runs skyhop, and with which copy of the programs.
+struct Runner {
+    skyhop: PathBuf,
+    tests: PathBuf,
+    user: Option<u32>,
+    _copies: Option<tempfile::TempDir>,
+}
+
+impl Runner {
+    fn myself() -> Self {
+        let tests = std::env::current_exe().unwrap();
+        Self { skyhop: env!("CARGO_BIN_EXE_skyhop").into(), tests, user: None, _copies: None }
+    }
+
+    /// An ordinary user, with copies of the programs that it can read.
+    fn ordinary() -> Self {
+        let copies = tempfile::tempdir().unwrap();
+        fs::set_permissions(copies.path(), Permissions::from_mode(0o755)).unwrap();
+        let copy = |from: &Path, name: &str| {
+            let to = copies.path().join(name);
+            fs::copy(from, &to).unwrap();
+            fs::set_permissions(&to, Permissions::from_mode(0o755)).unwrap();
+            to
+        };
+        let own = Self::myself();
+        let (skyhop, tests) = (copy(&own.skyhop, "skyhop"), copy(&own.tests, "tests"));
+        Self { skyhop, tests, user: Some(ORDINARY), _copies: Some(copies) }
+    }
+
+    /// `skyhop lab run geo` with these options, for this shell command.
+    fn shell(&self, options: &[&str], script: &str) -> Command {
+        let mut command = self.lab(&["run", "geo"]);
+        command.args(options).args(["--", "sh", "-c", script]);
+        command.env("SKYHOP", &self.skyhop).env("TESTS", &self.tests);
+        command
+    }
+
+    /// One of the `inside_…` programs, in a lab with these options.
+    fn inside(&self, options: &[&str], test: &str) {
+        let script = format!("exec \"$TESTS\" --ignored --exact {test} --nocapture");
+        let output = self.shell(options, &script).output().unwrap();
+        assert!(output.status.success(), "as {:?}: {output:#?}", self.user);
+    }
+
+    fn lab(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.skyhop);
+        command.arg("lab").args(arguments).stdin(Stdio::null()).current_dir("/");
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+}
+
+/// Runs `check` as each user there is, where labs are possible.
+fn as_each_user(check: impl Fn(&Runner)) {
+    let ordinary = Uid::effective().is_root().then(Runner::ordinary);
+    for runner in [Some(Runner::myself()), ordinary].into_iter().flatten() {
+        let output = runner.shell(&[], "true").output().unwrap();
+        if output.status.code() == Some(2) {
+            skip(&String::from_utf8_lossy(&output.stderr));
+        } else {
+            check(&runner);
+        }
+    }
+}
+
+/// A test that cannot run says so, and fails where it must run.
+fn skip(why: &str) {
+    println!("SKIPPED: {}", why.trim());
+    assert!(std::env::var_os("SKYHOP_REQUIRE_LAB").is_none_or(|value| value != "1"), "{why}");
+}
+
+fn is_present(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
+}
+
+/// Exit code 2 and one line.
+fn assert_refused(output: &Output, parts: &[&str]) {
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.starts_with("skyhop: ") && !error.contains('\n'), "{error}");
+    for part in parts {
+        assert!(error.contains(part), "{part} not in {error}");
+    }
+}
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    as_each_user(|runner| {
+        for (script, code) in [("exit 7", 7), ("kill -9 $$", 137), ("exec /no/such/program", 127)] {
+            assert_eq!(runner.shell(&[], script).status().unwrap().code(), Some(code), "{script}");
+        }
+        let missing = runner.lab(&["run", "geo", "--", "/no/such/program"]).output().unwrap();
+        assert_eq!(missing.status.code(), Some(127), "{missing:?}");
+    });
+}
+
+#[test]
+fn a_connection_takes_one_round_trip() {
+    as_each_user(|runner| runner.inside(&[], "inside_connections_take_600_ms"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_connections_take_600_ms() {
+    let (v4, v6) = (Node::Server.address4().into(), Node::Server.address6().into());
+    for address in [v4, v6] {
+        let best = (0..3).map(|_| connect_time(SocketAddr::new(address, 7))).min().unwrap();
+        assert!((600..=605).contains(&best.as_millis()), "{address}: {best:?}");
+    }
+}
+
+fn connect_time(address: SocketAddr) -> Duration {
+    let start = Instant::now();
+    TcpStream::connect(address).unwrap();
+    start.elapsed()
+}
+
+#[test]
+fn the_echo_service_honours_a_half_close() {
+    let fast = ["--delay", "5ms", "--rate", "1Gbit/s", "--return-rate", "1Gbit/s"];
+    as_each_user(|runner| runner.inside(&fast, "inside_a_half_close_is_answered_with_the_rest"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_half_close_is_answered_with_the_rest() {
+    // By name: /etc/hosts knows the lab.
+    let mut connection = TcpStream::connect("server:7").unwrap();
+    let sent: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
+    let mut writer = connection.try_clone().unwrap();
+    let mut back = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            writer.write_all(&sent).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        connection.read_to_end(&mut back).unwrap();
+    });
+    assert!(back == sent, "{} bytes back of {}", back.len(), sent.len());
+}
+
+#[test]
+fn test_objects_arrive_whole_in_both_directions() {
+    if !is_present("curl") || !is_present("sha256sum") {
+        return skip("curl or sha256sum is missing");
+    }
+    let fast = ["--delay", "5ms", "--rate", "500Mbit/s", "--return-rate", "500Mbit/s"];
+    let script = "set -e; cd $(mktemp -d); trap 'rm -r $PWD' EXIT
+        for family in -4 -6; do
+          curl -sS $family -o object http://server/3MB
+          sha256sum < object; curl -sS $family http://server/3MB.sha256
+          curl -sS $family -T object http://server/upload
+          curl -sS $family -I http://server/3MB | tr -d '\\r' | grep -i content-length
+        done";
+    as_each_user(|runner| {
+        let output = runner.shell(&fast, script).output().unwrap();
+        let lines = text(&output.stdout);
+        let words: Vec<&str> = lines.split_whitespace().filter(|word| *word != "-").collect();
+        let digest = *words.first().unwrap_or_else(|| panic!("{output:?}"));
+        let length = ["3000000", digest, "content-length:", "3000000"];
+        let family: Vec<&str> = [digest, digest].into_iter().chain(length).collect();
+        assert_eq!(words, [&family[..], &family[..]].concat(), "{output:?}");
+    });
+}
+
+#[test]
+fn packets_are_lost_as_asked() {
+    let lossy = ["--per", "10%", "--delay", "5ms", "--rate", "1Gbit/s", "--queue", "10MB"];
+    as_each_user(|runner| runner.inside(&lossy, "inside_a_tenth_is_lost"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_tenth_is_lost() {
+    const SENT: u64 = 4000;
+    const GROUP: u64 = 200;
+    let (sender, receiver) = udp_pair(Node::Server, Node::Client);
+    let before = packets_sent(Node::Hub, "sat0");
+    let mut arrived = 0;
+    // In groups: the receiver's buffer is not what is tested.
+    for _ in 0..SENT / GROUP {
+        for _ in 0..GROUP {
+            sender.send(&[0; 100]).unwrap();
+        }
+        arrived += drain(&receiver, Duration::from_millis(50));
+    }
+    arrived += drain(&receiver, Duration::from_secs(1));
+    // The hop carries these packets and nothing of the kernel's own.
+    assert_eq!(packets_sent(Node::Hub, "sat0") - before, SENT);
+    // 99.99 % of such runs: 3.9 standard deviations of 19.
+    let lost = SENT - arrived;
+    assert!((326..=474).contains(&lost), "{lost} of {SENT} lost");
+}
+
+/// How many datagrams come until there is none for as long as `patience`.
+fn drain(receiver: &UdpSocket, patience: Duration) -> u64 {
+    receiver.set_read_timeout(Some(patience)).unwrap();
+    core::iter::from_fn(|| receiver.recv(&mut [0; 100]).ok()).count() as u64
+}
+
+/// A connected sender on one host and a receiver on another.
+fn udp_pair(from: Node, to: Node) -> (UdpSocket, UdpSocket) {
+    let bind = |node: Node| {
+        let netns = find_netns(node).unwrap();
+        netns.run(|| UdpSocket::bind((node.address4(), 0)).unwrap())
+    };
+    let (sender, receiver) = (bind(from), bind(to));
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    (sender, receiver)
+}
+
+/// The device's counter of packets sent, of /proc/net/dev.
+fn packets_sent(node: Node, device: &str) -> u64 {
+    let netns = find_netns(node).unwrap();
+    let table = netns.run(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap());
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(device)).unwrap();
+    let columns = line.trim_start_matches(':').split_whitespace();
+    columns.map(|column| column.parse().unwrap()).nth(9).unwrap()
+}
+
+#[test]
+fn segmentation_offload_does_not_reach_the_hop() {
+    let fast = ["--delay", "5ms", "--rate", "1Gbit/s"];
+    as_each_user(|runner| runner.inside(&fast, "inside_one_large_send_becomes_packets"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_one_large_send_becomes_packets() {
+    let (sender, receiver) = udp_pair(Node::Terminal, Node::Hub);
+    let before = packets_sent(Node::Terminal, "sat0");
+    set_udp_segment(&sender, 1200);
+    sender.send(&[7; 12_000]).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    for _ in 0..10 {
+        assert_eq!(receiver.recv(&mut [0; 65_536]).unwrap(), 1200);
+    }
+    assert_eq!(packets_sent(Node::Terminal, "sat0") - before, 10);
+}
+
+/// Lets the kernel cut what is sent into datagrams of `size` (UDP_SEGMENT).
+fn set_udp_segment(socket: &UdpSocket, size: i32) {
+    let (value, length) = (core::ptr::from_ref(&size).cast(), size_of::<i32>() as u32);
+    // SAFETY: the pointer and the length describe one integer.
+    let code = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, length)
+    };
+    assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn commands_run_on_the_host_that_is_asked_for() {
+    as_each_user(|runner| {
+        let inside = "\"$TESTS\" --ignored --exact inside_this_is_server";
+        let on = runner.shell(&["--on", "server"], inside).output().unwrap();
+        assert!(on.status.success(), "{on:?}");
+        let exec = format!("\"$SKYHOP\" lab exec server -- {inside}; exit $((9 + $?))");
+        let exec = runner.shell(&["--on", "client"], &exec).output().unwrap();
+        assert_eq!(exec.status.code(), Some(9), "{exec:?}");
+    });
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_this_is_server() {
+    assert_eq!(std::env::var(lab::LAB_VARIABLE).as_deref(), Ok("geo"));
+    TcpListener::bind((Node::Server.address4(), 0)).unwrap();
+    assert!(TcpListener::bind((Node::Client.address4(), 0)).is_err());
+    // Nothing outside the lab can be reached.
+    assert!(TcpStream::connect((Ipv4Addr::new(192, 0, 2, 1), 80)).is_err());
+    assert!(TcpStream::connect((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 80)).is_err());
+}
+
+#[test]
+fn bad_input_is_refused_in_one_line() {
+    let lab = |arguments: &[&str]| Runner::myself().lab(arguments).output().unwrap();
+    let geo = |options: &[&str]| lab(&[&["run", "geo"], options, &["--", "true"]].concat());
+    assert_refused(&lab(&["run", "mars", "--", "true"]), &["mars", "geo"]);
+    assert_refused(&lab(&["run", "./no.toml", "--", "true"]), &["./no.toml", "No such file"]);
+    assert_refused(&geo(&["--rate", "0 Mbit/s"]), &["--rate", "above 0"]);
+    assert_refused(&geo(&["--rate", "5 Mbps"]), &["--rate", "Mbps", "Mbit/s"]);
+    assert_refused(&geo(&["--mtu", "1200"]), &["--mtu", "1280"]);
+    assert_refused(&geo(&["--delay", "2h"]), &["--delay", "60 s"]);
+    assert_refused(&geo(&["--per", "1%", "--ber", "1e-6"]), &["--per", "--ber"]);
+    assert_refused(&geo(&["--queue", "lots"]), &["--queue", "BDP"]);
+    assert_refused(&geo(&["--on", "moon"]), &["moon", "terminal"]);
+    assert_refused(&lab(&["exec", "server", "--", "true"]), &["not inside a lab"]);
+    assert_refused(&lab(&["run", "geo"]), &["CMD"]);
+}
+
+#[test]
+fn the_presets_are_listed() {
+    let output = Runner::myself().lab(&["presets"]).output().unwrap();
+    assert!(text(&output.stdout).contains("geo"), "{output:?}");
+}
+
+/// A lab that runs a shell command, with all its processes.
+struct Running {
+    supervisor: Child,
+    processes: Vec<OwnedFd>,
+    namespaces: BTreeSet<PathBuf>,
+}
+
+impl Running {
+    /// Starts it; the script says `ready` when it is.
+    fn start(runner: &Runner, script: &str) -> Self {
+        let mut command = runner.shell(&[], script);
+        let mut supervisor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(supervisor.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let inside = descendants(supervisor.id());
+        assert!(inside.len() >= 3, "init, lab and command: {inside:?}");
+        let processes = inside.iter().map(|pid| open_process(*pid)).collect();
+        let namespaces: BTreeSet<_> = inside.iter().flat_map(|pid| held_netns(*pid)).collect();
+        let own = fs::read_link("/proc/self/ns/net").unwrap();
+        let namespaces: BTreeSet<_> = namespaces.into_iter().filter(|ns| *ns != own).collect();
+        assert_eq!(namespaces.len(), 6, "the lab's own, four hosts, the sky: {namespaces:?}");
+        Self { supervisor, processes, namespaces }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.supervisor.id() as i32), signal).unwrap();
+    }
+
+    /// Waits for the end of all and sees that nothing is left. The supervisor's
+    /// exit code.
+    fn end(mut self) -> Option<i32> {
+        let code = self.supervisor.wait().unwrap().code();
+        for process in &self.processes {
+            let mut fds = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+            let ended = poll(&mut fds, PollTimeout::from(10_000u16)).unwrap();
+            assert_eq!(ended, 1, "a process of the lab still runs");
+        }
+        let left: Vec<_> = processes()
+            .flat_map(|pid| held_netns(pid).into_iter().map(move |netns| (pid, netns)))
+            .filter(|(_, netns)| self.namespaces.contains(netns))
+            .collect();
+        assert!(left.is_empty(), "namespaces still held: {left:?}");
+        let devices = fs::read_to_string("/proc/net/dev").unwrap();
+        let mut names = devices.lines().filter_map(|line| line.trim().split_once(':'));
+        assert!(!names.any(|(name, _)| ["sat0", "t0", "h0", "lan0"].contains(&name)), "{devices}");
+        code
+    }
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// All processes below `ancestor`.
+fn descendants(ancestor: u32) -> Vec<u32> {
+    let parent = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    let children: Vec<u32> = processes().filter(|pid| parent(*pid) == Some(ancestor)).collect();
+    children.iter().flat_map(|child| [vec![*child], descendants(*child)].concat()).collect()
+}
+
+/// The network namespaces that a process is in or holds open.
+fn held_netns(pid: u32) -> Vec<PathBuf> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = descriptors.map(|entry| entry.path());
+    let links = links.chain([PathBuf::from(format!("/proc/{pid}/ns/net"))]);
+    let targets = links.filter_map(|link| fs::read_link(link).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("net:")).collect()
+}
+
+fn open_process(pid: u32) -> OwnedFd {
+    // SAFETY: no pointers are involved.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the descriptor is new.
+    unsafe { OwnedFd::from_raw_fd(fd as i32) }
+}
+
+/// Does not end by itself, nor when its parent does.
+const STUBBORN: &str = "trap '' HUP; (trap '' TERM HUP; sleep 1000 & wait) & echo ready; wait";
+
+#[test]
+fn the_end_of_the_command_ends_all_it_left_behind() {
+    as_each_user(|runner| {
+        let mut running = Running::start(runner, "(sleep 1000 &); echo ready; read line; exit 3");
+        drop(running.supervisor.stdin.take());
+        assert_eq!(running.end(), Some(3));
+    });
+}
+
+#[test]
+fn killing_the_supervisor_leaves_nothing() {
+    as_each_user(|runner| {
+        let running = Running::start(runner, STUBBORN);
+        running.signal(Signal::SIGKILL);
+        assert_eq!(running.end(), None);
+    });
+}
+
+#[test]
+fn sigterm_and_sighup_end_all_even_the_stubborn() {
+    as_each_user(|runner| {
+        for signal in [Signal::SIGTERM, Signal::SIGHUP] {
+            let running = Running::start(runner, STUBBORN);
+            running.signal(signal);
+            assert_eq!(running.end(), Some(128 + signal as i32));
+        }
+    });
+}
+
+#[test]
+fn the_command_may_heed_a_signal_and_finish() {
+    as_each_user(|runner| {
+        for (signal, name) in [(Signal::SIGINT, "INT"), (Signal::SIGTERM, "TERM")] {
+            let script = format!("trap 'exit 42' {name}; echo ready; sleep 1000 & wait");
+            let running = Running::start(runner, &script);
+            running.signal(signal);
+            assert_eq!(running.end(), Some(42), "{name}");
+        }
+    });
+}
