@@ -44,13 +44,19 @@ struct Entry {
     finished: bool,
     /// The peer has finished its direction and we have read it all.
     ended: bool,
-    /// The stream is no more.
+    /// Both directions are over and the endpoint has forgotten the stream.
+    closed: bool,
+    /// The stream was reset and is no more.
     reset: Option<ResetReason>,
 }
 
 impl Entry {
     fn set_reset(&mut self, reason: ResetReason) {
         self.reset.get_or_insert(reason);
+        self.wake_all();
+    }
+
+    fn wake_all(&mut self) {
         for waker in [&mut self.reader, &mut self.writer, &mut self.watcher] {
             wake(waker);
         }
@@ -119,7 +125,13 @@ impl Hop {
                         entry.set_reset(reason);
                     }
                 }
-                Event::Accepted(_) | Event::Closed(_) => {}
+                Event::Closed(stream) => {
+                    if let Some(entry) = state.streams.get_mut(&(session, stream)) {
+                        entry.closed = true;
+                        entry.wake_all();
+                    }
+                }
+                Event::Accepted(_) => {}
                 Event::Down => {
                     state.lose(session);
                     return Some(HopEvent::Session(session, event));
@@ -162,7 +174,12 @@ impl Stream {
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
-        let read = endpoint.read(self.key.0, self.key.1, buffer).map_err(|error| lost(&error))?;
+        if entry.closed {
+            return Poll::Ready(Ok(Read::End));
+        }
+        // A stream that the endpoint has forgotten is one whose end is still
+        // among the events: that will say which it was.
+        let read = endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(Read::Blocked);
         match read {
             Read::Blocked => {
                 wait(&mut entry.reader, context);
@@ -187,7 +204,7 @@ impl Stream {
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
-        let taken = endpoint.write(self.key.0, self.key.1, data).map_err(|error| lost(&error))?;
+        let taken = endpoint.write(self.key.0, self.key.1, data).unwrap_or(0);
         if taken == 0 {
             wait(&mut entry.writer, context);
             return Poll::Pending;
@@ -260,7 +277,7 @@ impl Stream {
     fn abandon(&self, reason: ResetReason) {
         let mut state = self.hop.lock();
         let (endpoint, entry) = state.entry(self.key);
-        if entry.reset.is_some() || (entry.finished && entry.ended) {
+        if entry.reset.is_some() || entry.closed || (entry.finished && entry.ended) {
             return;
         }
         // It fails only for a stream that is gone already.

@@ -160,6 +160,19 @@ impl Table {
     }
 }
 
+/// Closing the socket has the same effect, but not while a child process that is
+/// about to start another program still has a copy of it.
+impl Drop for Table {
+    fn drop(&mut self) {
+        let mut batch = Batch::new();
+        let name = self.slot.table();
+        batch.message(libc::NFT_MSG_DELTABLE, FAMILY, 0, |table| table.text(1, &name));
+        if let Err(error) = self.socket.execute(batch) {
+            tracing::debug!("the table {name} goes with its socket: {error}");
+        }
+    }
+}
+
 /// Whether the gateway that had `slot` is alive: its table is there.
 pub(crate) fn is_claimed(slot: Slot) -> io::Result<bool> {
     let socket = Socket::open()?;

@@ -7,6 +7,7 @@
 use std::future::{pending, poll_fn};
 use std::io;
 use std::net::Shutdown;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::ready;
 use std::time::Duration;
@@ -141,12 +142,30 @@ async fn relay(stream: Stream, leg: Leg, counters: &Counters) {
     }
 }
 
+/// Copies until both directions have ended.
+///
+/// A peer that has sent its FIN and then takes nothing more (EPIPE) does not end
+/// the direction from it: what it sent, the FIN included, may still be unread.
+/// After any other error the kernel would let a reset look like a FIN.
 async fn copy_both(stream: &Stream, socket: &TcpStream, counters: &Counters) -> Result<(), Broken> {
-    let both = tokio::try_join!(
-        socket_to_stream(socket, stream, counters),
-        stream_to_socket(stream, socket, counters),
-    );
-    both.map(|_| ())
+    let mut to_stream = pin!(socket_to_stream(socket, stream, counters));
+    let mut to_socket = pin!(stream_to_socket(stream, socket, counters));
+    tokio::select! {
+        ended = &mut to_stream => {
+            ended?;
+            to_socket.await
+        }
+        ended = &mut to_socket => match ended {
+            Err(Broken::Socket(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                to_stream.await?;
+                Err(Broken::Socket(error))
+            }
+            ended => {
+                ended?;
+                to_stream.await
+            }
+        },
+    }
 }
 
 async fn socket_to_stream(

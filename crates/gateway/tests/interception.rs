@@ -7,6 +7,7 @@
 use std::fs;
 use std::future::Future;
 use std::io::{self, BufRead, BufReader, Write};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -119,17 +120,23 @@ fn out_of_descriptors(place: &Place) {
     let [v4, _] = place.servers();
     let (hub, terminal) = (place.hub(), place.terminal(""));
     place.wait_until(v4, true);
-    let socket = place.on(Node::Client, || Socket::new(Domain::IPV4, Type::STREAM, None)).unwrap();
-    let hoard = Hoard::take_all();
-    socket.connect(&v4.into()).unwrap();
-    // The gateway cannot accept it; until it notices, others share its fate.
-    thread::sleep(Duration::from_millis(100));
+    let new = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let sockets = place.on(Node::Client, || [(); 10].map(|()| new()));
+    let mut hoard = Hoard::begin();
+    // Until connections from before have given back theirs, some are served.
+    let starved = sockets.iter().position(|socket| {
+        hoard.take_all();
+        socket.connect(&v4.into()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        socket.peek(&mut [MaybeUninit::uninit()]).is_err()
+    });
+    let starved = starved.expect("descriptors run out");
     drop(hoard);
     assert!(!place.connect(v4).accelerated, "new connections pass by for a while");
     place.wait_until(v4, true);
-    let mut waited = Client::new(socket.into());
-    assert!(waited.accelerated);
-    assert_eq!(waited.exchange("at last"), "at last");
+    for socket in sockets.into_iter().take(starved + 1) {
+        assert_eq!(Client::new(socket.into()).exchange("at last"), "at last");
+    }
     terminal.stop();
     hub.stop();
 }
@@ -137,19 +144,23 @@ fn out_of_descriptors(place: &Place) {
 /// All file descriptors that the process may have.
 struct Hoard {
     limit: libc::rlimit,
-    _files: Vec<fs::File>,
+    files: Vec<fs::File>,
 }
 
 impl Hoard {
-    fn take_all() -> Self {
+    /// From here on there are hardly more than are in use.
+    fn begin() -> Self {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the address is that of an rlimit.
         assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }, 0);
-        let highest = fs::read_dir("/proc/self/fd").unwrap().flatten();
-        let highest = highest.filter_map(|fd| fd.file_name().to_str()?.parse().ok()).max();
-        Self::set(libc::rlimit { rlim_cur: highest.unwrap_or(100u64) + 1, ..limit });
-        let files = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
-        Self { limit, _files: files }
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let highest = open.filter_map(|fd| fd.file_name().to_str()?.parse::<u64>().ok()).max();
+        Self::set(libc::rlimit { rlim_cur: highest.unwrap() + 1, ..limit });
+        Self { limit, files: Vec::new() }
+    }
+
+    fn take_all(&mut self) {
+        self.files.extend(std::iter::from_fn(|| fs::File::open("/dev/null").ok()));
     }
 
     fn set(limit: libc::rlimit) {
@@ -194,8 +205,9 @@ impl Place {
             lab.node(Node::Server).run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)));
         let listener = listener.unwrap();
         thread::spawn(move || {
-            for client in listener.incoming() {
-                thread::spawn(move || serve(&client.unwrap()));
+            // Without descriptors it fails, until there are some again.
+            for client in listener.incoming().flatten() {
+                thread::spawn(move || serve(&client));
             }
         });
         let keys = [(); 3].map(|()| PrivateKey::generate().unwrap());
