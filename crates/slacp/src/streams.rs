@@ -220,6 +220,7 @@ impl Streams {
             self.end_reset(id);
         }
         self.grant_session();
+        self.wake_writers();
         Ok(())
     }
 
@@ -310,6 +311,7 @@ impl Streams {
         self.discard_to(id, sent)?;
         self.end_reset(id);
         self.control.push_back(Frame::Reset { stream: id, reason, sent: stream.send.sent() });
+        self.wake_writers();
         if stream.opened {
             self.events.push_back(Event::Reset { stream: id, reason });
         }
@@ -412,10 +414,11 @@ impl Streams {
         waiting.into_iter().for_each(|id| self.wake_writer(id));
     }
 
+    /// Not for every byte: for a quarter of what the stream may get at all.
     fn wake_writer(&mut self, id: StreamId) {
-        if self.writers.contains(&id)
-            && self.room(id).is_ok_and(|room| room >= self.unsent_limit / 4)
-        {
+        let most = self.unsent_limit.min(self.limits.share(self.held));
+        let enough = (most / 4).max(1);
+        if self.writers.contains(&id) && self.room(id).is_ok_and(|room| room >= enough) {
             self.writers.remove(&id);
             self.events.push_back(Event::Writable(id));
         }

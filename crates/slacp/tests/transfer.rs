@@ -7,7 +7,7 @@ use core::time::Duration;
 use hop::{HUB, Hop, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::Mangle;
 use slacp::ResetReason;
-use units::Probability;
+use units::{ByteCount, Probability};
 
 #[test]
 fn a_request_and_its_reply_take_one_round_trip() {
@@ -52,6 +52,15 @@ fn a_download_fills_a_lossy_link() {
         times.sort_by(f64::total_cmp);
         assert!(limit(per) / times[4] > share, "{per}: {times:?}");
     }
+}
+
+#[test]
+fn small_windows_only_make_it_slow() {
+    let mut hop = Hop::geo(0.01, 4);
+    hop.configure = |config| config.stream_window = ByteCount::new(100_000);
+    let mut net = hop.connected(&[Plan::new(2_000_000, 2_000_000), Plan::new(9, 500_000)]);
+    open_all(&mut net, TERMINAL);
+    run_to_end(&mut net, 60.0);
 }
 
 /// `SLACP_SEEDS=first..end` chooses the seeds: a failing one can be replayed

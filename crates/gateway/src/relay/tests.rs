@@ -301,9 +301,9 @@ async fn refused_connections_do_not_disturb_live_ones() {
 
 #[tokio::test]
 async fn a_stopped_reader_holds_back_its_sender_and_nobody_else() {
-    const WINDOW: u64 = 1_000_000;
+    const WINDOW: u64 = 300_000;
     const PATIENT: usize = 40_000_000;
-    let mut config = Config::new(BitRate::from_mbit(400));
+    let mut config = Config::new(BitRate::from_mbit(1000));
     config.stream_window = ByteCount::new(WINDOW);
     let (listener, address) = server().await;
     let pair = Pair::with(config, address).await;
