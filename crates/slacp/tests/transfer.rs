@@ -57,7 +57,7 @@ fn a_download_fills_a_lossy_link() {
 #[test]
 fn small_windows_only_make_it_slow() {
     let mut hop = Hop::geo(0.01, 4);
-    hop.configure = |config| config.stream_window = ByteCount::new(100_000);
+    hop.configure = |config| config.stream_window = ByteCount::new(50_000);
     let mut net = hop.connected(&[Plan::new(2_000_000, 2_000_000), Plan::new(9, 500_000)]);
     open_all(&mut net, TERMINAL);
     run_to_end(&mut net, 60.0);
