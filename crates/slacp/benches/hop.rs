@@ -1,11 +1,13 @@
-//! Downloads over a GEO hop in virtual time, as a table:
-//! `cargo bench -p skyhop-slacp --bench hop`.
+//! Downloads, and requests with replies, over a GEO hop in virtual time, as
+//! tables: `cargo bench -p skyhop-slacp --bench hop`.
 //!
 //! 50/10 Mbit/s, 600 ms round trip, queue of one BDP, nine seeds a line. The
 //! limit is a round trip and the bytes at the link's rate less what it loses.
 
 #[path = "../tests/hop/mod.rs"]
 mod hop;
+
+use core::time::Duration;
 
 use hop::{HUB, Hop, Plan, TERMINAL, open_all, run_to_end};
 use slacp::Stats;
@@ -33,7 +35,41 @@ fn download(per: f64, seed: u64) -> Run {
     }
 }
 
+/// The response times in ms of requests of 1 kB with replies of 10 kB, one after
+/// the other, each on a stream of its own, in a fresh session.
+fn request_reply(per: f64, count: usize) -> Vec<f64> {
+    let plan = Plan { reply: true, ..Plan::new(1000, 10_000) };
+    let mut net = Hop::geo(per, 7).connected(&vec![plan; count]);
+    let mut times = Vec::new();
+    for plan in 0..count {
+        let start = net.now();
+        let id = net.peers_mut()[TERMINAL].open(start, plan).unwrap();
+        let done = |hosts: &mut [hop::Host]| hosts[TERMINAL].flows[&id].received == 10_000;
+        let end = net.run_until(done, start + Duration::from_secs(60)).unwrap();
+        times.push(end.saturating_since(start).as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    times
+}
+
 fn main() {
+    downloads();
+    println!("\n2,000 requests of 1 kB, replies of 10 kB, fresh session; response times in ms");
+    println!("{:>7} {:>8} {:>8} {:>8} {:>8}", "PER", "p50", "p99", "p99.9", "max");
+    for per in [0.0, 0.01, 0.05] {
+        let times = request_reply(per, 2000);
+        println!(
+            "{:>7} {:>8.0} {:>8.0} {:>8.0} {:>8.0}",
+            format!("{}%", per * 100.0),
+            times[1000],
+            times[1980],
+            times[1998],
+            times[1999]
+        );
+    }
+}
+
+fn downloads() {
     println!("20 MB down, SLACP, fixed rate; medians of {SEEDS} seeds, range in brackets");
     println!(
         "{:>7} {:>8} {:>17} {:>9} {:>9} {:>9}",

@@ -59,9 +59,6 @@ impl Planner {
     pub(crate) fn plan(&mut self, now: Instant, sent: &SentPackets, loss: &LossMeter) {
         self.unprotected = None;
         let start = core::mem::replace(&mut self.dealt_with, sent.next_number());
-        if loss.rate() == 0.0 {
-            return;
-        }
         let source = |number| sent.source(number).unwrap_or_default();
         let mut planned: Vec<_> = blocks(start.max(sent.kept_from()), sent.next_number())
             .flat_map(|block| encode(block, loss.repairs_for(block.count).min(MAX_REPAIRS), source))
