@@ -92,9 +92,10 @@ impl Gateway {
     /// # Errors
     /// When it fails, with what it said.
     pub(crate) fn stop(mut self) -> Result<()> {
+        self.check()?;
         let status = self.end()?;
         if !status.success() {
-            return Err(self.failure(&format!("did not end well ({status})")));
+            return Err(self.failure(&format!("ended ({status})")));
         }
         Ok(())
     }
