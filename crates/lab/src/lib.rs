@@ -52,4 +52,4 @@ pub use node::{Node, UnknownNode};
 pub use preset::{Direction, Overrides, Preset, PresetError};
 pub use queue::{Queue, QueueError};
 pub use supervise::leave_signals_to_the_command;
-pub use topology::TopologyError;
+pub use topology::{HOP_DEVICE, LAN_DEVICE, TopologyError};

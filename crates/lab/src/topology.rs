@@ -10,9 +10,9 @@ use crate::settings::{self, Setting};
 use crate::{NetNs, Node, offload};
 
 /// The device of `terminal` and `hub` on the hop.
-const HOP_DEVICE: &str = "sat0";
+pub const HOP_DEVICE: &str = "sat0";
 /// The device of every host on its LAN.
-const LAN_DEVICE: &str = "lan0";
+pub const LAN_DEVICE: &str = "lan0";
 /// The devices of `sky`: towards the terminal and towards the hub.
 pub(crate) const SKY_DEVICES: [&str; 2] = ["t0", "h0"];
 /// The hardware addresses of terminal and hub on the hop (locally administered,

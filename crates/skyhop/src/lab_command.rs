@@ -10,6 +10,8 @@ use clap::Subcommand;
 use lab::{Lab, Node, Overrides, Preset, Queue};
 use units::{BitRate, Probability, parse_duration};
 
+use crate::pair::Pair;
+
 /// `skyhop lab …`
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -26,6 +28,8 @@ enum Action {
         /// The host to run it on: client, terminal, hub or server.
         #[arg(long, value_name = "HOST", default_value_t = Node::Client)]
         on: Node,
+        #[command(flatten)]
+        gateways: GatewaysArg,
         /// The command and its arguments.
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
@@ -34,6 +38,8 @@ enum Action {
     Shell {
         #[command(flatten)]
         link: LinkArgs,
+        #[command(flatten)]
+        gateways: GatewaysArg,
     },
     /// Runs a command on a host of the lab that this is started in.
     Exec {
@@ -45,6 +51,15 @@ enum Action {
     },
     /// Lists the built-in presets.
     Presets,
+}
+
+/// What else a new lab has.
+#[derive(clap::Args)]
+struct GatewaysArg {
+    /// With the skyhop pair on `hub` and `terminal`: it carries all TCP between
+    /// client and server from before the command until its end.
+    #[arg(long)]
+    gateways: bool,
 }
 
 /// The link of a new lab.
@@ -78,6 +93,12 @@ struct LinkArgs {
     seed: u64,
 }
 
+impl GatewaysArg {
+    fn start(&self, lab: &Lab, preset: &Preset) -> anyhow::Result<Option<Pair>> {
+        self.gateways.then(|| Pair::start(lab, preset)).transpose()
+    }
+}
+
 impl LinkArgs {
     fn preset(&self) -> Result<Preset, lab::PresetError> {
         let overrides = Overrides {
@@ -96,8 +117,8 @@ impl LinkArgs {
 /// Does what the command line says.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
-        Action::Run { link, on, command } => run_command(&link, on, &command),
-        Action::Shell { link } => shell(&link),
+        Action::Run { link, on, gateways, command } => run_command(&link, &gateways, on, &command),
+        Action::Shell { link, gateways } => shell(&link, &gateways),
         Action::Exec { node, command } => exec(node, &command),
         Action::Presets => {
             list_presets();
@@ -106,22 +127,34 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn run_command(link: &LinkArgs, on: Node, command: &[OsString]) -> anyhow::Result<ExitCode> {
-    let lab = start(&link.preset()?, link.seed)?;
-    let mut child = lab.command(on, &command[0]);
-    child.args(&command[1..]);
-    wait(child)
-}
-
-fn shell(link: &LinkArgs) -> anyhow::Result<ExitCode> {
+fn run_command(
+    link: &LinkArgs,
+    gateways: &GatewaysArg,
+    on: Node,
+    command: &[OsString],
+) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
     let lab = start(&preset, link.seed)?;
-    eprintln!("skyhop: on the client of {}; http://server/10MB; exit to leave", describe(&preset));
+    let pair = gateways.start(&lab, &preset)?;
+    let mut child = lab.command(on, &command[0]);
+    child.args(&command[1..]);
+    wait(child, pair)
+}
+
+fn shell(link: &LinkArgs, gateways: &GatewaysArg) -> anyhow::Result<ExitCode> {
+    let preset = link.preset()?;
+    let lab = start(&preset, link.seed)?;
+    let pair = gateways.start(&lab, &preset)?;
+    let through = if pair.is_some() { ", through the gateway pair" } else { "" };
+    eprintln!(
+        "skyhop: on the client of {}{through}; http://server/10MB; exit to leave",
+        describe(&preset)
+    );
     let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
     let mut child = lab.command(Node::Client, shell);
     // Shells with a start-up file of their own set another; SKYHOP_LAB is there.
     child.env("PS1", format!("({}) \\$ ", preset.name));
-    wait(child)
+    wait(child, pair)
 }
 
 /// The one place where labs of the command line start. From here on the process
@@ -132,12 +165,17 @@ fn start(preset: &Preset, seed: u64) -> anyhow::Result<Lab> {
 }
 
 /// Runs the command to its end; what a shell would make of its end.
-fn wait(mut command: Command) -> anyhow::Result<ExitCode> {
+fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
     lab::leave_signals_to_the_command();
-    match command.status() {
-        Ok(status) => Ok(ExitCode::from(code_of(status))),
-        Err(error) => Ok(not_run(&command, &error)),
-    }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Ok(not_run(&command, &error)),
+    };
+    let status = match pair {
+        Some(pair) => pair.attend(child),
+        None => child.wait(),
+    };
+    Ok(ExitCode::from(code_of(status?)))
 }
 
 fn exec(node: Node, command: &[OsString]) -> anyhow::Result<ExitCode> {

@@ -4,6 +4,7 @@ mod demo;
 mod gateway_command;
 mod lab_command;
 mod meter_command;
+mod pair;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -3,116 +3,19 @@
 //!
 //! The tests called `inside_…` are programs for the others: they run in a lab.
 
+mod common;
+
 use core::time::Duration;
-use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use lab::{Node, find_netns};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, Uid};
+use nix::sys::signal::Signal;
 
-/// `nobody`: any user who is not root does.
-const ORDINARY: u32 = 65534;
-
-/// Who runs skyhop, and with which copy of the programs.
-struct Runner {
-    skyhop: PathBuf,
-    tests: PathBuf,
-    user: Option<u32>,
-    _copies: Option<tempfile::TempDir>,
-}
-
-impl Runner {
-    fn myself() -> Self {
-        let tests = std::env::current_exe().unwrap();
-        Self { skyhop: env!("CARGO_BIN_EXE_skyhop").into(), tests, user: None, _copies: None }
-    }
-
-    /// An ordinary user, with copies of the programs that it can read.
-    fn ordinary() -> Self {
-        let copies = tempfile::tempdir().unwrap();
-        fs::set_permissions(copies.path(), Permissions::from_mode(0o755)).unwrap();
-        let copy = |from: &Path, name: &str| {
-            let to = copies.path().join(name);
-            fs::copy(from, &to).unwrap();
-            fs::set_permissions(&to, Permissions::from_mode(0o755)).unwrap();
-            to
-        };
-        let own = Self::myself();
-        let (skyhop, tests) = (copy(&own.skyhop, "skyhop"), copy(&own.tests, "tests"));
-        Self { skyhop, tests, user: Some(ORDINARY), _copies: Some(copies) }
-    }
-
-    /// `skyhop lab run geo` with these options, for this shell command.
-    fn shell(&self, options: &[&str], script: &str) -> Command {
-        let mut command = self.lab(&["run", "geo"]);
-        command.args(options).args(["--", "sh", "-c", script]);
-        command.env("SKYHOP", &self.skyhop).env("TESTS", &self.tests);
-        command
-    }
-
-    /// One of the `inside_…` programs, in a lab with these options.
-    fn inside(&self, options: &[&str], test: &str) {
-        let script = format!("exec \"$TESTS\" --ignored --exact {test} --nocapture");
-        let output = self.shell(options, &script).output().unwrap();
-        assert!(output.status.success(), "as {:?}: {output:#?}", self.user);
-    }
-
-    fn lab(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.skyhop);
-        command.arg("lab").args(arguments).stdin(Stdio::null()).current_dir("/");
-        if let Some(user) = self.user {
-            command.uid(user).gid(user);
-        }
-        command
-    }
-}
-
-/// Runs `check` as each user there is, where labs are possible.
-fn as_each_user(check: impl Fn(&Runner)) {
-    let ordinary = Uid::effective().is_root().then(Runner::ordinary);
-    for runner in [Some(Runner::myself()), ordinary].into_iter().flatten() {
-        let output = runner.shell(&[], "true").output().unwrap();
-        if output.status.code() == Some(2) {
-            skip(&String::from_utf8_lossy(&output.stderr));
-        } else {
-            check(&runner);
-        }
-    }
-}
-
-/// A test that cannot run says so, and fails where it must run.
-fn skip(why: &str) {
-    println!("SKIPPED: {}", why.trim());
-    assert!(std::env::var_os("SKYHOP_REQUIRE_LAB").is_none_or(|value| value != "1"), "{why}");
-}
-
-fn is_present(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).trim().to_owned()
-}
-
-/// Exit code 2 and one line.
-fn assert_refused(output: &Output, parts: &[&str]) {
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.starts_with("skyhop: ") && !error.contains('\n'), "{error}");
-    for part in parts {
-        assert!(error.contains(part), "{part} not in {error}");
-    }
-}
+use self::common::{Runner, Running, as_each_user, assert_refused, is_present, skip, text};
 
 #[test]
 fn the_exit_code_is_the_commands() {
@@ -325,95 +228,14 @@ fn the_presets_are_listed() {
     assert!(text(&output.stdout).contains("geo"), "{output:?}");
 }
 
-/// A lab that runs a shell command, with all its processes.
-struct Running {
-    supervisor: Child,
-    processes: Vec<OwnedFd>,
-    namespaces: BTreeSet<PathBuf>,
-}
-
-impl Running {
-    /// Starts it; the script says `ready` when it is.
-    fn start(runner: &Runner, script: &str) -> Self {
-        let mut command = runner.shell(&[], script);
-        let mut supervisor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(supervisor.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        let inside = descendants(supervisor.id());
-        assert!(inside.len() >= 3, "init, lab and command: {inside:?}");
-        let processes = inside.iter().map(|pid| open_process(*pid)).collect();
-        let namespaces: BTreeSet<_> = inside.iter().flat_map(|pid| held_netns(*pid)).collect();
-        let own = fs::read_link("/proc/self/ns/net").unwrap();
-        let namespaces: BTreeSet<_> = namespaces.into_iter().filter(|ns| *ns != own).collect();
-        assert_eq!(namespaces.len(), 6, "the lab's own, four hosts, the sky: {namespaces:?}");
-        Self { supervisor, processes, namespaces }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.supervisor.id() as i32), signal).unwrap();
-    }
-
-    /// Waits for the end of all and sees that nothing is left. The supervisor's
-    /// exit code.
-    fn end(mut self) -> Option<i32> {
-        let code = self.supervisor.wait().unwrap().code();
-        for process in &self.processes {
-            let mut fds = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
-            let ended = poll(&mut fds, PollTimeout::from(10_000u16)).unwrap();
-            assert_eq!(ended, 1, "a process of the lab still runs");
-        }
-        let left: Vec<_> = processes()
-            .flat_map(|pid| held_netns(pid).into_iter().map(move |netns| (pid, netns)))
-            .filter(|(_, netns)| self.namespaces.contains(netns))
-            .collect();
-        assert!(left.is_empty(), "namespaces still held: {left:?}");
-        let devices = fs::read_to_string("/proc/net/dev").unwrap();
-        let mut names = devices.lines().filter_map(|line| line.trim().split_once(':'));
-        assert!(!names.any(|(name, _)| ["sat0", "t0", "h0", "lan0"].contains(&name)), "{devices}");
-        code
-    }
-}
-
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// All processes below `ancestor`.
-fn descendants(ancestor: u32) -> Vec<u32> {
-    let parent = |pid: u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
-    };
-    let children: Vec<u32> = processes().filter(|pid| parent(*pid) == Some(ancestor)).collect();
-    children.iter().flat_map(|child| [vec![*child], descendants(*child)].concat()).collect()
-}
-
-/// The network namespaces that a process is in or holds open.
-fn held_netns(pid: u32) -> Vec<PathBuf> {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let links = descriptors.map(|entry| entry.path());
-    let links = links.chain([PathBuf::from(format!("/proc/{pid}/ns/net"))]);
-    let targets = links.filter_map(|link| fs::read_link(link).ok());
-    targets.filter(|target| target.to_string_lossy().starts_with("net:")).collect()
-}
-
-fn open_process(pid: u32) -> OwnedFd {
-    // SAFETY: no pointers are involved.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor is new.
-    unsafe { OwnedFd::from_raw_fd(fd as i32) }
-}
-
 /// Does not end by itself, nor when its parent does.
 const STUBBORN: &str = "trap '' HUP; (trap '' TERM HUP; sleep 1000 & wait) & echo ready; wait";
 
 #[test]
 fn the_end_of_the_command_ends_all_it_left_behind() {
     as_each_user(|runner| {
-        let mut running = Running::start(runner, "(sleep 1000 &); echo ready; read line; exit 3");
+        let mut running =
+            Running::start(runner, &[], "(sleep 1000 &); echo ready; read line; exit 3");
         drop(running.supervisor.stdin.take());
         assert_eq!(running.end(), Some(3));
     });
@@ -422,7 +244,7 @@ fn the_end_of_the_command_ends_all_it_left_behind() {
 #[test]
 fn killing_the_supervisor_leaves_nothing() {
     as_each_user(|runner| {
-        let running = Running::start(runner, STUBBORN);
+        let running = Running::start(runner, &[], STUBBORN);
         running.signal(Signal::SIGKILL);
         assert_eq!(running.end(), None);
     });
@@ -432,7 +254,7 @@ fn killing_the_supervisor_leaves_nothing() {
 fn sigterm_and_sighup_end_all_even_the_stubborn() {
     as_each_user(|runner| {
         for signal in [Signal::SIGTERM, Signal::SIGHUP] {
-            let running = Running::start(runner, STUBBORN);
+            let running = Running::start(runner, &[], STUBBORN);
             running.signal(signal);
             assert_eq!(running.end(), Some(128 + signal as i32));
         }
@@ -444,7 +266,7 @@ fn the_command_may_heed_a_signal_and_finish() {
     as_each_user(|runner| {
         for (signal, name) in [(Signal::SIGINT, "INT"), (Signal::SIGTERM, "TERM")] {
             let script = format!("trap 'exit 42' {name}; echo ready; sleep 1000 & wait");
-            let running = Running::start(runner, &script);
+            let running = Running::start(runner, &[], &script);
             running.signal(signal);
             assert_eq!(running.end(), Some(42), "{name}");
         }

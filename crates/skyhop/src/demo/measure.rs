@@ -15,10 +15,10 @@ use tokio::runtime;
 use super::display::Display;
 use super::entry::{Entry, Report};
 use super::figures::Limit;
-use super::pair::Pair;
 use super::plan::{CONNECTIONS, DOWNLOAD, LIMIT, REPLY, REQUEST, REQUESTS, Task, UPLOAD, Way};
 use super::server::Server;
 use crate::meter_command::fresh_key;
+use crate::pair::Pair;
 
 /// Everything that is known about one measurement.
 #[derive(Debug, Clone, Serialize)]

@@ -5,12 +5,10 @@
 //! through the pair. See [`plan`] for what is run, [`figures`] for what the
 //! table's figures mean.
 
-mod child;
 mod display;
 mod entry;
 mod figures;
 mod measure;
-mod pair;
 mod plan;
 mod server;
 mod summary;

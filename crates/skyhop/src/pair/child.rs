@@ -1,6 +1,7 @@
 //! A gateway as a child process: started, waited for, ended.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
@@ -30,8 +31,13 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts `command` with `config` on its stdin.
+    /// Starts `command` with `config` on its stdin. Ctrl-C is not for it: whoever
+    /// started it may go on for a while.
+    ///
+    /// # Errors
+    /// When there is no such program.
     pub(crate) fn start(name: &'static str, mut command: Command, config: &str) -> Result<Self> {
+        command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().with_context(|| format!("cannot start the {name}"))?;
         let lines = lines_of(process.stdout.take().expect("stdout is piped"));
@@ -47,6 +53,9 @@ impl Gateway {
     }
 
     /// Waits until it says that it is in service.
+    ///
+    /// # Errors
+    /// When it ends before, or does not say so within `limit`.
     pub(crate) fn wait_ready(&mut self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
@@ -66,29 +75,36 @@ impl Gateway {
         }
     }
 
-    /// Whether it still runs.
+    /// Sees whether it has failed. One that somebody has asked to end, and that
+    /// did, has not: a signal to a lab is for everything in it.
     ///
     /// # Errors
-    /// When it has ended, with what it said.
+    /// When it has failed, with what it said.
     pub(crate) fn check(&mut self) -> Result<()> {
         match self.process.try_wait().context("cannot look after a gateway")? {
-            None => Ok(()),
-            Some(status) => Err(self.failure(&format!("ended ({status})"))),
+            Some(status) if !status.success() => Err(self.failure(&format!("ended ({status})"))),
+            _ => Ok(()),
         }
     }
 
     /// Asks it to end, and waits until it has.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.check()?;
         let status = self.end()?;
         if !status.success() {
-            return Err(self.failure(&format!("did not end well ({status})")));
+            return Err(self.failure(&format!("ended ({status})")));
         }
         Ok(())
     }
 
     /// SIGTERM, and SIGKILL if that does not help.
     fn end(&mut self) -> Result<ExitStatus> {
+        if let Some(status) = self.process.try_wait()? {
+            return Ok(status);
+        }
         let id = i32::try_from(self.process.id()).expect("process ids are positive i32");
         let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
         let deadline = Instant::now() + END_LIMIT;
@@ -182,7 +198,7 @@ mod tests {
     fn a_child_that_ends_too_early_is_noticed() {
         let mut gateway = shell("echo ready; exit 3");
         gateway.wait_ready(LIMIT).unwrap();
-        gateway.process.wait().unwrap();
+        assert_eq!(gateway.process.wait().unwrap().code(), Some(3));
         let error = gateway.check().unwrap_err().to_string();
         assert_eq!(error, "the hub ended (exit status: 3): it said nothing");
     }

@@ -1,21 +1,27 @@
-//! The gateway pair of the demo: this very program as hub and as terminal.
+//! The gateway pair in a lab: this very program as hub and as terminal.
+
+mod child;
 
 use std::fmt::Write as _;
+use std::io;
+use std::process::{Child, ExitStatus};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use gateway::keys::{PrivateKey, format_public_key};
-use lab::{Lab, Node, Preset};
+use lab::{LAN_DEVICE, Lab, Node, Preset};
 use units::ByteCount;
 
-use super::child::Gateway;
+use self::child::Gateway;
 
 /// UDP port of the hub.
 const PORT: u16 = 5900;
-/// The device of `terminal` that the client is behind.
-const LAN: &str = "lan0";
 /// How long a gateway may take to be in service, besides a few RTT.
 const READY_LIMIT: Duration = Duration::from_secs(10);
+/// How often the gateways are looked at while a command runs.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Windows that no link of these rates needs more than.
 const LEAST_WINDOW: ByteCount = ByteCount::new(16_000_000);
 
@@ -26,7 +32,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Starts both with fresh keys and waits until they are in service.
+    /// Starts both with fresh keys and waits until they carry connections.
     pub(crate) fn start(lab: &Lab, preset: &Preset) -> Result<Self> {
         let (hub_key, terminal_key) = (PrivateKey::generate()?, PrivateKey::generate()?);
         let limit = READY_LIMIT + 5 * preset.rtt();
@@ -38,17 +44,50 @@ impl Pair {
         Ok(Self { hub, terminal })
     }
 
-    /// Whether both still run.
+    /// Sees whether one has failed.
+    ///
+    /// # Errors
+    /// When one has, with what it said.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.terminal.check()?;
         self.hub.check()
     }
 
     /// Ends both, in order.
+    ///
+    /// # Errors
+    /// When one fails, with what it said.
     pub(crate) fn stop(self) -> Result<()> {
         self.terminal.stop()?;
         self.hub.stop()
     }
+
+    /// Waits for the end of `command`, then ends both. A gateway that fails is
+    /// told on stderr when it does: the command goes on without it.
+    ///
+    /// # Errors
+    /// When the command cannot be waited for.
+    pub(crate) fn attend(mut self, mut command: Child) -> io::Result<ExitStatus> {
+        let (sender, ended) = channel();
+        thread::spawn(move || sender.send(command.wait()));
+        let mut failed = false;
+        let status = loop {
+            match ended.recv_timeout(LOOK_INTERVAL) {
+                Ok(status) => break status,
+                Err(RecvTimeoutError::Disconnected) => break Err(io::ErrorKind::Other.into()),
+                Err(RecvTimeoutError::Timeout) if failed => {}
+                Err(RecvTimeoutError::Timeout) => failed = self.check().inspect_err(tell).is_err(),
+            }
+        };
+        if !failed {
+            let _ = self.stop().inspect_err(tell);
+        }
+        status
+    }
+}
+
+fn tell(error: &Error) {
+    eprintln!("skyhop: {error:#}");
 }
 
 fn start(lab: &Lab, node: Node, config: &str) -> Result<Gateway> {
@@ -71,7 +110,7 @@ fn terminal_config(lab: &Lab, preset: &Preset, hub: &PrivateKey, own: &PrivateKe
     let mut config = common(preset, own, preset.ret.rate);
     let _ = writeln!(config, "hub = \"{}:{PORT}\"", lab.address4(Node::Hub));
     let _ = writeln!(config, "hub_key = \"{}\"", format_public_key(&hub.public()));
-    let _ = writeln!(config, "[intercept]\ninterfaces = [\"{LAN}\"]");
+    let _ = writeln!(config, "[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]");
     config
 }
 

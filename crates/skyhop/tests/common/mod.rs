@@ -1,0 +1,127 @@
+//! What tests of the real binary in real labs have in common.
+#![allow(dead_code, reason = "each test program uses its part of it")]
+
+mod running;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use nix::unistd::Uid;
+
+pub(crate) use self::running::Running;
+
+/// `nobody`: any user who is not root does.
+const ORDINARY: u32 = 65534;
+
+/// Who runs skyhop, and with which copy of the programs.
+pub(crate) struct Runner {
+    skyhop: PathBuf,
+    tests: PathBuf,
+    pub(crate) user: Option<u32>,
+    _copies: Option<tempfile::TempDir>,
+}
+
+impl Runner {
+    pub(crate) fn myself() -> Self {
+        let tests = std::env::current_exe().unwrap();
+        Self { skyhop: env!("CARGO_BIN_EXE_skyhop").into(), tests, user: None, _copies: None }
+    }
+
+    /// An ordinary user, with copies of the programs that it can read.
+    pub(crate) fn ordinary() -> Self {
+        let copies = tempfile::tempdir().unwrap();
+        fs::set_permissions(copies.path(), Permissions::from_mode(0o755)).unwrap();
+        let copy = |from: &Path, name: &str| {
+            let to = copies.path().join(name);
+            fs::copy(from, &to).unwrap();
+            fs::set_permissions(&to, Permissions::from_mode(0o755)).unwrap();
+            to
+        };
+        let own = Self::myself();
+        let (skyhop, tests) = (copy(&own.skyhop, "skyhop"), copy(&own.tests, "tests"));
+        Self { skyhop, tests, user: Some(ORDINARY), _copies: Some(copies) }
+    }
+
+    /// `skyhop lab run geo` with these options, for this shell command.
+    pub(crate) fn shell(&self, options: &[&str], script: &str) -> Command {
+        let mut command = self.lab(&["run", "geo"]);
+        command.args(options).args(["--", "sh", "-c", script]);
+        command.env("SKYHOP", &self.skyhop).env("TESTS", &self.tests);
+        command
+    }
+
+    /// One of the `inside_…` programs, in a lab with these options.
+    pub(crate) fn inside(&self, options: &[&str], test: &str) {
+        let script = format!("exec \"$TESTS\" --ignored --exact {test} --nocapture");
+        let output = self.shell(options, &script).output().unwrap();
+        let said = [text(&output.stdout), text(&output.stderr)].join("\n");
+        assert!(output.status.success(), "as {:?}: {}\n{said}", self.user, output.status);
+        assert!(said.contains("1 passed"), "{test} did not run: {said}");
+    }
+
+    /// `skyhop lab` with these arguments.
+    pub(crate) fn lab(&self, arguments: &[&str]) -> Command {
+        let mut command = self.skyhop();
+        command.arg("lab").args(arguments);
+        command
+    }
+
+    /// `skyhop`, as this user.
+    pub(crate) fn skyhop(&self) -> Command {
+        let mut command = Command::new(&self.skyhop);
+        command.stdin(Stdio::null()).current_dir("/");
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+}
+
+/// Runs `check` as each user there is, where labs are possible.
+pub(crate) fn as_each_user(check: impl Fn(&Runner)) {
+    let ordinary = Uid::effective().is_root().then(Runner::ordinary);
+    for runner in [Some(Runner::myself()), ordinary].into_iter().flatten() {
+        where_possible(&runner, &check);
+    }
+}
+
+/// Runs `check` as the user who runs the tests, if labs are possible.
+pub(crate) fn as_myself(check: impl Fn(&Runner)) {
+    where_possible(&Runner::myself(), check);
+}
+
+fn where_possible(runner: &Runner, check: impl Fn(&Runner)) {
+    let output = runner.shell(&[], "true").output().unwrap();
+    if output.status.code() == Some(2) {
+        skip(&String::from_utf8_lossy(&output.stderr));
+    } else {
+        check(runner);
+    }
+}
+
+/// A test that cannot run says so, and fails where it must run.
+pub(crate) fn skip(why: &str) {
+    println!("SKIPPED: {}", why.trim());
+    assert!(std::env::var_os("SKYHOP_REQUIRE_LAB").is_none_or(|value| value != "1"), "{why}");
+}
+
+pub(crate) fn is_present(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
+}
+
+/// Exit code 2 and one line.
+pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.starts_with("skyhop: ") && !error.contains('\n'), "{error}");
+    for part in parts {
+        assert!(error.contains(part), "{part} not in {error}");
+    }
+}

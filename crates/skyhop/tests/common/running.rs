@@ -1,0 +1,96 @@
+//! A lab at work, and what is left of it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::Runner;
+
+/// A lab that runs a shell command, with all its processes.
+pub(crate) struct Running {
+    pub(crate) supervisor: Child,
+    processes: Vec<OwnedFd>,
+    namespaces: BTreeSet<PathBuf>,
+}
+
+impl Running {
+    /// Starts it; the script says `ready` when it is.
+    pub(crate) fn start(runner: &Runner, options: &[&str], script: &str) -> Self {
+        let mut command = runner.shell(options, script);
+        let mut supervisor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(supervisor.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let inside = descendants(supervisor.id());
+        assert!(inside.len() >= 3, "init, lab and command: {inside:?}");
+        let processes = inside.iter().map(|pid| open_process(*pid)).collect();
+        let namespaces: BTreeSet<_> = inside.iter().flat_map(|pid| held_netns(*pid)).collect();
+        let own = fs::read_link("/proc/self/ns/net").unwrap();
+        let namespaces: BTreeSet<_> = namespaces.into_iter().filter(|ns| *ns != own).collect();
+        assert_eq!(namespaces.len(), 6, "the lab's own, four hosts, the sky: {namespaces:?}");
+        Self { supervisor, processes, namespaces }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.supervisor.id() as i32), signal).unwrap();
+    }
+
+    /// Waits for the end of all and sees that nothing is left. The supervisor's
+    /// exit code.
+    pub(crate) fn end(mut self) -> Option<i32> {
+        let code = self.supervisor.wait().unwrap().code();
+        for process in &self.processes {
+            let mut fds = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+            let ended = poll(&mut fds, PollTimeout::from(10_000u16)).unwrap();
+            assert_eq!(ended, 1, "a process of the lab still runs");
+        }
+        let left: Vec<_> = processes()
+            .flat_map(|pid| held_netns(pid).into_iter().map(move |netns| (pid, netns)))
+            .filter(|(_, netns)| self.namespaces.contains(netns))
+            .collect();
+        assert!(left.is_empty(), "namespaces still held: {left:?}");
+        let devices = fs::read_to_string("/proc/net/dev").unwrap();
+        let mut names = devices.lines().filter_map(|line| line.trim().split_once(':'));
+        assert!(!names.any(|(name, _)| ["sat0", "t0", "h0", "lan0"].contains(&name)), "{devices}");
+        code
+    }
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// All processes below `ancestor`.
+fn descendants(ancestor: u32) -> Vec<u32> {
+    let parent = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    let children: Vec<u32> = processes().filter(|pid| parent(*pid) == Some(ancestor)).collect();
+    children.iter().flat_map(|child| [vec![*child], descendants(*child)].concat()).collect()
+}
+
+/// The network namespaces that a process is in or holds open.
+fn held_netns(pid: u32) -> Vec<PathBuf> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = descriptors.map(|entry| entry.path());
+    let links = links.chain([PathBuf::from(format!("/proc/{pid}/ns/net"))]);
+    let targets = links.filter_map(|link| fs::read_link(link).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("net:")).collect()
+}
+
+fn open_process(pid: u32) -> OwnedFd {
+    // SAFETY: no pointers are involved.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the descriptor is new.
+    unsafe { OwnedFd::from_raw_fd(fd as i32) }
+}

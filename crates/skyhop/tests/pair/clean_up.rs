@@ -1,0 +1,115 @@
+//! Gateways leave nothing behind, however they end.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use lab::{Node, find_netns};
+use nix::sys::signal::Signal;
+
+use crate::bare;
+use crate::common::{as_each_user, is_present, skip};
+use crate::inside::{Mirror, Pair, assert_reset, exchange};
+
+const PORT: u16 = 4000;
+/// What shows everything that a gateway could leave.
+const LISTS: [(&str, &[&str]); 6] = [
+    ("nft", &["list", "ruleset"]),
+    ("ip", &["rule"]),
+    ("ip", &["-6", "rule"]),
+    ("ip", &["route", "show", "table", "all"]),
+    ("ip", &["-6", "route", "show", "table", "all"]),
+    ("ip", &["-o", "address"]),
+];
+
+fn check(test: &str) {
+    if !["nft", "ip"].into_iter().all(|program| path(program).is_some()) {
+        return skip("nft or ip is missing");
+    }
+    as_each_user(|runner| runner.inside(bare(), &format!("clean_up::{test}")));
+}
+
+/// Users have no sbin in their PATH.
+fn path(program: &str) -> Option<String> {
+    let places = [program.to_owned(), format!("/usr/sbin/{program}"), format!("/sbin/{program}")];
+    places.into_iter().find(|place| is_present(place))
+}
+
+/// Everything on a host that is ours, and everything else that is set there.
+fn traces(node: Node) -> String {
+    let netns = find_netns(node).unwrap();
+    let mut traces = String::new();
+    for (program, arguments) in LISTS {
+        let output = netns.command(path(program).unwrap()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let _ = writeln!(traces, "{program} {}", arguments.join(" "));
+        traces += &String::from_utf8_lossy(&output.stdout);
+    }
+    // Sockets that await or carry the hop.
+    traces + &netns.run(|| ["udp", "udp6"].map(udp_sockets).concat())
+}
+
+/// The local addresses of the UDP sockets of the calling thread's namespace.
+fn udp_sockets(family: &str) -> String {
+    let table = fs::read_to_string(format!("/proc/thread-self/net/{family}")).unwrap();
+    let sockets = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+    sockets.map(|socket| format!("{family} {socket}\n")).collect()
+}
+
+#[test]
+fn signals_that_end_a_gateway_leave_nothing() {
+    check("inside_signals_leave_nothing");
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_signals_leave_nothing() {
+    let (mirror, pair) = (Mirror::start(PORT), Pair::new());
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let hosts = [Node::Terminal, Node::Hub];
+        let before = hosts.map(traces);
+        let (hub, terminal) = pair.both();
+        let mut client = mirror.connect_carried();
+        exchange(&mut client);
+        let [on_terminal, on_hub] = hosts.map(traces);
+        for ours in ["table inet skyhop-0", "lookup 5900", "table 5900"] {
+            assert!(on_terminal.contains(ours), "{ours} not in {on_terminal}");
+        }
+        assert_ne!(on_hub, before[1]);
+
+        terminal.end_by(signal);
+        assert_eq!(traces(Node::Terminal), before[0]);
+        assert_reset(&client);
+        mirror.assert_passes_by();
+        hub.end_by(signal);
+        assert_eq!(traces(Node::Hub), before[1]);
+    }
+}
+
+#[test]
+fn a_killed_terminal_is_in_nobodys_way() {
+    check("inside_a_terminal_is_killed");
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_terminal_is_killed() {
+    let (mirror, pair) = (Mirror::start(PORT), Pair::new());
+    let before = traces(Node::Terminal);
+    let (hub, terminal) = pair.both();
+    let client = mirror.connect_carried();
+    terminal.end_by(Signal::SIGKILL);
+    drop(client);
+
+    // The kernel removes the table; rules and routes without it do nothing.
+    let after = traces(Node::Terminal);
+    assert!(!after.contains("skyhop"), "{after}");
+    assert!(after.contains("lookup 5900"), "nothing to be cleaned: {after}");
+    mirror.assert_passes_by();
+
+    let mut terminal = pair.terminal();
+    terminal.wait_for("ready");
+    mirror.connect_carried();
+    terminal.end_by(Signal::SIGTERM);
+    assert_eq!(traces(Node::Terminal), before);
+    hub.end_by(Signal::SIGTERM);
+}

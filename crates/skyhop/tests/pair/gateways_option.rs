@@ -1,0 +1,57 @@
+//! `skyhop lab run --gateways`.
+
+use std::io::{BufRead, BufReader, read_to_string};
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+
+use crate::LOSSY;
+use crate::common::{Running, as_each_user, as_myself, text};
+
+/// Kills the gateway of that name, then goes on as long as its input does.
+const KILL: &str = "
+    for process in /proc/[0-9]*; do
+        case $(tr '\\0' ' ' 2>/dev/null < $process/cmdline) in
+            *' GATEWAY /dev/stdin ') kill -9 ${process#/proc/};;
+        esac
+    done
+    read line
+    exit 5";
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    as_myself(|runner| {
+        let output = runner.shell(&LOSSY, "exit 7").output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(7), String::new()));
+    });
+}
+
+#[test]
+fn a_gateway_that_dies_is_told_and_the_command_goes_on() {
+    as_myself(|runner| {
+        for gateway in ["hub", "terminal"] {
+            let mut lab = runner.shell(&LOSSY, &KILL.replace("GATEWAY", gateway));
+            let mut lab = lab.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut stderr = BufReader::new(lab.stderr.take().unwrap());
+            let mut told = String::new();
+            stderr.read_line(&mut told).unwrap();
+            let why = "ended (signal: 9 (SIGKILL)): it said nothing";
+            assert_eq!(told, format!("skyhop: the {gateway} {why}\n"));
+            drop(lab.stdin.take());
+            assert_eq!(lab.wait().unwrap().code(), Some(5));
+            assert_eq!(read_to_string(stderr).unwrap(), "");
+        }
+    });
+}
+
+#[test]
+fn a_signal_ends_command_and_gateways() {
+    as_each_user(|runner| {
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+            let running = Running::start(runner, &LOSSY, "echo ready; sleep 1000");
+            running.signal(signal);
+            let code = (signal != Signal::SIGKILL).then_some(128 + signal as i32);
+            assert_eq!(running.end(), code, "{signal}");
+        }
+    });
+}

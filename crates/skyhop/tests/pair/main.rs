@@ -1,0 +1,35 @@
+//! The gateway pair with real programs and real kernels: the real binary in the
+//! lab, as root (where the tests are) and as an ordinary user.
+//!
+//! The tests called `inside_…` are programs for the others: they run in a lab.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod clean_up;
+mod demo;
+mod endings;
+mod fail_open;
+mod gateways_option;
+mod inside;
+mod refusals;
+mod transfer;
+
+/// The link of most tests: long and lossy enough to hurt, and quick. With the
+/// pair.
+const LOSSY: [&str; 9] = [
+    "--gateways",
+    "--rate",
+    "100Mbit/s",
+    "--return-rate",
+    "50Mbit/s",
+    "--delay",
+    "50ms",
+    "--per",
+    "1%",
+];
+
+/// The same link without the pair: tests that start and end gateways themselves.
+fn bare() -> &'static [&'static str] {
+    &LOSSY[1..]
+}

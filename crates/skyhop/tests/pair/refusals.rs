@@ -1,0 +1,147 @@
+//! What cannot work is refused with one line and exit code 2, before anything is
+//! touched.
+
+use std::fs::{self, Permissions};
+use std::net::UdpSocket;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use gateway::keys::{PrivateKey, format_public_key};
+use nix::unistd::Uid;
+
+use crate::common::{Runner, as_each_user, assert_refused};
+
+/// A directory for configuration files, whose owner is the user who reads them.
+struct Desk<'a> {
+    runner: &'a Runner,
+    directory: tempfile::TempDir,
+}
+
+impl<'a> Desk<'a> {
+    fn new(runner: &'a Runner) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        chown(directory.path(), runner.user, runner.user).unwrap();
+        Self { runner, directory }
+    }
+
+    fn write(&self, text: &str, mode: u32) -> PathBuf {
+        let path = self.directory.path().join("gateway.toml");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        chown(&path, self.runner.user, self.runner.user).unwrap();
+        path
+    }
+
+    /// What a gateway says to this configuration.
+    fn run(&self, role: &str, config: &str) -> Output {
+        self.run_file(role, &self.write(config, 0o600))
+    }
+
+    fn run_file(&self, role: &str, config: &Path) -> Output {
+        self.runner.skyhop().arg(role).arg(config).output().unwrap()
+    }
+
+    /// The same on the host `terminal` of a lab.
+    fn run_in_lab(&self, role: &str, config: &str) -> Output {
+        let config = self.write(config, 0o600);
+        let script = format!("exec \"$SKYHOP\" {role} {}", config.display());
+        self.runner.shell(&["--on", "terminal"], &script).output().unwrap()
+    }
+}
+
+fn hub() -> String {
+    let [key, terminal] = [(); 2].map(|()| PrivateKey::generate().unwrap());
+    format!(
+        "private_key = \"{}\"\nlisten = \"127.0.0.1:0\"\nrate = \"50 Mbit/s\"\n\
+         [[terminal]]\nname = \"ship\"\nkey = \"{}\"\n",
+        key.to_base64(),
+        format_public_key(&terminal.public())
+    )
+}
+
+/// Its hub is nowhere, and its interface everywhere.
+fn terminal() -> String {
+    let [key, hub] = [(); 2].map(|()| PrivateKey::generate().unwrap());
+    format!(
+        "private_key = \"{}\"\nhub = \"127.0.0.1:9\"\nhub_key = \"{}\"\nrate = \"10 Mbit/s\"\n\
+         [intercept]\ninterfaces = [\"lo\"]\n",
+        key.to_base64(),
+        format_public_key(&hub.public())
+    )
+}
+
+/// `config` with a part of it replaced.
+fn with(config: &str, from: &str, to: &str) -> String {
+    assert!(config.contains(from), "{from} not in {config}");
+    config.replace(from, to)
+}
+
+#[test]
+fn a_bad_configuration() {
+    let runner = Runner::myself();
+    let desk = Desk::new(&runner);
+    let hub = hub();
+    for (from, to, parts) in [
+        ("50 Mbit/s", "fast", ["rate", "fast"]),
+        ("50 Mbit/s", "0 bit/s", ["rate", "0 bit/s"]),
+        ("127.0.0.1:0", "localhost", ["listen", "localhost"]),
+        ("rate =", "speed =", ["line 3", "speed"]),
+        ("[[terminal]]", "[[terminal]", ["line 4", "[[terminal]"]),
+        ("name = \"ship\"", "", ["terminal", "name"]),
+    ] {
+        assert_refused(&desk.run("hub", &with(&hub, from, to)), &parts);
+    }
+    let terminal = terminal();
+    for (from, to, parts) in [
+        ("127.0.0.1:9", "127.0.0.1", ["hub", "127.0.0.1"]),
+        ("hub_key", "key_of_the_hub", ["line 3", "key_of_the_hub"]),
+        ("[\"lo\"]", "[]", ["intercept.interfaces", "lan0"]),
+        ("private_key =", "private_key_file =", ["gateway.toml", "No such file"]),
+    ] {
+        assert_refused(&desk.run("terminal", &with(&terminal, from, to)), &parts);
+    }
+    assert_refused(&desk.run("terminal", &hub), &["gateway.toml"]);
+    assert_refused(&desk.run_file("hub", Path::new("/no/such/file.toml")), &["No such file"]);
+}
+
+#[test]
+fn a_key_that_others_can_read() {
+    let runner = Runner::myself();
+    let desk = Desk::new(&runner);
+    let path = desk.write(&hub(), 0o644);
+    assert_refused(&desk.run_file("hub", &path), &["gateway.toml", "644"]);
+}
+
+#[test]
+fn a_user_who_may_not_take_over_connections() {
+    let runner = if Uid::effective().is_root() { Runner::ordinary() } else { Runner::myself() };
+    let output = Desk::new(&runner).run("terminal", &terminal());
+    assert_refused(&output, &["not permitted", "CAP_NET_ADMIN", "setcap"]);
+}
+
+#[test]
+fn an_interface_that_is_not_there() {
+    as_each_user(|runner| {
+        let config = with(&terminal(), "[\"lo\"]", "[\"lan7\"]");
+        assert_refused(&Desk::new(runner).run_in_lab("terminal", &config), &["lan7"]);
+    });
+}
+
+#[test]
+fn a_hub_without_an_address() {
+    as_each_user(|runner| {
+        let config = with(&terminal(), "127.0.0.1:9", "nowhere.invalid:5900");
+        let output = Desk::new(runner).run_in_lab("terminal", &config);
+        assert_refused(&output, &["cannot resolve", "nowhere.invalid:5900"]);
+    });
+}
+
+#[test]
+fn a_port_that_somebody_else_has() {
+    let runner = Runner::myself();
+    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let output = Desk::new(&runner).run("hub", &with(&hub(), "127.0.0.1:0", &address));
+    assert_refused(&output, &["cannot listen", &address, "in use"]);
+}
