@@ -192,7 +192,8 @@ fn footnotes(tasks: &[Task], [down, up]: [&Limit; 2]) -> String {
         );
         text += &format!(
             "¹ share  time at the limit over time taken, both for the bytes that were moved;\n\
-             \u{20}        time at the limit = 1 RTT ({rtt}: request up, first byte down) + bytes / limit\n"
+             \u{20}        time at the limit = 1 RTT ({rtt}: request up, first byte down) + bytes / limit.\n\
+             \u{20}        goodput / limit stays lower: nothing can arrive in that first RTT\n"
         );
         text += "² gain   goodput over that of the better plain one\n";
     }

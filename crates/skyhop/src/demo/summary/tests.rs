@@ -80,7 +80,8 @@ Download of 20 MB
 A transfer gets 20 s. All payload is verified at the receiver.
 limit    rate × (1 − PER): 49.5 Mbit/s down, 9.9 Mbit/s up; headers are not deducted
 ¹ share  time at the limit over time taken, both for the bytes that were moved;
-         time at the limit = 1 RTT (600 ms: request up, first byte down) + bytes / limit
+         time at the limit = 1 RTT (600 ms: request up, first byte down) + bytes / limit.
+         goodput / limit stays lower: nothing can arrive in that first RTT
 ² gain   goodput over that of the better plain one
 ³ gain   the better plain one's median response time over ours; 1 RTT = 600 ms is the least
 ";
