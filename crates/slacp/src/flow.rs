@@ -72,10 +72,14 @@ impl RecvCredit {
         self.received - self.consumed
     }
 
-    /// Counts bytes received; `false` if they exceed the credit.
+    /// Counts bytes received; `false`, and nothing counted, if they exceed the
+    /// credit.
     pub(crate) fn receive(&mut self, bytes: u64) -> bool {
-        self.received = self.received.saturating_add(bytes);
-        self.received <= self.limit
+        let allowed = bytes <= self.limit - self.received;
+        if allowed {
+            self.received += bytes;
+        }
+        allowed
     }
 
     pub(crate) fn consume(&mut self, bytes: u64) {

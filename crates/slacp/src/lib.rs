@@ -10,6 +10,9 @@ mod endpoint;
 mod fec;
 mod flow;
 mod frame;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod hub;
 mod key;

@@ -75,6 +75,8 @@ pub(crate) struct Streams {
     next_id: u64,
     own_open: u32,
     peer_open: u32,
+    /// Streams that the peer has ever opened.
+    peer_opened: u64,
     limits: Limits,
     peer_limits: Limits,
     /// How many written bytes a stream may hold unsent.
@@ -105,6 +107,7 @@ impl Streams {
             next_id: parity,
             own_open: 0,
             peer_open: 0,
+            peer_opened: 0,
             limits,
             peer_limits,
             unsent_limit,
@@ -342,15 +345,24 @@ impl Streams {
         if self.retired.contains(id.0 / 2) {
             return Ok(None);
         }
-        if self.peer_open >= self.limits.max_streams.saturating_mul(2) {
+        if !self.map.contains_key(&id) {
+            self.check_new(id)?;
+            self.peer_open += 1;
+            self.peer_opened += 1;
+            self.map.insert(id, Stream::new(0, self.limits.stream_window, false));
+        }
+        Ok(self.map.get_mut(&id))
+    }
+
+    /// A peer numbers its streams one after another and keeps to the limit, by
+    /// its own count; ours lags behind. Twice the limit is a lie, and would
+    /// let it fill our memory with names.
+    fn check_new(&self, id: StreamId) -> Result<(), ProtocolError> {
+        let most = u64::from(self.limits.max_streams) * 2;
+        if u64::from(self.peer_open) >= most || id.0 / 2 >= self.peer_opened + most {
             return Err(ProtocolError::TooMany);
         }
-        let limit = self.limits.stream_window;
-        let count = &mut self.peer_open;
-        Ok(Some(self.map.entry(id).or_insert_with(|| {
-            *count += 1;
-            Stream::new(0, limit, false)
-        })))
+        Ok(())
     }
 
     /// Counts bytes of a stream being reset, up to offset `end`, as received
@@ -358,11 +370,13 @@ impl Streams {
     fn discard_to(&mut self, id: StreamId, end: u64) -> Result<(), ProtocolError> {
         let Some(highest) = self.resetting.get_mut(&id) else { return Ok(()) };
         let grown = end.saturating_sub(*highest);
+        if !self.recv_credit.receive(grown) {
+            return Err(ProtocolError::SessionCredit);
+        }
         *highest += grown;
-        let allowed = self.recv_credit.receive(grown);
         self.recv_credit.consume(grown);
         self.grant_session();
-        if allowed { Ok(()) } else { Err(ProtocolError::SessionCredit) }
+        Ok(())
     }
 
     /// All bytes of a stream being reset are accounted for: forget it.

@@ -44,6 +44,17 @@ impl Session {
         true
     }
 
+    /// [`Self::handle_packet`] after the packet has been opened.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn take_authentic(&mut self, now: Instant, number: u64, frames: &[u8]) {
+        if self.received.is_new(number) {
+            self.heard(now);
+            if let Err(error) = self.take_packet(now, number, true, frames, frames.len()) {
+                self.fail(&error);
+            }
+        }
+    }
+
     fn heard(&mut self, now: Instant) {
         self.last_heard = now;
         if !self.reachable {
