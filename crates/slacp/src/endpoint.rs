@@ -1,5 +1,6 @@
 //! An endpoint: everything that happens on one UDP socket.
 
+use core::ops::Bound;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -361,15 +362,13 @@ impl Core {
 
     /// One packet of the next session that has one.
     fn transmit_session(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<SocketAddr> {
-        let after = (core::ops::Bound::Excluded(self.turn), core::ops::Bound::Unbounded);
-        let ids: Vec<SessionId> = self
-            .sessions
-            .range(after)
-            .chain(self.sessions.range(..=self.turn))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
-            let Some(session) = self.sessions.get_mut(&id) else { continue };
+        let mut id = self.turn;
+        for _ in 0..self.sessions.len() {
+            id = self.session_after(id)?;
+            let session = self.sessions.get_mut(&id)?;
+            if session.send_time().is_none_or(|(time, _)| time > now) {
+                continue;
+            }
             if let Some(size) = session.transmit(now, buf) {
                 self.pacer.sent(now, size);
                 self.turn = id;
@@ -377,5 +376,12 @@ impl Core {
             }
         }
         None
+    }
+
+    /// The session that comes after `id` when they take turns.
+    fn session_after(&self, id: SessionId) -> Option<SessionId> {
+        let after = (Bound::Excluded(id), Bound::Unbounded);
+        let next = self.sessions.range(after).next().or_else(|| self.sessions.first_key_value());
+        next.map(|(id, _)| *id)
     }
 }
