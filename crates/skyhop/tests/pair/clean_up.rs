@@ -42,7 +42,11 @@ fn traces(node: Node) -> String {
         let output = netns.command(path(program).unwrap()).args(arguments).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let _ = writeln!(traces, "{program} {}", arguments.join(" "));
-        traces += &String::from_utf8_lossy(&output.stdout);
+        // The kernel adds link-local addresses in its own time.
+        let listed = String::from_utf8(output.stdout).unwrap();
+        for line in listed.lines().filter(|line| !line.contains("fe80:")) {
+            let _ = writeln!(traces, "{line}");
+        }
     }
     // Sockets that await or carry the hop.
     traces + &netns.run(|| ["udp", "udp6"].map(udp_sockets).concat())
