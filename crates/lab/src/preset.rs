@@ -196,11 +196,8 @@ impl Preset {
 
     /// The links, forward and return.
     pub fn links(&self) -> [LinkConfig; 2] {
-        [self.forward, self.ret].map(|Direction { rate, delay, loss, queue }| LinkConfig {
-            rate,
-            delay,
-            loss,
-            queue: queue.limit(rate, self.rtt(), self.mtu),
+        [self.forward, self.ret].map(|Direction { rate, delay, loss, queue }| {
+            LinkConfig::new(rate, delay, loss, queue.limit(rate, self.rtt(), self.mtu))
         })
     }
 

@@ -4,12 +4,15 @@ use core::time::Duration;
 
 use units::BitRate;
 
-use crate::{Loss, QueueLimit};
+use crate::{Loss, Outage, QueueLimit};
 
 /// The settings of one direction of a link. Every combination is a link: what
 /// is impossible in space (rate 0, no delay, a queue for nothing) behaves as
-/// the fields say.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// the fields say. All but the seed can be changed while the link runs.
+///
+/// Begin with [`LinkConfig::new`] and set the other fields as needed.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct LinkConfig {
     /// The rate at which packets are serialised. At 0 nothing is ever sent: one
     /// packet sits in the serialiser and the queue fills behind it.
@@ -19,6 +22,16 @@ pub struct LinkConfig {
     pub delay: Duration,
     /// What is lost on the way.
     pub loss: Loss,
+    /// When nothing is received, counted from the link's beginning; at first
+    /// never.
+    pub outages: Vec<Outage>,
     /// How much may wait for the serialiser.
     pub queue: QueueLimit,
+}
+
+impl LinkConfig {
+    /// A link with a drop-tail queue and no outages.
+    pub fn new(rate: BitRate, delay: Duration, loss: Loss, queue: QueueLimit) -> Self {
+        Self { rate, delay, loss, outages: Vec::new(), queue }
+    }
 }

@@ -15,20 +15,23 @@
 //!
 //! [`Link`] is a state machine (`docs/state-machines.md`): it is handed the
 //! time, and the same seed and inputs give the same outputs. The packets are
-//! generic ([`Payload`]): a simulator moves structs, the lab moves bytes.
+//! generic ([`Payload`]): a simulator moves structs, the lab moves bytes. Every
+//! setting can be changed while the link runs.
 //!
 //! Not modelled: anything that needs two directions or several senders (shared
-//! capacity, DAMA, contention, MAC delays); changing rate or delay; link-layer
-//! framing, so every byte that is charged is a byte of the packet itself.
+//! capacity, DAMA, contention, MAC delays); link-layer framing, so every byte that
+//! is charged is a byte of the packet itself.
 
 mod config;
 mod counters;
 mod dice;
 mod link;
 mod loss;
+mod outage;
 mod payload;
 mod propagate;
 mod queue;
+mod reception;
 mod schedule;
 mod serialise;
 #[cfg(any(test, feature = "testkit"))]
@@ -39,5 +42,6 @@ pub use counters::{Counters, Tally};
 pub use dice::Dice;
 pub use link::{Link, Wake};
 pub use loss::Loss;
+pub use outage::Outage;
 pub use payload::Payload;
 pub use queue::QueueLimit;

@@ -3,13 +3,15 @@
 #[cfg(test)]
 mod tests;
 
-use units::{Instant, Machine};
+use core::time::Duration;
+
+use units::{BitRate, Instant, Machine};
 
 use crate::payload::Frame;
-use crate::propagate::{Arrival, Propagation};
+use crate::propagate::Propagation;
 use crate::queue::Queue;
 use crate::serialise::Serialiser;
-use crate::{Counters, Dice, LinkConfig, Payload, Tally};
+use crate::{Counters, Dice, LinkConfig, Loss, Outage, Payload, QueueLimit, Tally};
 
 /// Why a link wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,23 +47,65 @@ pub struct Link<P> {
 
 impl<P: Payload> Link<P> {
     /// An empty link. Every configuration is accepted (see [`LinkConfig`]).
+    /// Its time begins at [`Instant::ZERO`].
     pub fn new(config: LinkConfig, seed: u64) -> Self {
+        Self::starting_at(Instant::ZERO, config, seed)
+    }
+
+    /// Like [`Link::new`]; its time (that of its outages) begins at `origin`.
+    pub fn starting_at(origin: Instant, config: LinkConfig, seed: u64) -> Self {
         Self {
             dice: Dice::new(seed),
             queue: Queue::new(config.queue),
             serialiser: Serialiser::new(config.rate),
-            propagation: Propagation::new(config.delay, config.loss),
+            propagation: Propagation::new(origin, config),
             counters: Counters::default(),
         }
+    }
+
+    /// Changes the rate.
+    pub fn set_rate(&mut self, now: Instant, rate: BitRate) {
+        self.advance(now);
+        self.serialiser.set_rate(now, rate);
+    }
+
+    /// Changes the delay.
+    pub fn set_delay(&mut self, now: Instant, delay: Duration) {
+        self.advance(now);
+        self.propagation.set_delay(delay);
+    }
+
+    /// Changes what is lost on the way.
+    pub fn set_loss(&mut self, now: Instant, loss: Loss) {
+        self.advance(now);
+        self.propagation.set_loss(now, loss);
+    }
+
+    /// Changes how much may wait for the serialiser.
+    pub fn set_queue(&mut self, now: Instant, limit: QueueLimit) {
+        self.advance(now);
+        self.queue.set_limit(limit);
+    }
+
+    /// Announces an outage, counted from `now`.
+    pub fn add_outage(&mut self, now: Instant, outage: Outage) {
+        self.advance(now);
+        self.propagation.add_outage(now, outage);
+    }
+
+    /// Ends the outage of `now`, if there is one, and forgets the later ones.
+    pub fn end_outages(&mut self, now: Instant) {
+        self.advance(now);
+        self.propagation.end_outages(now);
     }
 
     /// Offers a packet to the link at `now`: it is sent, queued, or dropped and
     /// counted.
     pub fn handle_packet(&mut self, now: Instant, packet: P) {
         self.advance(now);
-        let frame = Frame { len: packet.wire_len(), packet, chance: self.dice.chance() };
-        self.counters.offered.add(frame.len);
-        let len = frame.len;
+        let len = packet.wire_len();
+        let frame = Frame::new(packet, len, self.dice.chance());
+        self.counters.offered.add(len);
         if self.serialiser.is_free() {
             self.serialiser.begin(now, frame);
         } else if let Err(frame) = self.queue.push(frame) {
@@ -81,17 +125,14 @@ impl<P: Payload> Link<P> {
     pub fn poll_arrival(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.advance(now);
         loop {
-            match self.propagation.pop_arrival(now)? {
-                Arrival::Lost(frame) => {
-                    self.counters.inside.remove(frame.len);
-                    self.counters.lost.add(frame.len);
-                }
-                Arrival::Delivered(at, frame) => {
-                    self.counters.inside.remove(frame.len);
-                    self.counters.delivered.add(frame.len);
-                    return Some((at, frame.packet));
-                }
+            let arrival = self.propagation.pop_arrival(now)?;
+            self.counters.inside.remove(arrival.frame.len);
+            if arrival.lost {
+                self.counters.lost.add(arrival.frame.len);
+                continue;
             }
+            self.counters.delivered.add(arrival.frame.len);
+            return Some((arrival.at, arrival.frame.packet));
         }
     }
 

@@ -5,9 +5,11 @@
 //! n-th packet of a busy period leaves at its beginning plus the time for all
 //! the bits until then, rounded up once.
 //!
+//! The rate may change while a packet is being sent: the bits that have left
+//! stay sent, and the rest leave at the new rate.
+//!
 //! Not modelled: framing and coding (a packet takes the time of its own bits
-//! and nothing else), the waiting for a frame, slot or grant to begin, and a
-//! rate that changes with the MODCOD.
+//! and nothing else), and the waiting for a frame, slot or grant to begin.
 
 use core::time::Duration;
 
@@ -26,14 +28,19 @@ pub(crate) struct Serialiser<P> {
     current: Option<Current<P>>,
     /// When the last packet had left.
     free_since: Instant,
-    /// Work that the rounding up of `free_since`, or of the finish of the
-    /// current packet, left undone; below one nanosecond's.
+    /// Work that could be done in the last, begun nanosecond before
+    /// `free_since`, and was not needed.
     credit: u128,
 }
 
 #[derive(Debug)]
 struct Current<P> {
     frame: Frame<P>,
+    /// When its first bit left.
+    begun: Instant,
+    /// The work that was left at `since`.
+    left: u128,
+    since: Instant,
     /// When the last bit will have left; never at rate 0.
     finish: Option<Instant>,
 }
@@ -52,6 +59,19 @@ impl<P> Serialiser<P> {
         self.current.as_ref()?.finish
     }
 
+    /// Changes the rate at `now`, by when everything due has been taken. What
+    /// has left of the current packet stays sent; the rest leaves at the new
+    /// rate.
+    pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
+        if let Some(current) = &mut self.current {
+            let done = work_between(self.rate, current.since, now);
+            current.left = current.left.saturating_sub(done);
+            current.since = current.since.max(now);
+            current.finish = time_for(rate, current.since, current.left);
+        }
+        self.rate = rate;
+    }
+
     /// Begins to send `frame` at `at`. The serialiser must be free.
     pub(crate) fn begin(&mut self, at: Instant, frame: Frame<P>) {
         debug_assert!(self.is_free(), "two packets in the serialiser");
@@ -59,29 +79,40 @@ impl<P> Serialiser<P> {
             self.free_since = at;
             self.credit = 0;
         }
-        let finish = self.finish_of(frame.len);
-        self.current = Some(Current { frame, finish });
+        let since = self.free_since;
+        let work = frame.len as u128 * 8 * WORK_PER_BIT;
+        let done = work.min(self.credit);
+        self.credit -= done;
+        let left = work - done;
+        let finish = time_for(self.rate, since, left);
+        self.current = Some(Current { frame, begun: since, left, since, finish });
     }
 
     /// Takes the current packet if it has left by `now`, with the time at which
     /// it had.
     pub(crate) fn pop_finished(&mut self, now: Instant) -> Option<(Instant, Frame<P>)> {
         let finish = self.finish().filter(|&finish| finish <= now)?;
+        let Current { mut frame, begun, left, since, .. } = self.current.take()?;
         self.free_since = finish;
-        self.current.take().map(|current| (finish, current.frame))
+        self.credit += work_between(self.rate, since, finish).saturating_sub(left);
+        frame.airtime = finish.saturating_since(begun);
+        Some((finish, frame))
     }
+}
 
-    /// When a packet of `len` bytes that begins at `free_since` will have left.
-    fn finish_of(&mut self, len: usize) -> Option<Instant> {
-        let rate = u128::from(self.rate.bits_per_second());
-        let work = len as u128 * 8 * WORK_PER_BIT;
-        let done = work.min(self.credit);
-        let left = work - done;
-        let nanos = if rate == 0 { return None } else { left.div_ceil(rate) };
-        self.credit = self.credit - done + (nanos * rate - left);
-        let time = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        Some(self.free_since + time)
-    }
+/// The work that is done at `rate` between two points in time.
+fn work_between(rate: BitRate, from: Instant, until: Instant) -> u128 {
+    let nanos = until.as_nanos().saturating_sub(from.as_nanos());
+    u128::from(nanos) * u128::from(rate.bits_per_second())
+}
+
+/// When `work` that begins at `from` is done, rounded up; never at rate 0.
+fn time_for(rate: BitRate, from: Instant, work: u128) -> Option<Instant> {
+    let nanos = work.div_ceil(match rate.bits_per_second() {
+        0 => return None,
+        rate => u128::from(rate),
+    });
+    Some(from + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]
@@ -91,7 +122,7 @@ mod tests {
     use super::*;
 
     fn frame(len: usize) -> Frame<usize> {
-        Frame { packet: len, len, chance: 0.0 }
+        Frame::new(len, len, 0.0)
     }
 
     fn send(serialiser: &mut Serialiser<usize>, at: Instant, len: usize) -> Instant {
@@ -125,6 +156,19 @@ mod tests {
     }
 
     #[test]
+    fn what_has_left_stays_sent_when_the_rate_changes() {
+        let mut serialiser = Serialiser::new(BitRate::from_mbit(50));
+        serialiser.begin(Instant::ZERO, frame(1500));
+        let (half, pause) = (Instant::from_nanos(120_000), Instant::from_nanos(500_000));
+        serialiser.set_rate(half, BitRate::from_bits_per_second(0));
+        assert_eq!(serialiser.finish(), None);
+        serialiser.set_rate(pause, BitRate::from_mbit(25));
+        assert_eq!(serialiser.finish(), Some(Instant::from_nanos(740_000)));
+        let (_, sent) = serialiser.pop_finished(Instant::MAX).unwrap();
+        assert_eq!(sent.airtime, Duration::from_nanos(740_000));
+    }
+
+    #[test]
     fn a_third_of_a_nanosecond_does_not_add_up() {
         // 3 Gbit/s: a byte takes 2 ⅔ ns.
         let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(3_000_000_000));
@@ -146,6 +190,35 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever the rates were and whenever they changed: the work done in
+        /// between is the packet's, to the nanosecond.
+        #[test]
+        fn changes_of_rate_neither_add_nor_lose_bits(
+            len in 1usize..10_000,
+            first in 0u64..10_000_000,
+            changes in prop::collection::vec((1u64..10_000_000, 0u64..10_000_000), 0..20),
+        ) {
+            let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(first));
+            serialiser.begin(Instant::ZERO, frame(len));
+            let (mut now, mut rate, mut done) = (0u64, first, 0u128);
+            let work = len as u128 * 8 * WORK_PER_BIT;
+            for (gap, next) in changes {
+                let step = u128::from(gap) * u128::from(rate);
+                if serialiser.pop_finished(Instant::from_nanos(now + gap)).is_some() {
+                    prop_assert!(done + step >= work);
+                    return Ok(());
+                }
+                (now, done) = (now + gap, done + step);
+                prop_assert!(done < work);
+                serialiser.set_rate(Instant::from_nanos(now), BitRate::from_bits_per_second(next));
+                rate = next;
+            }
+            let expected = (rate > 0)
+                .then(|| now + (work - done).div_ceil(u128::from(rate)) as u64)
+                .map(Instant::from_nanos);
+            prop_assert_eq!(serialiser.finish(), expected);
+        }
+
         #[test]
         fn a_busy_period_is_rounded_once(
             rate in 1..=u64::MAX,
