@@ -36,12 +36,14 @@ mod schedule;
 mod serialise;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
+mod trace;
 
 pub use config::LinkConfig;
 pub use counters::{Counters, Tally};
 pub use dice::Dice;
 pub use link::{Link, Wake};
-pub use loss::Loss;
+pub use loss::{Burst, BurstError, ErrorModel, GilbertElliott, Loss, UnknownErrorModel};
 pub use outage::Outage;
 pub use payload::Payload;
 pub use queue::QueueLimit;
+pub use trace::{Trace, TraceError, TraceValue};

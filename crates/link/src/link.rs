@@ -13,6 +13,9 @@ use crate::queue::Queue;
 use crate::serialise::Serialiser;
 use crate::{Counters, Dice, LinkConfig, Loss, Outage, Payload, QueueLimit, Tally};
 
+/// The stream of random numbers from which the loss models draw.
+const CHANNEL: u64 = 1;
+
 /// Why a link wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,7 +38,9 @@ pub enum Wake {
 ///
 /// One random number is drawn for each packet when it is offered, in every loss
 /// model and even if the queue drops it. So the n-th packet offered meets the
-/// same luck whatever the rate, the delay and the queue are.
+/// same luck whatever the rate, the delay and the queue are. What else is drawn
+/// comes from other streams of the seed: bursts come at the same times whatever
+/// the traffic is.
 #[derive(Debug)]
 pub struct Link<P> {
     dice: Dice,
@@ -52,13 +57,13 @@ impl<P: Payload> Link<P> {
         Self::starting_at(Instant::ZERO, config, seed)
     }
 
-    /// Like [`Link::new`]; its time (that of its outages) begins at `origin`.
+    /// Like [`Link::new`]; its time (that of its outages, bursts and traces) begins at `origin`.
     pub fn starting_at(origin: Instant, config: LinkConfig, seed: u64) -> Self {
         Self {
             dice: Dice::new(seed),
             queue: Queue::new(config.queue),
             serialiser: Serialiser::new(config.rate),
-            propagation: Propagation::new(origin, config),
+            propagation: Propagation::new(origin, config, Dice::stream(seed, CHANNEL)),
             counters: Counters::default(),
         }
     }

@@ -8,7 +8,7 @@
 //! arrive together with the last of those.
 //!
 //! Whether a packet is lost is decided when it arrives: by the random number it
-//! got when it was offered, and by the outages. Its reception takes as long as
+//! got when it was offered, by the state of the loss model, and by the outages. Its reception takes as long as
 //! its serialisation took, and begins no earlier than the one before has ended.
 //!
 //! Not modelled: a delay that moves on its own (LEO, hand-over, jitter),
@@ -19,11 +19,12 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
+use crate::loss::Channel;
 use crate::outage::{Outage, Outages};
 use crate::payload::Frame;
 use crate::reception::Reception;
 use crate::schedule::Schedule;
-use crate::{LinkConfig, Loss};
+use crate::{Dice, LinkConfig, Loss};
 
 /// A packet at the far end.
 #[derive(Debug)]
@@ -39,7 +40,9 @@ pub(crate) struct Arrival<P> {
 #[derive(Debug)]
 pub(crate) struct Propagation<P> {
     delay: Duration,
-    loss: Loss,
+    channel: Channel,
+    /// Gives each channel its seed.
+    seeds: Dice,
     outages: Outages,
     flying: Schedule<Frame<P>>,
     /// Arrived before the last change of what is lost, and not taken yet.
@@ -51,10 +54,11 @@ pub(crate) struct Propagation<P> {
 }
 
 impl<P> Propagation<P> {
-    pub(crate) fn new(origin: Instant, config: LinkConfig) -> Self {
+    pub(crate) fn new(origin: Instant, config: LinkConfig, mut seeds: Dice) -> Self {
         Self {
             delay: config.delay,
-            loss: config.loss,
+            channel: Channel::new(config.loss, origin, seeds.bits()),
+            seeds,
             outages: Outages::new(origin, config.outages),
             flying: Schedule::new(),
             decided: VecDeque::new(),
@@ -71,7 +75,7 @@ impl<P> Propagation<P> {
     /// Changes what is lost of that which arrives after `now`.
     pub(crate) fn set_loss(&mut self, now: Instant, loss: Loss) {
         self.decide(now);
-        self.loss = loss;
+        self.channel = Channel::new(loss, now, self.seeds.bits());
     }
 
     /// Adds an outage, for that which arrives after `now`.
@@ -125,8 +129,10 @@ impl<P> Propagation<P> {
         let (at, frame) = self.flying.pop_due(now)?;
         let reception = Reception { from: self.received.max(at - frame.airtime), until: at };
         self.received = at;
-        let unlucky = frame.chance < self.loss.probability(frame.len);
-        let lost = self.outages.hit(reception) || unlucky;
+        // Both are asked for every packet, so that an outage does not change
+        // the luck of the packets after it.
+        let (lost, silent) = (self.channel.loses(&frame, reception), self.outages.hit(reception));
+        let lost = lost || silent;
         Some(Arrival { at, frame, lost })
     }
 }
@@ -145,7 +151,7 @@ mod tests {
     fn propagation(delay: u64, loss: Loss) -> Propagation<usize> {
         let (rate, queue) = (BitRate::from_mbit(1), QueueLimit::Packets(1));
         let config = LinkConfig::new(rate, Duration::from_nanos(delay), loss, queue);
-        Propagation::new(Instant::ZERO, config)
+        Propagation::new(Instant::ZERO, config, Dice::new(1))
     }
 
     fn at(nanos: u64) -> Instant {

@@ -86,7 +86,7 @@ fn overrides_change_what_they_name_and_the_queue_follows() {
     assert_eq!(forward.queue, QueueLimit::Bytes(ByteCount::new(125_000)));
     assert_eq!(ret.rate, BitRate::from_mbit(10));
     let per = Loss::Per(Probability::new(0.01).unwrap());
-    assert_eq!((forward.loss, ret.loss), (per, per));
+    assert_eq!((forward.loss, ret.loss), (per.clone(), per));
 }
 
 #[test]

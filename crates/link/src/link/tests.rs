@@ -5,7 +5,10 @@ use core::time::Duration;
 use proptest::prelude::*;
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
-use crate::{Counters, Link, LinkConfig, Loss, Outage, QueueLimit, Tally, Wake};
+use crate::{
+    Burst, Counters, ErrorModel, GilbertElliott, Link, LinkConfig, Loss, Outage, QueueLimit, Tally,
+    Trace, TraceValue, Wake,
+};
 
 const MTU: usize = 1500;
 
@@ -177,11 +180,12 @@ fn losses_are_as_many_as_asked() {
     let ber = Loss::Ber(Probability::new(1e-6).unwrap());
     let by_bits = 1.0 - (1.0_f64 - 1e-6).powi(8 * MTU as i32);
     for (loss, expected) in [(per(0.001), 0.001), (per(0.1), 0.1), (ber, by_bits)] {
+        let name = format!("{loss:?}");
         let config = LinkConfig { loss, queue: QueueLimit::Packets(usize::MAX), ..geo() };
         let lost: usize = (0..10).map(|seed| lost(config.clone(), seed).len()).sum();
         let (mean, variance) = (500_000.0 * expected, 500_000.0 * expected * (1.0 - expected));
         let sigmas = (lost as f64 - mean) / f64::sqrt(variance);
-        assert!(sigmas.abs() < 2.576, "{loss:?}: {lost} lost, {sigmas:.2} sigma off");
+        assert!(sigmas.abs() < 2.576, "{name}: {lost} lost, {sigmas:.2} sigma off");
     }
 }
 
@@ -220,6 +224,35 @@ fn outages_are_announced_and_ended_while_the_link_runs() {
         _ => {}
     });
     assert_eq!(arrived, (0..200).chain(300..1000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_loss_trace_holds_at_the_time_of_arrival() {
+    let text = "0s 0 %\n500ms 100 %\n600ms 0 %";
+    let loss = Loss::Trace(Trace::parse(text).unwrap());
+    let arrived = stream(LinkConfig { loss, ..geo() }, |_, _| {});
+    assert_eq!(arrived, (0..200).chain(300..1000).collect::<Vec<_>>());
+}
+
+/// The bursts of a seed are where they are, whatever passes.
+#[test]
+fn traffic_does_not_move_the_bursts() {
+    let loss = Loss::from(ErrorModel::Huge);
+    let lost = |every: u32| {
+        let mut link = Link::new(LinkConfig { loss: loss.clone(), ..geo() }, 5);
+        let mut arrived = Vec::new();
+        for packet in (0..60_000).step_by(every as usize) {
+            let now = Instant::ZERO + millis(packet.into());
+            arrived.extend(run_until(&mut link, now));
+            link.handle_packet(now, Numbered(packet, 40));
+        }
+        arrived.extend(run_until(&mut link, Instant::MAX));
+        let arrived: Vec<_> = arrived.iter().map(|(_, p)| p.0).collect();
+        (0..60_000).step_by(10).filter(|p| arrived.binary_search(p).is_err()).collect::<Vec<_>>()
+    };
+    assert_eq!(lost(1), lost(10));
+    // Every 3.6 s ten such packets.
+    assert!((100..260).contains(&lost(10).len()), "{}", lost(10).len());
 }
 
 #[test]
@@ -290,8 +323,28 @@ fn any_loss() -> impl Strategy<Value = Loss> {
     prop_oneof![
         Just(Loss::None),
         probability.clone().prop_map(Loss::Per),
-        probability.prop_map(|p| Loss::Ber(Probability::new(p.get() / 1e4).unwrap())),
+        probability.clone().prop_map(|p| Loss::Ber(Probability::new(p.get() / 1e4).unwrap())),
+        (0..30_000u64, 0..30_000u64).prop_map(|(good, bad)| {
+            let up_to = |micros| Duration::ZERO..=Duration::from_micros(micros);
+            Loss::Burst(Burst::new(up_to(good), up_to(bad + 1)).unwrap())
+        }),
+        prop::array::uniform4(probability.clone()).prop_map(|[a, b, c, d]| {
+            Loss::GilbertElliott(GilbertElliott {
+                good_to_bad: a,
+                bad_to_good: b,
+                loss_good: c,
+                loss_bad: d,
+            })
+        }),
+        prop::collection::vec(probability, 1..5).prop_map(|values| Loss::Trace(trace(values))),
     ]
+}
+
+/// A value every ten milliseconds, for ever.
+fn trace<T: TraceValue>(values: Vec<T>) -> Trace<T> {
+    let period = millis(10) * values.len() as u32;
+    let points = values.into_iter().enumerate().map(|(i, value)| (millis(10) * i as u32, value));
+    Trace::new(points.collect(), Some(period)).unwrap()
 }
 
 fn any_queue() -> impl Strategy<Value = QueueLimit> {
@@ -320,7 +373,7 @@ fn act(link: &mut Link<Numbered>, now: Instant, number: u32, action: &Action) {
         Action::Offer(len) => link.handle_packet(now, Numbered(number, len)),
         Action::Rate(rate) => link.set_rate(now, rate),
         Action::Delay(delay) => link.set_delay(now, delay),
-        Action::Loss(loss) => link.set_loss(now, loss),
+        Action::Loss(ref loss) => link.set_loss(now, loss.clone()),
         Action::Queue(limit) => link.set_queue(now, limit),
         Action::Outage(outage) => link.add_outage(now, outage),
         Action::EndOutages => link.end_outages(now),
