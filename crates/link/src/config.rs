@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::BitRate;
 
-use crate::{Loss, Outage, QueueLimit};
+use crate::{Encapsulation, Loss, Outage, QueueLimit};
 
 /// The settings of one direction of a link. Every combination is a link: what
 /// is impossible in space (rate 0, no delay, a queue for nothing) behaves as
@@ -17,6 +17,9 @@ pub struct LinkConfig {
     /// The rate at which packets are serialised. At 0 nothing is ever sent: one
     /// packet sits in the serialiser and the queue fills behind it.
     pub rate: BitRate,
+    /// What packets become on the link, and what they take of the rate; at
+    /// first nothing is added.
+    pub encapsulation: Encapsulation,
     /// One way, from the last bit sent to the last bit received; a GEO hop has
     /// 239 to 280 ms.
     pub delay: Duration,
@@ -30,8 +33,9 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// A link with a drop-tail queue and no outages.
+    /// A link with a drop-tail queue, no encapsulation and no outages.
     pub fn new(rate: BitRate, delay: Duration, loss: Loss, queue: QueueLimit) -> Self {
-        Self { rate, delay, loss, outages: Vec::new(), queue }
+        let (encapsulation, outages) = (Encapsulation::None, Vec::new());
+        Self { rate, encapsulation, delay, loss, outages, queue }
     }
 }

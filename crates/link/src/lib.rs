@@ -19,12 +19,12 @@
 //! setting can be changed while the link runs.
 //!
 //! Not modelled: anything that needs two directions or several senders (shared
-//! capacity, DAMA, contention, MAC delays); link-layer framing, so every byte that
-//! is charged is a byte of the packet itself.
+//! capacity, DAMA, contention, MAC delays).
 
 mod config;
 mod counters;
 mod dice;
+mod encapsulation;
 mod link;
 mod loss;
 mod outage;
@@ -41,6 +41,7 @@ mod trace;
 pub use config::LinkConfig;
 pub use counters::{Counters, Tally};
 pub use dice::Dice;
+pub use encapsulation::{Encapsulation, GseLabel, Packing, UnknownEncapsulation};
 pub use link::{Link, Wake};
 pub use loss::{Burst, BurstError, ErrorModel, GilbertElliott, Loss, UnknownErrorModel};
 pub use outage::Outage;

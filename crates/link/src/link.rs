@@ -11,7 +11,7 @@ use crate::payload::Frame;
 use crate::propagate::Propagation;
 use crate::queue::Queue;
 use crate::serialise::Serialiser;
-use crate::{Counters, Dice, LinkConfig, Loss, Outage, Payload, QueueLimit, Tally};
+use crate::{Counters, Dice, Encapsulation, LinkConfig, Loss, Outage, Payload, QueueLimit, Tally};
 
 /// The stream of random numbers from which the loss models draw.
 const CHANNEL: u64 = 1;
@@ -41,6 +41,20 @@ pub enum Wake {
 /// same luck whatever the rate, the delay and the queue are. What else is drawn
 /// comes from other streams of the seed: bursts come at the same times whatever
 /// the traffic is.
+///
+/// # Changes while it runs
+/// The `set_*` methods change a setting at `now`; afterwards ask for
+/// [`Machine::poll_timeout`] again. What was due by `now` has happened with the
+/// old setting, however late the driver is, so the same calls give the same
+/// run. No change loses or reorders a packet:
+///
+/// | change | packets inside |
+/// |---|---|
+/// | rate | the bits that have left stay sent; the rest of the packet in the serialiser leaves at the new rate |
+/// | encapsulation | the packet in the serialiser keeps its own |
+/// | delay | what propagates arrives when it was going to; packets whose last bit leaves from now on have the new delay, but never arrive before an earlier one |
+/// | loss, outages | apply to what arrives after `now`, wherever it is now |
+/// | queue limit | what waits beyond a lower limit stays; nothing enters until there is room |
 #[derive(Debug)]
 pub struct Link<P> {
     dice: Dice,
@@ -57,12 +71,13 @@ impl<P: Payload> Link<P> {
         Self::starting_at(Instant::ZERO, config, seed)
     }
 
-    /// Like [`Link::new`]; its time (that of its outages, bursts and traces) begins at `origin`.
+    /// Like [`Link::new`]; its time (that of its outages, bursts and traces)
+    /// begins at `origin`.
     pub fn starting_at(origin: Instant, config: LinkConfig, seed: u64) -> Self {
         Self {
             dice: Dice::new(seed),
             queue: Queue::new(config.queue),
-            serialiser: Serialiser::new(config.rate),
+            serialiser: Serialiser::new(config.rate, config.encapsulation),
             propagation: Propagation::new(origin, config, Dice::stream(seed, CHANNEL)),
             counters: Counters::default(),
         }
@@ -72,6 +87,12 @@ impl<P: Payload> Link<P> {
     pub fn set_rate(&mut self, now: Instant, rate: BitRate) {
         self.advance(now);
         self.serialiser.set_rate(now, rate);
+    }
+
+    /// Changes the encapsulation.
+    pub fn set_encapsulation(&mut self, now: Instant, encapsulation: Encapsulation) {
+        self.advance(now);
+        self.serialiser.set_encapsulation(encapsulation);
     }
 
     /// Changes the delay.

@@ -8,23 +8,27 @@
 //! The rate may change while a packet is being sent: the bits that have left
 //! stay sent, and the rest leave at the new rate.
 //!
-//! Not modelled: framing and coding (a packet takes the time of its own bits
-//! and nothing else), and the waiting for a frame, slot or grant to begin.
+//! A packet takes the time of what its encapsulation makes of it.
+//!
+//! Not modelled: the waiting for a frame, slot or grant to begin.
 
 use core::time::Duration;
 
 use units::{BitRate, Instant};
 
+use crate::Encapsulation;
+use crate::encapsulation::Framer;
 use crate::payload::Frame;
 
 /// Work is counted in bits × 10⁹: a nanosecond at a rate of `r` bit/s does `r`
-/// of it, which makes all sums exact. The longest packet is below 2⁹⁷.
+/// of it, which makes all sums exact. The longest packet is below 2¹⁰⁰.
 const WORK_PER_BIT: u128 = 1_000_000_000;
 
 /// Sends one packet at a time.
 #[derive(Debug)]
 pub(crate) struct Serialiser<P> {
     rate: BitRate,
+    framer: Framer,
     current: Option<Current<P>>,
     /// When the last packet had left.
     free_since: Instant,
@@ -46,8 +50,9 @@ struct Current<P> {
 }
 
 impl<P> Serialiser<P> {
-    pub(crate) fn new(rate: BitRate) -> Self {
-        Self { rate, current: None, free_since: Instant::ZERO, credit: 0 }
+    pub(crate) fn new(rate: BitRate, encapsulation: Encapsulation) -> Self {
+        let framer = Framer::new(encapsulation);
+        Self { rate, framer, current: None, free_since: Instant::ZERO, credit: 0 }
     }
 
     pub(crate) fn is_free(&self) -> bool {
@@ -72,15 +77,21 @@ impl<P> Serialiser<P> {
         self.rate = rate;
     }
 
+    /// Changes the encapsulation of the packets that are begun from now on.
+    pub(crate) fn set_encapsulation(&mut self, encapsulation: Encapsulation) {
+        self.framer = Framer::new(encapsulation);
+    }
+
     /// Begins to send `frame` at `at`. The serialiser must be free.
     pub(crate) fn begin(&mut self, at: Instant, frame: Frame<P>) {
         debug_assert!(self.is_free(), "two packets in the serialiser");
-        if at > self.free_since {
+        let pause = at > self.free_since;
+        if pause {
             self.free_since = at;
             self.credit = 0;
         }
         let since = self.free_since;
-        let work = frame.len as u128 * 8 * WORK_PER_BIT;
+        let work = self.framer.charge(frame.len, !pause) * 8 * WORK_PER_BIT;
         let done = work.min(self.credit);
         self.credit -= done;
         let left = work - done;
@@ -121,6 +132,10 @@ mod tests {
 
     use super::*;
 
+    fn serialiser(rate: BitRate) -> Serialiser<usize> {
+        Serialiser::new(rate, Encapsulation::None)
+    }
+
     fn frame(len: usize) -> Frame<usize> {
         Frame::new(len, len, 0.0)
     }
@@ -132,14 +147,14 @@ mod tests {
 
     #[test]
     fn a_packet_at_50_mbit_takes_240_microseconds() {
-        let mut serialiser = Serialiser::new(BitRate::from_mbit(50));
+        let mut serialiser = serialiser(BitRate::from_mbit(50));
         let at = Instant::from_nanos(7);
         assert_eq!(send(&mut serialiser, at, 1500), at + Duration::from_micros(240));
     }
 
     #[test]
     fn nothing_finishes_early() {
-        let mut serialiser = Serialiser::new(BitRate::from_mbit(50));
+        let mut serialiser = serialiser(BitRate::from_mbit(50));
         serialiser.begin(Instant::ZERO, frame(1500));
         assert!(serialiser.pop_finished(Instant::from_nanos(239_999)).is_none());
         assert!(!serialiser.is_free());
@@ -149,7 +164,7 @@ mod tests {
 
     #[test]
     fn rate_zero_never_sends() {
-        let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(0));
+        let mut serialiser = serialiser(BitRate::from_bits_per_second(0));
         serialiser.begin(Instant::ZERO, frame(0));
         assert_eq!(serialiser.finish(), None);
         assert!(serialiser.pop_finished(Instant::MAX).is_none());
@@ -157,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_has_left_stays_sent_when_the_rate_changes() {
-        let mut serialiser = Serialiser::new(BitRate::from_mbit(50));
+        let mut serialiser = serialiser(BitRate::from_mbit(50));
         serialiser.begin(Instant::ZERO, frame(1500));
         let (half, pause) = (Instant::from_nanos(120_000), Instant::from_nanos(500_000));
         serialiser.set_rate(half, BitRate::from_bits_per_second(0));
@@ -171,7 +186,7 @@ mod tests {
     #[test]
     fn a_third_of_a_nanosecond_does_not_add_up() {
         // 3 Gbit/s: a byte takes 2 ⅔ ns.
-        let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(3_000_000_000));
+        let mut serialiser = serialiser(BitRate::from_bits_per_second(3_000_000_000));
         let mut at = Instant::ZERO;
         let times: Vec<_> = (0..6)
             .map(|_| {
@@ -184,9 +199,28 @@ mod tests {
 
     #[test]
     fn an_idle_time_ends_the_accumulation() {
-        let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(3_000_000_000));
+        let mut serialiser = serialiser(BitRate::from_bits_per_second(3_000_000_000));
         assert_eq!(send(&mut serialiser, Instant::ZERO, 1).as_nanos(), 3);
         assert_eq!(send(&mut serialiser, Instant::from_nanos(4), 1).as_nanos(), 7);
+    }
+
+    #[test]
+    fn cells_take_the_time_of_cells() {
+        let aal5 = Encapsulation::Aal5 { llc_snap: false };
+        let mut serialiser = Serialiser::new(BitRate::from_mbit(53), aal5);
+        // 32 cells of 53 bytes at 53 Mbit/s.
+        assert_eq!(send(&mut serialiser, Instant::ZERO, 1500), Instant::from_nanos(256_000));
+        serialiser.set_encapsulation(Encapsulation::None);
+        assert_eq!(send(&mut serialiser, Instant::ZERO, 53), Instant::from_nanos(264_000));
+    }
+
+    #[test]
+    fn packing_ends_when_the_link_falls_idle() {
+        let packed = "ule packed".parse().unwrap();
+        let mut serialiser = Serialiser::new(BitRate::from_mbit(188), packed);
+        let times = [0, 8_000, 8_000, 20_000]
+            .map(|at| send(&mut serialiser, Instant::from_nanos(at), 40).as_nanos());
+        assert_eq!(times, [8_000, 8_000, 8_000, 28_000]);
     }
 
     proptest! {
@@ -198,7 +232,7 @@ mod tests {
             first in 0u64..10_000_000,
             changes in prop::collection::vec((1u64..10_000_000, 0u64..10_000_000), 0..20),
         ) {
-            let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(first));
+            let mut serialiser = serialiser(BitRate::from_bits_per_second(first));
             serialiser.begin(Instant::ZERO, frame(len));
             let (mut now, mut rate, mut done) = (0u64, first, 0u128);
             let work = len as u128 * 8 * WORK_PER_BIT;
@@ -224,7 +258,7 @@ mod tests {
             rate in 1..=u64::MAX,
             lens in prop::collection::vec(0usize..10_000, 1..50),
         ) {
-            let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(rate));
+            let mut serialiser = serialiser(BitRate::from_bits_per_second(rate));
             let (mut at, mut bits) = (Instant::ZERO, 0u128);
             for len in lens {
                 at = send(&mut serialiser, at, len);

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
 use crate::{
-    Burst, Counters, ErrorModel, GilbertElliott, Link, LinkConfig, Loss, Outage, QueueLimit, Tally,
-    Trace, TraceValue, Wake,
+    Burst, Counters, Encapsulation, ErrorModel, GilbertElliott, Link, LinkConfig, Loss, Outage,
+    QueueLimit, Tally, Trace, TraceValue, Wake,
 };
 
 const MTU: usize = 1500;
@@ -285,6 +285,7 @@ fn a_changed_rate_holds_for_the_rest_of_the_packet_being_sent() {
 enum Action {
     Offer(usize),
     Rate(BitRate),
+    Encapsulation(Encapsulation),
     Delay(Duration),
     Loss(Loss),
     Queue(QueueLimit),
@@ -297,6 +298,7 @@ fn schedule() -> impl Strategy<Value = Vec<(u64, Action)>> {
     let action = prop_oneof![
         12 => (0usize..3000).prop_map(Action::Offer),
         1 => any_rate().prop_map(Action::Rate),
+        1 => any_encapsulation().prop_map(Action::Encapsulation),
         1 => any_delay().prop_map(Action::Delay),
         1 => any_loss().prop_map(Action::Loss),
         1 => any_queue().prop_map(Action::Queue),
@@ -308,6 +310,11 @@ fn schedule() -> impl Strategy<Value = Vec<(u64, Action)>> {
 
 fn any_rate() -> impl Strategy<Value = BitRate> {
     prop_oneof![Just(0), 1..100_000_000u64, any::<u64>()].prop_map(BitRate::from_bits_per_second)
+}
+
+fn any_encapsulation() -> impl Strategy<Value = Encapsulation> {
+    let names = vec!["none", "fixed 9 B", "aal5", "mpe", "mpe packed", "ule npa packed", "gse 6"];
+    prop::sample::select(names).prop_map(|name| name.parse().unwrap())
 }
 
 fn any_delay() -> impl Strategy<Value = Duration> {
@@ -360,8 +367,9 @@ fn any_outage() -> impl Strategy<Value = Outage> {
 
 fn any_config() -> impl Strategy<Value = LinkConfig> {
     let outages = prop::collection::vec(any_outage(), 0..3);
-    (any_rate(), any_delay(), any_loss(), any_queue(), outages).prop_map(
-        |(rate, delay, loss, queue, outages)| LinkConfig {
+    (any_rate(), any_encapsulation(), any_delay(), any_loss(), any_queue(), outages).prop_map(
+        |(rate, encapsulation, delay, loss, queue, outages)| LinkConfig {
+            encapsulation,
             outages,
             ..LinkConfig::new(rate, delay, loss, queue)
         },
@@ -372,6 +380,7 @@ fn act(link: &mut Link<Numbered>, now: Instant, number: u32, action: &Action) {
     match *action {
         Action::Offer(len) => link.handle_packet(now, Numbered(number, len)),
         Action::Rate(rate) => link.set_rate(now, rate),
+        Action::Encapsulation(encapsulation) => link.set_encapsulation(now, encapsulation),
         Action::Delay(delay) => link.set_delay(now, delay),
         Action::Loss(ref loss) => link.set_loss(now, loss.clone()),
         Action::Queue(limit) => link.set_queue(now, limit),
