@@ -23,14 +23,17 @@
 
 mod config;
 mod counters;
+mod delay;
 mod dice;
 mod encapsulation;
 mod link;
 mod loss;
+mod opportunities;
 mod outage;
 mod payload;
 mod propagate;
 mod queue;
+mod rate;
 mod reception;
 mod schedule;
 mod serialise;
@@ -40,11 +43,14 @@ mod trace;
 
 pub use config::LinkConfig;
 pub use counters::{Counters, Tally};
+pub use delay::{Delay, Jitter};
 pub use dice::Dice;
 pub use encapsulation::{Encapsulation, GseLabel, Packing, UnknownEncapsulation};
 pub use link::{Link, Wake};
 pub use loss::{Burst, BurstError, ErrorModel, GilbertElliott, Loss, UnknownErrorModel};
+pub use opportunities::{Opportunities, OpportunitiesError};
 pub use outage::Outage;
 pub use payload::Payload;
 pub use queue::QueueLimit;
+pub use rate::Rate;
 pub use trace::{Trace, TraceError, TraceValue};

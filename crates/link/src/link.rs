@@ -3,18 +3,21 @@
 #[cfg(test)]
 mod tests;
 
-use core::time::Duration;
-
-use units::{BitRate, Instant, Machine};
+use units::{Instant, Machine};
 
 use crate::payload::Frame;
 use crate::propagate::Propagation;
 use crate::queue::Queue;
 use crate::serialise::Serialiser;
-use crate::{Counters, Dice, Encapsulation, LinkConfig, Loss, Outage, Payload, QueueLimit, Tally};
+use crate::{
+    Counters, Delay, Dice, Encapsulation, Jitter, LinkConfig, Loss, Outage, Payload, QueueLimit,
+    Rate, Tally,
+};
 
 /// The stream of random numbers from which the loss models draw.
 const CHANNEL: u64 = 1;
+/// The stream that gives each packet its share of the jitter.
+const JITTER: u64 = 2;
 
 /// Why a link wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +25,8 @@ const CHANNEL: u64 = 1;
 pub enum Wake {
     /// A packet is at the far end (where it may turn out to be lost).
     Arrival,
+    /// A packet leaves; only with jitter that reorders.
+    Departure,
 }
 
 /// One direction of a link.
@@ -33,8 +38,9 @@ pub enum Wake {
 /// A driver may be late: whatever was due happens with the time at which it was
 /// due, so a packet that should have begun to be serialised at *t* did begin at
 /// *t*, and lateness delays the packets that are late but never adds up. For
-/// the same reason the link asks to be woken only for arrivals: all that
-/// happens before can be caught up with exactly.
+/// the same reason the link asks to be woken only for arrivals (with jitter that
+/// reorders, also for departures): all that happens before can be caught up with
+/// exactly.
 ///
 /// One random number is drawn for each packet when it is offered, in every loss
 /// model and even if the queue drops it. So the n-th packet offered meets the
@@ -46,18 +52,20 @@ pub enum Wake {
 /// The `set_*` methods change a setting at `now`; afterwards ask for
 /// [`Machine::poll_timeout`] again. What was due by `now` has happened with the
 /// old setting, however late the driver is, so the same calls give the same
-/// run. No change loses or reorders a packet:
+/// run. No change loses or reorders a packet; traces begin at `now`:
 ///
 /// | change | packets inside |
 /// |---|---|
 /// | rate | the bits that have left stay sent; the rest of the packet in the serialiser leaves at the new rate |
 /// | encapsulation | the packet in the serialiser keeps its own |
 /// | delay | what propagates arrives when it was going to; packets whose last bit leaves from now on have the new delay, but never arrive before an earlier one |
+/// | jitter | as the delay; only jitter that reorders reorders |
 /// | loss, outages | apply to what arrives after `now`, wherever it is now |
 /// | queue limit | what waits beyond a lower limit stays; nothing enters until there is room |
 #[derive(Debug)]
 pub struct Link<P> {
     dice: Dice,
+    jitter: Dice,
     queue: Queue<P>,
     serialiser: Serialiser<P>,
     propagation: Propagation<P>,
@@ -76,17 +84,18 @@ impl<P: Payload> Link<P> {
     pub fn starting_at(origin: Instant, config: LinkConfig, seed: u64) -> Self {
         Self {
             dice: Dice::new(seed),
+            jitter: Dice::stream(seed, JITTER),
             queue: Queue::new(config.queue),
-            serialiser: Serialiser::new(config.rate, config.encapsulation),
+            serialiser: Serialiser::new(origin, config.rate.clone(), config.encapsulation),
             propagation: Propagation::new(origin, config, Dice::stream(seed, CHANNEL)),
             counters: Counters::default(),
         }
     }
 
     /// Changes the rate.
-    pub fn set_rate(&mut self, now: Instant, rate: BitRate) {
+    pub fn set_rate(&mut self, now: Instant, rate: impl Into<Rate>) {
         self.advance(now);
-        self.serialiser.set_rate(now, rate);
+        self.serialiser.set_rate(now, rate.into());
     }
 
     /// Changes the encapsulation.
@@ -96,9 +105,15 @@ impl<P: Payload> Link<P> {
     }
 
     /// Changes the delay.
-    pub fn set_delay(&mut self, now: Instant, delay: Duration) {
+    pub fn set_delay(&mut self, now: Instant, delay: impl Into<Delay>) {
         self.advance(now);
-        self.propagation.set_delay(delay);
+        self.propagation.set_delay(now, delay.into());
+    }
+
+    /// Changes the jitter.
+    pub fn set_jitter(&mut self, now: Instant, jitter: Jitter) {
+        self.advance(now);
+        self.propagation.set_jitter(jitter);
     }
 
     /// Changes what is lost on the way.
@@ -130,7 +145,8 @@ impl<P: Payload> Link<P> {
     pub fn handle_packet(&mut self, now: Instant, packet: P) {
         self.advance(now);
         let len = packet.wire_len();
-        let frame = Frame::new(packet, len, self.dice.chance());
+        let mut frame = Frame::new(packet, len, self.dice.chance());
+        frame.luck = self.jitter.bits();
         self.counters.offered.add(len);
         if self.serialiser.is_free() {
             self.serialiser.begin(now, frame);
@@ -187,8 +203,7 @@ impl<P: Payload> Machine for Link<P> {
     type Wake = Wake;
 
     fn poll_timeout(&self) -> Option<(Instant, Wake)> {
-        let at = self.propagation.next_arrival(self.serialiser.finish())?;
-        Some((at, Wake::Arrival))
+        self.propagation.next(self.serialiser.departure())
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -11,20 +11,23 @@
 //! got when it was offered, by the state of the loss model, and by the outages. Its reception takes as long as
 //! its serialisation took, and begins no earlier than the one before has ended.
 //!
-//! Not modelled: a delay that moves on its own (LEO, hand-over, jitter),
-//! receivers that need time to decode, and reordering.
+//! Only with jitter that reorders they do overtake.
+//!
+//! Not modelled: receivers that need time to decode, and a Doppler shift: what
+//! is sent within a step of the delay arrives at the rate at which it was sent.
 
-use core::time::Duration;
 use std::collections::VecDeque;
 
-use units::Instant;
+use units::{Instant, earliest};
 
+use crate::delay::Path;
+use crate::link::Wake;
 use crate::loss::Channel;
 use crate::outage::{Outage, Outages};
 use crate::payload::Frame;
 use crate::reception::Reception;
 use crate::schedule::Schedule;
-use crate::{Dice, LinkConfig, Loss};
+use crate::{Delay, Dice, Jitter, LinkConfig, Loss};
 
 /// A packet at the far end.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ pub(crate) struct Arrival<P> {
 /// Packets on their way.
 #[derive(Debug)]
 pub(crate) struct Propagation<P> {
-    delay: Duration,
+    path: Path,
     channel: Channel,
     /// Gives each channel its seed.
     seeds: Dice,
@@ -56,7 +59,7 @@ pub(crate) struct Propagation<P> {
 impl<P> Propagation<P> {
     pub(crate) fn new(origin: Instant, config: LinkConfig, mut seeds: Dice) -> Self {
         Self {
-            delay: config.delay,
+            path: Path::new(config.delay, config.jitter, origin),
             channel: Channel::new(config.loss, origin, seeds.bits()),
             seeds,
             outages: Outages::new(origin, config.outages),
@@ -67,9 +70,14 @@ impl<P> Propagation<P> {
         }
     }
 
-    /// Changes the delay of all packets that depart from now on.
-    pub(crate) fn set_delay(&mut self, delay: Duration) {
-        self.delay = delay;
+    /// Changes the delay of all packets that depart from `now` on.
+    pub(crate) fn set_delay(&mut self, now: Instant, delay: Delay) {
+        self.path.set_delay(delay, now);
+    }
+
+    /// Changes the jitter of all packets that depart from now on.
+    pub(crate) fn set_jitter(&mut self, jitter: Jitter) {
+        self.path.jitter = jitter;
     }
 
     /// Changes what is lost of that which arrives after `now`.
@@ -92,8 +100,9 @@ impl<P> Propagation<P> {
 
     /// Takes over a packet whose last bit was sent at `at`.
     pub(crate) fn depart(&mut self, at: Instant, frame: Frame<P>) {
-        self.last = self.arrival_of(at);
-        self.flying.insert(self.last, frame);
+        let arrival = self.arrival_of(at, frame.luck);
+        self.last = self.last.max(arrival);
+        self.flying.insert(arrival, frame);
     }
 
     /// Takes the next packet that is at the far end by `now`.
@@ -101,12 +110,16 @@ impl<P> Propagation<P> {
         self.decided.pop_front().or_else(|| self.decide_next(now))
     }
 
-    /// When the next packet arrives, given that the next one to depart does so
-    /// at `departure`.
-    pub(crate) fn next_arrival(&self, departure: Option<Instant>) -> Option<Instant> {
+    /// What happens next, given when the next packet departs and its luck.
+    pub(crate) fn next(&self, departure: Option<(Instant, u64)>) -> Option<(Instant, Wake)> {
         let decided = self.decided.front().map(|arrival| arrival.at);
-        let later = departure.map(|at| self.arrival_of(at));
-        decided.into_iter().chain(self.flying.first()).chain(later).min()
+        let arrival = decided.or(self.flying.first()).map(|at| (at, Wake::Arrival));
+        let later = departure.map(|(at, luck)| match self.path.jitter.reorders() {
+            // One that departs later still may arrive before this one.
+            true => (at, Wake::Departure),
+            false => (self.arrival_of(at, luck), Wake::Arrival),
+        });
+        earliest(arrival, later)
     }
 
     #[cfg(test)]
@@ -114,8 +127,9 @@ impl<P> Propagation<P> {
         self.flying.len() + self.decided.len()
     }
 
-    fn arrival_of(&self, departure: Instant) -> Instant {
-        self.last.max(departure + self.delay)
+    fn arrival_of(&self, departure: Instant, luck: u64) -> Instant {
+        let arrival = self.path.arrival(departure, luck);
+        if self.path.jitter.reorders() { arrival } else { arrival.max(self.last) }
     }
 
     /// Decides the fate of everything that arrives by `now`.
@@ -139,6 +153,8 @@ impl<P> Propagation<P> {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use units::{BitRate, Probability};
 
     use super::*;
@@ -185,21 +201,55 @@ mod tests {
     #[test]
     fn the_next_arrival_may_still_be_departing() {
         let mut propagation = propagation(5, Loss::None);
-        assert_eq!(propagation.next_arrival(None), None);
-        assert_eq!(propagation.next_arrival(Some(at(3))), Some(at(8)));
+        assert_eq!(propagation.next(None), None);
+        assert_eq!(propagation.next(Some((at(3), 0))), Some((at(8), Wake::Arrival)));
         propagation.depart(at(1), frame(0, 0.0));
-        assert_eq!(propagation.next_arrival(Some(at(3))), Some(at(6)));
+        assert_eq!(propagation.next(Some((at(3), 0))), Some((at(6), Wake::Arrival)));
     }
 
     #[test]
     fn a_shorter_delay_overtakes_nothing() {
         let mut propagation = propagation(100, Loss::None);
         propagation.depart(at(0), frame(0, 0.0));
-        propagation.set_delay(Duration::from_nanos(10));
+        propagation.set_delay(at(1), Duration::from_nanos(10).into());
         propagation.depart(at(1), frame(1, 0.0));
-        assert_eq!(propagation.next_arrival(Some(at(2))), Some(at(100)));
+        assert_eq!(propagation.next(Some((at(2), 0))), Some((at(100), Wake::Arrival)));
         propagation.depart(at(95), frame(2, 0.0));
         assert_eq!(order(&mut propagation), [(100, 0), (100, 1), (105, 2)]);
+    }
+
+    fn lucky(packet: usize, luck: u64) -> Frame<usize> {
+        Frame { luck, ..frame(packet, 0.0) }
+    }
+
+    #[test]
+    fn jitter_keeps_the_order_or_not() {
+        let spread = Duration::from_nanos(9);
+        for (jitter, expected) in [
+            (Jitter::InOrder(spread), [(109, 0), (109, 1), (111, 2)]),
+            (Jitter::Reordering(spread), [(101, 1), (109, 0), (111, 2)]),
+        ] {
+            let mut propagation = propagation(100, Loss::None);
+            propagation.set_jitter(jitter);
+            propagation.depart(at(0), lucky(0, u64::MAX));
+            propagation.depart(at(1), lucky(1, 0));
+            propagation.depart(at(2), lucky(2, u64::MAX));
+            assert_eq!(order(&mut propagation), expected);
+        }
+    }
+
+    /// A hand-over from 125 to 10 ms. What was sent before arrives
+    /// after, and what was sent after waits for it.
+    #[test]
+    fn a_hand_over_changes_the_delay_of_what_departs_after_it() {
+        let mut propagation = propagation(0, Loss::None);
+        let trace = crate::Trace::parse("0ns 10ns\n100ns 125ns\n380ns 10ns").unwrap();
+        propagation.set_delay(at(1000), trace.into());
+        for (packet, departure) in [1000, 1099, 1100, 1379, 1380, 1500].into_iter().enumerate() {
+            propagation.depart(at(departure), frame(packet, 0.0));
+        }
+        let expected = [(1010, 0), (1109, 1), (1225, 2), (1504, 3), (1504, 4), (1510, 5)];
+        assert_eq!(order(&mut propagation), expected);
     }
 
     #[test]
@@ -208,7 +258,7 @@ mod tests {
         propagation.depart(at(1), frame(0, 0.5));
         propagation.depart(at(2), frame(1, 0.5));
         propagation.set_loss(at(1), Loss::Per(Probability::ONE));
-        assert_eq!(propagation.next_arrival(None), Some(at(1)));
+        assert_eq!(propagation.next(None), Some((at(1), Wake::Arrival)));
         assert!(!propagation.pop_arrival(at(2)).unwrap().lost);
         assert!(propagation.pop_arrival(at(2)).unwrap().lost);
     }

@@ -14,26 +14,23 @@
 
 use core::time::Duration;
 
-use units::{BitRate, Instant};
+use units::Instant;
 
-use crate::Encapsulation;
 use crate::encapsulation::Framer;
 use crate::payload::Frame;
-
-/// Work is counted in bits × 10⁹: a nanosecond at a rate of `r` bit/s does `r`
-/// of it, which makes all sums exact. The longest packet is below 2¹⁰⁰.
-const WORK_PER_BIT: u128 = 1_000_000_000;
+use crate::rate::{Capacity, WORK_PER_BIT};
+use crate::{Encapsulation, Rate};
 
 /// Sends one packet at a time.
 #[derive(Debug)]
 pub(crate) struct Serialiser<P> {
-    rate: BitRate,
+    capacity: Capacity,
     framer: Framer,
     current: Option<Current<P>>,
     /// When the last packet had left.
     free_since: Instant,
     /// Work that could be done in the last, begun nanosecond before
-    /// `free_since`, and was not needed.
+    /// `free_since`, or in the opportunity at it, and was not needed.
     credit: u128,
 }
 
@@ -50,9 +47,9 @@ struct Current<P> {
 }
 
 impl<P> Serialiser<P> {
-    pub(crate) fn new(rate: BitRate, encapsulation: Encapsulation) -> Self {
-        let framer = Framer::new(encapsulation);
-        Self { rate, framer, current: None, free_since: Instant::ZERO, credit: 0 }
+    pub(crate) fn new(origin: Instant, rate: Rate, encapsulation: Encapsulation) -> Self {
+        let (capacity, framer) = (Capacity::new(rate, origin), Framer::new(encapsulation));
+        Self { capacity, framer, current: None, free_since: Instant::ZERO, credit: 0 }
     }
 
     pub(crate) fn is_free(&self) -> bool {
@@ -64,17 +61,24 @@ impl<P> Serialiser<P> {
         self.current.as_ref()?.finish
     }
 
+    /// The same, with the packet's luck.
+    pub(crate) fn departure(&self) -> Option<(Instant, u64)> {
+        let current = self.current.as_ref()?;
+        current.finish.map(|finish| (finish, current.frame.luck))
+    }
+
     /// Changes the rate at `now`, by when everything due has been taken. What
     /// has left of the current packet stays sent; the rest leaves at the new
     /// rate.
-    pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
+    pub(crate) fn set_rate(&mut self, now: Instant, rate: Rate) {
+        let next = Capacity::new(rate, now);
         if let Some(current) = &mut self.current {
-            let done = work_between(self.rate, current.since, now);
+            let done = self.capacity.work_between(current.since, now);
             current.left = current.left.saturating_sub(done);
             current.since = current.since.max(now);
-            current.finish = time_for(rate, current.since, current.left);
+            current.finish = next.time_for(current.since, current.left);
         }
-        self.rate = rate;
+        self.capacity = next;
     }
 
     /// Changes the encapsulation of the packets that are begun from now on.
@@ -95,7 +99,7 @@ impl<P> Serialiser<P> {
         let done = work.min(self.credit);
         self.credit -= done;
         let left = work - done;
-        let finish = time_for(self.rate, since, left);
+        let finish = self.capacity.time_for(since, left);
         self.current = Some(Current { frame, begun: since, left, since, finish });
     }
 
@@ -105,35 +109,23 @@ impl<P> Serialiser<P> {
         let finish = self.finish().filter(|&finish| finish <= now)?;
         let Current { mut frame, begun, left, since, .. } = self.current.take()?;
         self.free_since = finish;
-        self.credit += work_between(self.rate, since, finish).saturating_sub(left);
-        frame.airtime = finish.saturating_since(begun);
+        self.credit += self.capacity.work_between(since, finish).saturating_sub(left);
+        let instant = self.capacity.is_instant();
+        frame.airtime = if instant { Duration::ZERO } else { finish.saturating_since(begun) };
         Some((finish, frame))
     }
-}
-
-/// The work that is done at `rate` between two points in time.
-fn work_between(rate: BitRate, from: Instant, until: Instant) -> u128 {
-    let nanos = until.as_nanos().saturating_sub(from.as_nanos());
-    u128::from(nanos) * u128::from(rate.bits_per_second())
-}
-
-/// When `work` that begins at `from` is done, rounded up; never at rate 0.
-fn time_for(rate: BitRate, from: Instant, work: u128) -> Option<Instant> {
-    let nanos = work.div_ceil(match rate.bits_per_second() {
-        0 => return None,
-        rate => u128::from(rate),
-    });
-    Some(from + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use units::BitRate;
 
     use super::*;
+    use crate::{Opportunities, Trace};
 
     fn serialiser(rate: BitRate) -> Serialiser<usize> {
-        Serialiser::new(rate, Encapsulation::None)
+        Serialiser::new(Instant::ZERO, rate.into(), Encapsulation::None)
     }
 
     fn frame(len: usize) -> Frame<usize> {
@@ -175,9 +167,9 @@ mod tests {
         let mut serialiser = serialiser(BitRate::from_mbit(50));
         serialiser.begin(Instant::ZERO, frame(1500));
         let (half, pause) = (Instant::from_nanos(120_000), Instant::from_nanos(500_000));
-        serialiser.set_rate(half, BitRate::from_bits_per_second(0));
+        serialiser.set_rate(half, BitRate::from_bits_per_second(0).into());
         assert_eq!(serialiser.finish(), None);
-        serialiser.set_rate(pause, BitRate::from_mbit(25));
+        serialiser.set_rate(pause, BitRate::from_mbit(25).into());
         assert_eq!(serialiser.finish(), Some(Instant::from_nanos(740_000)));
         let (_, sent) = serialiser.pop_finished(Instant::MAX).unwrap();
         assert_eq!(sent.airtime, Duration::from_nanos(740_000));
@@ -204,10 +196,43 @@ mod tests {
         assert_eq!(send(&mut serialiser, Instant::from_nanos(4), 1).as_nanos(), 7);
     }
 
+    fn traced(rate: Rate) -> Serialiser<usize> {
+        Serialiser::new(Instant::from_nanos(1_000_000), rate, Encapsulation::None)
+    }
+
+    /// 240 µs at 50 Mbit/s, but the rate falls to a half after 120 of them.
+    #[test]
+    fn a_trace_changes_the_rate_within_a_packet() {
+        let trace = Trace::parse("0s 50 Mbit/s\n120us 25 Mbit/s\n1s 0 bit/s").unwrap();
+        let mut serialiser = traced(Rate::Trace(trace));
+        let origin = Instant::from_nanos(1_000_000);
+        assert_eq!(send(&mut serialiser, origin, 1500), origin + Duration::from_micros(360));
+        assert_eq!(send(&mut serialiser, origin, 1500), origin + Duration::from_micros(840));
+        serialiser.begin(origin + Duration::from_secs(1), frame(1));
+        assert_eq!(serialiser.finish(), None);
+    }
+
+    /// Three opportunities, at 1, 4 and 5 ms of the trace, which begins at 1 ms.
+    #[test]
+    fn opportunities_deliver_1500_bytes_each() {
+        let trace = Opportunities::parse("1\n4\n5").unwrap();
+        let mut serialiser = traced(Rate::Opportunities(trace));
+        let ms = |nanos: Instant| nanos.as_nanos() / 1_000_000;
+        let origin = Instant::from_nanos(1_000_000);
+        // Two short packets and most of a third leave at the first.
+        let times = [700, 700, 200, 1400].map(|len| ms(send(&mut serialiser, origin, len)));
+        assert_eq!(times, [2, 2, 5, 5]);
+        // After a pause nothing is left of that; 1500 and one byte take two.
+        let later = Instant::from_nanos(5_500_000);
+        assert_eq!(ms(send(&mut serialiser, later, 1501)), 7);
+        assert_eq!(ms(send(&mut serialiser, later, 1499)), 7);
+        assert_eq!(ms(send(&mut serialiser, later, 1)), 10);
+    }
+
     #[test]
     fn cells_take_the_time_of_cells() {
         let aal5 = Encapsulation::Aal5 { llc_snap: false };
-        let mut serialiser = Serialiser::new(BitRate::from_mbit(53), aal5);
+        let mut serialiser = Serialiser::new(Instant::ZERO, BitRate::from_mbit(53).into(), aal5);
         // 32 cells of 53 bytes at 53 Mbit/s.
         assert_eq!(send(&mut serialiser, Instant::ZERO, 1500), Instant::from_nanos(256_000));
         serialiser.set_encapsulation(Encapsulation::None);
@@ -217,7 +242,7 @@ mod tests {
     #[test]
     fn packing_ends_when_the_link_falls_idle() {
         let packed = "ule packed".parse().unwrap();
-        let mut serialiser = Serialiser::new(BitRate::from_mbit(188), packed);
+        let mut serialiser = Serialiser::new(Instant::ZERO, BitRate::from_mbit(188).into(), packed);
         let times = [0, 8_000, 8_000, 20_000]
             .map(|at| send(&mut serialiser, Instant::from_nanos(at), 40).as_nanos());
         assert_eq!(times, [8_000, 8_000, 8_000, 28_000]);
@@ -244,7 +269,8 @@ mod tests {
                 }
                 (now, done) = (now + gap, done + step);
                 prop_assert!(done < work);
-                serialiser.set_rate(Instant::from_nanos(now), BitRate::from_bits_per_second(next));
+                let at = Instant::from_nanos(now);
+                serialiser.set_rate(at, BitRate::from_bits_per_second(next).into());
                 rate = next;
             }
             let expected = (rate > 0)

@@ -184,6 +184,16 @@ impl<T> Trace<T> {
         let begun = self.points.partition_point(|(at, _)| nanos(*at) <= elapsed);
         &self.points[begun.saturating_sub(1)].1
     }
+
+    /// The steps, with the nanoseconds at which they begin.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.points.iter().map(|(at, value)| (nanos(*at), value))
+    }
+
+    /// The period in nanoseconds.
+    pub(crate) fn period(&self) -> Option<u64> {
+        self.period.map(nanos)
+    }
 }
 
 /// Saturates after 584 years.

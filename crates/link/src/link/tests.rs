@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
 use crate::{
-    Burst, Counters, Encapsulation, ErrorModel, GilbertElliott, Link, LinkConfig, Loss, Outage,
-    QueueLimit, Tally, Trace, TraceValue, Wake,
+    Burst, Counters, Delay, Encapsulation, ErrorModel, GilbertElliott, Jitter, Link, LinkConfig,
+    Loss, Opportunities, Outage, QueueLimit, Rate, Tally, Trace, TraceValue, Wake,
 };
 
 const MTU: usize = 1500;
@@ -129,7 +129,7 @@ fn a_link_without_a_queue_still_sends() {
 
 #[test]
 fn rate_zero_never_wakes() {
-    let config = LinkConfig { rate: BitRate::from_bits_per_second(0), ..geo() };
+    let config = LinkConfig { rate: BitRate::from_bits_per_second(0).into(), ..geo() };
     let mut link = Link::new(config, 1);
     link.handle_packet(Instant::ZERO, MTU);
     link.handle_packet(Instant::ZERO, MTU);
@@ -168,7 +168,11 @@ fn lost(config: LinkConfig, seed: u64) -> Vec<u32> {
 fn rate_and_delay_do_not_change_which_packets_are_lost() {
     let queue = QueueLimit::Packets(usize::MAX);
     let slow = LinkConfig { loss: per(0.01), queue, ..geo() };
-    let fast = LinkConfig { rate: BitRate::from_mbit(900), delay: Duration::ZERO, ..slow.clone() };
+    let fast = LinkConfig {
+        rate: BitRate::from_mbit(900).into(),
+        delay: Duration::ZERO.into(),
+        ..slow.clone()
+    };
     assert_eq!(lost(slow.clone(), 7), lost(fast, 7));
     assert_ne!(lost(slow.clone(), 7), lost(slow, 8));
 }
@@ -284,9 +288,10 @@ fn a_changed_rate_holds_for_the_rest_of_the_packet_being_sent() {
 #[derive(Debug, Clone)]
 enum Action {
     Offer(usize),
-    Rate(BitRate),
+    Rate(Rate),
     Encapsulation(Encapsulation),
-    Delay(Duration),
+    Delay(Delay),
+    Jitter(Jitter),
     Loss(Loss),
     Queue(QueueLimit),
     Outage(Outage),
@@ -300,6 +305,7 @@ fn schedule() -> impl Strategy<Value = Vec<(u64, Action)>> {
         1 => any_rate().prop_map(Action::Rate),
         1 => any_encapsulation().prop_map(Action::Encapsulation),
         1 => any_delay().prop_map(Action::Delay),
+        1 => any_jitter().prop_map(Action::Jitter),
         1 => any_loss().prop_map(Action::Loss),
         1 => any_queue().prop_map(Action::Queue),
         1 => any_outage().prop_map(Action::Outage),
@@ -308,8 +314,15 @@ fn schedule() -> impl Strategy<Value = Vec<(u64, Action)>> {
     prop::collection::vec((0u64..2_000_000, action), 0..200)
 }
 
-fn any_rate() -> impl Strategy<Value = BitRate> {
-    prop_oneof![Just(0), 1..100_000_000u64, any::<u64>()].prop_map(BitRate::from_bits_per_second)
+fn any_rate() -> impl Strategy<Value = Rate> {
+    let rate = prop_oneof![Just(0), 1..100_000_000u64, any::<u64>()]
+        .prop_map(BitRate::from_bits_per_second);
+    let opportunities = prop::sample::select(vec!["1", "0\n0\n3\n3\n4", "20\n100"]);
+    prop_oneof![
+        2 => rate.clone().prop_map(Rate::Constant),
+        1 => prop::collection::vec(rate, 1..5).prop_map(|rates| Rate::Trace(trace(rates))),
+        1 => opportunities.prop_map(|text| Opportunities::parse(text).unwrap().into()),
+    ]
 }
 
 fn any_encapsulation() -> impl Strategy<Value = Encapsulation> {
@@ -317,7 +330,23 @@ fn any_encapsulation() -> impl Strategy<Value = Encapsulation> {
     prop::sample::select(names).prop_map(|name| name.parse().unwrap())
 }
 
-fn any_delay() -> impl Strategy<Value = Duration> {
+fn any_delay() -> impl Strategy<Value = Delay> {
+    prop_oneof![
+        2 => any_duration().prop_map(Delay::Constant),
+        1 => prop::collection::vec(any_duration(), 1..5)
+            .prop_map(|delays| Delay::Trace(trace(delays))),
+    ]
+}
+
+fn any_jitter() -> impl Strategy<Value = Jitter> {
+    prop_oneof![
+        2 => Just(Jitter::None),
+        1 => any_duration().prop_map(Jitter::InOrder),
+        1 => any_duration().prop_map(Jitter::Reordering),
+    ]
+}
+
+fn any_duration() -> impl Strategy<Value = Duration> {
     prop_oneof![
         (0..400_000_000u64).prop_map(Duration::from_nanos),
         any::<u64>().prop_map(Duration::from_nanos),
@@ -362,26 +391,27 @@ fn any_queue() -> impl Strategy<Value = QueueLimit> {
 }
 
 fn any_outage() -> impl Strategy<Value = Outage> {
-    (any_delay(), any_delay()).prop_map(|(after, lasting)| Outage { after, lasting })
+    (any_duration(), any_duration()).prop_map(|(after, lasting)| Outage { after, lasting })
 }
 
 fn any_config() -> impl Strategy<Value = LinkConfig> {
     let outages = prop::collection::vec(any_outage(), 0..3);
-    (any_rate(), any_encapsulation(), any_delay(), any_loss(), any_queue(), outages).prop_map(
-        |(rate, encapsulation, delay, loss, queue, outages)| LinkConfig {
+    (any_rate(), any_encapsulation(), any_delay(), any_jitter(), any_loss(), any_queue(), outages)
+        .prop_map(|(rate, encapsulation, delay, jitter, loss, queue, outages)| LinkConfig {
             encapsulation,
+            jitter,
             outages,
             ..LinkConfig::new(rate, delay, loss, queue)
-        },
-    )
+        })
 }
 
 fn act(link: &mut Link<Numbered>, now: Instant, number: u32, action: &Action) {
     match *action {
         Action::Offer(len) => link.handle_packet(now, Numbered(number, len)),
-        Action::Rate(rate) => link.set_rate(now, rate),
+        Action::Rate(ref rate) => link.set_rate(now, rate.clone()),
         Action::Encapsulation(encapsulation) => link.set_encapsulation(now, encapsulation),
-        Action::Delay(delay) => link.set_delay(now, delay),
+        Action::Delay(ref delay) => link.set_delay(now, delay.clone()),
+        Action::Jitter(jitter) => link.set_jitter(now, jitter),
         Action::Loss(ref loss) => link.set_loss(now, loss.clone()),
         Action::Queue(limit) => link.set_queue(now, limit),
         Action::Outage(outage) => link.add_outage(now, outage),
@@ -440,7 +470,12 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_reordered(config in any_config(), seed: u64, schedule in schedule()) {
+    fn nothing_is_reordered_unasked(
+        mut config in any_config(), seed: u64, mut schedule in schedule(),
+    ) {
+        let reordering = |jitter: Jitter| matches!(jitter, Jitter::Reordering(_));
+        config.jitter = if reordering(config.jitter) { Jitter::None } else { config.jitter };
+        schedule.retain(|(_, action)| !matches!(action, Action::Jitter(j) if reordering(*j)));
         let (arrivals, _) = run(config, seed, &schedule, true);
         prop_assert!(arrivals.is_sorted());
         prop_assert!(arrivals.is_sorted_by_key(|(_, packet)| *packet));
