@@ -41,7 +41,7 @@ pub struct Preset {
 }
 
 /// One direction of the hop.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Direction {
     /// In bits of IP packets per second.
     pub rate: BitRate,
@@ -180,7 +180,9 @@ impl Preset {
         for direction in [&mut self.forward, &mut self.ret] {
             direction.delay = overrides.delay.unwrap_or(direction.delay);
             direction.queue = overrides.queue.unwrap_or(direction.queue);
-            direction.loss = loss.unwrap_or(direction.loss);
+            if let Some(loss) = &loss {
+                direction.loss = loss.clone();
+            }
         }
         wrong.rate("--rate", self.forward.rate)?;
         wrong.rate("--return-rate", self.ret.rate)?;
@@ -196,11 +198,9 @@ impl Preset {
 
     /// The links, forward and return.
     pub fn links(&self) -> [LinkConfig; 2] {
-        [self.forward, self.ret].map(|Direction { rate, delay, loss, queue }| LinkConfig {
-            rate,
-            delay,
-            loss,
-            queue: queue.limit(rate, self.rtt(), self.mtu),
+        [&self.forward, &self.ret].map(|direction| {
+            let &Direction { rate, delay, ref loss, queue } = direction;
+            LinkConfig::new(rate, delay, loss.clone(), queue.limit(rate, self.rtt(), self.mtu))
         })
     }
 

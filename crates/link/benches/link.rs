@@ -39,12 +39,8 @@ fn losses() -> [(&'static str, Loss); 3] {
 }
 
 fn config(loss: Loss) -> LinkConfig {
-    LinkConfig {
-        rate: BitRate::from_mbit(1000),
-        delay: Duration::from_millis(300),
-        loss,
-        queue: QueueLimit::Packets(1000),
-    }
+    let delay = Duration::from_millis(300);
+    LinkConfig::new(BitRate::from_mbit(1000), delay, loss, QueueLimit::Packets(1000))
 }
 
 fn benches(c: &mut Criterion) {

@@ -15,6 +15,14 @@ impl Dice {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
+    /// Another sequence that belongs to `seed`, independent of the first.
+    /// Stream 0 is that of [`Dice::new`].
+    pub(crate) fn stream(seed: u64, stream: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(stream);
+        Self(rng)
+    }
+
     /// 64 random bits; good as the seed of another [`Dice`].
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
@@ -56,6 +64,13 @@ mod tests {
             [dice.bits(), dice.bits()],
             [7_424_550_030_962_593_201, 1_482_817_706_323_250_795]
         );
+    }
+
+    #[test]
+    fn streams_of_a_seed_differ() {
+        let first = |stream| Dice::stream(1, stream).bits();
+        assert_eq!(first(0), Dice::new(1).bits());
+        assert!(first(1) != first(0) && first(1) != first(2));
     }
 
     #[test]

@@ -15,29 +15,42 @@
 //!
 //! [`Link`] is a state machine (`docs/state-machines.md`): it is handed the
 //! time, and the same seed and inputs give the same outputs. The packets are
-//! generic ([`Payload`]): a simulator moves structs, the lab moves bytes.
+//! generic ([`Payload`]): a simulator moves structs, the lab moves bytes. Every
+//! setting can be changed while the link runs.
 //!
 //! Not modelled: anything that needs two directions or several senders (shared
-//! capacity, DAMA, contention, MAC delays); changing rate or delay; link-layer
-//! framing, so every byte that is charged is a byte of the packet itself.
+//! capacity, DAMA, contention, MAC delays).
 
 mod config;
 mod counters;
+mod delay;
 mod dice;
+mod encapsulation;
 mod link;
 mod loss;
+mod opportunities;
+mod outage;
 mod payload;
 mod propagate;
 mod queue;
+mod rate;
+mod reception;
 mod schedule;
 mod serialise;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
+mod trace;
 
 pub use config::LinkConfig;
 pub use counters::{Counters, Tally};
+pub use delay::{Delay, Jitter};
 pub use dice::Dice;
+pub use encapsulation::{Encapsulation, GseLabel, Packing, UnknownEncapsulation};
 pub use link::{Link, Wake};
-pub use loss::Loss;
+pub use loss::{Burst, BurstError, ErrorModel, GilbertElliott, Loss, UnknownErrorModel};
+pub use opportunities::{Opportunities, OpportunitiesError};
+pub use outage::Outage;
 pub use payload::Payload;
 pub use queue::QueueLimit;
+pub use rate::Rate;
+pub use trace::{Trace, TraceError, TraceValue};

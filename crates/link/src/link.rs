@@ -6,10 +6,18 @@ mod tests;
 use units::{Instant, Machine};
 
 use crate::payload::Frame;
-use crate::propagate::{Arrival, Propagation};
+use crate::propagate::Propagation;
 use crate::queue::Queue;
 use crate::serialise::Serialiser;
-use crate::{Counters, Dice, LinkConfig, Payload, Tally};
+use crate::{
+    Counters, Delay, Dice, Encapsulation, Jitter, LinkConfig, Loss, Outage, Payload, QueueLimit,
+    Rate, Tally,
+};
+
+/// The stream of random numbers from which the loss models draw.
+const CHANNEL: u64 = 1;
+/// The stream that gives each packet its share of the jitter.
+const JITTER: u64 = 2;
 
 /// Why a link wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +25,8 @@ use crate::{Counters, Dice, LinkConfig, Payload, Tally};
 pub enum Wake {
     /// A packet is at the far end (where it may turn out to be lost).
     Arrival,
+    /// A packet leaves; only with jitter that reorders.
+    Departure,
 }
 
 /// One direction of a link.
@@ -28,15 +38,34 @@ pub enum Wake {
 /// A driver may be late: whatever was due happens with the time at which it was
 /// due, so a packet that should have begun to be serialised at *t* did begin at
 /// *t*, and lateness delays the packets that are late but never adds up. For
-/// the same reason the link asks to be woken only for arrivals: all that
-/// happens before can be caught up with exactly.
+/// the same reason the link asks to be woken only for arrivals (with jitter that
+/// reorders, also for departures): all that happens before can be caught up with
+/// exactly.
 ///
 /// One random number is drawn for each packet when it is offered, in every loss
 /// model and even if the queue drops it. So the n-th packet offered meets the
-/// same luck whatever the rate, the delay and the queue are.
+/// same luck whatever the rate, the delay and the queue are. What else is drawn
+/// comes from other streams of the seed: bursts come at the same times whatever
+/// the traffic is.
+///
+/// # Changes while it runs
+/// The `set_*` methods change a setting at `now`; afterwards ask for
+/// [`Machine::poll_timeout`] again. What was due by `now` has happened with the
+/// old setting, however late the driver is, so the same calls give the same
+/// run. No change loses or reorders a packet; traces begin at `now`:
+///
+/// | change | packets inside |
+/// |---|---|
+/// | rate | the bits that have left stay sent; the rest of the packet in the serialiser leaves at the new rate |
+/// | encapsulation | the packet in the serialiser keeps its own |
+/// | delay | what propagates arrives when it was going to; packets whose last bit leaves from now on have the new delay, but never arrive before an earlier one |
+/// | jitter | as the delay; only jitter that reorders reorders |
+/// | loss, outages | apply to what arrives after `now`, wherever it is now |
+/// | queue limit | what waits beyond a lower limit stays; nothing enters until there is room |
 #[derive(Debug)]
 pub struct Link<P> {
     dice: Dice,
+    jitter: Dice,
     queue: Queue<P>,
     serialiser: Serialiser<P>,
     propagation: Propagation<P>,
@@ -45,23 +74,80 @@ pub struct Link<P> {
 
 impl<P: Payload> Link<P> {
     /// An empty link. Every configuration is accepted (see [`LinkConfig`]).
+    /// Its time begins at [`Instant::ZERO`].
     pub fn new(config: LinkConfig, seed: u64) -> Self {
+        Self::starting_at(Instant::ZERO, config, seed)
+    }
+
+    /// Like [`Link::new`]; its time (that of its outages, bursts and traces)
+    /// begins at `origin`.
+    pub fn starting_at(origin: Instant, config: LinkConfig, seed: u64) -> Self {
         Self {
             dice: Dice::new(seed),
+            jitter: Dice::stream(seed, JITTER),
             queue: Queue::new(config.queue),
-            serialiser: Serialiser::new(config.rate),
-            propagation: Propagation::new(config.delay, config.loss),
+            serialiser: Serialiser::new(origin, config.rate.clone(), config.encapsulation),
+            propagation: Propagation::new(origin, config, Dice::stream(seed, CHANNEL)),
             counters: Counters::default(),
         }
+    }
+
+    /// Changes the rate.
+    pub fn set_rate(&mut self, now: Instant, rate: impl Into<Rate>) {
+        self.advance(now);
+        self.serialiser.set_rate(now, rate.into());
+    }
+
+    /// Changes the encapsulation.
+    pub fn set_encapsulation(&mut self, now: Instant, encapsulation: Encapsulation) {
+        self.advance(now);
+        self.serialiser.set_encapsulation(encapsulation);
+    }
+
+    /// Changes the delay.
+    pub fn set_delay(&mut self, now: Instant, delay: impl Into<Delay>) {
+        self.advance(now);
+        self.propagation.set_delay(now, delay.into());
+    }
+
+    /// Changes the jitter.
+    pub fn set_jitter(&mut self, now: Instant, jitter: Jitter) {
+        self.advance(now);
+        self.propagation.set_jitter(jitter);
+    }
+
+    /// Changes what is lost on the way.
+    pub fn set_loss(&mut self, now: Instant, loss: Loss) {
+        self.advance(now);
+        self.propagation.set_loss(now, loss);
+    }
+
+    /// Changes how much may wait for the serialiser.
+    pub fn set_queue(&mut self, now: Instant, limit: QueueLimit) {
+        self.advance(now);
+        self.queue.set_limit(limit);
+    }
+
+    /// Announces an outage, counted from `now`.
+    pub fn add_outage(&mut self, now: Instant, outage: Outage) {
+        self.advance(now);
+        self.propagation.add_outage(now, outage);
+    }
+
+    /// Ends the outage of `now`, if there is one, and forgets the later ones.
+    pub fn end_outages(&mut self, now: Instant) {
+        self.advance(now);
+        self.propagation.end_outages(now);
     }
 
     /// Offers a packet to the link at `now`: it is sent, queued, or dropped and
     /// counted.
     pub fn handle_packet(&mut self, now: Instant, packet: P) {
         self.advance(now);
-        let frame = Frame { len: packet.wire_len(), packet, chance: self.dice.chance() };
-        self.counters.offered.add(frame.len);
-        let len = frame.len;
+        let len = packet.wire_len();
+        let mut frame = Frame::new(packet, len, self.dice.chance());
+        frame.luck = self.jitter.bits();
+        self.counters.offered.add(len);
         if self.serialiser.is_free() {
             self.serialiser.begin(now, frame);
         } else if let Err(frame) = self.queue.push(frame) {
@@ -81,17 +167,14 @@ impl<P: Payload> Link<P> {
     pub fn poll_arrival(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.advance(now);
         loop {
-            match self.propagation.pop_arrival(now)? {
-                Arrival::Lost(frame) => {
-                    self.counters.inside.remove(frame.len);
-                    self.counters.lost.add(frame.len);
-                }
-                Arrival::Delivered(at, frame) => {
-                    self.counters.inside.remove(frame.len);
-                    self.counters.delivered.add(frame.len);
-                    return Some((at, frame.packet));
-                }
+            let arrival = self.propagation.pop_arrival(now)?;
+            self.counters.inside.remove(arrival.frame.len);
+            if arrival.lost {
+                self.counters.lost.add(arrival.frame.len);
+                continue;
             }
+            self.counters.delivered.add(arrival.frame.len);
+            return Some((arrival.at, arrival.frame.packet));
         }
     }
 
@@ -120,8 +203,7 @@ impl<P: Payload> Machine for Link<P> {
     type Wake = Wake;
 
     fn poll_timeout(&self) -> Option<(Instant, Wake)> {
-        let at = self.propagation.next_arrival(self.serialiser.finish())?;
-        Some((at, Wake::Arrival))
+        self.propagation.next(self.serialiser.departure())
     }
 
     fn handle_timeout(&mut self, now: Instant) {

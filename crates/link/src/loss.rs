@@ -1,16 +1,28 @@
 //! Which packets a link loses.
 //!
-//! Losses are independent of each other. A packet with a bit error is lost
-//! whole, as the checksums of every real link layer make it.
+//! Losses come one by one, or in bursts as fades, interference and the MODCOD's
+//! limit make them. A packet with a bit error is lost whole, as the checksums of
+//! every real link layer make it.
 //!
-//! Not modelled: bursts, fades and outages (real errors come in groups), FEC of
-//! the physical layer (the BER is the one after decoding), and packets that
-//! arrive damaged.
+//! Not modelled: FEC of the physical layer (the BER is the one after decoding),
+//! and packets that arrive damaged.
+
+mod burst;
+mod channel;
+mod error_model;
+mod gilbert;
 
 use units::Probability;
 
+use crate::Trace;
+
+pub use burst::{Burst, BurstError};
+pub(crate) use channel::Channel;
+pub use error_model::{ErrorModel, UnknownErrorModel};
+pub use gilbert::GilbertElliott;
+
 /// What is lost on the way.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Loss {
     /// Nothing.
@@ -20,17 +32,13 @@ pub enum Loss {
     /// Each bit is wrong with this probability `b`, so a packet of `len` bytes
     /// is lost with 1 − (1 − b)^(8·len).
     Ber(Probability),
-}
-
-impl Loss {
-    /// The probability that a packet of `len` bytes is lost, in `0.0..=1.0`.
-    pub(crate) fn probability(self, len: usize) -> f64 {
-        match self {
-            Self::None => 0.0,
-            Self::Per(per) => per.get(),
-            Self::Ber(ber) => any_of(ber.get(), (len as u64).saturating_mul(8)),
-        }
-    }
+    /// Everything of which any part is received during a burst.
+    Burst(Burst),
+    /// As the state of a Markov chain says that steps with each packet.
+    GilbertElliott(GilbertElliott),
+    /// Each packet with the probability that the trace has when it arrives. The
+    /// trace begins with the link, or when it is set.
+    Trace(Trace<Probability>),
 }
 
 /// The probability that at least one of `n` independent events of probability
@@ -57,7 +65,7 @@ mod tests {
     use super::*;
 
     fn ber(b: f64, len: usize) -> f64 {
-        Loss::Ber(Probability::new(b).unwrap()).probability(len)
+        any_of(b, len as u64 * 8)
     }
 
     #[test]
@@ -71,10 +79,8 @@ mod tests {
 
     #[test]
     fn the_ends_are_exact() {
-        assert_eq!(ber(0.0, usize::MAX), 0.0);
+        assert_eq!(any_of(0.0, u64::MAX), 0.0);
         assert_eq!(ber(1.0, 1), 1.0);
         assert_eq!(ber(1.0, 0), 0.0);
-        assert_eq!(Loss::Per(Probability::ONE).probability(0), 1.0);
-        assert_eq!(Loss::None.probability(1500), 0.0);
     }
 }

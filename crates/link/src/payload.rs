@@ -1,5 +1,7 @@
 //! What a link can carry.
 
+use core::time::Duration;
+
 /// A packet, as far as a link cares.
 pub trait Payload {
     /// Length on the link in bytes: that of the IP packet. A link asks once per
@@ -42,4 +44,14 @@ pub(crate) struct Frame<P> {
     /// The packet's random number in `0.0..1.0`, drawn when it was offered. It
     /// is lost if the probability of its loss is above.
     pub(crate) chance: f64,
+    /// Another one, drawn with it: the packet's share of the jitter.
+    pub(crate) luck: u64,
+    /// How long it took to serialise, once it has been.
+    pub(crate) airtime: Duration,
+}
+
+impl<P> Frame<P> {
+    pub(crate) fn new(packet: P, len: usize, chance: f64) -> Self {
+        Self { packet, len, chance, luck: 0, airtime: Duration::ZERO }
+    }
 }

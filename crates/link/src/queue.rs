@@ -37,6 +37,12 @@ impl<P> Queue<P> {
         Self { limit, frames: VecDeque::new(), bytes: 0 }
     }
 
+    /// Changes the limit. What waits beyond a lower one stays, and nothing
+    /// enters until there is room again.
+    pub(crate) fn set_limit(&mut self, limit: QueueLimit) {
+        self.limit = limit;
+    }
+
     /// Puts a packet at the tail, or gives it back if there is no room.
     pub(crate) fn push(&mut self, frame: Frame<P>) -> Result<(), Frame<P>> {
         if !self.has_room(frame.len) {
@@ -79,7 +85,7 @@ mod tests {
     use super::*;
 
     fn frame(len: usize) -> Frame<usize> {
-        Frame { packet: len, len, chance: 0.0 }
+        Frame::new(len, len, 0.0)
     }
 
     #[test]
@@ -101,6 +107,20 @@ mod tests {
         assert!(queue.push(frame(1)).is_err());
         assert!(queue.push(frame(0)).is_ok());
         assert_eq!((queue.len(), queue.bytes()), (3, ByteCount::new(3000)));
+    }
+
+    #[test]
+    fn a_lower_limit_drops_nothing_that_waits() {
+        let mut queue = Queue::new(QueueLimit::Packets(3));
+        for len in [1, 2, 3] {
+            assert!(queue.push(frame(len)).is_ok());
+        }
+        queue.set_limit(QueueLimit::Packets(1));
+        for len in [1, 2, 3] {
+            assert!(queue.push(frame(9)).is_err());
+            assert_eq!(queue.pop().unwrap().packet, len);
+        }
+        assert!(queue.push(frame(9)).is_ok());
     }
 
     #[test]

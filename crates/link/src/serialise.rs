@@ -5,42 +5,51 @@
 //! n-th packet of a busy period leaves at its beginning plus the time for all
 //! the bits until then, rounded up once.
 //!
-//! Not modelled: framing and coding (a packet takes the time of its own bits
-//! and nothing else), the waiting for a frame, slot or grant to begin, and a
-//! rate that changes with the MODCOD.
+//! The rate may change while a packet is being sent: the bits that have left
+//! stay sent, and the rest leave at the new rate.
+//!
+//! A packet takes the time of what its encapsulation makes of it.
+//!
+//! Not modelled: the waiting for a frame, slot or grant to begin.
 
 use core::time::Duration;
 
-use units::{BitRate, Instant};
+use units::Instant;
 
+use crate::encapsulation::Framer;
 use crate::payload::Frame;
-
-/// Work is counted in bits × 10⁹: a nanosecond at a rate of `r` bit/s does `r`
-/// of it, which makes all sums exact. The longest packet is below 2⁹⁷.
-const WORK_PER_BIT: u128 = 1_000_000_000;
+use crate::rate::{Capacity, WORK_PER_BIT};
+use crate::{Encapsulation, Rate};
 
 /// Sends one packet at a time.
 #[derive(Debug)]
 pub(crate) struct Serialiser<P> {
-    rate: BitRate,
+    capacity: Capacity,
+    framer: Framer,
     current: Option<Current<P>>,
     /// When the last packet had left.
     free_since: Instant,
-    /// Work that the rounding up of `free_since`, or of the finish of the
-    /// current packet, left undone; below one nanosecond's.
+    /// Work that could be done in the last, begun nanosecond before
+    /// `free_since`, or in the opportunity at it, and was not needed.
     credit: u128,
 }
 
 #[derive(Debug)]
 struct Current<P> {
     frame: Frame<P>,
+    /// When its first bit left.
+    begun: Instant,
+    /// The work that was left at `since`.
+    left: u128,
+    since: Instant,
     /// When the last bit will have left; never at rate 0.
     finish: Option<Instant>,
 }
 
 impl<P> Serialiser<P> {
-    pub(crate) fn new(rate: BitRate) -> Self {
-        Self { rate, current: None, free_since: Instant::ZERO, credit: 0 }
+    pub(crate) fn new(origin: Instant, rate: Rate, encapsulation: Encapsulation) -> Self {
+        let (capacity, framer) = (Capacity::new(rate, origin), Framer::new(encapsulation));
+        Self { capacity, framer, current: None, free_since: Instant::ZERO, credit: 0 }
     }
 
     pub(crate) fn is_free(&self) -> bool {
@@ -52,46 +61,75 @@ impl<P> Serialiser<P> {
         self.current.as_ref()?.finish
     }
 
+    /// The same, with the packet's luck.
+    pub(crate) fn departure(&self) -> Option<(Instant, u64)> {
+        let current = self.current.as_ref()?;
+        current.finish.map(|finish| (finish, current.frame.luck))
+    }
+
+    /// Changes the rate at `now`, by when everything due has been taken. What
+    /// has left of the current packet stays sent; the rest leaves at the new
+    /// rate.
+    pub(crate) fn set_rate(&mut self, now: Instant, rate: Rate) {
+        let next = Capacity::new(rate, now);
+        if let Some(current) = &mut self.current {
+            let done = self.capacity.work_between(current.since, now);
+            current.left = current.left.saturating_sub(done);
+            current.since = current.since.max(now);
+            current.finish = next.time_for(current.since, current.left);
+        }
+        self.capacity = next;
+    }
+
+    /// Changes the encapsulation of the packets that are begun from now on.
+    pub(crate) fn set_encapsulation(&mut self, encapsulation: Encapsulation) {
+        self.framer = Framer::new(encapsulation);
+    }
+
     /// Begins to send `frame` at `at`. The serialiser must be free.
     pub(crate) fn begin(&mut self, at: Instant, frame: Frame<P>) {
         debug_assert!(self.is_free(), "two packets in the serialiser");
-        if at > self.free_since {
+        let pause = at > self.free_since;
+        if pause {
             self.free_since = at;
             self.credit = 0;
         }
-        let finish = self.finish_of(frame.len);
-        self.current = Some(Current { frame, finish });
+        let since = self.free_since;
+        let work = self.framer.charge(frame.len, !pause) * 8 * WORK_PER_BIT;
+        let done = work.min(self.credit);
+        self.credit -= done;
+        let left = work - done;
+        let finish = self.capacity.time_for(since, left);
+        self.current = Some(Current { frame, begun: since, left, since, finish });
     }
 
     /// Takes the current packet if it has left by `now`, with the time at which
     /// it had.
     pub(crate) fn pop_finished(&mut self, now: Instant) -> Option<(Instant, Frame<P>)> {
         let finish = self.finish().filter(|&finish| finish <= now)?;
+        let Current { mut frame, begun, left, since, .. } = self.current.take()?;
         self.free_since = finish;
-        self.current.take().map(|current| (finish, current.frame))
-    }
-
-    /// When a packet of `len` bytes that begins at `free_since` will have left.
-    fn finish_of(&mut self, len: usize) -> Option<Instant> {
-        let rate = u128::from(self.rate.bits_per_second());
-        let work = len as u128 * 8 * WORK_PER_BIT;
-        let done = work.min(self.credit);
-        let left = work - done;
-        let nanos = if rate == 0 { return None } else { left.div_ceil(rate) };
-        self.credit = self.credit - done + (nanos * rate - left);
-        let time = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        Some(self.free_since + time)
+        self.credit += self.capacity.work_between(since, finish).saturating_sub(left);
+        let instant = self.capacity.is_instant();
+        frame.airtime = if instant { Duration::ZERO } else { finish.saturating_since(begun) };
+        Some((finish, frame))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use units::BitRate;
 
     use super::*;
+    use crate::{Opportunities, Trace};
+
+    fn serialiser(rate: BitRate) -> Serialiser<usize> {
+        Serialiser::new(Instant::ZERO, rate.into(), Encapsulation::None)
+    }
 
     fn frame(len: usize) -> Frame<usize> {
-        Frame { packet: len, len, chance: 0.0 }
+        Frame::new(len, len, 0.0)
     }
 
     fn send(serialiser: &mut Serialiser<usize>, at: Instant, len: usize) -> Instant {
@@ -101,14 +139,14 @@ mod tests {
 
     #[test]
     fn a_packet_at_50_mbit_takes_240_microseconds() {
-        let mut serialiser = Serialiser::new(BitRate::from_mbit(50));
+        let mut serialiser = serialiser(BitRate::from_mbit(50));
         let at = Instant::from_nanos(7);
         assert_eq!(send(&mut serialiser, at, 1500), at + Duration::from_micros(240));
     }
 
     #[test]
     fn nothing_finishes_early() {
-        let mut serialiser = Serialiser::new(BitRate::from_mbit(50));
+        let mut serialiser = serialiser(BitRate::from_mbit(50));
         serialiser.begin(Instant::ZERO, frame(1500));
         assert!(serialiser.pop_finished(Instant::from_nanos(239_999)).is_none());
         assert!(!serialiser.is_free());
@@ -118,16 +156,29 @@ mod tests {
 
     #[test]
     fn rate_zero_never_sends() {
-        let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(0));
+        let mut serialiser = serialiser(BitRate::from_bits_per_second(0));
         serialiser.begin(Instant::ZERO, frame(0));
         assert_eq!(serialiser.finish(), None);
         assert!(serialiser.pop_finished(Instant::MAX).is_none());
     }
 
     #[test]
+    fn what_has_left_stays_sent_when_the_rate_changes() {
+        let mut serialiser = serialiser(BitRate::from_mbit(50));
+        serialiser.begin(Instant::ZERO, frame(1500));
+        let (half, pause) = (Instant::from_nanos(120_000), Instant::from_nanos(500_000));
+        serialiser.set_rate(half, BitRate::from_bits_per_second(0).into());
+        assert_eq!(serialiser.finish(), None);
+        serialiser.set_rate(pause, BitRate::from_mbit(25).into());
+        assert_eq!(serialiser.finish(), Some(Instant::from_nanos(740_000)));
+        let (_, sent) = serialiser.pop_finished(Instant::MAX).unwrap();
+        assert_eq!(sent.airtime, Duration::from_nanos(740_000));
+    }
+
+    #[test]
     fn a_third_of_a_nanosecond_does_not_add_up() {
         // 3 Gbit/s: a byte takes 2 ⅔ ns.
-        let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(3_000_000_000));
+        let mut serialiser = serialiser(BitRate::from_bits_per_second(3_000_000_000));
         let mut at = Instant::ZERO;
         let times: Vec<_> = (0..6)
             .map(|_| {
@@ -140,18 +191,100 @@ mod tests {
 
     #[test]
     fn an_idle_time_ends_the_accumulation() {
-        let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(3_000_000_000));
+        let mut serialiser = serialiser(BitRate::from_bits_per_second(3_000_000_000));
         assert_eq!(send(&mut serialiser, Instant::ZERO, 1).as_nanos(), 3);
         assert_eq!(send(&mut serialiser, Instant::from_nanos(4), 1).as_nanos(), 7);
     }
 
+    fn traced(rate: Rate) -> Serialiser<usize> {
+        Serialiser::new(Instant::from_nanos(1_000_000), rate, Encapsulation::None)
+    }
+
+    /// 240 µs at 50 Mbit/s, but the rate falls to a half after 120 of them.
+    #[test]
+    fn a_trace_changes_the_rate_within_a_packet() {
+        let trace = Trace::parse("0s 50 Mbit/s\n120us 25 Mbit/s\n1s 0 bit/s").unwrap();
+        let mut serialiser = traced(Rate::Trace(trace));
+        let origin = Instant::from_nanos(1_000_000);
+        assert_eq!(send(&mut serialiser, origin, 1500), origin + Duration::from_micros(360));
+        assert_eq!(send(&mut serialiser, origin, 1500), origin + Duration::from_micros(840));
+        serialiser.begin(origin + Duration::from_secs(1), frame(1));
+        assert_eq!(serialiser.finish(), None);
+    }
+
+    /// Three opportunities, at 1, 4 and 5 ms of the trace, which begins at 1 ms.
+    #[test]
+    fn opportunities_deliver_1500_bytes_each() {
+        let trace = Opportunities::parse("1\n4\n5").unwrap();
+        let mut serialiser = traced(Rate::Opportunities(trace));
+        let ms = |nanos: Instant| nanos.as_nanos() / 1_000_000;
+        let origin = Instant::from_nanos(1_000_000);
+        // Two short packets and most of a third leave at the first.
+        let times = [700, 700, 200, 1400].map(|len| ms(send(&mut serialiser, origin, len)));
+        assert_eq!(times, [2, 2, 5, 5]);
+        // After a pause nothing is left of that; 1500 and one byte take two.
+        let later = Instant::from_nanos(5_500_000);
+        assert_eq!(ms(send(&mut serialiser, later, 1501)), 7);
+        assert_eq!(ms(send(&mut serialiser, later, 1499)), 7);
+        assert_eq!(ms(send(&mut serialiser, later, 1)), 10);
+    }
+
+    #[test]
+    fn cells_take_the_time_of_cells() {
+        let aal5 = Encapsulation::Aal5 { llc_snap: false };
+        let mut serialiser = Serialiser::new(Instant::ZERO, BitRate::from_mbit(53).into(), aal5);
+        // 32 cells of 53 bytes at 53 Mbit/s.
+        assert_eq!(send(&mut serialiser, Instant::ZERO, 1500), Instant::from_nanos(256_000));
+        serialiser.set_encapsulation(Encapsulation::None);
+        assert_eq!(send(&mut serialiser, Instant::ZERO, 53), Instant::from_nanos(264_000));
+    }
+
+    #[test]
+    fn packing_ends_when_the_link_falls_idle() {
+        let packed = "ule packed".parse().unwrap();
+        let mut serialiser = Serialiser::new(Instant::ZERO, BitRate::from_mbit(188).into(), packed);
+        let times = [0, 8_000, 8_000, 20_000]
+            .map(|at| send(&mut serialiser, Instant::from_nanos(at), 40).as_nanos());
+        assert_eq!(times, [8_000, 8_000, 8_000, 28_000]);
+    }
+
     proptest! {
+        /// Whatever the rates were and whenever they changed: the work done in
+        /// between is the packet's, to the nanosecond.
+        #[test]
+        fn changes_of_rate_neither_add_nor_lose_bits(
+            len in 1usize..10_000,
+            first in 0u64..10_000_000,
+            changes in prop::collection::vec((1u64..10_000_000, 0u64..10_000_000), 0..20),
+        ) {
+            let mut serialiser = serialiser(BitRate::from_bits_per_second(first));
+            serialiser.begin(Instant::ZERO, frame(len));
+            let (mut now, mut rate, mut done) = (0u64, first, 0u128);
+            let work = len as u128 * 8 * WORK_PER_BIT;
+            for (gap, next) in changes {
+                let step = u128::from(gap) * u128::from(rate);
+                if serialiser.pop_finished(Instant::from_nanos(now + gap)).is_some() {
+                    prop_assert!(done + step >= work);
+                    return Ok(());
+                }
+                (now, done) = (now + gap, done + step);
+                prop_assert!(done < work);
+                let at = Instant::from_nanos(now);
+                serialiser.set_rate(at, BitRate::from_bits_per_second(next).into());
+                rate = next;
+            }
+            let expected = (rate > 0)
+                .then(|| now + (work - done).div_ceil(u128::from(rate)) as u64)
+                .map(Instant::from_nanos);
+            prop_assert_eq!(serialiser.finish(), expected);
+        }
+
         #[test]
         fn a_busy_period_is_rounded_once(
             rate in 1..=u64::MAX,
             lens in prop::collection::vec(0usize..10_000, 1..50),
         ) {
-            let mut serialiser = Serialiser::new(BitRate::from_bits_per_second(rate));
+            let mut serialiser = serialiser(BitRate::from_bits_per_second(rate));
             let (mut at, mut bits) = (Instant::ZERO, 0u128);
             for len in lens {
                 at = send(&mut serialiser, at, len);

@@ -20,7 +20,7 @@ fn geo_is_50_to_10_mbit_with_600_ms_and_a_bdp_of_queue() {
     let geo = Preset::load("geo").unwrap();
     assert_eq!(geo.rtt(), Duration::from_millis(600));
     let [forward, ret] = geo.links();
-    assert_eq!(forward.rate, BitRate::from_mbit(50));
+    assert_eq!(forward.rate, BitRate::from_mbit(50).into());
     assert_eq!(forward.queue, QueueLimit::Bytes(ByteCount::new(3_750_000)));
     assert_eq!(ret.queue, QueueLimit::Bytes(ByteCount::new(750_000)));
     assert_eq!((forward.loss, ret.loss), (Loss::None, Loss::None));
@@ -84,9 +84,9 @@ fn overrides_change_what_they_name_and_the_queue_follows() {
     let preset = Preset::load("geo").unwrap().with(&overrides).unwrap();
     let [forward, ret] = preset.links();
     assert_eq!(forward.queue, QueueLimit::Bytes(ByteCount::new(125_000)));
-    assert_eq!(ret.rate, BitRate::from_mbit(10));
+    assert_eq!(ret.rate, BitRate::from_mbit(10).into());
     let per = Loss::Per(Probability::new(0.01).unwrap());
-    assert_eq!((forward.loss, ret.loss), (per, per));
+    assert_eq!((forward.loss, ret.loss), (per.clone(), per));
 }
 
 #[test]

@@ -5,17 +5,16 @@ use core::time::Duration;
 use proptest::prelude::*;
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
-use crate::{Link, LinkConfig, Loss, QueueLimit, Tally, Wake};
+use crate::{
+    Burst, Counters, Delay, Encapsulation, ErrorModel, GilbertElliott, Jitter, Link, LinkConfig,
+    Loss, Opportunities, Outage, QueueLimit, Rate, Tally, Trace, TraceValue, Wake,
+};
 
 const MTU: usize = 1500;
 
 fn geo() -> LinkConfig {
-    LinkConfig {
-        rate: BitRate::from_mbit(50),
-        delay: Duration::from_millis(300),
-        loss: Loss::None,
-        queue: QueueLimit::Packets(10_000),
-    }
+    let delay = Duration::from_millis(300);
+    LinkConfig::new(BitRate::from_mbit(50), delay, Loss::None, QueueLimit::Packets(10_000))
 }
 
 fn per(value: f64) -> Loss {
@@ -130,7 +129,7 @@ fn a_link_without_a_queue_still_sends() {
 
 #[test]
 fn rate_zero_never_wakes() {
-    let config = LinkConfig { rate: BitRate::from_bits_per_second(0), ..geo() };
+    let config = LinkConfig { rate: BitRate::from_bits_per_second(0).into(), ..geo() };
     let mut link = Link::new(config, 1);
     link.handle_packet(Instant::ZERO, MTU);
     link.handle_packet(Instant::ZERO, MTU);
@@ -169,9 +168,13 @@ fn lost(config: LinkConfig, seed: u64) -> Vec<u32> {
 fn rate_and_delay_do_not_change_which_packets_are_lost() {
     let queue = QueueLimit::Packets(usize::MAX);
     let slow = LinkConfig { loss: per(0.01), queue, ..geo() };
-    let fast = LinkConfig { rate: BitRate::from_mbit(900), delay: Duration::ZERO, ..slow };
-    assert_eq!(lost(slow, 7), lost(fast, 7));
-    assert_ne!(lost(slow, 7), lost(slow, 8));
+    let fast = LinkConfig {
+        rate: BitRate::from_mbit(900).into(),
+        delay: Duration::ZERO.into(),
+        ..slow.clone()
+    };
+    assert_eq!(lost(slow.clone(), 7), lost(fast, 7));
+    assert_ne!(lost(slow.clone(), 7), lost(slow, 8));
 }
 
 /// Half a million packets per model, over ten fixed seeds, against the 99 %
@@ -181,65 +184,262 @@ fn losses_are_as_many_as_asked() {
     let ber = Loss::Ber(Probability::new(1e-6).unwrap());
     let by_bits = 1.0 - (1.0_f64 - 1e-6).powi(8 * MTU as i32);
     for (loss, expected) in [(per(0.001), 0.001), (per(0.1), 0.1), (ber, by_bits)] {
+        let name = format!("{loss:?}");
         let config = LinkConfig { loss, queue: QueueLimit::Packets(usize::MAX), ..geo() };
-        let lost: usize = (0..10).map(|seed| lost(config, seed).len()).sum();
+        let lost: usize = (0..10).map(|seed| lost(config.clone(), seed).len()).sum();
         let (mean, variance) = (500_000.0 * expected, 500_000.0 * expected * (1.0 - expected));
         let sigmas = (lost as f64 - mean) / f64::sqrt(variance);
-        assert!(sigmas.abs() < 2.576, "{loss:?}: {lost} lost, {sigmas:.2} sigma off");
+        assert!(sigmas.abs() < 2.576, "{name}: {lost} lost, {sigmas:.2} sigma off");
     }
 }
 
-/// When packets are offered, and how long they are.
-fn schedule() -> impl Strategy<Value = Vec<(u64, usize)>> {
-    prop::collection::vec((0u64..2_000_000, 0usize..3000), 0..200)
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
 }
 
-fn any_config() -> impl Strategy<Value = LinkConfig> {
-    let rate = prop_oneof![Just(0), 1..100_000_000u64, any::<u64>()];
-    let delay = prop_oneof![
+/// Packets of 1500 bytes, one every millisecond of a second.
+fn stream(config: LinkConfig, mut change: impl FnMut(&mut Link<Numbered>, u32)) -> Vec<u32> {
+    let mut link = Link::new(config, 1);
+    let mut arrived = Vec::new();
+    for packet in 0..1000 {
+        let now = Instant::ZERO + millis(packet.into());
+        arrived.extend(run_until(&mut link, now));
+        change(&mut link, packet);
+        link.handle_packet(now, Numbered(packet, MTU));
+    }
+    arrived.extend(run_until(&mut link, Instant::MAX));
+    arrived.into_iter().map(|(_, packet)| packet.0).collect()
+}
+
+#[test]
+fn an_outage_loses_what_would_arrive_while_it_lasts() {
+    // Packet n is received from n + 300 ms until 240 µs later.
+    let outages = vec![Outage { after: millis(500), lasting: millis(100) }];
+    let arrived = stream(LinkConfig { outages, ..geo() }, |_, _| {});
+    assert_eq!(arrived, (0..200).chain(300..1000).collect::<Vec<_>>());
+}
+
+#[test]
+fn outages_are_announced_and_ended_while_the_link_runs() {
+    let forever = Outage { after: millis(50), lasting: Duration::MAX };
+    let arrived = stream(geo(), |link, packet| match packet {
+        450 => link.add_outage(micros(450_000), forever),
+        600 => link.end_outages(micros(600_000)),
+        _ => {}
+    });
+    assert_eq!(arrived, (0..200).chain(300..1000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_loss_trace_holds_at_the_time_of_arrival() {
+    let text = "0s 0 %\n500ms 100 %\n600ms 0 %";
+    let loss = Loss::Trace(Trace::parse(text).unwrap());
+    let arrived = stream(LinkConfig { loss, ..geo() }, |_, _| {});
+    assert_eq!(arrived, (0..200).chain(300..1000).collect::<Vec<_>>());
+}
+
+/// The bursts of a seed are where they are, whatever passes.
+#[test]
+fn traffic_does_not_move_the_bursts() {
+    let loss = Loss::from(ErrorModel::Huge);
+    let lost = |every: u32| {
+        let mut link = Link::new(LinkConfig { loss: loss.clone(), ..geo() }, 5);
+        let mut arrived = Vec::new();
+        for packet in (0..60_000).step_by(every as usize) {
+            let now = Instant::ZERO + millis(packet.into());
+            arrived.extend(run_until(&mut link, now));
+            link.handle_packet(now, Numbered(packet, 40));
+        }
+        arrived.extend(run_until(&mut link, Instant::MAX));
+        let arrived: Vec<_> = arrived.iter().map(|(_, p)| p.0).collect();
+        (0..60_000).step_by(10).filter(|p| arrived.binary_search(p).is_err()).collect::<Vec<_>>()
+    };
+    assert_eq!(lost(1), lost(10));
+    // Every 3.6 s ten such packets.
+    assert!((100..260).contains(&lost(10).len()), "{}", lost(10).len());
+}
+
+#[test]
+fn changes_of_rate_and_delay_lose_and_reorder_nothing() {
+    let arrived = stream(geo(), |link, packet| {
+        let now = Instant::ZERO + millis(packet.into());
+        match packet {
+            100 => link.set_rate(now, BitRate::from_bits_per_second(0)),
+            200 => link.set_rate(now, BitRate::from_mbit(13)),
+            500 => link.set_delay(now, millis(1)),
+            700 => link.set_delay(now, millis(900)),
+            _ => {}
+        }
+    });
+    assert_eq!(arrived, (0..1000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_changed_rate_holds_for_the_rest_of_the_packet_being_sent() {
+    let mut link = Link::new(geo(), 1);
+    link.handle_packet(micros(0), MTU);
+    link.handle_packet(micros(0), MTU);
+    link.set_rate(micros(120), BitRate::from_mbit(25));
+    let arrivals = run_until(&mut link, Instant::MAX);
+    assert_eq!(arrivals, [(micros(300_360), MTU), (micros(300_840), MTU)]);
+}
+
+/// What the owner of a link does with it.
+#[derive(Debug, Clone)]
+enum Action {
+    Offer(usize),
+    Rate(Rate),
+    Encapsulation(Encapsulation),
+    Delay(Delay),
+    Jitter(Jitter),
+    Loss(Loss),
+    Queue(QueueLimit),
+    Outage(Outage),
+    EndOutages,
+}
+
+/// When things are done to the link, and which.
+fn schedule() -> impl Strategy<Value = Vec<(u64, Action)>> {
+    let action = prop_oneof![
+        12 => (0usize..3000).prop_map(Action::Offer),
+        1 => any_rate().prop_map(Action::Rate),
+        1 => any_encapsulation().prop_map(Action::Encapsulation),
+        1 => any_delay().prop_map(Action::Delay),
+        1 => any_jitter().prop_map(Action::Jitter),
+        1 => any_loss().prop_map(Action::Loss),
+        1 => any_queue().prop_map(Action::Queue),
+        1 => any_outage().prop_map(Action::Outage),
+        1 => Just(Action::EndOutages),
+    ];
+    prop::collection::vec((0u64..2_000_000, action), 0..200)
+}
+
+fn any_rate() -> impl Strategy<Value = Rate> {
+    let rate = prop_oneof![Just(0), 1..100_000_000u64, any::<u64>()]
+        .prop_map(BitRate::from_bits_per_second);
+    let opportunities = prop::sample::select(vec!["1", "0\n0\n3\n3\n4", "20\n100"]);
+    prop_oneof![
+        2 => rate.clone().prop_map(Rate::Constant),
+        1 => prop::collection::vec(rate, 1..5).prop_map(|rates| Rate::Trace(trace(rates))),
+        1 => opportunities.prop_map(|text| Opportunities::parse(text).unwrap().into()),
+    ]
+}
+
+fn any_encapsulation() -> impl Strategy<Value = Encapsulation> {
+    let names = vec!["none", "fixed 9 B", "aal5", "mpe", "mpe packed", "ule npa packed", "gse 6"];
+    prop::sample::select(names).prop_map(|name| name.parse().unwrap())
+}
+
+fn any_delay() -> impl Strategy<Value = Delay> {
+    prop_oneof![
+        2 => any_duration().prop_map(Delay::Constant),
+        1 => prop::collection::vec(any_duration(), 1..5)
+            .prop_map(|delays| Delay::Trace(trace(delays))),
+    ]
+}
+
+fn any_jitter() -> impl Strategy<Value = Jitter> {
+    prop_oneof![
+        2 => Just(Jitter::None),
+        1 => any_duration().prop_map(Jitter::InOrder),
+        1 => any_duration().prop_map(Jitter::Reordering),
+    ]
+}
+
+fn any_duration() -> impl Strategy<Value = Duration> {
+    prop_oneof![
         (0..400_000_000u64).prop_map(Duration::from_nanos),
         any::<u64>().prop_map(Duration::from_nanos),
         Just(Duration::MAX),
-    ];
-    let probability = (0.0..=1.0).prop_map(|p| Probability::new(p).unwrap());
-    let loss = prop_oneof![
-        Just(Loss::None),
-        probability.clone().prop_map(Loss::Per),
-        probability.prop_map(|p| Loss::Ber(Probability::new(p.get() / 1e4).unwrap())),
-    ];
-    let queue = prop_oneof![
-        (0usize..50).prop_map(QueueLimit::Packets),
-        (0u64..50_000).prop_map(|bytes| QueueLimit::Bytes(ByteCount::new(bytes))),
-    ];
-    (rate, delay, loss, queue).prop_map(|(rate, delay, loss, queue)| LinkConfig {
-        rate: BitRate::from_bits_per_second(rate),
-        delay,
-        loss,
-        queue,
-    })
+    ]
 }
 
-/// Offers a schedule to a link; drives it punctually, or only when there is
-/// something to offer. All arrivals with their times, as bit-for-bit evidence.
-fn run(config: LinkConfig, seed: u64, schedule: &[(u64, usize)], punctual: bool) -> Vec<String> {
+fn any_loss() -> impl Strategy<Value = Loss> {
+    let probability = (0.0..=1.0).prop_map(|p| Probability::new(p).unwrap());
+    prop_oneof![
+        Just(Loss::None),
+        probability.clone().prop_map(Loss::Per),
+        probability.clone().prop_map(|p| Loss::Ber(Probability::new(p.get() / 1e4).unwrap())),
+        (0..30_000u64, 0..30_000u64).prop_map(|(good, bad)| {
+            let up_to = |micros| Duration::ZERO..=Duration::from_micros(micros);
+            Loss::Burst(Burst::new(up_to(good), up_to(bad + 1)).unwrap())
+        }),
+        prop::array::uniform4(probability.clone()).prop_map(|[a, b, c, d]| {
+            Loss::GilbertElliott(GilbertElliott {
+                good_to_bad: a,
+                bad_to_good: b,
+                loss_good: c,
+                loss_bad: d,
+            })
+        }),
+        prop::collection::vec(probability, 1..5).prop_map(|values| Loss::Trace(trace(values))),
+    ]
+}
+
+/// A value every ten milliseconds, for ever.
+fn trace<T: TraceValue>(values: Vec<T>) -> Trace<T> {
+    let period = millis(10) * values.len() as u32;
+    let points = values.into_iter().enumerate().map(|(i, value)| (millis(10) * i as u32, value));
+    Trace::new(points.collect(), Some(period)).unwrap()
+}
+
+fn any_queue() -> impl Strategy<Value = QueueLimit> {
+    prop_oneof![
+        (0usize..50).prop_map(QueueLimit::Packets),
+        (0u64..50_000).prop_map(|bytes| QueueLimit::Bytes(ByteCount::new(bytes))),
+    ]
+}
+
+fn any_outage() -> impl Strategy<Value = Outage> {
+    (any_duration(), any_duration()).prop_map(|(after, lasting)| Outage { after, lasting })
+}
+
+fn any_config() -> impl Strategy<Value = LinkConfig> {
+    let outages = prop::collection::vec(any_outage(), 0..3);
+    (any_rate(), any_encapsulation(), any_delay(), any_jitter(), any_loss(), any_queue(), outages)
+        .prop_map(|(rate, encapsulation, delay, jitter, loss, queue, outages)| LinkConfig {
+            encapsulation,
+            jitter,
+            outages,
+            ..LinkConfig::new(rate, delay, loss, queue)
+        })
+}
+
+fn act(link: &mut Link<Numbered>, now: Instant, number: u32, action: &Action) {
+    match *action {
+        Action::Offer(len) => link.handle_packet(now, Numbered(number, len)),
+        Action::Rate(ref rate) => link.set_rate(now, rate.clone()),
+        Action::Encapsulation(encapsulation) => link.set_encapsulation(now, encapsulation),
+        Action::Delay(ref delay) => link.set_delay(now, delay.clone()),
+        Action::Jitter(jitter) => link.set_jitter(now, jitter),
+        Action::Loss(ref loss) => link.set_loss(now, loss.clone()),
+        Action::Queue(limit) => link.set_queue(now, limit),
+        Action::Outage(outage) => link.add_outage(now, outage),
+        Action::EndOutages => link.end_outages(now),
+    }
+}
+
+/// Carries a schedule out; drives the link punctually, or only when there is
+/// something to do to it. All arrivals with their times, and the counters.
+fn run(
+    config: LinkConfig,
+    seed: u64,
+    schedule: &[(u64, Action)],
+    punctual: bool,
+) -> (Vec<(Instant, u32)>, Counters) {
     let mut link = Link::new(config, seed);
     let (mut now, mut log) = (Instant::ZERO, Vec::new());
-    for (index, &(gap, len)) in schedule.iter().enumerate() {
-        now += Duration::from_nanos(gap);
+    for (index, (gap, action)) in schedule.iter().enumerate() {
+        now += Duration::from_nanos(*gap);
         if punctual {
-            let arrivals = run_until(&mut link, now);
-            log.extend(
-                arrivals.into_iter().map(|(at, p): (_, Numbered)| format!("{at:?} {}", p.0)),
-            );
+            log.extend(run_until(&mut link, now));
         }
-        link.handle_packet(now, Numbered(index as u32, len));
+        act(&mut link, now, index as u32, action);
         check_conservation(&link);
     }
-    let arrivals = run_until(&mut link, Instant::MAX);
-    log.extend(arrivals.into_iter().map(|(at, p)| format!("{at:?} {}", p.0)));
+    log.extend(run_until(&mut link, Instant::MAX));
     check_conservation(&link);
-    log.push(format!("{:?}", link.counters()));
-    log
+    (log.into_iter().map(|(at, packet)| (at, packet.0)).collect(), *link.counters())
 }
 
 fn check_conservation<P: crate::Payload>(link: &Link<P>) {
@@ -259,13 +459,25 @@ proptest! {
     fn packets_are_conserved_and_runs_repeat(
         config in any_config(), seed: u64, schedule in schedule(),
     ) {
-        let first = run(config, seed, &schedule, true);
+        let first = run(config.clone(), seed, &schedule, true);
         prop_assert_eq!(&first, &run(config, seed, &schedule, true));
     }
 
     #[test]
-    fn a_late_driver_changes_no_time(config in any_config(), seed: u64, schedule in schedule()) {
-        let punctual = run(config, seed, &schedule, true);
+    fn a_late_driver_changes_nothing(config in any_config(), seed: u64, schedule in schedule()) {
+        let punctual = run(config.clone(), seed, &schedule, true);
         prop_assert_eq!(punctual, run(config, seed, &schedule, false));
+    }
+
+    #[test]
+    fn nothing_is_reordered_unasked(
+        mut config in any_config(), seed: u64, mut schedule in schedule(),
+    ) {
+        let reordering = |jitter: Jitter| matches!(jitter, Jitter::Reordering(_));
+        config.jitter = if reordering(config.jitter) { Jitter::None } else { config.jitter };
+        schedule.retain(|(_, action)| !matches!(action, Action::Jitter(j) if reordering(*j)));
+        let (arrivals, _) = run(config, seed, &schedule, true);
+        prop_assert!(arrivals.is_sorted());
+        prop_assert!(arrivals.is_sorted_by_key(|(_, packet)| *packet));
     }
 }

@@ -21,6 +21,7 @@ impl Payload for Datagram {
 /// What a lane waits for.
 #[derive(Debug)]
 pub(super) enum LaneWake {
+    #[allow(dead_code, reason = "printed when a run stalls")]
     Link(crate::Wake),
     Mangler,
 }

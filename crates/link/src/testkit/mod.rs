@@ -31,12 +31,8 @@
 //!
 //! let alice = Talker { to_say: Some(b"hello".to_vec()), heard: None };
 //! let mut net = Net::new(vec![alice, Talker::default()], 1);
-//! net.join(0, 1, LinkConfig {
-//!     rate: BitRate::from_mbit(8),
-//!     delay: Duration::from_millis(300),
-//!     loss: Loss::None,
-//!     queue: QueueLimit::Packets(10),
-//! });
+//! let (rate, delay) = (BitRate::from_mbit(8), Duration::from_millis(300));
+//! net.join(0, 1, LinkConfig::new(rate, delay, Loss::None, QueueLimit::Packets(10)));
 //! let deadline = Instant::ZERO + Duration::from_secs(1);
 //! let at = net.run_until(|peers| peers[1].heard.is_some(), deadline).unwrap();
 //! // 5 bytes and 28 of headers at 8 Mbit/s, and the delay.

@@ -92,7 +92,7 @@ impl<P: Peer> Net<P> {
     /// # Panics
     /// If there is no such peer.
     pub fn join(&mut self, a: usize, b: usize, config: LinkConfig) {
-        self.connect(a, b, config);
+        self.connect(a, b, config.clone());
         self.connect(b, a, config);
     }
 

@@ -314,12 +314,8 @@ impl Hop {
 
     fn link(&self, rate: BitRate) -> LinkConfig {
         let bdp = rate.bytes_in(self.delay * 2).get().max(30_000);
-        LinkConfig {
-            rate,
-            delay: self.delay,
-            loss: Loss::Per(Probability::new(self.per).unwrap()),
-            queue: QueueLimit::Bytes(ByteCount::new(bdp)),
-        }
+        let loss = Loss::Per(Probability::new(self.per).unwrap());
+        LinkConfig::new(rate, self.delay, loss, QueueLimit::Bytes(ByteCount::new(bdp)))
     }
 
     fn host(&self, me: usize, plans: &[Plan], life: u8) -> Host {

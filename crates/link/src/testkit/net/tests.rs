@@ -6,12 +6,8 @@ use super::*;
 use crate::{Loss, QueueLimit};
 
 fn config(loss: Loss) -> LinkConfig {
-    LinkConfig {
-        rate: BitRate::from_mbit(10),
-        delay: Duration::from_millis(300),
-        loss,
-        queue: QueueLimit::Packets(1000),
-    }
+    let delay = Duration::from_millis(300);
+    LinkConfig::new(BitRate::from_mbit(10), delay, loss, QueueLimit::Packets(1000))
 }
 
 fn seconds(seconds: u64) -> Instant {

@@ -1,0 +1,334 @@
+//! What a packet becomes on the link: headers, trailers, cells.
+//!
+//! The serialiser charges the bytes that the encapsulation makes of a packet,
+//! so the link's rate is that of the layer which carries them: cells, transport
+//! stream packets, or the data field of BBFRAMEs. Queues and counters stay in
+//! bytes of IP packets.
+//!
+//! Not modelled: what lies below (PL headers, pilots, BBFRAME headers and
+//! padding are part of the rate); LLC/SNAP in MPE, which IP does not use; the
+//! greatest packet of MPE (4080 bytes) and ULE (32 KiB): longer ones are
+//! charged as if they were allowed.
+
+mod ts;
+
+use core::str::FromStr;
+
+use thiserror::Error;
+use units::ByteCount;
+
+use ts::TransportStream;
+
+/// How packets are wrapped. Text: `"none"`, `"fixed 18 B"`, `"aal5"`,
+/// `"aal5 llc"`, `"mpe"`, `"mpe packed"`, `"ule"`, `"ule packed"`,
+/// `"ule npa"`, `"ule npa packed"`, `"gse"`, `"gse 3"`, `"gse 6"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Encapsulation {
+    /// Not at all: a packet is as long as it is.
+    #[default]
+    None,
+    /// So many bytes more per packet.
+    Fixed(ByteCount),
+    /// ATM AAL5 (ITU-T I.363.5): the packet, padding and an 8-byte trailer fill
+    /// cells of 48 bytes, each with a 5-byte header.
+    Aal5 {
+        /// With the 8 bytes of LLC/SNAP (RFC 2684 §5); otherwise VC
+        /// multiplexed (§6).
+        llc_snap: bool,
+    },
+    /// Multi-protocol encapsulation (EN 301 192 §7): a section with 12 bytes of
+    /// header and a CRC of 4, in MPEG-2 transport stream packets.
+    Mpe {
+        /// How sections share transport stream packets.
+        packing: Packing,
+    },
+    /// Unidirectional lightweight encapsulation (RFC 4326): 4 bytes of header
+    /// and a CRC of 4, in MPEG-2 transport stream packets.
+    Ule {
+        /// With the 6 bytes of a destination address (D = 0, §4.1).
+        npa: bool,
+        /// How SNDUs share transport stream packets.
+        packing: Packing,
+    },
+    /// Generic stream encapsulation (TS 102 606): 4 bytes of header and a
+    /// label, in fragments if longer than the length field can say.
+    Gse {
+        /// The label.
+        label: GseLabel,
+    },
+}
+
+/// What happens to the rest of a transport stream packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Packing {
+    /// It is stuffed (RFC 4326 §6.2).
+    #[default]
+    Padded,
+    /// The next packet begins in it, if it already waits (RFC 4326 §6.3).
+    Packed,
+}
+
+/// The label of a GSE packet (TS 102 606 §4.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GseLabel {
+    /// Broadcast, or the label of the packet before: none.
+    #[default]
+    None,
+    /// 3 bytes.
+    Three,
+    /// 6 bytes: a MAC address.
+    Six,
+}
+
+impl Encapsulation {
+    /// What a packet of `len` bytes takes on an idle link.
+    pub fn wire_bytes(self, len: usize) -> ByteCount {
+        let bytes = Framer::new(self).charge(len, false);
+        ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+/// Wraps one packet after another.
+#[derive(Debug)]
+pub(crate) struct Framer {
+    encapsulation: Encapsulation,
+    stream: TransportStream,
+}
+
+impl Framer {
+    pub(crate) fn new(encapsulation: Encapsulation) -> Self {
+        Self { encapsulation, stream: TransportStream::default() }
+    }
+
+    /// How many more bytes leave for a packet of `len`; `next` if it follows
+    /// the packet before without a pause.
+    pub(crate) fn charge(&mut self, len: usize, next: bool) -> u128 {
+        let len = len as u128;
+        match self.encapsulation {
+            Encapsulation::None => len,
+            Encapsulation::Fixed(overhead) => len + u128::from(overhead.get()),
+            Encapsulation::Aal5 { llc_snap } => aal5(len + if llc_snap { 8 } else { 0 }),
+            Encapsulation::Mpe { packing } => {
+                const HEADER_AND_CRC: u128 = 12 + 4;
+                // A section may begin with its last byte to spare.
+                self.stream.charge(len + HEADER_AND_CRC, 1, packing == Packing::Packed && next)
+            }
+            Encapsulation::Ule { npa, packing } => {
+                let header_and_crc = 4 + if npa { 6 } else { 0 } + 4;
+                // RFC 4326 §6.3: the length field is not split.
+                self.stream.charge(len + header_and_crc, 2, packing == Packing::Packed && next)
+            }
+            Encapsulation::Gse { label } => gse(len, label.len()),
+        }
+    }
+}
+
+impl GseLabel {
+    const fn len(self) -> u128 {
+        match self {
+            Self::None => 0,
+            Self::Three => 3,
+            Self::Six => 6,
+        }
+    }
+}
+
+fn aal5(len: u128) -> u128 {
+    const TRAILER: u128 = 8;
+    const PAYLOAD: u128 = 48;
+    const CELL: u128 = 53;
+    (len + TRAILER).div_ceil(PAYLOAD) * CELL
+}
+
+/// TS 102 606 §4.2.1. Two bytes of flags and length come first; the length
+/// counts what follows them.
+fn gse(len: u128, label: u128) -> u128 {
+    /// What the 12-bit length field can say.
+    const MOST: u128 = 4095;
+    const FLAGS_AND_LENGTH: u128 = 2;
+    const PROTOCOL: u128 = 2;
+    const FRAGMENT_ID: u128 = 1;
+    const TOTAL_LENGTH: u128 = 2;
+    const CRC: u128 = 4;
+    if PROTOCOL + label + len <= MOST {
+        return FLAGS_AND_LENGTH + PROTOCOL + label + len;
+    }
+    let first = MOST - FRAGMENT_ID - TOTAL_LENGTH - PROTOCOL - label;
+    // The CRC counts as data that must fit behind the last fragment's header.
+    let more = (len - first + CRC).div_ceil(MOST - FRAGMENT_ID);
+    let headers = FLAGS_AND_LENGTH + FRAGMENT_ID;
+    headers + TOTAL_LENGTH + PROTOCOL + label + len + more * headers + CRC
+}
+
+/// A text that names no [`Encapsulation`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{text:?} is no encapsulation: expected none, fixed N B, aal5 [llc], mpe [packed], \
+     ule [npa] [packed] or gse [3|6]"
+)]
+#[non_exhaustive]
+pub struct UnknownEncapsulation {
+    /// The text as given.
+    pub text: String,
+}
+
+impl FromStr for Encapsulation {
+    type Err = UnknownEncapsulation;
+
+    fn from_str(text: &str) -> Result<Self, UnknownEncapsulation> {
+        let unknown = || UnknownEncapsulation { text: text.to_owned() };
+        if let Some(overhead) = text.trim().strip_prefix("fixed ") {
+            return overhead.parse().map(Self::Fixed).map_err(|_| unknown());
+        }
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let (padded, packed) = (Packing::Padded, Packing::Packed);
+        Ok(match words[..] {
+            ["none"] => Self::None,
+            ["aal5"] => Self::Aal5 { llc_snap: false },
+            ["aal5", "llc"] => Self::Aal5 { llc_snap: true },
+            ["mpe"] => Self::Mpe { packing: padded },
+            ["mpe", "packed"] => Self::Mpe { packing: packed },
+            ["ule"] => Self::Ule { npa: false, packing: padded },
+            ["ule", "packed"] => Self::Ule { npa: false, packing: packed },
+            ["ule", "npa"] => Self::Ule { npa: true, packing: padded },
+            ["ule", "npa", "packed"] => Self::Ule { npa: true, packing: packed },
+            ["gse"] => Self::Gse { label: GseLabel::None },
+            ["gse", "3"] => Self::Gse { label: GseLabel::Three },
+            ["gse", "6"] => Self::Gse { label: GseLabel::Six },
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wire(name: &str, len: usize) -> u64 {
+        name.parse::<Encapsulation>().unwrap().wire_bytes(len).get()
+    }
+
+    #[test]
+    fn none_and_fixed() {
+        assert_eq!(wire("none", 1500), 1500);
+        assert_eq!(wire("fixed 18 B", 1500), 1518);
+    }
+
+    /// A TCP acknowledgement of 40 bytes and the trailer fill one cell exactly;
+    /// with LLC/SNAP they need two.
+    #[test]
+    fn aal5_fills_cells() {
+        assert_eq!(wire("aal5", 0), 53);
+        assert_eq!(wire("aal5", 40), 53);
+        assert_eq!(wire("aal5", 41), 2 * 53);
+        assert_eq!(wire("aal5", 576), 13 * 53); // 584 / 48 = 12.2
+        assert_eq!(wire("aal5", 1500), 32 * 53); // 1508 / 48 = 31.4
+        assert_eq!(wire("aal5 llc", 40), 2 * 53);
+        assert_eq!(wire("aal5 llc", 9180), 192 * 53); // RFC 2225's MTU: 9196 / 48 = 191.6
+    }
+
+    /// The first of a packet's TS packets has a pointer and room for 183 bytes,
+    /// the others 184.
+    #[test]
+    fn mpe_pads_transport_stream_packets() {
+        assert_eq!(wire("mpe", 40), 188); // 56
+        assert_eq!(wire("mpe", 167), 188); // 183
+        assert_eq!(wire("mpe", 168), 2 * 188);
+        assert_eq!(wire("mpe", 1500), 9 * 188); // 183 + 7 · 184 + 45 = 1516
+    }
+
+    #[test]
+    fn ule_needs_eight_or_fourteen_bytes() {
+        assert_eq!(wire("ule", 175), 188); // 183
+        assert_eq!(wire("ule", 176), 2 * 188);
+        assert_eq!(wire("ule npa", 169), 188); // 183
+        assert_eq!(wire("ule npa", 170), 2 * 188);
+        assert_eq!(wire("ule", 1463), 8 * 188); // 183 + 7 · 184 = 1471
+        assert_eq!(wire("ule", 1500), 9 * 188);
+    }
+
+    #[test]
+    fn gse_has_a_short_header() {
+        assert_eq!(wire("gse", 1500), 1504);
+        assert_eq!(wire("gse 3", 1500), 1507);
+        assert_eq!(wire("gse 6", 1500), 1510);
+    }
+
+    /// A length field of 12 bits: 4095 bytes after it.
+    #[test]
+    fn gse_fragments_what_its_length_field_cannot_say() {
+        assert_eq!(wire("gse", 4093), 4097);
+        // 7 + 4090, then 3 + 4 + 4.
+        assert_eq!(wire("gse", 4094), 4097 + 3 + 4 + 4);
+        // With a label of 6: 13 + 4084, then 3 + 4090 + 4.
+        assert_eq!(wire("gse 6", 8174), 4097 + 4097);
+        assert_eq!(wire("gse 6", 8175), 4097 + 4097 + 3 + 1);
+    }
+
+    #[test]
+    fn what_is_no_encapsulation_is_refused() {
+        for text in ["", "atm", "gse 4", "fixed", "fixed much", "ule packed npa"] {
+            let error = text.parse::<Encapsulation>().unwrap_err().to_string();
+            assert!(error.contains("gse [3|6]"), "{text}: {error}");
+        }
+    }
+
+    /// Packets that follow each other without a pause, two ways.
+    #[test]
+    fn packing_saves_the_padding() {
+        let charges = |name: &str, len: usize| -> Vec<u128> {
+            let mut framer = Framer::new(name.parse().unwrap());
+            (0..4).map(|index| framer.charge(len, index > 0) / 188).collect()
+        };
+        // SNDUs of 48 bytes: 183 hold three and 39 bytes of the fourth.
+        assert_eq!(charges("ule", 40), [1, 1, 1, 1]);
+        assert_eq!(charges("ule packed", 40), [1, 0, 0, 1]);
+        // SNDUs of 200 bytes: 183 | 17 and pointer and 166 | 34 and pointer and
+        // 149 | 51 and pointer and 132 | 68.
+        assert_eq!(charges("ule npa packed", 186), [2, 1, 1, 1]);
+    }
+
+    fn any_encapsulation() -> impl Strategy<Value = Encapsulation> {
+        prop::sample::select(vec![
+            "none",
+            "fixed 9 B",
+            "aal5",
+            "aal5 llc",
+            "mpe",
+            "mpe packed",
+            "ule",
+            "ule packed",
+            "ule npa",
+            "ule npa packed",
+            "gse",
+            "gse 3",
+            "gse 6",
+        ])
+        .prop_map(|name| name.parse().unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn no_packet_is_shorter_on_the_link(encapsulation in any_encapsulation(), len: usize) {
+            let len = len / 2;
+            prop_assert!(encapsulation.wire_bytes(len).get() >= len as u64);
+        }
+
+        /// Whatever the packets are: all their bytes are in the stream, and
+        /// packing never takes more than padding.
+        #[test]
+        fn packed_streams_hold_everything(lens in prop::collection::vec(0usize..3000, 1..50)) {
+            let total = |name: &str| {
+                let mut framer = Framer::new(name.parse().unwrap());
+                let charges = lens.iter().enumerate().map(|(i, &len)| framer.charge(len, i > 0));
+                charges.sum::<u128>()
+            };
+            let bytes: u128 = lens.iter().map(|&len| len as u128 + 8).sum();
+            prop_assert!(total("ule packed") / 188 * 184 >= bytes);
+            prop_assert!(total("ule packed") <= total("ule"));
+        }
+    }
+}

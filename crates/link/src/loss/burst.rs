@@ -1,0 +1,226 @@
+//! Bursts of errors with a length in time: while one lasts, everything is lost.
+//!
+//! A link is alternately good and bad; how long is drawn anew each time, evenly
+//! between a least and a greatest duration (D. Astuti et al., SLACP, §4). The
+//! state depends on nothing but the time and the seed: neither the traffic nor
+//! the rate changes when bursts come.
+
+use core::ops::{Range, RangeInclusive};
+use core::time::Duration;
+
+use thiserror::Error;
+use units::{Instant, format_duration};
+
+use crate::Dice;
+use crate::reception::Reception;
+
+/// After a silence of so many mean cycles the process begins anew, so that no
+/// packet has to wait for the bursts of years without traffic to be drawn.
+const LONG_SILENCE: u64 = 1_000_000;
+
+/// The two-state model: good and bad durations, each uniform. It begins good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Burst {
+    good: Span,
+    bad: Span,
+}
+
+/// Why durations make no [`Burst`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum BurstError {
+    /// A least duration is above its greatest.
+    #[error(
+        "the least {state} duration, {}, is above the greatest, {}",
+        format_duration(*.min), format_duration(*.max)
+    )]
+    Reversed {
+        /// `good` or `bad`.
+        state: &'static str,
+        /// The least.
+        min: Duration,
+        /// The greatest.
+        max: Duration,
+    },
+    /// Neither state ever takes any time.
+    #[error("both the good and the bad duration are always zero")]
+    NoTime,
+}
+
+impl Burst {
+    /// Bursts that last `bad`, with `good` between the end of one and the
+    /// beginning of the next.
+    ///
+    /// # Errors
+    /// When a range is reversed, or all of it is zero.
+    pub fn new(
+        good: RangeInclusive<Duration>,
+        bad: RangeInclusive<Duration>,
+    ) -> Result<Self, BurstError> {
+        let burst = Self { good: Span::new("good", &good)?, bad: Span::new("bad", &bad)? };
+        if burst.good.max == 0 && burst.bad.max == 0 {
+            return Err(BurstError::NoTime);
+        }
+        Ok(burst)
+    }
+
+    /// The share of time in which the link is bad, in `0.0..=1.0`. Packets that
+    /// take time to send are lost more often than that: one that begins before
+    /// a burst is hit by it.
+    pub fn bad_share(self) -> f64 {
+        let (good, bad) = (self.good.twice_mean(), self.bad.twice_mean());
+        bad as f64 / (good + bad) as f64
+    }
+
+    /// At least one nanosecond.
+    fn mean_cycle(self) -> u64 {
+        let twice = self.good.twice_mean() + self.bad.twice_mean();
+        u64::try_from(twice / 2).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+/// A range of nanoseconds, both ends in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    min: u64,
+    max: u64,
+}
+
+impl Span {
+    fn new(state: &'static str, range: &RangeInclusive<Duration>) -> Result<Self, BurstError> {
+        let (min, max) = (*range.start(), *range.end());
+        if min > max {
+            return Err(BurstError::Reversed { state, min, max });
+        }
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Self { min: nanos(min), max: nanos(max) })
+    }
+
+    /// In milliseconds, for the models that are written down here.
+    pub(super) const fn millis(min: u64, max: u64) -> Self {
+        Self { min: min * 1_000_000, max: max * 1_000_000 }
+    }
+
+    fn draw(self, dice: &mut Dice) -> Duration {
+        let width = self.max - self.min;
+        Duration::from_nanos(self.min + dice.below(width.saturating_add(1)))
+    }
+
+    fn twice_mean(self) -> u128 {
+        u128::from(self.min) + u128::from(self.max)
+    }
+}
+
+impl Burst {
+    /// For the models that are written down here, which are right.
+    pub(super) const fn known(good: Span, bad: Span) -> Self {
+        Self { good, bad }
+    }
+}
+
+/// The bursts of one link.
+#[derive(Debug)]
+pub(super) struct Bursts {
+    model: Burst,
+    dice: Dice,
+    /// The burst of now, or the next one.
+    bad: Range<Instant>,
+}
+
+impl Bursts {
+    pub(super) fn new(model: Burst, begin: Instant, seed: u64) -> Self {
+        let mut bursts = Self { model, dice: Dice::new(seed), bad: begin..begin };
+        bursts.next_after(begin);
+        bursts
+    }
+
+    /// Whether any of `reception` falls into a burst. Receptions come in order.
+    pub(super) fn hit(&mut self, reception: Reception) -> bool {
+        let silence = reception.from.saturating_since(self.bad.end).as_nanos();
+        if silence / u128::from(LONG_SILENCE) > u128::from(self.model.mean_cycle()) {
+            self.next_after(reception.from);
+        }
+        while self.bad.end <= reception.from && self.bad.end < Instant::MAX {
+            self.next_after(self.bad.end);
+        }
+        reception.overlaps(&self.bad)
+    }
+
+    fn next_after(&mut self, at: Instant) {
+        let from = at + self.model.good.draw(&mut self.dice);
+        self.bad = from..from + self.model.bad.draw(&mut self.dice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(range: RangeInclusive<u64>) -> RangeInclusive<Duration> {
+        Duration::from_millis(*range.start())..=Duration::from_millis(*range.end())
+    }
+
+    fn instant(at: u64) -> Reception {
+        Reception { from: Instant::from_nanos(at), until: Instant::from_nanos(at) }
+    }
+
+    #[test]
+    fn constant_durations_alternate_exactly() {
+        let model = Burst::new(ms(2..=2), ms(1..=1)).unwrap();
+        let mut bursts = Bursts::new(model, Instant::from_nanos(5), 1);
+        for at in 5..30_000_000 / 100 {
+            let at = at * 100 + 5;
+            let bad = (at - 5) % 3_000_000 >= 2_000_000;
+            assert_eq!(bursts.hit(instant(at)), bad, "{at} ns");
+        }
+    }
+
+    #[test]
+    fn a_long_packet_is_hit_by_a_short_burst() {
+        let model = Burst::new(ms(2..=2), ms(1..=1)).unwrap();
+        let mut bursts = Bursts::new(model, Instant::ZERO, 1);
+        let until = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        assert!(!bursts.hit(Reception { from: until(0), until: until(2) }));
+        assert!(bursts.hit(Reception { from: until(1), until: until(4) }));
+        assert!(!bursts.hit(Reception { from: until(3), until: until(5) }));
+    }
+
+    #[test]
+    fn durations_are_uniform_between_their_ends() {
+        let model = Burst::new(ms(2000..=10_000), ms(100..=300)).unwrap();
+        let mut bursts = Bursts::new(model, Instant::ZERO, 7);
+        let (mut end, mut good, mut bad) = (Instant::ZERO, Vec::new(), Vec::new());
+        for _ in 0..20_000 {
+            good.push(bursts.bad.start.saturating_since(end).as_secs_f64());
+            bad.push(bursts.bad.end.saturating_since(bursts.bad.start).as_secs_f64());
+            end = bursts.bad.end;
+            bursts.next_after(end);
+        }
+        for (mut drawn, min, max) in [(good, 2.0, 10.0), (bad, 0.1, 0.3)] {
+            drawn.sort_by(f64::total_cmp);
+            // Kolmogorov–Smirnov at 1 %: 1.63 / √n.
+            let steps = drawn.iter().enumerate();
+            let distance = steps
+                .map(|(i, x)| ((x - min) / (max - min) - i as f64 / 20_000.0).abs())
+                .fold(0.0, f64::max);
+            assert!(drawn[0] >= min && drawn[19_999] <= max);
+            assert!(distance < 1.63 / f64::sqrt(20_000.0), "{distance}");
+        }
+    }
+
+    #[test]
+    fn years_of_silence_take_no_time() {
+        let model = Burst::new(ms(0..=0), Duration::ZERO..=Duration::from_nanos(1)).unwrap();
+        let mut bursts = Bursts::new(model, Instant::ZERO, 1);
+        bursts.hit(instant(u64::MAX / 2));
+        bursts.hit(instant(u64::MAX));
+    }
+
+    #[test]
+    fn impossible_durations_are_refused() {
+        assert_eq!(Burst::new(ms(0..=0), ms(0..=0)), Err(BurstError::NoTime));
+        let reversed = RangeInclusive::new(Duration::from_secs(2), Duration::from_secs(1));
+        let error = Burst::new(ms(1..=1), reversed).unwrap_err();
+        assert_eq!(error.to_string(), "the least bad duration, 2 s, is above the greatest, 1 s");
+    }
+}

@@ -1,0 +1,57 @@
+//! A loss model at work: what it remembers from packet to packet.
+
+use units::{Instant, Probability};
+
+use super::burst::Bursts;
+use super::gilbert::Chain;
+use super::{Loss, any_of};
+use crate::Trace;
+use crate::payload::Frame;
+use crate::reception::Reception;
+
+/// What decides which packets of one link are lost.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    /// When the model began.
+    begin: Instant,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The same for each packet.
+    Per(f64),
+    /// The same for each bit.
+    Ber(f64),
+    Burst(Bursts),
+    GilbertElliott(Chain),
+    Trace(Trace<Probability>),
+}
+
+impl Channel {
+    pub(crate) fn new(loss: Loss, begin: Instant, seed: u64) -> Self {
+        let state = match loss {
+            Loss::None => State::Per(0.0),
+            Loss::Per(per) => State::Per(per.get()),
+            Loss::Ber(ber) => State::Ber(ber.get()),
+            Loss::Burst(model) => State::Burst(Bursts::new(model, begin, seed)),
+            Loss::GilbertElliott(model) => State::GilbertElliott(Chain::new(model, seed)),
+            Loss::Trace(trace) => State::Trace(trace),
+        };
+        Self { begin, state }
+    }
+
+    /// Whether the packet is lost that is received then.
+    pub(crate) fn loses<P>(&mut self, frame: &Frame<P>, reception: Reception) -> bool {
+        let probability = match &mut self.state {
+            State::Per(per) => *per,
+            State::Ber(ber) => any_of(*ber, (frame.len as u64).saturating_mul(8)),
+            State::Burst(bursts) => return bursts.hit(reception),
+            State::GilbertElliott(chain) => chain.next_loss(),
+            State::Trace(trace) => {
+                trace.value_at(reception.until.saturating_since(self.begin)).get()
+            }
+        };
+        frame.chance < probability
+    }
+}

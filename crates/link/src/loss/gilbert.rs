@@ -1,0 +1,104 @@
+//! Bursts of errors with a length in packets.
+//!
+//! E. N. Gilbert, "Capacity of a burst-noise channel", and E. O. Elliott,
+//! "Estimates of error rates for codes on burst-noise channels" (BSTJ 1960 and
+//! 1963): a Markov chain with a good and a bad state, each with its own
+//! probability of loss. The chain steps once per packet that arrives. So its
+//! bursts are in packets, and how long they last depends on the traffic; for
+//! bursts in time use [`crate::Burst`].
+
+use units::Probability;
+
+use crate::Dice;
+
+/// The model of Gilbert and Elliott; Gilbert's with `loss_good` zero. It begins
+/// good.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GilbertElliott {
+    /// From one packet to the next, from good to bad: Gilbert's P (netem: p).
+    pub good_to_bad: Probability,
+    /// From one packet to the next, from bad to good: Gilbert's p (netem: r).
+    pub bad_to_good: Probability,
+    /// The loss in the good state: 1 − k (netem: 1-k).
+    pub loss_good: Probability,
+    /// The loss in the bad state: 1 − h (netem: 1-h).
+    pub loss_bad: Probability,
+}
+
+impl GilbertElliott {
+    /// The share of packets that is lost in the long run, in `0.0..=1.0`. If
+    /// the state never changes, that of the good one.
+    pub fn mean_loss(self) -> f64 {
+        let (to_bad, to_good) = (self.good_to_bad.get(), self.bad_to_good.get());
+        let bad = if to_bad > 0.0 { to_bad / (to_bad + to_good) } else { 0.0 };
+        self.loss_good.get() + bad * (self.loss_bad.get() - self.loss_good.get())
+    }
+}
+
+/// The chain of one link.
+#[derive(Debug)]
+pub(super) struct Chain {
+    model: GilbertElliott,
+    dice: Dice,
+    bad: bool,
+}
+
+impl Chain {
+    pub(super) fn new(model: GilbertElliott, seed: u64) -> Self {
+        Self { model, dice: Dice::new(seed), bad: false }
+    }
+
+    /// The probability that the next packet is lost; then steps.
+    pub(super) fn next_loss(&mut self) -> f64 {
+        let GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } = self.model;
+        let (loss, change) =
+            if self.bad { (loss_bad, bad_to_good) } else { (loss_good, good_to_bad) };
+        self.bad ^= self.dice.happens(change);
+        loss.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn p(value: f64) -> Probability {
+        Probability::new(value).unwrap()
+    }
+
+    fn gilbert(good_to_bad: f64, bad_to_good: f64) -> GilbertElliott {
+        GilbertElliott {
+            good_to_bad: p(good_to_bad),
+            bad_to_good: p(bad_to_good),
+            loss_good: p(0.0),
+            loss_bad: p(1.0),
+        }
+    }
+
+    #[test]
+    fn certain_changes_alternate() {
+        let mut chain = Chain::new(gilbert(1.0, 1.0), 1);
+        let losses: Vec<_> = (0..4).map(|_| chain.next_loss()).collect();
+        assert_eq!(losses, [0.0, 1.0, 0.0, 1.0]);
+    }
+
+    /// A burst ends with probability 0.2 after each packet: its length is
+    /// geometric with mean 5.
+    #[test]
+    fn bursts_are_as_long_and_as_frequent_as_asked() {
+        let mut chain = Chain::new(gilbert(0.01, 0.2), 3);
+        let losses: Vec<_> = (0..1_000_000).map(|_| chain.next_loss() > 0.5).collect();
+        let lost = losses.iter().filter(|lost| **lost).count() as f64;
+        let bursts = losses.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
+        let share = gilbert(0.01, 0.2).mean_loss();
+        assert!((share - 0.01 / 0.21).abs() < 1e-12);
+        assert!((lost / 1e6 / share - 1.0).abs() < 0.05, "{lost}");
+        assert!((lost / bursts / 5.0 - 1.0).abs() < 0.05, "{}", lost / bursts);
+    }
+
+    #[test]
+    fn a_chain_that_stays_good_loses_as_the_good_state_does() {
+        let model = GilbertElliott { loss_good: p(0.1), ..gilbert(0.0, 0.0) };
+        assert!((model.mean_loss() - 0.1).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,152 @@
+//! Rates in mahimahi's trace format: times at which a packet can be delivered.
+//!
+//! R. Netravali et al., "Mahimahi: accurate record-and-replay for HTTP" (USENIX
+//! ATC 2015), and mm-link(1): each line of a trace is a whole number of
+//! milliseconds since its beginning, at which 1500 bytes can be delivered: a
+//! long packet, a part of one, or several short ones. A number that is repeated
+//! gives so many times more. What is not needed then is wasted. At the last
+//! time the trace begins again.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// A packet-delivery trace. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opportunities {
+    /// In nanoseconds; never decreasing, the last one above zero and also the
+    /// period.
+    times: Arc<[u64]>,
+}
+
+/// Why a text is no packet-delivery trace.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OpportunitiesError {
+    /// There is no line in it.
+    #[error("the trace is empty: expected lines with a number of milliseconds")]
+    Empty,
+    /// A line is no number of milliseconds.
+    #[error("line {line}: {text:?} is not a whole number of milliseconds")]
+    NoNumber {
+        /// Its number, from 1.
+        line: usize,
+        /// The line.
+        text: String,
+    },
+    /// A time is before the one of the line before.
+    #[error("line {line}: {at} ms is before {previous} ms, the line before it")]
+    Decreasing {
+        /// Its number, from 1.
+        line: usize,
+        /// The time found, in milliseconds.
+        at: u64,
+        /// The time before, in milliseconds.
+        previous: u64,
+    },
+    /// All times are zero, so that the trace would begin again at once.
+    #[error("line {line}: the last time is 0 ms, expected a later one")]
+    NoTime {
+        /// The number of the last line.
+        line: usize,
+    },
+}
+
+/// What can be delivered at each time, in bytes.
+pub(crate) const BYTES: u64 = 1500;
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+impl Opportunities {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// When the text is none; the error says in which line and why.
+    pub fn parse(text: &str) -> Result<Self, OpportunitiesError> {
+        let mut times: Vec<u64> = Vec::new();
+        for (index, text) in text.lines().enumerate() {
+            let line = index + 1;
+            let number = text.trim().parse::<u64>().ok();
+            let at = number.and_then(|millis| millis.checked_mul(NANOS_PER_MILLI));
+            let at =
+                at.ok_or_else(|| OpportunitiesError::NoNumber { line, text: text.to_owned() })?;
+            if let Some(&previous) = times.last().filter(|&&previous| previous > at) {
+                let [at, previous] = [at, previous].map(|nanos| nanos / NANOS_PER_MILLI);
+                return Err(OpportunitiesError::Decreasing { line, at, previous });
+            }
+            times.push(at);
+        }
+        match times.last() {
+            None => Err(OpportunitiesError::Empty),
+            Some(0) => Err(OpportunitiesError::NoTime { line: times.len() }),
+            Some(_) => Ok(Self { times: times.into() }),
+        }
+    }
+
+    /// How many there are until `elapsed` nanoseconds after the beginning,
+    /// that moment included.
+    pub(crate) fn count_by(&self, elapsed: u64) -> u128 {
+        let (cycles, rest) = (elapsed / self.period(), elapsed % self.period());
+        let in_this = self.times.partition_point(|&at| at <= rest);
+        u128::from(cycles) * self.times.len() as u128 + in_this as u128
+    }
+
+    /// When the `number`-th is, counted from 1, in nanoseconds after the
+    /// beginning.
+    pub(crate) fn time_of(&self, number: u128) -> u128 {
+        let (number, len) = (number.saturating_sub(1), self.times.len() as u128);
+        let at = self.times[(number % len) as usize];
+        (number / len).saturating_mul(self.period().into()).saturating_add(at.into())
+    }
+
+    fn period(&self) -> u64 {
+        self.times.last().copied().unwrap_or(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_trace_begins_again_at_its_last_time() {
+        let trace = Opportunities::parse("0\n3\n3\n5\n").unwrap();
+        let times: Vec<_> = (1..=9).map(|n| trace.time_of(n) / 1_000_000).collect();
+        assert_eq!(times, [0, 3, 3, 5, 5, 8, 8, 10, 10]);
+        let counts = [0, 2, 3, 5, 10].map(|ms| trace.count_by(ms * 1_000_000));
+        assert_eq!(counts, [1, 1, 3, 5, 9]);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let error = |text: &str| Opportunities::parse(text).unwrap_err().to_string();
+        assert!(error("").starts_with("the trace is empty"));
+        assert_eq!(error("1\n2.5"), "line 2: \"2.5\" is not a whole number of milliseconds");
+        assert_eq!(error("1\n\n2"), "line 2: \"\" is not a whole number of milliseconds");
+        assert_eq!(error("1\n5\n4"), "line 3: 4 ms is before 5 ms, the line before it");
+        assert_eq!(error("0\n0"), "line 2: the last time is 0 ms, expected a later one");
+        assert!(error("99999999999999999").starts_with("line 1: "));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[0-9 \n]*|.*") {
+            if let Ok(trace) = Opportunities::parse(&text) {
+                prop_assert!(trace.count_by(u64::MAX) >= 1);
+            }
+        }
+
+        #[test]
+        fn counting_undoes_timing(mut millis in prop::collection::vec(0u64..50, 1..20), n in 1u128..500) {
+            millis.sort_unstable();
+            millis.push(50);
+            let text: Vec<_> = millis.iter().map(u64::to_string).collect();
+            let trace = Opportunities::parse(&text.join("\n")).unwrap();
+            let at = trace.time_of(n) as u64;
+            prop_assert!(trace.count_by(at) >= n);
+            prop_assert!(at == 0 || trace.count_by(at - 1) < n);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! How fast a link sends, now and later.
+
+mod steps;
+
+use core::time::Duration;
+
+use units::{BitRate, Instant};
+
+use crate::opportunities;
+use crate::{Opportunities, Trace};
+use steps::Steps;
+
+/// The rate of a link. Traces begin with the link, or when they are set.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Rate {
+    /// Always the same.
+    Constant(BitRate),
+    /// One after the other: MODCOD changes, rain fades, LEO passes. A packet
+    /// that is being sent when the rate changes goes on at the new one.
+    Trace(Trace<BitRate>),
+    /// 1500 bytes at a time. A packet has left at the opportunity that takes
+    /// its last byte; the waiting for it does not count as time on the air.
+    Opportunities(Opportunities),
+}
+
+impl From<BitRate> for Rate {
+    fn from(rate: BitRate) -> Self {
+        Self::Constant(rate)
+    }
+}
+
+impl From<Trace<BitRate>> for Rate {
+    fn from(trace: Trace<BitRate>) -> Self {
+        Self::Trace(trace)
+    }
+}
+
+impl From<Opportunities> for Rate {
+    fn from(opportunities: Opportunities) -> Self {
+        Self::Opportunities(opportunities)
+    }
+}
+
+/// Work is counted in bits × 10⁹: a nanosecond at a rate of `r` bit/s does `r`
+/// of it, which makes all sums exact. The longest packet is below 2¹⁰⁰.
+pub(crate) const WORK_PER_BIT: u128 = 1_000_000_000;
+
+/// What one opportunity of mahimahi's does.
+const WORK_PER_OPPORTUNITY: u128 = opportunities::BYTES as u128 * 8 * WORK_PER_BIT;
+
+/// A rate that has begun: how much work can be done between two times.
+#[derive(Debug)]
+pub(crate) struct Capacity {
+    begin: Instant,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Constant(u128),
+    Steps(Steps),
+    Opportunities(Opportunities),
+}
+
+impl Capacity {
+    pub(crate) fn new(rate: Rate, begin: Instant) -> Self {
+        let kind = match rate {
+            Rate::Constant(rate) => Kind::Constant(rate.bits_per_second().into()),
+            Rate::Trace(trace) => Kind::Steps(Steps::new(&trace)),
+            Rate::Opportunities(opportunities) => Kind::Opportunities(opportunities),
+        };
+        Self { begin, kind }
+    }
+
+    /// Whether everything leaves in instants.
+    pub(crate) fn is_instant(&self) -> bool {
+        matches!(self.kind, Kind::Opportunities(_))
+    }
+
+    /// The work that can be done after `from`, until and with `until`.
+    pub(crate) fn work_between(&self, from: Instant, until: Instant) -> u128 {
+        if let Kind::Constant(rate) = self.kind {
+            return rate * until.saturating_since(from).as_nanos();
+        }
+        self.work_by(until).saturating_sub(self.work_by(from))
+    }
+
+    /// The first time at which `work` can have been done after `from`; `None`
+    /// if there is none, and at a constant rate of 0 even for no work.
+    pub(crate) fn time_for(&self, from: Instant, work: u128) -> Option<Instant> {
+        if let Kind::Constant(rate) = self.kind {
+            let nanos = if rate == 0 { return None } else { work.div_ceil(rate) };
+            return Some(from + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
+        }
+        if work == 0 {
+            return Some(from);
+        }
+        let target = self.work_by(from).checked_add(work)?;
+        let elapsed = match &self.kind {
+            Kind::Constant(_) => return None,
+            Kind::Steps(steps) => steps.time_for(target)?,
+            Kind::Opportunities(all) => all.time_of(target.div_ceil(WORK_PER_OPPORTUNITY)),
+        };
+        let elapsed = Duration::from_nanos(u64::try_from(elapsed).unwrap_or(u64::MAX));
+        Some(from.max(self.begin + elapsed))
+    }
+
+    /// The work that can be done from the beginning until and with `at`.
+    fn work_by(&self, at: Instant) -> u128 {
+        let elapsed = at.as_nanos().saturating_sub(self.begin.as_nanos());
+        match &self.kind {
+            Kind::Constant(rate) => rate * u128::from(elapsed),
+            Kind::Steps(steps) => steps.work_by(elapsed),
+            Kind::Opportunities(all) => all.count_by(elapsed) * WORK_PER_OPPORTUNITY,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn capacity(rate: impl Into<Rate>, begin: u64) -> Capacity {
+        Capacity::new(rate.into(), Instant::from_nanos(begin))
+    }
+
+    fn any_rate() -> impl Strategy<Value = Rate> {
+        let rates = prop::collection::vec(0u64..1_000_000_000, 1..6);
+        let traces = (rates, prop::option::of(1u64..5)).prop_map(|(rates, last)| {
+            let steps = rates.len() as u64;
+            let at = |index| Duration::from_micros(100 * index);
+            let points = (0..).map(at).zip(rates.into_iter().map(BitRate::from_bits_per_second));
+            let period = last.map(|last| at(steps - 1 + last));
+            Rate::Trace(Trace::new(points.collect(), period).unwrap())
+        });
+        let opportunities = prop::sample::select(vec!["1", "0\n0\n1\n1\n7", "3\n9"])
+            .prop_map(|text| Rate::Opportunities(Opportunities::parse(text).unwrap()));
+        let constants = (1u64..1_000_000_000).prop_map(BitRate::from_bits_per_second);
+        prop_oneof![constants.prop_map(Rate::Constant), traces, opportunities]
+    }
+
+    proptest! {
+        #[test]
+        fn work_is_done_at_the_first_possible_time(
+            rate in any_rate(), begin in 0u64..1000, after in 0u64..100_000_000, bytes in 1u128..100_000,
+        ) {
+            let capacity = capacity(rate, begin);
+            let from = Instant::from_nanos(begin + after);
+            let work = bytes * 8 * WORK_PER_BIT;
+            if let Some(at) = capacity.time_for(from, work) {
+                let before = Instant::from_nanos(at.as_nanos() - 1);
+                prop_assert!(capacity.work_between(from, at) >= work);
+                prop_assert!(capacity.work_between(from, before) < work);
+            } else {
+                prop_assert!(capacity.work_between(from, Instant::MAX) < work);
+            }
+        }
+
+        #[test]
+        fn work_adds_up(rate in any_rate(), times in prop::array::uniform3(0u64..1_000_000_000)) {
+            let capacity = capacity(rate, 0);
+            let mut times = times.map(Instant::from_nanos);
+            times.sort();
+            let [a, b, c] = times;
+            let parts = capacity.work_between(a, b) + capacity.work_between(b, c);
+            prop_assert_eq!(parts, capacity.work_between(a, c));
+        }
+    }
+}
