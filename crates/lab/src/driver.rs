@@ -37,6 +37,13 @@ pub struct Faults {
     pub refused: u64,
 }
 
+impl Faults {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.missed + self.oversized + self.refused
+    }
+}
+
 /// One direction: from one device through the link to the other.
 pub(crate) struct Lane {
     /// The port that packets come from, in `Driver::start`'s `ports`.
@@ -72,7 +79,7 @@ impl Driver {
             Mutex::new(State { lanes, faults: Faults::default(), lateness: Lateness::default() });
         let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let shared = Arc::new(Shared { state, stop });
-        let mut worker = Worker { shared: Arc::clone(&shared), ports, told: Instant::ZERO };
+        let mut worker = Worker { shared: Arc::clone(&shared), ports, told: [Instant::ZERO; 2] };
         let thread = thread::Builder::new().name("skyhop-link".into()).spawn(move || {
             let _guard = AbortOnPanic;
             worker.run();
@@ -126,8 +133,8 @@ impl Drop for AbortOnPanic {
 struct Worker {
     shared: Arc<Shared>,
     ports: [Port; 2],
-    /// The latest time that the links were handed; it never goes back.
-    told: Instant,
+    /// The latest time that each link was handed; it never goes back.
+    told: [Instant; 2],
 }
 
 impl Worker {
@@ -138,9 +145,12 @@ impl Worker {
         loop {
             let wake = {
                 let mut state = shared.lock();
+                // Before the look at the devices: what comes after it is not
+                // seen now and must not find its link in its own future.
+                let now = clock::now();
                 let more = self.take_arrivals(&mut state);
-                self.deliver(&mut state, &mut due);
-                if more { Some(Instant::ZERO) } else { state.wake() }
+                self.deliver(&mut state, &mut due, now, more);
+                if more.contains(&true) { Some(Instant::ZERO) } else { state.wake() }
             };
             if self.wait(wake) {
                 return;
@@ -148,17 +158,16 @@ impl Worker {
         }
     }
 
-    /// Hands arrived packets to their links. `true` if there may be more.
-    fn take_arrivals(&mut self, state: &mut State) -> bool {
+    /// Hands arrived packets to their links. `true` where there may be more.
+    fn take_arrivals(&mut self, state: &mut State) -> [bool; 2] {
         let clocks = WallClock::read();
-        let mut more = false;
-        let start = self.told;
-        for lane in &mut state.lanes {
-            let port = &mut self.ports[lane.from];
-            let mut arrivals = Arrivals { lane, clocks, told: start, oversized: 0, losing: false };
+        let mut more = [false; 2];
+        for (index, lane) in state.lanes.iter_mut().enumerate() {
+            let (port, told) = (&mut self.ports[lane.from], self.told[index]);
+            let mut arrivals = Arrivals { lane, clocks, told, oversized: 0, losing: false };
             let taken = (0..BURST).take_while(|_| port.receive(|frame| arrivals.take(&frame)));
-            more |= taken.count() == BURST;
-            self.told = self.told.max(arrivals.told);
+            more[index] = taken.count() == BURST;
+            self.told[index] = arrivals.told;
             state.faults.oversized += arrivals.oversized;
             if arrivals.losing {
                 state.faults.missed += port.missed().unwrap_or(0);
@@ -167,12 +176,15 @@ impl Worker {
         more
     }
 
-    /// Tells the links the time and sends what they deliver.
-    fn deliver(&mut self, state: &mut State, due: &mut Due) {
-        self.told = self.told.max(clock::now());
-        for lane in &mut state.lanes {
-            lane.link.handle_timeout(self.told);
-            while let Some((at, packet)) = lane.link.poll_arrival(self.told) {
+    /// Tells the links the time and sends what they deliver. A link for which
+    /// there are `more` packets that have arrived is told no later time than
+    /// that of the last one it was handed.
+    fn deliver(&mut self, state: &mut State, due: &mut Due, now: Instant, more: [bool; 2]) {
+        for (index, lane) in state.lanes.iter_mut().enumerate() {
+            let told = &mut self.told[index];
+            *told = if more[index] { *told } else { now.max(*told) };
+            lane.link.handle_timeout(*told);
+            while let Some((at, packet)) = lane.link.poll_arrival(*told) {
                 due.times.push(at);
                 due.packets.push(packet);
             }
@@ -212,7 +224,7 @@ struct Arrivals<'a> {
 
 impl Arrivals<'_> {
     fn take(&mut self, frame: &Frame<'_>) {
-        // Both links have been told a time already, and no time goes back.
+        // The link has been told a time already, and no time goes back.
         self.told = self.told.max(self.clocks.instant(frame.wall));
         self.losing |= frame.losing;
         if !frame.whole {

@@ -40,6 +40,20 @@ impl Lateness {
         if self.packets == 0 { Duration::ZERO } else { STEP * (bucket as u32 + 1) }
     }
 
+    /// What has been counted since `earlier`, a copy of this histogram. Its worst
+    /// is known to a step only, unless it is the worst of all.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut rest = self.clone();
+        for (count, before) in rest.buckets.iter_mut().zip(earlier.buckets.iter()) {
+            *count = count.saturating_sub(*before);
+        }
+        rest.packets = self.packets.saturating_sub(earlier.packets);
+        if self.worst <= earlier.worst {
+            rest.worst = rest.quantile(1.0).min(self.worst);
+        }
+        rest
+    }
+
     /// Counts a packet.
     pub(crate) fn add(&mut self, late: Duration) {
         let bucket = late.as_nanos() / STEP.as_nanos();
@@ -71,6 +85,19 @@ mod tests {
     #[test]
     fn nothing_seen_is_not_late() {
         assert_eq!(Lateness::default().quantile(0.99), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_came_since_is_counted_alone() {
+        let mut lateness = Lateness::default();
+        lateness.add(Duration::from_millis(5));
+        let earlier = lateness.clone();
+        (0..100).for_each(|_| lateness.add(Duration::from_micros(95)));
+        let since = lateness.since(&earlier);
+        assert_eq!((since.packets(), since.worst()), (100, Duration::from_micros(100)));
+        assert_eq!(since.quantile(0.5), Duration::from_micros(100));
+        lateness.add(Duration::from_millis(7));
+        assert_eq!(lateness.since(&earlier).worst(), Duration::from_millis(7));
     }
 
     #[test]

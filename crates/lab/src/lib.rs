@@ -21,6 +21,7 @@
 //! What the lab does not model: the LANs (they are as fast as the machine), and
 //! the time the machine itself takes to move a packet (tens of microseconds).
 
+mod check;
 mod clock;
 mod driver;
 mod enter;
@@ -40,8 +41,13 @@ mod ring;
 mod server;
 mod settings;
 mod supervise;
+mod tap;
 mod topology;
 
+pub use check::{
+    CheckError, CheckReport, DelayReport, DirectionReport, DriverReport, LossReport, OrderReport,
+    QueueReport, RateReport, ReachReport, check,
+};
 pub use driver::Faults;
 pub use enter::{EnterError, enter};
 pub use environment::{FindError, LAB_VARIABLE, NETNS_VARIABLE, find_netns};

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::ring::{Frame, Ring};
 
@@ -25,16 +26,7 @@ impl Port {
     /// Opens the port on `device`, in the calling thread's network namespace.
     /// Packets are sent to the station `peer`.
     pub(crate) fn open(device: &str, peer: [u8; 6], mtu: u16) -> io::Result<Self> {
-        // Protocol 0 receives nothing yet: the ring must be there before.
-        // SAFETY: no pointers are involved.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        Errno::result(fd)?;
-        // SAFETY: the descriptor is new and nobody else's.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
-        let ring = Ring::new(&socket, mtu)?;
-        let index = if_nametoindex(device)?;
-        bind(&socket, &address(index, libc::ETH_P_ALL, [0; 6]))?;
+        let (socket, ring, index) = open(device, mtu, Hears::Incoming)?;
         let to4 = address(index, libc::ETH_P_IP, peer);
         let to6 = address(index, libc::ETH_P_IPV6, peer);
         Ok(Self { socket, ring, to4, to6 })
@@ -53,20 +45,7 @@ impl Port {
     /// Packets that the kernel dropped since the last call because the ring was
     /// full.
     pub(crate) fn missed(&self) -> nix::Result<u64> {
-        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: the buffer and its length belong together.
-        let code = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut stats).cast(),
-                &raw mut length,
-            )
-        };
-        Errno::result(code)?;
-        Ok(stats.tp_drops.into())
+        dropped(&self.socket)
     }
 
     fn send_batch(&self, packets: &[Vec<u8>]) -> u64 {
@@ -109,6 +88,54 @@ impl AsFd for Port {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Which of a device's packets a packet socket is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hears {
+    /// Those that the device receives.
+    Incoming,
+    /// Those that it sends too.
+    Both,
+}
+
+/// A packet socket with its ring, and the number of the device it hears, in the
+/// calling thread's network namespace.
+pub(crate) fn open(device: &str, mtu: u16, hears: Hears) -> io::Result<(OwnedFd, Ring, u32)> {
+    // Protocol 0 receives nothing yet: the ring must be there before.
+    // SAFETY: no pointers are involved.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    Errno::result(fd)?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let ignore = i32::from(hears == Hears::Incoming);
+    set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &ignore)?;
+    // The stamp is then taken as the device receives, not when the kernel comes
+    // to hand the packet over.
+    setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
+    let ring = Ring::new(&socket, mtu)?;
+    let index = if_nametoindex(device)?;
+    bind(&socket, &address(index, libc::ETH_P_ALL, [0; 6]))?;
+    Ok((socket, ring, index))
+}
+
+/// Packets that the kernel dropped since the last call because the ring of the
+/// packet socket was full.
+pub(crate) fn dropped(socket: &OwnedFd) -> nix::Result<u64> {
+    let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: the buffer and its length belong together.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut stats).cast(),
+            &raw mut length,
+        )
+    };
+    Errno::result(code)?;
+    Ok(stats.tp_drops.into())
 }
 
 /// Whether the packet is IPv4 or IPv6, which is all that the hop carries.

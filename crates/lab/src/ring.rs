@@ -19,6 +19,8 @@ use crate::port::set_option;
 const RING_BYTES: usize = 16 << 20;
 /// The kernel allocates the ring in blocks of so many bytes.
 const BLOCK_BYTES: usize = 1 << 17;
+/// The address of a packet follows its header, aligned (`TPACKET_ALIGN`).
+const _: () = assert!(size_of::<libc::tpacket2_hdr>() == 32);
 /// What precedes a packet in its frame: `tpacket2_hdr`, `sockaddr_ll`, padding.
 const HEADROOM: usize = 80;
 
@@ -33,6 +35,8 @@ pub(crate) struct Frame<'a> {
     /// Whether the ring has been full, and packets dropped for it, since the
     /// kernel was last asked how many.
     pub(crate) losing: bool,
+    /// Whether the device has sent it, not received it.
+    pub(crate) outgoing: bool,
 }
 
 /// The mapped ring. Packets are taken in the order in which they came.
@@ -101,7 +105,13 @@ impl Ring {
         let bytes = unsafe { core::slice::from_raw_parts(frame.add(start).as_ptr(), length) };
         let wall = u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec);
         let losing = header.tp_status & libc::TP_STATUS_LOSING != 0;
-        Frame { bytes, wall, whole: header.tp_len as usize == length, losing }
+        // SAFETY: the header is followed by the packet's link-layer address; both
+        // fit into HEADROOM, and 32 bytes keep the alignment of the frame.
+        let address = unsafe { frame.add(size_of::<libc::tpacket2_hdr>()) };
+        // SAFETY: as above.
+        let address = unsafe { address.cast::<libc::sockaddr_ll>().as_ref() };
+        let outgoing = address.sll_pkttype == libc::PACKET_OUTGOING;
+        Frame { bytes, wall, whole: header.tp_len as usize == length, losing, outgoing }
     }
 }
 

@@ -1,8 +1,10 @@
 //! `skyhop lab …`: programs on the hosts of a satellite link.
 
+mod check;
+
 use core::time::Duration;
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, ExitStatus};
 
@@ -48,6 +50,15 @@ enum Action {
         /// The command and its arguments.
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
+    },
+    /// Measures a link and prints what was asked for beside what was measured;
+    /// exit code 1 if something is outside its tolerance.
+    Check {
+        #[command(flatten)]
+        link: LinkArgs,
+        /// Print the whole report as JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Lists the built-in presets.
     Presets,
@@ -120,10 +131,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Action::Run { link, on, gateways, command } => run_command(&link, &gateways, on, &command),
         Action::Shell { link, gateways } => shell(&link, &gateways),
         Action::Exec { node, command } => exec(node, &command),
-        Action::Presets => {
-            list_presets();
-            Ok(ExitCode::SUCCESS)
-        }
+        Action::Check { link, json } => check::run(&link, json),
+        Action::Presets => list_presets(),
     }
 }
 
@@ -202,9 +211,19 @@ fn code_of(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-fn list_presets() {
-    for preset in Preset::built_in() {
-        println!("{:<10} {}", preset.name, preset.description);
+fn list_presets() -> anyhow::Result<ExitCode> {
+    let line = |preset: Preset| format!("{:<10} {}\n", preset.name, preset.description);
+    print(&Preset::built_in().map(line).collect::<String>())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints to stdout. Whoever has read enough (`| head`) has closed it, which is
+/// no failure.
+fn print(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done,
     }
 }
 

@@ -10,12 +10,15 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::process::Stdio;
 use std::time::Instant;
 
 use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
 
-use self::common::{Runner, Running, as_each_user, assert_refused, is_present, skip, text};
+use self::common::{
+    Runner, Running, as_each_user, as_myself, assert_refused, is_present, skip, text,
+};
 
 #[test]
 fn the_exit_code_is_the_commands() {
@@ -226,6 +229,37 @@ fn bad_input_is_refused_in_one_line() {
 fn the_presets_are_listed() {
     let output = Runner::myself().lab(&["presets"]).output().unwrap();
     assert!(text(&output.stdout).contains("geo"), "{output:?}");
+}
+
+#[test]
+fn a_reader_who_has_read_enough_is_no_failure() {
+    let mut command = Runner::myself().lab(&["presets"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command.stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_checked_link_is_as_asked() {
+    as_myself(|runner| {
+        let lossy = ["check", "geo", "--delay", "20ms", "--per", "2%", "--json"];
+        let output = runner.lab(&lossy).output().unwrap();
+        // A busy machine may miss the delay's tail: exit code 1.
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        for direction in report["directions"].as_array().unwrap() {
+            assert_eq!(direction["order"]["within"], true, "{direction:#}");
+            assert!(direction["loss"]["lost"].as_u64().unwrap() > 0, "{direction:#}");
+            assert_eq!(direction["queue"]["within"], true, "{direction:#}");
+            let delay = &direction["delay"];
+            let error = delay["median_ms"].as_f64().unwrap() - delay["asked_ms"].as_f64().unwrap();
+            assert!((0.0..0.5).contains(&error), "{direction:#}");
+        }
+        for reach in report["reach"].as_array().unwrap() {
+            assert_eq!(reach["within"], true, "{reach:#}");
+        }
+    });
 }
 
 /// Does not end by itself, nor when its parent does.

@@ -1,0 +1,89 @@
+//! The packets that measure, and who sends them.
+
+use core::time::Duration;
+use std::net::UdpSocket;
+use std::thread;
+
+use nix::sys::prctl;
+use units::Instant;
+
+use crate::clock;
+
+/// The UDP port of `terminal` and `hub` that probes go to: discard (RFC 863).
+pub(crate) const PORT: u16 = 9;
+/// The bytes of IPv4 and UDP headers.
+pub(crate) const HEADERS: usize = 28;
+/// What every probe's payload begins with.
+const MAGIC: [u8; 8] = *b"skyhop?!";
+/// Sleeping for less than this costs more than it gives.
+const NAP: Duration = Duration::from_micros(300);
+
+/// Probes of one direction: sequence numbers from 0, evenly spaced after a
+/// first burst.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flow {
+    /// Length of each as an IP packet.
+    pub(crate) len: usize,
+    /// How many.
+    pub(crate) count: u32,
+    /// How many of them are sent at once, before the others.
+    pub(crate) burst: u32,
+    /// From one to the next.
+    pub(crate) gap: Duration,
+}
+
+impl Flow {
+    /// Sends them all, as evenly as the machine allows.
+    pub(crate) fn send(&self, socket: &UdpSocket) {
+        let _ = prctl::set_timerslack(1);
+        let mut payload = vec![0; self.len - HEADERS];
+        payload[..MAGIC.len()].copy_from_slice(&MAGIC);
+        let start = clock::now();
+        for seq in 0..self.count {
+            wait_until(start + self.gap * seq.saturating_sub(self.burst));
+            payload[MAGIC.len()..][..4].copy_from_slice(&seq.to_be_bytes());
+            // A refusal shows as a probe that never left.
+            let _ = socket.send(&payload);
+        }
+    }
+}
+
+fn wait_until(at: Instant) {
+    let left = clock::until(at);
+    if left > NAP {
+        thread::sleep(left);
+    }
+}
+
+/// The sequence number of an IPv4 packet that is a probe.
+pub(crate) fn parse(packet: &[u8]) -> Option<u32> {
+    let is_udp4 = packet.first() == Some(&0x45) && packet.get(9) == Some(&17);
+    let (magic, rest) = packet.get(HEADERS..)?.split_first_chunk::<8>()?;
+    let seq = rest.first_chunk::<4>()?;
+    (is_udp4 && *magic == MAGIC).then(|| u32::from_be_bytes(*seq))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_probe_is_known_by_its_mark() {
+        let mut packet = vec![0; HEADERS + 12];
+        (packet[0], packet[9]) = (0x45, 17);
+        assert_eq!(parse(&packet), None);
+        packet[HEADERS..][..8].copy_from_slice(&MAGIC);
+        packet[HEADERS + 8..].copy_from_slice(&70_000u32.to_be_bytes());
+        assert_eq!(parse(&packet), Some(70_000));
+        assert_eq!(parse(&packet[..HEADERS + 11]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_looked_at(packet in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = parse(&packet);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! A tap: sees every packet that a host's device sends and receives, with the
+//! kernel's time stamps, and changes nothing.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::port::{Hears, dropped, open};
+use crate::ring::{Frame, Ring};
+
+/// A packet socket that only listens.
+pub(crate) struct Tap {
+    socket: OwnedFd,
+    ring: Ring,
+    missed: u64,
+}
+
+impl Tap {
+    /// Opens it on `device` (of that MTU) in the calling thread's network
+    /// namespace.
+    pub(crate) fn open(device: &str, mtu: u16) -> io::Result<Self> {
+        let (socket, ring, _) = open(device, mtu, Hears::Both)?;
+        Ok(Self { socket, ring, missed: 0 })
+    }
+
+    /// Hands every packet that waits to `see`.
+    pub(crate) fn drain(&mut self, mut see: impl FnMut(&Frame<'_>)) {
+        while self.ring.take(|frame| see(&frame)) {}
+    }
+
+    /// Packets that went by unseen because the ring was full.
+    pub(crate) fn missed(&mut self) -> u64 {
+        self.missed += dropped(&self.socket).unwrap_or(0);
+        self.missed
+    }
+}

@@ -1,0 +1,122 @@
+//! `skyhop lab check`: asked against measured.
+
+use std::process::ExitCode;
+
+use lab::{CheckReport, DirectionReport};
+
+use super::{LinkArgs, print};
+
+/// Measures the link in a lab of its own; exit code 1 if it is not as asked.
+pub(super) fn run(link: &LinkArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let preset = link.preset()?;
+    lab::enter()?;
+    let say = |what: &str| eprintln!("skyhop: measuring {what} …");
+    let report = lab::check(&preset, link.seed, say)?;
+    let text = if json { serde_json::to_string_pretty(&report)? + "\n" } else { table(&report) };
+    print(&text)?;
+    Ok(if report.is_within() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One line of the table: what, asked, measured, verdict (`None`: not measured).
+struct Line(String, String, String, Option<bool>);
+
+fn table(report: &CheckReport) -> String {
+    let mut lines: Vec<Line> = report.directions.iter().flat_map(direction).collect();
+    lines.extend(report.reach.iter().map(|reach| {
+        let heard = reach.error.clone().unwrap_or_else(|| "answered".into());
+        Line(format!("{} client – server", reach.family), "echo".into(), heard, Some(reach.within))
+    }));
+    let driver = &report.driver;
+    let faults = format!("{}", driver.faults);
+    lines.push(Line("lost beside the link".into(), "0".into(), faults, Some(driver.within)));
+    let mut text = format!("{:<23} {:<26} {:<42} verdict\n", report.preset, "asked", "measured");
+    for Line(what, asked, measured, within) in lines {
+        let verdict = match within {
+            Some(true) => "ok",
+            Some(false) => "OUTSIDE",
+            None => "not measured",
+        };
+        text += &format!("{what:<23} {asked:<26} {measured:<42} {verdict}\n");
+    }
+    let losses = report.directions.iter().filter_map(|direction| direction.loss.as_ref());
+    if losses.into_iter().any(|loss| !loss.within) {
+        text += "Chance takes one honest link in a hundred out of the loss interval: try another --seed.\n";
+    }
+    text + &lateness(report)
+}
+
+fn direction(report: &DirectionReport) -> Vec<Line> {
+    let line = |what: &str, asked: String, measured: String, within| {
+        Line(format!("{} {what}", report.direction), asked, measured, Some(within))
+    };
+    let missing =
+        |what: &str| Line(format!("{} {what}", report.direction), String::new(), "–".into(), None);
+    let delay = report.delay.as_ref().map_or_else(
+        || missing("delay"),
+        |delay| {
+            line(
+                "delay",
+                format!("{:.3} ms ± 0.5 ms (p99)", delay.asked_ms),
+                format!("median {:.3} ms, p99 error {:.3} ms", delay.median_ms, delay.p99_error_ms),
+                delay.within,
+            )
+        },
+    );
+    let rate = report.rate.as_ref().map_or_else(
+        || missing("rate"),
+        |rate| {
+            let share = (rate.measured_bit_s / rate.asked_bit_s - 1.0) * 100.0;
+            line(
+                "rate",
+                format!("{} ± 0.5 %", mbit(rate.asked_bit_s)),
+                format!("{} ({share:+.2} %)", mbit(rate.measured_bit_s)),
+                rate.within,
+            )
+        },
+    );
+    let loss = report.loss.as_ref().map_or_else(
+        || missing("loss"),
+        |loss| {
+            let asked = format!("{:.4} %: {} to {}", loss.asked * 100.0, loss.least, loss.most);
+            line("loss", asked, format!("{} of {}", loss.lost, loss.sent), loss.within)
+        },
+    );
+    let order = &report.order;
+    let measured = format!("{} of {}", order.out_of_order, order.arrived);
+    let order = line("out of order", "0".into(), measured, order.within);
+    let queue = report.queue.as_ref().map_or_else(
+        || missing("queue"),
+        |queue| {
+            let measured = match (queue.least, queue.most) {
+                (least, u64::MAX) => format!("{least} packets or more"),
+                (least, most) if least == most => format!("{least} packets"),
+                (least, most) => format!("{least} to {most} packets"),
+            };
+            line("queue", format!("{} packets", queue.asked_packets), measured, queue.within)
+        },
+    );
+    vec![delay, rate, loss, order, queue]
+}
+
+/// Whose fault a missed delay is.
+fn lateness(report: &CheckReport) -> String {
+    let driver = &report.driver;
+    let mut text = format!(
+        "The driver's own lateness while the delay was measured: median {:.2} ms, p99 {:.2} ms, worst {:.2} ms.\n",
+        driver.late_median_ms, driver.late_p99_ms, driver.late_worst_ms
+    );
+    let delays = report.directions.iter().filter_map(|direction| direction.delay.as_ref());
+    let missed = delays.filter(|delay| !delay.within).map(|delay| delay.p99_error_ms);
+    if let Some(worst) = missed.reduce(f64::max) {
+        text += if driver.late_p99_ms >= worst / 2.0 {
+            "It explains the delay's error: this machine is too busy to wake the driver in time.\n"
+        } else {
+            "It does not explain the delay's error.\n"
+        };
+    }
+    text
+}
+
+fn mbit(bits: f64) -> String {
+    format!("{:.3} Mbit/s", bits / 1e6)
+}
