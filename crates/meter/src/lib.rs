@@ -12,6 +12,9 @@
 //! caller's tokio runtime and open their sockets on the calling thread, which
 //! may have entered another network namespace.
 //!
+//! [`compare()`] sets the reports of many runs side by side, with confidence
+//! intervals.
+//!
 //! Times are taken by the application on the sockets: they hold everything that
 //! a user would wait for (connect, slow start, repair of losses, the last byte).
 
@@ -20,11 +23,14 @@ pub mod answer;
 mod any_report;
 pub mod bulk;
 mod bulk_flow;
+pub mod compare;
+pub mod confidence;
 pub mod congestion;
 mod flow;
 pub mod flow_report;
 pub mod frame;
 mod json;
+pub mod metric;
 mod pacer;
 pub mod payload;
 pub mod report;
@@ -39,6 +45,7 @@ mod stream;
 pub use amount::Amount;
 pub use any_report::Report;
 pub use bulk::{BulkOptions, BulkReport, Direction, DirectionSum, Directions, bulk};
+pub use compare::{Comparison, Runs, compare};
 pub use congestion::{CongestionControl, CongestionError};
 pub use flow_report::FlowReport;
 pub use report::{Outcome, Progress};

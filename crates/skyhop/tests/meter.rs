@@ -117,6 +117,37 @@ fn rr_gives_a_line_per_request() {
 }
 
 #[test]
+fn runs_are_compared() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let (a, b, rr, foreign) = (path("a.json"), path("b.json"), path("rr.json"), path("x.json"));
+    for file in [&a, &b] {
+        let runs = server.text("bulk", "--bytes 100kB --runs 4 --json");
+        std::fs::write(file, runs).expect("writes");
+    }
+    std::fs::write(&rr, server.text("rr", "--count 4 --json")).expect("writes");
+    std::fs::write(&foreign, "{\"some\": \"thing\"}").expect("writes");
+
+    let shown = text(&meter(&["compare", &a, &b]));
+    assert!(shown.starts_with("1 downloads of 100 kB each\n"), "{shown}");
+    assert_eq!(shown.matches("  gain ").count(), 2, "{shown}");
+    let json = text(&meter(&["compare", &a, &b, "--json", "--seed", "5"]));
+    assert_eq!(json, text(&meter(&["compare", &a, &b, "--json", "--seed", "5"])));
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["metrics"][0]["metric"], "goodput_bits_per_second");
+    assert_eq!(json["metrics"][0]["files"][1]["summary"]["count"], 4);
+    assert!(json["metrics"][0]["files"][1]["gain"]["bootstrap"]["ci98"]["low"].is_f64());
+
+    let told = complaint(&meter(&["compare", &a, &rr]));
+    assert!(told.contains("cannot compare") && told.contains("4 requests of 1 kB"), "{told}");
+    let told = complaint(&meter(&["compare", &a, &foreign]));
+    assert!(told.contains("x.json is not the output of `skyhop meter"), "{told}");
+    let told = complaint(&meter(&["compare", &path("none.json")]));
+    assert!(told.contains("cannot read"), "{told}");
+}
+
+#[test]
 fn wrong_arguments_get_one_line() {
     for (args, told) in [
         ("bulk 127.0.0.1 --rate 0bit/s", "more than zero"),

@@ -1,6 +1,7 @@
 //! `skyhop meter`: traffic that is verified byte by byte.
 
 mod bulk;
+mod compare;
 mod rr;
 mod text;
 
@@ -23,6 +24,8 @@ pub(crate) enum MeterCommand {
     Bulk(bulk::BulkArgs),
     /// Measure response times of requests and replies.
     Rr(rr::RrArgs),
+    /// Compare the runs of several files: means, confidence intervals, gain.
+    Compare(compare::CompareArgs),
 }
 
 /// Arguments of `skyhop meter serve`.
@@ -71,6 +74,7 @@ pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     match command {
+        MeterCommand::Compare(args) => compare::run(&args),
         MeterCommand::Serve(args) => runtime.block_on(serve(&args)),
         MeterCommand::Bulk(args) => args.output.repeat(|| {
             let options = args.options()?;
