@@ -1,18 +1,25 @@
-//! What the server says besides payload: 32 bytes each.
+//! What the server says besides payload: 64 bytes each.
 //!
 //! ```text
 //!  0  4  magic "SKYM"
-//!  4  1  version, 1
-//!  5  1  status: 1 accepted, 2 progress, 3 received, 4 corrupt, 16.. refused
+//!  4  1  version, 2
+//!  5  1  status: 1 accepted, 2 progress, 3 received, 4 corrupt, 5 sent, 16.. refused
 //!  6  2  zero
-//!  8  8  progress, received, corrupt: bytes received so far, else zero
-//! 16  8  corrupt: offset of the first wrong byte, else zero
-//! 24  8  received, corrupt: nanoseconds from the first to the last byte, else zero
+//!  8  8  progress, received, corrupt: bytes received so far; sent: bytes sent; else zero
+//! 16  8  corrupt: offset of the first wrong byte; sent: segments; else zero
+//! 24  8  received, corrupt: nanoseconds from the first to the last byte;
+//!        sent: retransmitted segments; else zero
+//! 32  8  sent: retransmitted bytes, else zero
+//! 40  8  sent: shortest round trip, nanoseconds, all ones: unknown; else zero
+//! 48  8  sent: mean round trip, nanoseconds, all ones: unknown; else zero
+//! 56  8  zero
 //! ```
 //! Integers are big-endian. A download begins with *accepted* and goes on with
-//! payload. An upload is answered by any number of *progress* and then *received*
-//! or *corrupt*, a request/reply connection by *accepted*, the replies, and then
-//! *received* or *corrupt*. *Refused* ends a connection of any kind.
+//! payload in blocks ([`crate::frame`]); when the client has it all and
+//! half-closes, the server says what was *sent*. An upload is answered by any
+//! number of *progress* and then *received* or *corrupt*, a request/reply
+//! connection by *accepted*, the replies, and then *received* or *corrupt*.
+//! *Refused* ends a connection of any kind.
 
 use std::time::Duration;
 
@@ -20,9 +27,15 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::request::{MAGIC, VERSION};
+use crate::sender::SenderReport;
 
 /// Length of an encoded answer.
-pub const ANSWER_LEN: usize = 32;
+pub const ANSWER_LEN: usize = 64;
+
+/// Numbers after the first eight bytes.
+const FIELDS: usize = 7;
+/// A time that is not known.
+const UNKNOWN: u64 = u64::MAX;
 
 /// One answer of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +49,8 @@ pub enum Answer {
     },
     /// The client has finished sending and this is what arrived.
     Receipt(Receipt),
+    /// The server has sent everything, and this is what its kernel says of it.
+    Sent(SenderReport),
     /// The server will not do it.
     Refused(Refusal),
 }
@@ -71,6 +86,9 @@ pub enum Refusal {
     /// Its kernel refused that congestion control for another reason.
     #[error("the server could not set that congestion control")]
     CongestionRefused,
+    /// Its kernel does not give buffers of that size.
+    #[error("the server's kernel does not give socket buffers of that size")]
+    BufferRefused,
     /// It serves as many connections as it can.
     #[error("the server is busy with too many connections")]
     Busy,
@@ -106,29 +124,32 @@ pub enum AnswerError {
     },
 }
 
-const REFUSALS: [(u8, Refusal); 6] = [
+const REFUSALS: [(u8, Refusal); 7] = [
     (16, Refusal::Version),
     (17, Refusal::Malformed),
     (18, Refusal::CongestionUnknown),
     (19, Refusal::CongestionForbidden),
     (20, Refusal::CongestionRefused),
     (21, Refusal::Busy),
+    (22, Refusal::BufferRefused),
 ];
 
 impl Answer {
     /// The answer as it goes over the wire.
     pub fn encode(&self) -> [u8; ANSWER_LEN] {
         let (status, fields) = match *self {
-            Self::Accepted => (1, [0; 3]),
-            Self::Progress { bytes } => (2, [bytes, 0, 0]),
+            Self::Accepted => (1, [0; FIELDS]),
+            Self::Progress { bytes } => (2, [bytes, 0, 0, 0, 0, 0, 0]),
             Self::Receipt(receipt) => {
-                let span = u64::try_from(receipt.span.as_nanos()).unwrap_or(u64::MAX);
+                let span = nanos(receipt.span);
                 let status = if receipt.first_wrong.is_some() { 4 } else { 3 };
-                (status, [receipt.bytes, receipt.first_wrong.unwrap_or(0), span])
+                let wrong = receipt.first_wrong.unwrap_or(0);
+                (status, [receipt.bytes, wrong, span, 0, 0, 0, 0])
             }
+            Self::Sent(report) => (5, sent_fields(&report)),
             Self::Refused(refusal) => {
                 let known = REFUSALS.iter().find(|(_, known)| *known == refusal);
-                (known.map_or(17, |(status, _)| *status), [0; 3])
+                (known.map_or(17, |(status, _)| *status), [0; FIELDS])
             }
         };
         let mut wire = [0; ANSWER_LEN];
@@ -161,15 +182,17 @@ impl Answer {
         Ok(answer)
     }
 
-    fn of_status(status: u8, [bytes, wrong, nanos]: [u64; 3]) -> Result<Self, AnswerError> {
+    fn of_status(status: u8, fields: [u64; FIELDS]) -> Result<Self, AnswerError> {
+        let [bytes, wrong, span, ..] = fields;
         let receipt = |first_wrong| {
-            Self::Receipt(Receipt { bytes, first_wrong, span: Duration::from_nanos(nanos) })
+            Self::Receipt(Receipt { bytes, first_wrong, span: Duration::from_nanos(span) })
         };
         match status {
             1 => Ok(Self::Accepted),
             2 => Ok(Self::Progress { bytes }),
             3 => Ok(receipt(None)),
             4 => Ok(receipt(Some(wrong))),
+            5 => Ok(Self::Sent(sent_report(fields))),
             found => REFUSALS
                 .iter()
                 .find(|(status, _)| *status == found)
@@ -179,8 +202,38 @@ impl Answer {
     }
 }
 
-fn fields(wire: &[u8; ANSWER_LEN]) -> [u64; 3] {
-    [8, 16, 24].map(|at| {
+fn sent_fields(report: &SenderReport) -> [u64; FIELDS] {
+    let time = |time: Option<Duration>| time.map_or(UNKNOWN, nanos);
+    [
+        report.sent_bytes,
+        report.segments,
+        report.retransmitted_segments,
+        report.retransmitted_bytes,
+        time(report.min_rtt),
+        time(report.mean_rtt),
+        0,
+    ]
+}
+
+fn sent_report(fields: [u64; FIELDS]) -> SenderReport {
+    let [sent_bytes, segments, retransmitted_segments, retransmitted_bytes, min, mean, _] = fields;
+    let time = |nanos| (nanos != UNKNOWN).then(|| Duration::from_nanos(nanos));
+    SenderReport {
+        sent_bytes,
+        segments,
+        retransmitted_segments,
+        retransmitted_bytes,
+        min_rtt: time(min),
+        mean_rtt: time(mean),
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn fields(wire: &[u8; ANSWER_LEN]) -> [u64; FIELDS] {
+    [8, 16, 24, 32, 40, 48, 56].map(|at| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&wire[at..at + 8]);
         u64::from_be_bytes(bytes)
@@ -199,10 +252,23 @@ mod tests {
                 Answer::Receipt(Receipt { bytes, first_wrong, span: Duration::from_nanos(nanos) })
             },
         );
+        let time = || prop::option::of((0..UNKNOWN).prop_map(Duration::from_nanos));
+        let sent = (any::<[u64; 4]>(), time(), time()).prop_map(|(counts, min_rtt, mean_rtt)| {
+            let [sent_bytes, segments, retransmitted_segments, retransmitted_bytes] = counts;
+            Answer::Sent(SenderReport {
+                sent_bytes,
+                segments,
+                retransmitted_segments,
+                retransmitted_bytes,
+                min_rtt,
+                mean_rtt,
+            })
+        });
         prop_oneof![
             Just(Answer::Accepted),
             any::<u64>().prop_map(|bytes| Answer::Progress { bytes }),
             receipt,
+            sent,
             prop::sample::select(REFUSALS.map(|(_, refusal)| refusal).to_vec())
                 .prop_map(Answer::Refused),
         ]
@@ -210,7 +276,9 @@ mod tests {
 
     #[test]
     fn another_program_is_named_as_such() {
-        let error = Answer::decode(b"HTTP/1.1 400 Bad Request\r\nConnec").unwrap_err();
+        let error =
+            Answer::decode(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 123")
+                .unwrap_err();
         assert_eq!(error, AnswerError::Magic { found: *b"HTTP" });
     }
 
@@ -222,14 +290,14 @@ mod tests {
 
         #[test]
         fn foreign_bytes_are_read_back_or_refused(
-            answer in answer(), at in 0..ANSWER_LEN, byte: u8, noise: [u8; ANSWER_LEN],
+            answer in answer(), at in 0..ANSWER_LEN, byte: u8, noise: [[u8; 32]; 2],
         ) {
             let mut wire = answer.encode();
             wire[at] = byte;
             if let Ok(read) = Answer::decode(&wire) {
                 prop_assert_eq!(read.encode(), wire);
             }
-            let _ = Answer::decode(&noise);
+            let _ = Answer::decode(noise.as_flattened().try_into().unwrap());
         }
     }
 }

@@ -9,7 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::answer::{ANSWER_LEN, Answer, AnswerError, Receipt, Refusal};
-use crate::congestion::{CongestionControl, CongestionError};
+use crate::request::MAGIC;
+use crate::sockets::{SocketError, SocketOptions};
 use crate::stream::{patiently, read_end};
 
 /// Why a flow did not complete.
@@ -21,9 +22,9 @@ pub(crate) enum FlowError {
         /// What the kernel said.
         error: io::Error,
     },
-    /// The client's socket cannot have the congestion control.
+    /// The client's socket cannot have what it should.
     #[error(transparent)]
-    Congestion(#[from] CongestionError),
+    Options(#[from] SocketError),
     /// No connection.
     #[error("cannot connect to {server}: {error}")]
     Connect {
@@ -83,15 +84,10 @@ impl FlowError {
 
 /// A socket for a connection to `server`, made on the calling thread and so in
 /// its network namespace, wherever it is connected later.
-pub(crate) fn open(
-    server: SocketAddr,
-    congestion: Option<&CongestionControl>,
-) -> Result<TcpSocket, FlowError> {
+pub(crate) fn open(server: SocketAddr, options: &SocketOptions) -> Result<TcpSocket, FlowError> {
     let socket = if server.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = socket.map_err(|error| FlowError::Socket { error })?;
-    if let Some(congestion) = congestion {
-        congestion.apply(&SockRef::from(&socket))?;
-    }
+    options.apply(&SockRef::from(&socket))?;
     Ok(socket)
 }
 
@@ -115,8 +111,13 @@ pub(crate) fn in_order(stream: &TcpStream) -> Result<(), FlowError> {
 /// Reads one answer; a refusal is an error.
 pub(crate) async fn read_answer<R: AsyncRead + Unpin>(reader: &mut R) -> Result<Answer, FlowError> {
     let mut wire = [0; ANSWER_LEN];
-    let read = patiently(reader.read_exact(&mut wire)).await;
-    read.map_err(FlowError::broken("waiting for the server's answer"))?;
+    let (magic, rest) = wire.split_at_mut(MAGIC.len());
+    let broken = || FlowError::broken("waiting for the server's answer");
+    patiently(reader.read_exact(magic)).await.map_err(broken())?;
+    // What another program says may be shorter than an answer.
+    if *magic == MAGIC {
+        patiently(reader.read_exact(rest)).await.map_err(broken())?;
+    }
     match Answer::decode(&wire)? {
         Answer::Refused(refusal) => Err(FlowError::Refused(refusal)),
         answer => Ok(answer),

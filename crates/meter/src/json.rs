@@ -15,6 +15,20 @@ pub(crate) mod seconds {
     }
 }
 
+/// For `#[serde(with)]`: a number of bytes.
+pub(crate) mod bytes {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use units::ByteCount;
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &ByteCount, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_u64(bytes.get())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<ByteCount, D::Error> {
+        Ok(ByteCount::new(u64::deserialize(d)?))
+    }
+}
+
 /// For `#[serde(with)]`: a duration, if there is one, as seconds or null.
 pub(crate) mod maybe_seconds {
     use std::time::Duration;

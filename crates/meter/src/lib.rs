@@ -1,8 +1,8 @@
 //! Traffic that is verified byte by byte, and its statistics.
 //!
 //! A TCP traffic tool with a small protocol of its own: one connection per
-//! flow, which begins with a [`request::Request`] of 64 bytes; the server does
-//! what it asks and says what it saw in [`answer::Answer`]s of 32. The bytes in
+//! flow, which begins with a [`request::Request`] of 80 bytes; the server does
+//! what it asks and says what it saw in [`answer::Answer`]s of 64. The bytes in
 //! between are a keyed stream ([`payload::Payload`]) that the receiver checks,
 //! every one of them, so that a figure of this tool is never the figure of a
 //! path that lost or changed something.
@@ -12,26 +12,45 @@
 //! caller's tokio runtime and open their sockets on the calling thread, which
 //! may have entered another network namespace.
 //!
+//! [`compare()`] sets the reports of many runs side by side, with confidence
+//! intervals.
+//!
 //! Times are taken by the application on the sockets: they hold everything that
 //! a user would wait for (connect, slow start, repair of losses, the last byte).
 
+pub mod amount;
 pub mod answer;
+mod any_report;
 pub mod bulk;
+mod bulk_flow;
+pub mod compare;
+pub mod confidence;
 pub mod congestion;
 mod flow;
+pub mod flow_report;
+pub mod frame;
 mod json;
+pub mod metric;
+mod pacer;
 pub mod payload;
 pub mod report;
 pub mod request;
 pub mod rr;
+pub mod sender;
 mod server;
+pub mod sockets;
 pub mod stats;
 mod stream;
 
-pub use bulk::{BulkOptions, BulkReport, Direction, bulk};
+pub use amount::Amount;
+pub use any_report::Report;
+pub use bulk::{BulkOptions, BulkReport, Direction, DirectionSum, Directions, bulk};
+pub use compare::{Comparison, Runs, compare};
 pub use congestion::{CongestionControl, CongestionError};
-pub use report::{FlowReport, Outcome, Progress};
+pub use flow_report::FlowReport;
+pub use report::{Outcome, Progress};
 pub use rr::{RrOptions, RrReport, request_reply};
+pub use sender::SenderReport;
 pub use server::{ServeError, serve};
 
 /// The TCP port of a meter server unless told otherwise.

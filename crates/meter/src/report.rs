@@ -1,11 +1,9 @@
-//! What is known about a flow when it has ended, and while it runs.
+//! How a flow ended, and how far it is while it runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use units::{BitRate, ByteCount};
 
 use crate::flow::FlowError;
 
@@ -47,61 +45,6 @@ impl Outcome {
             Ok(Err(error)) => Self::Failed { error: error.to_string() },
             Err(_) => Self::Unfinished,
         }
-    }
-}
-
-/// One flow of a bulk transfer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FlowReport {
-    /// Which flow of the transfer, from 0.
-    pub flow: u32,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Bytes that were to be moved.
-    pub asked_bytes: u64,
-    /// Bytes that the receiver had, as it said itself. In an upload that did not
-    /// end this is its last word, which is half an RTT old.
-    pub moved_bytes: u64,
-    /// From before connect until connected.
-    #[serde(rename = "connect_seconds", with = "crate::json::maybe_seconds")]
-    pub connect: Option<Duration>,
-    /// From before connect until the client had the first payload byte
-    /// (download), or the server's word of having it (upload).
-    #[serde(rename = "first_byte_seconds", with = "crate::json::maybe_seconds")]
-    pub first_byte: Option<Duration>,
-    /// From before connect until the client had the last byte (download), or
-    /// the server's receipt (upload), or until the flow ended otherwise.
-    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
-    pub total: Duration,
-    /// From the first to the last payload byte at the receiver.
-    #[serde(rename = "receive_seconds", with = "crate::json::maybe_seconds")]
-    pub receive: Option<Duration>,
-    /// Bytes moved over the total time.
-    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
-    pub goodput: Option<BitRate>,
-}
-
-impl FlowReport {
-    /// A flow that has not begun.
-    pub(crate) fn new(flow: u32, asked_bytes: u64) -> Self {
-        Self {
-            flow,
-            outcome: Outcome::Unfinished,
-            asked_bytes,
-            moved_bytes: 0,
-            connect: None,
-            first_byte: None,
-            total: Duration::ZERO,
-            receive: None,
-            goodput: None,
-        }
-    }
-
-    /// Enters how and when it ended.
-    pub(crate) fn close(&mut self, outcome: Outcome, total: Duration) {
-        self.outcome = outcome;
-        self.total = total;
-        self.goodput = BitRate::average(ByteCount::new(self.moved_bytes), total);
     }
 }
 

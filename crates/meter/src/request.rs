@@ -1,39 +1,49 @@
-//! What a client asks for: the 64 bytes at the start of every connection.
+//! What a client asks for: the 80 bytes at the start of every connection.
 //!
 //! ```text
 //!  0  4  magic "SKYM"
-//!  4  1  version, 1
+//!  4  1  version, 2
 //!  5  1  kind: 1 download, 2 upload, 3 request/reply
-//!  6  2  zero
+//!  6  1  amount (download, upload): 0 bytes, 1 time; else zero
+//!  7  1  zero
 //!  8  8  key of the payload
-//! 16  8  bytes to send (download, upload), else zero
+//! 16  8  bytes to send, or for how many nanoseconds (download, upload), else zero
 //! 24  8  bytes of a request (request/reply), else zero
 //! 32  8  bytes of a reply (request/reply), else zero
 //! 40  4  number of requests (request/reply), else zero
 //! 44 16  congestion control of the server's socket, padded with zeros; all zero: its default
 //! 60  4  zero
+//! 64  8  most bits per second to send (download), zero: no cap; else zero
+//! 72  4  send buffer of the server's socket, bytes; zero: its default
+//! 76  4  receive buffer of the server's socket, bytes; zero: its default
 //! ```
 //! Integers are big-endian. What must be zero is checked, so that a later
 //! version can give it a meaning without being misunderstood by this one.
 
-use thiserror::Error;
+use std::time::Duration;
 
+use thiserror::Error;
+use units::{BitRate, ByteCount};
+
+use crate::amount::Amount;
 use crate::congestion::{CongestionControl, NAME_MAX};
+use crate::sockets::SocketOptions;
 
 /// Length of an encoded request.
-pub const REQUEST_LEN: usize = 64;
+pub const REQUEST_LEN: usize = 80;
 /// First bytes of every request and answer.
 pub(crate) const MAGIC: [u8; 4] = *b"SKYM";
 /// Version of the protocol.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 
 /// What the client asks the server to do on this connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Key of the payload, both ways.
     pub key: u64,
-    /// The congestion control that the server's socket is to use.
-    pub congestion_control: Option<CongestionControl>,
+    /// What the server's socket is to have. Buffers of 2^32 bytes and more
+    /// cannot be asked for; no kernel has them.
+    pub sockets: SocketOptions,
     /// What is to be sent.
     pub work: Work,
 }
@@ -43,13 +53,15 @@ pub struct Request {
 pub enum Work {
     /// The server sends, the client verifies.
     Download {
-        /// How many bytes.
-        bytes: u64,
+        /// How much; a time has at most 2^64 nanoseconds.
+        amount: Amount,
+        /// The server sends no faster; a cap of zero is none.
+        cap: Option<BitRate>,
     },
     /// The client sends, the server verifies.
     Upload {
-        /// How many bytes.
-        bytes: u64,
+        /// How much.
+        amount: Amount,
     },
     /// `count` times, the client sends a request and the server a reply.
     RequestReply {
@@ -84,6 +96,12 @@ pub enum RequestError {
         /// The kind found.
         found: u8,
     },
+    /// A kind of amount that this version does not know.
+    #[error("unknown kind of amount {found}")]
+    Amount {
+        /// The kind found.
+        found: u8,
+    },
     /// A byte that must be zero is not.
     #[error("byte {offset} of the request must be zero")]
     NotZero {
@@ -106,25 +124,39 @@ pub enum RequestError {
 impl Request {
     /// The request as it goes over the wire.
     pub fn encode(&self) -> [u8; REQUEST_LEN] {
-        let (kind, bytes, request, reply, count) = match self.work {
-            Work::Download { bytes } => (1, bytes, 0, 0, 0),
-            Work::Upload { bytes } => (2, bytes, 0, 0, 0),
-            Work::RequestReply { request, reply, count } => (3, 0, request, reply, count),
-        };
         let mut wire = [0; REQUEST_LEN];
         wire[0..4].copy_from_slice(&MAGIC);
         wire[4] = VERSION;
-        wire[5] = kind;
         wire[8..16].copy_from_slice(&self.key.to_be_bytes());
-        wire[16..24].copy_from_slice(&bytes.to_be_bytes());
-        wire[24..32].copy_from_slice(&request.to_be_bytes());
-        wire[32..40].copy_from_slice(&reply.to_be_bytes());
-        wire[40..44].copy_from_slice(&count.to_be_bytes());
-        if let Some(name) = &self.congestion_control {
+        self.encode_work(&mut wire);
+        if let Some(name) = &self.sockets.congestion_control {
             let name = name.as_str().as_bytes();
             wire[44..44 + name.len()].copy_from_slice(name);
         }
+        wire[72..76].copy_from_slice(&buffer(self.sockets.send_buffer));
+        wire[76..80].copy_from_slice(&buffer(self.sockets.receive_buffer));
         wire
+    }
+
+    fn encode_work(&self, wire: &mut [u8; REQUEST_LEN]) {
+        match self.work {
+            Work::Download { amount, cap } => {
+                wire[5] = 1;
+                encode_amount(amount, wire);
+                let cap = cap.map_or(0, BitRate::bits_per_second);
+                wire[64..72].copy_from_slice(&cap.to_be_bytes());
+            }
+            Work::Upload { amount } => {
+                wire[5] = 2;
+                encode_amount(amount, wire);
+            }
+            Work::RequestReply { request, reply, count } => {
+                wire[5] = 3;
+                wire[24..32].copy_from_slice(&request.to_be_bytes());
+                wire[32..40].copy_from_slice(&reply.to_be_bytes());
+                wire[40..44].copy_from_slice(&count.to_be_bytes());
+            }
+        }
     }
 
     /// Reads a request.
@@ -140,32 +172,75 @@ impl Request {
             return Err(RequestError::Version { found: wire[4] });
         }
         let work = decode_work(wire)?;
-        zero(wire, 6, 8)?;
+        zero(wire, 7, 8)?;
         zero(wire, 60, 64)?;
-        let congestion_control = decode_name(wire)?;
-        Ok(Self { key: integer(wire, 8), congestion_control, work })
+        let sockets = SocketOptions {
+            congestion_control: decode_name(wire)?,
+            send_buffer: decode_buffer(wire, 72),
+            receive_buffer: decode_buffer(wire, 76),
+        };
+        Ok(Self { key: integer(wire, 8), sockets, work })
     }
 }
 
+fn encode_amount(amount: Amount, wire: &mut [u8; REQUEST_LEN]) {
+    let (kind, number) = match amount {
+        Amount::Bytes(bytes) => (0, bytes.get()),
+        Amount::Time(time) => (1, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+    };
+    wire[6] = kind;
+    wire[16..24].copy_from_slice(&number.to_be_bytes());
+}
+
+fn decode_amount(wire: &[u8; REQUEST_LEN]) -> Result<Amount, RequestError> {
+    let number = integer(wire, 16);
+    match wire[6] {
+        0 => Ok(Amount::Bytes(ByteCount::new(number))),
+        1 => Ok(Amount::Time(Duration::from_nanos(number))),
+        found => Err(RequestError::Amount { found }),
+    }
+}
+
+fn buffer(size: Option<ByteCount>) -> [u8; 4] {
+    let size = size.map_or(0, ByteCount::get);
+    u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+fn decode_buffer(wire: &[u8; REQUEST_LEN], at: usize) -> Option<ByteCount> {
+    let size = small(wire, at);
+    (size > 0).then(|| ByteCount::new(size.into()))
+}
+
 fn decode_work(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
-    let bytes = integer(wire, 16);
     match wire[5] {
-        1 | 2 => {
+        1 => {
             zero(wire, 24, 44)?;
-            Ok(if wire[5] == 1 { Work::Download { bytes } } else { Work::Upload { bytes } })
+            let cap = Some(integer(wire, 64)).filter(|&cap| cap > 0);
+            let cap = cap.map(BitRate::from_bits_per_second);
+            Ok(Work::Download { amount: decode_amount(wire)?, cap })
+        }
+        2 => {
+            zero(wire, 24, 44)?;
+            zero(wire, 64, 72)?;
+            Ok(Work::Upload { amount: decode_amount(wire)? })
         }
         3 => {
+            zero(wire, 6, 8)?;
             zero(wire, 16, 24)?;
-            let (request, reply) = (integer(wire, 24), integer(wire, 32));
-            let count = u32::from_be_bytes([wire[40], wire[41], wire[42], wire[43]]);
-            let size = request.max(reply);
-            if size.checked_mul(u64::from(count)).is_none() {
-                return Err(RequestError::TooMuch { count, size });
-            }
-            Ok(Work::RequestReply { request, reply, count })
+            zero(wire, 64, 72)?;
+            decode_request_reply(wire)
         }
         found => Err(RequestError::Kind { found }),
     }
+}
+
+fn decode_request_reply(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
+    let (request, reply, count) = (integer(wire, 24), integer(wire, 32), small(wire, 40));
+    let size = request.max(reply);
+    if size.checked_mul(u64::from(count)).is_none() {
+        return Err(RequestError::TooMuch { count, size });
+    }
+    Ok(Work::RequestReply { request, reply, count })
 }
 
 fn decode_name(wire: &[u8; REQUEST_LEN]) -> Result<Option<CongestionControl>, RequestError> {
@@ -194,27 +269,48 @@ fn integer(wire: &[u8; REQUEST_LEN], at: usize) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
+fn small(wire: &[u8; REQUEST_LEN], at: usize) -> u32 {
+    let mut bytes = [0; 4];
+    bytes.copy_from_slice(&wire[at..at + 4]);
+    u32::from_be_bytes(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    fn work() -> impl Strategy<Value = Work> {
+    fn amount() -> impl Strategy<Value = Amount> {
         prop_oneof![
-            any::<u64>().prop_map(|bytes| Work::Download { bytes }),
-            any::<u64>().prop_map(|bytes| Work::Upload { bytes }),
+            any::<u64>().prop_map(|bytes| Amount::Bytes(ByteCount::new(bytes))),
+            any::<u64>().prop_map(|nanos| Amount::Time(Duration::from_nanos(nanos))),
+        ]
+    }
+
+    fn work() -> impl Strategy<Value = Work> {
+        let cap = prop::option::of((1..u64::MAX).prop_map(BitRate::from_bits_per_second));
+        prop_oneof![
+            (amount(), cap).prop_map(|(amount, cap)| Work::Download { amount, cap }),
+            amount().prop_map(|amount| Work::Upload { amount }),
             (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(request, reply, count)| {
                 Work::RequestReply { request: request.into(), reply: reply.into(), count }
             }),
         ]
     }
 
-    fn request() -> impl Strategy<Value = Request> {
+    fn sockets() -> impl Strategy<Value = SocketOptions> {
         let name = prop::option::of("[!-~]{1,15}".prop_map(|name| name.parse().unwrap()));
-        (any::<u64>(), name, work()).prop_map(|(key, congestion_control, work)| Request {
+        let size = || prop::option::of((1..u32::MAX).prop_map(|size| ByteCount::new(size.into())));
+        (name, size(), size()).prop_map(|(congestion_control, send_buffer, receive_buffer)| {
+            SocketOptions { congestion_control, send_buffer, receive_buffer }
+        })
+    }
+
+    fn request() -> impl Strategy<Value = Request> {
+        (any::<u64>(), sockets(), work()).prop_map(|(key, sockets, work)| Request {
             key,
-            congestion_control,
+            sockets,
             work,
         })
     }
@@ -223,39 +319,47 @@ mod tests {
     fn the_wire_format_is_fixed() {
         let request = Request {
             key: 0x0102_0304_0506_0708,
-            congestion_control: Some("bbr".parse().unwrap()),
+            sockets: SocketOptions {
+                congestion_control: Some("bbr".parse().unwrap()),
+                send_buffer: None,
+                receive_buffer: Some(ByteCount::new(8192)),
+            },
             work: Work::RequestReply { request: 1000, reply: 10_000, count: 5 },
         };
         let mut wire = [0; REQUEST_LEN];
-        wire[..16].copy_from_slice(b"SKYM\x01\x03\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
+        wire[..16].copy_from_slice(b"SKYM\x02\x03\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
         wire[30..32].copy_from_slice(&[0x03, 0xe8]);
         wire[38..40].copy_from_slice(&[0x27, 0x10]);
         wire[43] = 5;
         wire[44..47].copy_from_slice(b"bbr");
+        wire[78] = 0x20;
         assert_eq!(request.encode(), wire);
     }
 
     #[test]
     fn every_foreign_field_has_its_own_error() {
-        let good = Request { key: 1, congestion_control: None, work: Work::Download { bytes: 9 } };
+        let work = Work::Upload { amount: Amount::Bytes(ByteCount::new(9)) };
+        let good = Request { key: 1, sockets: SocketOptions::default(), work };
         let with = |at: usize, byte: u8| {
             let mut wire = good.encode();
             wire[at] = byte;
             Request::decode(&wire).unwrap_err()
         };
         assert_eq!(with(0, b'G'), RequestError::Magic { found: *b"GKYM" });
-        assert_eq!(with(4, 2), RequestError::Version { found: 2 });
+        assert_eq!(with(4, 1), RequestError::Version { found: 1 });
         assert_eq!(with(5, 9), RequestError::Kind { found: 9 });
+        assert_eq!(with(6, 2), RequestError::Amount { found: 2 });
         assert_eq!(with(7, 1), RequestError::NotZero { offset: 7 });
         assert_eq!(with(43, 1), RequestError::NotZero { offset: 43 });
         assert_eq!(with(45, b'x'), RequestError::CongestionName);
         assert_eq!(with(63, 1), RequestError::NotZero { offset: 63 });
+        assert_eq!(with(71, 1), RequestError::NotZero { offset: 71 });
     }
 
     #[test]
     fn a_sum_beyond_64_bits_is_refused() {
         let work = Work::RequestReply { request: 1, reply: u64::MAX, count: 2 };
-        let wire = Request { key: 1, congestion_control: None, work }.encode();
+        let wire = Request { key: 1, sockets: SocketOptions::default(), work }.encode();
         let error = RequestError::TooMuch { count: 2, size: u64::MAX };
         assert_eq!(Request::decode(&wire), Err(error));
     }
@@ -275,7 +379,7 @@ mod tests {
             if let Ok(read) = Request::decode(&wire) {
                 prop_assert_eq!(read.encode(), wire);
             }
-            wire[32..].copy_from_slice(&noise);
+            wire[48..].copy_from_slice(&noise);
             let _ = Request::decode(&wire);
         }
     }

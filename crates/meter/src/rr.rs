@@ -16,6 +16,7 @@ use crate::flow::{self, FlowError};
 use crate::payload::{Payload, Side, flow_key};
 use crate::report::{Outcome, Progress};
 use crate::request::{Request, Work};
+use crate::sockets::SocketOptions;
 use crate::stats::Summary;
 use crate::stream::{Sink, Source};
 
@@ -42,6 +43,14 @@ pub struct RrOptions {
     pub key: u64,
     /// Counts complete replies while the requests run.
     pub progress: Progress,
+}
+
+impl RrOptions {
+    /// Both ends send.
+    fn sockets(&self) -> SocketOptions {
+        let congestion_control = self.congestion_control.clone();
+        SocketOptions { congestion_control, ..SocketOptions::default() }
+    }
 }
 
 /// One request that got its whole reply.
@@ -138,7 +147,7 @@ pub async fn request_reply(options: &RrOptions) -> RrReport {
         if asked == 0 {
             break;
         }
-        let socket = flow::open(options.server, options.congestion_control.as_ref());
+        let socket = flow::open(options.server, &options.sockets());
         tasks.spawn(run(options.clone(), index, asked, socket));
     }
     RrReport::new(options, tasks.join_all().await)
@@ -215,8 +224,7 @@ impl Connection<'_> {
             reply: self.options.reply.get(),
             count: self.report.asked,
         };
-        let congestion_control = self.options.congestion_control.clone();
-        let request = Request { key, congestion_control, work };
+        let request = Request { key, sockets: self.options.sockets(), work };
         let sent = stream.write_all(&request.encode()).await;
         sent.map_err(FlowError::broken("sending the request"))
     }

@@ -7,17 +7,20 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use thiserror::Error;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
+use crate::amount::Amount;
 use crate::answer::{Answer, Receipt, Refusal};
-use crate::congestion::{CongestionControl, CongestionError};
+use crate::congestion::CongestionError;
 use crate::payload::{Payload, Side};
 use crate::request::{REQUEST_LEN, Request, RequestError, Work};
-use crate::stream::{Sink, Source, patiently, read_end};
+use crate::sender::{self, RttMean, SenderReport};
+use crate::sockets::SocketError;
+use crate::stream::{self, Plan, Sink, Source, patiently, read_end};
 
 /// Connections served at once; more are refused.
 const CONNECTIONS_MAX: usize = 1024;
@@ -47,9 +50,9 @@ pub enum ServeError {
     /// What it said is no request.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The congestion control cannot be had.
+    /// The socket cannot have what was asked for.
     #[error(transparent)]
-    Congestion(#[from] CongestionError),
+    Options(#[from] SocketError),
     /// The client ended its stream early or sent more than it said.
     #[error("the client sent {found} of {asked} bytes")]
     Length {
@@ -112,12 +115,13 @@ async fn handle(stream: &mut TcpStream) -> Result<Work, ServeError> {
     let read = timeout(REQUEST_LIMIT, stream.read_exact(&mut wire)).await;
     read.map_err(|_| ServeError::NoRequest)??;
     let request = Request::decode(&wire)?;
-    if let Some(congestion) = &request.congestion_control {
-        choose(congestion, stream)?;
-    }
+    request.sockets.apply(&SockRef::from(&*stream))?;
     match request.work {
-        Work::Download { bytes } => download(stream, request.key, bytes).await,
-        Work::Upload { bytes } => upload(stream, request.key, bytes).await,
+        Work::Download { amount, cap } => {
+            let plan = Plan { amount, cap, framed: true };
+            download(stream, request.key, &plan).await
+        }
+        Work::Upload { amount } => upload(stream, request.key, amount).await,
         Work::RequestReply { request: asked, reply, count } => {
             let sizes = Sizes { request: asked, reply, count };
             request_reply(stream, request.key, sizes).await
@@ -126,20 +130,17 @@ async fn handle(stream: &mut TcpStream) -> Result<Work, ServeError> {
     Ok(request.work)
 }
 
-fn choose(congestion: &CongestionControl, stream: &TcpStream) -> Result<(), CongestionError> {
-    congestion.apply(&SockRef::from(stream))
-}
-
 /// What the client is told about an error; nothing once payload has moved.
 fn refusal(error: &ServeError) -> Option<Refusal> {
     match error {
         ServeError::Request(RequestError::Version { .. }) => Some(Refusal::Version),
         ServeError::Request(_) => Some(Refusal::Malformed),
-        ServeError::Congestion(CongestionError::Unknown { .. }) => Some(Refusal::CongestionUnknown),
-        ServeError::Congestion(CongestionError::Forbidden { .. }) => {
-            Some(Refusal::CongestionForbidden)
-        }
-        ServeError::Congestion(_) => Some(Refusal::CongestionRefused),
+        ServeError::Options(SocketError::Congestion(error)) => Some(match error {
+            CongestionError::Unknown { .. } => Refusal::CongestionUnknown,
+            CongestionError::Forbidden { .. } => Refusal::CongestionForbidden,
+            _ => Refusal::CongestionRefused,
+        }),
+        ServeError::Options(_) => Some(Refusal::BufferRefused),
         _ => None,
     }
 }
@@ -152,14 +153,36 @@ async fn refuse(stream: &mut TcpStream, refusal: Refusal) -> io::Result<()> {
     Ok(())
 }
 
-async fn download(stream: &mut TcpStream, key: u64, bytes: u64) -> Result<(), ServeError> {
+async fn download(stream: &mut TcpStream, key: u64, plan: &Plan) -> Result<(), ServeError> {
+    stream::bound_unsent(stream, plan)?;
+    let mut bytes = 0;
+    let mut mean = RttMean::default();
+    let socket = sender::copy(stream)?;
+    tokio::select! {
+        sent = send_and_wait(stream, key, plan, &mut bytes) => sent?,
+        never = mean.watch(&socket) => match never {},
+    }
+    let report = SenderReport::of(stream, bytes, mean)?;
+    stream.write_all(&Answer::Sent(report).encode()).await?;
+    Ok(stream.shutdown().await?)
+}
+
+/// Sends payload until the client has it all and half-closes: only then has the
+/// kernel seen every retransmission.
+async fn send_and_wait(
+    stream: &mut TcpStream,
+    key: u64,
+    plan: &Plan,
+    bytes: &mut u64,
+) -> Result<(), ServeError> {
     stream.write_all(&Answer::Accepted.encode()).await?;
-    Source::new(Payload::new(key, Side::Server)).send(stream, 0..bytes).await?;
-    stream.shutdown().await?;
+    Source::new(Payload::new(key, Side::Server)).send_amount(stream, plan, bytes).await?;
     expect_end(stream, 0).await
 }
 
-async fn upload(stream: &mut TcpStream, key: u64, bytes: u64) -> Result<(), ServeError> {
+async fn upload(stream: &mut TcpStream, key: u64, amount: Amount) -> Result<(), ServeError> {
+    // One that ends by time ends with the client's half-close.
+    let bytes = amount.bytes().unwrap_or(u64::MAX);
     let mut sink = Sink::new(Payload::new(key, Side::Client));
     let mut told: Option<Instant> = None;
     while sink.received() < bytes && sink.read(stream, bytes).await? > 0 {
@@ -170,7 +193,7 @@ async fn upload(stream: &mut TcpStream, key: u64, bytes: u64) -> Result<(), Serv
             told = Some(Instant::now());
         }
     }
-    finish(stream, sink.receipt(), bytes).await
+    finish(stream, sink.receipt(), amount.bytes().unwrap_or(sink.received())).await
 }
 
 /// The messages of a request/reply connection.
@@ -207,7 +230,7 @@ async fn finish(stream: &mut TcpStream, receipt: Receipt, asked: u64) -> Result<
     Ok(())
 }
 
-async fn expect_end(stream: &mut TcpStream, asked: u64) -> Result<(), ServeError> {
+async fn expect_end<R: AsyncRead + Unpin>(stream: &mut R, asked: u64) -> Result<(), ServeError> {
     match read_end(stream).await? {
         true => Ok(()),
         false => Err(ServeError::Length { found: asked + 1, asked }),

@@ -5,17 +5,38 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use units::BitRate;
 
+use crate::amount::Amount;
 use crate::answer::Receipt;
+use crate::frame::{self, HEAD_LEN};
+use crate::pacer::Pacer;
 use crate::payload::Payload;
 
 /// How much is written or read at once.
 const BLOCK: usize = 64 * 1024;
+/// The block of a flow that ends by time: the last one is finished whatever the
+/// time.
+const TIMED_BLOCK: usize = 16 * 1024;
 /// How long a peer may do nothing at all. Longer than the ten minutes of outage
 /// that a satellite link must survive.
 const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// What a flow that ends by time may have in the kernel unsent: the rest of it
+/// would go on after the time.
+const TIMED_UNSENT: u32 = 128 * 1024;
+
+/// Keeps a flow that ends by time from filling its socket's buffer.
+pub(crate) fn bound_unsent(stream: &TcpStream, plan: &Plan) -> io::Result<()> {
+    match plan.amount {
+        Amount::Bytes(_) => Ok(()),
+        Amount::Time(_) => SockRef::from(stream).set_tcp_notsent_lowat(TIMED_UNSENT),
+    }
+}
 
 /// Waits for one read or write, but not for ever.
 pub(crate) async fn patiently<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -33,7 +54,46 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) fn new(payload: Payload) -> Self {
-        Self { payload, buffer: vec![0; BLOCK] }
+        Self { payload, buffer: vec![0; HEAD_LEN + BLOCK] }
+    }
+
+    /// Sends `amount`, no faster than `cap`, as it is or in blocks with heads
+    /// ([`frame`]). Counts the payload in `sent` as it goes.
+    pub(crate) async fn send_amount<W: AsyncWrite + Unpin>(
+        &mut self,
+        writer: &mut W,
+        plan: &Plan,
+        sent: &mut u64,
+    ) -> io::Result<()> {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(plan.cap);
+        while let Some(room) = plan.room(*sent, start.elapsed()) {
+            let length = pacer.block(room);
+            self.send_block(writer, *sent, length, plan.framed).await?;
+            *sent += length as u64;
+            let next = pacer.sent(start.elapsed(), length);
+            if let Some(next) = next {
+                sleep(plan.latest(next).saturating_sub(start.elapsed())).await;
+            }
+        }
+        if plan.framed {
+            patiently(writer.write_all(&frame::head(0))).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_block<W: AsyncWrite + Unpin>(
+        &mut self,
+        writer: &mut W,
+        at: u64,
+        length: usize,
+        framed: bool,
+    ) -> io::Result<()> {
+        let block = &mut self.buffer[..HEAD_LEN + length];
+        block[..HEAD_LEN].copy_from_slice(&frame::head(length));
+        self.payload.fill(at, &mut block[HEAD_LEN..]);
+        let from = if framed { 0 } else { HEAD_LEN };
+        patiently(writer.write_all(&block[from..])).await
     }
 
     /// Sends the given range of the stream.
@@ -45,12 +105,42 @@ impl Source {
         let mut at = range.start;
         while at < range.end {
             let length = (range.end - at).min(BLOCK as u64) as usize;
-            let block = &mut self.buffer[..length];
-            self.payload.fill(at, block);
-            patiently(writer.write_all(block)).await?;
+            self.send_block(writer, at, length, false).await?;
             at += length as u64;
         }
         Ok(())
+    }
+}
+
+/// What a flow is to send, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) amount: Amount,
+    /// The most that is handed to the kernel in a time.
+    pub(crate) cap: Option<BitRate>,
+    /// In blocks with heads, or as it is.
+    pub(crate) framed: bool,
+}
+
+impl Plan {
+    /// How much may be sent at once after `sent` bytes and `elapsed` time;
+    /// `None` at the end.
+    fn room(&self, sent: u64, elapsed: Duration) -> Option<usize> {
+        match self.amount {
+            Amount::Bytes(bytes) => {
+                let left = bytes.get().saturating_sub(sent);
+                (left > 0).then(|| left.min(BLOCK as u64) as usize)
+            }
+            Amount::Time(time) => (elapsed < time).then_some(TIMED_BLOCK),
+        }
+    }
+
+    /// A flow that ends by time does not wait longer than that.
+    fn latest(&self, next: Duration) -> Duration {
+        match self.amount {
+            Amount::Bytes(_) => next,
+            Amount::Time(time) => next.min(time),
+        }
     }
 }
 

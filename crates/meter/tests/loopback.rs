@@ -7,12 +7,14 @@ use std::time::Duration;
 use meter::answer::{ANSWER_LEN, Answer, Receipt, Refusal};
 use meter::payload::{Payload, Side, flow_key};
 use meter::request::{REQUEST_LEN, Request, Work};
+use meter::sockets::SocketOptions;
 use meter::{
-    BulkOptions, BulkReport, Direction, Outcome, Progress, RrOptions, bulk, request_reply, serve,
+    Amount, BulkOptions, BulkReport, Direction, Directions, Outcome, Progress, RrOptions, bulk,
+    frame, request_reply, serve,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use units::ByteCount;
+use units::{BitRate, ByteCount};
 
 const KEY: u64 = 0x5eed;
 
@@ -46,17 +48,16 @@ fn impostor<F: Future<Output = ()> + Send>(
     address
 }
 
-fn options(server: SocketAddr, direction: Direction, bytes: u64) -> BulkOptions {
-    BulkOptions {
-        server,
-        direction,
-        bytes: ByteCount::new(bytes),
-        flows: 1,
-        congestion_control: None,
-        limit: None,
-        key: KEY,
-        progress: Progress::default(),
-    }
+fn options(server: SocketAddr, directions: Directions, bytes: u64) -> BulkOptions {
+    BulkOptions { directions, ..BulkOptions::new(server, amount(bytes), KEY) }
+}
+
+fn amount(bytes: u64) -> Amount {
+    Amount::Bytes(ByteCount::new(bytes))
+}
+
+fn request(key: u64, work: Work) -> Request {
+    Request { key, sockets: SocketOptions::default(), work }
 }
 
 fn rr_options(server: SocketAddr) -> RrOptions {
@@ -83,7 +84,7 @@ fn error_of(report: &BulkReport) -> &str {
 #[test]
 fn a_download_is_verified() {
     block_on(async {
-        let options = options(server(), Direction::Download, 3_000_001);
+        let options = options(server(), Directions::Download, 3_000_001);
         let report = bulk(&options).await;
         assert!(report.is_complete(), "{report:?}");
         let flow = &report.flows[0];
@@ -97,7 +98,7 @@ fn a_download_is_verified() {
 #[test]
 fn an_upload_gets_a_receipt() {
     block_on(async {
-        let options = options(server(), Direction::Upload, 3_000_001);
+        let options = options(server(), Directions::Upload, 3_000_001);
         let report = bulk(&options).await;
         assert!(report.is_complete(), "{report:?}");
         assert_eq!((report.moved_bytes, options.progress.get()), (3_000_001, 3_000_001));
@@ -108,7 +109,7 @@ fn an_upload_gets_a_receipt() {
 #[test]
 fn many_flows_share() {
     block_on(async {
-        let options = BulkOptions { flows: 8, ..options(server(), Direction::Download, 100_000) };
+        let options = BulkOptions { flows: 8, ..options(server(), Directions::Download, 100_000) };
         let report = bulk(&options).await;
         assert!(report.is_complete(), "{report:?}");
         assert_eq!(report.moved_bytes, 800_000);
@@ -119,10 +120,138 @@ fn many_flows_share() {
 }
 
 #[test]
+fn both_directions_at_once() {
+    block_on(async {
+        let options = BulkOptions { flows: 3, ..options(server(), Directions::Both, 200_000) };
+        let report = bulk(&options).await;
+        assert!(report.is_complete(), "{report:?}");
+        let directions: Vec<Direction> = report.flows.iter().map(|flow| flow.direction).collect();
+        assert_eq!(directions[..3], [Direction::Download; 3]);
+        assert_eq!(directions[3..], [Direction::Upload; 3]);
+        assert_eq!(report.moved_bytes, 1_200_000);
+        assert!(report.sums.iter().map(|sum| sum.moved_bytes).eq([600_000; 2]));
+    });
+}
+
+#[test]
+fn the_sender_of_either_direction_tells_its_figures() {
+    block_on(async {
+        let report = bulk(&options(server(), Directions::Both, 1_000_000)).await;
+        for flow in &report.flows {
+            let sender = flow.sender.expect("figures");
+            assert_eq!((sender.sent_bytes, sender.retransmitted_segments), (1_000_000, 0));
+            assert!(sender.segments > 0);
+            assert!(sender.min_rtt.unwrap() <= sender.mean_rtt.unwrap(), "{sender:?}");
+            assert!(flow.client.unwrap().ip().is_loopback());
+        }
+    });
+}
+
+#[test]
+fn flows_may_end_by_time() {
+    block_on(async {
+        let time = Duration::from_millis(200);
+        let options = BulkOptions {
+            amount: Amount::Time(time),
+            cap: Some(BitRate::from_mbit(80)),
+            ..options(server(), Directions::Both, 0)
+        };
+        let report = bulk(&options).await;
+        assert!(report.is_complete(), "{report:?}");
+        for flow in &report.flows {
+            assert!(flow.total >= time && flow.asked_bytes.is_none(), "{flow:?}");
+            assert_eq!(flow.moved_bytes, flow.sender.unwrap().sent_bytes);
+            // 80 Mbit/s for 200 ms, a burst of 20 ms and the last block.
+            let most = BitRate::from_mbit(80).bytes_in(flow.total).get() + 200_000 + 16_384;
+            assert!(flow.moved_bytes > 0 && flow.moved_bytes <= most, "{flow:?}");
+        }
+    });
+}
+
+#[test]
+fn a_stream_without_its_end_is_truncated() {
+    block_on(async {
+        let server = impostor(|mut stream| async move {
+            stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
+            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&block(5000)).await.unwrap();
+        });
+        let amount = Amount::Time(Duration::from_secs(1));
+        let report =
+            bulk(&BulkOptions { amount, ..options(server, Directions::Download, 0) }).await;
+        assert_eq!(report.flows[0].outcome, Outcome::Truncated);
+        assert_eq!(report.moved_bytes, 5000);
+    });
+}
+
+#[test]
+fn a_sender_that_sent_more_than_came_is_no_success() {
+    block_on(async {
+        let server = impostor(|mut stream| async move {
+            stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
+            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&block(5000)).await.unwrap();
+            stream.write_all(&frame::head(0)).await.unwrap();
+            let sent = meter::SenderReport { sent_bytes: 6000, ..Default::default() };
+            stream.write_all(&Answer::Sent(sent).encode()).await.unwrap();
+            let _ = stream.read(&mut [0]).await;
+        });
+        let amount = Amount::Time(Duration::from_secs(1));
+        let report =
+            bulk(&BulkOptions { amount, ..options(server, Directions::Download, 0) }).await;
+        assert_eq!(report.flows[0].outcome, Outcome::Truncated);
+    });
+}
+
+#[test]
+fn flows_start_one_after_the_other() {
+    block_on(async {
+        let spacing = Duration::from_millis(30);
+        let options = options(server(), Directions::Download, 1000);
+        let report = bulk(&BulkOptions { flows: 3, spacing, ..options }).await;
+        assert!(report.is_complete(), "{report:?}");
+        for (flow, nth) in report.flows.iter().zip(0..) {
+            assert!(flow.start >= spacing * nth, "{flow:?}");
+        }
+        assert!(report.total >= spacing * 2);
+    });
+}
+
+#[test]
+fn buffers_beyond_the_kernels_limit_are_refused() {
+    block_on(async {
+        let server = server();
+        let huge = Some(ByteCount::new(u64::from(u32::MAX)));
+        for (directions, told) in [
+            (Directions::Upload, "net.core.wmem_max"),
+            (Directions::Download, "the server's kernel does not give socket buffers of that size"),
+        ] {
+            let options = options(server, directions, 1000);
+            let report = bulk(&BulkOptions { send_buffer: huge, ..options }).await;
+            assert!(error_of(&report).contains(told), "{}", error_of(&report));
+        }
+    });
+}
+
+#[test]
+fn small_buffers_carry_everything_as_well() {
+    block_on(async {
+        let small = Some(ByteCount::new(8192));
+        let options = BulkOptions {
+            send_buffer: small,
+            receive_buffer: small,
+            ..options(server(), Directions::Both, 30_000)
+        };
+        let report = bulk(&options).await;
+        assert!(report.is_complete(), "{report:?}");
+    });
+}
+
+#[test]
 fn nothing_at_all_can_be_moved() {
     block_on(async {
         let server = server();
-        for direction in [Direction::Download, Direction::Upload] {
+        for direction in [Directions::Download, Directions::Upload] {
             assert!(bulk(&options(server, direction, 0)).await.is_complete());
         }
     });
@@ -138,7 +267,7 @@ fn works_over_ipv6() {
     block_on(async {
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(listener));
-        assert!(bulk(&options(address, Direction::Upload, 10_000)).await.is_complete());
+        assert!(bulk(&options(address, Directions::Upload, 10_000)).await.is_complete());
     });
 }
 
@@ -162,7 +291,7 @@ fn requests_are_answered() {
 fn reports_survive_json() {
     block_on(async {
         let server = server();
-        let report = bulk(&options(server, Direction::Upload, 5000)).await;
+        let report = bulk(&options(server, Directions::Upload, 5000)).await;
         let text = serde_json::to_string(&report).unwrap();
         assert!(text.contains("\"goodput_bits_per_second\":"), "{text}");
         let again: BulkReport = serde_json::from_str(&text).unwrap();
@@ -178,13 +307,12 @@ fn a_wrong_byte_of_a_download_is_found() {
     block_on(async {
         let server = impostor(|mut stream| async move {
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
-            let mut bytes = vec![0; 5000];
-            Payload::new(flow_key(KEY, 0), Side::Server).fill(0, &mut bytes);
-            bytes[4321] ^= 1;
+            let mut bytes = block(5000);
+            bytes[frame::HEAD_LEN + 4321] ^= 1;
             stream.write_all(&Answer::Accepted.encode()).await.unwrap();
             stream.write_all(&bytes).await.unwrap();
         });
-        let report = bulk(&options(server, Direction::Download, 5000)).await;
+        let report = bulk(&options(server, Directions::Download, 5000)).await;
         assert_eq!(report.flows[0].outcome, Outcome::Corrupt { offset: 4321 });
     });
 }
@@ -193,8 +321,8 @@ fn a_wrong_byte_of_a_download_is_found() {
 fn an_upload_of_another_key_is_found() {
     block_on(async {
         let mut stream = TcpStream::connect(server()).await.unwrap();
-        let work = Work::Upload { bytes: 1000 };
-        let request = Request { key: 1, congestion_control: None, work };
+        let work = Work::Upload { amount: amount(1000) };
+        let request = request(1, work);
         let mut bytes = vec![0; 1000];
         Payload::new(2, Side::Client).fill(0, &mut bytes);
         stream.write_all(&request.encode()).await.unwrap();
@@ -217,7 +345,7 @@ fn a_wrong_receipt_is_no_success() {
                 Receipt { bytes: 5000, first_wrong: Some(17), span: Duration::from_millis(1) };
             stream.write_all(&Answer::Receipt(receipt).encode()).await.unwrap();
         });
-        let report = bulk(&options(server, Direction::Upload, 5000)).await;
+        let report = bulk(&options(server, Directions::Upload, 5000)).await;
         assert_eq!(report.flows[0].outcome, Outcome::Corrupt { offset: 17 });
     });
 }
@@ -227,12 +355,11 @@ fn a_truncated_download_is_no_success() {
     block_on(async {
         let server = impostor(|mut stream| async move {
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
-            let mut bytes = vec![0; 1234];
-            Payload::new(flow_key(KEY, 0), Side::Server).fill(0, &mut bytes);
+            let bytes = block(1234);
             stream.write_all(&Answer::Accepted.encode()).await.unwrap();
             stream.write_all(&bytes).await.unwrap();
         });
-        let report = bulk(&options(server, Direction::Download, 5000)).await;
+        let report = bulk(&options(server, Directions::Download, 5000)).await;
         assert_eq!(report.flows[0].outcome, Outcome::Truncated);
         assert_eq!(report.moved_bytes, 1234);
     });
@@ -243,12 +370,11 @@ fn an_excess_byte_is_no_success() {
     block_on(async {
         let server = impostor(|mut stream| async move {
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
-            let mut bytes = vec![0; 101];
-            Payload::new(flow_key(KEY, 0), Side::Server).fill(0, &mut bytes);
+            let bytes = block(101);
             stream.write_all(&Answer::Accepted.encode()).await.unwrap();
             stream.write_all(&bytes).await.unwrap();
         });
-        let report = bulk(&options(server, Direction::Download, 100)).await;
+        let report = bulk(&options(server, Directions::Download, 100)).await;
         assert_eq!(error_of(&report), "more bytes came than the 100 asked for");
     });
 }
@@ -258,8 +384,7 @@ fn a_limit_ends_a_transfer_that_does_not_move() {
     block_on(async {
         let server = impostor(|mut stream| async move {
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
-            let mut bytes = vec![0; 1000];
-            Payload::new(flow_key(KEY, 0), Side::Server).fill(0, &mut bytes);
+            let bytes = block(1000);
             stream.write_all(&Answer::Accepted.encode()).await.unwrap();
             stream.write_all(&bytes).await.unwrap();
             // Holds the connection open until the client gives up.
@@ -267,7 +392,7 @@ fn a_limit_ends_a_transfer_that_does_not_move() {
         });
         let limit = Some(Duration::from_millis(300));
         let report =
-            bulk(&BulkOptions { limit, ..options(server, Direction::Download, 5000) }).await;
+            bulk(&BulkOptions { limit, ..options(server, Directions::Download, 5000) }).await;
         assert_eq!(report.flows[0].outcome, Outcome::Unfinished);
         assert_eq!(report.moved_bytes, 1000);
         assert!(report.total >= Duration::from_millis(300));
@@ -288,7 +413,7 @@ fn a_limit_resets_the_connection() {
         });
         let limit = Some(Duration::from_millis(300));
         let report =
-            bulk(&BulkOptions { limit, ..options(server, Direction::Upload, 1 << 30) }).await;
+            bulk(&BulkOptions { limit, ..options(server, Directions::Upload, 1 << 30) }).await;
         assert_eq!(report.flows[0].outcome, Outcome::Unfinished);
         assert!(seen.await.unwrap().unwrap(), "not reset");
     });
@@ -318,15 +443,14 @@ fn garbage_is_refused_and_the_server_lives() {
         stream.shutdown().await.unwrap();
         assert_eq!(answers(stream).await, [Answer::Refused(Refusal::Malformed)]);
 
-        let mut version =
-            Request { key: 1, congestion_control: None, work: Work::Upload { bytes: 1 } }.encode();
+        let mut version = request(1, Work::Upload { amount: amount(1) }).encode();
         version[4] = 99;
         let mut stream = TcpStream::connect(server).await.unwrap();
         stream.write_all(&version).await.unwrap();
         stream.shutdown().await.unwrap();
         assert_eq!(answers(stream).await, [Answer::Refused(Refusal::Version)]);
 
-        assert!(bulk(&options(server, Direction::Download, 10_000)).await.is_complete());
+        assert!(bulk(&options(server, Directions::Download, 10_000)).await.is_complete());
     });
 }
 
@@ -334,13 +458,13 @@ fn garbage_is_refused_and_the_server_lives() {
 fn a_client_that_leaves_does_not_end_the_server() {
     block_on(async {
         let server = server();
-        let work = Work::Download { bytes: 1 << 40 };
+        let work = Work::Download { amount: amount(1 << 40), cap: None };
         let mut stream = TcpStream::connect(server).await.unwrap();
-        let request = Request { key: 1, congestion_control: None, work };
+        let request = request(1, work);
         stream.write_all(&request.encode()).await.unwrap();
         stream.read_exact(&mut [0; 1000]).await.unwrap();
         drop(stream);
-        assert!(bulk(&options(server, Direction::Upload, 10_000)).await.is_complete());
+        assert!(bulk(&options(server, Directions::Upload, 10_000)).await.is_complete());
     });
 }
 
@@ -348,7 +472,7 @@ fn a_client_that_leaves_does_not_end_the_server() {
 fn congestion_control_is_chosen_by_the_sender() {
     block_on(async {
         let server = server();
-        for direction in [Direction::Download, Direction::Upload] {
+        for direction in [Directions::Download, Directions::Upload] {
             let reno = Some("reno".parse().unwrap());
             let options = options(server, direction, 10_000);
             let report = bulk(&BulkOptions { congestion_control: reno, ..options.clone() }).await;
@@ -369,7 +493,7 @@ fn another_program_is_not_taken_for_a_meter() {
             stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n").await.unwrap();
             let _ = stream.read(&mut [0; REQUEST_LEN]).await;
         });
-        let report = bulk(&options(server, Direction::Download, 100)).await;
+        let report = bulk(&options(server, Directions::Download, 100)).await;
         assert!(error_of(&report).starts_with("not a meter server"), "{}", error_of(&report));
     });
 }
@@ -378,10 +502,17 @@ fn another_program_is_not_taken_for_a_meter() {
 fn nobody_listening_is_an_error() {
     block_on(async {
         let address = listener().local_addr().unwrap();
-        let report = bulk(&options(address, Direction::Upload, 100)).await;
+        let report = bulk(&options(address, Directions::Upload, 100)).await;
         let expected = format!("cannot connect to {address}: ");
         assert!(error_of(&report).starts_with(&expected), "{}", error_of(&report));
     });
+}
+
+/// The first block of the first flow's download.
+fn block(length: usize) -> Vec<u8> {
+    let mut payload = vec![0; length];
+    Payload::new(flow_key(KEY, 0), Side::Server).fill(0, &mut payload);
+    [&frame::head(length)[..], &payload].concat()
 }
 
 /// Every answer until the server closes.

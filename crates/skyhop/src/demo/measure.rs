@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use lab::{Faults, Lab, Node, Preset};
-use meter::{BulkOptions, CongestionControl, CongestionError, Direction, Progress, RrOptions};
+use meter::{
+    Amount, BulkOptions, CongestionControl, CongestionError, Directions, Progress, RrOptions,
+};
 use serde::Serialize;
 use tokio::runtime;
 
@@ -98,15 +100,12 @@ impl Measurement<'_> {
     fn traffic(&self, server: SocketAddr, key: u64, progress: &Progress) -> Result<Report> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the client's runtime")?;
-        let bulk = |direction, bytes| BulkOptions {
-            server,
-            direction,
-            bytes,
-            flows: 1,
+        let bulk = |directions, bytes| BulkOptions {
+            directions,
             congestion_control: self.way.congestion_control().cloned(),
             limit: Some(LIMIT),
-            key,
             progress: progress.clone(),
+            ..BulkOptions::new(server, Amount::Bytes(bytes), key)
         };
         let requests = RrOptions {
             server,
@@ -122,9 +121,9 @@ impl Measurement<'_> {
         Ok(runtime.block_on(async {
             match self.task {
                 Task::Download => {
-                    Report::Bulk(meter::bulk(&bulk(Direction::Download, DOWNLOAD)).await)
+                    Report::Bulk(meter::bulk(&bulk(Directions::Download, DOWNLOAD)).await)
                 }
-                Task::Upload => Report::Bulk(meter::bulk(&bulk(Direction::Upload, UPLOAD)).await),
+                Task::Upload => Report::Bulk(meter::bulk(&bulk(Directions::Upload, UPLOAD)).await),
                 Task::Requests => Report::Rr(meter::request_reply(&requests).await),
             }
         }))

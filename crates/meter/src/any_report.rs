@@ -1,0 +1,27 @@
+//! A report of any kind, with its kind said in JSON.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bulk::BulkReport;
+use crate::rr::RrReport;
+
+/// What `skyhop meter` measured. In JSON an object whose field `meter` says what
+/// kind of report it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "meter", rename_all = "snake_case")]
+pub enum Report {
+    /// A bulk transfer.
+    Bulk(BulkReport),
+    /// Requests and replies.
+    Rr(RrReport),
+}
+
+impl Report {
+    /// Whether everything that was asked for was done, and verified.
+    pub fn is_complete(&self) -> bool {
+        match self {
+            Self::Bulk(report) => report.is_complete(),
+            Self::Rr(report) => report.is_complete(),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! One flow of a bulk transfer, at the client.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::net::tcp::WriteHalf;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::answer::{Answer, Receipt};
+use crate::bulk::{BulkOptions, Direction};
+use crate::flow::{self, FlowError};
+use crate::flow_report::FlowReport;
+use crate::frame;
+use crate::payload::{Payload, Side, flow_key};
+use crate::report::Outcome;
+use crate::request::{Request, Work};
+use crate::sender::{self, RttMean, SenderReport};
+use crate::stream::{self, Plan, Sink, Source};
+
+/// How long the two ends may take to part when all payload is there.
+const CLOSE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs the flow at `start`, in a transfer that began at `begin`.
+pub(crate) async fn run(
+    options: BulkOptions,
+    mut report: FlowReport,
+    begin: Instant,
+    start: Instant,
+    socket: Result<TcpSocket, FlowError>,
+) -> FlowReport {
+    sleep_until(start).await;
+    let start = start.max(begin);
+    report.start = start - begin;
+    let mut flow = Flow { options: &options, start, ended: None, report: &mut report };
+    let limit = options.limit.unwrap_or(Duration::MAX);
+    let outcome = match timeout(limit, flow.run(socket)).await {
+        Ok(Ok(stream)) => match timeout(CLOSE_LIMIT, flow.part(stream)).await {
+            Err(_) => Outcome::Failed { error: "the server did not close".to_owned() },
+            parted => Outcome::of(parted),
+        },
+        ended => Outcome::of(ended.map(|ended| ended.map(drop))),
+    };
+    let ended = flow.ended.unwrap_or_else(Instant::now);
+    report.close(outcome, ended - start);
+    report
+}
+
+/// A running flow. It writes down what it knows as it goes, so that it can be
+/// dropped at the time limit.
+struct Flow<'a> {
+    options: &'a BulkOptions,
+    start: Instant,
+    /// When the last byte or the receipt came.
+    ended: Option<Instant>,
+    report: &'a mut FlowReport,
+}
+
+impl Flow<'_> {
+    /// Everything that the user waits for.
+    async fn run(&mut self, socket: Result<TcpSocket, FlowError>) -> Result<TcpStream, FlowError> {
+        let mut stream = flow::connect(socket?, self.options.server).await?;
+        self.report.connect = Some(self.start.elapsed());
+        self.report.client = stream.local_addr().ok();
+        match self.report.direction {
+            Direction::Download => self.download(&mut stream).await,
+            Direction::Upload => self.upload(&mut stream).await,
+        }?;
+        Ok(stream)
+    }
+
+    fn key(&self) -> u64 {
+        flow_key(self.options.key, self.report.flow.into())
+    }
+
+    async fn download(&mut self, stream: &mut TcpStream) -> Result<(), FlowError> {
+        let work = Work::Download { amount: self.options.amount, cap: self.options.cap };
+        let request = Request { key: self.key(), sockets: self.options.sender(), work };
+        let sent = stream.write_all(&request.encode()).await;
+        sent.map_err(FlowError::broken("sending the request"))?;
+        flow::read_accepted(stream).await?;
+        let asked = self.report.asked_bytes;
+        let mut sink = Sink::new(Payload::new(self.key(), Side::Server));
+        let mut end: u64 = 0;
+        let whole = loop {
+            let head = frame::read_head(stream).await.map_err(FlowError::broken("receiving"))?;
+            let Some(length) = head else { break false };
+            if length == 0 {
+                break true;
+            }
+            end = end.saturating_add(length.into());
+            if asked.is_some_and(|asked| end > asked) {
+                return Err(FlowError::TooLong { asked: asked.unwrap_or_default() });
+            }
+            if !self.read_block(stream, &mut sink, end).await? {
+                break false;
+            }
+        };
+        flow::check(sink.receipt(), asked.unwrap_or(end))?;
+        // A stream that ends by time must say so.
+        if !whole && asked.is_none() {
+            return Err(FlowError::Truncated { received: end, asked: end });
+        }
+        self.ended = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Reads up to stream offset `end`. Returns whether the stream went so far.
+    async fn read_block(
+        &mut self,
+        stream: &mut TcpStream,
+        sink: &mut Sink,
+        end: u64,
+    ) -> Result<bool, FlowError> {
+        while sink.received() < end {
+            let read = sink.read(stream, end).await;
+            if read.map_err(FlowError::broken("receiving"))? == 0 {
+                return Ok(false);
+            }
+            self.moved(sink.received());
+            self.report.receive = Some(sink.receipt().span);
+        }
+        Ok(true)
+    }
+
+    async fn upload(&mut self, stream: &mut TcpStream) -> Result<(), FlowError> {
+        let amount = self.options.amount;
+        let plan = Plan { amount, cap: self.options.cap, framed: false };
+        stream::bound_unsent(stream, &plan).map_err(FlowError::broken("preparing"))?;
+        let key = self.key();
+        let work = Work::Upload { amount };
+        let request = Request { key, sockets: self.options.receiver(), work };
+        let socket = sender::copy(stream).map_err(FlowError::broken("preparing"))?;
+        let (mut reader, mut writer) = stream.split();
+        let (mut sent, mut mean) = (0, RttMean::default());
+        let sending = send(&mut writer, &request, &plan, &mut sent);
+        let receipt = tokio::select! {
+            receipt = both(sending, self.read_receipt(&mut reader)) => receipt?,
+            never = mean.watch(&socket) => match never {},
+        };
+        self.ended = Some(Instant::now());
+        self.report.receive = Some(receipt.span);
+        self.report.sender = SenderReport::of(stream, sent, mean).ok();
+        flow::check(receipt, amount.bytes().unwrap_or(sent))
+    }
+
+    /// Reads the server's word of progress until its receipt.
+    async fn read_receipt<R: AsyncRead + Unpin>(
+        &mut self,
+        reader: &mut R,
+    ) -> Result<Receipt, FlowError> {
+        loop {
+            match flow::read_answer(reader).await? {
+                Answer::Progress { bytes } => self.moved(bytes),
+                Answer::Receipt(receipt) => {
+                    self.moved(receipt.bytes);
+                    return Ok(receipt);
+                }
+                found => return Err(FlowError::Unexpected { found }),
+            }
+        }
+    }
+
+    /// Lets both ends close, and hears the server's figures of a download.
+    async fn part(&mut self, mut stream: TcpStream) -> Result<(), FlowError> {
+        let moved = self.report.moved_bytes;
+        if self.report.direction == Direction::Download {
+            stream.shutdown().await.map_err(FlowError::broken("closing"))?;
+            match flow::read_answer(&mut stream).await? {
+                Answer::Sent(sender) => {
+                    self.report.sender = Some(sender);
+                    let receipt = Receipt { bytes: moved, first_wrong: None, span: Duration::ZERO };
+                    flow::check(receipt, sender.sent_bytes)?;
+                }
+                found => return Err(FlowError::Unexpected { found }),
+            }
+        }
+        flow::read_close(&mut stream, moved).await?;
+        flow::in_order(&stream)
+    }
+
+    /// Notes that the receiver has so many bytes.
+    fn moved(&mut self, bytes: u64) {
+        self.report.first_byte.get_or_insert_with(|| self.start.elapsed());
+        self.options.progress.add(bytes.saturating_sub(self.report.moved_bytes));
+        self.report.moved_bytes = bytes;
+    }
+}
+
+/// Sends everything and half-closes.
+async fn send(
+    writer: &mut WriteHalf<'_>,
+    request: &Request,
+    plan: &Plan,
+    sent: &mut u64,
+) -> io::Result<()> {
+    writer.write_all(&request.encode()).await?;
+    let payload = Payload::new(request.key, Side::Client);
+    Source::new(payload).send_amount(writer, plan, sent).await?;
+    writer.shutdown().await
+}
+
+/// Sends while waiting for the receipt, which may come first: a refusal.
+async fn both(
+    sending: impl Future<Output = io::Result<()>>,
+    receipt: impl Future<Output = Result<Receipt, FlowError>>,
+) -> Result<Receipt, FlowError> {
+    tokio::pin!(receipt);
+    let sent = tokio::select! {
+        receipt = &mut receipt => return receipt,
+        sent = sending => sent,
+    };
+    match (sent, receipt.await) {
+        // A refusal also breaks the sending; it is the cause.
+        (Err(_), Err(FlowError::Refused(why))) => Err(FlowError::Refused(why)),
+        (sent, receipt) => sent.map_err(FlowError::broken("sending")).and(receipt),
+    }
+}

@@ -1,0 +1,174 @@
+//! Confidence intervals of a mean, and of a ratio of means.
+//!
+//! *Student's t* takes the samples for independent and about normally
+//! distributed. The *bootstrap* (percentile method: Efron, Tibshirani, *An
+//! Introduction to the Bootstrap*, 1993, §13.3) assumes no distribution, but is
+//! too narrow for less than about ten samples. Where the two agree, either may
+//! be believed.
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::stats::{mean, percentile};
+
+/// How often the bootstrap draws.
+const RESAMPLES: usize = 10_000;
+
+/// Both ends of an interval, in the unit of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// The intervals of 95 % and 98 % confidence.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Intervals {
+    /// 95 %.
+    pub ci95: Interval,
+    /// 98 %, what the ENAC paper gives.
+    pub ci98: Interval,
+}
+
+/// The standard deviation of the population that `samples` are from (divided
+/// by n − 1); `None` for less than two.
+pub fn standard_deviation(samples: &[f64]) -> Option<f64> {
+    let mean = mean(samples)?;
+    let freedom = samples.len().checked_sub(1).filter(|&freedom| freedom > 0)?;
+    let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+    Some((squares / freedom as f64).sqrt())
+}
+
+/// Student's t intervals of the mean; `None` for less than two samples.
+pub fn student_t(samples: &[f64]) -> Option<Intervals> {
+    let deviation = standard_deviation(samples)?;
+    let centre = mean(samples)?;
+    let count = samples.len() as f64;
+    let t = StudentsT::new(0.0, 1.0, count - 1.0).ok()?;
+    let interval = |confidence: f64| {
+        let half = t.inverse_cdf(f64::midpoint(1.0, confidence)) * deviation / count.sqrt();
+        Interval { low: centre - half, high: centre + half }
+    };
+    Some(Intervals { ci95: interval(0.95), ci98: interval(0.98) })
+}
+
+/// Bootstrap intervals; the same seed gives the same.
+pub struct Bootstrap(ChaCha8Rng);
+
+impl Bootstrap {
+    /// Draws are made from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// Intervals of the mean; `None` for less than two samples.
+    pub fn mean(&mut self, samples: &[f64]) -> Option<Intervals> {
+        if samples.len() < 2 {
+            return None;
+        }
+        let means: Vec<f64> = (0..RESAMPLES).map(|_| self.resampled_mean(samples)).collect();
+        intervals(&means)
+    }
+
+    /// Intervals of `above`'s mean over `below`'s; `None` for less than two
+    /// samples of either, and if a mean below is not positive.
+    pub fn ratio(&mut self, above: &[f64], below: &[f64]) -> Option<Intervals> {
+        if above.len().min(below.len()) < 2 || below.iter().any(|sample| *sample <= 0.0) {
+            return None;
+        }
+        let draw = |_| self.resampled_mean(above) / self.resampled_mean(below);
+        intervals(&(0..RESAMPLES).map(draw).collect::<Vec<f64>>())
+    }
+
+    fn resampled_mean(&mut self, samples: &[f64]) -> f64 {
+        let sum: f64 = samples.iter().map(|_| samples[self.below(samples.len())]).sum();
+        sum / samples.len() as f64
+    }
+
+    /// A number below `count`: Lemire's multiplication. Its bias, below
+    /// count / 2^64, is far below what the intervals show.
+    fn below(&mut self, count: usize) -> usize {
+        ((u128::from(self.0.next_u64()) * count as u128) >> 64) as usize
+    }
+}
+
+fn intervals(draws: &[f64]) -> Option<Intervals> {
+    let interval =
+        |low, high| Some(Interval { low: percentile(draws, low)?, high: percentile(draws, high)? });
+    Some(Intervals { ci95: interval(2.5, 97.5)?, ci98: interval(1.0, 99.0)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        // Deviation √(n) makes the half width the quantile itself.
+        for (count, t975, t990) in
+            [(2, 12.7062, 31.8205), (10, 2.26216, 2.82144), (20, 2.09302, 2.53948)]
+        {
+            let mut samples = vec![0.0; count];
+            for (index, sample) in samples.iter_mut().enumerate() {
+                *sample = index as f64;
+            }
+            let scale = standard_deviation(&samples).unwrap() / (count as f64).sqrt();
+            let found = student_t(&samples).unwrap();
+            let half = |interval: Interval| (interval.high - interval.low) / 2.0 / scale;
+            assert!((half(found.ci95) - t975).abs() < 1e-4, "{count}: {}", half(found.ci95));
+            assert!((half(found.ci98) - t990).abs() < 1e-4, "{count}: {}", half(found.ci98));
+        }
+    }
+
+    #[test]
+    fn one_sample_says_nothing_about_its_spread() {
+        assert_eq!(standard_deviation(&[1.0]), None);
+        assert_eq!(student_t(&[1.0]), None);
+        assert_eq!(Bootstrap::new(1).mean(&[1.0]), None);
+        assert_eq!(Bootstrap::new(1).ratio(&[1.0, 2.0], &[0.0, 1.0]), None);
+    }
+
+    #[test]
+    fn the_mean_is_inside_as_often_as_promised() {
+        let mut draws = Bootstrap::new(7);
+        let mut inside = [0; 2];
+        let rounds = 4000;
+        for _ in 0..rounds {
+            // Sums of twelve uniform numbers: about normal, mean 6.
+            let mut sample =
+                || (0..12).map(|_| draws.below(1 << 30) as f64 / f64::from(1 << 30)).sum();
+            let samples: Vec<f64> = (0..8).map(|_| sample()).collect();
+            let found = student_t(&samples).unwrap();
+            for (count, interval) in inside.iter_mut().zip([found.ci95, found.ci98]) {
+                *count += u32::from(interval.low <= 6.0 && 6.0 <= interval.high);
+            }
+        }
+        // Three standard deviations of a binomial count.
+        let share = inside.map(|count| f64::from(count) / f64::from(rounds));
+        assert!((share[0] - 0.95).abs() < 0.0104 && (share[1] - 0.98).abs() < 0.0067, "{share:?}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn intervals_hold_the_mean_and_grow(samples in prop::collection::vec(1.0..1e6f64, 2..20), seed: u64) {
+            let centre = mean(&samples).unwrap();
+            let drawn = Bootstrap::new(seed).mean(&samples).unwrap();
+            prop_assert_eq!(Bootstrap::new(seed).mean(&samples).unwrap(), drawn);
+            let slack = centre * 1e-9;
+            for found in [student_t(&samples).unwrap(), drawn] {
+                prop_assert!(found.ci95.low <= centre + slack && centre <= found.ci95.high + slack);
+                prop_assert!(found.ci98.low <= found.ci95.low && found.ci95.high <= found.ci98.high);
+            }
+            let ratio = Bootstrap::new(seed).ratio(&samples, &samples).unwrap();
+            prop_assert!(ratio.ci95.low <= 1.0 + 1e-9 && ratio.ci95.high >= 1.0 - 1e-9);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What is known about one flow of a bulk transfer when it has ended.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use units::{BitRate, ByteCount};
+
+use crate::bulk::Direction;
+use crate::report::Outcome;
+use crate::sender::SenderReport;
+
+/// One flow of a bulk transfer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowReport {
+    /// Which flow of the transfer, from 0.
+    pub flow: u32,
+    /// Which way its payload went.
+    pub direction: Direction,
+    /// The client's address and port, once connected.
+    pub client: Option<SocketAddr>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Bytes that were to be moved; none for a flow that ends by time.
+    pub asked_bytes: Option<u64>,
+    /// Bytes that the receiver had, as it said itself. In an upload that did not
+    /// end this is its last word, which is half an RTT old.
+    pub moved_bytes: u64,
+    /// From the start of the transfer to the start of this flow.
+    #[serde(rename = "start_seconds", with = "crate::json::seconds")]
+    pub start: Duration,
+    /// From its start, before connect, until connected.
+    #[serde(rename = "connect_seconds", with = "crate::json::maybe_seconds")]
+    pub connect: Option<Duration>,
+    /// From its start until the client had the first payload byte (download), or
+    /// the server's word of having it (upload).
+    #[serde(rename = "first_byte_seconds", with = "crate::json::maybe_seconds")]
+    pub first_byte: Option<Duration>,
+    /// From its start until the client had the last byte (download), or the
+    /// server's receipt (upload), or until the flow ended otherwise.
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
+    pub total: Duration,
+    /// From the first to the last payload byte at the receiver.
+    #[serde(rename = "receive_seconds", with = "crate::json::maybe_seconds")]
+    pub receive: Option<Duration>,
+    /// Bytes moved over the total time.
+    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
+    pub goodput: Option<BitRate>,
+    /// What the sender's kernel says: the server's in a download, once it is
+    /// complete, the client's in an upload.
+    pub sender: Option<SenderReport>,
+}
+
+impl FlowReport {
+    /// A flow that has not begun.
+    pub(crate) fn new(flow: u32, direction: Direction, asked_bytes: Option<u64>) -> Self {
+        Self {
+            flow,
+            direction,
+            client: None,
+            outcome: Outcome::Unfinished,
+            asked_bytes,
+            moved_bytes: 0,
+            start: Duration::ZERO,
+            connect: None,
+            first_byte: None,
+            total: Duration::ZERO,
+            receive: None,
+            goodput: None,
+            sender: None,
+        }
+    }
+
+    /// Enters how and when it ended.
+    pub(crate) fn close(&mut self, outcome: Outcome, total: Duration) {
+        self.outcome = outcome;
+        self.total = total;
+        self.goodput = BitRate::average(ByteCount::new(self.moved_bytes), total);
+    }
+}

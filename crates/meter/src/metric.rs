@@ -1,0 +1,108 @@
+//! The figures of a run that are compared.
+
+use serde::Serialize;
+use units::ByteCount;
+
+use crate::amount::Amount;
+use crate::any_report::Report;
+use crate::bulk::{BulkReport, Directions};
+use crate::rr::RrReport;
+
+/// A figure of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "metric", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Metric {
+    /// Bits per second, all flows together.
+    GoodputBitsPerSecond,
+    /// Seconds until all was done.
+    CompletionSeconds,
+    /// Jain's fairness index of the flows.
+    JainIndex,
+    /// Segments that the senders' kernels sent again.
+    RetransmittedSegments,
+    /// The run's median response time, seconds.
+    MedianResponseSeconds,
+    /// The run's 99th percentile of the response times, seconds.
+    P99ResponseSeconds,
+}
+
+/// Which way a metric is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Better {
+    Higher,
+    Lower,
+    /// Not a matter of how many times.
+    Neither,
+}
+
+impl Metric {
+    pub(crate) fn better(self) -> Better {
+        match self {
+            Self::GoodputBitsPerSecond => Better::Higher,
+            Self::JainIndex | Self::RetransmittedSegments => Better::Neither,
+            _ => Better::Lower,
+        }
+    }
+}
+
+impl Report {
+    /// What traffic this was, in words: runs of the same words can be compared.
+    pub(crate) fn workload(&self) -> String {
+        match self {
+            Self::Bulk(report) => bulk_workload(report),
+            Self::Rr(report) => format!(
+                "{} requests of {} with replies of {} over {} connections",
+                report.asked(),
+                ByteCount::new(report.request_bytes),
+                ByteCount::new(report.reply_bytes),
+                report.connections.len(),
+            ),
+        }
+    }
+
+    /// The figures of this run, in the order to show them.
+    pub(crate) fn metrics(&self) -> Vec<(Metric, f64)> {
+        match self {
+            Self::Bulk(report) => bulk_metrics(report),
+            Self::Rr(report) => rr_metrics(report),
+        }
+    }
+}
+
+fn bulk_workload(report: &BulkReport) -> String {
+    let amount = match report.amount {
+        Amount::Bytes(bytes) => bytes.to_string(),
+        Amount::Time(time) => format!("{} s", time.as_secs_f64()),
+    };
+    let way = match report.directions {
+        Directions::Download => "downloads",
+        Directions::Upload => "uploads",
+        Directions::Both => "downloads and uploads at once",
+    };
+    format!("{} {way} of {amount} each", report.flows.len())
+}
+
+fn bulk_metrics(report: &BulkReport) -> Vec<(Metric, f64)> {
+    let mut metrics = Vec::new();
+    if let Some(goodput) = report.goodput {
+        metrics.push((Metric::GoodputBitsPerSecond, goodput.bits_per_second() as f64));
+    }
+    metrics.push((Metric::CompletionSeconds, report.total.as_secs_f64()));
+    if let (Some(jain), 2..) = (report.jain_index, report.flows.len()) {
+        metrics.push((Metric::JainIndex, jain));
+    }
+    let sums = report.sums.iter().map(|sum| sum.retransmitted_segments as f64);
+    metrics.push((Metric::RetransmittedSegments, sums.sum()));
+    metrics
+}
+
+fn rr_metrics(report: &RrReport) -> Vec<(Metric, f64)> {
+    let mut metrics = Vec::new();
+    if let Some(times) = report.response_seconds {
+        metrics.push((Metric::MedianResponseSeconds, times.median));
+        metrics.push((Metric::P99ResponseSeconds, times.p99));
+    }
+    metrics.push((Metric::CompletionSeconds, report.total.as_secs_f64()));
+    metrics
+}

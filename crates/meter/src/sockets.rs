@@ -1,0 +1,131 @@
+//! What is set on a socket before it carries traffic.
+
+use std::fmt;
+use std::io;
+
+use socket2::SockRef;
+use thiserror::Error;
+use units::ByteCount;
+
+use crate::congestion::{CongestionControl, CongestionError};
+
+/// What is set on one socket; what is `None` stays as the kernel has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// The congestion control of what it sends.
+    pub congestion_control: Option<CongestionControl>,
+    /// `SO_SNDBUF`. The kernel reserves the same again for its own records.
+    pub send_buffer: Option<ByteCount>,
+    /// `SO_RCVBUF`, about the largest window that it offers. The kernel
+    /// reserves the same again for its own records.
+    pub receive_buffer: Option<ByteCount>,
+}
+
+/// One of a socket's two buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffer {
+    /// `SO_SNDBUF`.
+    Send,
+    /// `SO_RCVBUF`.
+    Receive,
+}
+
+/// Why a socket cannot have what was asked for.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// The congestion control cannot be had.
+    #[error(transparent)]
+    Congestion(#[from] CongestionError),
+    /// The kernel gives less than was asked for.
+    #[error("the kernel gives a {which} buffer of {granted} bytes, not {asked} (see {})", which.sysctl())]
+    Buffer {
+        /// Which of the two.
+        which: Buffer,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that the kernel gives.
+        granted: u64,
+    },
+    /// The kernel refused.
+    #[error("cannot set the {which} buffer to {asked} bytes: {error}")]
+    Refused {
+        /// Which of the two.
+        which: Buffer,
+        /// Bytes asked for.
+        asked: u64,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+impl Buffer {
+    fn sysctl(self) -> &'static str {
+        match self {
+            Self::Send => "net.core.wmem_max",
+            Self::Receive => "net.core.rmem_max",
+        }
+    }
+}
+
+impl fmt::Display for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "send",
+            Self::Receive => "receive",
+        })
+    }
+}
+
+impl SocketOptions {
+    /// Sets them.
+    pub(crate) fn apply(&self, socket: &SockRef<'_>) -> Result<(), SocketError> {
+        if let Some(congestion) = &self.congestion_control {
+            congestion.apply(socket)?;
+        }
+        if let Some(size) = self.send_buffer {
+            set(socket, Buffer::Send, size.get())?;
+        }
+        if let Some(size) = self.receive_buffer {
+            set(socket, Buffer::Receive, size.get())?;
+        }
+        Ok(())
+    }
+}
+
+fn set(socket: &SockRef<'_>, which: Buffer, asked: u64) -> Result<(), SocketError> {
+    let size = usize::try_from(asked).unwrap_or(usize::MAX).min(i32::MAX as usize);
+    let set = || match which {
+        Buffer::Send => socket.set_send_buffer_size(size).and_then(|()| socket.send_buffer_size()),
+        Buffer::Receive => {
+            socket.set_recv_buffer_size(size).and_then(|()| socket.recv_buffer_size())
+        }
+    };
+    // socket(7): the kernel doubles the value and says the doubled one.
+    let granted = set().map_err(|error| SocketError::Refused { which, asked, error })? as u64 / 2;
+    if granted < asked {
+        return Err(SocketError::Buffer { which, asked, granted });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    #[test]
+    fn buffers_are_set_or_refused() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let of = |bytes| SocketOptions {
+            send_buffer: Some(ByteCount::new(bytes)),
+            receive_buffer: Some(ByteCount::new(bytes)),
+            ..SocketOptions::default()
+        };
+        of(8000).apply(&SockRef::from(&socket)).unwrap();
+        assert_eq!(socket.recv_buffer_size().unwrap(), 16_000);
+        let error = of(1 << 50).apply(&SockRef::from(&socket)).unwrap_err();
+        assert!(error.to_string().contains("net.core.wmem_max"), "{error}");
+    }
+}

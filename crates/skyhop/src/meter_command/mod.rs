@@ -1,0 +1,211 @@
+//! `skyhop meter`: traffic that is verified byte by byte.
+
+mod bulk;
+mod compare;
+mod rr;
+mod text;
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, Subcommand};
+use meter::{CongestionControl, DEFAULT_PORT, Report};
+use units::{BitRate, ByteCount};
+
+/// What `skyhop meter` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MeterCommand {
+    /// Be the other end: serve until interrupted.
+    Serve(ServeArgs),
+    /// Move bytes down, up or both ways, in one or many flows.
+    Bulk(bulk::BulkArgs),
+    /// Measure response times of requests and replies.
+    Rr(rr::RrArgs),
+    /// Compare the runs of several files: means, confidence intervals, gain.
+    Compare(compare::CompareArgs),
+}
+
+/// Arguments of `skyhop meter serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Address and port to listen on; the IPv6 wildcard takes IPv4 too.
+    #[arg(long, default_value = "[::]:5201")]
+    listen: SocketAddr,
+}
+
+/// Where to.
+#[derive(Debug, Args)]
+struct Target {
+    /// The meter server: a name or an address, with or without `:PORT`.
+    host: String,
+}
+
+/// What goes for every TCP connection.
+#[derive(Debug, Args)]
+struct Tcp {
+    /// The kernel's congestion control at the sender, e.g. cubic.
+    #[arg(long, value_name = "NAME")]
+    cc: Option<CongestionControl>,
+    /// How long a connection may take, e.g. 20s.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    limit: Option<Duration>,
+}
+
+/// What is printed, and how often it is measured.
+#[derive(Debug, Args)]
+struct Output {
+    /// Print every report as JSON; `skyhop meter compare` reads that.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print a line of CSV for each flow, request or object.
+    #[arg(long)]
+    csv: bool,
+    /// Measure so many times, one after the other.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+}
+
+/// Runs it. The exit code is 1 if anything did not complete.
+pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
+    crate::start_log();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
+    match command {
+        MeterCommand::Compare(args) => compare::run(&args),
+        MeterCommand::Serve(args) => runtime.block_on(serve(&args)),
+        MeterCommand::Bulk(args) => args.output.repeat(|| {
+            let options = args.options()?;
+            Ok(Report::Bulk(runtime.block_on(meter::bulk(&options))))
+        }),
+        MeterCommand::Rr(args) => args.output.repeat(|| {
+            let options = args.options()?;
+            Ok(Report::Rr(runtime.block_on(meter::request_reply(&options))))
+        }),
+    }
+}
+
+impl Output {
+    /// Measures and prints as often as was asked for.
+    fn repeat(&self, mut measure: impl FnMut() -> Result<Report>) -> Result<ExitCode> {
+        let mut complete = true;
+        for run in 1..=self.runs {
+            let report = measure()?;
+            complete &= report.is_complete();
+            print(&self.show(run, &report)?)?;
+        }
+        Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn show(&self, run: u32, report: &Report) -> Result<String> {
+        if self.json {
+            return Ok(serde_json::to_string_pretty(report)? + "\n");
+        }
+        if self.csv {
+            let head = if run == 1 { csv_head(report).to_owned() + "\n" } else { String::new() };
+            return Ok(head + &csv(run, report));
+        }
+        let title = |runs| format!("run {run} of {runs}\n");
+        let title = Some(self.runs).filter(|&runs| runs > 1).map(title);
+        Ok(title.unwrap_or_default() + &text(report))
+    }
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the report")
+}
+
+fn text(report: &Report) -> String {
+    match report {
+        Report::Bulk(report) => bulk::text(report),
+        Report::Rr(report) => rr::text(report),
+    }
+}
+
+fn csv_head(report: &Report) -> &'static str {
+    match report {
+        Report::Bulk(_) => bulk::CSV_HEAD,
+        Report::Rr(_) => rr::CSV_HEAD,
+    }
+}
+
+fn csv(run: u32, report: &Report) -> String {
+    match report {
+        Report::Bulk(report) => bulk::csv(run, report),
+        Report::Rr(report) => rr::csv(run, report),
+    }
+}
+
+async fn serve(args: &ServeArgs) -> Result<ExitCode> {
+    let listener = TcpListener::bind(args.listen)
+        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    eprintln!("listening on {}", listener.local_addr()?);
+    match meter::serve(listener).await? {}
+}
+
+impl Target {
+    fn resolve(&self) -> Result<SocketAddr> {
+        resolve(&self.host)
+    }
+}
+
+/// For clap: a rate that is not zero.
+fn some_rate(text: &str) -> Result<BitRate, String> {
+    let rate: BitRate = text.parse().map_err(|error: units::ParseError| error.to_string())?;
+    if rate.bits_per_second() == 0 {
+        return Err("must be more than zero".to_owned());
+    }
+    Ok(rate)
+}
+
+/// For clap: a size that is not zero.
+fn some_bytes(text: &str) -> Result<ByteCount, String> {
+    let bytes: ByteCount = text.parse().map_err(|error: units::ParseError| error.to_string())?;
+    if bytes.get() == 0 {
+        return Err("must be more than zero".to_owned());
+    }
+    Ok(bytes)
+}
+
+/// A payload key that no run before this one had.
+pub(crate) fn fresh_key() -> Result<u64> {
+    getrandom::u64().map_err(|error| anyhow!("no randomness from the kernel: {error}"))
+}
+
+/// The first address of `host`, which may be a name or an address, with or
+/// without a port.
+fn resolve(host: &str) -> Result<SocketAddr> {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    if let Ok(address) = bare.parse() {
+        return Ok(SocketAddr::new(address, DEFAULT_PORT));
+    }
+    let found = match host.rsplit_once(':') {
+        Some(_) => host.to_socket_addrs(),
+        None => (host, DEFAULT_PORT).to_socket_addrs(),
+    };
+    let mut found = found.with_context(|| format!("cannot resolve {host:?}"))?;
+    found.next().ok_or_else(|| anyhow!("{host:?} has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_come_with_and_without_port() {
+        let cases = [
+            ("127.0.0.1", "127.0.0.1:5201"),
+            ("127.0.0.1:9", "127.0.0.1:9"),
+            ("::1", "[::1]:5201"),
+            ("[::1]", "[::1]:5201"),
+            ("[::1]:9", "[::1]:9"),
+        ];
+        for (host, expected) in cases {
+            assert_eq!(resolve(host).unwrap().to_string(), expected, "{host}");
+        }
+        assert!(resolve("127.0.0.1:port").is_err());
+    }
+}

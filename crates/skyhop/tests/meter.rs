@@ -1,0 +1,172 @@
+//! `skyhop meter` as a user types it, over loopback.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A running `skyhop meter serve`, ended when dropped.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut child = skyhop()
+            .args(["meter", "serve", "--listen", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut line = String::new();
+        let stderr = child.stderr.take().expect("piped");
+        BufReader::new(stderr).read_line(&mut line).expect("says where it listens");
+        let address = line.trim().strip_prefix("listening on ").expect("an address").to_owned();
+        Self { child, address }
+    }
+
+    /// Runs `skyhop meter COMMAND HOST ARGS`.
+    fn meter(&self, command: &str, args: &str) -> Output {
+        meter(&[&[command, &self.address], &words(args)[..]].concat())
+    }
+
+    /// The same, which must succeed; its output.
+    fn text(&self, command: &str, args: &str) -> String {
+        text(&self.meter(command, args))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn skyhop() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_skyhop"))
+}
+
+fn meter(args: &[&str]) -> Output {
+    skyhop().arg("meter").args(args).output().expect("runs")
+}
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+/// The one line that a wrong command line gets.
+fn complaint(output: &Output) -> String {
+    let text = String::from_utf8(output.stderr.clone()).expect("text");
+    assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{text}");
+    text
+}
+
+/// Every field of every line after the head, by name.
+fn csv(text: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.next().expect("a head").split(',').collect();
+    lines
+        .map(|line| {
+            let fields: Vec<&str> = line.split(',').collect();
+            assert_eq!(fields.len(), head.len(), "{line}");
+            head.iter().copied().zip(fields).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn bulk_prints_a_line_per_flow_and_sums() {
+    let server = Server::start();
+    let text = server.text("bulk", "--both --flows 2 --bytes 100kB --spacing 10ms");
+    assert!(text.contains("4 of 4 flows complete: 400.00 kB in"), "{text}");
+    assert_eq!(text.matches("complete, verified").count(), 4, "{text}");
+    assert_eq!(text.matches("Jain's index").count(), 2, "{text}");
+    assert!(text.contains("\ndown: 200.00 kB in") && text.contains("\nup: 200.00 kB in"), "{text}");
+}
+
+#[test]
+fn bulk_gives_json_and_csv_of_the_same() {
+    let server = Server::start();
+    let json = server.text("bulk", "--up --bytes 50kB --json --cc reno");
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["meter"], "bulk");
+    assert_eq!(json["flows"][0]["moved_bytes"], 50_000);
+    assert_eq!(json["flows"][0]["sender"]["retransmitted_segments"], 0);
+
+    let text = server.text("bulk", "--flows 3 --bytes 50kB --csv --runs 2");
+    let lines = csv(&text);
+    assert_eq!(lines.len(), 6, "{text}");
+    for line in &lines {
+        assert_eq!((line["moved_bytes"], line["state"]), ("50000", "complete"), "{text}");
+        assert!(line["min_rtt_seconds"].parse::<f64>().unwrap() > 0.0, "{text}");
+    }
+    assert!(lines.iter().map(|line| line["run"]).eq(["1", "1", "1", "2", "2", "2"]));
+}
+
+#[test]
+fn rr_gives_a_line_per_request() {
+    let server = Server::start();
+    let text = server.text("rr", "--connections 2 --count 5 --csv");
+    assert_eq!(csv(&text).len(), 5, "{text}");
+}
+
+#[test]
+fn runs_are_compared() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let (a, b, rr, foreign) = (path("a.json"), path("b.json"), path("rr.json"), path("x.json"));
+    for file in [&a, &b] {
+        let runs = server.text("bulk", "--bytes 100kB --runs 4 --json");
+        std::fs::write(file, runs).expect("writes");
+    }
+    std::fs::write(&rr, server.text("rr", "--count 4 --json")).expect("writes");
+    std::fs::write(&foreign, "{\"some\": \"thing\"}").expect("writes");
+
+    let shown = text(&meter(&["compare", &a, &b]));
+    assert!(shown.starts_with("1 downloads of 100 kB each\n"), "{shown}");
+    assert_eq!(shown.matches("  gain ").count(), 2, "{shown}");
+    let json = text(&meter(&["compare", &a, &b, "--json", "--seed", "5"]));
+    assert_eq!(json, text(&meter(&["compare", &a, &b, "--json", "--seed", "5"])));
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["metrics"][0]["metric"], "goodput_bits_per_second");
+    assert_eq!(json["metrics"][0]["files"][1]["summary"]["count"], 4);
+    assert!(json["metrics"][0]["files"][1]["gain"]["bootstrap"]["ci98"]["low"].is_f64());
+
+    let told = complaint(&meter(&["compare", &a, &rr]));
+    assert!(told.contains("cannot compare") && told.contains("4 requests of 1 kB"), "{told}");
+    let told = complaint(&meter(&["compare", &a, &foreign]));
+    assert!(told.contains("x.json is not the output of `skyhop meter"), "{told}");
+    let told = complaint(&meter(&["compare", &path("none.json")]));
+    assert!(told.contains("cannot read"), "{told}");
+}
+
+#[test]
+fn wrong_arguments_get_one_line() {
+    for (args, told) in [
+        ("bulk 127.0.0.1 --rate 0bit/s", "more than zero"),
+        ("bulk 127.0.0.1 --bytes 1MB --time 3s", "cannot be used with"),
+        ("bulk 127.0.0.1 --up --both", "cannot be used with"),
+        ("bulk 127.0.0.1 --json --csv", "cannot be used with"),
+        ("bulk 127.0.0.1:port", "cannot resolve"),
+        ("bulk 127.0.0.1 --receive-buffer 0B", "more than zero"),
+    ] {
+        let line = complaint(&meter(&words(args)));
+        assert!(line.contains(told), "{args}: {line}");
+    }
+}
+
+#[test]
+fn what_does_not_complete_is_told_and_counted() {
+    // Port 1 of loopback: nobody there.
+    let output = meter(&words("bulk 127.0.0.1:1 --bytes 1kB"));
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("failed: cannot connect to 127.0.0.1:1"), "{text}");
+}
