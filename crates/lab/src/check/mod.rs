@@ -6,6 +6,7 @@
 //! own slowness counts. The driver has no part in what is measured; its own
 //! record of its lateness stands beside it, to tell whose fault a miss is.
 
+mod asked;
 mod binomial;
 mod judge;
 mod probe;

@@ -5,9 +5,10 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use link::{LinkConfig, Loss, QueueLimit};
-use units::{BitRate, ByteCount};
+use link::Loss;
+use units::BitRate;
 
+use super::asked::Asked;
 use super::judge::Trace;
 use super::probe::{self, Flow};
 use super::report::{DELAY_TOLERANCE, LOSS_CONFIDENCE, RATE_TOLERANCE};
@@ -52,17 +53,17 @@ pub fn check(
     seed: u64,
     mut progress: impl FnMut(&str),
 ) -> Result<CheckReport, CheckError> {
-    let links = preset.links();
+    let links = Asked::of(preset);
     let mut bench = Bench::start(preset, seed)?;
     progress("reachability");
     let reach = reach::reach(&bench.lab, preset.rtt() * 4 + PATIENCE);
     let before = bench.lab.lateness();
     progress("one-way delay");
-    let delays = bench.measure(links.map(|link| Some(delay_flow(link))))?;
+    let delays = bench.measure(links.each_ref().map(|link| Some(delay_flow(link))))?;
     let late = bench.lab.lateness().since(&before);
     progress("rate, loss and order");
     let dropped = bench.queue_drops();
-    let floods = bench.measure(links.map(|link| flood(link, preset.mtu)))?;
+    let floods = bench.measure(links.each_ref().map(|link| flood(link, preset.mtu)))?;
     let dropped = [0, 1].map(|lane| bench.queue_drops()[lane] - dropped[lane]);
     let mut faults = bench.lab.faults();
     // Which packets the queue drops is only plain where no others are lost.
@@ -73,11 +74,11 @@ pub fn check(
         faults = Faults::default(); // counted again at the end
     }
     progress("queue");
-    let fills = bench.measure(links.map(|link| fill(link, preset.mtu)))?;
+    let fills = bench.measure(links.each_ref().map(|link| fill(link, preset.mtu)))?;
     let faults = faults.total() + bench.lab.faults().total();
     let directions = [0, 1].map(|lane| Direction {
         name: DIRECTIONS[lane],
-        link: links[lane],
+        link: &links[lane],
         mtu: preset.mtu,
         delay: &delays[lane],
         flood: &floods[lane],
@@ -111,44 +112,32 @@ fn driver(late: &Lateness, faults: u64) -> DriverReport {
 }
 
 /// The flow whose delays are measured: at most a quarter of the rate.
-fn delay_flow(link: LinkConfig) -> Flow {
-    let gap = DELAY_GAP.max(time_of(link, DELAY_PROBE) * 4);
+fn delay_flow(link: &Asked) -> Flow {
+    let gap = DELAY_GAP.max(link.time_of(DELAY_PROBE) * 4);
     let count = (DELAY_TIME.as_nanos() / gap.as_nanos()).max(20) as u32;
     Flow { len: DELAY_PROBE, count, burst: 0, gap }
 }
 
 /// The flow that is never out of packets and never overflows the queue: the
 /// link's rate exactly, behind a reserve.
-fn flood(link: LinkConfig, mtu: u16) -> Option<Flow> {
+fn flood(link: &Asked, mtu: u16) -> Option<Flow> {
     let len = usize::from(mtu);
-    let gap = time_of(link, len);
+    let gap = link.time_of(len);
     let most = |time: Duration| (time.as_nanos() / gap.as_nanos().max(1)) as u32;
-    let burst = (queue_packets(link, len) / 2).min(u64::from(most(RESERVE))).max(1) as u32;
+    let burst = (link.queue_packets(len) / 2).min(u64::from(most(RESERVE))).max(1) as u32;
     let count = burst + most(FLOOD_TIME).max(LEAST_FLOOD);
     (gap * count <= PATIENCE).then_some(Flow { len, count, burst, gap })
 }
 
 /// The flow that fills the queue; no faster than needed, lest the driver's own
 /// buffer overflow.
-fn fill(link: LinkConfig, mtu: u16) -> Option<Flow> {
+fn fill(link: &Asked, mtu: u16) -> Option<Flow> {
     let len = usize::from(mtu);
-    let (each, limit) = (time_of(link, len), queue_packets(link, len));
+    let (each, limit) = (link.time_of(len), link.queue_packets(len));
     // 1 / (1 − 1/FILL) of the limit comes before the first drop.
     let count = u32::try_from(limit * 3 / 2 + 50).ok()?;
     let flow = Flow { len, count, burst: 0, gap: each / FILL };
     (each.checked_mul(count)? <= PATIENCE).then_some(flow)
-}
-
-fn time_of(link: LinkConfig, len: usize) -> Duration {
-    link.rate.time_to_send(ByteCount::new(len as u64))
-}
-
-/// How many packets of that length fit into the queue.
-fn queue_packets(link: LinkConfig, len: usize) -> u64 {
-    match link.queue {
-        QueueLimit::Packets(packets) => packets as u64,
-        QueueLimit::Bytes(bytes) => bytes.get() / len as u64,
-    }
 }
 
 /// A lab with taps and sockets for probes.
@@ -265,7 +254,7 @@ fn collect(taps: &mut [Tap; 2], stop: &AtomicBool) -> [Trace; 2] {
 /// What is known of one direction.
 struct Direction<'a> {
     name: &'static str,
-    link: LinkConfig,
+    link: &'a Asked,
     mtu: u16,
     delay: &'a Trace,
     flood: &'a Trace,
@@ -287,7 +276,7 @@ impl Direction<'_> {
     }
 
     fn delay(&self) -> Option<DelayReport> {
-        let asked = self.link.delay + time_of(self.link, DELAY_PROBE);
+        let asked = self.link.delay + self.link.time_of(DELAY_PROBE);
         let measured = self.delay.delays(asked)?;
         Some(DelayReport {
             asked_ms: asked.as_secs_f64() * 1e3,
@@ -307,7 +296,7 @@ impl Direction<'_> {
     }
 
     fn loss(&self) -> Option<LossReport> {
-        let asked = probability(self.link.loss, self.mtu)?;
+        let asked = probability(&self.link.loss, self.mtu)?;
         let sent = (self.flood.sent.len() as u64).saturating_sub(self.dropped);
         let lost = self.flood.missing().saturating_sub(self.dropped);
         let expected = binomial::interval(sent, asked, LOSS_CONFIDENCE);
@@ -325,8 +314,8 @@ impl Direction<'_> {
 
     fn queue(&self) -> Option<QueueReport> {
         let len = usize::from(self.mtu);
-        let asked_packets = queue_packets(self.link, len);
-        let each = time_of(self.link, len);
+        let asked_packets = self.link.queue_packets(len);
+        let each = self.link.time_of(len);
         let (least, most) = match self.fill.queue_at_first_drop(each) {
             Some(waiting) => (*waiting.start(), *waiting.end()),
             // Filled, and nothing was dropped.
@@ -340,7 +329,7 @@ impl Direction<'_> {
 
 /// The probability with which a packet of `len` bytes is lost, where packets
 /// are lost independently of each other.
-fn probability(loss: Loss, len: u16) -> Option<f64> {
+fn probability(loss: &Loss, len: u16) -> Option<f64> {
     match loss {
         Loss::None => Some(0.0),
         Loss::Per(per) => Some(per.get()),
