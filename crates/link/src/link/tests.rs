@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
 use crate::{
-    Burst, Counters, Delay, Encapsulation, ErrorModel, GilbertElliott, Jitter, Link, LinkConfig,
-    Loss, Opportunities, Outage, QueueLimit, Rate, Tally, Trace, TraceValue, Wake,
+    Burst, CoDel, Counters, Delay, Discipline, Encapsulation, ErrorModel, GilbertElliott, Jitter,
+    Link, LinkConfig, Loss, Opportunities, Outage, QueueLimit, Rate, Red, Tally, Trace, TraceValue,
+    Wake,
 };
 
 const MTU: usize = 1500;
@@ -193,6 +194,81 @@ fn losses_are_as_many_as_asked() {
     }
 }
 
+/// 1500 bytes that may be marked if even.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Markable {
+    number: u32,
+    marked: bool,
+}
+
+impl crate::Payload for Markable {
+    fn wire_len(&self) -> usize {
+        MTU
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        self.marked |= self.number.is_multiple_of(2);
+        self.marked
+    }
+}
+
+/// Two packets come for each that can leave, for four seconds.
+fn overload(discipline: Discipline) -> (Vec<Markable>, Counters) {
+    let mut link = Link::new(LinkConfig { discipline, ..geo() }, 1);
+    for number in 0..33_333 {
+        let now = micros(120 * u64::from(number));
+        link.handle_packet(now, Markable { number, marked: false });
+        check_conservation(&link);
+    }
+    let arrived = run_until(&mut link, Instant::MAX).into_iter().map(|(_, packet)| packet);
+    (arrived.collect(), *link.counters())
+}
+
+fn red(ecn: bool) -> Discipline {
+    let red = Red::recommended(BitRate::from_mbit(50), ByteCount::new(1500));
+    Discipline::Red(Red { ecn, ..red })
+}
+
+fn codel(ecn: bool) -> Discipline {
+    Discipline::CoDel(CoDel { ecn, ..CoDel::for_rtt(millis(100)) })
+}
+
+#[test]
+fn early_drops_are_counted_among_the_drops() {
+    for discipline in [red(false), codel(false)] {
+        let (arrived, counters) = overload(discipline);
+        assert!(counters.dropped_early.packets > 100, "{counters:?}");
+        assert_eq!(counters.marked, Tally::default());
+        assert_eq!(arrived.len() as u64, 33_333 - counters.dropped_queue.packets);
+        assert!(arrived.iter().all(|packet| !packet.marked));
+    }
+}
+
+/// RED keeps an unresponsive overload near the threshold where it drops half.
+#[test]
+fn red_keeps_the_queue_short() {
+    let mut link = Link::new(LinkConfig { discipline: red(false), ..geo() }, 1);
+    let mut longest = 0;
+    for number in 0..100_000 {
+        link.handle_packet(micros(120 * number), MTU);
+        longest = longest.max(if number > 20_000 { link.queued().packets } else { 0 });
+    }
+    assert!((15..60).contains(&longest), "{longest}");
+    assert_eq!(link.counters().dropped_queue, link.counters().dropped_early);
+}
+
+#[test]
+fn marks_go_only_to_those_who_understand() {
+    for discipline in [red(true), codel(true)] {
+        let (arrived, counters) = overload(discipline);
+        let marked = arrived.iter().filter(|packet| packet.marked).count() as u64;
+        assert!(marked > 10, "{counters:?}");
+        assert_eq!(marked, counters.marked.packets);
+        assert!(arrived.iter().all(|packet| !packet.marked || packet.number.is_multiple_of(2)));
+        assert!(counters.dropped_early.packets > 10, "{counters:?}");
+    }
+}
+
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -296,6 +372,7 @@ enum Action {
     Queue(QueueLimit),
     Outage(Outage),
     EndOutages,
+    Discipline(Discipline),
 }
 
 /// When things are done to the link, and which.
@@ -310,6 +387,7 @@ fn schedule() -> impl Strategy<Value = Vec<(u64, Action)>> {
         1 => any_queue().prop_map(Action::Queue),
         1 => any_outage().prop_map(Action::Outage),
         1 => Just(Action::EndOutages),
+        1 => any_discipline().prop_map(Action::Discipline),
     ];
     prop::collection::vec((0u64..2_000_000, action), 0..200)
 }
@@ -390,19 +468,43 @@ fn any_queue() -> impl Strategy<Value = QueueLimit> {
     ]
 }
 
+fn any_discipline() -> impl Strategy<Value = Discipline> {
+    let red = (0.0..10.0, 0.0..10.0, any::<bool>()).prop_map(|(min_threshold, more, ecn)| Red {
+        min_threshold,
+        max_threshold: min_threshold + more,
+        weight: Probability::new(0.3).unwrap(),
+        ecn,
+        ..Red::recommended(BitRate::from_mbit(10), ByteCount::new(1500))
+    });
+    let codel = (0u64..20, any::<bool>())
+        .prop_map(|(rtt, ecn)| CoDel { ecn, ..CoDel::for_rtt(millis(rtt)) });
+    prop_oneof![
+        1 => Just(Discipline::DropTail),
+        1 => red.prop_map(Discipline::Red),
+        1 => codel.prop_map(Discipline::CoDel),
+    ]
+}
+
 fn any_outage() -> impl Strategy<Value = Outage> {
     (any_duration(), any_duration()).prop_map(|(after, lasting)| Outage { after, lasting })
 }
 
 fn any_config() -> impl Strategy<Value = LinkConfig> {
+    let first = (any_rate(), any_encapsulation(), any_delay(), any_jitter());
     let outages = prop::collection::vec(any_outage(), 0..3);
-    (any_rate(), any_encapsulation(), any_delay(), any_jitter(), any_loss(), any_queue(), outages)
-        .prop_map(|(rate, encapsulation, delay, jitter, loss, queue, outages)| LinkConfig {
+    let second = (any_loss(), outages, any_queue(), any_discipline());
+    (first, second).prop_map(
+        |((rate, encapsulation, delay, jitter), (loss, outages, queue, discipline))| LinkConfig {
+            rate,
             encapsulation,
+            delay,
             jitter,
+            loss,
             outages,
-            ..LinkConfig::new(rate, delay, loss, queue)
-        })
+            queue,
+            discipline,
+        },
+    )
 }
 
 fn act(link: &mut Link<Numbered>, now: Instant, number: u32, action: &Action) {
@@ -416,6 +518,7 @@ fn act(link: &mut Link<Numbered>, now: Instant, number: u32, action: &Action) {
         Action::Queue(limit) => link.set_queue(now, limit),
         Action::Outage(outage) => link.add_outage(now, outage),
         Action::EndOutages => link.end_outages(now),
+        Action::Discipline(discipline) => link.set_discipline(now, discipline),
     }
 }
 
