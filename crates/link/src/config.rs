@@ -8,7 +8,6 @@ use crate::{Delay, Discipline, Encapsulation, Jitter, Loss, Outage, QueueLimit, 
 ///
 /// Begin with [`LinkConfig::new`] and set the other fields as needed.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct LinkConfig {
     /// The rate at which packets are serialised. At 0 nothing is ever sent: one
     /// packet sits in the serialiser and the queue fills behind it.
