@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use link::{Link, LinkConfig, Loss, Payload, QueueLimit};
+use link::{CoDel, Discipline, ErrorModel, Link, LinkConfig, Loss, Payload, QueueLimit};
 use units::{BitRate, Instant, Probability};
 
 /// What passes per measurement: one second of 1 Gbit/s.
@@ -15,10 +15,10 @@ const PACKETS: u64 = 83_334;
 fn packets<P: Payload>(c: &mut Criterion, name: &str, make: impl Fn() -> P) {
     let mut group = c.benchmark_group("link");
     group.throughput(Throughput::Elements(PACKETS));
-    for (loss_name, loss) in losses() {
-        let mut link = Link::new(config(loss), 1);
+    for (what, config) in configs() {
+        let mut link = Link::new(config, 1);
         let mut now = Instant::ZERO;
-        group.bench_function(format!("{name}, {loss_name}"), |b| {
+        group.bench_function(format!("{name}, {what}"), |b| {
             b.iter(|| {
                 for _ in 0..PACKETS {
                     now += Duration::from_micros(12);
@@ -33,9 +33,20 @@ fn packets<P: Payload>(c: &mut Criterion, name: &str, make: impl Fn() -> P) {
     group.finish();
 }
 
-fn losses() -> [(&'static str, Loss); 3] {
+fn configs() -> Vec<(&'static str, LinkConfig)> {
     let p = |value| Probability::new(value).unwrap_or_default();
-    [("no loss", Loss::None), ("PER 1 %", Loss::Per(p(0.01))), ("BER 1e-6", Loss::Ber(p(1e-6)))]
+    let codel = Discipline::CoDel(CoDel::for_rtt(Duration::from_millis(600)));
+    let full = LinkConfig {
+        encapsulation: "gse 3".parse().unwrap_or_default(),
+        discipline: codel,
+        ..config(Loss::from(ErrorModel::Huge))
+    };
+    vec![
+        ("no loss", config(Loss::None)),
+        ("PER 1 %", config(Loss::Per(p(0.01)))),
+        ("BER 1e-6", config(Loss::Ber(p(1e-6)))),
+        ("bursts, CoDel, GSE", full),
+    ]
 }
 
 fn config(loss: Loss) -> LinkConfig {

@@ -1,6 +1,6 @@
 //! The settings of a link.
 
-use crate::{Delay, Encapsulation, Jitter, Loss, Outage, QueueLimit, Rate};
+use crate::{Delay, Discipline, Encapsulation, Jitter, Loss, Outage, QueueLimit, Rate};
 
 /// The settings of one direction of a link. Every combination is a link: what
 /// is impossible in space (rate 0, no delay, a queue for nothing) behaves as
@@ -8,7 +8,6 @@ use crate::{Delay, Encapsulation, Jitter, Loss, Outage, QueueLimit, Rate};
 ///
 /// Begin with [`LinkConfig::new`] and set the other fields as needed.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct LinkConfig {
     /// The rate at which packets are serialised. At 0 nothing is ever sent: one
     /// packet sits in the serialiser and the queue fills behind it.
@@ -28,6 +27,8 @@ pub struct LinkConfig {
     pub outages: Vec<Outage>,
     /// How much may wait for the serialiser.
     pub queue: QueueLimit,
+    /// What is dropped although there is room; at first nothing.
+    pub discipline: Discipline,
 }
 
 impl LinkConfig {
@@ -46,6 +47,7 @@ impl LinkConfig {
             loss,
             outages: Vec::new(),
             queue,
+            discipline: Discipline::DropTail,
         }
     }
 }

@@ -23,14 +23,27 @@ impl Tally {
     }
 }
 
+impl Counters {
+    /// A packet that waited has been dropped by the queue's discipline.
+    pub(crate) fn drop_waiting(&mut self, len: usize) {
+        self.inside.remove(len);
+        self.dropped_queue.add(len);
+        self.dropped_early.add(len);
+    }
+}
+
 /// The counters of a link. At any time
 /// `offered = dropped_queue + lost + delivered + inside`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Handed to the link.
     pub offered: Tally,
-    /// Refused by the full queue.
+    /// Refused by the full queue, or dropped by its discipline.
     pub dropped_queue: Tally,
+    /// Of those, dropped by the discipline although there was room.
+    pub dropped_early: Tally,
+    /// Marked with "congestion experienced" instead of being dropped.
+    pub marked: Tally,
     /// Lost on the way; counted when they would have been delivered.
     pub lost: Tally,
     /// Given out by the link.

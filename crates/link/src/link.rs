@@ -10,14 +10,16 @@ use crate::propagate::Propagation;
 use crate::queue::Queue;
 use crate::serialise::Serialiser;
 use crate::{
-    Counters, Delay, Dice, Encapsulation, Jitter, LinkConfig, Loss, Outage, Payload, QueueLimit,
-    Rate, Tally,
+    Counters, Delay, Dice, Discipline, Encapsulation, Jitter, LinkConfig, Loss, Outage, Payload,
+    QueueLimit, Rate, Tally,
 };
 
 /// The stream of random numbers from which the loss models draw.
 const CHANNEL: u64 = 1;
 /// The stream that gives each packet its share of the jitter.
 const JITTER: u64 = 2;
+/// The stream from which RED draws.
+const QUEUE: u64 = 3;
 
 /// Why a link wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +64,7 @@ pub enum Wake {
 /// | jitter | as the delay; only jitter that reorders reorders |
 /// | loss, outages | apply to what arrives after `now`, wherever it is now |
 /// | queue limit | what waits beyond a lower limit stays; nothing enters until there is room |
+/// | discipline | begins afresh; CoDel judges what waits already by its whole wait |
 #[derive(Debug)]
 pub struct Link<P> {
     dice: Dice,
@@ -82,10 +85,12 @@ impl<P: Payload> Link<P> {
     /// Like [`Link::new`]; its time (that of its outages, bursts and traces)
     /// begins at `origin`.
     pub fn starting_at(origin: Instant, config: LinkConfig, seed: u64) -> Self {
+        let mut queue = Queue::new(config.queue, Dice::stream(seed, QUEUE));
+        queue.set_discipline(origin, config.discipline);
         Self {
             dice: Dice::new(seed),
             jitter: Dice::stream(seed, JITTER),
-            queue: Queue::new(config.queue),
+            queue,
             serialiser: Serialiser::new(origin, config.rate.clone(), config.encapsulation),
             propagation: Propagation::new(origin, config, Dice::stream(seed, CHANNEL)),
             counters: Counters::default(),
@@ -128,6 +133,12 @@ impl<P: Payload> Link<P> {
         self.queue.set_limit(limit);
     }
 
+    /// Changes the queue's discipline.
+    pub fn set_discipline(&mut self, now: Instant, discipline: Discipline) {
+        self.advance(now);
+        self.queue.set_discipline(now, discipline);
+    }
+
     /// Announces an outage, counted from `now`.
     pub fn add_outage(&mut self, now: Instant, outage: Outage) {
         self.advance(now);
@@ -148,9 +159,14 @@ impl<P: Payload> Link<P> {
         let mut frame = Frame::new(packet, len, self.dice.chance());
         frame.luck = self.jitter.bits();
         self.counters.offered.add(len);
-        if self.serialiser.is_free() {
+        let direct = self.serialiser.is_free();
+        if !self.queue.admit(now, direct, &mut frame, &mut self.counters) {
+            return;
+        }
+        if direct {
+            self.queue.pass(now, &frame);
             self.serialiser.begin(now, frame);
-        } else if let Err(frame) = self.queue.push(frame) {
+        } else if let Err(frame) = self.queue.push(now, frame) {
             self.counters.dropped_queue.add(frame.len);
             return;
         }
@@ -192,7 +208,7 @@ impl<P: Payload> Link<P> {
     fn advance(&mut self, now: Instant) {
         while let Some((at, frame)) = self.serialiser.pop_finished(now) {
             self.propagation.depart(at, frame);
-            if let Some(next) = self.queue.pop() {
+            if let Some(next) = self.queue.pop(at, &mut self.counters) {
                 self.serialiser.begin(at, next);
             }
         }

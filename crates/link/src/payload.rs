@@ -2,25 +2,45 @@
 
 use core::time::Duration;
 
+use crate::ecn::mark_ce;
+
 /// A packet, as far as a link cares.
 pub trait Payload {
     /// Length on the link in bytes: that of the IP packet. A link asks once per
     /// packet.
     fn wire_len(&self) -> usize;
+
+    /// Marks the packet with "congestion experienced" if its sender understands
+    /// (RFC 3168: it is ECT or marked already). False, and nothing changed, if
+    /// not; so for every packet unless a type says otherwise.
+    fn mark_ce(&mut self) -> bool {
+        false
+    }
 }
 
+/// An IP packet.
 impl Payload for Vec<u8> {
     fn wire_len(&self) -> usize {
         self.len()
     }
+
+    fn mark_ce(&mut self) -> bool {
+        mark_ce(self)
+    }
 }
 
+/// An IP packet.
 impl Payload for Box<[u8]> {
     fn wire_len(&self) -> usize {
         self.len()
     }
+
+    fn mark_ce(&mut self) -> bool {
+        mark_ce(self)
+    }
 }
 
+/// A packet that cannot be marked.
 impl Payload for &[u8] {
     fn wire_len(&self) -> usize {
         self.len()

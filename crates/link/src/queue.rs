@@ -1,18 +1,27 @@
 //! The first stage: where packets wait for the serialiser.
 //!
-//! Drop tail: first in, first out; a packet that does not fit is refused and
-//! the others stay. Only waiting packets count, never the one that is being
-//! serialised.
+//! First in, first out; a packet that does not fit is refused and the others
+//! stay. A discipline may drop more: RED refuses packets at random before the
+//! queue is full, CoDel drops at the head what has waited too long. Only
+//! waiting packets count, never the one that is being serialised.
 //!
 //! Not modelled: the fixed-size buffers of real modems, where a packet of 100
 //! bytes takes the room of a whole cell or block; several queues with
 //! priorities.
 
-use std::collections::VecDeque;
+mod codel;
+mod fifo;
+mod red;
 
-use units::ByteCount;
+use units::{ByteCount, Instant};
 
 use crate::payload::Frame;
+use crate::{Counters, Dice, Payload};
+use fifo::Fifo;
+use red::Advice;
+
+pub use codel::CoDel;
+pub use red::Red;
 
 /// How much may wait. Nothing is dropped while the serialiser is free, so even
 /// a limit of 0 is a link: one without a queue.
@@ -24,17 +33,41 @@ pub enum QueueLimit {
     Bytes(ByteCount),
 }
 
+/// Which packets are dropped although there is room.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub enum Discipline {
+    /// None.
+    #[default]
+    DropTail,
+    /// Random early detection: at the tail, at random, by the average length.
+    /// On an idle link too, as long as the average is high.
+    Red(Red),
+    /// Controlled delay: at the head, by the time it has waited.
+    CoDel(CoDel),
+}
+
 /// Packets that wait.
 #[derive(Debug)]
 pub(crate) struct Queue<P> {
     limit: QueueLimit,
-    frames: VecDeque<Frame<P>>,
-    bytes: u64,
+    aqm: Aqm,
+    fifo: Fifo<P>,
+    /// Gives each RED its seed.
+    seeds: Dice,
 }
 
-impl<P> Queue<P> {
-    pub(crate) fn new(limit: QueueLimit) -> Self {
-        Self { limit, frames: VecDeque::new(), bytes: 0 }
+/// A discipline at work.
+#[derive(Debug)]
+enum Aqm {
+    DropTail,
+    Red(Box<red::State>),
+    CoDel(codel::State),
+}
+
+impl<P: Payload> Queue<P> {
+    pub(crate) fn new(limit: QueueLimit, seeds: Dice) -> Self {
+        Self { limit, aqm: Aqm::DropTail, fifo: Fifo::new(), seeds }
     }
 
     /// Changes the limit. What waits beyond a lower one stays, and nothing
@@ -43,38 +76,93 @@ impl<P> Queue<P> {
         self.limit = limit;
     }
 
+    /// Changes the discipline; it begins afresh at `now`.
+    pub(crate) fn set_discipline(&mut self, now: Instant, discipline: Discipline) {
+        self.aqm = match discipline {
+            Discipline::DropTail => Aqm::DropTail,
+            Discipline::Red(red) => {
+                Aqm::Red(Box::new(red::State::new(red, now, self.seeds.bits())))
+            }
+            Discipline::CoDel(codel) => Aqm::CoDel(codel::State::new(codel)),
+        };
+    }
+
+    /// Asks the discipline about a packet that comes at `now`, before anything
+    /// else: true if it goes on, perhaps marked; false if it is dropped, and
+    /// counted. `direct` if the serialiser is free to take it.
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        direct: bool,
+        frame: &mut Frame<P>,
+        counters: &mut Counters,
+    ) -> bool {
+        let room = direct || self.has_room(frame.len);
+        let Aqm::Red(state) = &mut self.aqm else { return true };
+        let admitted = match state.advise(now, self.fifo.len()) {
+            Advice::Accept => return true,
+            // It is about to be refused, whatever RED says.
+            _ if !room => return true,
+            Advice::Early => state.red.ecn && frame.packet.mark_ce(),
+            Advice::Drop => false,
+        };
+        if admitted {
+            counters.marked.add(frame.len);
+        } else {
+            counters.dropped_queue.add(frame.len);
+            counters.dropped_early.add(frame.len);
+        }
+        admitted
+    }
+
+    /// Lets a packet go past the empty queue, straight to the serialiser.
+    pub(crate) fn pass(&mut self, now: Instant, frame: &Frame<P>) {
+        match &mut self.aqm {
+            Aqm::DropTail => {}
+            Aqm::Red(state) => state.empty(now),
+            Aqm::CoDel(state) => state.pass(frame.len),
+        }
+    }
+
     /// Puts a packet at the tail, or gives it back if there is no room.
-    pub(crate) fn push(&mut self, frame: Frame<P>) -> Result<(), Frame<P>> {
+    pub(crate) fn push(&mut self, now: Instant, frame: Frame<P>) -> Result<(), Frame<P>> {
         if !self.has_room(frame.len) {
             return Err(frame);
         }
-        self.bytes = self.bytes.saturating_add(frame.len as u64);
-        self.frames.push_back(frame);
+        self.fifo.push(now, frame);
         Ok(())
     }
 
-    /// Takes the packet at the head.
-    pub(crate) fn pop(&mut self) -> Option<Frame<P>> {
-        let frame = self.frames.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(frame.len as u64);
-        Some(frame)
+    /// Takes the packet to send next. What the discipline drops is counted.
+    pub(crate) fn pop(&mut self, now: Instant, counters: &mut Counters) -> Option<Frame<P>> {
+        let next = match &mut self.aqm {
+            Aqm::CoDel(state) => state.pop(&mut self.fifo, now, counters),
+            _ => self.fifo.pop().map(|(_, frame)| frame),
+        };
+        if let Aqm::Red(state) = &mut self.aqm
+            && next.is_some()
+            && self.fifo.len() == 0
+        {
+            state.empty(now);
+        }
+        next
     }
 
     /// How many packets wait.
     pub(crate) fn len(&self) -> usize {
-        self.frames.len()
+        self.fifo.len()
     }
 
     /// How many bytes wait.
     pub(crate) fn bytes(&self) -> ByteCount {
-        ByteCount::new(self.bytes)
+        ByteCount::new(self.fifo.bytes())
     }
 
     fn has_room(&self, len: usize) -> bool {
         match self.limit {
-            QueueLimit::Packets(limit) => self.frames.len() < limit,
+            QueueLimit::Packets(limit) => self.fifo.len() < limit,
             QueueLimit::Bytes(limit) => {
-                self.bytes.checked_add(len as u64).is_some_and(|bytes| bytes <= limit.get())
+                self.fifo.bytes().checked_add(len as u64).is_some_and(|bytes| bytes <= limit.get())
             }
         }
     }
@@ -84,51 +172,63 @@ impl<P> Queue<P> {
 mod tests {
     use super::*;
 
+    fn queue(limit: QueueLimit) -> Queue<usize> {
+        Queue::new(limit, Dice::new(1))
+    }
+
+    fn push(queue: &mut Queue<usize>, len: usize) -> Result<(), Frame<usize>> {
+        queue.push(Instant::ZERO, frame(len))
+    }
+
+    fn pop(queue: &mut Queue<usize>) -> Option<usize> {
+        queue.pop(Instant::ZERO, &mut Counters::default()).map(|frame| frame.packet)
+    }
+
     fn frame(len: usize) -> Frame<usize> {
         Frame::new(len, len, 0.0)
     }
 
     #[test]
     fn takes_as_many_packets_as_the_limit_says() {
-        let mut queue = Queue::new(QueueLimit::Packets(2));
-        assert!(queue.push(frame(1500)).is_ok());
-        assert!(queue.push(frame(1)).is_ok());
-        assert!(queue.push(frame(1)).is_err());
-        assert_eq!(queue.pop().unwrap().packet, 1500);
-        assert!(queue.push(frame(9000)).is_ok());
+        let mut queue = queue(QueueLimit::Packets(2));
+        assert!(push(&mut queue, 1500).is_ok());
+        assert!(push(&mut queue, 1).is_ok());
+        assert!(push(&mut queue, 1).is_err());
+        assert_eq!(pop(&mut queue).unwrap(), 1500);
+        assert!(push(&mut queue, 9000).is_ok());
     }
 
     #[test]
     fn takes_as_many_bytes_as_the_limit_says() {
-        let mut queue = Queue::new(QueueLimit::Bytes(ByteCount::new(3000)));
-        assert!(queue.push(frame(1500)).is_ok());
-        assert!(queue.push(frame(1501)).is_err());
-        assert!(queue.push(frame(1500)).is_ok());
-        assert!(queue.push(frame(1)).is_err());
-        assert!(queue.push(frame(0)).is_ok());
+        let mut queue = queue(QueueLimit::Bytes(ByteCount::new(3000)));
+        assert!(push(&mut queue, 1500).is_ok());
+        assert!(push(&mut queue, 1501).is_err());
+        assert!(push(&mut queue, 1500).is_ok());
+        assert!(push(&mut queue, 1).is_err());
+        assert!(push(&mut queue, 0).is_ok());
         assert_eq!((queue.len(), queue.bytes()), (3, ByteCount::new(3000)));
     }
 
     #[test]
     fn a_lower_limit_drops_nothing_that_waits() {
-        let mut queue = Queue::new(QueueLimit::Packets(3));
+        let mut queue = queue(QueueLimit::Packets(3));
         for len in [1, 2, 3] {
-            assert!(queue.push(frame(len)).is_ok());
+            assert!(push(&mut queue, len).is_ok());
         }
         queue.set_limit(QueueLimit::Packets(1));
         for len in [1, 2, 3] {
-            assert!(queue.push(frame(9)).is_err());
-            assert_eq!(queue.pop().unwrap().packet, len);
+            assert!(push(&mut queue, 9).is_err());
+            assert_eq!(pop(&mut queue).unwrap(), len);
         }
-        assert!(queue.push(frame(9)).is_ok());
+        assert!(push(&mut queue, 9).is_ok());
     }
 
     #[test]
     fn an_emptied_queue_holds_no_bytes() {
-        let mut queue = Queue::new(QueueLimit::Bytes(ByteCount::new(10)));
-        assert!(queue.push(frame(10)).is_ok());
-        assert!(queue.pop().is_some());
-        assert!(queue.pop().is_none());
+        let mut queue = queue(QueueLimit::Bytes(ByteCount::new(10)));
+        assert!(push(&mut queue, 10).is_ok());
+        assert!(pop(&mut queue).is_some());
+        assert!(pop(&mut queue).is_none());
         assert_eq!(queue.bytes(), ByteCount::ZERO);
     }
 }

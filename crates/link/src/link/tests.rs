@@ -1,13 +1,14 @@
-//! A link as its owner sees it: conservation, timing, determinism, loss.
+//! A link as its owner sees it: timing, loss, changes while it runs.
+
+mod properties;
 
 use core::time::Duration;
 
-use proptest::prelude::*;
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
 use crate::{
-    Burst, Counters, Delay, Encapsulation, ErrorModel, GilbertElliott, Jitter, Link, LinkConfig,
-    Loss, Opportunities, Outage, QueueLimit, Rate, Tally, Trace, TraceValue, Wake,
+    CoDel, Counters, Discipline, ErrorModel, Link, LinkConfig, Loss, Outage, QueueLimit, Red,
+    Tally, Trace, Wake,
 };
 
 const MTU: usize = 1500;
@@ -193,6 +194,81 @@ fn losses_are_as_many_as_asked() {
     }
 }
 
+/// 1500 bytes that may be marked if even.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Markable {
+    number: u32,
+    marked: bool,
+}
+
+impl crate::Payload for Markable {
+    fn wire_len(&self) -> usize {
+        MTU
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        self.marked |= self.number.is_multiple_of(2);
+        self.marked
+    }
+}
+
+/// Two packets come for each that can leave, for four seconds.
+fn overload(discipline: Discipline) -> (Vec<Markable>, Counters) {
+    let mut link = Link::new(LinkConfig { discipline, ..geo() }, 1);
+    for number in 0..33_333 {
+        let now = micros(120 * u64::from(number));
+        link.handle_packet(now, Markable { number, marked: false });
+        check_conservation(&link);
+    }
+    let arrived = run_until(&mut link, Instant::MAX).into_iter().map(|(_, packet)| packet);
+    (arrived.collect(), *link.counters())
+}
+
+fn red(ecn: bool) -> Discipline {
+    let red = Red::recommended(BitRate::from_mbit(50), ByteCount::new(1500));
+    Discipline::Red(Red { ecn, ..red })
+}
+
+fn codel(ecn: bool) -> Discipline {
+    Discipline::CoDel(CoDel { ecn, ..CoDel::for_rtt(millis(100)) })
+}
+
+#[test]
+fn early_drops_are_counted_among_the_drops() {
+    for discipline in [red(false), codel(false)] {
+        let (arrived, counters) = overload(discipline);
+        assert!(counters.dropped_early.packets > 100, "{counters:?}");
+        assert_eq!(counters.marked, Tally::default());
+        assert_eq!(arrived.len() as u64, 33_333 - counters.dropped_queue.packets);
+        assert!(arrived.iter().all(|packet| !packet.marked));
+    }
+}
+
+/// RED keeps an unresponsive overload near the threshold where it drops half.
+#[test]
+fn red_keeps_the_queue_short() {
+    let mut link = Link::new(LinkConfig { discipline: red(false), ..geo() }, 1);
+    let mut longest = 0;
+    for number in 0..100_000 {
+        link.handle_packet(micros(120 * number), MTU);
+        longest = longest.max(if number > 20_000 { link.queued().packets } else { 0 });
+    }
+    assert!((15..60).contains(&longest), "{longest}");
+    assert_eq!(link.counters().dropped_queue, link.counters().dropped_early);
+}
+
+#[test]
+fn marks_go_only_to_those_who_understand() {
+    for discipline in [red(true), codel(true)] {
+        let (arrived, counters) = overload(discipline);
+        let marked = arrived.iter().filter(|packet| packet.marked).count() as u64;
+        assert!(marked > 10, "{counters:?}");
+        assert_eq!(marked, counters.marked.packets);
+        assert!(arrived.iter().all(|packet| !packet.marked || packet.number.is_multiple_of(2)));
+        assert!(counters.dropped_early.packets > 10, "{counters:?}");
+    }
+}
+
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -284,164 +360,6 @@ fn a_changed_rate_holds_for_the_rest_of_the_packet_being_sent() {
     assert_eq!(arrivals, [(micros(300_360), MTU), (micros(300_840), MTU)]);
 }
 
-/// What the owner of a link does with it.
-#[derive(Debug, Clone)]
-enum Action {
-    Offer(usize),
-    Rate(Rate),
-    Encapsulation(Encapsulation),
-    Delay(Delay),
-    Jitter(Jitter),
-    Loss(Loss),
-    Queue(QueueLimit),
-    Outage(Outage),
-    EndOutages,
-}
-
-/// When things are done to the link, and which.
-fn schedule() -> impl Strategy<Value = Vec<(u64, Action)>> {
-    let action = prop_oneof![
-        12 => (0usize..3000).prop_map(Action::Offer),
-        1 => any_rate().prop_map(Action::Rate),
-        1 => any_encapsulation().prop_map(Action::Encapsulation),
-        1 => any_delay().prop_map(Action::Delay),
-        1 => any_jitter().prop_map(Action::Jitter),
-        1 => any_loss().prop_map(Action::Loss),
-        1 => any_queue().prop_map(Action::Queue),
-        1 => any_outage().prop_map(Action::Outage),
-        1 => Just(Action::EndOutages),
-    ];
-    prop::collection::vec((0u64..2_000_000, action), 0..200)
-}
-
-fn any_rate() -> impl Strategy<Value = Rate> {
-    let rate = prop_oneof![Just(0), 1..100_000_000u64, any::<u64>()]
-        .prop_map(BitRate::from_bits_per_second);
-    let opportunities = prop::sample::select(vec!["1", "0\n0\n3\n3\n4", "20\n100"]);
-    prop_oneof![
-        2 => rate.clone().prop_map(Rate::Constant),
-        1 => prop::collection::vec(rate, 1..5).prop_map(|rates| Rate::Trace(trace(rates))),
-        1 => opportunities.prop_map(|text| Opportunities::parse(text).unwrap().into()),
-    ]
-}
-
-fn any_encapsulation() -> impl Strategy<Value = Encapsulation> {
-    let names = vec!["none", "fixed 9 B", "aal5", "mpe", "mpe packed", "ule npa packed", "gse 6"];
-    prop::sample::select(names).prop_map(|name| name.parse().unwrap())
-}
-
-fn any_delay() -> impl Strategy<Value = Delay> {
-    prop_oneof![
-        2 => any_duration().prop_map(Delay::Constant),
-        1 => prop::collection::vec(any_duration(), 1..5)
-            .prop_map(|delays| Delay::Trace(trace(delays))),
-    ]
-}
-
-fn any_jitter() -> impl Strategy<Value = Jitter> {
-    prop_oneof![
-        2 => Just(Jitter::None),
-        1 => any_duration().prop_map(Jitter::InOrder),
-        1 => any_duration().prop_map(Jitter::Reordering),
-    ]
-}
-
-fn any_duration() -> impl Strategy<Value = Duration> {
-    prop_oneof![
-        (0..400_000_000u64).prop_map(Duration::from_nanos),
-        any::<u64>().prop_map(Duration::from_nanos),
-        Just(Duration::MAX),
-    ]
-}
-
-fn any_loss() -> impl Strategy<Value = Loss> {
-    let probability = (0.0..=1.0).prop_map(|p| Probability::new(p).unwrap());
-    prop_oneof![
-        Just(Loss::None),
-        probability.clone().prop_map(Loss::Per),
-        probability.clone().prop_map(|p| Loss::Ber(Probability::new(p.get() / 1e4).unwrap())),
-        (0..30_000u64, 0..30_000u64).prop_map(|(good, bad)| {
-            let up_to = |micros| Duration::ZERO..=Duration::from_micros(micros);
-            Loss::Burst(Burst::new(up_to(good), up_to(bad + 1)).unwrap())
-        }),
-        prop::array::uniform4(probability.clone()).prop_map(|[a, b, c, d]| {
-            Loss::GilbertElliott(GilbertElliott {
-                good_to_bad: a,
-                bad_to_good: b,
-                loss_good: c,
-                loss_bad: d,
-            })
-        }),
-        prop::collection::vec(probability, 1..5).prop_map(|values| Loss::Trace(trace(values))),
-    ]
-}
-
-/// A value every ten milliseconds, for ever.
-fn trace<T: TraceValue>(values: Vec<T>) -> Trace<T> {
-    let period = millis(10) * values.len() as u32;
-    let points = values.into_iter().enumerate().map(|(i, value)| (millis(10) * i as u32, value));
-    Trace::new(points.collect(), Some(period)).unwrap()
-}
-
-fn any_queue() -> impl Strategy<Value = QueueLimit> {
-    prop_oneof![
-        (0usize..50).prop_map(QueueLimit::Packets),
-        (0u64..50_000).prop_map(|bytes| QueueLimit::Bytes(ByteCount::new(bytes))),
-    ]
-}
-
-fn any_outage() -> impl Strategy<Value = Outage> {
-    (any_duration(), any_duration()).prop_map(|(after, lasting)| Outage { after, lasting })
-}
-
-fn any_config() -> impl Strategy<Value = LinkConfig> {
-    let outages = prop::collection::vec(any_outage(), 0..3);
-    (any_rate(), any_encapsulation(), any_delay(), any_jitter(), any_loss(), any_queue(), outages)
-        .prop_map(|(rate, encapsulation, delay, jitter, loss, queue, outages)| LinkConfig {
-            encapsulation,
-            jitter,
-            outages,
-            ..LinkConfig::new(rate, delay, loss, queue)
-        })
-}
-
-fn act(link: &mut Link<Numbered>, now: Instant, number: u32, action: &Action) {
-    match *action {
-        Action::Offer(len) => link.handle_packet(now, Numbered(number, len)),
-        Action::Rate(ref rate) => link.set_rate(now, rate.clone()),
-        Action::Encapsulation(encapsulation) => link.set_encapsulation(now, encapsulation),
-        Action::Delay(ref delay) => link.set_delay(now, delay.clone()),
-        Action::Jitter(jitter) => link.set_jitter(now, jitter),
-        Action::Loss(ref loss) => link.set_loss(now, loss.clone()),
-        Action::Queue(limit) => link.set_queue(now, limit),
-        Action::Outage(outage) => link.add_outage(now, outage),
-        Action::EndOutages => link.end_outages(now),
-    }
-}
-
-/// Carries a schedule out; drives the link punctually, or only when there is
-/// something to do to it. All arrivals with their times, and the counters.
-fn run(
-    config: LinkConfig,
-    seed: u64,
-    schedule: &[(u64, Action)],
-    punctual: bool,
-) -> (Vec<(Instant, u32)>, Counters) {
-    let mut link = Link::new(config, seed);
-    let (mut now, mut log) = (Instant::ZERO, Vec::new());
-    for (index, (gap, action)) in schedule.iter().enumerate() {
-        now += Duration::from_nanos(*gap);
-        if punctual {
-            log.extend(run_until(&mut link, now));
-        }
-        act(&mut link, now, index as u32, action);
-        check_conservation(&link);
-    }
-    log.extend(run_until(&mut link, Instant::MAX));
-    check_conservation(&link);
-    (log.into_iter().map(|(at, packet)| (at, packet.0)).collect(), *link.counters())
-}
-
 fn check_conservation<P: crate::Payload>(link: &Link<P>) {
     let c = link.counters();
     let gone = [c.dropped_queue, c.lost, c.delivered];
@@ -452,32 +370,4 @@ fn check_conservation<P: crate::Payload>(link: &Link<P>) {
     let serialising = usize::from(!link.serialiser.is_free());
     let inside = link.queue.len() + serialising + link.propagation.len();
     assert_eq!(c.inside.packets, inside as u64);
-}
-
-proptest! {
-    #[test]
-    fn packets_are_conserved_and_runs_repeat(
-        config in any_config(), seed: u64, schedule in schedule(),
-    ) {
-        let first = run(config.clone(), seed, &schedule, true);
-        prop_assert_eq!(&first, &run(config, seed, &schedule, true));
-    }
-
-    #[test]
-    fn a_late_driver_changes_nothing(config in any_config(), seed: u64, schedule in schedule()) {
-        let punctual = run(config.clone(), seed, &schedule, true);
-        prop_assert_eq!(punctual, run(config, seed, &schedule, false));
-    }
-
-    #[test]
-    fn nothing_is_reordered_unasked(
-        mut config in any_config(), seed: u64, mut schedule in schedule(),
-    ) {
-        let reordering = |jitter: Jitter| matches!(jitter, Jitter::Reordering(_));
-        config.jitter = if reordering(config.jitter) { Jitter::None } else { config.jitter };
-        schedule.retain(|(_, action)| !matches!(action, Action::Jitter(j) if reordering(*j)));
-        let (arrivals, _) = run(config, seed, &schedule, true);
-        prop_assert!(arrivals.is_sorted());
-        prop_assert!(arrivals.is_sorted_by_key(|(_, packet)| *packet));
-    }
 }

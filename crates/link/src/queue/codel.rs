@@ -1,0 +1,228 @@
+//! CoDel: drops while packets have waited too long for too long.
+//!
+//! RFC 8289, with the pseudocode of §5. Only the head of the queue is looked
+//! at, when it leaves; how long the queue is does not matter.
+//!
+//! Not modelled: fair queueing beside it (RFC 8290).
+
+use core::time::Duration;
+
+use units::Instant;
+
+use super::fifo::Fifo;
+use crate::payload::Frame;
+use crate::{Counters, Payload};
+
+/// The parameters of CoDel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoDel {
+    /// The wait that is good: 5 to 10 % of the interval (RFC 8289 §4.3).
+    pub target: Duration,
+    /// How long packets may wait longer: the greatest usual round-trip time
+    /// (§4.4). The RFC's 100 ms are for terrestrial paths.
+    pub interval: Duration,
+    /// Mark packets whose sender understands, instead of dropping them.
+    pub ecn: bool,
+}
+
+impl CoDel {
+    /// For flows of round-trip time `rtt`: that as interval, a twentieth of it
+    /// as target, as the RFC's 5 and 100 ms are; no ECN.
+    pub fn for_rtt(rtt: Duration) -> Self {
+        Self { target: rtt / 20, interval: rtt, ecn: false }
+    }
+}
+
+/// CoDel at work: the variables of RFC 8289 §5.1.
+#[derive(Debug)]
+pub(super) struct State {
+    codel: CoDel,
+    /// When the wait will have been above the target for an interval.
+    first_above: Option<Instant>,
+    dropping: bool,
+    drop_next: Instant,
+    count: u64,
+    last_count: u64,
+    /// The longest packet so far: MAXPACKET.
+    longest: u64,
+}
+
+impl State {
+    pub(super) fn new(codel: CoDel) -> Self {
+        Self {
+            codel,
+            first_above: None,
+            dropping: false,
+            drop_next: Instant::ZERO,
+            count: 0,
+            last_count: 0,
+            longest: 0,
+        }
+    }
+
+    /// A packet of `len` bytes goes past the empty queue.
+    pub(super) fn pass(&mut self, len: usize) {
+        self.longest = self.longest.max(len as u64);
+        self.first_above = None;
+        self.dropping = false;
+    }
+
+    /// The `dequeue` of §5.5: the packet to send next; those before it are
+    /// dropped.
+    pub(super) fn pop<P: Payload>(
+        &mut self,
+        fifo: &mut Fifo<P>,
+        now: Instant,
+        counters: &mut Counters,
+    ) -> Option<Frame<P>> {
+        let (mut frame, mut bad) = self.take(fifo, now)?;
+        if !self.dropping {
+            if !bad {
+                return Some(frame);
+            }
+            self.enter(now);
+            if self.spares(&mut frame, counters) {
+                return Some(frame);
+            }
+            counters.drop_waiting(frame.len);
+            return self.take(fifo, now).map(|(frame, _)| frame);
+        }
+        self.dropping = bad;
+        while self.dropping && now >= self.drop_next {
+            self.count += 1;
+            if self.spares(&mut frame, counters) {
+                self.drop_next = self.control_law(self.drop_next);
+                return Some(frame);
+            }
+            counters.drop_waiting(frame.len);
+            let Some(next) = self.take(fifo, now) else {
+                self.dropping = false;
+                return None;
+            };
+            (frame, bad) = next;
+            self.dropping = bad;
+            if bad {
+                self.drop_next = self.control_law(self.drop_next);
+            }
+        }
+        Some(frame)
+    }
+
+    /// The `dodequeue` of §5.4: the head, and whether it may be dropped.
+    fn take<P: Payload>(&mut self, fifo: &mut Fifo<P>, now: Instant) -> Option<(Frame<P>, bool)> {
+        let Some((since, frame)) = fifo.pop() else {
+            self.first_above = None;
+            return None;
+        };
+        self.longest = self.longest.max(frame.len as u64);
+        let wait = now.saturating_since(since);
+        if wait < self.codel.target || fifo.bytes() <= self.longest {
+            self.first_above = None;
+            return Some((frame, false));
+        }
+        let Some(first_above) = self.first_above else {
+            self.first_above = Some(now + self.codel.interval);
+            return Some((frame, false));
+        };
+        Some((frame, now >= first_above))
+    }
+
+    /// Begins to drop; soon after the last time, at nearly the rate of then.
+    fn enter(&mut self, now: Instant) {
+        self.dropping = true;
+        let delta = self.count.saturating_sub(self.last_count);
+        let recent = now.saturating_since(self.drop_next) < self.codel.interval.saturating_mul(16);
+        self.count = if delta > 1 && recent { delta } else { 1 };
+        self.drop_next = self.control_law(now);
+        self.last_count = self.count;
+    }
+
+    /// §5.3: drops come the faster the more there have been.
+    fn control_law(&self, from: Instant) -> Instant {
+        let interval = u64::try_from(self.codel.interval.as_nanos()).unwrap_or(u64::MAX);
+        from + Duration::from_nanos((interval as f64 / (self.count as f64).sqrt()) as u64)
+    }
+
+    /// Marks the packet instead of dropping it, if that is wanted and possible.
+    fn spares<P: Payload>(&self, frame: &mut Frame<P>, counters: &mut Counters) -> bool {
+        let marked = self.codel.ecn && frame.packet.mark_ce();
+        if marked {
+            counters.marked.add(frame.len);
+        }
+        marked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    /// A queue in which the head has always waited for `wait`: one packet goes
+    /// each millisecond. When packets were dropped, in milliseconds.
+    fn drops(wait: u64, until: u64) -> Vec<u64> {
+        let mut state = State::new(CoDel::for_rtt(Duration::from_millis(100)));
+        let (mut fifo, mut counters) = (Fifo::new(), Counters::default());
+        let mut drops = Vec::new();
+        for at in 1000..1000 + until {
+            while fifo.len() < 20 {
+                counters.inside.add(1500);
+                fifo.push(ms(at - wait), Frame::new(1500usize, 1500, 0.5));
+            }
+            let before = counters.dropped_early.packets;
+            // Everything else is as old as its head.
+            for (since, _) in &mut fifo.waiting() {
+                *since = ms(at - wait);
+            }
+            assert!(state.pop(&mut fifo, ms(at), &mut counters).is_some());
+            drops.extend((before..counters.dropped_early.packets).map(|_| at - 1000));
+        }
+        drops
+    }
+
+    #[test]
+    fn a_wait_below_the_target_drops_nothing() {
+        assert_eq!(drops(4, 2000), []);
+    }
+
+    /// §5.3: an interval after the wait began to be too long, and then after
+    /// 100, 100 / √2, 100 / √3, … ms.
+    #[test]
+    fn a_long_wait_drops_at_the_times_of_the_control_law() {
+        let expected: Vec<u64> = (0..6)
+            .scan(100.0, |at, count| {
+                let now = *at;
+                *at += 100.0 / f64::sqrt(f64::from(count + 1));
+                Some(f64::ceil(now) as u64)
+            })
+            .collect();
+        assert_eq!(drops(6, 425), expected);
+    }
+
+    #[test]
+    fn one_packet_of_backlog_is_no_standing_queue() {
+        let mut state = State::new(CoDel::for_rtt(Duration::from_millis(100)));
+        let (mut fifo, mut counters) = (Fifo::new(), Counters::default());
+        for at in 0..1000 {
+            fifo.push(ms(at), Frame::new(1500usize, 1500, 0.5));
+            fifo.push(ms(at), Frame::new(1500usize, 1500, 0.5));
+            state.pop(&mut fifo, ms(at + 50), &mut counters);
+            state.pop(&mut fifo, ms(at + 50), &mut counters);
+        }
+        assert_eq!(counters.dropped_early.packets, 0);
+    }
+
+    #[test]
+    fn a_return_to_dropping_remembers_the_rate() {
+        let mut state = State::new(CoDel::for_rtt(Duration::from_millis(100)));
+        (state.count, state.last_count, state.drop_next) = (9, 1, ms(1000));
+        state.enter(ms(1500));
+        assert_eq!(state.count, 8);
+        (state.count, state.last_count, state.drop_next) = (9, 1, ms(1000));
+        state.enter(ms(2600));
+        assert_eq!(state.count, 1);
+    }
+}
