@@ -81,6 +81,17 @@ impl Trace {
         Some(self.sent[index].1)
     }
 
+    /// The most probes that waited in the queue if none was dropped; same
+    /// conditions as for [`Self::queue_at_first_drop`].
+    pub(crate) fn longest_queue(&self, each: Duration) -> u64 {
+        let start = self.sent.first().map_or(0, |(_, at)| *at);
+        let waiting = |(come, (_, at)): (u64, &(u32, u64))| {
+            let gone = u128::from(at.saturating_sub(start)) / each.as_nanos().max(1);
+            come.saturating_sub(gone as u64)
+        };
+        (0..).zip(&self.sent).map(waiting).max().unwrap_or(0)
+    }
+
     /// How many probes waited in the queue when the first one was dropped. The
     /// link was empty before, loses nothing, and takes `each` for a probe. As
     /// exact as the time stamps: `None` if none was dropped.
@@ -179,6 +190,10 @@ mod tests {
     #[test]
     fn without_a_drop_there_is_no_limit() {
         let arrived: Vec<_> = (0..12).map(|seq| (seq, 0)).collect();
-        assert_eq!(trace(12, &arrived).queue_at_first_drop(Duration::from_millis(1)), None);
+        let trace = trace(12, &arrived);
+        assert_eq!(trace.queue_at_first_drop(Duration::from_millis(1)), None);
+        // One in the serialiser at most, or three gone at 11 ms and one in it.
+        assert_eq!(trace.longest_queue(Duration::from_millis(1)), 0);
+        assert_eq!(trace.longest_queue(Duration::from_micros(3500)), 8);
     }
 }

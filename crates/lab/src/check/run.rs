@@ -329,9 +329,9 @@ impl Direction<'_> {
         let each = time_of(self.link, len);
         let (least, most) = match self.fill.queue_at_first_drop(each) {
             Some(waiting) => (*waiting.start(), *waiting.end()),
-            // Filled, and nothing was dropped.
-            None if !self.fill.sent.is_empty() => (asked_packets + 1, u64::MAX),
-            None => return None,
+            // The sender was too slow to fill the queue.
+            None if self.fill.longest_queue(each) <= asked_packets => return None,
+            None => (self.fill.longest_queue(each), u64::MAX),
         };
         let within = (least..=most).contains(&asked_packets);
         Some(QueueReport { asked_packets, least, most, within })
