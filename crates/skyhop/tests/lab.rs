@@ -228,7 +228,9 @@ fn bad_input_is_refused_in_one_line() {
 #[test]
 fn the_presets_are_listed() {
     let output = Runner::myself().lab(&["presets"]).output().unwrap();
-    assert!(text(&output.stdout).contains("geo"), "{output:?}");
+    let list = text(&output.stdout);
+    let names: Vec<&str> = list.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names, ["geo", "geo-ka", "t1", "itu-45m", "atm-155m", "meo", "leo"], "{list}");
 }
 
 #[test]
