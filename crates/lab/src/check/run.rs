@@ -8,7 +8,7 @@ use std::thread;
 use link::{LinkConfig, Loss, QueueLimit};
 use units::{BitRate, ByteCount};
 
-use super::judge::Trace;
+use super::judge::{Trace, Waiting};
 use super::probe::{self, Flow};
 use super::report::{DELAY_TOLERANCE, LOSS_CONFIDENCE, RATE_TOLERANCE};
 use super::{
@@ -327,14 +327,14 @@ impl Direction<'_> {
         let len = usize::from(self.mtu);
         let asked_packets = queue_packets(self.link, len);
         let each = time_of(self.link, len);
-        let (least, most) = match self.fill.queue_at_first_drop(each) {
-            Some(waiting) => (*waiting.start(), *waiting.end()),
+        let (measured_packets, full) = match self.fill.full_queue(each)? {
+            Waiting::AtDrops(waiting) => (waiting, true),
             // The sender was too slow to fill the queue.
-            None if self.fill.longest_queue(each) <= asked_packets => return None,
-            None => (self.fill.longest_queue(each), u64::MAX),
+            Waiting::NoDrop(most) if most <= asked_packets => return None,
+            Waiting::NoDrop(most) => (most, false),
         };
-        let within = (least..=most).contains(&asked_packets);
-        Some(QueueReport { asked_packets, least, most, within })
+        let within = full && measured_packets == asked_packets;
+        Some(QueueReport { asked_packets, measured_packets, full, within })
     }
 }
 
