@@ -9,7 +9,7 @@ use std::process::Command;
 use link::{Counters, Link};
 use thiserror::Error;
 
-use crate::driver::{Driver, Faults, Lane};
+use crate::driver::{Driver, Faults, Gauges, Lane};
 use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
 use crate::port::Port;
 use crate::server::Services;
@@ -115,6 +115,11 @@ impl Lab {
     /// What the links have counted: forward and return.
     pub fn counters(&self) -> (Counters, Counters) {
         (self.driver.counters(FORWARD), self.driver.counters(RETURN))
+    }
+
+    /// For whoever watches the links while the lab runs.
+    pub fn gauges(&self) -> Gauges {
+        self.driver.gauges()
     }
 
     /// Packets that were lost otherwise than on the links.

@@ -48,7 +48,7 @@ pub use check::{
     CheckError, CheckReport, DelayReport, DirectionReport, DriverReport, LossReport, OrderReport,
     QueueReport, RateReport, ReachReport, check,
 };
-pub use driver::Faults;
+pub use driver::{Faults, Gauge, Gauges};
 pub use enter::{EnterError, enter};
 pub use environment::{FindError, LAB_VARIABLE, NETNS_VARIABLE, find_netns};
 pub use lab::{Lab, StartError};

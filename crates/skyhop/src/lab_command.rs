@@ -1,6 +1,7 @@
 //! `skyhop lab …`: programs on the hosts of a satellite link.
 
 mod check;
+mod stats;
 
 use core::time::Duration;
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use clap::Subcommand;
 use lab::{Lab, Node, Overrides, Preset, Queue};
 use units::{BitRate, Probability, parse_duration};
 
+use self::stats::Stats;
 use crate::pair::Pair;
 
 /// `skyhop lab …`
@@ -32,6 +34,8 @@ enum Action {
         on: Node,
         #[command(flatten)]
         gateways: GatewaysArg,
+        #[command(flatten)]
+        watch: WatchArgs,
         /// The command and its arguments.
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
@@ -42,6 +46,8 @@ enum Action {
         link: LinkArgs,
         #[command(flatten)]
         gateways: GatewaysArg,
+        #[command(flatten)]
+        watch: WatchArgs,
     },
     /// Runs a command on a host of the lab that this is started in.
     Exec {
@@ -71,6 +77,14 @@ struct GatewaysArg {
     /// client and server from before the command until its end.
     #[arg(long)]
     gateways: bool,
+}
+
+/// What is told of the links while a command runs.
+#[derive(clap::Args)]
+struct WatchArgs {
+    /// Prints what the links do once a second, on stderr.
+    #[arg(long)]
+    stats: bool,
 }
 
 /// The link of a new lab.
@@ -110,6 +124,12 @@ impl GatewaysArg {
     }
 }
 
+impl WatchArgs {
+    fn start(&self, lab: &Lab) -> std::io::Result<Option<Stats>> {
+        self.stats.then(|| Stats::start(lab.gauges())).transpose()
+    }
+}
+
 impl LinkArgs {
     fn preset(&self) -> Result<Preset, lab::PresetError> {
         let overrides = Overrides {
@@ -128,8 +148,10 @@ impl LinkArgs {
 /// Does what the command line says.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
-        Action::Run { link, on, gateways, command } => run_command(&link, &gateways, on, &command),
-        Action::Shell { link, gateways } => shell(&link, &gateways),
+        Action::Run { link, on, gateways, watch, command } => {
+            run_command(&link, &gateways, &watch, on, &command)
+        }
+        Action::Shell { link, gateways, watch } => shell(&link, &gateways, &watch),
         Action::Exec { node, command } => exec(node, &command),
         Action::Check { link, json } => check::run(&link, json),
         Action::Presets => list_presets(),
@@ -139,21 +161,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn run_command(
     link: &LinkArgs,
     gateways: &GatewaysArg,
+    watch: &WatchArgs,
     on: Node,
     command: &[OsString],
 ) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
     let lab = start(&preset, link.seed)?;
     let pair = gateways.start(&lab, &preset)?;
+    let _watching = watch.start(&lab)?;
     let mut child = lab.command(on, &command[0]);
     child.args(&command[1..]);
     wait(child, pair)
 }
 
-fn shell(link: &LinkArgs, gateways: &GatewaysArg) -> anyhow::Result<ExitCode> {
+fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
     let lab = start(&preset, link.seed)?;
     let pair = gateways.start(&lab, &preset)?;
+    let _watching = watch.start(&lab)?;
     let through = if pair.is_some() { ", through the gateway pair" } else { "" };
     eprintln!(
         "skyhop: on the client of {}{through}; http://server/10MB; exit to leave",
