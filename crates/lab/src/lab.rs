@@ -64,6 +64,7 @@ const HUB_PORT: usize = 1;
 /// goes with the last process that is in it.
 pub struct Lab {
     name: String,
+    mtu: u16,
     network: Network,
     driver: Driver,
     _services: Services,
@@ -82,7 +83,18 @@ impl Lab {
         let driver = Driver::start(ports, lanes(preset, seed))
             .map_err(|cause| StartError::Driver { cause })?;
         let services = Services::start(&network.hosts[Node::Server.index()])?;
-        Ok(Self { name: preset.name.clone(), network, driver, _services: services })
+        Ok(Self {
+            name: preset.name.clone(),
+            mtu: preset.mtu,
+            network,
+            driver,
+            _services: services,
+        })
+    }
+
+    /// The longest IP packet on the hop in bytes.
+    pub fn mtu(&self) -> u16 {
+        self.mtu
     }
 
     /// A host's network namespace.

@@ -21,6 +21,7 @@
 //! What the lab does not model: the LANs (they are as fast as the machine), and
 //! the time the machine itself takes to move a packet (tens of microseconds).
 
+mod capture;
 mod check;
 mod clock;
 mod driver;
@@ -33,6 +34,7 @@ mod netlink;
 mod netns;
 mod node;
 mod offload;
+mod pcapng;
 mod port;
 mod preset;
 mod priority;
@@ -44,6 +46,7 @@ mod supervise;
 mod tap;
 mod topology;
 
+pub use capture::{Capture, CaptureError, Captured};
 pub use check::{
     CheckError, CheckReport, DelayReport, DirectionReport, DriverReport, LossReport, OrderReport,
     QueueReport, RateReport, ReachReport, check,

@@ -7,10 +7,11 @@ use core::time::Duration;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use clap::Subcommand;
-use lab::{Lab, Node, Overrides, Preset, Queue};
+use lab::{Capture, Lab, Node, Overrides, Preset, Queue};
 use units::{BitRate, Probability, parse_duration};
 
 use self::stats::Stats;
@@ -85,6 +86,28 @@ struct WatchArgs {
     /// Prints what the links do once a second, on stderr.
     #[arg(long)]
     stats: bool,
+    /// Captures both sides of the link as terminal.pcapng and hub.pcapng here.
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+}
+
+/// What watches the links; it says at its end what became of the capture.
+struct Watching {
+    _stats: Option<Stats>,
+    capture: Option<Capture>,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let Some(captured) = self.capture.take().map(Capture::finish) else { return };
+        if let Some(error) = captured.error {
+            eprintln!("skyhop: {error}");
+        }
+        if captured.dropped > 0 {
+            let (written, dropped) = (captured.written, captured.dropped);
+            eprintln!("skyhop: {written} packets captured, {dropped} went by uncaptured");
+        }
+    }
 }
 
 /// The link of a new lab.
@@ -125,8 +148,11 @@ impl GatewaysArg {
 }
 
 impl WatchArgs {
-    fn start(&self, lab: &Lab) -> std::io::Result<Option<Stats>> {
-        self.stats.then(|| Stats::start(lab.gauges())).transpose()
+    fn start(&self, lab: &Lab) -> anyhow::Result<Watching> {
+        let capture = self.pcap.as_ref().map(|directory| Capture::start(lab, directory));
+        let capture = capture.transpose()?;
+        let stats = self.stats.then(|| Stats::start(lab.gauges())).transpose()?;
+        Ok(Watching { _stats: stats, capture })
     }
 }
 
