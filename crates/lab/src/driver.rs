@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use link::{Counters, Link};
+use link::{Counters, Link, Tally};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
@@ -54,6 +54,32 @@ pub(crate) struct Lane {
     pub(crate) link: Link<Vec<u8>>,
 }
 
+/// The state of one direction at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Gauge {
+    /// What the link has counted since the start.
+    pub counters: Counters,
+    /// What waits in its queue.
+    pub queued: Tally,
+}
+
+/// Reads the links of a running lab, from any thread.
+#[derive(Clone)]
+pub struct Gauges {
+    shared: Arc<Shared>,
+}
+
+impl Gauges {
+    /// Forward and return, at the same moment.
+    pub fn read(&self) -> [Gauge; 2] {
+        let state = self.shared.lock();
+        let read =
+            |lane: &Lane| Gauge { counters: *lane.link.counters(), queued: lane.link.queued() };
+        [read(&state.lanes[0]), read(&state.lanes[1])]
+    }
+}
+
 /// The running driver; it stops when dropped.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
@@ -90,6 +116,11 @@ impl Driver {
     /// What the link of lane `lane` has counted.
     pub(crate) fn counters(&self, lane: usize) -> Counters {
         *self.shared.lock().lanes[lane].link.counters()
+    }
+
+    /// For whoever watches the links.
+    pub(crate) fn gauges(&self) -> Gauges {
+        Gauges { shared: Arc::clone(&self.shared) }
     }
 
     /// Packets lost otherwise than on the links.

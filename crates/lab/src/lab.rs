@@ -9,12 +9,12 @@ use std::process::Command;
 use link::{Counters, Link};
 use thiserror::Error;
 
-use crate::driver::{Driver, Faults, Lane};
+use crate::driver::{Driver, Faults, Gauges, Lane};
 use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
 use crate::port::Port;
 use crate::server::Services;
 use crate::topology::{self, Network, SKY_DEVICES, STATIONS};
-use crate::{Lateness, NetNs, Node, Preset, TopologyError, hosts};
+use crate::{Lateness, NetNs, Node, Preset, TopologyError, clock, hosts};
 
 /// Why a lab does not start.
 #[derive(Debug, Error)]
@@ -64,6 +64,7 @@ const HUB_PORT: usize = 1;
 /// goes with the last process that is in it.
 pub struct Lab {
     name: String,
+    mtu: u16,
     network: Network,
     driver: Driver,
     _services: Services,
@@ -82,7 +83,18 @@ impl Lab {
         let driver = Driver::start(ports, lanes(preset, seed))
             .map_err(|cause| StartError::Driver { cause })?;
         let services = Services::start(&network.hosts[Node::Server.index()])?;
-        Ok(Self { name: preset.name.clone(), network, driver, _services: services })
+        Ok(Self {
+            name: preset.name.clone(),
+            mtu: preset.mtu,
+            network,
+            driver,
+            _services: services,
+        })
+    }
+
+    /// The longest IP packet on the hop in bytes.
+    pub fn mtu(&self) -> u16 {
+        self.mtu
     }
 
     /// A host's network namespace.
@@ -117,6 +129,11 @@ impl Lab {
         (self.driver.counters(FORWARD), self.driver.counters(RETURN))
     }
 
+    /// For whoever watches the links while the lab runs.
+    pub fn gauges(&self) -> Gauges {
+        self.driver.gauges()
+    }
+
     /// Packets that were lost otherwise than on the links.
     pub fn faults(&self) -> Faults {
         self.driver.faults()
@@ -139,8 +156,9 @@ fn open_ports(mtu: u16) -> Result<[Port; 2], StartError> {
 /// The two directions have luck of their own, from one seed.
 fn lanes(preset: &Preset, seed: u64) -> [Lane; 2] {
     let [forward, ret] = preset.links();
-    let forward = Link::new(forward, seed.wrapping_mul(2));
-    let ret = Link::new(ret, seed.wrapping_mul(2).wrapping_add(1));
+    let now = clock::now();
+    let forward = Link::starting_at(now, forward, seed.wrapping_mul(2));
+    let ret = Link::starting_at(now, ret, seed.wrapping_mul(2).wrapping_add(1));
     [
         Lane { from: HUB_PORT, to: TERMINAL_PORT, link: forward },
         Lane { from: TERMINAL_PORT, to: HUB_PORT, link: ret },

@@ -21,6 +21,7 @@
 //! What the lab does not model: the LANs (they are as fast as the machine), and
 //! the time the machine itself takes to move a packet (tens of microseconds).
 
+mod capture;
 mod check;
 mod clock;
 mod driver;
@@ -33,6 +34,7 @@ mod netlink;
 mod netns;
 mod node;
 mod offload;
+mod pcapng;
 mod port;
 mod preset;
 mod priority;
@@ -44,11 +46,12 @@ mod supervise;
 mod tap;
 mod topology;
 
+pub use capture::{Capture, CaptureError, Captured};
 pub use check::{
     CheckError, CheckReport, DelayReport, DirectionReport, DriverReport, LossReport, OrderReport,
     QueueReport, RateReport, ReachReport, check,
 };
-pub use driver::Faults;
+pub use driver::{Faults, Gauge, Gauges};
 pub use enter::{EnterError, enter};
 pub use environment::{FindError, LAB_VARIABLE, NETNS_VARIABLE, find_netns};
 pub use lab::{Lab, StartError};

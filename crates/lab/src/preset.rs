@@ -16,7 +16,15 @@ use units::{BitRate, Probability, format_duration};
 use crate::Queue;
 
 /// The built-in presets: name and file.
-const BUILT_IN: [(&str, &str); 1] = [("geo", include_str!("../presets/geo.toml"))];
+const BUILT_IN: [(&str, &str); 7] = [
+    ("geo", include_str!("../presets/geo.toml")),
+    ("geo-ka", include_str!("../presets/geo-ka.toml")),
+    ("t1", include_str!("../presets/t1.toml")),
+    ("itu-45m", include_str!("../presets/itu-45m.toml")),
+    ("atm-155m", include_str!("../presets/atm-155m.toml")),
+    ("meo", include_str!("../presets/meo.toml")),
+    ("leo", include_str!("../presets/leo.toml")),
+];
 
 /// The least MTU of a link that carries IPv6 (RFC 8200 §5).
 const LEAST_MTU: u16 = 1280;

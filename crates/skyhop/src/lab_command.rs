@@ -1,17 +1,20 @@
 //! `skyhop lab …`: programs on the hosts of a satellite link.
 
 mod check;
+mod stats;
 
 use core::time::Duration;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use clap::Subcommand;
-use lab::{Lab, Node, Overrides, Preset, Queue};
+use lab::{Capture, Lab, Node, Overrides, Preset, Queue};
 use units::{BitRate, Probability, parse_duration};
 
+use self::stats::Stats;
 use crate::pair::Pair;
 
 /// `skyhop lab …`
@@ -32,6 +35,8 @@ enum Action {
         on: Node,
         #[command(flatten)]
         gateways: GatewaysArg,
+        #[command(flatten)]
+        watch: WatchArgs,
         /// The command and its arguments.
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
@@ -42,6 +47,8 @@ enum Action {
         link: LinkArgs,
         #[command(flatten)]
         gateways: GatewaysArg,
+        #[command(flatten)]
+        watch: WatchArgs,
     },
     /// Runs a command on a host of the lab that this is started in.
     Exec {
@@ -71,6 +78,36 @@ struct GatewaysArg {
     /// client and server from before the command until its end.
     #[arg(long)]
     gateways: bool,
+}
+
+/// What is told of the links while a command runs.
+#[derive(clap::Args)]
+struct WatchArgs {
+    /// Prints what the links do once a second, on stderr.
+    #[arg(long)]
+    stats: bool,
+    /// Captures both sides of the link as terminal.pcapng and hub.pcapng here.
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+}
+
+/// What watches the links; it says at its end what became of the capture.
+struct Watching {
+    _stats: Option<Stats>,
+    capture: Option<Capture>,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let Some(captured) = self.capture.take().map(Capture::finish) else { return };
+        if let Some(error) = captured.error {
+            eprintln!("skyhop: {error}");
+        }
+        if captured.dropped > 0 {
+            let (written, dropped) = (captured.written, captured.dropped);
+            eprintln!("skyhop: {written} packets captured, {dropped} went by uncaptured");
+        }
+    }
 }
 
 /// The link of a new lab.
@@ -110,6 +147,15 @@ impl GatewaysArg {
     }
 }
 
+impl WatchArgs {
+    fn start(&self, lab: &Lab) -> anyhow::Result<Watching> {
+        let capture = self.pcap.as_ref().map(|directory| Capture::start(lab, directory));
+        let capture = capture.transpose()?;
+        let stats = self.stats.then(|| Stats::start(lab.gauges())).transpose()?;
+        Ok(Watching { _stats: stats, capture })
+    }
+}
+
 impl LinkArgs {
     fn preset(&self) -> Result<Preset, lab::PresetError> {
         let overrides = Overrides {
@@ -128,8 +174,10 @@ impl LinkArgs {
 /// Does what the command line says.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
-        Action::Run { link, on, gateways, command } => run_command(&link, &gateways, on, &command),
-        Action::Shell { link, gateways } => shell(&link, &gateways),
+        Action::Run { link, on, gateways, watch, command } => {
+            run_command(&link, &gateways, &watch, on, &command)
+        }
+        Action::Shell { link, gateways, watch } => shell(&link, &gateways, &watch),
         Action::Exec { node, command } => exec(node, &command),
         Action::Check { link, json } => check::run(&link, json),
         Action::Presets => list_presets(),
@@ -139,21 +187,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn run_command(
     link: &LinkArgs,
     gateways: &GatewaysArg,
+    watch: &WatchArgs,
     on: Node,
     command: &[OsString],
 ) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
     let lab = start(&preset, link.seed)?;
     let pair = gateways.start(&lab, &preset)?;
+    let _watching = watch.start(&lab)?;
     let mut child = lab.command(on, &command[0]);
     child.args(&command[1..]);
     wait(child, pair)
 }
 
-fn shell(link: &LinkArgs, gateways: &GatewaysArg) -> anyhow::Result<ExitCode> {
+fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
     let lab = start(&preset, link.seed)?;
     let pair = gateways.start(&lab, &preset)?;
+    let _watching = watch.start(&lab)?;
     let through = if pair.is_some() { ", through the gateway pair" } else { "" };
     eprintln!(
         "skyhop: on the client of {}{through}; http://server/10MB; exit to leave",

@@ -1,7 +1,7 @@
 //! What the probes' times say about the link; no clock, no I/O.
 
-use core::ops::RangeInclusive;
 use core::time::Duration;
+use std::collections::VecDeque;
 
 /// When each probe left (by sequence number) and arrived, in nanoseconds of one
 /// clock.
@@ -13,8 +13,14 @@ pub(crate) struct Trace {
     pub(crate) arrived: Vec<(u32, u64)>,
 }
 
-/// The two stamps of a burst's probes by tap and driver differ by about so much.
-const STAMP_ERROR: Duration = Duration::from_micros(10);
+/// Probes in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// When others were dropped.
+    AtDrops(u64),
+    /// At most; none was dropped.
+    NoDrop(u64),
+}
 
 /// Delays of a trace, against an expectation.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,21 +87,31 @@ impl Trace {
         Some(self.sent[index].1)
     }
 
-    /// How many probes waited in the queue when the first one was dropped. The
-    /// link was empty before, loses nothing, and takes `each` for a probe. As
-    /// exact as the time stamps: `None` if none was dropped.
-    pub(crate) fn queue_at_first_drop(&self, each: Duration) -> Option<RangeInclusive<u64>> {
-        let mut order = self.arrived.iter().zip(0..);
-        let gap = order.find(|((seq, _), index)| seq != index).map(|(_, index)| index);
-        let first = gap.unwrap_or(self.arrived.len() as u32);
-        let (_, dropped) = self.sent.get(first as usize)?;
-        let passed = Duration::from_nanos(dropped.checked_sub(self.sent.first()?.1)?);
-        // One more is being serialised.
-        let waiting = |passed: Duration| {
-            let gone = passed.as_nanos() / each.as_nanos().max(1);
-            u64::from(first).saturating_sub(1).saturating_sub(gone as u64)
-        };
-        Some(waiting(passed + STAMP_ERROR)..=waiting(passed.saturating_sub(STAMP_ERROR)))
+    /// How many probes waited in the queue when others were dropped: the median,
+    /// for a stamp may be taken late. The link was empty before, loses nothing,
+    /// and takes `each` for a probe. Without a drop, the most that waited.
+    pub(crate) fn full_queue(&self, each: Duration) -> Option<Waiting> {
+        let each = each.as_nanos() as u64;
+        let (mut arrived, mut queue) = (self.arrived.iter().peekable(), VecDeque::new());
+        let (mut free, mut longest, mut at_drop) = (0, 0, Vec::new());
+        for (seq, sent) in &self.sent {
+            while queue.pop_front_if(|start| *start <= *sent).is_some() {}
+            if arrived.next_if(|(next, _)| next == seq).is_none() {
+                at_drop.push(queue.len() as u64);
+                continue;
+            }
+            let start = free.max(*sent);
+            if start > *sent {
+                queue.push_back(start);
+            }
+            free = start + each;
+            longest = longest.max(queue.len() as u64);
+        }
+        at_drop.sort_unstable();
+        match at_drop.get(at_drop.len() / 2) {
+            Some(median) => Some(Waiting::AtDrops(*median)),
+            None => (!self.sent.is_empty()).then_some(Waiting::NoDrop(longest)),
+        }
     }
 }
 
@@ -167,18 +183,30 @@ mod tests {
     #[test]
     fn the_queue_is_what_had_come_less_what_had_gone() {
         // Sent at 0, 1, 2 … ms; the link takes 3.5 ms for each. When probe 6 is
-        // dropped at 6 ms, one has gone, one is being sent, four wait.
-        let arrived: Vec<_> = [0, 1, 2, 3, 4, 5, 8].map(|seq| (seq, 0)).to_vec();
+        // dropped at 6 ms, one has gone, one is being sent, four wait; at 7 ms
+        // the second has gone and a place is free.
+        let arrived = [0, 1, 2, 3, 4, 5, 7].map(|seq| (seq, 0));
         let each = Duration::from_micros(3500);
-        assert_eq!(trace(12, &arrived).queue_at_first_drop(each), Some(4..=4));
-        // Two have gone at 7 ms exactly: the stamps cannot tell.
-        let arrived: Vec<_> = (0..7).map(|seq| (seq, 0)).collect();
-        assert_eq!(trace(12, &arrived).queue_at_first_drop(each), Some(4..=5));
+        assert_eq!(trace(10, &arrived).full_queue(each), Some(Waiting::AtDrops(4)));
+    }
+
+    #[test]
+    fn a_stamp_that_is_late_does_not_count() {
+        let arrived = [0, 1, 2, 3, 4, 5, 7].map(|seq| (seq, 0));
+        let mut trace = trace(10, &arrived);
+        trace.sent[6].1 += 900_000;
+        let each = Duration::from_micros(3500);
+        assert_eq!(trace.full_queue(each), Some(Waiting::AtDrops(4)));
     }
 
     #[test]
     fn without_a_drop_there_is_no_limit() {
         let arrived: Vec<_> = (0..12).map(|seq| (seq, 0)).collect();
-        assert_eq!(trace(12, &arrived).queue_at_first_drop(Duration::from_millis(1)), None);
+        let trace = trace(12, &arrived);
+        let waiting = |micros| trace.full_queue(Duration::from_micros(micros));
+        assert_eq!(waiting(1000), Some(Waiting::NoDrop(0)));
+        // At 11 ms three have gone and one is being sent.
+        assert_eq!(waiting(3500), Some(Waiting::NoDrop(8)));
+        assert_eq!(Trace::default().full_queue(Duration::ZERO), None);
     }
 }

@@ -104,18 +104,17 @@ pub struct OrderReport {
     pub within: bool,
 }
 
-/// Packets in the full queue. Their number follows from time stamps; on a fast
-/// link these may allow several numbers.
+/// Packets in the full queue.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueueReport {
     /// Packets of the MTU that fit.
     pub asked_packets: u64,
-    /// The least number that the measurement allows.
-    pub least: u64,
-    /// The greatest.
-    pub most: u64,
-    /// Whether `asked_packets` is among them.
+    /// How many waited when others were dropped (the median).
+    pub measured_packets: u64,
+    /// Whether any were dropped; if not, there is room for more.
+    pub full: bool,
+    /// Whether the two numbers are equal.
     pub within: bool,
 }
 

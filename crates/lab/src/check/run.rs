@@ -9,7 +9,7 @@ use link::Loss;
 use units::BitRate;
 
 use super::asked::Asked;
-use super::judge::Trace;
+use super::judge::{Trace, Waiting};
 use super::probe::{self, Flow};
 use super::report::{DELAY_TOLERANCE, LOSS_CONFIDENCE, RATE_TOLERANCE};
 use super::{
@@ -316,14 +316,14 @@ impl Direction<'_> {
         let len = usize::from(self.mtu);
         let asked_packets = self.link.queue_packets(len);
         let each = self.link.time_of(len);
-        let (least, most) = match self.fill.queue_at_first_drop(each) {
-            Some(waiting) => (*waiting.start(), *waiting.end()),
-            // Filled, and nothing was dropped.
-            None if !self.fill.sent.is_empty() => (asked_packets + 1, u64::MAX),
-            None => return None,
+        let (measured_packets, full) = match self.fill.full_queue(each)? {
+            Waiting::AtDrops(waiting) => (waiting, true),
+            // The sender was too slow to fill the queue.
+            Waiting::NoDrop(most) if most <= asked_packets => return None,
+            Waiting::NoDrop(most) => (most, false),
         };
-        let within = (least..=most).contains(&asked_packets);
-        Some(QueueReport { asked_packets, least, most, within })
+        let within = full && measured_packets == asked_packets;
+        Some(QueueReport { asked_packets, measured_packets, full, within })
     }
 }
 

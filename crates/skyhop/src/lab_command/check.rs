@@ -87,11 +87,8 @@ fn direction(report: &DirectionReport) -> Vec<Line> {
     let queue = report.queue.as_ref().map_or_else(
         || missing("queue"),
         |queue| {
-            let measured = match (queue.least, queue.most) {
-                (least, u64::MAX) => format!("{least} packets or more"),
-                (least, most) if least == most => format!("{least} packets"),
-                (least, most) => format!("{least} to {most} packets"),
-            };
+            let more = if queue.full { "" } else { " or more" };
+            let measured = format!("{} packets{more}", queue.measured_packets);
             line("queue", format!("{} packets", queue.asked_packets), measured, queue.within)
         },
     );

@@ -1,0 +1,149 @@
+//! Captures of both sides of the hop, into files, beside the running lab.
+//!
+//! A thread of its own empties a [`Tap`] on each side; the driver never waits
+//! for it. What comes faster than the disk takes it is dropped and counted.
+
+use core::time::Duration;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use thiserror::Error;
+
+use crate::pcapng::{Packet, Writer};
+use crate::tap::Tap;
+use crate::{HOP_DEVICE, Lab, Node};
+
+/// How often the taps are emptied; their rings hold 50 ms at 150,000 packets a
+/// second.
+const TICK: Duration = Duration::from_millis(5);
+/// The hosts on both sides of the hop.
+const SIDES: [Node; 2] = [Node::Terminal, Node::Hub];
+
+/// Why nothing is captured.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// A file cannot be made.
+    #[error("cannot write the capture {}: {cause}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        cause: io::Error,
+    },
+    /// A device cannot be listened to.
+    #[error("cannot capture on {node}: {cause}")]
+    Tap {
+        /// The host.
+        node: Node,
+        /// The kernel's answer.
+        cause: io::Error,
+    },
+}
+
+/// What became of a capture.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Captured {
+    /// Packets written, on both sides.
+    pub written: u64,
+    /// Packets that went by while nobody had time for them.
+    pub dropped: u64,
+    /// Why it ended early.
+    pub error: Option<CaptureError>,
+}
+
+/// A running capture; it ends when dropped.
+pub struct Capture {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<Captured>>,
+}
+
+impl Capture {
+    /// Captures all packets on the hop of `lab` into `terminal.pcapng` and
+    /// `hub.pcapng` in `directory`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When a file cannot be made or a device not be listened to.
+    pub fn start(lab: &Lab, directory: &Path) -> Result<Self, CaptureError> {
+        let file_error = |path: &Path| {
+            let path = path.to_owned();
+            |cause| CaptureError::File { path, cause }
+        };
+        std::fs::create_dir_all(directory).map_err(file_error(directory))?;
+        let side = |node: Node| {
+            let path = directory.join(format!("{node}.pcapng"));
+            let file = File::create(&path).map_err(file_error(&path))?;
+            let writer =
+                Writer::new(BufWriter::new(file), HOP_DEVICE).map_err(file_error(&path))?;
+            let tap = lab.node(node).run(|| Tap::open(HOP_DEVICE, lab.mtu()));
+            let tap = tap.map_err(|cause| CaptureError::Tap { node, cause })?;
+            Ok(Side { tap, writer, path, written: 0 })
+        };
+        let sides = [side(SIDES[0])?, side(SIDES[1])?];
+        let (stop, stopped) = channel();
+        let body = move || run(sides, &stopped);
+        let thread = thread::Builder::new().name("skyhop-capture".into()).spawn(body);
+        let thread = thread.map_err(|cause| CaptureError::Tap { node: SIDES[0], cause })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Ends the capture.
+    pub fn finish(mut self) -> Captured {
+        self.end()
+    }
+
+    fn end(&mut self) -> Captured {
+        drop(self.stop.take());
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// One side of the hop.
+struct Side {
+    tap: Tap,
+    writer: Writer<BufWriter<File>>,
+    path: PathBuf,
+    written: u64,
+}
+
+impl Side {
+    /// Writes what has gone by.
+    fn drain(&mut self) -> Result<(), CaptureError> {
+        let mut done = Ok(());
+        self.tap.drain(|frame| {
+            if done.is_ok() {
+                let (bytes, wall, outgoing) = (frame.bytes, frame.wall, frame.outgoing);
+                done = self.writer.packet(&Packet { bytes, wall, outgoing });
+                self.written += u64::from(done.is_ok());
+            }
+        });
+        done.map_err(|cause| CaptureError::File { path: self.path.clone(), cause })
+    }
+
+    fn flush(&mut self) -> Result<(), CaptureError> {
+        let flushed = self.writer.flush();
+        flushed.map_err(|cause| CaptureError::File { path: self.path.clone(), cause })
+    }
+}
+
+fn run(mut sides: [Side; 2], stopped: &Receiver<()>) -> Captured {
+    let mut error = None;
+    while error.is_none() && stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+        error = sides.iter_mut().find_map(|side| side.drain().err());
+    }
+    let last = |side: &mut Side| side.drain().and_then(|()| side.flush()).err();
+    let error = error.or_else(|| sides.iter_mut().filter_map(last).next());
+    let written = sides.iter().map(|side| side.written).sum();
+    let dropped = sides.iter_mut().map(|side| side.tap.missed()).sum();
+    Captured { written, dropped, error }
+}

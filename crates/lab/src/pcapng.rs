@@ -1,0 +1,166 @@
+//! Captures as pcapng files (draft-ietf-opsawg-pcapng): IP packets of one
+//! interface with nanosecond time stamps.
+
+use std::io::{self, Write};
+
+/// Link type of packets that begin with their IP header.
+const LINKTYPE_RAW: u16 = 101;
+/// Block types (section 4).
+const SECTION: u32 = 0x0A0D_0D0A;
+const INTERFACE: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+/// Options: end, `if_name`, `if_tsresol`, `epb_flags`.
+const OPT_END: u16 = 0;
+const IF_NAME: u16 = 2;
+const IF_TSRESOL: u16 = 9;
+const EPB_FLAGS: u16 = 2;
+/// The resolution of time stamps: 10^-9 s.
+const NANOSECONDS: u8 = 9;
+
+/// A packet to be written.
+pub(crate) struct Packet<'a> {
+    /// From its IP header.
+    pub(crate) bytes: &'a [u8],
+    /// Nanoseconds since the epoch.
+    pub(crate) wall: u64,
+    /// Whether the interface sent it.
+    pub(crate) outgoing: bool,
+}
+
+/// Writes a capture.
+pub(crate) struct Writer<W> {
+    out: W,
+    block: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a capture of the interface `name`.
+    pub(crate) fn new(out: W, name: &str) -> io::Result<Self> {
+        let mut writer = Self { out, block: Vec::new() };
+        writer.block(SECTION, |body| {
+            body.extend(0x1A2B_3C4Du32.to_le_bytes()); // byte-order magic
+            body.extend(1u16.to_le_bytes());
+            body.extend(0u16.to_le_bytes());
+            body.extend(u64::MAX.to_le_bytes()); // length not known
+        })?;
+        writer.block(INTERFACE, |body| {
+            body.extend(LINKTYPE_RAW.to_le_bytes());
+            body.extend([0; 2]);
+            body.extend(0u32.to_le_bytes()); // no limit of a packet's length
+            option(body, IF_NAME, name.as_bytes());
+            option(body, IF_TSRESOL, &[NANOSECONDS]);
+            option(body, OPT_END, &[]);
+        })?;
+        Ok(writer)
+    }
+
+    /// Writes a packet.
+    pub(crate) fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+        let length = u32::try_from(packet.bytes.len()).map_err(io::Error::other)?;
+        self.block(ENHANCED_PACKET, |body| {
+            body.extend(0u32.to_le_bytes()); // interface
+            body.extend(((packet.wall >> 32) as u32).to_le_bytes());
+            body.extend((packet.wall as u32).to_le_bytes());
+            body.extend(length.to_le_bytes()); // captured
+            body.extend(length.to_le_bytes()); // original
+            padded(body, packet.bytes);
+            let direction: u32 = if packet.outgoing { 2 } else { 1 };
+            option(body, EPB_FLAGS, &direction.to_le_bytes());
+            option(body, OPT_END, &[]);
+        })
+    }
+
+    /// Hands everything to the operating system.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// A block: type, length, body, length again.
+    fn block(&mut self, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        self.block.clear();
+        self.block.extend(kind.to_le_bytes());
+        self.block.extend([0; 4]);
+        fill(&mut self.block);
+        let length = (self.block.len() as u32 + 4).to_le_bytes();
+        self.block[4..8].copy_from_slice(&length);
+        self.block.extend(length);
+        self.out.write_all(&self.block)
+    }
+}
+
+fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+    body.extend(code.to_le_bytes());
+    body.extend((value.len() as u16).to_le_bytes());
+    padded(body, value);
+}
+
+/// Everything is aligned to 32 bits.
+fn padded(body: &mut Vec<u8>, bytes: &[u8]) {
+    body.extend(bytes);
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn u32_at(bytes: &[u8], at: usize) -> u32 {
+        u32::from_le_bytes(bytes[at..][..4].try_into().unwrap())
+    }
+
+    /// The blocks of a file: type and body.
+    fn blocks(mut file: &[u8]) -> Vec<(u32, &[u8])> {
+        let mut blocks = Vec::new();
+        while !file.is_empty() {
+            let length = u32_at(file, 4) as usize;
+            assert_eq!(length % 4, 0);
+            assert_eq!(u32_at(file, length - 4) as usize, length);
+            blocks.push((u32_at(file, 0), &file[8..length - 4]));
+            file = &file[length..];
+        }
+        blocks
+    }
+
+    fn capture(packets: &[(Vec<u8>, u64, bool)]) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new(), "sat0").unwrap();
+        for (bytes, wall, outgoing) in packets {
+            writer.packet(&Packet { bytes, wall: *wall, outgoing: *outgoing }).unwrap();
+        }
+        writer.out
+    }
+
+    #[test]
+    fn a_file_begins_with_the_section_and_the_interface() {
+        let file = capture(&[]);
+        let blocks = blocks(&file);
+        assert_eq!(blocks[0].0, SECTION);
+        assert_eq!(u32_at(blocks[0].1, 0), 0x1A2B_3C4D);
+        assert_eq!((blocks[1].0, u32_at(blocks[1].1, 0)), (INTERFACE, 101));
+        assert_eq!(&blocks[1].1[8..16], b"\x02\0\x04\0sat0");
+        assert_eq!(&blocks[1].1[16..24], b"\x09\0\x01\0\x09\0\0\0");
+        assert_eq!(blocks.len(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn packets_are_found_in_the_file(
+            packets in proptest::collection::vec(
+                (proptest::collection::vec(any::<u8>(), 0..50), any::<u64>(), any::<bool>()), 0..5),
+        ) {
+            let file = capture(&packets);
+            let blocks = blocks(&file);
+            prop_assert_eq!(blocks.len(), 2 + packets.len());
+            for ((kind, body), (bytes, wall, outgoing)) in blocks[2..].iter().zip(&packets) {
+                prop_assert_eq!(*kind, ENHANCED_PACKET);
+                let stamp = u64::from(u32_at(body, 4)) << 32 | u64::from(u32_at(body, 8));
+                prop_assert_eq!(stamp, *wall);
+                prop_assert_eq!(u32_at(body, 12) as usize, bytes.len());
+                prop_assert_eq!(&body[20..][..bytes.len()], &bytes[..]);
+                let flags = 20 + bytes.len().next_multiple_of(4) + 4;
+                prop_assert_eq!(u32_at(body, flags), if *outgoing { 2 } else { 1 });
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `--stats`: what the links do, once a second, on stderr.
+
+use core::time::Duration;
+use std::io::Write;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use lab::{Gauge, Gauges};
+
+/// A line each so often.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Prints while it lives.
+pub(super) struct Stats {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Stats {
+    /// Starts printing.
+    pub(super) fn start(gauges: Gauges) -> std::io::Result<Self> {
+        let (stop, stopped) = channel();
+        let body = move || {
+            let mut before = gauges.read();
+            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                let now = gauges.read();
+                // Whoever closed stderr does not want to read it.
+                let _ = writeln!(std::io::stderr(), "{}", line(&before, &now, EVERY));
+                before = now;
+            }
+        };
+        let thread = thread::Builder::new().name("skyhop-stats".into()).spawn(body)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Stats {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Rates and losses of the time between two readings, and the queues at its end.
+fn line(before: &[Gauge; 2], now: &[Gauge; 2], time: Duration) -> String {
+    let direction = |name: &str, side: usize| {
+        let (before, now) = (&before[side].counters, &now[side]);
+        let bytes = now.counters.delivered.bytes.get() - before.delivered.bytes.get();
+        format!(
+            "{name} {:.2} Mbit/s, queue {} packets, lost {}, dropped {}",
+            bytes as f64 * 8.0 / time.as_secs_f64() / 1e6,
+            now.queued.packets,
+            now.counters.lost.packets - before.lost.packets,
+            now.counters.dropped_queue.packets - before.dropped_queue.packets,
+        )
+    };
+    format!("skyhop: {} | {}", direction("forward", 0), direction("return", 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use units::ByteCount;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_what_changed() {
+        let before = [Gauge::default(); 2];
+        let mut now = before;
+        now[0].counters.delivered.bytes = ByteCount::new(1_250_000);
+        now[0].counters.lost.packets = 3;
+        now[0].queued.packets = 7;
+        now[1].counters.dropped_queue.packets = 2;
+        assert_eq!(
+            line(&before, &now, Duration::from_secs(1)),
+            "skyhop: forward 10.00 Mbit/s, queue 7 packets, lost 3, dropped 0 \
+             | return 0.00 Mbit/s, queue 0 packets, lost 0, dropped 2"
+        );
+        assert!(line(&now, &now, EVERY).contains("forward 0.00 Mbit/s, queue 7"));
+    }
+}
