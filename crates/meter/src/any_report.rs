@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bulk::BulkReport;
+use crate::page::PageReport;
 use crate::rr::RrReport;
 
 /// What `skyhop meter` measured. In JSON an object whose field `meter` says what
@@ -14,6 +15,8 @@ pub enum Report {
     Bulk(BulkReport),
     /// Requests and replies.
     Rr(RrReport),
+    /// A page.
+    Page(PageReport),
 }
 
 impl Report {
@@ -22,6 +25,7 @@ impl Report {
         match self {
             Self::Bulk(report) => report.is_complete(),
             Self::Rr(report) => report.is_complete(),
+            Self::Page(report) => report.is_complete(),
         }
     }
 }

@@ -6,6 +6,7 @@ use units::ByteCount;
 use crate::amount::Amount;
 use crate::any_report::Report;
 use crate::bulk::{BulkReport, Directions};
+use crate::page::PageReport;
 use crate::rr::RrReport;
 
 /// A figure of a run.
@@ -21,6 +22,8 @@ pub enum Metric {
     JainIndex,
     /// Segments that the senders' kernels sent again.
     RetransmittedSegments,
+    /// The mean time of a page's objects, seconds.
+    MeanObjectSeconds,
     /// The run's median response time, seconds.
     MedianResponseSeconds,
     /// The run's 99th percentile of the response times, seconds.
@@ -58,6 +61,7 @@ impl Report {
                 ByteCount::new(report.reply_bytes),
                 report.connections.len(),
             ),
+            Self::Page(report) => page_workload(report),
         }
     }
 
@@ -66,6 +70,7 @@ impl Report {
         match self {
             Self::Bulk(report) => bulk_metrics(report),
             Self::Rr(report) => rr_metrics(report),
+            Self::Page(report) => page_metrics(report),
         }
     }
 }
@@ -94,6 +99,20 @@ fn bulk_metrics(report: &BulkReport) -> Vec<(Metric, f64)> {
     }
     let sums = report.sums.iter().map(|sum| sum.retransmitted_segments as f64);
     metrics.push((Metric::RetransmittedSegments, sums.sum()));
+    metrics
+}
+
+/// The way of fetching is not part of it: that is what is compared.
+fn page_workload(report: &PageReport) -> String {
+    let sizes = report.objects.iter().map(|object| ByteCount::new(object.bytes).to_string());
+    format!("a page of {}", sizes.collect::<Vec<String>>().join(", "))
+}
+
+fn page_metrics(report: &PageReport) -> Vec<(Metric, f64)> {
+    let mut metrics = vec![(Metric::CompletionSeconds, report.total.as_secs_f64())];
+    if let Some(times) = report.object_seconds {
+        metrics.push((Metric::MeanObjectSeconds, times.mean));
+    }
     metrics
 }
 

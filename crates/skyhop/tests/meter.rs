@@ -117,6 +117,20 @@ fn rr_gives_a_line_per_request() {
 }
 
 #[test]
+fn pages_load_in_every_mode() {
+    let server = Server::start();
+    for http in ["1.0", "1.0-keep-alive", "1.1", "1.1-pipelined"] {
+        let args = format!("--http {http} --objects 20kB,4x5kB --connections 2");
+        let shown = server.text("page", &args);
+        assert!(shown.contains("5 of 5 objects complete; page load time"), "{shown}");
+    }
+    let text = server.text("page", "--objects 3x5kB --csv");
+    assert!(csv(&text).iter().all(|line| line["bytes"] == "5000" && line["state"] == "complete"));
+    let told = complaint(&server.meter("page", "--objects 5kB,quark"));
+    assert!(told.contains("quark"), "{told}");
+}
+
+#[test]
 fn runs_are_compared() {
     let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod compare;
+mod page;
 mod rr;
 mod text;
 
@@ -24,6 +25,8 @@ pub(crate) enum MeterCommand {
     Bulk(bulk::BulkArgs),
     /// Measure response times of requests and replies.
     Rr(rr::RrArgs),
+    /// Load a page of objects as HTTP/1.0, keep-alive, 1.1 or pipelined.
+    Page(page::PageArgs),
     /// Compare the runs of several files: means, confidence intervals, gain.
     Compare(compare::CompareArgs),
 }
@@ -80,6 +83,10 @@ pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
             let options = args.options()?;
             Ok(Report::Bulk(runtime.block_on(meter::bulk(&options))))
         }),
+        MeterCommand::Page(args) => args.output.repeat(|| {
+            let options = args.options()?;
+            Ok(Report::Page(runtime.block_on(meter::page(&options))))
+        }),
         MeterCommand::Rr(args) => args.output.repeat(|| {
             let options = args.options()?;
             Ok(Report::Rr(runtime.block_on(meter::request_reply(&options))))
@@ -122,6 +129,7 @@ fn text(report: &Report) -> String {
     match report {
         Report::Bulk(report) => bulk::text(report),
         Report::Rr(report) => rr::text(report),
+        Report::Page(report) => page::text(report),
     }
 }
 
@@ -129,6 +137,7 @@ fn csv_head(report: &Report) -> &'static str {
     match report {
         Report::Bulk(_) => bulk::CSV_HEAD,
         Report::Rr(_) => rr::CSV_HEAD,
+        Report::Page(_) => page::CSV_HEAD,
     }
 }
 
@@ -136,6 +145,7 @@ fn csv(run: u32, report: &Report) -> String {
     match report {
         Report::Bulk(report) => bulk::csv(run, report),
         Report::Rr(report) => rr::csv(run, report),
+        Report::Page(report) => page::csv(run, report),
     }
 }
 
