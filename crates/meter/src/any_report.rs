@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::bulk::BulkReport;
 use crate::page::PageReport;
 use crate::rr::RrReport;
+use crate::udp::UdpReport;
 
 /// What `skyhop meter` measured. In JSON an object whose field `meter` says what
 /// kind of report it is.
@@ -17,6 +18,8 @@ pub enum Report {
     Rr(RrReport),
     /// A page.
     Page(PageReport),
+    /// Datagrams at a constant rate.
+    Udp(UdpReport),
 }
 
 impl Report {
@@ -26,6 +29,7 @@ impl Report {
             Self::Bulk(report) => report.is_complete(),
             Self::Rr(report) => report.is_complete(),
             Self::Page(report) => report.is_complete(),
+            Self::Udp(report) => report.is_complete(),
         }
     }
 }

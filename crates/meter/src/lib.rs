@@ -45,6 +45,10 @@ mod server;
 pub mod sockets;
 pub mod stats;
 mod stream;
+pub mod udp;
+mod udp_exchange;
+pub mod udp_receiver;
+mod udp_server;
 
 pub use amount::Amount;
 pub use any_report::Report;
@@ -57,6 +61,9 @@ pub use report::{Outcome, Progress};
 pub use rr::{RrOptions, RrReport, request_reply};
 pub use sender::SenderReport;
 pub use server::{ServeError, serve};
+pub use udp::{UdpOptions, UdpReport, udp};
+pub use udp_exchange::{DATAGRAMS_MAX, UdpPlan};
+pub use udp_receiver::UdpCounts;
 
 /// The TCP port of a meter server unless told otherwise.
 pub const DEFAULT_PORT: u16 = 5201;

@@ -22,6 +22,7 @@ use crate::request::{MAGIC, REQUEST_LEN, Request, RequestError, Work};
 use crate::sender::{self, RttMean, SenderReport};
 use crate::sockets::SocketError;
 use crate::stream::{self, Plan, Sink, Source, patiently, read_end};
+use crate::udp_server;
 
 /// Connections served at once; more are refused.
 const CONNECTIONS_MAX: usize = 1024;
@@ -57,6 +58,12 @@ pub enum ServeError {
     /// A connection for the objects of a page.
     #[error(transparent)]
     Http(#[from] HttpServeError),
+    /// A UDP measurement did not end in order.
+    #[error("UDP: {error}")]
+    Udp {
+        /// One line that says why.
+        error: String,
+    },
     /// The client ended its stream early or sent more than it said.
     #[error("the client sent {found} of {asked} bytes")]
     Length {
@@ -132,6 +139,10 @@ async fn handle(stream: &mut TcpStream) -> Result<(), ServeError> {
             download(stream, request.key, &plan).await
         }
         Work::Upload { amount } => upload(stream, request.key, amount).await,
+        Work::Udp(plan) => {
+            let served = udp_server::serve(stream, request.key, &plan).await;
+            served.map_err(|error| ServeError::Udp { error: error.to_string() })
+        }
         Work::RequestReply { request: asked, reply, count } => {
             let sizes = Sizes { request: asked, reply, count };
             request_reply(stream, request.key, sizes).await

@@ -131,6 +131,18 @@ fn pages_load_in_every_mode() {
 }
 
 #[test]
+fn datagrams_are_counted() {
+    let server = Server::start();
+    let shown = server.text("udp", "--both --rate 1Mbit/s --length 500 --time 100ms");
+    assert!(shown.contains("\ndown") && shown.contains("\nup"), "{shown}");
+    let text = server.text("udp", "--up --rate 1Mbit/s --length 500 --time 100ms --csv");
+    let lines = csv(&text);
+    assert_eq!((lines[0]["sent"], lines[0]["direction"]), ("25", "up"), "{text}");
+    let told = complaint(&meter(&words("udp 127.0.0.1 --rate 100Gbit/s --time 1000s")));
+    assert!(told.contains("more than 10000000"), "{told}");
+}
+
+#[test]
 fn runs_are_compared() {
     let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");

@@ -85,6 +85,8 @@ fn title(metric: Metric) -> (&'static str, f64) {
         Metric::JainIndex => ("Jain's index", 1.0),
         Metric::RetransmittedSegments => ("retransmitted segments", 1.0),
         Metric::MeanObjectSeconds => ("mean time of an object, s", 1.0),
+        Metric::LossRatio => ("loss, %", 100.0),
+        Metric::JitterSeconds => ("jitter, ms", 1e3),
         Metric::MedianResponseSeconds => ("median response time, ms", 1e3),
         Metric::P99ResponseSeconds => ("99th percentile of the response times, ms", 1e3),
         _ => ("other", 1.0),
