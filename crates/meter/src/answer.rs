@@ -3,7 +3,8 @@
 //! ```text
 //!  0  4  magic "SKYM"
 //!  4  1  version, 2
-//!  5  1  status: 1 accepted, 2 progress, 3 received, 4 corrupt, 5 sent, 16.. refused
+//!  5  1  status: 1 accepted, 2 progress, 3 received, 4 corrupt, 5 sent, 6 UDP port,
+//!        7 datagrams sent, 8 datagrams received, 16.. refused
 //!  6  2  zero
 //!  8  8  progress, received, corrupt: bytes received so far; sent: bytes sent; else zero
 //! 16  8  corrupt: offset of the first wrong byte; sent: segments; else zero
@@ -14,6 +15,9 @@
 //! 48  8  sent: mean round trip, nanoseconds, all ones: unknown; else zero
 //! 56  8  zero
 //! ```
+//! *UDP port* and *datagrams sent* have their number in the first field,
+//! *datagrams received* has received, duplicates, reordered, corrupt, jitter
+//! and span in nanoseconds; these two go both ways.
 //! Integers are big-endian. A download begins with *accepted* and goes on with
 //! payload in blocks ([`crate::frame`]); when the client has it all and
 //! half-closes, the server says what was *sent*. An upload is answered by any
@@ -28,6 +32,7 @@ use thiserror::Error;
 
 use crate::request::{MAGIC, VERSION};
 use crate::sender::SenderReport;
+use crate::udp_receiver::UdpCounts;
 
 /// Length of an encoded answer.
 pub const ANSWER_LEN: usize = 64;
@@ -51,6 +56,18 @@ pub enum Answer {
     Receipt(Receipt),
     /// The server has sent everything, and this is what its kernel says of it.
     Sent(SenderReport),
+    /// The server's datagrams come from, and the client's go to, this port.
+    UdpPort {
+        /// The port.
+        port: u16,
+    },
+    /// All datagrams have been sent.
+    UdpSent {
+        /// How many.
+        datagrams: u64,
+    },
+    /// What arrived of the datagrams.
+    UdpReceived(UdpCounts),
     /// The server will not do it.
     Refused(Refusal),
 }
@@ -147,6 +164,9 @@ impl Answer {
                 (status, [receipt.bytes, wrong, span, 0, 0, 0, 0])
             }
             Self::Sent(report) => (5, sent_fields(&report)),
+            Self::UdpPort { port } => (6, [port.into(), 0, 0, 0, 0, 0, 0]),
+            Self::UdpSent { datagrams } => (7, [datagrams, 0, 0, 0, 0, 0, 0]),
+            Self::UdpReceived(counts) => (8, udp_fields(&counts)),
             Self::Refused(refusal) => {
                 let known = REFUSALS.iter().find(|(_, known)| *known == refusal);
                 (known.map_or(17, |(status, _)| *status), [0; FIELDS])
@@ -193,6 +213,12 @@ impl Answer {
             3 => Ok(receipt(None)),
             4 => Ok(receipt(Some(wrong))),
             5 => Ok(Self::Sent(sent_report(fields))),
+            6 => {
+                let port = u16::try_from(bytes).map_err(|_| AnswerError::NotZero { status })?;
+                Ok(Self::UdpPort { port })
+            }
+            7 => Ok(Self::UdpSent { datagrams: bytes }),
+            8 => Ok(Self::UdpReceived(udp_counts(fields))),
             found => REFUSALS
                 .iter()
                 .find(|(status, _)| *status == found)
@@ -226,6 +252,17 @@ fn sent_report(fields: [u64; FIELDS]) -> SenderReport {
         min_rtt: time(min),
         mean_rtt: time(mean),
     }
+}
+
+fn udp_fields(counts: &UdpCounts) -> [u64; FIELDS] {
+    let UdpCounts { received, duplicates, reordered, corrupt, jitter, span } = *counts;
+    [received, duplicates, reordered, corrupt, nanos(jitter), nanos(span), 0]
+}
+
+fn udp_counts(fields: [u64; FIELDS]) -> UdpCounts {
+    let [received, duplicates, reordered, corrupt, jitter, span, _] = fields;
+    let (jitter, span) = (Duration::from_nanos(jitter), Duration::from_nanos(span));
+    UdpCounts { received, duplicates, reordered, corrupt, jitter, span }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -269,6 +306,11 @@ mod tests {
             any::<u64>().prop_map(|bytes| Answer::Progress { bytes }),
             receipt,
             sent,
+            any::<u16>().prop_map(|port| Answer::UdpPort { port }),
+            any::<u64>().prop_map(|datagrams| Answer::UdpSent { datagrams }),
+            any::<[u64; 6]>().prop_map(|[a, b, c, d, e, f]| {
+                Answer::UdpReceived(udp_counts([a, b, c, d, e, f, 0]))
+            }),
             prop::sample::select(REFUSALS.map(|(_, refusal)| refusal).to_vec())
                 .prop_map(Answer::Refused),
         ]

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bulk::BulkReport;
+use crate::page::PageReport;
 use crate::rr::RrReport;
+use crate::udp::UdpReport;
 
 /// What `skyhop meter` measured. In JSON an object whose field `meter` says what
 /// kind of report it is.
@@ -14,6 +16,10 @@ pub enum Report {
     Bulk(BulkReport),
     /// Requests and replies.
     Rr(RrReport),
+    /// A page.
+    Page(PageReport),
+    /// Datagrams at a constant rate.
+    Udp(UdpReport),
 }
 
 impl Report {
@@ -22,6 +28,8 @@ impl Report {
         match self {
             Self::Bulk(report) => report.is_complete(),
             Self::Rr(report) => report.is_complete(),
+            Self::Page(report) => report.is_complete(),
+            Self::Udp(report) => report.is_complete(),
         }
     }
 }

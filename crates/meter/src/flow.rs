@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::answer::{ANSWER_LEN, Answer, AnswerError, Receipt, Refusal};
+use crate::http::HttpError;
 use crate::request::MAGIC;
 use crate::sockets::{SocketError, SocketOptions};
 use crate::stream::{patiently, read_end};
@@ -47,6 +48,9 @@ pub(crate) enum FlowError {
     /// The answer is none.
     #[error(transparent)]
     Answer(#[from] AnswerError),
+    /// The reply to a request for an object is not what it should be.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// An answer that does not belong here.
     #[error("the server answered {found:?}, which does not belong here")]
     Unexpected {

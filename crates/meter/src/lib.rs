@@ -29,9 +29,13 @@ pub mod congestion;
 mod flow;
 pub mod flow_report;
 pub mod frame;
+pub mod http;
+pub mod http_server;
 mod json;
 pub mod metric;
 mod pacer;
+pub mod page;
+mod page_connection;
 pub mod payload;
 pub mod report;
 pub mod request;
@@ -41,6 +45,10 @@ mod server;
 pub mod sockets;
 pub mod stats;
 mod stream;
+pub mod udp;
+mod udp_exchange;
+pub mod udp_receiver;
+mod udp_server;
 
 pub use amount::Amount;
 pub use any_report::Report;
@@ -48,10 +56,14 @@ pub use bulk::{BulkOptions, BulkReport, Direction, DirectionSum, Directions, bul
 pub use compare::{Comparison, Runs, compare};
 pub use congestion::{CongestionControl, CongestionError};
 pub use flow_report::FlowReport;
+pub use page::{HttpMode, PageOptions, PageReport, page};
 pub use report::{Outcome, Progress};
 pub use rr::{RrOptions, RrReport, request_reply};
 pub use sender::SenderReport;
 pub use server::{ServeError, serve};
+pub use udp::{UdpOptions, UdpReport, udp};
+pub use udp_exchange::{DATAGRAMS_MAX, UdpPlan};
+pub use udp_receiver::UdpCounts;
 
 /// The TCP port of a meter server unless told otherwise.
 pub const DEFAULT_PORT: u16 = 5201;

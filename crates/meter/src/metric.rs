@@ -1,12 +1,15 @@
 //! The figures of a run that are compared.
 
 use serde::Serialize;
-use units::ByteCount;
+use units::{BitRate, ByteCount};
 
 use crate::amount::Amount;
 use crate::any_report::Report;
 use crate::bulk::{BulkReport, Directions};
+use crate::page::PageReport;
 use crate::rr::RrReport;
+use crate::stats::mean;
+use crate::udp::{UdpFlow, UdpReport};
 
 /// A figure of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -21,6 +24,12 @@ pub enum Metric {
     JainIndex,
     /// Segments that the senders' kernels sent again.
     RetransmittedSegments,
+    /// Datagrams lost, of those sent, all directions together.
+    LossRatio,
+    /// Mean of the directions' jitter, seconds.
+    JitterSeconds,
+    /// The mean time of a page's objects, seconds.
+    MeanObjectSeconds,
     /// The run's median response time, seconds.
     MedianResponseSeconds,
     /// The run's 99th percentile of the response times, seconds.
@@ -40,7 +49,7 @@ impl Metric {
     pub(crate) fn better(self) -> Better {
         match self {
             Self::GoodputBitsPerSecond => Better::Higher,
-            Self::JainIndex | Self::RetransmittedSegments => Better::Neither,
+            Self::JainIndex | Self::RetransmittedSegments | Self::LossRatio => Better::Neither,
             _ => Better::Lower,
         }
     }
@@ -58,6 +67,8 @@ impl Report {
                 ByteCount::new(report.reply_bytes),
                 report.connections.len(),
             ),
+            Self::Page(report) => page_workload(report),
+            Self::Udp(report) => udp_workload(report),
         }
     }
 
@@ -66,6 +77,8 @@ impl Report {
         match self {
             Self::Bulk(report) => bulk_metrics(report),
             Self::Rr(report) => rr_metrics(report),
+            Self::Page(report) => page_metrics(report),
+            Self::Udp(report) => udp_metrics(report),
         }
     }
 }
@@ -94,6 +107,43 @@ fn bulk_metrics(report: &BulkReport) -> Vec<(Metric, f64)> {
     }
     let sums = report.sums.iter().map(|sum| sum.retransmitted_segments as f64);
     metrics.push((Metric::RetransmittedSegments, sums.sum()));
+    metrics
+}
+
+fn udp_workload(report: &UdpReport) -> String {
+    format!(
+        "datagrams of {} B at {} for {} s, {:?}",
+        report.datagram_bytes,
+        BitRate::from_bits_per_second(report.rate_bits_per_second),
+        report.time.as_secs_f64(),
+        report.directions,
+    )
+}
+
+fn udp_metrics(report: &UdpReport) -> Vec<(Metric, f64)> {
+    let sum = |of: fn(&UdpFlow) -> u64| report.flows.iter().map(|it| of(it) as f64).sum::<f64>();
+    let (sent, lost) = (sum(|flow| flow.sent), sum(|flow| flow.lost));
+    let jitter: Vec<f64> =
+        report.flows.iter().map(|flow| flow.counts.jitter.as_secs_f64()).collect();
+    let mut metrics = Vec::new();
+    if sent > 0.0 {
+        metrics.push((Metric::LossRatio, lost / sent));
+    }
+    metrics.extend(mean(&jitter).map(|jitter| (Metric::JitterSeconds, jitter)));
+    metrics
+}
+
+/// The way of fetching is not part of it: that is what is compared.
+fn page_workload(report: &PageReport) -> String {
+    let sizes = report.objects.iter().map(|object| ByteCount::new(object.bytes).to_string());
+    format!("a page of {}", sizes.collect::<Vec<String>>().join(", "))
+}
+
+fn page_metrics(report: &PageReport) -> Vec<(Metric, f64)> {
+    let mut metrics = vec![(Metric::CompletionSeconds, report.total.as_secs_f64())];
+    if let Some(times) = report.object_seconds {
+        metrics.push((Metric::MeanObjectSeconds, times.mean));
+    }
     metrics
 }
 

@@ -3,17 +3,17 @@
 //! ```text
 //!  0  4  magic "SKYM"
 //!  4  1  version, 2
-//!  5  1  kind: 1 download, 2 upload, 3 request/reply
-//!  6  1  amount (download, upload): 0 bytes, 1 time; else zero
+//!  5  1  kind: 1 download, 2 upload, 3 request/reply, 4 UDP
+//!  6  1  amount (download, upload): 0 bytes, 1 time; UDP: 1 down, 2 up, 3 both; else zero
 //!  7  1  zero
 //!  8  8  key of the payload
-//! 16  8  bytes to send, or for how many nanoseconds (download, upload), else zero
-//! 24  8  bytes of a request (request/reply), else zero
+//! 16  8  bytes to send, or for how many nanoseconds (download, upload, UDP), else zero
+//! 24  8  bytes of a request (request/reply) or of a datagram (UDP), else zero
 //! 32  8  bytes of a reply (request/reply), else zero
 //! 40  4  number of requests (request/reply), else zero
 //! 44 16  congestion control of the server's socket, padded with zeros; all zero: its default
 //! 60  4  zero
-//! 64  8  most bits per second to send (download), zero: no cap; else zero
+//! 64  8  most bits per second to send (download; zero: no cap), or what to send (UDP); else zero
 //! 72  4  send buffer of the server's socket, bytes; zero: its default
 //! 76  4  receive buffer of the server's socket, bytes; zero: its default
 //! ```
@@ -26,8 +26,11 @@ use thiserror::Error;
 use units::{BitRate, ByteCount};
 
 use crate::amount::Amount;
+use crate::bulk::Directions;
 use crate::congestion::{CongestionControl, NAME_MAX};
 use crate::sockets::SocketOptions;
+use crate::udp_exchange::{DATAGRAMS_MAX, UdpPlan};
+use crate::udp_receiver::HEAD_LEN;
 
 /// Length of an encoded request.
 pub const REQUEST_LEN: usize = 80;
@@ -72,6 +75,8 @@ pub enum Work {
         /// How many requests.
         count: u32,
     },
+    /// Datagrams, at a constant rate.
+    Udp(UdpPlan),
 }
 
 /// Why bytes are not a request.
@@ -111,6 +116,16 @@ pub enum RequestError {
     /// The congestion control's name is no name.
     #[error("the congestion control's name is not visible ASCII padded with zeros")]
     CongestionName,
+    /// Datagrams that cannot be.
+    #[error("no UDP measurement: {length} bytes a datagram, {rate} bit/s, direction {direction}")]
+    Udp {
+        /// Bytes of a datagram.
+        length: u64,
+        /// Bits in a second.
+        rate: u64,
+        /// The direction found.
+        direction: u8,
+    },
     /// All requests or all replies together exceed 2^64 bytes.
     #[error("{count} times {size} bytes is more than 2^64")]
     TooMuch {
@@ -150,6 +165,7 @@ impl Request {
                 wire[5] = 2;
                 encode_amount(amount, wire);
             }
+            Work::Udp(plan) => encode_udp(&plan, wire),
             Work::RequestReply { request, reply, count } => {
                 wire[5] = 3;
                 wire[24..32].copy_from_slice(&request.to_be_bytes());
@@ -230,8 +246,43 @@ fn decode_work(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
             zero(wire, 64, 72)?;
             decode_request_reply(wire)
         }
+        4 => {
+            zero(wire, 32, 44)?;
+            decode_udp(wire)
+        }
         found => Err(RequestError::Kind { found }),
     }
+}
+
+fn encode_udp(plan: &UdpPlan, wire: &mut [u8; REQUEST_LEN]) {
+    encode_amount(Amount::Time(plan.time), wire);
+    wire[5] = 4;
+    wire[6] = match plan.directions {
+        Directions::Download => 1,
+        Directions::Upload => 2,
+        Directions::Both => 3,
+    };
+    wire[24..32].copy_from_slice(&u64::from(plan.length).to_be_bytes());
+    wire[64..72].copy_from_slice(&plan.rate.bits_per_second().to_be_bytes());
+}
+
+fn decode_udp(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
+    let (length, rate, direction) = (integer(wire, 24), integer(wire, 64), wire[6]);
+    let foreign = || RequestError::Udp { length, rate, direction };
+    let directions = match direction {
+        1 => Directions::Download,
+        2 => Directions::Upload,
+        3 => Directions::Both,
+        _ => return Err(foreign()),
+    };
+    let plan = UdpPlan {
+        rate: BitRate::from_bits_per_second(rate),
+        length: u16::try_from(length).map_err(|_| foreign())?,
+        time: Duration::from_nanos(integer(wire, 16)),
+        directions,
+    };
+    let fits = usize::from(plan.length) >= HEAD_LEN && plan.datagrams() <= DATAGRAMS_MAX;
+    if fits { Ok(Work::Udp(plan)) } else { Err(foreign()) }
 }
 
 fn decode_request_reply(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
@@ -293,6 +344,14 @@ mod tests {
         prop_oneof![
             (amount(), cap).prop_map(|(amount, cap)| Work::Download { amount, cap }),
             amount().prop_map(|amount| Work::Upload { amount }),
+            (1u64..100_000_000, 100u16.., 0u64..10_000_000_000, 0usize..3).prop_map(
+                |(rate, length, nanos, way)| Work::Udp(UdpPlan {
+                    rate: BitRate::from_bits_per_second(rate),
+                    length,
+                    time: Duration::from_nanos(nanos),
+                    directions: [Directions::Download, Directions::Upload, Directions::Both][way],
+                })
+            ),
             (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(request, reply, count)| {
                 Work::RequestReply { request: request.into(), reply: reply.into(), count }
             }),

@@ -16,16 +16,18 @@ use tracing::{debug, warn};
 use crate::amount::Amount;
 use crate::answer::{Answer, Receipt, Refusal};
 use crate::congestion::CongestionError;
+use crate::http_server::{self, HttpServeError};
 use crate::payload::{Payload, Side};
-use crate::request::{REQUEST_LEN, Request, RequestError, Work};
+use crate::request::{MAGIC, REQUEST_LEN, Request, RequestError, Work};
 use crate::sender::{self, RttMean, SenderReport};
 use crate::sockets::SocketError;
 use crate::stream::{self, Plan, Sink, Source, patiently, read_end};
+use crate::udp_server;
 
 /// Connections served at once; more are refused.
 const CONNECTIONS_MAX: usize = 1024;
 /// How long a new connection may take to say what it wants.
-const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// How long a refused client may go on sending. Its refusal would be lost if
 /// the connection were closed with bytes unread (RFC 9293 §3.6.1: that resets).
 const LINGER_LIMIT: Duration = Duration::from_secs(10);
@@ -53,6 +55,15 @@ pub enum ServeError {
     /// The socket cannot have what was asked for.
     #[error(transparent)]
     Options(#[from] SocketError),
+    /// A connection for the objects of a page.
+    #[error(transparent)]
+    Http(#[from] HttpServeError),
+    /// A UDP measurement did not end in order.
+    #[error("UDP: {error}")]
+    Udp {
+        /// One line that says why.
+        error: String,
+    },
     /// The client ended its stream early or sent more than it said.
     #[error("the client sent {found} of {asked} bytes")]
     Length {
@@ -99,7 +110,7 @@ const BUSY: Answer = Answer::Refused(Refusal::Busy);
 
 async fn run(mut stream: TcpStream, client: SocketAddr) {
     match handle(&mut stream).await {
-        Ok(work) => debug!(%client, ?work, "done"),
+        Ok(()) => debug!(%client, "done"),
         Err(error) => {
             warn!(%client, %error, "connection failed");
             if let Some(refusal) = refusal(&error) {
@@ -109,10 +120,16 @@ async fn run(mut stream: TcpStream, client: SocketAddr) {
     }
 }
 
-async fn handle(stream: &mut TcpStream) -> Result<Work, ServeError> {
+async fn handle(stream: &mut TcpStream) -> Result<(), ServeError> {
     stream.set_nodelay(true)?;
     let mut wire = [0; REQUEST_LEN];
-    let read = timeout(REQUEST_LIMIT, stream.read_exact(&mut wire)).await;
+    let (magic, rest) = wire.split_at_mut(MAGIC.len());
+    let read = timeout(REQUEST_LIMIT, stream.read_exact(magic)).await;
+    read.map_err(|_| ServeError::NoRequest)??;
+    if magic == b"GET " {
+        return Ok(http_server::serve(stream, magic).await?);
+    }
+    let read = timeout(REQUEST_LIMIT, stream.read_exact(rest)).await;
     read.map_err(|_| ServeError::NoRequest)??;
     let request = Request::decode(&wire)?;
     request.sockets.apply(&SockRef::from(&*stream))?;
@@ -122,12 +139,15 @@ async fn handle(stream: &mut TcpStream) -> Result<Work, ServeError> {
             download(stream, request.key, &plan).await
         }
         Work::Upload { amount } => upload(stream, request.key, amount).await,
+        Work::Udp(plan) => {
+            let served = udp_server::serve(stream, request.key, &plan).await;
+            served.map_err(|error| ServeError::Udp { error: error.to_string() })
+        }
         Work::RequestReply { request: asked, reply, count } => {
             let sizes = Sizes { request: asked, reply, count };
             request_reply(stream, request.key, sizes).await
         }
-    }?;
-    Ok(request.work)
+    }
 }
 
 /// What the client is told about an error; nothing once payload has moved.

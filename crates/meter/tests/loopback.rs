@@ -438,7 +438,7 @@ fn garbage_is_refused_and_the_server_lives() {
     block_on(async {
         let server = server();
         let mut stream = TcpStream::connect(server).await.unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        stream.write_all(b"PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         stream.write_all(&[b'x'; 10_000]).await.unwrap();
         stream.shutdown().await.unwrap();
         assert_eq!(answers(stream).await, [Answer::Refused(Refusal::Malformed)]);

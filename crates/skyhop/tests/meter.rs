@@ -117,6 +117,32 @@ fn rr_gives_a_line_per_request() {
 }
 
 #[test]
+fn pages_load_in_every_mode() {
+    let server = Server::start();
+    for http in ["1.0", "1.0-keep-alive", "1.1", "1.1-pipelined"] {
+        let args = format!("--http {http} --objects 20kB,4x5kB --connections 2");
+        let shown = server.text("page", &args);
+        assert!(shown.contains("5 of 5 objects complete; page load time"), "{shown}");
+    }
+    let text = server.text("page", "--objects 3x5kB --csv");
+    assert!(csv(&text).iter().all(|line| line["bytes"] == "5000" && line["state"] == "complete"));
+    let told = complaint(&server.meter("page", "--objects 5kB,quark"));
+    assert!(told.contains("quark"), "{told}");
+}
+
+#[test]
+fn datagrams_are_counted() {
+    let server = Server::start();
+    let shown = server.text("udp", "--both --rate 1Mbit/s --length 500 --time 100ms");
+    assert!(shown.contains("\ndown") && shown.contains("\nup"), "{shown}");
+    let text = server.text("udp", "--up --rate 1Mbit/s --length 500 --time 100ms --csv");
+    let lines = csv(&text);
+    assert_eq!((lines[0]["sent"], lines[0]["direction"]), ("25", "up"), "{text}");
+    let told = complaint(&meter(&words("udp 127.0.0.1 --rate 100Gbit/s --time 1000s")));
+    assert!(told.contains("more than 10000000"), "{told}");
+}
+
+#[test]
 fn runs_are_compared() {
     let server = Server::start();
     let folder = tempfile::tempdir().expect("a folder");

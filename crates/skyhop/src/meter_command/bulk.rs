@@ -108,7 +108,7 @@ pub(super) fn text(report: &BulkReport) -> String {
     text
 }
 
-fn way(direction: Direction) -> &'static str {
+pub(super) fn way(direction: Direction) -> &'static str {
     match direction {
         Direction::Download => "down",
         Direction::Upload => "up",
@@ -149,7 +149,7 @@ fn sum_line(sum: &DirectionSum, flows: usize) -> String {
     text + "\n"
 }
 
-fn milliseconds(time: Option<Duration>) -> String {
+pub(super) fn milliseconds(time: Option<Duration>) -> String {
     time.map_or_else(|| "-".to_owned(), |time| format!("{:.1} ms", time.as_secs_f64() * 1e3))
 }
 

@@ -2,8 +2,10 @@
 
 mod bulk;
 mod compare;
+mod page;
 mod rr;
 mod text;
+mod udp;
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -24,6 +26,10 @@ pub(crate) enum MeterCommand {
     Bulk(bulk::BulkArgs),
     /// Measure response times of requests and replies.
     Rr(rr::RrArgs),
+    /// Load a page of objects as HTTP/1.0, keep-alive, 1.1 or pipelined.
+    Page(page::PageArgs),
+    /// Send datagrams at a constant rate: loss, order, duplicates, jitter.
+    Udp(udp::UdpArgs),
     /// Compare the runs of several files: means, confidence intervals, gain.
     Compare(compare::CompareArgs),
 }
@@ -60,7 +66,7 @@ struct Output {
     /// Print every report as JSON; `skyhop meter compare` reads that.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print a line of CSV for each flow, request or object.
+    /// Print a line of CSV for each flow, request, object or direction.
     #[arg(long)]
     csv: bool,
     /// Measure so many times, one after the other.
@@ -79,6 +85,14 @@ pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
         MeterCommand::Bulk(args) => args.output.repeat(|| {
             let options = args.options()?;
             Ok(Report::Bulk(runtime.block_on(meter::bulk(&options))))
+        }),
+        MeterCommand::Page(args) => args.output.repeat(|| {
+            let options = args.options()?;
+            Ok(Report::Page(runtime.block_on(meter::page(&options))))
+        }),
+        MeterCommand::Udp(args) => args.output.repeat(|| {
+            let options = args.options()?;
+            Ok(Report::Udp(runtime.block_on(meter::udp(&options))))
         }),
         MeterCommand::Rr(args) => args.output.repeat(|| {
             let options = args.options()?;
@@ -122,6 +136,8 @@ fn text(report: &Report) -> String {
     match report {
         Report::Bulk(report) => bulk::text(report),
         Report::Rr(report) => rr::text(report),
+        Report::Page(report) => page::text(report),
+        Report::Udp(report) => udp::text(report),
     }
 }
 
@@ -129,6 +145,8 @@ fn csv_head(report: &Report) -> &'static str {
     match report {
         Report::Bulk(_) => bulk::CSV_HEAD,
         Report::Rr(_) => rr::CSV_HEAD,
+        Report::Page(_) => page::CSV_HEAD,
+        Report::Udp(_) => udp::CSV_HEAD,
     }
 }
 
@@ -136,6 +154,8 @@ fn csv(run: u32, report: &Report) -> String {
     match report {
         Report::Bulk(report) => bulk::csv(run, report),
         Report::Rr(report) => rr::csv(run, report),
+        Report::Page(report) => page::csv(run, report),
+        Report::Udp(report) => udp::csv(run, report),
     }
 }
 

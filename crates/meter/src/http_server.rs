@@ -1,0 +1,70 @@
+//! The server's side of a page: objects over HTTP/1.0 and 1.1, one after the
+//! other on each connection, so that pipelined requests wait their turn.
+
+use std::io;
+
+use socket2::SockRef;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::congestion::CongestionError;
+use crate::http::{self, HttpError, RequestHead, ResponseHead};
+use crate::payload::{Payload, Side};
+use crate::sender;
+use crate::stream::Source;
+
+/// Why a connection for objects did not end in order.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HttpServeError {
+    /// The request is none, or for something that is not there.
+    #[error(transparent)]
+    Request(#[from] HttpError),
+    /// The congestion control cannot be had.
+    #[error(transparent)]
+    Congestion(#[from] CongestionError),
+    /// No further request came in time, or the connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(#[from] io::Error),
+}
+
+/// Serves the requests of one connection, of which `first` has been read.
+pub(crate) async fn serve(stream: &mut TcpStream, first: &[u8]) -> Result<(), HttpServeError> {
+    let socket = sender::copy(stream)?;
+    let (reader, mut writer) = stream.split();
+    let mut reader = BufReader::new(first.chain(reader));
+    loop {
+        let head = timeout(crate::server::REQUEST_LIMIT, http::read_head(&mut reader)).await;
+        let Some(head) = head.map_err(io::Error::from)?? else {
+            return Ok(writer.shutdown().await?);
+        };
+        let request = match RequestHead::decode(&head) {
+            Ok(request) => request,
+            Err(error) => {
+                refuse(&mut writer, "404 Not Found").await?;
+                return Err(error.into());
+            }
+        };
+        if let Some(name) = &request.object.congestion_control
+            && let Err(error) = name.apply(&SockRef::from(&socket))
+        {
+            refuse(&mut writer, "409 No such congestion control").await?;
+            return Err(error.into());
+        }
+        let reply = ResponseHead { length: request.object.size, persistent: request.persistent };
+        writer.write_all(reply.encode().as_bytes()).await?;
+        let payload = Payload::new(request.object.key, Side::Server);
+        Source::new(payload).send(&mut writer, 0..request.object.size).await?;
+        if !request.persistent {
+            return Ok(writer.shutdown().await?);
+        }
+    }
+}
+
+async fn refuse<W: AsyncWriteExt + Unpin>(writer: &mut W, status: &str) -> io::Result<()> {
+    let text = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    writer.write_all(text.as_bytes()).await?;
+    writer.shutdown().await
+}

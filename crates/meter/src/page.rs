@@ -1,0 +1,182 @@
+//! A page: N objects over C connections, as HTTP of one generation or another
+//! fetches them. All objects are known at the start: it is the fetching of the
+//! objects that is measured, not the finding of them in a text.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use units::ByteCount;
+
+use crate::congestion::CongestionControl;
+use crate::page_connection::Connection;
+use crate::report::{Outcome, Progress};
+use crate::stats::Summary;
+
+/// How objects are fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HttpMode {
+    /// HTTP/1.0: a connection for each object.
+    #[serde(rename = "http/1.0")]
+    Http10,
+    /// HTTP/1.0 with `Connection: keep-alive`: the next object on the same
+    /// connection when the one before is complete.
+    #[serde(rename = "http/1.0-keep-alive")]
+    Http10KeepAlive,
+    /// HTTP/1.1: the same, by default.
+    #[serde(rename = "http/1.1")]
+    Http11,
+    /// HTTP/1.1, all requests of a connection sent at once (RFC 9112 §9.3.2).
+    #[serde(rename = "http/1.1-pipelined")]
+    Http11Pipelined,
+}
+
+/// A page to load.
+#[derive(Debug, Clone)]
+pub struct PageOptions {
+    /// The meter server.
+    pub server: SocketAddr,
+    /// How its objects are fetched.
+    pub mode: HttpMode,
+    /// The size of each object.
+    pub objects: Vec<ByteCount>,
+    /// The most connections at a time.
+    pub connections: u32,
+    /// The congestion control of the server's sockets; `None`: their default.
+    pub congestion_control: Option<CongestionControl>,
+    /// How long the page may take; `None`: as long as something moves.
+    pub limit: Option<Duration>,
+    /// Key of the payload; a fresh one for each run.
+    pub key: u64,
+    /// Counts complete objects while the page loads.
+    pub progress: Progress,
+}
+
+/// One object of a page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ObjectReport {
+    /// Which object, from 0.
+    pub object: u32,
+    /// On which of the connections that exist at a time, from 0; none if it was
+    /// never asked for.
+    pub connection: Option<u32>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Its size.
+    pub bytes: u64,
+    /// From the start of the page until this object was begun: until its
+    /// connection was opened, if it is the first there, or its request sent.
+    #[serde(rename = "start_seconds", with = "crate::json::maybe_seconds")]
+    pub start: Option<Duration>,
+    /// From then until the first byte of its reply.
+    #[serde(rename = "first_byte_seconds", with = "crate::json::maybe_seconds")]
+    pub first_byte: Option<Duration>,
+    /// From then until its last byte.
+    #[serde(rename = "seconds", with = "crate::json::maybe_seconds")]
+    pub time: Option<Duration>,
+}
+
+/// What came of a page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PageReport {
+    /// The meter server.
+    pub server: SocketAddr,
+    /// How its objects were fetched.
+    pub mode: HttpMode,
+    /// The most connections at a time.
+    pub connections: u32,
+    /// The congestion control that was asked for.
+    pub congestion_control: Option<CongestionControl>,
+    /// Each object, in order.
+    pub objects: Vec<ObjectReport>,
+    /// Page load time: from the start until the last byte of the last object,
+    /// or until the page was given up.
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
+    pub total: Duration,
+    /// The times of the complete objects, seconds.
+    pub object_seconds: Option<Summary>,
+}
+
+impl PageReport {
+    /// Whether every object is complete.
+    pub fn is_complete(&self) -> bool {
+        self.objects.iter().all(|object| object.outcome.is_complete())
+    }
+}
+
+/// A page that is being loaded, as its connections share it.
+pub(crate) struct Loading {
+    pub(crate) options: PageOptions,
+    pub(crate) start: Instant,
+    next: AtomicUsize,
+    objects: Mutex<Vec<ObjectReport>>,
+}
+
+impl Loading {
+    fn new(options: &PageOptions) -> Self {
+        let object = |(object, bytes): (u32, &ByteCount)| ObjectReport {
+            object,
+            connection: None,
+            outcome: Outcome::Unfinished,
+            bytes: bytes.get(),
+            start: None,
+            first_byte: None,
+            time: None,
+        };
+        Self {
+            options: options.clone(),
+            start: Instant::now(),
+            next: AtomicUsize::new(0),
+            objects: Mutex::new((0..).zip(&options.objects).map(object).collect()),
+        }
+    }
+
+    /// The next object that nobody has begun.
+    pub(crate) fn take(&self) -> Option<usize> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (index < self.options.objects.len()).then_some(index)
+    }
+
+    /// Writes down what is known about an object.
+    pub(crate) fn note(&self, object: usize, write: impl FnOnce(&mut ObjectReport)) {
+        // A panic elsewhere leaves no half-written report.
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        write(&mut objects[object]);
+    }
+
+    fn report(&self, ended: Instant) -> PageReport {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let end = |object: &ObjectReport| Some(object.start? + object.time?);
+        let complete = objects.iter().all(|object| object.outcome.is_complete());
+        let last = objects.iter().filter_map(end).max().filter(|_| complete);
+        let times = objects.iter().filter(|object| object.outcome.is_complete());
+        let times: Vec<f64> = times.filter_map(|it| it.time).map(|it| it.as_secs_f64()).collect();
+        PageReport {
+            server: self.options.server,
+            mode: self.options.mode,
+            connections: self.options.connections,
+            congestion_control: self.options.congestion_control.clone(),
+            total: last.unwrap_or(ended - self.start),
+            object_seconds: Summary::of(&times),
+            objects,
+        }
+    }
+}
+
+/// Loads a page. What goes wrong is in the report, object by object.
+pub async fn page(options: &PageOptions) -> PageReport {
+    let loading = Arc::new(Loading::new(options));
+    let wanted = u32::try_from(options.objects.len()).unwrap_or(u32::MAX);
+    let mut tasks = JoinSet::new();
+    for index in 0..options.connections.min(wanted) {
+        tasks.spawn(Connection::new(Arc::clone(&loading), index).run());
+    }
+    let all = async { while tasks.join_next().await.is_some() {} };
+    // What is not complete at the limit stays "unfinished".
+    let _ = timeout(options.limit.unwrap_or(Duration::MAX), all).await;
+    loading.report(Instant::now())
+}

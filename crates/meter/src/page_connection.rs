@@ -1,0 +1,210 @@
+//! One of the connections that a page is loaded over; with HTTP/1.0 one after
+//! the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::flow::{self, FlowError};
+use crate::http::{self, Object, RequestHead, ResponseHead};
+use crate::page::{HttpMode, Loading};
+use crate::payload::{Payload, Side, flow_key};
+use crate::report::Outcome;
+use crate::sockets::SocketOptions;
+use crate::stream::Sink;
+
+pub(crate) struct Connection {
+    page: Arc<Loading>,
+    index: u32,
+}
+
+impl Connection {
+    pub(crate) fn new(page: Arc<Loading>, index: u32) -> Self {
+        Self { page, index }
+    }
+
+    /// Loads objects until there are no more.
+    pub(crate) async fn run(self) {
+        match self.page.options.mode {
+            HttpMode::Http10 => {
+                while let Some(object) = self.page.take() {
+                    let result = self.alone(object).await;
+                    self.fail(object, result);
+                }
+            }
+            HttpMode::Http10KeepAlive | HttpMode::Http11 => {
+                while let Some(object) = self.page.take() {
+                    // An object that fails ends its connection; the next gets a new one.
+                    let mut now = object;
+                    let result = self.one_by_one(&mut now).await;
+                    self.fail(now, result);
+                }
+            }
+            HttpMode::Http11Pipelined => {
+                let mine = self.dealt();
+                let mut now = 0;
+                let result = self.pipelined(&mine, &mut now).await;
+                if let Err(error) = result {
+                    let told = error.to_string();
+                    self.fail(mine[now], Err(error));
+                    // What was asked for behind it is lost with the connection.
+                    for &object in &mine[now + 1..] {
+                        let error = told.clone();
+                        self.page.note(object, |it| it.outcome = Outcome::Failed { error });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The objects of this connection if they are dealt out in turn.
+    fn dealt(&self) -> Vec<usize> {
+        let all = self.page.options.objects.len();
+        (self.index as usize..all).step_by(self.page.options.connections as usize).collect()
+    }
+
+    /// A connection for one object.
+    async fn alone(&self, object: usize) -> Result<(), FlowError> {
+        let begun = self.begin(object);
+        let mut stream = self.connect().await?;
+        let (reader, mut writer) = stream.split();
+        let mut reader = BufReader::new(reader);
+        self.ask(&mut writer, object, false).await?;
+        self.read(&mut reader, object, begun).await?;
+        flow::read_close(&mut reader, self.size(object)).await?;
+        flow::in_order(&stream)
+    }
+
+    /// A connection for `object` and the ones after it.
+    async fn one_by_one(&self, object: &mut usize) -> Result<(), FlowError> {
+        let mut begun = self.begin(*object);
+        let mut stream = self.connect().await?;
+        {
+            let (reader, mut writer) = stream.split();
+            let mut reader = BufReader::new(reader);
+            loop {
+                self.ask(&mut writer, *object, true).await?;
+                self.read(&mut reader, *object, begun).await?;
+                let Some(next) = self.page.take() else { break };
+                *object = next;
+                begun = self.begin(next);
+            }
+            writer.shutdown().await.map_err(FlowError::broken("closing"))?;
+            flow::read_close(&mut reader, self.size(*object)).await?;
+        }
+        flow::in_order(&stream)
+    }
+
+    /// A connection that is asked for everything at once. `now` counts the
+    /// complete objects.
+    async fn pipelined(&self, mine: &[usize], now: &mut usize) -> Result<(), FlowError> {
+        let begun: Vec<Instant> = mine.iter().map(|&object| self.begin(object)).collect();
+        let mut stream = self.connect().await?;
+        {
+            let (reader, mut writer) = stream.split();
+            let mut reader = BufReader::new(reader);
+            let asking = async {
+                for &object in mine {
+                    self.ask(&mut writer, object, true).await?;
+                }
+                writer.shutdown().await.map_err(FlowError::broken("closing"))
+            };
+            let reading = async {
+                for (&object, &begun) in mine.iter().zip(&begun) {
+                    self.read(&mut reader, object, begun).await?;
+                    *now = (*now + 1).min(mine.len() - 1);
+                }
+                flow::read_close(&mut reader, 0).await
+            };
+            tokio::try_join!(asking, reading)?;
+        }
+        flow::in_order(&stream)
+    }
+
+    async fn connect(&self) -> Result<TcpStream, FlowError> {
+        let server = self.page.options.server;
+        flow::connect(flow::open(server, &SocketOptions::default())?, server).await
+    }
+
+    /// Notes that an object's time begins.
+    fn begin(&self, object: usize) -> Instant {
+        let now = Instant::now();
+        let start = now - self.page.start;
+        self.page.note(object, |it| {
+            it.connection = Some(self.index);
+            it.start = Some(start);
+        });
+        now
+    }
+
+    async fn ask<W: AsyncWriteExt + Unpin>(
+        &self,
+        writer: &mut W,
+        object: usize,
+        persistent: bool,
+    ) -> Result<(), FlowError> {
+        let options = &self.page.options;
+        let version = match options.mode {
+            HttpMode::Http10 | HttpMode::Http10KeepAlive => "1.0",
+            HttpMode::Http11 | HttpMode::Http11Pipelined => "1.1",
+        };
+        let wanted = Object {
+            key: self.key(object),
+            size: self.size(object),
+            congestion_control: options.congestion_control.clone(),
+        };
+        let head = RequestHead { object: wanted, persistent };
+        let text = head.encode(version, &options.server.to_string());
+        let sent = writer.write_all(text.as_bytes()).await;
+        sent.map_err(FlowError::broken("sending a request"))
+    }
+
+    /// Reads one reply and checks every byte.
+    async fn read<R: AsyncBufRead + Unpin>(
+        &self,
+        reader: &mut R,
+        object: usize,
+        begun: Instant,
+    ) -> Result<(), FlowError> {
+        let waiting = || FlowError::broken("waiting for a reply");
+        let some = crate::stream::patiently(reader.fill_buf()).await.map_err(waiting())?;
+        let asked = self.size(object);
+        if some.is_empty() {
+            return Err(FlowError::Truncated { received: 0, asked });
+        }
+        let first: Duration = begun.elapsed();
+        self.page.note(object, |it| it.first_byte = Some(first));
+        let head = http::read_head(reader).await.map_err(waiting())?;
+        let reply = ResponseHead::decode(&head.unwrap_or_default())?;
+        if reply.length > asked {
+            return Err(FlowError::TooLong { asked });
+        }
+        let mut sink = Sink::new(Payload::new(self.key(object), Side::Server));
+        sink.read_to(reader, reply.length).await.map_err(FlowError::broken("receiving"))?;
+        flow::check(sink.receipt(), asked)?;
+        let time = begun.elapsed();
+        self.page.note(object, |it| {
+            it.time = Some(time);
+            it.outcome = Outcome::Complete;
+        });
+        self.page.options.progress.add(1);
+        Ok(())
+    }
+
+    fn fail(&self, object: usize, result: Result<(), FlowError>) {
+        if let Err(error) = result {
+            self.page.note(object, |it| it.outcome = Outcome::of::<()>(Ok(Err(error))));
+        }
+    }
+
+    fn key(&self, object: usize) -> u64 {
+        flow_key(self.page.options.key, object as u64)
+    }
+
+    fn size(&self, object: usize) -> u64 {
+        self.page.options.objects[object].get()
+    }
+}

@@ -1,0 +1,169 @@
+//! UDP at a constant rate: loss, order, duplicates, jitter, in both directions.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
+use tokio::time::{interval, timeout};
+use units::{BitRate, ByteCount};
+
+use crate::answer::Answer;
+use crate::bulk::{Direction, Directions};
+use crate::flow::{self, FlowError};
+use crate::payload::{Payload, Side, flow_key};
+use crate::report::Outcome;
+use crate::request::{Request, Work};
+use crate::sockets::SocketOptions;
+use crate::udp_exchange::{Exchange, UdpPlan, exchange};
+use crate::udp_receiver::{GREETING, UdpCounts, fill};
+
+/// How often the client greets until the server has heard it.
+const GREETING_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A UDP measurement to make.
+#[derive(Debug, Clone)]
+pub struct UdpOptions {
+    /// The meter server.
+    pub server: SocketAddr,
+    /// What is sent.
+    pub plan: UdpPlan,
+    /// How long it may take in all.
+    pub limit: Duration,
+    /// Key of the payload; a fresh one for each run.
+    pub key: u64,
+}
+
+/// One direction of a UDP measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UdpFlow {
+    /// Which way.
+    pub direction: Direction,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Datagrams that never arrived.
+    pub lost: u64,
+    /// What the receiver counted.
+    #[serde(flatten)]
+    pub counts: UdpCounts,
+    /// Contents of the datagrams received, over the time from first to last.
+    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
+    pub goodput: Option<BitRate>,
+}
+
+/// What came of a UDP measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UdpReport {
+    /// The meter server.
+    pub server: SocketAddr,
+    /// Bits of datagrams' contents sent in a second.
+    pub rate_bits_per_second: u64,
+    /// Bytes of each datagram.
+    pub datagram_bytes: u16,
+    /// For how long they were sent.
+    #[serde(rename = "sending_seconds", with = "crate::json::seconds")]
+    pub time: Duration,
+    /// Which way.
+    pub directions: Directions,
+    /// Whether the measurement was made; datagrams may be lost all the same.
+    pub outcome: Outcome,
+    /// Each direction, as far as it is known.
+    pub flows: Vec<UdpFlow>,
+}
+
+impl UdpReport {
+    /// Whether the measurement was made and no datagram had a wrong byte.
+    pub fn is_complete(&self) -> bool {
+        self.outcome.is_complete() && self.flows.iter().all(|flow| flow.counts.corrupt == 0)
+    }
+}
+
+/// Makes a UDP measurement. What goes wrong is in the report.
+pub async fn udp(options: &UdpOptions) -> UdpReport {
+    let socket = flow::open(options.server, &SocketOptions::default());
+    let ended = timeout(options.limit, run(options, socket)).await;
+    let (outcome, flows) = match ended {
+        Ok(Ok(exchange)) => (Outcome::Complete, flows(&options.plan, &exchange)),
+        ended => (Outcome::of(ended.map(|ended| ended.map(drop))), Vec::new()),
+    };
+    UdpReport {
+        server: options.server,
+        rate_bits_per_second: options.plan.rate.bits_per_second(),
+        datagram_bytes: options.plan.length,
+        time: options.plan.time,
+        directions: options.plan.directions,
+        outcome,
+        flows,
+    }
+}
+
+fn flows(plan: &UdpPlan, exchange: &Exchange) -> Vec<UdpFlow> {
+    let ways = [(Direction::Download, exchange.received), (Direction::Upload, exchange.sent)];
+    let flow = |(direction, known): (Direction, Option<(u64, UdpCounts)>)| {
+        let (sent, counts) = known?;
+        // The first datagram's own time is not in the span.
+        let bytes = counts.received.saturating_sub(1).saturating_mul(plan.length.into());
+        Some(UdpFlow {
+            direction,
+            sent,
+            lost: sent.saturating_sub(counts.received),
+            counts,
+            goodput: BitRate::average(ByteCount::new(bytes), counts.span),
+        })
+    };
+    ways.into_iter().filter_map(flow).collect()
+}
+
+async fn run(
+    options: &UdpOptions,
+    socket: Result<TcpSocket, FlowError>,
+) -> Result<Exchange, FlowError> {
+    let mut stream = flow::connect(socket?, options.server).await?;
+    let key = flow_key(options.key, 0);
+    let work = Work::Udp(options.plan);
+    let request = Request { key, sockets: SocketOptions::default(), work };
+    let sent = stream.write_all(&request.encode()).await;
+    sent.map_err(FlowError::broken("sending the request"))?;
+    let port = match flow::read_answer(&mut stream).await? {
+        Answer::UdpPort { port } => port,
+        found => return Err(FlowError::Unexpected { found }),
+    };
+    let socket = bind(&stream, SocketAddr::new(options.server.ip(), port)).await;
+    let socket = socket.map_err(|error| FlowError::Socket { error })?;
+    greet(&mut stream, &socket, &options.plan, key).await?;
+    let exchange = exchange(&mut stream, &socket, &options.plan, (key, Side::Client)).await?;
+    stream.shutdown().await.map_err(FlowError::broken("closing"))?;
+    flow::read_close(&mut stream, 0).await?;
+    flow::in_order(&stream)?;
+    Ok(exchange)
+}
+
+async fn bind(stream: &TcpStream, server: SocketAddr) -> std::io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(SocketAddr::new(stream.local_addr()?.ip(), 0)).await?;
+    socket.connect(server).await?;
+    Ok(socket)
+}
+
+/// Greets until the server knows where the client's datagrams come from.
+async fn greet(
+    stream: &mut TcpStream,
+    socket: &UdpSocket,
+    plan: &UdpPlan,
+    key: u64,
+) -> Result<(), FlowError> {
+    let mut greeting = vec![0; plan.length.into()];
+    fill(Payload::new(key, Side::Client), GREETING, Duration::ZERO, &mut greeting);
+    let greeting = async {
+        let mut ticks = interval(GREETING_INTERVAL);
+        loop {
+            ticks.tick().await;
+            // One that cannot be sent is like one that is lost.
+            let _ = socket.send(&greeting).await;
+        }
+    };
+    tokio::select! {
+        accepted = flow::read_accepted(stream) => accepted,
+        () = greeting => unreachable!("greets for ever"),
+    }
+}

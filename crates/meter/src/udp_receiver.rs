@@ -1,0 +1,212 @@
+//! What arrives of a stream of numbered datagrams. Sans-I/O: it is handed the
+//! bytes and the time.
+//!
+//! ```text
+//!  0  4  magic "SKYU"
+//!  4  8  number, from 0; all ones: a greeting, which only says where it is from
+//! 12  8  when it was sent, nanoseconds of the sender's clock
+//! 20  …  payload, from offset number × length of the datagram of the stream
+//! ```
+//! Integers are big-endian. The two clocks need not agree.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::payload::Payload;
+
+/// Length of a datagram's head, and so of the shortest datagram.
+pub const HEAD_LEN: usize = 20;
+/// The number of a greeting.
+pub(crate) const GREETING: u64 = u64::MAX;
+const MAGIC: [u8; 4] = *b"SKYU";
+
+/// What the receiver of a stream of datagrams counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpCounts {
+    /// Different datagrams that arrived, right in every byte.
+    pub received: u64,
+    /// Datagrams that had arrived before.
+    pub duplicates: u64,
+    /// Datagrams that arrived after one with a higher number (RFC 4737 §3).
+    pub reordered: u64,
+    /// Datagrams with a wrong byte.
+    pub corrupt: u64,
+    /// Interarrival jitter after the last datagram (RFC 3550 §6.4.1).
+    #[serde(rename = "jitter_seconds", with = "crate::json::seconds")]
+    pub jitter: Duration,
+    /// From the first to the last arrival.
+    #[serde(rename = "span_seconds", with = "crate::json::seconds")]
+    pub span: Duration,
+}
+
+/// Writes datagram `number`, sent at `now`, over the whole of `buffer`.
+pub(crate) fn fill(payload: Payload, number: u64, now: Duration, buffer: &mut [u8]) {
+    let offset = number.wrapping_mul(buffer.len() as u64);
+    buffer[..4].copy_from_slice(&MAGIC);
+    buffer[4..12].copy_from_slice(&number.to_be_bytes());
+    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    buffer[12..20].copy_from_slice(&nanos.to_be_bytes());
+    payload.fill(offset, &mut buffer[HEAD_LEN..]);
+}
+
+/// The number of a datagram and when it was sent; `None` for a foreign or wrong one.
+pub(crate) fn read(payload: Payload, bytes: &[u8]) -> Option<(u64, u64)> {
+    let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>()?;
+    let integer = |at: usize| {
+        let mut field = [0; 8];
+        field.copy_from_slice(&head[at..at + 8]);
+        u64::from_be_bytes(field)
+    };
+    let (number, sent) = (integer(4), integer(12));
+    let offset = number.wrapping_mul(bytes.len() as u64);
+    let right = head[..4] == MAGIC && payload.first_difference(offset, rest).is_none();
+    right.then_some((number, sent))
+}
+
+/// Counts what arrives.
+pub(crate) struct UdpReceiver {
+    payload: Payload,
+    length: usize,
+    /// One bit for each datagram that can come.
+    seen: Vec<u64>,
+    planned: u64,
+    highest: Option<u64>,
+    first: Option<Duration>,
+    /// Arrival and sending time of the datagram before.
+    before: Option<(i128, i128)>,
+    /// In nanoseconds.
+    jitter: f64,
+    counts: UdpCounts,
+}
+
+impl UdpReceiver {
+    /// Expects at most `planned` datagrams of `length` bytes.
+    pub(crate) fn new(payload: Payload, length: usize, planned: u64) -> Self {
+        Self {
+            payload,
+            length,
+            seen: vec![0; planned.div_ceil(64) as usize],
+            planned,
+            highest: None,
+            first: None,
+            before: None,
+            jitter: 0.0,
+            counts: UdpCounts::default(),
+        }
+    }
+
+    /// A datagram arrived.
+    pub(crate) fn handle(&mut self, now: Duration, bytes: &[u8]) {
+        let found = read(self.payload, bytes).filter(|_| bytes.len() == self.length);
+        let Some((number, sent)) = found else {
+            self.counts.corrupt += 1;
+            return;
+        };
+        if number == GREETING {
+            return;
+        }
+        if number >= self.planned {
+            self.counts.corrupt += 1;
+            return;
+        }
+        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+        if self.seen[word] & bit != 0 {
+            self.counts.duplicates += 1;
+            return;
+        }
+        self.seen[word] |= bit;
+        self.counts.received += 1;
+        if self.highest.is_some_and(|highest| number < highest) {
+            self.counts.reordered += 1;
+        }
+        self.highest = self.highest.max(Some(number));
+        self.times(now, sent);
+    }
+
+    /// RFC 3550 §6.4.1: J += (|D| − J) / 16, in the order of arrival.
+    fn times(&mut self, now: Duration, sent: u64) {
+        let (arrival, sent) = (now.as_nanos() as i128, i128::from(sent));
+        if let Some((arrival_before, sent_before)) = self.before {
+            let difference = (arrival - arrival_before) - (sent - sent_before);
+            self.jitter += (difference.unsigned_abs() as f64 - self.jitter) / 16.0;
+        }
+        self.before = Some((arrival, sent));
+        let first = *self.first.get_or_insert(now);
+        self.counts.span = now.saturating_sub(first);
+        self.counts.jitter = Duration::from_nanos(self.jitter as u64);
+    }
+
+    /// What has been counted so far.
+    pub(crate) fn counts(&self) -> UdpCounts {
+        self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::payload::Side;
+
+    const LENGTH: usize = 100;
+
+    fn payload() -> Payload {
+        Payload::new(5, Side::Client)
+    }
+
+    fn datagram(number: u64, sent: Duration) -> Vec<u8> {
+        let mut bytes = vec![0; LENGTH];
+        fill(payload(), number, sent, &mut bytes);
+        bytes
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn loss_order_and_doubles_are_told_apart() {
+        let mut receiver = UdpReceiver::new(payload(), LENGTH, 10);
+        for number in [0, 1, 4, 2, 4, 5] {
+            receiver.handle(ms(number), &datagram(number, ms(number)));
+        }
+        let mut wrong = datagram(6, ms(0));
+        wrong[50] ^= 1;
+        receiver.handle(ms(6), &wrong);
+        receiver.handle(ms(6), &datagram(10, ms(0)));
+        receiver.handle(ms(6), &datagram(GREETING, ms(0)));
+        let counts = receiver.counts();
+        assert_eq!((counts.received, counts.duplicates, counts.reordered), (5, 1, 1));
+        assert_eq!(counts.corrupt, 2);
+    }
+
+    #[test]
+    fn jitter_is_that_of_the_rfc() {
+        let mut receiver = UdpReceiver::new(payload(), LENGTH, 10);
+        // A constant delay of 300 ms, whatever the clocks say, is no jitter.
+        receiver.handle(ms(300), &datagram(0, ms(9000)));
+        receiver.handle(ms(310), &datagram(1, ms(9010)));
+        assert_eq!(receiver.counts().jitter, Duration::ZERO);
+        // 16 ms late: 16/16 = 1 ms; then on time again: 1 + (16 - 1)/16.
+        receiver.handle(ms(336), &datagram(2, ms(9020)));
+        assert_eq!(receiver.counts().jitter, ms(1));
+        receiver.handle(ms(330), &datagram(3, ms(9030)));
+        assert_eq!(receiver.counts().jitter, Duration::from_nanos(1_937_500));
+        assert_eq!(receiver.counts().span, ms(30));
+    }
+
+    proptest! {
+        #[test]
+        fn foreign_bytes_never_panic(noise: Vec<u8>, sent: u64, number in 0u64..20) {
+            let mut receiver = UdpReceiver::new(payload(), LENGTH, 10);
+            receiver.handle(ms(1), &noise);
+            let at = Duration::from_nanos(sent);
+            receiver.handle(ms(2), &datagram(number, at));
+            receiver.handle(ms(3), &datagram(number / 2, ms(0)));
+            let counts = receiver.counts();
+            prop_assert_eq!(counts.received + counts.duplicates + counts.corrupt, 3);
+        }
+    }
+}

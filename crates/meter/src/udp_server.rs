@@ -1,0 +1,46 @@
+//! The server's side of a UDP measurement.
+
+use std::net::SocketAddr;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+use crate::answer::Answer;
+use crate::flow::FlowError;
+use crate::payload::{Payload, Side};
+use crate::server::REQUEST_LIMIT;
+use crate::udp_exchange::{UdpPlan, exchange};
+use crate::udp_receiver::{GREETING, read};
+
+/// Serves one measurement on a UDP port of its own.
+pub(crate) async fn serve(
+    stream: &mut TcpStream,
+    key: u64,
+    plan: &UdpPlan,
+) -> Result<(), FlowError> {
+    let broken = || FlowError::broken("preparing the UDP port");
+    let local = stream.local_addr().map_err(broken())?;
+    let socket = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await.map_err(broken())?;
+    let port = socket.local_addr().map_err(broken())?.port();
+    stream.write_all(&Answer::UdpPort { port }.encode()).await.map_err(broken())?;
+    let heard = timeout(REQUEST_LIMIT, hear(&socket, key)).await;
+    let client = heard.map_err(|late| late.into()).and_then(|heard| heard);
+    let client = client.map_err(FlowError::broken("waiting for the client's first datagram"))?;
+    socket.connect(client).await.map_err(broken())?;
+    stream.write_all(&Answer::Accepted.encode()).await.map_err(broken())?;
+    exchange(stream, &socket, plan, (key, Side::Server)).await?;
+    stream.shutdown().await.map_err(FlowError::broken("closing"))
+}
+
+/// Waits for a greeting with the right key; where it came from.
+async fn hear(socket: &UdpSocket, key: u64) -> std::io::Result<SocketAddr> {
+    let payload = Payload::new(key, Side::Client);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let (length, from) = socket.recv_from(&mut buffer).await?;
+        if read(payload, &buffer[..length]).is_some_and(|(number, _)| number == GREETING) {
+            return Ok(from);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! UDP over loopback, with real sockets.
+
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use meter::{Direction, Directions, Outcome, UdpOptions, UdpPlan, serve, udp};
+use units::BitRate;
+
+fn block_on<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(test)
+}
+
+fn listener() -> TcpListener {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port")
+}
+
+fn options(server: SocketAddr, directions: Directions) -> UdpOptions {
+    let plan = UdpPlan {
+        rate: BitRate::from_mbit(2),
+        length: 500,
+        time: Duration::from_millis(200),
+        directions,
+    };
+    UdpOptions { server, plan, limit: Duration::from_secs(60), key: 0xDA7A }
+}
+
+#[test]
+fn datagrams_are_counted_in_each_direction() {
+    block_on(async {
+        let listener = listener();
+        let server = listener.local_addr().expect("an address");
+        tokio::spawn(serve(listener));
+        for (directions, ways) in [
+            (Directions::Download, &[Direction::Download][..]),
+            (Directions::Upload, &[Direction::Upload]),
+            (Directions::Both, &[Direction::Download, Direction::Upload]),
+        ] {
+            let report = udp(&options(server, directions)).await;
+            assert!(report.is_complete(), "{report:?}");
+            assert!(report.flows.iter().map(|flow| flow.direction).eq(ways.iter().copied()));
+            for flow in &report.flows {
+                // 2 Mbit/s for 200 ms are 50,000 bytes: 100 datagrams.
+                assert_eq!((flow.sent, flow.lost, flow.counts.received), (100, 0, 100));
+                assert_eq!((flow.counts.duplicates, flow.counts.reordered), (0, 0));
+                assert!(flow.counts.span >= Duration::from_millis(190), "{flow:?}");
+                let goodput = flow.goodput.expect("a rate").bits_per_second();
+                assert!(goodput > 0 && goodput <= 2_100_000, "{flow:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn nobody_listening_is_told() {
+    block_on(async {
+        let server = listener().local_addr().expect("an address");
+        let report = udp(&options(server, Directions::Both)).await;
+        assert!(matches!(report.outcome, Outcome::Failed { .. }), "{report:?}");
+        assert!(report.flows.is_empty());
+    });
+}
