@@ -52,7 +52,7 @@ pub(crate) fn hub(args: &HubArgs) -> anyhow::Result<ExitCode> {
 pub(crate) fn terminal(args: &TerminalArgs) -> anyhow::Result<ExitCode> {
     let config = TerminalConfig::read(&args.config)?;
     if args.print_rules {
-        print!("{}", gateway::print_rules(&config.intercept));
+        crate::print(&gateway::print_rules(&config.intercept))?;
         return Ok(ExitCode::SUCCESS);
     }
     serve(|stop| gateway::terminal::run(config, stop))
@@ -65,9 +65,12 @@ pub(crate) fn keygen(args: &KeygenArgs) -> anyhow::Result<ExitCode> {
     match &args.file {
         Some(file) => {
             key.write_file(file)?;
-            println!("{public}");
+            crate::print(&format!("{public}\n"))?;
         }
-        None => println!("private_key = \"{}\"\n# public key: {public}", key.to_base64()),
+        None => {
+            let private = key.to_base64();
+            crate::print(&format!("private_key = \"{private}\"\n# public key: {public}\n"))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

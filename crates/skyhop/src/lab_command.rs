@@ -5,7 +5,7 @@ mod stats;
 
 use core::time::Duration;
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -264,18 +264,8 @@ fn code_of(status: ExitStatus) -> u8 {
 
 fn list_presets() -> anyhow::Result<ExitCode> {
     let line = |preset: Preset| format!("{:<10} {}\n", preset.name, preset.description);
-    print(&Preset::built_in().map(line).collect::<String>())?;
+    crate::print(&Preset::built_in().map(line).collect::<String>())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Prints to stdout. Whoever has read enough (`| head`) has closed it, which is
-/// no failure.
-fn print(text: &str) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        done => done,
-    }
 }
 
 fn describe(preset: &Preset) -> String {

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use lab::{CheckReport, DirectionReport};
 
-use super::{LinkArgs, print};
+use super::LinkArgs;
+use crate::print;
 
 /// Measures the link in a lab of its own; exit code 1 if it is not as asked.
 pub(super) fn run(link: &LinkArgs, json: bool) -> anyhow::Result<ExitCode> {
