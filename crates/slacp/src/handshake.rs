@@ -285,6 +285,12 @@ mod tests {
         KeyPair::from_private([seed; 32])
     }
 
+    /// Of terminal 2, to hub 3.
+    fn initiator(rng: &mut ChaCha20Rng) -> Initiator {
+        let hub = identity(3).public();
+        Initiator::new(Instant::ZERO, &identity(2), hub, 7, &params(None), rng)
+    }
+
     #[test]
     fn both_sides_learn_each_other_and_share_keys() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
@@ -312,14 +318,7 @@ mod tests {
     #[test]
     fn the_wrong_hub_cannot_read_the_first_message() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        let mut initiator = Initiator::new(
-            Instant::ZERO,
-            &identity(2),
-            identity(3).public(),
-            7,
-            &params(None),
-            &mut rng,
-        );
+        let mut initiator = initiator(&mut rng);
         let first = initiator.poll(Instant::ZERO).unwrap();
         assert!(Responder::read(&identity(4), &first[4..], &mut rng).is_err());
         for length in 0..first.len() - 4 {
@@ -330,14 +329,7 @@ mod tests {
     #[test]
     fn the_message_is_sent_again_with_growing_pauses() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        let mut initiator = Initiator::new(
-            Instant::ZERO,
-            &identity(2),
-            identity(3).public(),
-            7,
-            &params(None),
-            &mut rng,
-        );
+        let mut initiator = initiator(&mut rng);
         let mut at = Vec::new();
         while !initiator.is_stale(initiator.due()) {
             at.push(initiator.due().saturating_since(Instant::ZERO));
