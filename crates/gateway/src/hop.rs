@@ -44,8 +44,6 @@ struct Entry {
     finished: bool,
     /// The peer has finished its direction and we have read it all.
     ended: bool,
-    /// Both directions are over and the endpoint has forgotten the stream.
-    closed: bool,
     /// The stream was reset and is no more.
     reset: Option<ResetReason>,
 }
@@ -53,10 +51,6 @@ struct Entry {
 impl Entry {
     fn set_reset(&mut self, reason: ResetReason) {
         self.reset.get_or_insert(reason);
-        self.wake_all();
-    }
-
-    fn wake_all(&mut self) {
         for waker in [&mut self.reader, &mut self.writer, &mut self.watcher] {
             wake(waker);
         }
@@ -125,13 +119,7 @@ impl Hop {
                         entry.set_reset(reason);
                     }
                 }
-                Event::Closed(stream) => {
-                    if let Some(entry) = state.streams.get_mut(&(session, stream)) {
-                        entry.closed = true;
-                        entry.wake_all();
-                    }
-                }
-                Event::Accepted(_) => {}
+                Event::Accepted(_) | Event::Closed(_) => {}
                 Event::Down => {
                     state.lose(session);
                     return Some(HopEvent::Session(session, event));
@@ -174,11 +162,11 @@ impl Stream {
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
-        if entry.closed {
+        if entry.ended {
             return Poll::Ready(Ok(Read::End));
         }
-        // A stream that the endpoint has forgotten is one whose end is still
-        // among the events: that will say which it was.
+        // A stream that the endpoint has forgotten was reset: the event that is
+        // still to come says why.
         let read = endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(Read::Blocked);
         match read {
             Read::Blocked => {
@@ -277,7 +265,7 @@ impl Stream {
     fn abandon(&self, reason: ResetReason) {
         let mut state = self.hop.lock();
         let (endpoint, entry) = state.entry(self.key);
-        if entry.reset.is_some() || entry.closed || (entry.finished && entry.ended) {
+        if entry.reset.is_some() || (entry.finished && entry.ended) {
             return;
         }
         // It fails only for a stream that is gone already.
