@@ -1,0 +1,92 @@
+//! Reno with another additive increase: Constant-Rate and Increase-by-K.
+//!
+//! T. Henderson, E. Sahouria, S. McCanne and R. Katz, "On Improving the Fairness
+//! of TCP Congestion Avoidance", GLOBECOM 1998; RFC 2760 §3.3. Per round trip in
+//! congestion avoidance, in segments:
+//!
+//! ```text
+//! constant-rate    cwnd += c · RTT²     every flow's rate grows by c segments
+//!                                       per second and second
+//! increase-by-k    cwnd += K
+//! ```
+//!
+//! Options: `c` (100 per s²: Reno's growth at an RTT of 100 ms), `k` (4).
+
+use units::{ByteCount, Instant};
+
+use super::option::{OptionError, Options};
+use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Increase {
+    /// Segments per second and second.
+    ConstantRate(f64),
+    /// Segments per round trip.
+    ByK(f64),
+}
+
+impl Increase {
+    pub(crate) fn read_rate(options: &mut Options<'_>) -> Result<Self, OptionError> {
+        options.number("c", 100.0, 0.001, 1e6).map(Self::ConstantRate)
+    }
+
+    pub(crate) fn read_k(options: &mut Options<'_>) -> Result<Self, OptionError> {
+        options.number("k", 4.0, 0.001, 1e6).map(Self::ByK)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Additive {
+    increase: Increase,
+    window: Window,
+}
+
+impl Additive {
+    pub(crate) fn new(start: &Start, increase: Increase) -> Self {
+        Self { increase, window: Window::new(start) }
+    }
+}
+
+impl Controller for Additive {
+    fn on_ack(&mut self, ack: &Ack) {
+        if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
+            return;
+        }
+        if self.window.in_slow_start() {
+            self.window.slow_start(ack.credit.slow_start);
+            return;
+        }
+        let segments = match self.increase {
+            Increase::ByK(k) => k,
+            Increase::ConstantRate(c) => {
+                let rtt = ack.smoothed_rtt.as_secs_f64();
+                c * rtt * rtt
+            }
+        };
+        self.window.avoid(segments, ack.credit.avoidance as f64);
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.window.reduce(event.flight_size, 0.5);
+    }
+
+    fn on_timeout(&mut self, event: &Timeout) {
+        self.window.time_out(event, 0.5);
+    }
+
+    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
+        self.window.restart(restart);
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        self.window.cwnd()
+    }
+
+    fn ssthresh(&self) -> ByteCount {
+        self.window.ssthresh()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}

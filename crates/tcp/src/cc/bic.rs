@@ -1,0 +1,126 @@
+//! BIC: a binary search for the window.
+//!
+//! L. Xu, K. Harfoush and I. Rhee, "Binary Increase Congestion Control (BIC) for
+//! Fast Long-Distance Networks", INFOCOM 2004. Windows in segments; per round
+//! trip the window grows by
+//!
+//! ```text
+//! below low_window     1, as Reno
+//! below W_max          clamp((W_max − cwnd) / b, S_min, S_max)
+//! above W_max          clamp((cwnd − W_max) / (b − 1), S_min, S_max)
+//! loss:  W_max = cwnd, or cwnd·(1 + β)/2 when below the last W_max;
+//!        cwnd = max(β·FlightSize, 2);  below low_window as Reno
+//! ```
+//!
+//! The paper has b = 2 below `W_max`; the defaults are those of Linux.
+//!
+//! Options: `b` (4), `smin` (0.2), `smax` (16), `beta` (0.8), `low-window` (14),
+//! `fast-convergence` (on).
+
+use units::{ByteCount, Instant};
+
+use super::option::{OptionError, Options};
+use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BicOptions {
+    b: f64,
+    smin: f64,
+    smax: f64,
+    beta: f64,
+    low_window: f64,
+    fast_convergence: bool,
+}
+
+impl BicOptions {
+    pub(crate) fn read(options: &mut Options<'_>) -> Result<Self, OptionError> {
+        let smin = options.number("smin", 0.2, 0.001, 1000.0)?;
+        Ok(Self {
+            b: options.number("b", 4.0, 1.5, 100.0)?,
+            smin,
+            smax: options.number("smax", smin.max(16.0), smin, 1e6)?,
+            beta: options.number("beta", 0.8, 0.1, 0.99)?,
+            low_window: options.number("low-window", 14.0, 0.0, 1e6)?,
+            fast_convergence: options.switch("fast-convergence", true)?,
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Bic {
+    options: BicOptions,
+    window: Window,
+    /// Segments; 0 before the first loss.
+    w_max: f64,
+}
+
+impl Bic {
+    pub(crate) fn new(start: &Start, options: BicOptions) -> Self {
+        Self { options, window: Window::new(start), w_max: 0.0 }
+    }
+
+    /// Segments per round trip.
+    fn increment(&self) -> f64 {
+        let BicOptions { b, smin, smax, low_window, .. } = self.options;
+        let cwnd = self.window.cwnd / self.window.mss;
+        if cwnd <= low_window {
+            1.0
+        } else if cwnd < self.w_max {
+            ((self.w_max - cwnd) / b).clamp(smin, smax)
+        } else {
+            ((cwnd - self.w_max) / (b - 1.0)).clamp(smin, smax)
+        }
+    }
+
+    /// Notes the window at a loss; by which factor it comes down.
+    fn lose(&mut self) -> f64 {
+        let cwnd = self.window.cwnd / self.window.mss;
+        let beta = self.options.beta;
+        let converge = self.options.fast_convergence && cwnd < self.w_max;
+        self.w_max = if converge { cwnd * (1.0 + beta) / 2.0 } else { cwnd };
+        if cwnd <= self.options.low_window { 0.5 } else { beta }
+    }
+}
+
+impl Controller for Bic {
+    fn on_ack(&mut self, ack: &Ack) {
+        if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
+            return;
+        }
+        if self.window.in_slow_start() {
+            self.window.slow_start(ack.credit.slow_start);
+        } else {
+            self.window.avoid(self.increment(), ack.credit.avoidance as f64);
+        }
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        let factor = self.lose();
+        self.window.reduce(event.flight_size, factor);
+    }
+
+    fn on_timeout(&mut self, event: &Timeout) {
+        let factor = if event.is_repeated { 0.5 } else { self.lose() };
+        self.window.time_out(event, factor);
+    }
+
+    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
+        self.window.restart(restart);
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        self.window.cwnd()
+    }
+
+    fn ssthresh(&self) -> ByteCount {
+        self.window.ssthresh()
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        vec![("w_max", self.w_max), ("increment", self.increment())]
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,229 @@
+//! CUBIC (RFC 9438).
+//!
+//! In congestion avoidance, t seconds after the epoch began, with windows in
+//! segments:
+//!
+//! ```text
+//! W_cubic(t) = C·(t − K)³ + W_max                                 (equation 1)
+//! K          = ∛((W_max − cwnd_epoch) / C)                        (equation 2)
+//! target     = clamp(W_cubic(t + RTT), cwnd, 1.5·cwnd)
+//! W_est     += α · acked / cwnd,  α = 3(1 − β)/(1 + β)            (equation 4)
+//!              (α = 1 once W_est has reached the window before the loss)
+//! cwnd       = W_est                  if W_cubic(t) < W_est
+//! cwnd      += (target − cwnd) / cwnd per acknowledged segment    otherwise
+//! loss:        W_max = cwnd, or cwnd·(1 + β)/2 when below the last W_max
+//!              (fast convergence, §4.7)
+//!              ssthresh = max(FlightSize·β, 2); cwnd = ssthresh
+//! ```
+//!
+//! Slow start is that of RFC 5681 with `HyStart++` (RFC 9406).
+//!
+//! Options: `hystart` (on), `beta` (0.7), `c` (0.4), `fast-convergence` (on),
+//! `reno-friendly` (on).
+
+use core::time::Duration;
+
+use units::{ByteCount, Instant};
+
+use super::hystart::{Advice, HyStart};
+use super::option::{OptionError, Options};
+use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+use crate::math::cube_root;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CubicOptions {
+    hystart: bool,
+    beta: f64,
+    c: f64,
+    fast_convergence: bool,
+    reno_friendly: bool,
+}
+
+impl Default for CubicOptions {
+    fn default() -> Self {
+        Self { hystart: true, beta: 0.7, c: 0.4, fast_convergence: true, reno_friendly: true }
+    }
+}
+
+impl CubicOptions {
+    pub(crate) fn read(options: &mut Options<'_>) -> Result<Self, OptionError> {
+        let default = Self::default();
+        Ok(Self {
+            hystart: options.switch("hystart", default.hystart)?,
+            beta: options.number("beta", default.beta, 0.1, 0.99)?,
+            c: options.number("c", default.c, 0.001, 100.0)?,
+            fast_convergence: options.switch("fast-convergence", default.fast_convergence)?,
+            reno_friendly: options.switch("reno-friendly", default.reno_friendly)?,
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Cubic {
+    options: CubicOptions,
+    window: Window,
+    /// `None` once slow start was left for the first time.
+    hystart: Option<HyStart>,
+    /// Segments.
+    w_max: f64,
+    /// The window before the last reduction, in segments.
+    prior: f64,
+    epoch: Option<Epoch>,
+    /// Since when the window has not been what limits.
+    idle_since: Option<Instant>,
+}
+
+/// A stretch of congestion avoidance.
+#[derive(Debug, Clone, Copy)]
+struct Epoch {
+    start: Instant,
+    /// Seconds.
+    k: f64,
+    /// Segments.
+    origin: f64,
+    /// What Reno would have, in segments.
+    w_est: f64,
+}
+
+impl Cubic {
+    pub(crate) fn new(start: &Start, options: CubicOptions) -> Self {
+        Self {
+            options,
+            window: Window::new(start),
+            hystart: options.hystart.then(|| HyStart::new(start.mss)),
+            w_max: 0.0,
+            prior: 0.0,
+            epoch: None,
+            idle_since: None,
+        }
+    }
+
+    /// The share of the acknowledgement that is left for congestion avoidance.
+    fn slow_start(&mut self, ack: &Ack) -> f64 {
+        let Some(hystart) = &mut self.hystart else {
+            return self.window.slow_start(ack.credit.slow_start);
+        };
+        match hystart.on_ack(ack) {
+            Advice::Grow(bytes) => self.window.slow_start(bytes),
+            Advice::Leave => {
+                self.window.ssthresh = self.window.cwnd;
+                self.hystart = None;
+                0.0
+            }
+        }
+    }
+
+    fn segments(&self) -> f64 {
+        self.window.cwnd / self.window.mss
+    }
+
+    /// §4.2: after slow start without loss, K is 0 and `W_max` the window.
+    fn begin_epoch(&self, now: Instant) -> Epoch {
+        let cwnd = self.segments();
+        let (k, origin) = if cwnd < self.w_max {
+            (cube_root((self.w_max - cwnd) / self.options.c), self.w_max)
+        } else {
+            (0.0, cwnd)
+        };
+        Epoch { start: now, k, origin, w_est: cwnd }
+    }
+
+    fn cubic(&self, epoch: &Epoch, elapsed: Duration) -> f64 {
+        let t = elapsed.as_secs_f64() - epoch.k;
+        self.options.c * t * t * t + epoch.origin
+    }
+
+    fn avoid(&mut self, ack: &Ack, acked: f64) {
+        let cwnd = self.segments();
+        let mut epoch = self.epoch.unwrap_or_else(|| self.begin_epoch(ack.now));
+        let elapsed = ack.now.saturating_since(epoch.start);
+        let beta = self.options.beta;
+        let alpha = if epoch.w_est >= self.prior { 1.0 } else { 3.0 * (1.0 - beta) / (1.0 + beta) };
+        let acked = acked / self.window.mss;
+        epoch.w_est += alpha * acked / cwnd;
+        let grown = if self.options.reno_friendly && self.cubic(&epoch, elapsed) < epoch.w_est {
+            epoch.w_est.max(cwnd)
+        } else {
+            let target = self.cubic(&epoch, elapsed + ack.smoothed_rtt).clamp(cwnd, 1.5 * cwnd);
+            cwnd + (target - cwnd) / cwnd * acked
+        };
+        self.epoch = Some(epoch);
+        self.window.cwnd = grown * self.window.mss;
+    }
+
+    fn reduce(&mut self) {
+        let cwnd = self.segments();
+        let beta = self.options.beta;
+        let converge = self.options.fast_convergence && cwnd < self.w_max;
+        self.w_max = if converge { cwnd * (1.0 + beta) / 2.0 } else { cwnd };
+        self.prior = cwnd;
+        self.epoch = None;
+        self.hystart = None;
+    }
+}
+
+impl Controller for Cubic {
+    fn on_ack(&mut self, ack: &Ack) {
+        if ack.phase == Phase::Recovery {
+            return;
+        }
+        if !ack.is_cwnd_limited {
+            self.idle_since = self.idle_since.or(Some(ack.now));
+            return;
+        }
+        // §5.8: time in which more was not needed does not count.
+        if let (Some(since), Some(epoch)) = (self.idle_since.take(), &mut self.epoch) {
+            epoch.start += ack.now.saturating_since(since.max(epoch.start));
+        }
+        let mut share = 1.0;
+        if self.window.in_slow_start() {
+            share = self.slow_start(ack);
+        }
+        let acked = ack.credit.avoidance as f64 * share;
+        if acked > 0.0 {
+            self.avoid(ack, acked);
+        }
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.reduce();
+        self.window.reduce(event.flight_size, self.options.beta);
+    }
+
+    fn on_timeout(&mut self, event: &Timeout) {
+        if !event.is_repeated {
+            self.reduce();
+            // §4.8: the next epoch begins at its own plateau.
+            self.w_max = 0.0;
+        }
+        self.window.time_out(event, self.options.beta);
+    }
+
+    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
+        self.window.restart(restart);
+        self.epoch = None;
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        self.window.cwnd()
+    }
+
+    fn ssthresh(&self) -> ByteCount {
+        self.window.ssthresh()
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        let epoch = self.epoch.as_ref();
+        let conservative = self.hystart.as_ref().is_some_and(HyStart::is_conservative);
+        vec![
+            ("w_max", self.w_max),
+            ("k", epoch.map_or(0.0, |epoch| epoch.k)),
+            ("w_est", epoch.map_or(0.0, |epoch| epoch.w_est)),
+            ("css", f64::from(u8::from(conservative))),
+        ]
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,97 @@
+//! TCP Hybla: windows that grow as if the RTT were short.
+//!
+//! C. Caini and R. Firrincieli, "TCP Hybla: a TCP enhancement for heterogeneous
+//! networks", Int. J. Satellite Communications and Networking 22, 2004. With
+//! ρ = max(RTT / RTT₀, 1), per acknowledged segment
+//!
+//! ```text
+//! slow start             cwnd += 2^ρ − 1          (equation 7)
+//! congestion avoidance   cwnd += ρ² / cwnd        (equation 7)
+//! loss                   as Reno
+//! ```
+//!
+//! The RTT is the smallest so far, so that a queue does not make the growth
+//! faster. The paper's pacing is [`crate::Config::pacing`]; its estimate of the
+//! initial threshold is not modelled.
+//!
+//! Options: `rtt0` (25 ms), `rho-max` (16, as Linux has it: 2^ρ has no bound).
+
+use core::time::Duration;
+
+use units::{ByteCount, Instant};
+
+use super::option::{OptionError, Options};
+use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+use crate::math::power_of_two;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HyblaOptions {
+    rtt0: Duration,
+    rho_max: f64,
+}
+
+impl HyblaOptions {
+    pub(crate) fn read(options: &mut Options<'_>) -> Result<Self, OptionError> {
+        Ok(Self {
+            rtt0: options.duration("rtt0", Duration::from_millis(25))?,
+            rho_max: options.number("rho-max", 16.0, 1.0, 100.0)?,
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Hybla {
+    options: HyblaOptions,
+    window: Window,
+    rho: f64,
+}
+
+impl Hybla {
+    pub(crate) fn new(start: &Start, options: HyblaOptions) -> Self {
+        Self { options, window: Window::new(start), rho: 1.0 }
+    }
+}
+
+impl Controller for Hybla {
+    fn on_ack(&mut self, ack: &Ack) {
+        let ratio = ack.min_rtt.as_secs_f64() / self.options.rtt0.as_secs_f64();
+        self.rho = ratio.clamp(1.0, self.options.rho_max);
+        if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
+            return;
+        }
+        if self.window.in_slow_start() {
+            let gain = power_of_two(self.rho) - 1.0;
+            self.window.slow_start((ack.credit.slow_start as f64 * gain) as u64);
+        } else {
+            self.window.avoid(self.rho * self.rho, ack.credit.avoidance as f64);
+        }
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.window.reduce(event.flight_size, 0.5);
+    }
+
+    fn on_timeout(&mut self, event: &Timeout) {
+        self.window.time_out(event, 0.5);
+    }
+
+    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
+        self.window.restart(restart);
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        self.window.cwnd()
+    }
+
+    fn ssthresh(&self) -> ByteCount {
+        self.window.ssthresh()
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        vec![("rho", self.rho)]
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,96 @@
+//! `HyStart++` (RFC 9406): leaves slow start when the RTT grows, before losses
+//! do it.
+//!
+//! Per round trip, with the smallest RTT of the last and of the current one:
+//!
+//! ```text
+//! after N_RTT_SAMPLE samples:
+//!   threshold = clamp(lastRoundMinRTT / 8, 4 ms, 16 ms)
+//!   slow start: currentRoundMinRTT ≥ lastRoundMinRTT + threshold → CSS
+//!   CSS:        currentRoundMinRTT < cssBaselineMinRtt → slow start
+//!               five rounds → congestion avoidance
+//! CSS grows the window by a quarter of slow start.
+//! ```
+
+use core::time::Duration;
+
+use super::Ack;
+
+const MIN_RTT_THRESHOLD: Duration = Duration::from_millis(4);
+const MAX_RTT_THRESHOLD: Duration = Duration::from_millis(16);
+const MIN_RTT_DIVISOR: u32 = 8;
+const RTT_SAMPLES: u32 = 8;
+const CSS_GROWTH_DIVISOR: u64 = 4;
+const CSS_ROUNDS: u32 = 5;
+/// The limit L of RFC 9406 §4.2 for senders that do not pace, in segments.
+const LIMIT: u64 = 8;
+
+/// What slow start is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// Grow the window by so many bytes.
+    Grow(u64),
+    /// Leave slow start.
+    Leave,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct HyStart {
+    mss: u64,
+    round_end: u64,
+    last_min: Option<Duration>,
+    current_min: Option<Duration>,
+    samples: u32,
+    /// The baseline, and the rounds passed, of conservative slow start.
+    css: Option<(Duration, u32)>,
+}
+
+impl HyStart {
+    pub(crate) fn new(mss: u64) -> Self {
+        Self { mss, round_end: 0, last_min: None, current_min: None, samples: 0, css: None }
+    }
+
+    /// Whether it is in conservative slow start.
+    pub(crate) fn is_conservative(&self) -> bool {
+        self.css.is_some()
+    }
+
+    /// An acknowledgement in slow start.
+    pub(crate) fn on_ack(&mut self, ack: &Ack) -> Advice {
+        if ack.una > self.round_end {
+            self.round_end = ack.nxt;
+            self.last_min = self.current_min.take();
+            self.samples = 0;
+            if let Some((_, rounds)) = &mut self.css {
+                *rounds += 1;
+                if *rounds > CSS_ROUNDS {
+                    return Advice::Leave;
+                }
+            }
+        }
+        if let Some(rtt) = ack.rtt {
+            self.current_min = Some(self.current_min.map_or(rtt, |min| min.min(rtt)));
+            self.samples += 1;
+        }
+        self.judge();
+        let credit = ack.credit.slow_start.min(LIMIT * self.mss);
+        Advice::Grow(if self.css.is_some() { credit / CSS_GROWTH_DIVISOR } else { credit })
+    }
+
+    fn judge(&mut self) {
+        let Some(current) = self.current_min.filter(|_| self.samples >= RTT_SAMPLES) else {
+            return;
+        };
+        match (self.css, self.last_min) {
+            (Some((baseline, _)), _) if current < baseline => self.css = None,
+            (None, Some(last)) => {
+                let threshold =
+                    (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESHOLD, MAX_RTT_THRESHOLD);
+                if current >= last + threshold {
+                    self.css = Some((current, 0));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The options of a controller as text: `name=value,name=value`.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+/// An option that a controller does not understand.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// No name and value.
+    #[error("\"{text}\" is no option: expected name=value")]
+    Form {
+        /// What was written.
+        text: String,
+    },
+    /// The controller has no such option.
+    #[error("there is no option \"{name}\": expected {expected}")]
+    Unknown {
+        /// What was written.
+        name: String,
+        /// What there is.
+        expected: String,
+    },
+    /// The value is not of the option's kind.
+    #[error("{name}={value}: expected {expected}")]
+    Value {
+        /// The option.
+        name: String,
+        /// What was written.
+        value: String,
+        /// What would be accepted.
+        expected: String,
+    },
+}
+
+/// The options as they were written, of which a controller takes its own.
+#[derive(Debug)]
+pub(crate) struct Options<'a> {
+    given: BTreeMap<&'a str, &'a str>,
+    /// What was asked for.
+    known: Vec<&'static str>,
+}
+
+impl<'a> Options<'a> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, OptionError> {
+        let mut given = BTreeMap::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let error = || OptionError::Form { text: part.to_owned() };
+            let (name, value) = part.split_once('=').ok_or_else(error)?;
+            given.insert(name.trim(), value.trim());
+        }
+        Ok(Self { given, known: Vec::new() })
+    }
+
+    fn take<T>(
+        &mut self,
+        name: &'static str,
+        default: T,
+        expected: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, OptionError> {
+        self.known.push(name);
+        let Some(value) = self.given.remove(name) else { return Ok(default) };
+        read(value).ok_or_else(|| OptionError::Value {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            expected: expected.to_owned(),
+        })
+    }
+
+    /// `on` or `off`.
+    pub(crate) fn switch(
+        &mut self,
+        name: &'static str,
+        default: bool,
+    ) -> Result<bool, OptionError> {
+        self.take(name, default, "on or off", |text| match text {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        })
+    }
+
+    /// An interval above zero.
+    pub(crate) fn duration(
+        &mut self,
+        name: &'static str,
+        default: Duration,
+    ) -> Result<Duration, OptionError> {
+        self.take(name, default, "a duration such as 25ms", |text| {
+            units::parse_duration(text).ok().filter(|value| !value.is_zero())
+        })
+    }
+
+    /// A number within `low..=high`.
+    pub(crate) fn number(
+        &mut self,
+        name: &'static str,
+        default: f64,
+        low: f64,
+        high: f64,
+    ) -> Result<f64, OptionError> {
+        self.take(name, default, &format!("a number from {low} to {high}"), |text| {
+            text.parse().ok().filter(|value| (low..=high).contains(value))
+        })
+    }
+
+    /// Refuses what no one asked for.
+    pub(crate) fn finish(self) -> Result<(), OptionError> {
+        let Some((name, _)) = self.given.first_key_value() else { return Ok(()) };
+        let expected =
+            if self.known.is_empty() { "none".to_owned() } else { self.known.join(", ") };
+        Err(OptionError::Unknown { name: (*name).to_owned(), expected })
+    }
+}

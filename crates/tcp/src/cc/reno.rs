@@ -1,0 +1,75 @@
+//! Tahoe, Reno and `NewReno`.
+//!
+//! V. Jacobson, "Congestion Avoidance and Control", SIGCOMM 1988; RFC 5681;
+//! RFC 6582. Per acknowledgement of c countable bytes
+//!
+//! ```text
+//! slow start             cwnd += c
+//! congestion avoidance   cwnd += MSS · c / cwnd
+//! loss                   ssthresh = max(FlightSize / 2, 2·MSS)
+//!     Tahoe              cwnd = MSS
+//!     Reno, NewReno      cwnd = ssthresh
+//! time-out               cwnd = MSS
+//! ```
+//!
+//! The three differ in how they repair losses: [`FastRecovery`].
+
+use units::{ByteCount, Instant};
+
+use super::{Ack, Congestion, Controller, FastRecovery, Phase, Signal, Start, Timeout, Window};
+
+#[derive(Debug, Clone)]
+pub(crate) struct Reno {
+    window: Window,
+    recovery: FastRecovery,
+}
+
+impl Reno {
+    pub(crate) fn new(start: &Start, recovery: FastRecovery) -> Self {
+        Self { window: Window::new(start), recovery }
+    }
+}
+
+impl Controller for Reno {
+    fn on_ack(&mut self, ack: &Ack) {
+        if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
+            return;
+        }
+        let mut share = 1.0;
+        if self.window.in_slow_start() {
+            share = self.window.slow_start(ack.credit.slow_start);
+        }
+        self.window.avoid(1.0, ack.credit.avoidance as f64 * share);
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.window.reduce(event.flight_size, 0.5);
+        if self.recovery == FastRecovery::GoBackN && event.signal == Signal::Loss {
+            self.window.cwnd = self.window.mss;
+        }
+    }
+
+    fn on_timeout(&mut self, event: &Timeout) {
+        self.window.time_out(event, 0.5);
+    }
+
+    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
+        self.window.restart(restart);
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        self.window.cwnd()
+    }
+
+    fn ssthresh(&self) -> ByteCount {
+        self.window.ssthresh()
+    }
+
+    fn recovery(&self) -> FastRecovery {
+        self.recovery
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,223 @@
+//! The equations, with numbers worked out by hand.
+
+use super::*;
+
+const MSS: u64 = 1000;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_nanos(ms * 1_000_000)
+}
+
+/// A controller in congestion avoidance, with a window of `segments`.
+fn avoiding(text: &str, segments: u64) -> Box<dyn Controller> {
+    let window = segments * MSS;
+    let start = Start { mss: MSS, window, ssthresh: window, seed: 0 };
+    text.parse::<ControllerSpec>().unwrap().make(&start)
+}
+
+/// All of a round trip's data acknowledged at once.
+fn ack(now: Instant, bytes: u64, rtt: Duration, min_rtt: Duration, round: u64) -> Ack {
+    Ack {
+        now,
+        acked: bytes,
+        delivered: bytes,
+        total_delivered: 0,
+        credit: Credit { slow_start: bytes, avoidance: bytes },
+        rtt: Some(rtt),
+        smoothed_rtt: rtt,
+        min_rtt,
+        rate: None,
+        prior_in_flight: bytes,
+        in_flight: 0,
+        is_cwnd_limited: true,
+        phase: Phase::Open,
+        una: round,
+        nxt: round + 1,
+    }
+}
+
+fn segments(controller: &dyn Controller) -> f64 {
+    controller.cwnd().get() as f64 / MSS as f64
+}
+
+fn lose(controller: &mut dyn Controller, now: Instant) {
+    let flight_size = controller.cwnd().get();
+    let in_flight = flight_size;
+    let signal = Signal::Loss;
+    controller.on_congestion(&Congestion { now, signal, flight_size, in_flight });
+}
+
+/// ρ = 100 ms / 25 ms = 4: 2⁴ − 1 segments for one in slow start; ρ² = 16 per
+/// round trip after it.
+#[test]
+fn hybla() {
+    let start = Start { mss: MSS, window: 2 * MSS, ssthresh: u64::MAX, seed: 0 };
+    let mut it = "hybla".parse::<ControllerSpec>().unwrap().make(&start);
+    it.on_ack(&ack(at(0), MSS, ms(100), ms(100), 1));
+    assert_eq!(segments(&*it), 17.0);
+    let mut it = avoiding("hybla", 10);
+    it.on_ack(&ack(at(0), 10 * MSS, ms(100), ms(100), 1));
+    assert_eq!(segments(&*it), 26.0);
+    // With the reference RTT or less it is Reno.
+    let mut it = avoiding("hybla:rtt0=100ms", 10);
+    it.on_ack(&ack(at(0), 10 * MSS, ms(80), ms(80), 1));
+    assert_eq!(segments(&*it), 11.0);
+}
+
+/// A loss at 1000 segments: 700 then, and K = ∛(300 / 0.4) = 9.086 s to come
+/// back; half of K later the window is C·(K/2)³ = 37.5 segments short.
+#[test]
+fn cubic_follows_its_curve() {
+    let mut it = avoiding("cubic", 1000);
+    lose(&mut *it, at(0));
+    assert_eq!(segments(&*it), 700.0);
+    let k = 9085.6;
+    let mut reached = [0.0; 3];
+    for round in 1..=150 {
+        let now = round * 100;
+        let window = it.cwnd().get();
+        it.on_ack(&ack(at(now), window, ms(100), ms(100), round));
+        for (slot, share) in reached.iter_mut().zip([0.5, 1.0, 1.5]) {
+            if (now as f64) < k * share + 100.0 {
+                *slot = segments(&*it);
+            }
+        }
+    }
+    for (got, expected) in reached.into_iter().zip([962.5, 1000.0, 1037.5]) {
+        assert!((got - expected).abs() < 4.0, "{got} {expected}");
+    }
+}
+
+/// RFC 9438 §4.7: a loss below the last maximum lowers it further.
+#[test]
+fn cubic_converges_fast() {
+    for (text, w_max) in [("cubic", 700.0 * 0.85), ("cubic:fast-convergence=off", 700.0)] {
+        let mut it = avoiding(text, 1000);
+        lose(&mut *it, at(0));
+        lose(&mut *it, at(100));
+        assert_eq!(it.metrics()[0], ("w_max", w_max));
+    }
+}
+
+/// RFC 9438 §4.3: with a short RTT and a small window the Reno-friendly estimate
+/// rules: α = 3·0.3/1.7 segments per round trip.
+#[test]
+fn cubic_is_as_fast_as_reno() {
+    for (text, friendly) in [("cubic", true), ("cubic:reno-friendly=off", false)] {
+        let mut it = avoiding(text, 20);
+        lose(&mut *it, at(0));
+        for round in 1..=6 {
+            let window = it.cwnd().get();
+            it.on_ack(&ack(at(round * 10), window, ms(10), ms(10), round));
+        }
+        let grown = segments(&*it) - 14.0;
+        let estimate = 6.0 * 0.9 / 1.7;
+        assert_eq!((grown - estimate).abs() < 0.1, friendly, "{text} {grown}");
+    }
+}
+
+/// 21 segments, after a first round like Reno's; `BaseRTT` 100 ms: 110 ms are
+/// 1.9 segments in the queue, 120 ms are 3.5, 150 ms are 7.
+#[test]
+fn vegas_keeps_a_few_segments_in_the_queue() {
+    for (rtt, after) in [(110, 22.0), (120, 21.0), (150, 20.0)] {
+        let mut it = avoiding("vegas", 20);
+        it.on_ack(&Ack { una: 1, nxt: 10, ..ack(at(0), MSS, ms(100), ms(100), 0) });
+        assert_eq!(segments(&*it), 21.0);
+        for una in [3, 6, 9, 10] {
+            it.on_ack(&Ack { una, nxt: 20, ..ack(at(100 + una), MSS, ms(rtt), ms(100), 0) });
+        }
+        assert_eq!(segments(&*it), after, "{rtt}");
+    }
+}
+
+/// 50 segments delivered per 100 ms with a smallest RTT of 80 ms: 40 segments.
+#[test]
+fn westwood_needs_what_it_measured() {
+    let mut it = avoiding("westwood", 100);
+    for round in 0..200 {
+        it.on_ack(&ack(at(round * 100), 50 * MSS, ms(100), ms(80), round));
+    }
+    lose(&mut *it, at(20_000));
+    assert!((segments(&*it) - 40.0).abs() < 1.0, "{}", segments(&*it));
+}
+
+/// Below `W_max` a quarter of the way, at most `smax`, at least `smin`.
+#[test]
+fn bic_searches() {
+    let mut it = avoiding("bic", 100);
+    lose(&mut *it, at(0));
+    assert_eq!(segments(&*it), 80.0);
+    let increment = |it: &dyn Controller| it.metrics()[1].1;
+    assert_eq!(increment(&*it), 5.0);
+    it.on_ack(&ack(at(100), 80 * MSS, ms(100), ms(100), 1));
+    assert_eq!(segments(&*it), 85.0);
+    let mut large = avoiding("bic", 1000);
+    lose(&mut *large, at(0));
+    assert_eq!(increment(&*large), 16.0);
+    for round in 2..100 {
+        it.on_ack(&ack(at(round * 100), it.cwnd().get(), ms(100), ms(100), round));
+    }
+    assert!(segments(&*it) > 110.0, "{}", segments(&*it));
+}
+
+/// α falls from 10 without delay to 0.3 at the largest; β rises from 1/8 to 1/2.
+#[test]
+fn illinois_follows_the_delay() {
+    let after = |delays: &[u64]| {
+        let mut it = avoiding("illinois", 100);
+        for (round, delay) in delays.iter().enumerate() {
+            let now = at(round as u64 * 100);
+            it.on_ack(&ack(now, MSS, ms(100 + delay), ms(100), round as u64 + 1));
+        }
+        (it.metrics()[0].1, it.metrics()[1].1)
+    };
+    assert_eq!(after(&[0]), (10.0, 0.125));
+    let (alpha, beta) = after(&[100, 100]);
+    assert!((alpha - 0.3).abs() < 1e-9 && beta == 0.5, "{alpha} {beta}");
+    let (alpha, beta) = after(&[100, 50]);
+    assert!((0.3..10.0).contains(&alpha) && (0.125..0.5).contains(&beta), "{alpha} {beta}");
+    // After a delay, the largest gain waits for five calm round trips.
+    assert!(after(&[100, 0, 0, 0]).0 < 10.0);
+    assert_eq!(after(&[100, 0, 0, 0, 0, 0]).0, 10.0);
+}
+
+/// c·RTT² = 100 · 0.5² = 25 segments per round trip; K = 4.
+#[test]
+fn other_additive_increases() {
+    for (text, grown) in [("constant-rate", 25.0), ("increase-by-k", 4.0)] {
+        let mut it = avoiding(text, 100);
+        it.on_ack(&ack(at(0), 100 * MSS, ms(500), ms(500), 1));
+        assert_eq!(segments(&*it), 100.0 + grown, "{text}");
+    }
+}
+
+/// RFC 9406 §4.2: eight samples of a round 16 ms above the last: a quarter of
+/// the growth, and congestion avoidance after five such rounds.
+#[test]
+fn hystart_leaves_slow_start() {
+    let start = Start { mss: MSS, window: 10 * MSS, ssthresh: u64::MAX, seed: 0 };
+    let mut it = "cubic".parse::<ControllerSpec>().unwrap().make(&start);
+    let round = |it: &mut Box<dyn Controller>, number: u64, rtt: u64| {
+        let before = it.cwnd().get();
+        for _ in 0..10 {
+            it.on_ack(&ack(at(number * 1000), MSS, ms(rtt), ms(500), number * 2));
+        }
+        (it.cwnd().get() - before) / MSS
+    };
+    assert_eq!(round(&mut it, 1, 500), 10);
+    assert_eq!(round(&mut it, 2, 515), 10);
+    // From the eighth sample on.
+    assert_eq!(round(&mut it, 3, 531), 7);
+    for number in 4..=7 {
+        assert_eq!(round(&mut it, number, 531), 2);
+    }
+    assert_eq!(it.ssthresh().get(), u64::MAX);
+    round(&mut it, 8, 531);
+    round(&mut it, 9, 531);
+    assert!(it.ssthresh().get() < 60 * MSS, "{}", it.ssthresh().get());
+}

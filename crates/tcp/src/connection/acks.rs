@@ -1,0 +1,72 @@
+//! When received data is acknowledged.
+
+use units::Instant;
+
+use crate::config::AckConfig;
+use crate::receiver::Arrival;
+
+/// RFC 5681 §4.2 and RFC 9293 §3.8.6.3, with the options of [`AckConfig`].
+#[derive(Debug, Clone)]
+pub(super) struct Acks {
+    config: AckConfig,
+    /// Acknowledgements that must leave one by one and without data: they are
+    /// what the peer counts as duplicates.
+    pub(super) bare: u32,
+    /// An acknowledgement must leave now; data may carry it.
+    pub(super) due: bool,
+    /// One must leave then.
+    pub(super) delayed: Option<Instant>,
+    /// Segments since the last.
+    unacknowledged: u32,
+    quick: u32,
+    /// The sender is taken to be in slow start.
+    in_slow_start: bool,
+}
+
+impl Acks {
+    pub(super) fn new(config: AckConfig) -> Self {
+        Self {
+            config,
+            bare: 0,
+            due: false,
+            delayed: None,
+            unacknowledged: 0,
+            quick: config.quick,
+            in_slow_start: config.after_slow_start,
+        }
+    }
+
+    /// Data has arrived; some of it `marked` by a queue.
+    pub(super) fn on_data(&mut self, now: Instant, arrival: Arrival, marked: bool) {
+        if arrival != Arrival::InOrder || marked {
+            self.in_slow_start = false;
+        }
+        match arrival {
+            Arrival::OutOfOrder | Arrival::Duplicate => self.bare += 1,
+            Arrival::FilledHole => self.due = true,
+            Arrival::InOrder => self.on_next(now),
+        }
+    }
+
+    fn on_next(&mut self, now: Instant) {
+        self.unacknowledged += 1;
+        let quick = self.quick > 0;
+        self.quick = self.quick.saturating_sub(1);
+        let Some(delay) = self.config.delay else {
+            self.due = true;
+            return;
+        };
+        if quick || self.in_slow_start || self.unacknowledged >= self.config.every {
+            self.due = true;
+        } else if self.delayed.is_none() {
+            self.delayed = Some(now + delay);
+        }
+    }
+
+    /// A segment with an acknowledgement leaves.
+    pub(super) fn sent(&mut self) {
+        self.due = false;
+        self.delayed = None;
+        self.unacknowledged = 0;
+    }
+}

@@ -1,0 +1,340 @@
+//! Segments that arrive (RFC 9293 §3.10.7).
+
+use core::ops::Range;
+use core::time::Duration;
+
+use smallvec::SmallVec;
+use units::Instant;
+
+use super::{Abort, Connection, Event, State};
+use crate::receiver::Arrival;
+use crate::segment::{Ecn, SackBlock, Segment};
+use crate::sender::AckInfo;
+use crate::{Payload, SeqNr};
+
+/// RFC 7323 §5.5: TS.Recent is outdated after so long.
+const OUTDATED: Duration = Duration::from_secs(24 * 24 * 3600);
+
+impl<P: Payload> Connection<P> {
+    /// Takes a segment of this connection.
+    pub fn handle_segment(&mut self, now: Instant, segment: &Segment<P>) {
+        match self.state {
+            State::Closed => self.refuse(segment),
+            State::Listen => self.arrive_in_listen(now, segment),
+            State::SynSent => self.arrive_in_syn_sent(now, segment),
+            _ => self.arrive(now, segment),
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4, in its order.
+    fn arrive(&mut self, now: Instant, segment: &Segment<P>) {
+        if self.answers_our_syn(segment) {
+            // A simultaneous open: its SYN is known, its ACK is news.
+            let mut rest = segment.clone();
+            rest.flags.syn = false;
+            rest.seq = rest.seq.advance(1);
+            return self.arrive(now, &rest);
+        }
+        if self.is_old_by_timestamp(now, segment) {
+            self.acks.bare += 1;
+            return;
+        }
+        if self.agreed.timestamps && segment.options.timestamps.is_none() && !segment.flags.rst {
+            return;
+        }
+        if !self.is_acceptable(segment) {
+            self.arrive_unacceptable(now, segment);
+            return;
+        }
+        if segment.flags.rst {
+            self.arrive_reset(now, segment);
+            return;
+        }
+        if segment.flags.syn {
+            // RFC 5961 §4.2.
+            self.challenge(now);
+            return;
+        }
+        let Some(ack) = segment.ack else { return };
+        self.heard(now);
+        if !self.arrive_ack(now, segment, ack) {
+            return;
+        }
+        self.remember_timestamp(now, segment);
+        self.arrive_data(now, segment);
+    }
+
+    fn answers_our_syn(&self, segment: &Segment<P>) -> bool {
+        self.state == State::SynReceived
+            && segment.flags.syn
+            && !segment.flags.rst
+            && segment.ack.is_some()
+            && segment.seq == self.irs
+    }
+
+    /// How far the segment begins behind RCV.NXT, in bytes; negative before it.
+    fn distance(&self, segment: &Segment<P>) -> i64 {
+        i64::from(segment.seq.since(self.rcv_nxt()))
+    }
+
+    /// RFC 9293 §3.10.7.4, first check. A shut window still lets through what
+    /// begins at its edge, for the sake of its acknowledgement.
+    fn is_acceptable(&self, segment: &Segment<P>) -> bool {
+        let window = self.receiver.window() as i64;
+        let start = self.distance(segment);
+        let len = segment.sequence_len() as i64;
+        if start == 0 {
+            return true;
+        }
+        (0..window).contains(&start) || len > 0 && (0..window).contains(&(start + len - 1))
+    }
+
+    fn arrive_unacceptable(&mut self, now: Instant, segment: &Segment<P>) {
+        if segment.flags.rst {
+            return;
+        }
+        if self.state == State::SynReceived && segment.flags.syn && segment.seq == self.irs {
+            self.sender.repeat_syn();
+            return;
+        }
+        let (start, len) = (self.distance(segment), segment.payload.len() as i64);
+        if len > 0 && start < 0 && -start as u64 <= self.receiver.next() {
+            let start = self.receiver.next() - -start as u64;
+            self.receiver.note_duplicate(start..start + len as u64);
+        }
+        if self.state == State::TimeWait && segment.flags.fin {
+            self.timers.time_wait = Some(now + self.config.time_wait);
+        }
+        self.acks.bare += 1;
+    }
+
+    /// PAWS (RFC 7323 §5.3 R1).
+    fn is_old_by_timestamp(&self, now: Instant, segment: &Segment<P>) -> bool {
+        let Some(timestamps) = segment.options.timestamps.filter(|_| self.agreed.timestamps) else {
+            return false;
+        };
+        let is_before = (timestamps.value.wrapping_sub(self.clock.recent) as i32) < 0;
+        let is_outdated = now.saturating_since(self.clock.recent_at) > OUTDATED;
+        is_before && !is_outdated && !segment.flags.rst
+    }
+
+    /// RFC 7323 §4.3 (2).
+    fn remember_timestamp(&mut self, now: Instant, segment: &Segment<P>) {
+        let Some(timestamps) = segment.options.timestamps.filter(|_| self.agreed.timestamps) else {
+            return;
+        };
+        let is_before = (timestamps.value.wrapping_sub(self.clock.recent) as i32) < 0;
+        if !segment.seq.is_after(self.clock.last_ack_sent)
+            && (!is_before || now.saturating_since(self.clock.recent_at) > OUTDATED)
+        {
+            self.clock.recent = timestamps.value;
+            self.clock.recent_at = now;
+        }
+    }
+
+    /// RFC 5961 §3.2: only a reset with exactly the next number counts.
+    fn arrive_reset(&mut self, now: Instant, segment: &Segment<P>) {
+        if self.distance(segment) != 0 {
+            self.challenge(now);
+            return;
+        }
+        match self.state {
+            State::SynReceived => self.fail_handshake(Abort::Refused),
+            State::Closing | State::LastAck | State::TimeWait => self.finish_closing(),
+            _ => self.end(Abort::Reset),
+        }
+    }
+
+    fn challenge(&mut self, now: Instant) {
+        if self.challenges.allow(now) {
+            self.acks.bare += 1;
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4, fifth check. Whether the segment is to be looked at
+    /// further.
+    fn arrive_ack(&mut self, now: Instant, segment: &Segment<P>, ack: SeqNr) -> bool {
+        let una = self.seq(self.sender.una());
+        let nxt = self.seq(self.sender.nxt());
+        if self.state == State::SynReceived {
+            if !ack.is_after(una) || ack.is_after(nxt) {
+                self.refuse(segment);
+                return false;
+            }
+            self.take_ack(now, segment, ack);
+            self.become_established(now);
+            self.after_own_fin(now);
+            return true;
+        }
+        // RFC 5961 §5.2.
+        let oldest = i64::try_from(self.sender.max_window()).unwrap_or(i64::MAX);
+        if ack.is_after(nxt) || i64::from(una.since(ack)) > oldest {
+            self.challenge(now);
+            return false;
+        }
+        if !una.is_after(ack) {
+            self.take_ack(now, segment, ack);
+            self.after_own_fin(now);
+        }
+        true
+    }
+
+    /// Hands an acknowledgement between SND.UNA and SND.NXT to the sender.
+    pub(super) fn take_ack(&mut self, now: Instant, segment: &Segment<P>, ack: SeqNr) {
+        let una = self.sender.una();
+        let position = una + ack.since(self.seq(una)) as u64;
+        let updates_window = segment.seq.is_after(self.window_seq)
+            || segment.seq == self.window_seq && !self.window_ack.is_after(ack);
+        if updates_window {
+            (self.window_seq, self.window_ack) = (segment.seq, ack);
+        }
+        let shift = if segment.flags.syn { 0 } else { self.peer_shift };
+        let (duplicate, sack) = self.read_sack(&segment.options.sack, position);
+        let before = self.sender.una();
+        let info = AckInfo {
+            position,
+            sack,
+            duplicate,
+            window: u64::from(segment.window) << shift,
+            updates_window,
+            is_bare: segment.sequence_len() == 0,
+            echo: self.read_echo(now, segment),
+            ece: segment.flags.ece && !segment.flags.syn,
+        };
+        self.sender.handle_ack(now, &info);
+        if self.sender.una() > before && self.write_blocked && self.sender.space() > 0 {
+            self.write_blocked = false;
+            self.notify(Event::Writable);
+        }
+    }
+
+    fn read_echo(&self, now: Instant, segment: &Segment<P>) -> Option<(Duration, u32)> {
+        let timestamps = segment.options.timestamps.filter(|_| self.agreed.timestamps)?;
+        let age = self.clock.value(now).wrapping_sub(timestamps.echo) as i32;
+        let age = u64::try_from(age).ok()?;
+        Some((Duration::from_millis(age), timestamps.echo))
+    }
+
+    /// A report of a duplicate, if the first block is one (RFC 2883 §4), and
+    /// the other blocks as far as they are possible.
+    #[allow(clippy::type_complexity, reason = "two lists, used once")]
+    fn read_sack(
+        &self,
+        blocks: &[SackBlock],
+        ack: u64,
+    ) -> (Option<Range<u64>>, SmallVec<[Range<u64>; 4]>) {
+        if !self.agreed.sack {
+            return (None, SmallVec::new());
+        }
+        let nxt = self.sender.nxt();
+        let position = |seq: SeqNr| {
+            let position = nxt as i64 + i64::from(seq.since(self.seq(nxt)));
+            u64::try_from(position).ok()
+        };
+        let range = |block: &SackBlock| {
+            let range = position(block.start)?..position(block.end)?;
+            (!range.is_empty() && range.end <= nxt).then_some(range)
+        };
+        let mut ranges = blocks.iter().map(range);
+        let first = ranges.next().flatten();
+        let mut rest: SmallVec<[Range<u64>; 4]> = ranges.flatten().collect();
+        let is_duplicate = first.as_ref().is_some_and(|first| {
+            first.end <= ack
+                || rest
+                    .first()
+                    .is_some_and(|next| next.start <= first.start && first.end <= next.end)
+        });
+        let duplicate = first.clone().filter(|_| is_duplicate);
+        if let Some(first) = first.filter(|_| !is_duplicate) {
+            rest.insert(0, first);
+        }
+        rest.retain(|range| range.start >= ack);
+        (duplicate, rest)
+    }
+
+    /// Our FIN may have been acknowledged.
+    fn after_own_fin(&mut self, now: Instant) {
+        if !self.sender.is_done() {
+            return;
+        }
+        match self.state {
+            State::FinWait1 => self.state = State::FinWait2,
+            State::Closing => self.enter_time_wait(now),
+            State::LastAck => self.finish_closing(),
+            _ => {}
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4, seventh and eighth checks.
+    pub(super) fn arrive_data(&mut self, now: Instant, segment: &Segment<P>) {
+        if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
+            return;
+        }
+        let marked = self.agreed.ecn && segment.ecn == Ecn::Ce;
+        if segment.flags.cwr {
+            self.echoes_mark = false;
+        }
+        self.echoes_mark |= marked && !segment.payload.is_empty();
+        let (start, len, fin) = self.within_window(segment);
+        if len > 0 {
+            let arrival = self.receiver.insert(start, &segment.payload.slice(0..len));
+            self.acks.on_data(now, arrival, marked);
+            if matches!(arrival, Arrival::InOrder | Arrival::FilledHole) {
+                self.notify(Event::Readable);
+            }
+        } else if !segment.payload.is_empty() {
+            // None of it has room.
+            self.acks.bare += 1;
+        }
+        if fin {
+            self.receiver.finish(start + len as u64);
+            self.acks.due = true;
+        }
+        if self.receiver.is_complete() {
+            self.after_peer_fin(now);
+        }
+    }
+
+    /// The position of a segment's data, how many bytes of it find room in the
+    /// window, and whether its FIN counts.
+    fn within_window(&self, segment: &Segment<P>) -> (u64, usize, bool) {
+        let next = self.receiver.next();
+        // Nothing of a stream lies before its SYN.
+        let Ok(start) = u64::try_from(next as i64 + self.distance(segment)) else {
+            return (next, 0, false);
+        };
+        let edge = next + self.receiver.window();
+        let room = usize::try_from(edge.saturating_sub(start)).unwrap_or(usize::MAX);
+        let len = segment.payload.len().min(room);
+        (start, len, segment.flags.fin && len == segment.payload.len())
+    }
+
+    fn after_peer_fin(&mut self, now: Instant) {
+        match self.state {
+            State::Established => self.state = State::CloseWait,
+            State::FinWait1 => self.state = State::Closing,
+            State::FinWait2 => {
+                self.notify(Event::Finished);
+                self.enter_time_wait(now);
+                return;
+            }
+            _ => return,
+        }
+        self.notify(Event::Finished);
+    }
+
+    fn enter_time_wait(&mut self, now: Instant) {
+        self.state = State::TimeWait;
+        self.timers.keepalive = None;
+        self.timers.time_wait = Some(now + self.config.time_wait);
+        self.notify(Event::Closed);
+    }
+
+    fn finish_closing(&mut self) {
+        if self.state != State::TimeWait {
+            self.notify(Event::Closed);
+        }
+        self.state = State::Closed;
+        self.timers = super::Timers::default();
+    }
+}

@@ -1,0 +1,103 @@
+//! What the owner wants.
+
+use thiserror::Error;
+use units::Instant;
+
+use super::{Abort, Connection, Event, State};
+use crate::Payload;
+use crate::segment::{Flags, Segment};
+
+/// Nothing can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The connection is not open, or no longer.
+    #[error("the connection is not open")]
+    NotOpen,
+    /// The stream has been closed by [`Connection::close`].
+    #[error("the stream has been closed")]
+    Finished,
+}
+
+impl<P: Payload> Connection<P> {
+    /// Appends data to the stream, as much as there is room for. How many bytes
+    /// that is; if not all, [`Event::Writable`] follows.
+    ///
+    /// # Errors
+    /// When the connection is not open or the stream has been closed.
+    pub fn write(&mut self, data: &P) -> Result<usize, WriteError> {
+        use State::{CloseWait, Established, SynReceived, SynSent};
+        if self.sender.is_finished() {
+            return Err(WriteError::Finished);
+        }
+        if !matches!(self.state, SynSent | SynReceived | Established | CloseWait) {
+            return Err(WriteError::NotOpen);
+        }
+        let space = usize::try_from(self.sender.space()).unwrap_or(usize::MAX);
+        let len = data.len().min(space);
+        self.sender.write(data.slice(0..len));
+        self.write_blocked = len < data.len();
+        Ok(len)
+    }
+
+    /// The next data in order, at most `max` bytes; `None` if there is none
+    /// yet, or no more.
+    pub fn read(&mut self, max: usize) -> Option<P> {
+        let data = self.receiver.read(max)?;
+        if self.is_synchronised()
+            && !self.receiver.is_complete()
+            && self.receiver.owes_update(self.sender.mss())
+        {
+            self.acks.due = true;
+        }
+        Some(data)
+    }
+
+    /// Bytes that can be read.
+    pub fn readable(&self) -> u64 {
+        self.receiver.ready_len()
+    }
+
+    /// Ends our stream after what was written: CLOSE of RFC 9293 §3.10.4. The
+    /// peer's stream goes on. A connection whose SYN is not answered yet is
+    /// given up, with what was written.
+    pub fn close(&mut self) {
+        match self.state {
+            State::Listen | State::SynSent => {
+                self.state = State::Closed;
+                self.notify(Event::Closed);
+            }
+            State::SynReceived => self.sender.finish(),
+            State::Established => {
+                self.sender.finish();
+                self.state = State::FinWait1;
+            }
+            State::CloseWait => {
+                self.sender.finish();
+                self.state = State::LastAck;
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the connection at once; the peer is told by a reset: ABORT of
+    /// RFC 9293 §3.10.5.
+    pub fn abort(&mut self, now: Instant) {
+        let tells = matches!(
+            self.state,
+            State::SynReceived
+                | State::Established
+                | State::FinWait1
+                | State::FinWait2
+                | State::CloseWait
+        );
+        if tells {
+            let flags = Flags { rst: true, ..Flags::default() };
+            let reset = Segment { flags, ..self.bare_segment(now) };
+            self.outbox.push_back(reset);
+        }
+        if self.state != State::Closed {
+            self.end(Abort::Local);
+        }
+    }
+}

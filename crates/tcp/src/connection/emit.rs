@@ -1,0 +1,146 @@
+//! Segments that leave.
+
+use core::ops::Range;
+
+use units::Instant;
+
+use super::{Connection, State};
+use crate::segment::{Ecn, Flags, Options, SackBlock, Segment, Timestamps};
+use crate::{Payload, SeqNr};
+
+impl<P: Payload> Connection<P> {
+    /// The next segment to send now; asked until `None`.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment<P>> {
+        if let Some(segment) = self.outbox.pop_front() {
+            return Some(segment);
+        }
+        if matches!(self.state, State::Closed | State::Listen) {
+            return None;
+        }
+        if self.acks.bare > 0 {
+            self.acks.bare -= 1;
+            return Some(self.bare_segment(now));
+        }
+        let value = self.clock.value(now);
+        if self.state != State::TimeWait
+            && let Some(sent) = self.sender.poll(now, value)
+        {
+            return Some(self.data_segment(now, &sent.range, sent.is_new));
+        }
+        // Whoever asked to send may find the window too small.
+        self.sender.schedule_persist(now);
+        self.acks.due.then(|| self.bare_segment(now))
+    }
+
+    /// An acknowledgement of everything, with nothing else.
+    pub(super) fn bare_segment(&mut self, now: Instant) -> Segment<P> {
+        let mut segment = Segment { seq: self.seq(self.sender.nxt()), ..Segment::default() };
+        self.acknowledge(now, &mut segment);
+        self.add_sack(&mut segment, usize::MAX);
+        segment
+    }
+
+    fn data_segment(&mut self, now: Instant, range: &Range<u64>, is_new: bool) -> Segment<P> {
+        let payload = self.sender.data(range);
+        let syn = range.start == 0;
+        let has_data = !payload.is_empty();
+        let mut segment = Segment {
+            seq: self.seq(range.start),
+            flags: Flags {
+                syn,
+                fin: self.sender.has_fin(range),
+                psh: has_data && self.sender.ends_push(range),
+                ..Flags::default()
+            },
+            payload,
+            ..Segment::default()
+        };
+        if self.agreed.ecn && is_new && has_data {
+            segment.ecn = Ecn::Ect0;
+            segment.flags.cwr = core::mem::take(&mut self.sender.owes_cwr);
+        }
+        if self.is_synchronised() {
+            self.acknowledge(now, &mut segment);
+        }
+        if syn {
+            self.offer(now, &mut segment);
+        } else {
+            let room = self.sender.mss() as usize - segment.payload.len();
+            self.add_sack(&mut segment, room);
+        }
+        segment
+    }
+
+    /// Puts in what every segment of a synchronised connection has.
+    fn acknowledge(&mut self, now: Instant, segment: &mut Segment<P>) {
+        let ack = self.rcv_nxt();
+        segment.ack = Some(ack);
+        let shift = if segment.flags.syn { 0 } else { self.own_shift };
+        segment.window = self.receiver.advertise(shift, self.sender.mss());
+        segment.flags.ece = self.echoes_mark;
+        if self.agreed.timestamps {
+            let value = self.clock.value(now);
+            segment.options.timestamps = Some(Timestamps { value, echo: self.clock.recent });
+            self.clock.last_ack_sent = ack;
+        }
+        self.acks.sent();
+    }
+
+    /// Puts in as many SACK blocks as find room in `room` bytes.
+    fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
+        let blocks = room.saturating_sub(4) / 8;
+        if !self.agreed.sack || blocks == 0 {
+            return;
+        }
+        let ranges = self.receiver.sack_blocks(self.config.dsack);
+        let block = |range: &Range<u64>| SackBlock {
+            start: self.irs.advance(range.start),
+            end: self.irs.advance(range.end),
+        };
+        let used = segment.options.len_without_sack();
+        segment.options.sack = ranges.iter().take(blocks).map(block).collect();
+        let fit = segment.options.sack_room(used);
+        segment.options.sack.truncate(fit);
+    }
+
+    /// The options of a SYN, and what it says of ECN.
+    fn offer(&mut self, now: Instant, segment: &mut Segment<P>) {
+        let config = &self.config;
+        let answers = segment.ack.is_some();
+        let offers = |wanted: bool, agreed: bool| if answers { agreed } else { wanted };
+        let timestamps = offers(config.timestamps, self.agreed.timestamps);
+        let echo = if answers { self.clock.recent } else { 0 };
+        let scales = offers(config.window_scaling, self.scales);
+        segment.options = Options {
+            mss: Some(config.mss),
+            window_scale: scales.then(|| super::handshake::shift_for(config)),
+            sack_permitted: offers(config.sack, self.agreed.sack),
+            timestamps: timestamps.then(|| Timestamps { value: self.clock.value(now), echo }),
+            ..Options::default()
+        };
+        let ecn = offers(config.ecn, self.agreed.ecn);
+        segment.flags.ece = ecn;
+        segment.flags.cwr = ecn && !answers;
+        if !answers {
+            segment.window = self.receiver.advertise(0, u64::from(config.mss));
+        }
+    }
+}
+
+/// The reset that answers a segment for which there is no connection
+/// (RFC 9293 §3.10.7.1); `None` for a reset, which gets no answer.
+pub fn refusal<P: Payload>(segment: &Segment<P>) -> Option<Segment<P>> {
+    if segment.flags.rst {
+        return None;
+    }
+    let flags = Flags { rst: true, ..Flags::default() };
+    Some(match segment.ack {
+        Some(ack) => Segment { seq: ack, flags, ..Segment::default() },
+        None => Segment {
+            seq: SeqNr::new(0),
+            ack: Some(segment.seq.advance(segment.sequence_len())),
+            flags,
+            ..Segment::default()
+        },
+    })
+}

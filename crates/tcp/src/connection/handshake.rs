@@ -1,0 +1,123 @@
+//! LISTEN, SYN-SENT and SYN-RECEIVED, and what is agreed there.
+
+use units::Instant;
+
+use super::{Abort, Connection, Event, State};
+use crate::Payload;
+use crate::config::Config;
+use crate::segment::Segment;
+use crate::sender::Agreed;
+
+/// RFC 9293 §3.7.1: without the option.
+const DEFAULT_MSS: u16 = 536;
+/// RFC 7323 §2.3.
+const MAX_SHIFT: u8 = 14;
+/// Timestamps with their alignment, in bytes.
+const TIMESTAMPS_LEN: u64 = 12;
+
+/// The smallest shift with which the receive buffer can be advertised.
+pub(super) fn shift_for(config: &Config) -> u8 {
+    let fits = |shift: &u8| config.receive_buffer.get() >> shift <= 65_535;
+    (0..MAX_SHIFT).find(fits).unwrap_or(MAX_SHIFT)
+}
+
+impl<P: Payload> Connection<P> {
+    /// RFC 9293 §3.10.7.2.
+    pub(super) fn arrive_in_listen(&mut self, now: Instant, segment: &Segment<P>) {
+        if segment.flags.rst {
+            return;
+        }
+        if segment.ack.is_some() {
+            self.refuse(segment);
+        } else if segment.flags.syn {
+            self.state = State::SynReceived;
+            self.take_syn(now, segment);
+        }
+    }
+
+    /// RFC 9293 §3.10.7.3. Data that comes with a SYN is not taken: the peer
+    /// sends it again.
+    pub(super) fn arrive_in_syn_sent(&mut self, now: Instant, segment: &Segment<P>) {
+        let acks_syn = segment.ack.map(|ack| self.acknowledges_syn(ack));
+        if acks_syn == Some(false) {
+            self.refuse(segment);
+            return;
+        }
+        if segment.flags.rst {
+            if acks_syn.is_some() {
+                self.end(Abort::Refused);
+            }
+            return;
+        }
+        if !segment.flags.syn {
+            return;
+        }
+        self.take_syn(now, segment);
+        match segment.ack {
+            Some(ack) => {
+                self.take_ack(now, segment, ack);
+                self.become_established(now);
+                self.acks.due = true;
+            }
+            // Simultaneous open.
+            None => {
+                self.state = State::SynReceived;
+                self.sender.repeat_syn();
+            }
+        }
+    }
+
+    fn acknowledges_syn(&self, ack: crate::SeqNr) -> bool {
+        let nxt = self.seq(self.sender.nxt());
+        ack.is_after(self.iss) && !ack.is_after(nxt)
+    }
+
+    pub(super) fn refuse(&mut self, segment: &Segment<P>) {
+        self.outbox.extend(super::emit::refusal(segment));
+    }
+
+    /// Takes over what the peer's SYN says.
+    fn take_syn(&mut self, now: Instant, segment: &Segment<P>) {
+        let options = &segment.options;
+        let config = &self.config;
+        self.irs = segment.seq;
+        // RFC 3168 §6.1.1: a SYN sets both flags, its answer one of them.
+        let flags = (segment.flags.ece, segment.flags.cwr);
+        let ecn_setup = if segment.ack.is_some() { (true, false) } else { (true, true) };
+        self.agreed = Agreed {
+            sack: config.sack && options.sack_permitted,
+            timestamps: config.timestamps && options.timestamps.is_some(),
+            ecn: config.ecn && flags == ecn_setup,
+        };
+        if let Some(shift) = options.window_scale.filter(|_| config.window_scaling) {
+            self.peer_shift = shift.min(MAX_SHIFT);
+            self.own_shift = shift_for(config);
+            self.scales = true;
+        }
+        if let Some(timestamps) = options.timestamps.filter(|_| self.agreed.timestamps) {
+            self.clock.recent = timestamps.value;
+            self.clock.recent_at = now;
+        }
+        let mss = options.mss.unwrap_or(DEFAULT_MSS).min(self.config.mss);
+        let used = if self.agreed.timestamps { TIMESTAMPS_LEN } else { 0 };
+        self.sender.establish(now, u64::from(mss).saturating_sub(used), self.agreed);
+        (self.window_seq, self.window_ack) = (segment.seq, self.iss);
+    }
+
+    pub(super) fn become_established(&mut self, now: Instant) {
+        self.state = if self.sender.is_finished() { State::FinWait1 } else { State::Established };
+        self.heard(now);
+        self.notify(Event::Connected);
+    }
+
+    /// A reset, or nothing but silence, in SYN-RECEIVED.
+    pub(super) fn fail_handshake(&mut self, why: Abort) {
+        if self.is_passive {
+            let outbox = core::mem::take(&mut self.outbox);
+            *self = Self::new(self.config.clone(), State::Listen, self.iss);
+            self.outbox = outbox;
+        } else {
+            self.end(why);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What happens when time passes.
+
+use units::{Instant, earliest};
+
+use super::{Abort, Connection, State};
+use crate::Payload;
+use crate::segment::Segment;
+use crate::wake::Wake;
+
+impl<P: Payload> Connection<P> {
+    pub(super) fn next_timeout(&self) -> Option<(Instant, Wake)> {
+        if matches!(self.state, State::Closed | State::Listen) {
+            return None;
+        }
+        let own = [
+            (self.acks.delayed, Wake::DelayedAck),
+            (self.timers.keepalive, Wake::Keepalive),
+            (self.timers.time_wait, Wake::TimeWait),
+        ];
+        own.into_iter().fold(self.sender.poll_timeout(), |soonest, (at, wake)| {
+            earliest(soonest, at.map(|at| (at, wake)))
+        })
+    }
+
+    pub(super) fn pass_time(&mut self, now: Instant) {
+        if matches!(self.state, State::Closed | State::Listen) {
+            return;
+        }
+        let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
+        if due(self.timers.time_wait) {
+            self.state = State::Closed;
+            self.timers = super::Timers::default();
+            return;
+        }
+        if due(self.acks.delayed) {
+            self.acks.delayed = None;
+            self.acks.due = true;
+        }
+        if due(self.timers.keepalive) {
+            self.probe_idle(now);
+        }
+        if self.sender.handle_timeout(now).is_err() {
+            match self.state {
+                State::SynReceived => self.fail_handshake(Abort::TimedOut),
+                State::Closed => {}
+                _ => self.end(Abort::TimedOut),
+            }
+        }
+    }
+
+    /// Something was heard of the peer.
+    pub(super) fn heard(&mut self, now: Instant) {
+        self.timers.probes = 0;
+        let probes = matches!(self.state, State::Established | State::CloseWait | State::FinWait2);
+        self.timers.keepalive =
+            self.config.keepalive.filter(|_| probes).map(|keepalive| now + keepalive.idle);
+    }
+
+    /// RFC 9293 §3.8.4: an old sequence number makes the peer answer.
+    fn probe_idle(&mut self, now: Instant) {
+        self.timers.keepalive = None;
+        let Some(keepalive) = self.config.keepalive else { return };
+        self.timers.keepalive = Some(now + keepalive.interval);
+        if !self.sender.is_idle() {
+            return;
+        }
+        if self.timers.probes >= keepalive.probes {
+            self.end(Abort::TimedOut);
+            return;
+        }
+        self.timers.probes += 1;
+        let seq = self.seq(self.sender.nxt() - 1);
+        let probe = Segment { seq, ..self.bare_segment(now) };
+        self.outbox.push_back(probe);
+    }
+}

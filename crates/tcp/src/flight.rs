@@ -1,0 +1,357 @@
+//! The scoreboard: every segment that was sent and is not acknowledged, and
+//! what is known of its fate.
+
+use core::ops::Range;
+use std::collections::{BTreeSet, VecDeque};
+
+use units::{Instant, RangeSet};
+
+use crate::rate::Snapshot;
+
+/// A segment that was sent. Positions count the bytes of the stream from the
+/// SYN, which is at 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// When it was sent last.
+    pub(crate) sent_at: Instant,
+    /// Counts all transmissions of the connection: the larger, the later.
+    pub(crate) serial: u64,
+    /// How often it was sent.
+    pub(crate) times: u32,
+    pub(crate) fate: Fate,
+    pub(crate) snapshot: Snapshot,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// On its way, as far as is known.
+    InFlight,
+    Sacked,
+    /// Taken for lost and not sent again yet.
+    Lost,
+}
+
+impl Sent {
+    pub(crate) fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    pub(crate) fn was_retransmitted(&self) -> bool {
+        self.times > 1
+    }
+}
+
+/// A segment's number: the n-th that was sent for the first time.
+pub(crate) type Id = u64;
+
+/// All segments between the first that is not acknowledged and the last sent.
+/// Whatever an acknowledgement changes costs O(log n) per segment that meets
+/// its fate, and nothing for the others: its cost does not grow with the
+/// window.
+///
+/// A segment is sent again as it was sent first: segments are never split or
+/// merged. One that is partly acknowledged counts as what is left of it; one
+/// that is partly selectively acknowledged counts as not.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Flight {
+    segments: VecDeque<Sent>,
+    /// The id of the first in `segments`.
+    first: Id,
+    /// Ids in the order of transmission, with serial numbers; outdated entries
+    /// stay until they come to the front.
+    order: VecDeque<(u64, Id)>,
+    lost: BTreeSet<Id>,
+    /// Positions of the selectively acknowledged segments.
+    sacked: RangeSet,
+    /// No segment that starts below and was sent once is in flight any more,
+    /// unless it was retransmitted.
+    judged: u64,
+    serial: u64,
+    in_flight: u64,
+    /// Segments selectively acknowledged.
+    sacked_count: usize,
+}
+
+impl Flight {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Segments that are not cumulatively acknowledged.
+    pub(crate) fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Bytes neither acknowledged nor taken for lost: the "pipe" of RFC 6675.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    pub(crate) fn front(&self) -> Option<&Sent> {
+        self.segments.front()
+    }
+
+    pub(crate) fn front_id(&self) -> Option<Id> {
+        (!self.is_empty()).then_some(self.first)
+    }
+
+    pub(crate) fn back_id(&self) -> Option<Id> {
+        Some(self.first + (self.segments.len() as u64).checked_sub(1)?)
+    }
+
+    pub(crate) fn get(&self, id: Id) -> Option<&Sent> {
+        self.segments.get(usize::try_from(id.checked_sub(self.first)?).ok()?)
+    }
+
+    fn get_mut(&mut self, id: Id) -> Option<&mut Sent> {
+        self.segments.get_mut(usize::try_from(id.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Segments that are selectively acknowledged.
+    pub(crate) fn sacked_count(&self) -> usize {
+        self.sacked_count
+    }
+
+    /// Segments taken for lost and not sent again.
+    pub(crate) fn lost_count(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// The position after the highest selectively acknowledged byte.
+    pub(crate) fn highest_sacked(&self) -> Option<u64> {
+        self.sacked.last().map(|range| range.end)
+    }
+
+    /// Enters a segment that is sent for the first time.
+    pub(crate) fn push(&mut self, range: Range<u64>, now: Instant, snapshot: Snapshot) {
+        self.serial += 1;
+        self.in_flight += range.end - range.start;
+        self.order.push_back((self.serial, self.first + self.segments.len() as u64));
+        self.segments.push_back(Sent {
+            start: range.start,
+            end: range.end,
+            sent_at: now,
+            serial: self.serial,
+            times: 1,
+            fate: Fate::InFlight,
+            snapshot,
+        });
+    }
+
+    /// Notes that a segment is sent again.
+    pub(crate) fn resend(&mut self, id: Id, now: Instant, snapshot: Snapshot) {
+        self.serial += 1;
+        let serial = self.serial;
+        let Some(sent) = self.get_mut(id) else { return };
+        let regained = if sent.fate == Fate::Lost { sent.len() } else { 0 };
+        (sent.sent_at, sent.serial, sent.snapshot) = (now, serial, snapshot);
+        sent.times += 1;
+        sent.fate = Fate::InFlight;
+        self.in_flight += regained;
+        self.lost.remove(&id);
+        self.order.push_back((serial, id));
+    }
+
+    /// Everything below `position` is acknowledged. Calls `on` for each segment
+    /// that is whole, as it was.
+    pub(crate) fn acknowledge(&mut self, position: u64, mut on: impl FnMut(&Sent)) {
+        while let Some(sent) = self.segments.front_mut() {
+            if sent.end > position {
+                if sent.start < position {
+                    if sent.fate == Fate::InFlight {
+                        self.in_flight -= position - sent.start;
+                    }
+                    sent.start = position;
+                }
+                break;
+            }
+            match sent.fate {
+                Fate::InFlight => self.in_flight -= sent.len(),
+                Fate::Sacked => self.sacked_count -= 1,
+                Fate::Lost => {}
+            }
+            on(sent);
+            self.segments.pop_front();
+            self.lost.remove(&self.first);
+            self.first += 1;
+        }
+        self.sacked.remove(0..position);
+        while self.order.front().is_some_and(|(_, id)| *id < self.first) {
+            self.order.pop_front();
+        }
+    }
+
+    /// The index of the first segment that ends after `position`.
+    fn index_at(&self, position: u64) -> usize {
+        self.segments.partition_point(|sent| sent.end <= position)
+    }
+
+    /// `range` is selectively acknowledged. Calls `on` for each segment that
+    /// this is news for, as it was.
+    pub(crate) fn sack(&mut self, range: Range<u64>, mut on: impl FnMut(&Sent)) {
+        let news: Vec<Range<u64>> = self.sacked.gaps(range).collect();
+        for gap in news {
+            let mut index = self.index_at(gap.start);
+            if self.segments.get(index).is_some_and(|sent| sent.start < gap.start) {
+                index += 1;
+            }
+            let start = self.segments.get(index).map(|sent| sent.start);
+            let mut end = None;
+            while let Some(sent) = self.segments.get_mut(index)
+                && sent.end <= gap.end
+            {
+                if sent.fate == Fate::InFlight {
+                    self.in_flight -= sent.len();
+                }
+                on(sent);
+                sent.fate = Fate::Sacked;
+                self.sacked_count += 1;
+                end = Some(sent.end);
+                self.lost.remove(&(self.first + index as u64));
+                index += 1;
+            }
+            if let (Some(start), Some(end)) = (start, end) {
+                self.sacked.insert(start..end);
+            }
+        }
+    }
+
+    /// The receiver has thrown away what it had selectively acknowledged
+    /// (RFC 2018 §8).
+    pub(crate) fn forget_sacks(&mut self) {
+        for sent in &mut self.segments {
+            if sent.fate == Fate::Sacked {
+                sent.fate = Fate::InFlight;
+                self.in_flight += sent.len();
+            }
+        }
+        self.sacked = RangeSet::default();
+        self.sacked_count = 0;
+        self.judged = 0;
+        self.sort_order();
+    }
+
+    /// Puts the order of transmission right after segments came back to flight.
+    /// O(n log n).
+    fn sort_order(&mut self) {
+        let ids = (self.first..).zip(&self.segments);
+        let in_flight = ids.filter(|(_, sent)| sent.fate == Fate::InFlight);
+        let mut order: Vec<(u64, Id)> = in_flight.map(|(id, sent)| (sent.serial, id)).collect();
+        order.sort_unstable();
+        self.order = order.into();
+    }
+
+    pub(crate) fn mark_lost(&mut self, id: Id) -> bool {
+        let Some(sent) = self.get_mut(id) else { return false };
+        if sent.fate != Fate::InFlight {
+            return false;
+        }
+        sent.fate = Fate::Lost;
+        let len = sent.len();
+        self.in_flight -= len;
+        self.lost.insert(id);
+        true
+    }
+
+    /// Takes everything that is not selectively acknowledged for lost. O(n):
+    /// for time-outs only.
+    pub(crate) fn mark_all_lost(&mut self) {
+        for id in self.first..self.first + self.segments.len() as u64 {
+            self.mark_lost(id);
+        }
+    }
+
+    /// What was taken for lost is not, after all. O(n log n).
+    pub(crate) fn unmark_lost(&mut self) {
+        for id in core::mem::take(&mut self.lost) {
+            if let Some(sent) = self.get_mut(id) {
+                sent.fate = Fate::InFlight;
+                let len = sent.len();
+                self.in_flight += len;
+            }
+        }
+        self.judged = 0;
+        self.sort_order();
+    }
+
+    /// The first segment that is to be sent again.
+    pub(crate) fn first_lost(&self) -> Option<Id> {
+        self.lost.first().copied()
+    }
+
+    /// `IsLost()` of RFC 6675 §4 for all segments at once: a byte is lost when
+    /// `threshold` discontiguous runs above it are selectively acknowledged, or
+    /// more than `threshold − 1` full segments. Looks at no more than
+    /// `threshold` runs. The position below which that holds.
+    pub(crate) fn lost_below(&self, threshold: u64, mss: u64) -> Option<u64> {
+        let mut bytes = 0;
+        for (run, range) in self.sacked.descending().take(threshold as usize).enumerate() {
+            bytes += range.end - range.start;
+            if run as u64 + 1 == threshold || bytes > (threshold - 1) * mss {
+                return Some(range.start);
+            }
+        }
+        None
+    }
+
+    /// Takes all segments that start below `position` for lost if they are in
+    /// flight for the first time. Each segment is looked at once only. Whether
+    /// there was any.
+    pub(crate) fn mark_lost_below(&mut self, position: u64) -> bool {
+        let mut any = false;
+        let mut index = self.index_at(self.judged);
+        while let Some(sent) = self.segments.get(index)
+            && sent.start < position
+        {
+            if !sent.was_retransmitted() {
+                any |= self.mark_lost(self.first + index as u64);
+            }
+            index += 1;
+        }
+        self.judged = self.judged.max(position);
+        any
+    }
+
+    /// Goes through the segments in flight in the order of their transmission,
+    /// as long as `is_lost` says so, and takes them for lost. Returns the first
+    /// of which it says no.
+    pub(crate) fn expire(&mut self, is_lost: impl Fn(&Sent) -> bool) -> (bool, Option<Sent>) {
+        let mut any = false;
+        while let Some(&(serial, id)) = self.order.front() {
+            match self.get(id).copied() {
+                Some(sent) if sent.serial == serial && sent.fate == Fate::InFlight => {
+                    if !is_lost(&sent) {
+                        return (any, Some(sent));
+                    }
+                    any |= self.mark_lost(id);
+                }
+                _ => {}
+            }
+            self.order.pop_front();
+        }
+        (any, None)
+    }
+
+    /// The first segment from `from` on that is in flight for the first time
+    /// and below something selectively acknowledged: `NextSeg()` rule 3 of
+    /// RFC 6675.
+    pub(crate) fn hole(&self, from: Id) -> Option<Id> {
+        let limit = self.highest_sacked()?;
+        let mut id = from.max(self.first);
+        while let Some(sent) = self.get(id)
+            && sent.end < limit
+        {
+            if sent.fate == Fate::InFlight && !sent.was_retransmitted() {
+                return Some(id);
+            }
+            id += 1;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+#[path = "flight/tests.rs"]
+mod tests;

@@ -1,0 +1,36 @@
+//! A TCP endpoint for research and for the wire (`docs/tcp.md`).
+
+pub mod cc;
+mod config;
+mod connection;
+mod flight;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+mod math;
+mod pacer;
+mod payload;
+mod profile;
+mod prr;
+mod rack;
+mod rate;
+mod receiver;
+mod rtt;
+mod segment;
+mod send_buffer;
+mod sender;
+mod seq;
+mod stats;
+mod wake;
+pub mod wire;
+
+pub use config::{AckConfig, Config, Counting, Detection, Keepalive};
+pub use connection::{Abort, Connection, Event, State, WriteError, refusal};
+pub use payload::{ByteRange, Payload};
+pub use profile::{Profile, UnknownProfile};
+pub use prr::PrrBound;
+pub use rtt::{RtoConfig, Sampling};
+pub use segment::{Cookie, Ecn, Flags, Options, SackBlock, SackBlocks, Segment, Timestamps};
+pub use seq::SeqNr;
+pub use stats::Stats;
+pub use wake::Wake;

@@ -1,0 +1,27 @@
+//! Spaces segments in time.
+
+use core::time::Duration;
+
+use units::{BitRate, ByteCount, Instant};
+
+/// How much a late driver may send at once to catch up.
+const BURST: Duration = Duration::from_millis(1);
+
+/// When the next segment may leave.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pacer {
+    free_at: Instant,
+}
+
+impl Pacer {
+    pub(crate) fn ready_at(&self) -> Instant {
+        self.free_at
+    }
+
+    /// `bytes` leave `now`, at `rate`.
+    pub(crate) fn sent(&mut self, now: Instant, bytes: u64, rate: Option<BitRate>) {
+        let Some(rate) = rate else { return };
+        let time = rate.time_to_send(ByteCount::new(bytes));
+        self.free_at = self.free_at.max(now - BURST) + time;
+    }
+}

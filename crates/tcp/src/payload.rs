@@ -1,0 +1,124 @@
+//! What segments carry.
+
+use core::ops::Range;
+
+use bytes::Bytes;
+
+/// A run of bytes of a stream, as far as TCP cares: it can be cut and joined.
+/// [`ByteRange`] for simulations, [`Bytes`] for the wire. The default is empty.
+pub trait Payload: Clone + Default + core::fmt::Debug {
+    /// Length in bytes.
+    fn len(&self) -> usize;
+
+    /// Whether it is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes at `range`, which lies within.
+    #[must_use]
+    fn slice(&self, range: Range<usize>) -> Self;
+
+    /// Appends the bytes that follow in the stream.
+    fn append(&mut self, next: &Self);
+
+    /// [`Payload::append`], only if that costs no copying of bytes. False, and
+    /// nothing changed, if it would.
+    fn try_join(&mut self, _next: &Self) -> bool {
+        false
+    }
+}
+
+/// Bytes; slices share them.
+impl Payload for Bytes {
+    fn len(&self) -> usize {
+        Bytes::len(self)
+    }
+
+    fn slice(&self, range: Range<usize>) -> Self {
+        Bytes::slice(self, range)
+    }
+
+    fn append(&mut self, next: &Self) {
+        if self.is_empty() {
+            *self = next.clone();
+        } else {
+            *self = [&self[..], &next[..]].concat().into();
+        }
+    }
+}
+
+/// A part of a stream that is nothing but its place: bytes `start..end`,
+/// counted by whoever writes it. No byte exists, so none is copied; and the
+/// receiver can tell whether what it got is what was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ByteRange {
+    start: u64,
+    end: u64,
+}
+
+impl ByteRange {
+    /// The bytes of `range`.
+    pub const fn new(range: Range<u64>) -> Self {
+        Self { start: range.start, end: range.end }
+    }
+
+    /// Which bytes.
+    pub const fn range(self) -> Range<u64> {
+        self.start..self.end
+    }
+}
+
+impl Payload for ByteRange {
+    fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    fn slice(&self, range: Range<usize>) -> Self {
+        debug_assert!(range.end <= self.len());
+        Self { start: self.start + range.start as u64, end: self.start + range.end as u64 }
+    }
+
+    fn append(&mut self, next: &Self) {
+        let joined = self.try_join(next);
+        debug_assert!(joined, "{next:?} does not follow {self:?}");
+    }
+
+    fn try_join(&mut self, next: &Self) -> bool {
+        if self.is_empty() {
+            *self = *next;
+        } else if !next.is_empty() && next.start != self.end {
+            return false;
+        } else {
+            self.end = self.end.max(next.end);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut_and_join<P: Payload + PartialEq>(whole: &P) {
+        for cut in 0..=whole.len() {
+            let mut front = whole.slice(0..cut);
+            front.append(&whole.slice(cut..whole.len()));
+            assert!(front == *whole, "{front:?} {whole:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_can_be_joined() {
+        cut_and_join(&ByteRange::new(7..19));
+        cut_and_join(&Bytes::from_static(b"hello world"));
+    }
+
+    #[test]
+    fn only_neighbours_join() {
+        let mut range = ByteRange::new(0..4);
+        assert!(!range.try_join(&ByteRange::new(5..6)));
+        assert!(range.try_join(&ByteRange::new(4..6)));
+        assert_eq!(range.range(), 0..6);
+    }
+}

@@ -1,0 +1,212 @@
+//! Named sets of settings: the endpoints of the literature, and of today.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use thiserror::Error;
+use units::ByteCount;
+
+use crate::cc::ControllerSpec;
+use crate::config::{AckConfig, Config, Counting, Detection};
+use crate::rtt::{RtoConfig, Sampling};
+
+/// A named set of settings. Where a source is silent, the standard of its time
+/// speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// The Reference TCP of the SLACP paper (§4): no SACK, delayed ACK of
+    /// 200 ms, an initial window of one segment, no window scaling. An MTU of
+    /// 1450 bytes.
+    Reference,
+    /// The Satellite TCP of the SLACP paper: Reference with SACK (RFC 3517, now
+    /// 6675), an initial window of two segments, and window scaling.
+    Satellite,
+    /// The Enhanced TCP of the SLACP paper (§3, §4): Satellite with an initial
+    /// window of four segments (RFC 3390), DAASS, limited transmit and F-RTO.
+    Enhanced,
+    /// 4.3BSD Tahoe: slow start and congestion avoidance, go-back-N, coarse
+    /// timers, 4 KiB of buffer for each direction.
+    Tahoe1988,
+    /// Windows 98 as ENAC's and Wadekar's time knew it: Reno with a window of
+    /// 8 KB, no options.
+    Windows98,
+    /// Linux of today: CUBIC with `HyStart++`, SACK, RACK-TLP, PRR-SSRB, F-RTO,
+    /// an initial window of ten segments, a minimum time-out of 200 ms.
+    Linux,
+}
+
+impl Profile {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("reference", Self::Reference),
+        ("satellite", Self::Satellite),
+        ("enhanced", Self::Enhanced),
+        ("tahoe-1988", Self::Tahoe1988),
+        ("windows-98", Self::Windows98),
+        ("linux", Self::Linux),
+    ];
+
+    /// The settings.
+    pub fn config(self) -> Config {
+        match self {
+            Self::Reference => reference(),
+            Self::Satellite => satellite(),
+            Self::Enhanced => enhanced(),
+            Self::Tahoe1988 => tahoe_1988(),
+            Self::Windows98 => windows_98(),
+            Self::Linux => linux(),
+        }
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, profile)| *profile == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// No option of any kind, as before 1992.
+fn bare(controller: &str) -> Config {
+    Config {
+        window_scaling: false,
+        timestamps: false,
+        sack: false,
+        dsack: false,
+        ecn: false,
+        receive_buffer: ByteCount::new(65_535),
+        counting: Counting::Acks,
+        detection: Detection::DupAcks,
+        prr: None,
+        limited_transmit: false,
+        frto: false,
+        eifel: false,
+        dsack_undo: false,
+        initial_window: 1,
+        controller: named(controller),
+        rto: RtoConfig {
+            initial: Duration::from_secs(3),
+            sampling: Sampling::OncePerRtt,
+            ..RtoConfig::default()
+        },
+        acks: AckConfig { delay: Some(Duration::from_millis(200)), ..AckConfig::default() },
+        ..Config::default()
+    }
+}
+
+/// A controller of the registry without options.
+fn named(controller: &str) -> ControllerSpec {
+    controller.parse().unwrap_or_default()
+}
+
+fn reference() -> Config {
+    Config { mss: 1410, ..bare("newreno") }
+}
+
+fn satellite() -> Config {
+    Config {
+        initial_window: 2,
+        sack: true,
+        detection: Detection::Sack,
+        window_scaling: true,
+        receive_buffer: ByteCount::new(1 << 20),
+        ..reference()
+    }
+}
+
+fn enhanced() -> Config {
+    let satellite = satellite();
+    Config {
+        // RFC 3390: min(4·MSS, max(2·MSS, 4380 bytes)) are 3 segments of 1410
+        // bytes; the paper says 4.
+        initial_window: 4,
+        limited_transmit: true,
+        frto: true,
+        acks: AckConfig { after_slow_start: true, ..satellite.acks },
+        ..satellite
+    }
+}
+
+fn tahoe_1988() -> Config {
+    Config {
+        mss: 512,
+        receive_buffer: ByteCount::new(4096),
+        send_buffer: ByteCount::new(4096),
+        rto: RtoConfig {
+            granularity: Duration::from_millis(500),
+            max: Duration::from_secs(64),
+            ..bare("tahoe").rto
+        },
+        restart_after_idle: false,
+        ..bare("tahoe")
+    }
+}
+
+fn windows_98() -> Config {
+    Config {
+        receive_buffer: ByteCount::new(8192),
+        send_buffer: ByteCount::new(8192),
+        initial_window: 2,
+        ..bare("reno")
+    }
+}
+
+fn linux() -> Config {
+    Config {
+        ecn: false,
+        eifel: true,
+        acks: AckConfig { quick: 16, ..AckConfig::default() },
+        counting: Counting::Bytes { limit: None },
+        rto: RtoConfig {
+            min: Duration::from_millis(200),
+            max: Duration::from_secs(120),
+            ..RtoConfig::default()
+        },
+        controller: named("cubic"),
+        ..Config::default()
+    }
+}
+
+/// There is no profile of that name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no TCP profile \"{name}\": expected one of {}", Profile::ALL.map(|(name, _)| name).join(", "))]
+pub struct UnknownProfile {
+    /// What was written.
+    name: String,
+}
+
+impl FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(text: &str) -> Result<Self, UnknownProfile> {
+        let known = Self::ALL.into_iter().find(|(name, _)| *name == text);
+        known.map(|(_, profile)| profile).ok_or_else(|| UnknownProfile { name: text.to_owned() })
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_profiles_and_back() {
+        for (name, profile) in Profile::ALL {
+            assert_eq!(name.parse(), Ok(profile));
+            assert_eq!(profile.to_string(), name);
+        }
+        let error = "satelite".parse::<Profile>().unwrap_err().to_string();
+        assert!(error.starts_with("no TCP profile \"satelite\": expected one of reference, "));
+    }
+
+    #[test]
+    fn every_profile_has_the_controller_it_names() {
+        let controllers = Profile::ALL.map(|(_, profile)| profile.config().controller.to_string());
+        let expected = ["newreno", "newreno", "newreno", "tahoe", "reno", "cubic"];
+        assert_eq!(controllers, expected);
+    }
+}

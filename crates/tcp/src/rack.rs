@@ -1,0 +1,112 @@
+//! RACK (RFC 8985 §6): a segment is lost when something sent later has been
+//! delivered, and it has had a round trip and a reordering window to follow.
+//!
+//! Two things differ from the RFC. "Sent later" is by the order of
+//! transmission, not by a clock and sequence numbers, which here is known
+//! exactly. And the reordering timer ends when the first segment is due
+//! instead of the last, so that none waits for another.
+
+use core::time::Duration;
+
+use units::Instant;
+
+use crate::flight::{Flight, Sent};
+
+const DUP_THRESH: usize = 3;
+/// `RACK.reo_wnd_persist`: recoveries that a widened window lasts.
+const PERSIST: u32 = 16;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Rack {
+    /// The latest transmission that was delivered.
+    serial: u64,
+    /// Its round-trip time.
+    rtt: Duration,
+    /// The highest position delivered.
+    fack: u64,
+    reordering_seen: bool,
+    /// `RACK.reo_wnd_mult`.
+    mult: u32,
+    persist: u32,
+    /// Duplicates reported before this is acknowledged do not count.
+    dsack_round: u64,
+}
+
+impl Rack {
+    pub(crate) fn new() -> Self {
+        Self {
+            serial: 0,
+            rtt: Duration::ZERO,
+            fack: 0,
+            reordering_seen: false,
+            mult: 1,
+            persist: 0,
+            dsack_round: 0,
+        }
+    }
+
+    /// §6.2 steps 2 and 3: a segment is delivered. A retransmission counts only
+    /// if its acknowledgement cannot be that of the original.
+    pub(crate) fn on_delivered(&mut self, now: Instant, sent: &Sent, min_rtt: Option<Duration>) {
+        if sent.end > self.fack {
+            self.fack = sent.end;
+        } else if sent.end < self.fack && !sent.was_retransmitted() {
+            self.reordering_seen = true;
+        }
+        let rtt = now.saturating_since(sent.sent_at);
+        if sent.was_retransmitted() && min_rtt.is_some_and(|min| rtt < min) {
+            return;
+        }
+        if sent.serial > self.serial {
+            (self.serial, self.rtt) = (sent.serial, rtt);
+        }
+    }
+
+    /// §6.2 step 4: a needless retransmission widens the reordering window,
+    /// once per round trip.
+    pub(crate) fn on_dsack(&mut self, una: u64, nxt: u64) {
+        if una >= self.dsack_round {
+            self.dsack_round = nxt;
+            self.mult += 1;
+            self.persist = PERSIST;
+        }
+    }
+
+    /// A recovery has ended.
+    pub(crate) fn on_recovered(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+        if self.persist == 0 {
+            self.mult = 1;
+        }
+    }
+
+    fn reordering_window(
+        &self,
+        flight: &Flight,
+        recovering: bool,
+        min_rtt: Option<Duration>,
+        smoothed: Option<Duration>,
+    ) -> Duration {
+        if !self.reordering_seen && (recovering || flight.sacked_count() >= DUP_THRESH) {
+            return Duration::ZERO;
+        }
+        let window = min_rtt.unwrap_or_default() / 4 * self.mult;
+        window.min(smoothed.unwrap_or_default())
+    }
+
+    /// §6.2 step 5: takes for lost what is overdue. Whether anything was, and
+    /// when to look again.
+    pub(crate) fn detect(
+        &self,
+        now: Instant,
+        flight: &mut Flight,
+        recovering: bool,
+        min_rtt: Option<Duration>,
+        smoothed: Option<Duration>,
+    ) -> (bool, Option<Instant>) {
+        let window = self.reordering_window(flight, recovering, min_rtt, smoothed);
+        let due = |sent: &Sent| sent.sent_at + self.rtt + window;
+        let (any, next) = flight.expire(|sent| sent.serial < self.serial && due(sent) <= now);
+        (any, next.filter(|sent| sent.serial < self.serial).map(|sent| due(&sent)))
+    }
+}

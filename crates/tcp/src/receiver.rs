@@ -1,0 +1,289 @@
+//! The receiving half: puts the stream in order, says what has arrived and how
+//! much more may come.
+
+#[cfg(test)]
+mod tests;
+
+use core::ops::Range;
+use std::collections::{BTreeMap, VecDeque};
+
+use smallvec::SmallVec;
+
+use crate::Payload;
+
+/// What a segment's data turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// The next data, and nothing waits behind it.
+    InOrder,
+    /// The next data, while later data waits: all or part of a hole is filled.
+    FilledHole,
+    OutOfOrder,
+    /// All of it was here already.
+    Duplicate,
+}
+
+/// Positions of the peer's stream, counted from its SYN at 0.
+#[derive(Debug, Clone)]
+pub(crate) struct Receiver<P> {
+    /// The next position expected: RCV.NXT.
+    next: u64,
+    /// Data that waits for what is missing before it: start → island.
+    islands: BTreeMap<u64, Island<P>>,
+    /// Data in order, to be read.
+    ready: VecDeque<P>,
+    ready_len: u64,
+    capacity: u64,
+    /// The right edge of the window as last advertised.
+    edge: u64,
+    /// Where the stream ends, once known.
+    fin: Option<u64>,
+    /// Starts of data that arrived out of order, the latest first (RFC 2018 §4).
+    recent: VecDeque<u64>,
+    /// What arrived a second time, to be reported once (RFC 2883).
+    duplicate: Option<Range<u64>>,
+}
+
+/// Contiguous data.
+#[derive(Debug, Clone)]
+struct Island<P> {
+    end: u64,
+    pieces: VecDeque<P>,
+}
+
+/// SACK blocks reach back to so many arrivals.
+const RECENT: usize = 8;
+
+impl<P: Payload> Receiver<P> {
+    /// A receiver of a stream whose SYN has arrived, with room for `capacity`
+    /// bytes.
+    pub(crate) fn new(capacity: u64) -> Self {
+        Self {
+            next: 1,
+            islands: BTreeMap::new(),
+            ready: VecDeque::new(),
+            ready_len: 0,
+            capacity,
+            edge: 1,
+            fin: None,
+            recent: VecDeque::new(),
+            duplicate: None,
+        }
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Bytes that wait to be read.
+    pub(crate) fn ready_len(&self) -> u64 {
+        self.ready_len
+    }
+
+    /// Whether all of the stream has arrived.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.fin.is_some_and(|fin| self.next > fin)
+    }
+
+    pub(crate) fn has_holes(&self) -> bool {
+        !self.islands.is_empty()
+    }
+
+    /// The window that the peer was last told: RCV.WND.
+    pub(crate) fn window(&self) -> u64 {
+        self.edge.saturating_sub(self.next)
+    }
+
+    /// The right edge that there is room for.
+    fn room_edge(&self) -> u64 {
+        self.next + self.capacity.saturating_sub(self.ready_len)
+    }
+
+    /// Whether it is worth telling the peer of a window that has grown
+    /// (RFC 9293 §3.8.6.2.2), by two segments or half of the room.
+    pub(crate) fn owes_update(&self, mss: u64) -> bool {
+        self.room_edge().saturating_sub(self.edge) >= (2 * mss).min(self.capacity.div_ceil(2))
+    }
+
+    /// The window to advertise, in units of `1 << shift`; at most 65,535 of
+    /// them. The right edge never moves back, and moves on only by a full
+    /// segment or half of the room (RFC 9293 §3.8.6.2.2).
+    pub(crate) fn advertise(&mut self, shift: u8, mss: u64) -> u16 {
+        let mut edge = self.edge.max(self.next);
+        let room = self.room_edge();
+        if room >= edge + mss.min(self.capacity / 2) {
+            edge = room;
+        }
+        // Rounded down while it opens, but never below what was promised.
+        let window = edge - self.next;
+        let units = (window >> shift).min(65_535);
+        let promised = self.edge.saturating_sub(self.next);
+        let units = units.max(promised.div_ceil(1 << shift).min(65_535));
+        self.edge = self.edge.max(self.next + (units << shift));
+        units as u16
+    }
+
+    /// Enters data that begins at `start` and lies within the window; what was
+    /// here already is dropped.
+    pub(crate) fn insert(&mut self, start: u64, data: &P) -> Arrival {
+        let end = start + data.len() as u64;
+        let held = self.held(start.max(self.next));
+        if end <= self.next || held.is_some_and(|held| end <= held) {
+            self.duplicate = Some(start..end);
+            return Arrival::Duplicate;
+        }
+        if start < self.next {
+            self.duplicate = Some(start..self.next);
+        }
+        if start <= self.next {
+            return self.insert_next(start, data);
+        }
+        self.insert_island(start, data);
+        self.recent.retain(|at| *at != start);
+        self.recent.push_front(start);
+        self.recent.truncate(RECENT);
+        Arrival::OutOfOrder
+    }
+
+    /// The end of the island that holds the byte at `position`.
+    fn held(&self, position: u64) -> Option<u64> {
+        let (_, island) = self.islands.range(..=position).next_back()?;
+        (island.end > position).then_some(island.end)
+    }
+
+    fn insert_next(&mut self, start: u64, data: &P) -> Arrival {
+        let had_holes = self.has_holes();
+        let len = data.len();
+        let end = start + len as u64;
+        self.deliver(data.slice((self.next - start) as usize..len));
+        // The islands that are reached by now; what the new data overlaps of
+        // them is cut off.
+        while let Some(entry) = self.islands.first_entry()
+            && *entry.key() <= self.next
+        {
+            let (mut at, island) = entry.remove_entry();
+            if at < end {
+                self.duplicate = Some(at..end.min(island.end));
+            }
+            for piece in island.pieces {
+                let piece_end = at + piece.len() as u64;
+                if piece_end > self.next {
+                    self.deliver(piece.slice((self.next - at) as usize..piece.len()));
+                }
+                at = piece_end;
+            }
+        }
+        self.pass_fin();
+        if had_holes { Arrival::FilledHole } else { Arrival::InOrder }
+    }
+
+    fn deliver(&mut self, data: P) {
+        let len = data.len() as u64;
+        self.next += len;
+        self.ready_len += len;
+        let joined = self.ready.back_mut().is_some_and(|last| last.try_join(&data));
+        if !joined && len > 0 {
+            self.ready.push_back(data);
+        }
+    }
+
+    /// Enters data into the holes between the islands that it covers.
+    fn insert_island(&mut self, start: u64, data: &P) {
+        let end = start + data.len() as u64;
+        let cut = |range: Range<u64>| {
+            data.slice((range.start - start) as usize..(range.end - start) as usize)
+        };
+        // The island that the data begins in or at, or a new one.
+        let before = self.islands.range(..=start).next_back();
+        let base = before.filter(|(_, island)| island.end >= start).map_or(start, |(at, _)| *at);
+        let mut whole =
+            self.islands.remove(&base).unwrap_or(Island { end: start, pieces: VecDeque::new() });
+        if whole.end > start {
+            self.duplicate = Some(start..whole.end.min(end));
+        }
+        while whole.end < end {
+            let hole_end =
+                self.islands.range(whole.end..).next().map_or(end, |(at, _)| end.min(*at));
+            let hole = whole.end..hole_end;
+            if !hole.is_empty() {
+                whole.pieces.push_back(cut(hole));
+                whole.end = hole_end;
+            }
+            self.absorb(&mut whole, end);
+        }
+        self.absorb(&mut whole, end);
+        self.islands.insert(base, whole);
+    }
+
+    /// Joins the island that begins where `whole` ends, if there is one.
+    fn absorb(&mut self, whole: &mut Island<P>, end: u64) {
+        if let Some(island) = self.islands.remove(&whole.end) {
+            if whole.end < end {
+                self.duplicate = Some(whole.end..end.min(island.end));
+            }
+            whole.end = island.end;
+            whole.pieces.extend(island.pieces);
+        }
+    }
+
+    /// The stream ends at `position`. Another end than before, or one below
+    /// what has arrived, is a lie and not believed.
+    pub(crate) fn finish(&mut self, position: u64) {
+        let highest = self.islands.last_key_value().map_or(self.next, |(_, island)| island.end);
+        if self.fin.is_none() && position >= highest {
+            self.fin = Some(position);
+            self.pass_fin();
+        }
+    }
+
+    fn pass_fin(&mut self) {
+        if self.fin == Some(self.next) {
+            self.next += 1;
+        }
+    }
+
+    /// Takes at most `max` bytes in order.
+    pub(crate) fn read(&mut self, max: usize) -> Option<P> {
+        let first = self.ready.front_mut()?;
+        let data = if first.len() <= max {
+            self.ready.pop_front()?
+        } else {
+            let data = first.slice(0..max);
+            *first = first.slice(max..first.len());
+            data
+        };
+        self.ready_len -= data.len() as u64;
+        (!data.is_empty()).then_some(data)
+    }
+
+    /// What to report in SACK blocks, in the order of RFC 2018 §4: first a
+    /// duplicate, if `dsack` (RFC 2883 §4), then the island of the latest
+    /// arrival, then those before it, then others.
+    pub(crate) fn sack_blocks(&mut self, dsack: bool) -> SmallVec<[Range<u64>; 4]> {
+        let mut blocks: SmallVec<[Range<u64>; 4]> = SmallVec::new();
+        let duplicate = self.duplicate.take();
+        if dsack {
+            blocks.extend(duplicate);
+        }
+        let reported = blocks.len();
+        let arrivals = self.recent.iter().filter_map(|at| {
+            let (start, island) = self.islands.range(..=at).next_back()?;
+            (island.end > *at).then_some(*start..island.end)
+        });
+        let rest = self.islands.iter().take(4).map(|(start, island)| *start..island.end);
+        for block in arrivals.chain(rest) {
+            if blocks.len() == 4 {
+                break;
+            }
+            if !blocks[reported..].contains(&block) {
+                blocks.push(block);
+            }
+        }
+        blocks
+    }
+
+    /// What lies at `range` has arrived again, all of it below what is expected.
+    pub(crate) fn note_duplicate(&mut self, range: Range<u64>) {
+        self.duplicate = Some(range);
+    }
+}

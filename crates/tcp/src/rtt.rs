@@ -1,0 +1,183 @@
+//! The round-trip time and the retransmission time-out (RFC 6298).
+
+use core::time::Duration;
+
+use units::Instant;
+
+/// What bounds the retransmission time-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RtoConfig {
+    /// Before the first sample; 1 s (RFC 6298 §2.1), 3 s until 2011.
+    pub initial: Duration,
+    /// 1 s (RFC 6298 §2.4); Linux has 200 ms.
+    pub min: Duration,
+    /// At least 60 s (RFC 6298 §2.5).
+    pub max: Duration,
+    /// The clock granularity G: what the time-out is above the smoothed RTT at
+    /// least. The clocks of 1988 ticked every 500 ms.
+    pub granularity: Duration,
+    /// How often the RTT is measured.
+    pub sampling: Sampling,
+}
+
+/// How often the RTT is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampling {
+    /// With every acknowledgement that allows it; the gains are divided by the
+    /// samples of a round trip (RFC 7323 appendix G).
+    EveryAck,
+    /// One segment at a time is timed (RFC 6298 §3 asks for that much).
+    OncePerRtt,
+}
+
+impl Default for RtoConfig {
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_secs(1),
+            min: Duration::from_secs(1),
+            max: Duration::from_secs(60),
+            granularity: Duration::from_millis(1),
+            sampling: Sampling::EveryAck,
+        }
+    }
+}
+
+/// Smoothed RTT, its variation, and the time-out with its backoff.
+#[derive(Debug, Clone)]
+pub(crate) struct Rtt {
+    config: RtoConfig,
+    smoothed: Option<Duration>,
+    variation: Duration,
+    min: Duration,
+    initial: Duration,
+    /// Time-outs since the last sample.
+    backoff: u32,
+    /// Samples are not wanted before this position is acknowledged.
+    timed_until: u64,
+}
+
+impl Rtt {
+    pub(crate) fn new(config: RtoConfig) -> Self {
+        Self {
+            config,
+            smoothed: None,
+            variation: Duration::ZERO,
+            min: Duration::MAX,
+            initial: config.initial,
+            backoff: 0,
+            timed_until: 0,
+        }
+    }
+
+    /// Takes a sample that an acknowledgement of `una` gave, when `nxt` was the
+    /// next position and a round trip gives about `per_round` samples.
+    pub(crate) fn sample(&mut self, sample: Duration, una: u64, nxt: u64, per_round: u64) {
+        self.min = self.min.min(sample);
+        let share = match self.config.sampling {
+            Sampling::EveryAck => per_round.clamp(1, 1 << 16) as u32,
+            Sampling::OncePerRtt if una < self.timed_until => return,
+            Sampling::OncePerRtt => 1,
+        };
+        self.timed_until = nxt;
+        self.backoff = 0;
+        let Some(smoothed) = self.smoothed else {
+            self.smoothed = Some(sample);
+            self.variation = sample / 2;
+            return;
+        };
+        // (2.3): β = 1/4 and α = 1/8, divided by the samples of a round trip.
+        self.variation = blend(self.variation, smoothed.abs_diff(sample), 4 * share);
+        self.smoothed = Some(blend(smoothed, sample, 8 * share));
+    }
+
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    /// The smallest sample; `None` before the first.
+    pub(crate) fn min(&self) -> Option<Duration> {
+        (self.min != Duration::MAX).then_some(self.min)
+    }
+
+    /// The time-out, backed off.
+    pub(crate) fn rto(&self) -> Duration {
+        let base = self.smoothed.map_or(self.initial, |smoothed| {
+            smoothed + (self.variation * 4).max(self.config.granularity)
+        });
+        let bounded = base.clamp(self.config.min.min(self.config.max), self.config.max);
+        bounded.saturating_mul(1 << self.backoff.min(16)).min(self.config.max)
+    }
+
+    /// (5.5): after a time-out.
+    pub(crate) fn back_off(&mut self) {
+        self.backoff += 1;
+    }
+
+    /// A time-out was spurious.
+    pub(crate) fn forget_backoff(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// (5.7): data follows a SYN that was retransmitted.
+    pub(crate) fn syn_was_retransmitted(&mut self) {
+        self.initial = self.initial.max(Duration::from_secs(3));
+        self.backoff = 0;
+    }
+
+    pub(crate) fn deadline(&self, now: Instant) -> Instant {
+        now + self.rto()
+    }
+}
+
+/// `old` moved by 1/`weight` of the way to `new`.
+fn blend(old: Duration, new: Duration, weight: u32) -> Duration {
+    let (old, new) = (old.as_nanos() as i128, new.as_nanos() as i128);
+    Duration::from_nanos((old + (new - old) / i128::from(weight)) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// RFC 6298 §2.2 and §2.3, by hand.
+    #[test]
+    fn the_first_two_samples() {
+        let mut rtt = Rtt::new(RtoConfig { min: ms(0), ..RtoConfig::default() });
+        assert_eq!(rtt.rto(), ms(1000));
+        rtt.sample(ms(600), 1, 1, 1);
+        assert_eq!(rtt.rto(), ms(600 + 4 * 300));
+        rtt.sample(ms(680), 2, 2, 1);
+        // SRTT 600 + 80/8; RTTVAR 300·3/4 + 80/4.
+        assert_eq!(rtt.rto(), ms(610 + 4 * 245));
+    }
+
+    #[test]
+    fn granularity_minimum_and_maximum() {
+        let config = RtoConfig { granularity: ms(500), min: ms(0), ..RtoConfig::default() };
+        let mut rtt = Rtt::new(config);
+        (0..200).for_each(|_| rtt.sample(ms(100), 1, 1, 1));
+        assert_eq!(rtt.rto(), ms(600));
+        let mut rtt = Rtt::new(RtoConfig::default());
+        (0..200).for_each(|_| rtt.sample(ms(100), 1, 1, 1));
+        assert_eq!(rtt.rto(), ms(1000));
+        (0..9).for_each(|_| rtt.back_off());
+        assert_eq!(rtt.rto(), ms(60_000));
+        rtt.sample(ms(100), 2, 2, 1);
+        assert_eq!(rtt.rto(), ms(1000));
+    }
+
+    #[test]
+    fn once_per_rtt_times_one_segment_at_a_time() {
+        let config = RtoConfig { sampling: Sampling::OncePerRtt, ..RtoConfig::default() };
+        let mut rtt = Rtt::new(config);
+        rtt.sample(ms(600), 1, 100, 1);
+        rtt.sample(ms(900), 99, 200, 1);
+        assert_eq!(rtt.smoothed(), Some(ms(600)));
+        rtt.sample(ms(680), 100, 200, 1);
+        assert_eq!(rtt.smoothed(), Some(ms(610)));
+    }
+}

@@ -1,0 +1,169 @@
+//! Segments: what two endpoints exchange, as structs.
+
+use smallvec::SmallVec;
+
+use crate::{Payload, SeqNr};
+
+/// A TCP segment without its ports, which belong to whoever knows several
+/// connections. Urgent data is not modelled: the flag and the pointer are
+/// ignored on arrival and never sent (RFC 6093 advises against using them).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Segment<P> {
+    /// The number of the first byte; of the SYN if there is one.
+    pub seq: SeqNr,
+    /// The acknowledgement, if the ACK flag is set.
+    pub ack: Option<SeqNr>,
+    /// The other flags.
+    pub flags: Flags,
+    /// The window field, not scaled.
+    pub window: u16,
+    /// The options.
+    pub options: Options,
+    /// The codepoint of the IP packet that carries the segment.
+    pub ecn: Ecn,
+    /// The data.
+    pub payload: P,
+}
+
+/// The flags of a segment, apart from ACK and URG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags {
+    /// Begins the stream.
+    pub syn: bool,
+    /// Ends the stream.
+    pub fin: bool,
+    /// Resets the connection.
+    pub rst: bool,
+    /// Asks to hand the data to the application.
+    pub psh: bool,
+    /// Congestion was experienced (RFC 3168 §6.1).
+    pub ece: bool,
+    /// The congestion window was reduced (RFC 3168 §6.1).
+    pub cwr: bool,
+}
+
+/// The ECN codepoint of an IP packet (RFC 3168 §5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ecn {
+    /// The sender does not understand.
+    #[default]
+    NotEct,
+    /// The sender understands; the codepoint that this endpoint sends.
+    Ect0,
+    /// The sender understands.
+    Ect1,
+    /// A queue marked the packet.
+    Ce,
+}
+
+impl Ecn {
+    /// The codepoint's two bits.
+    pub const fn bits(self) -> u8 {
+        match self {
+            Self::NotEct => 0b00,
+            Self::Ect1 => 0b01,
+            Self::Ect0 => 0b10,
+            Self::Ce => 0b11,
+        }
+    }
+
+    /// From the low two bits of a traffic class.
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 0b11 {
+            0b00 => Self::NotEct,
+            0b01 => Self::Ect1,
+            0b10 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+}
+
+/// The options of a segment. SACK-negative acknowledgements (SCPS-TP's SNACK)
+/// are not among them yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// The largest segment that the sender wants to receive (RFC 9293 §3.7.1).
+    pub mss: Option<u16>,
+    /// How far to shift window fields (RFC 7323 §2).
+    pub window_scale: Option<u8>,
+    /// Selective acknowledgements are understood (RFC 2018 §2).
+    pub sack_permitted: bool,
+    /// What has arrived out of order, the latest first (RFC 2018 §3).
+    pub sack: SackBlocks,
+    /// Timestamps (RFC 7323 §3).
+    pub timestamps: Option<Timestamps>,
+    /// A cookie, or with an empty one the request for it (RFC 7413 §4.1.1).
+    pub fast_open: Option<Cookie>,
+}
+
+/// Up to four ranges of sequence numbers.
+pub type SackBlocks = SmallVec<[SackBlock; 4]>;
+
+/// A range of sequence numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SackBlock {
+    /// The first byte.
+    pub start: SeqNr,
+    /// The first byte after the range.
+    pub end: SeqNr,
+}
+
+/// TSval and TSecr.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Timestamps {
+    /// What the sender's clock shows.
+    pub value: u32,
+    /// What the receiver's clock showed in an earlier segment.
+    pub echo: u32,
+}
+
+/// A TCP Fast Open cookie: nothing, or 4 to 16 bytes.
+pub type Cookie = SmallVec<[u8; 16]>;
+
+/// The room for options in a header, in bytes.
+pub(crate) const OPTIONS_MAX: usize = 40;
+
+impl Options {
+    /// The bytes that the options take in the header, a multiple of 4. SACK
+    /// blocks that find no room are not counted.
+    pub fn wire_len(&self) -> usize {
+        let len = self.len_without_sack();
+        len + match self.sack_room(len) {
+            0 => 0,
+            blocks => 4 + 8 * blocks,
+        }
+    }
+
+    /// How many SACK blocks find room beside `used` bytes of other options.
+    pub(crate) fn sack_room(&self, used: usize) -> usize {
+        let room = OPTIONS_MAX.saturating_sub(used + 4) / 8;
+        room.min(self.sack.len())
+    }
+
+    pub(crate) fn len_without_sack(&self) -> usize {
+        let mut len = 0;
+        len += if self.mss.is_some() { 4 } else { 0 };
+        len += if self.window_scale.is_some() { 4 } else { 0 };
+        len += match (self.sack_permitted, self.timestamps.is_some()) {
+            (false, false) => 0,
+            (true, false) => 4,
+            (_, true) => 12,
+        };
+        len + self.fast_open.as_ref().map_or(0, |cookie| (2 + cookie.len()).next_multiple_of(4))
+    }
+}
+
+impl<P: Payload> Segment<P> {
+    /// What the segment takes of the sequence space: data, SYN and FIN.
+    pub fn sequence_len(&self) -> u64 {
+        self.payload.len() as u64 + u64::from(self.flags.syn) + u64::from(self.flags.fin)
+    }
+
+    /// The bytes of header, options and data.
+    pub fn wire_len(&self) -> usize {
+        HEADER_LEN + self.options.wire_len() + self.payload.len()
+    }
+}
+
+/// A TCP header without options, in bytes.
+pub(crate) const HEADER_LEN: usize = 20;

@@ -1,0 +1,360 @@
+//! The sending half: what to send, and when to send it again.
+
+mod ack;
+mod recovery;
+mod timeout;
+mod transmit;
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use units::{ByteCount, Instant, RangeSet};
+
+use crate::Payload;
+use crate::cc::{Controller, FastRecovery, Phase, Start};
+use crate::config::{Config, Detection};
+use crate::flight::{Flight, Id};
+use crate::pacer::Pacer;
+use crate::prr::Prr;
+use crate::rack::Rack;
+use crate::rate::RateMeter;
+use crate::rtt::Rtt;
+use crate::send_buffer::SendBuffer;
+use crate::stats::Stats;
+
+/// What an acknowledgement says, in positions of the stream.
+#[derive(Debug, Clone)]
+pub(crate) struct AckInfo {
+    /// Everything below is acknowledged.
+    pub(crate) position: u64,
+    /// Selectively acknowledged, within what is outstanding.
+    pub(crate) sack: SmallVec<[Range<u64>; 4]>,
+    /// Reported as having arrived twice (RFC 2883).
+    pub(crate) duplicate: Option<Range<u64>>,
+    /// The window that the peer advertises, in bytes.
+    pub(crate) window: u64,
+    /// Whether that is news (RFC 9293 §3.10.7.4: SND.WL1 and SND.WL2).
+    pub(crate) updates_window: bool,
+    /// Without data, SYN or FIN.
+    pub(crate) is_bare: bool,
+    /// How long ago the segment was sent whose timestamp is echoed, and the
+    /// echoed value itself.
+    pub(crate) echo: Option<(core::time::Duration, u32)>,
+    /// The flag ECE.
+    pub(crate) ece: bool,
+}
+
+/// What a connection has agreed on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Agreed {
+    pub(crate) sack: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) ecn: bool,
+}
+
+/// Positions count from the SYN at 0; the first byte of data has 1.
+#[derive(Debug, Clone)]
+pub(crate) struct Sender<P> {
+    config: Arc<Config>,
+    pub(crate) agreed: Agreed,
+    buffer: SendBuffer<P>,
+    flight: Flight,
+    /// SND.UNA and SND.NXT (never set back).
+    una: u64,
+    nxt: u64,
+    /// Where the FIN goes, once the stream is closed.
+    fin: Option<u64>,
+    /// The most payload of a segment.
+    mss: u64,
+    /// The right edge of the peer's window, and the largest it ever was.
+    edge: u64,
+    window: u64,
+    max_window: u64,
+    pub(crate) cc: Box<dyn Controller>,
+    pub(crate) rtt: Rtt,
+    rate: RateMeter,
+    rack: Rack,
+    pacer: Pacer,
+    repair: Repair,
+    /// To be sent whatever the windows say.
+    forced: Option<Forced>,
+    /// Data sent below this position was held back by the congestion window.
+    limited_until: u64,
+    /// No further reaction to ECE before this is acknowledged.
+    cwr_until: u64,
+    /// The next new segment says that the window was reduced.
+    pub(crate) owes_cwr: bool,
+    /// The SYN had to be sent again.
+    syn_was_lost: bool,
+    timers: Timers,
+    pub(crate) stats: Stats,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Forced {
+    Again(Id),
+    /// The next so many new bytes.
+    New(u64),
+}
+
+#[derive(Debug, Clone, Default)]
+struct Timers {
+    rto: Option<Instant>,
+    /// A tail loss probe (RFC 8985 §7).
+    probe: Option<Instant>,
+    /// RACK's reordering timer.
+    reorder: Option<Instant>,
+    /// A window probe (RFC 9293 §3.8.6.1).
+    persist: Option<Instant>,
+    /// Since when nothing was heard about outstanding data.
+    stalled_since: Option<Instant>,
+    last_sent: Option<Instant>,
+    /// Something waits for the pacer.
+    waits_for_pacer: bool,
+}
+
+/// The state of loss recovery.
+#[derive(Debug, Clone)]
+struct Repair {
+    phase: Phase,
+    /// Recovery lasts until this is acknowledged; also after it has ended
+    /// (RFC 6582 §3.2 step 1).
+    recover: u64,
+    dup_acks: u32,
+    /// Bytes that duplicate acknowledgements say have left, without SACK.
+    dup_bytes: u64,
+    prr: Option<Prr>,
+    /// Partial acknowledgements in this recovery.
+    partial_acks: u32,
+    frto: Option<Frto>,
+    undo: Option<Undo>,
+    /// Time-outs since data was acknowledged.
+    timeouts: u32,
+    /// The end of a tail loss probe, and whether it was a retransmission.
+    tail_probe: Option<(u64, bool)>,
+    /// Where `NextSeg()` rule 3 goes on.
+    next_hole: Id,
+    /// `NextSeg()` rule 4 was used in this recovery.
+    rescued: bool,
+}
+
+/// F-RTO (RFC 5682): where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Frto {
+    /// The first segment was sent again.
+    Retransmitted,
+    /// It was acknowledged: so many new segments may be sent.
+    Probing(u32),
+}
+
+/// What to go back to if nothing was lost after all.
+#[derive(Debug, Clone)]
+struct Undo {
+    controller: Box<dyn Controller>,
+    una: u64,
+    /// What was sent again since, and not reported as a duplicate.
+    retransmitted: RangeSet,
+    /// What the timestamp clock showed when the segment at `una` was sent again;
+    /// nothing if that had happened before already, for then its
+    /// acknowledgement tells nothing (RFC 3522 §3.2 looks at the first
+    /// retransmission).
+    first_value: FirstValue,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FirstValue {
+    Unknowable,
+    Awaited,
+    Is(u32),
+}
+
+impl<P: Payload> Sender<P> {
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        let mss = u64::from(config.mss.max(1));
+        let mut sender = Self {
+            cc: config.controller.make(&start(&config, mss)),
+            rtt: Rtt::new(config.rto),
+            agreed: Agreed::default(),
+            buffer: SendBuffer::new(1),
+            flight: Flight::default(),
+            una: 0,
+            nxt: 0,
+            fin: None,
+            mss,
+            edge: 1,
+            window: 0,
+            max_window: 0,
+            rate: RateMeter::default(),
+            rack: Rack::new(),
+            pacer: Pacer::default(),
+            repair: Repair::new(),
+            forced: None,
+            limited_until: 0,
+            cwr_until: 0,
+            owes_cwr: false,
+            syn_was_lost: false,
+            timers: Timers::default(),
+            stats: Stats::default(),
+            config,
+        };
+        sender.stats.cwnd = sender.cc.cwnd();
+        sender
+    }
+
+    /// The handshake is through: `mss` bytes of payload fit into a segment, and
+    /// this was agreed.
+    pub(crate) fn establish(&mut self, now: Instant, mss: u64, agreed: Agreed) {
+        self.agreed = agreed;
+        self.mss = mss.max(1);
+        self.cc = self.config.controller.make(&start(&self.config, self.mss));
+        if self.syn_was_lost {
+            // RFC 5681 §3.1, RFC 6298 (5.7).
+            self.cc.on_idle(now, ByteCount::new(self.mss));
+            self.rtt.syn_was_retransmitted();
+        }
+    }
+
+    pub(crate) fn mss(&self) -> u64 {
+        self.mss
+    }
+
+    pub(crate) fn una(&self) -> u64 {
+        self.una
+    }
+
+    pub(crate) fn nxt(&self) -> u64 {
+        self.nxt
+    }
+
+    /// The largest window that the peer has advertised: MAX.SND.WND of
+    /// RFC 5961.
+    pub(crate) fn max_window(&self) -> u64 {
+        self.max_window
+    }
+
+    /// Bytes that may be written.
+    pub(crate) fn space(&self) -> u64 {
+        self.config.send_buffer.get().saturating_sub(self.buffer.len())
+    }
+
+    /// Appends data. The caller has looked at [`Self::space`].
+    pub(crate) fn write(&mut self, data: P) {
+        debug_assert!(self.fin.is_none());
+        self.buffer.push(data);
+    }
+
+    /// The stream ends after what was written.
+    pub(crate) fn finish(&mut self) {
+        self.fin = self.fin.or(Some(self.buffer.end()));
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.fin.is_some()
+    }
+
+    /// Whether the FIN is acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.fin.is_some_and(|fin| self.una > fin)
+    }
+
+    /// Whether anything is outstanding.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flight.is_empty()
+    }
+
+    /// The peer has a new SYN to answer: ours goes again, with its
+    /// acknowledgement.
+    pub(crate) fn repeat_syn(&mut self) {
+        self.forced = self.flight.front_id().map(Forced::Again);
+    }
+
+    /// The data at `range`, which may reach over SYN and FIN.
+    pub(crate) fn data(&self, range: &Range<u64>) -> P {
+        let end = range.end.min(self.buffer.end());
+        let start = range.start.max(1);
+        if start < end { self.buffer.get(start..end) } else { P::default() }
+    }
+
+    /// Whether `range` ends with the FIN.
+    pub(crate) fn has_fin(&self, range: &Range<u64>) -> bool {
+        self.fin.is_some_and(|fin| range.end > fin)
+    }
+
+    /// Whether `range` ends with the last byte written so far.
+    pub(crate) fn ends_push(&self, range: &Range<u64>) -> bool {
+        range.end >= self.buffer.end()
+    }
+
+    /// SACK decides what is lost and what is in flight.
+    fn uses_sack(&self) -> bool {
+        self.agreed.sack
+    }
+
+    /// How losses are found, given what was agreed.
+    fn detection(&self) -> Detection {
+        if self.agreed.sack { self.config.detection } else { Detection::DupAcks }
+    }
+
+    fn style(&self) -> FastRecovery {
+        self.config.recovery.unwrap_or_else(|| self.cc.recovery())
+    }
+
+    /// Bytes in flight, as far as is known.
+    fn pipe(&self) -> u64 {
+        if self.repair.phase == Phase::Open && !self.config.limited_transmit {
+            return self.nxt - self.una;
+        }
+        self.flight.in_flight().saturating_sub(self.repair.dup_bytes)
+    }
+
+    /// The `FlightSize` of RFC 5681 as far as the window is answerable for it:
+    /// without what limited transmit sent (RFC 5681 §3.2 step 2), and without
+    /// what was sent during a recovery that led into the next.
+    fn flight_size(&self) -> u64 {
+        (self.nxt - self.una).min(self.cc.cwnd().get())
+    }
+
+    /// What there is to see.
+    pub(crate) fn snapshot(&self) -> Stats {
+        let mut stats = self.stats.clone();
+        stats.cwnd = self.cc.cwnd();
+        stats.ssthresh = self.cc.ssthresh();
+        stats.outstanding = ByteCount::new(self.nxt - self.una);
+        stats.in_flight = ByteCount::new(self.pipe());
+        stats.smoothed_rtt = self.rtt.smoothed();
+        stats.min_rtt = self.rtt.min();
+        stats.rto = self.rtt.rto();
+        stats.phase = self.repair.phase;
+        stats.controller = self.cc.metrics();
+        stats
+    }
+}
+
+fn start(config: &Config, mss: u64) -> Start {
+    Start {
+        mss,
+        window: mss * u64::from(config.initial_window.max(1)),
+        ssthresh: config.initial_ssthresh.map_or(u64::MAX, |bytes| bytes.get().max(2 * mss)),
+        seed: config.seed,
+    }
+}
+
+impl Repair {
+    fn new() -> Self {
+        Self {
+            phase: Phase::Open,
+            recover: 0,
+            dup_acks: 0,
+            dup_bytes: 0,
+            prr: None,
+            partial_acks: 0,
+            frto: None,
+            undo: None,
+            timeouts: 0,
+            tail_probe: None,
+            next_hole: 0,
+            rescued: false,
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What an acknowledgement changes.
+
+use core::time::Duration;
+
+use units::{ByteCount, Instant};
+
+use super::{AckInfo, Forced, Sender};
+use crate::Payload;
+use crate::cc::{Ack, Congestion, Credit, Phase, Signal};
+use crate::config::Counting;
+use crate::flight::Sent;
+
+/// What one acknowledgement brought.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct News {
+    /// Bytes by which SND.UNA moved.
+    pub(super) advanced: u64,
+    /// Bytes that were not known to have arrived.
+    pub(super) delivered: u64,
+    /// Of those, selectively acknowledged.
+    pub(super) sacked: u64,
+    /// When the segment was sent that gives the RTT.
+    timed: Option<Instant>,
+    /// A retransmitted segment is among the cumulatively acknowledged.
+    ambiguous: bool,
+    /// A segment that was sent once only, and before the last time-out, has
+    /// arrived.
+    pub(super) original: bool,
+    /// A duplicate acknowledgement (RFC 5681 §2; with SACK, RFC 6675 §2).
+    pub(super) is_duplicate: bool,
+}
+
+impl News {
+    fn take(&mut self, sent: &Sent, recover: u64) {
+        self.delivered += sent.len();
+        self.original |= !sent.was_retransmitted() && sent.end <= recover;
+        if !sent.was_retransmitted() {
+            self.timed = self.timed.max(Some(sent.sent_at));
+        }
+    }
+}
+
+impl<P: Payload> Sender<P> {
+    /// Takes an acknowledgement of something between SND.UNA and SND.NXT.
+    pub(crate) fn handle_ack(&mut self, now: Instant, ack: &AckInfo) {
+        let opened = self.update_window(ack);
+        // The answers to probes of a shut window are no duplicates.
+        let is_bare_repeat = ack.is_bare
+            && !opened
+            && ack.position == self.una
+            && !self.flight.is_empty()
+            && !self.is_shut();
+        let was_limited = self.una < self.limited_until;
+        let prior_phase = self.repair.phase;
+        let prior_flight = self.nxt - self.una;
+        let prior_in_flight = self.flight.in_flight();
+        let mut news = self.take_news(now, ack);
+        news.is_duplicate = if self.uses_sack() { news.sacked > 0 } else { is_bare_repeat };
+        let rtt = self.measure(now, ack, &news, prior_flight);
+        if let Some(range) = &ack.duplicate {
+            self.on_duplicate_report(now, range);
+        }
+        self.check_eifel(now, ack, &news);
+        self.check_tail_probe(now, ack, &news);
+        self.repair_losses(now, &news);
+        if ack.ece {
+            self.on_ece(now);
+        }
+        if news.delivered > 0 && self.una > 1 {
+            let rate = self.rate.sample(self.rtt.min());
+            self.cc.on_ack(&Ack {
+                now,
+                acked: news.advanced,
+                delivered: news.delivered,
+                total_delivered: self.rate.delivered(),
+                // RFC 3168 §6.1.2: an echoed mark lets nothing grow.
+                credit: if ack.ece { Credit::default() } else { self.credit(news.advanced) },
+                rtt,
+                smoothed_rtt: self.rtt.smoothed().unwrap_or_default(),
+                min_rtt: self.rtt.min().unwrap_or_default(),
+                rate,
+                prior_in_flight,
+                in_flight: self.flight.in_flight(),
+                is_cwnd_limited: was_limited,
+                phase: if prior_phase == Phase::Recovery { prior_phase } else { self.repair.phase },
+                una: self.una,
+                nxt: self.nxt,
+            });
+        }
+        self.settle_timers(now, &news);
+    }
+
+    /// Takes the advertised window over (RFC 9293 §3.10.7.4); whether it has
+    /// changed.
+    fn update_window(&mut self, ack: &AckInfo) -> bool {
+        if !ack.updates_window {
+            return false;
+        }
+        let changed = ack.window != self.window;
+        let was_shut = self.is_shut();
+        self.window = ack.window;
+        self.max_window = self.max_window.max(ack.window);
+        self.edge = ack.position + ack.window;
+        // What was a probe of a shut window was thrown away.
+        if was_shut
+            && !self.is_shut()
+            && let Some(id) = self.flight.front_id()
+            && ack.position <= self.una
+        {
+            self.flight.mark_lost(id);
+            self.forced = Some(Forced::Again(id));
+        }
+        changed
+    }
+
+    /// Whether the peer's window has no room even for what is outstanding.
+    pub(super) fn is_shut(&self) -> bool {
+        self.flight.front().is_some_and(|front| front.start > 0 && self.edge <= front.start)
+    }
+
+    fn take_news(&mut self, now: Instant, ack: &AckInfo) -> News {
+        let mut news = News { advanced: ack.position - self.una, ..News::default() };
+        let recover = self.repair.recover;
+        let min_rtt = self.rtt.min();
+        let (rate, rack) = (&mut self.rate, &mut self.rack);
+        self.flight.acknowledge(ack.position, |sent| {
+            news.ambiguous |= sent.was_retransmitted();
+            if sent.fate != crate::flight::Fate::Sacked {
+                rack.on_delivered(now, sent, min_rtt);
+                rate.on_delivered(now, sent);
+                news.take(sent, recover);
+            }
+        });
+        // Karn: it may be the original or the retransmission that arrived, and
+        // what follows may have waited for it.
+        if news.ambiguous {
+            news.timed = None;
+        }
+        let before = news.delivered;
+        for range in &ack.sack {
+            self.flight.sack(range.clone(), |sent| {
+                rack.on_delivered(now, sent, min_rtt);
+                rate.on_delivered(now, sent);
+                news.take(sent, recover);
+            });
+        }
+        news.sacked = news.delivered - before;
+        self.una = ack.position;
+        self.buffer.release(ack.position);
+        self.stats.acked = ByteCount::new(self.stats.acked.get() + news.advanced);
+        news
+    }
+
+    /// The RTT: from a segment that was sent once, or else from an echoed
+    /// timestamp (RFC 7323 §4).
+    fn measure(
+        &mut self,
+        now: Instant,
+        ack: &AckInfo,
+        news: &News,
+        flight: u64,
+    ) -> Option<Duration> {
+        let timed = news.timed.map(|sent_at| now.saturating_since(sent_at));
+        let echoed = ack.echo.filter(|_| news.advanced > 0).map(|(rtt, _)| rtt);
+        let sample = timed.or(echoed)?;
+        let per_round = flight / (2 * self.mss);
+        self.rtt.sample(sample, self.una, self.nxt, per_round);
+        Some(sample)
+    }
+
+    /// What counts for the growth of the window (RFC 3465; §2.3: after a
+    /// time-out, one segment per acknowledgement).
+    fn credit(&self, advanced: u64) -> Credit {
+        if advanced == 0 {
+            return Credit::default();
+        }
+        match self.config.counting {
+            Counting::Acks => Credit { slow_start: self.mss, avoidance: self.mss },
+            Counting::Bytes { limit } => {
+                let limit = if self.repair.phase == Phase::Loss { Some(1) } else { limit };
+                let most = limit.map_or(u64::MAX, |segments| u64::from(segments) * self.mss);
+                Credit { slow_start: advanced.min(most), avoidance: advanced }
+            }
+        }
+    }
+
+    /// RFC 3168 §6.1.2: once per window of data, until the segment with CWR has
+    /// arrived.
+    fn on_ece(&mut self, now: Instant) {
+        if !self.agreed.ecn || self.una <= self.cwr_until || self.repair.phase != Phase::Open {
+            return;
+        }
+        self.cwr_until = self.nxt;
+        self.owes_cwr = true;
+        self.stats.ecn_reductions += 1;
+        let flight_size = self.flight_size();
+        let in_flight = self.flight.in_flight();
+        self.cc.on_congestion(&Congestion { now, signal: Signal::Ecn, flight_size, in_flight });
+    }
+
+    fn settle_timers(&mut self, now: Instant, news: &News) {
+        if self.flight.is_empty() {
+            self.timers.rto = None;
+            self.timers.stalled_since = None;
+            self.timers.reorder = None;
+        } else {
+            // RFC 6582 §3.2 step 3: of the partial acknowledgements, only the
+            // first restarts the timer.
+            let impatient = self.repair.phase == Phase::Recovery
+                && self.detection() == crate::config::Detection::DupAcks
+                && self.repair.partial_acks > 1;
+            if news.advanced > 0 && !impatient {
+                self.timers.rto = Some(self.rtt.deadline(now));
+            }
+            if news.advanced > 0 || self.is_shut() {
+                self.timers.stalled_since = Some(now);
+            }
+        }
+        self.schedule_persist(now);
+        self.schedule_tail_probe(now);
+    }
+}

@@ -1,0 +1,308 @@
+//! Finding losses, repairing them, and taking it back when there were none.
+
+use core::ops::Range;
+
+use units::{ByteCount, Instant, RangeSet};
+
+use super::ack::News;
+use super::{AckInfo, FirstValue, Forced, Frto, Sender, Undo};
+use crate::Payload;
+use crate::cc::{Congestion, FastRecovery, Phase, Signal};
+use crate::config::Detection;
+use crate::prr::Prr;
+
+/// `DupThresh` of RFC 6675.
+const DUP_THRESH: u32 = 3;
+
+impl<P: Payload> Sender<P> {
+    pub(super) fn repair_losses(&mut self, now: Instant, news: &News) {
+        if self.una == 0 || self.flight.is_empty() && self.repair.phase == Phase::Open {
+            self.repair.dup_acks = 0;
+            self.repair.dup_bytes = 0;
+            return;
+        }
+        let delivered = self.count_duplicates(news);
+        let was_recovering = self.repair.phase == Phase::Recovery;
+        match self.repair.phase {
+            Phase::Open => {}
+            Phase::Recovery => self.go_on_with_recovery(now, news),
+            Phase::Loss => self.go_on_after_timeout(now, news),
+        }
+        let lost = self.detect(now, news);
+        if lost && self.repair.phase == Phase::Open {
+            self.begin_recovery(now);
+        }
+        if self.repair.phase == Phase::Recovery {
+            self.update_prr(delivered, was_recovering);
+        }
+    }
+
+    /// Keeps the books of duplicate acknowledgements. How many bytes were
+    /// delivered, where without SACK a duplicate counts for a segment.
+    fn count_duplicates(&mut self, news: &News) -> u64 {
+        let repair = &mut self.repair;
+        if news.is_duplicate {
+            repair.dup_acks += 1;
+        } else if news.advanced > 0 {
+            repair.dup_acks = 0;
+        }
+        if self.agreed.sack {
+            return news.delivered;
+        }
+        if news.is_duplicate && repair.phase != Phase::Loss {
+            let room = (self.nxt - self.una).saturating_sub(self.mss);
+            let fresh = self.mss.min(room.saturating_sub(repair.dup_bytes));
+            repair.dup_bytes += fresh;
+            return fresh;
+        }
+        // What is acknowledged now has been counted, apart from the hole.
+        let counted = repair.dup_bytes.min(news.advanced.saturating_sub(self.mss));
+        repair.dup_bytes -= counted;
+        if repair.phase == Phase::Open && news.advanced > 0 {
+            repair.dup_bytes = 0;
+        }
+        news.advanced - counted
+    }
+
+    fn go_on_with_recovery(&mut self, now: Instant, news: &News) {
+        if news.advanced == 0 {
+            return;
+        }
+        if self.una >= self.repair.recover || self.style() == FastRecovery::Reno {
+            self.end_recovery(now);
+            return;
+        }
+        self.repair.partial_acks += 1;
+        // RFC 6582 §3.2 step 3.
+        if self.detection() == Detection::DupAcks
+            && let Some(id) = self.flight.front_id()
+        {
+            self.flight.mark_lost(id);
+            if self.flight.first_lost() == Some(id) {
+                self.forced = Some(Forced::Again(id));
+            }
+        }
+    }
+
+    fn go_on_after_timeout(&mut self, now: Instant, news: &News) {
+        if news.advanced > 0 {
+            self.repair.timeouts = 0;
+        }
+        if self.repair.frto.is_some() {
+            self.go_on_with_frto(now, news);
+        }
+        if self.repair.phase == Phase::Loss && self.una >= self.repair.recover {
+            self.end_recovery(now);
+        }
+    }
+
+    /// RFC 5682 §2.1, and with SACK §3.1.
+    fn go_on_with_frto(&mut self, now: Instant, news: &News) {
+        let Some(state) = self.repair.frto else { return };
+        let is_past = self.una >= self.repair.recover;
+        if is_past {
+            self.repair.frto = None;
+            return;
+        }
+        let spurious = match (self.agreed.sack, state) {
+            (true, _) => news.original,
+            (false, Frto::Probing(_)) => news.advanced > 0,
+            (false, Frto::Retransmitted) => false,
+        };
+        if spurious {
+            self.undo(now);
+        } else if state == Frto::Retransmitted && news.advanced > 0 {
+            // Step 2 b: new data, if there is any.
+            let has_new = self.sendable().is_some();
+            self.repair.frto = has_new.then_some(Frto::Probing(2));
+        } else if news.is_duplicate {
+            // Step 2 a or 3 a: the loss was real. Without SACK nobody knows what
+            // became of the two new segments: they must not fill the window.
+            self.repair.frto = None;
+            if !self.agreed.sack {
+                self.flight.mark_all_lost();
+                self.repair.recover = self.nxt;
+            }
+        }
+    }
+
+    /// Takes segments for lost. Whether there were any.
+    fn detect(&mut self, now: Instant, news: &News) -> bool {
+        if self.repair.frto.is_some() {
+            return false;
+        }
+        let by_count = self.repair.dup_acks >= DUP_THRESH && news.is_duplicate;
+        let threshold = u64::from(DUP_THRESH);
+        match self.detection() {
+            Detection::DupAcks => by_count && self.fast_retransmit_front(),
+            Detection::Sack => {
+                let below = self.flight.lost_below(threshold, self.mss);
+                let lost = below.is_some_and(|below| self.flight.mark_lost_below(below));
+                // RFC 6675 §5: three duplicates are enough, even if IsLost()
+                // does not say so yet.
+                lost || by_count && self.fast_retransmit_front()
+            }
+            Detection::Fack => {
+                let highest = self.flight.highest_sacked().unwrap_or(0);
+                let below = highest.saturating_sub(threshold * self.mss);
+                let lost = self.flight.mark_lost_below(below);
+                lost || by_count && self.fast_retransmit_front()
+            }
+            Detection::Rack { .. } => self.detect_by_time(now),
+        }
+    }
+
+    pub(super) fn detect_by_time(&mut self, now: Instant) -> bool {
+        let (min, smoothed) = (self.rtt.min(), self.rtt.smoothed());
+        let recovering = self.repair.phase != Phase::Open;
+        let (lost, next) = self.rack.detect(now, &mut self.flight, recovering, min, smoothed);
+        self.timers.reorder = next;
+        lost
+    }
+
+    /// Takes the first segment for lost, unless the duplicates may come from
+    /// what was sent again before: with SACK if it has been sent again itself;
+    /// without, as RFC 6582 §3.2 step 2 has it. Reno knew no such care.
+    fn fast_retransmit_front(&mut self) -> bool {
+        let Some(front) = self.flight.front() else { return false };
+        let fresh = if self.agreed.sack {
+            !front.was_retransmitted()
+        } else {
+            let recover = self.repair.recover;
+            recover == 0 || self.una > recover || self.style() == FastRecovery::Reno
+        };
+        let open = self.repair.phase == Phase::Open;
+        open && fresh && self.flight.front_id().is_some_and(|id| self.flight.mark_lost(id))
+    }
+
+    pub(super) fn begin_recovery(&mut self, now: Instant) {
+        let outstanding = self.nxt - self.una;
+        let flight_size = self.flight_size();
+        self.remember_for_undo();
+        self.stats.recoveries += 1;
+        let in_flight = self.flight.in_flight();
+        self.cc.on_congestion(&Congestion { now, signal: Signal::Loss, flight_size, in_flight });
+        self.owes_cwr = self.agreed.ecn;
+        self.cwr_until = self.nxt;
+        let go_back = self.style() == FastRecovery::GoBackN;
+        if go_back {
+            self.flight.mark_all_lost();
+            self.repair.dup_bytes = 0;
+        }
+        let repair = &mut self.repair;
+        repair.phase = if go_back { Phase::Loss } else { Phase::Recovery };
+        repair.recover = self.nxt;
+        repair.partial_acks = 0;
+        repair.rescued = false;
+        repair.next_hole = self.flight.front_id().unwrap_or(0);
+        repair.tail_probe = None;
+        self.timers.probe = None;
+        let reduces = !go_back && !self.cc.rules_recovery();
+        repair.prr = self.config.prr.filter(|_| reduces).map(|bound| Prr::new(bound, outstanding));
+        // The first retransmission leaves whatever the window says (RFC 5681
+        // §3.2 step 3, RFC 6675 §5 step 4.3).
+        self.forced = self.flight.first_lost().map(Forced::Again);
+    }
+
+    fn update_prr(&mut self, delivered: u64, was_recovering: bool) {
+        let (pipe, ssthresh) = (self.pipe(), self.cc.ssthresh().get());
+        if let Some(prr) = &mut self.repair.prr {
+            // What is forced at the beginning is part of the pipe already when
+            // the acknowledgement is answered.
+            let pipe = if was_recovering { pipe } else { pipe + self.mss };
+            prr.on_ack(delivered, pipe, ssthresh, self.mss);
+        }
+    }
+
+    fn end_recovery(&mut self, now: Instant) {
+        let was_fast = self.repair.phase == Phase::Recovery;
+        self.repair.phase = Phase::Open;
+        self.repair.prr = None;
+        self.repair.frto = None;
+        self.repair.dup_acks = 0;
+        self.repair.dup_bytes = 0;
+        if was_fast {
+            self.rack.on_recovered();
+        }
+        self.cc.on_recovered(now, ByteCount::new(self.flight.in_flight()));
+    }
+
+    pub(super) fn remember_for_undo(&mut self) {
+        let fresh = self.flight.front().is_some_and(|front| !front.was_retransmitted());
+        self.repair.undo = Some(Undo {
+            controller: self.cc.clone(),
+            una: self.una,
+            retransmitted: RangeSet::default(),
+            first_value: if fresh { FirstValue::Awaited } else { FirstValue::Unknowable },
+        });
+    }
+
+    /// Nothing was lost: everything as it was (RFC 4015 restores the window in
+    /// steps; here it comes back at once).
+    fn undo(&mut self, now: Instant) {
+        let Some(undo) = self.repair.undo.take() else { return };
+        self.cc = undo.controller;
+        self.cc.on_undo(now);
+        self.stats.undone += 1;
+        self.flight.unmark_lost();
+        self.forced = None;
+        self.rtt.forget_backoff();
+        self.repair.timeouts = 0;
+        self.end_recovery(now);
+    }
+
+    /// Eifel detection (RFC 3522 §3.2): the first acknowledgement of new data
+    /// echoes a timestamp from before the retransmission.
+    pub(super) fn check_eifel(&mut self, now: Instant, ack: &AckInfo, news: &News) {
+        let Some(undo) = self.repair.undo.as_ref().filter(|_| self.config.eifel) else { return };
+        if self.repair.phase == Phase::Open || news.advanced == 0 {
+            return;
+        }
+        let is_first = self.una - news.advanced == undo.una;
+        let (Some((_, echo)), FirstValue::Is(first)) = (ack.echo, undo.first_value) else { return };
+        if is_first && (echo.wrapping_sub(first) as i32) < 0 {
+            self.undo(now);
+        }
+    }
+
+    /// A duplicate is reported: RACK waits longer (RFC 8985 §6.2), and if all
+    /// that was sent again was not needed, nothing was lost (RFC 3708).
+    pub(super) fn on_duplicate_report(&mut self, now: Instant, range: &Range<u64>) {
+        self.rack.on_dsack(self.una, self.nxt);
+        if let Some((end, true)) = self.repair.tail_probe
+            && range.end == end
+        {
+            self.repair.tail_probe = None;
+        }
+        let Some(undo) = self.repair.undo.as_mut().filter(|_| self.config.dsack_undo) else {
+            return;
+        };
+        if undo.retransmitted.is_empty() {
+            return;
+        }
+        undo.retransmitted.remove(range.clone());
+        if undo.retransmitted.is_empty() && self.flight.lost_count() == 0 {
+            self.undo(now);
+        }
+    }
+
+    /// A tail loss probe may have repaired a loss that nothing else noticed
+    /// (RFC 8985 §7.4.2): then the window comes down once.
+    pub(super) fn check_tail_probe(&mut self, now: Instant, ack: &AckInfo, news: &News) {
+        let Some((end, was_repeat)) = self.repair.tail_probe else { return };
+        // The original and the probe have both arrived.
+        let twice = news.advanced == 0 && ack.is_bare && ack.sack.is_empty();
+        if self.una < end || was_repeat && self.una == end && !twice {
+            return;
+        }
+        self.repair.tail_probe = None;
+        if was_repeat && self.una > end && self.repair.phase == Phase::Open {
+            let flight_size = self.flight_size().max(news.advanced);
+            let signal = Signal::Loss;
+            let in_flight = self.flight.in_flight();
+            self.cc.on_congestion(&Congestion { now, signal, flight_size, in_flight });
+            self.owes_cwr = self.agreed.ecn;
+            self.cwr_until = self.nxt;
+        }
+    }
+}

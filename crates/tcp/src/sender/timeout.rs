@@ -1,0 +1,133 @@
+//! What happens when time passes.
+
+use core::time::Duration;
+
+use units::{Instant, earliest};
+
+use super::{Forced, Frto, Sender};
+use crate::Payload;
+use crate::cc::{Phase, Timeout};
+use crate::config::Detection;
+use crate::flight::Fate;
+use crate::wake::Wake;
+
+/// `WCDelAckT` of RFC 8985 §7.2: how long the peer may delay the
+/// acknowledgement of a single segment.
+const WORST_DELAYED_ACK: Duration = Duration::from_millis(200);
+
+/// Data was not acknowledged for the user time-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GaveUp;
+
+impl<P: Payload> Sender<P> {
+    pub(crate) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+        let timers = &self.timers;
+        let pacing = timers.waits_for_pacer.then(|| self.pacer.ready_at());
+        let all = [
+            (timers.rto, Wake::Retransmission),
+            (timers.probe, Wake::TailProbe),
+            (timers.reorder, Wake::Reordering),
+            (timers.persist, Wake::WindowProbe),
+            (pacing, Wake::Pacing),
+            (self.gives_up_at(), Wake::UserTimeout),
+        ];
+        all.into_iter().fold(None, |soonest, (at, wake)| earliest(soonest, at.map(|at| (at, wake))))
+    }
+
+    fn gives_up_at(&self) -> Option<Instant> {
+        Some(self.timers.stalled_since? + self.config.user_timeout?)
+    }
+
+    /// Does everything that is due.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) -> Result<(), GaveUp> {
+        let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
+        // Whoever is woken asks for segments, and is told again.
+        self.timers.waits_for_pacer = false;
+        if due(self.gives_up_at()) {
+            return Err(GaveUp);
+        }
+        if due(self.timers.reorder) {
+            self.timers.reorder = None;
+            if self.detect_by_time(now) && self.repair.phase == Phase::Open {
+                self.begin_recovery(now);
+            }
+        }
+        if due(self.timers.rto) {
+            self.on_retransmission_timeout(now);
+        } else if due(self.timers.probe) {
+            self.timers.probe = None;
+            self.probe_tail();
+            self.timers.rto = Some(self.rtt.deadline(now));
+        }
+        if due(self.timers.persist) {
+            self.timers.persist = None;
+            self.rtt.back_off();
+            self.probe_window();
+        }
+        Ok(())
+    }
+
+    /// RFC 6298 §5 (5.4) to (5.7), RFC 5681 §3.1.
+    fn on_retransmission_timeout(&mut self, now: Instant) {
+        self.timers.rto = None;
+        self.timers.probe = None;
+        let Some(front) = self.flight.front().copied() else { return };
+        self.rtt.back_off();
+        self.forced = self.flight.front_id().map(Forced::Again);
+        if front.start == 0 {
+            self.syn_was_lost = true;
+        } else if !self.is_shut() {
+            self.assume_all_lost(now, front.fate);
+        }
+        self.timers.rto = Some(self.rtt.deadline(now));
+    }
+
+    fn assume_all_lost(&mut self, now: Instant, front: Fate) {
+        // RFC 2018 §8: what was selectively acknowledged would have been
+        // acknowledged if the receiver still had it.
+        if front == Fate::Sacked {
+            self.flight.forget_sacks();
+        }
+        let is_repeated = self.repair.timeouts > 0;
+        if !is_repeated {
+            self.remember_for_undo();
+        }
+        self.stats.timeouts += 1;
+        let flight_size = self.flight_size();
+        self.cc.on_timeout(&Timeout { now, flight_size, is_repeated });
+        self.owes_cwr = self.agreed.ecn;
+        self.cwr_until = self.nxt;
+        // RFC 5682 §2.1 step 1: not while another loss is being repaired.
+        let first = self.repair.phase == Phase::Open && !is_repeated;
+        self.flight.mark_all_lost();
+        let repair = &mut self.repair;
+        repair.timeouts += 1;
+        repair.phase = Phase::Loss;
+        repair.recover = self.nxt;
+        repair.prr = None;
+        repair.tail_probe = None;
+        (repair.dup_acks, repair.dup_bytes) = (0, 0);
+        repair.frto = (self.config.frto && first).then_some(Frto::Retransmitted);
+        self.timers.reorder = None;
+    }
+
+    /// RFC 8985 §7.2: a probe two round trips after the last segment, before
+    /// the time-out.
+    pub(super) fn schedule_tail_probe(&mut self, now: Instant) {
+        self.timers.probe = None;
+        let applies = self.detection() == Detection::Rack { tlp: true }
+            && self.repair.phase == Phase::Open
+            && self.repair.tail_probe.is_none()
+            && self.flight.sacked_count() == 0
+            && self.flight.front().is_some_and(|front| front.start > 0)
+            && !self.is_shut();
+        let Some(rto) = self.timers.rto.filter(|_| applies) else { return };
+        let mut wait = self.rtt.smoothed().map_or(Duration::from_secs(1), |rtt| rtt * 2);
+        if self.flight.len() == 1 {
+            wait += WORST_DELAYED_ACK;
+        }
+        if now + wait < rto {
+            self.timers.probe = Some(now + wait);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What to send next.
+
+use core::ops::Range;
+
+use units::{BitRate, ByteCount, Instant};
+
+use super::{FirstValue, Forced, Frto, Sender, Undo};
+use crate::Payload;
+use crate::cc::Phase;
+use crate::config::Detection;
+use crate::flight::{Fate, Id};
+
+/// A segment that is due.
+#[derive(Debug, Clone)]
+enum Choice {
+    Again(Id),
+    New(Range<u64>),
+}
+
+/// What is sent now.
+#[derive(Debug, Clone)]
+pub(crate) struct Transmission {
+    /// Positions, with SYN and FIN.
+    pub(crate) range: Range<u64>,
+    pub(crate) is_new: bool,
+}
+
+impl<P: Payload> Sender<P> {
+    /// The next segment to send now. `value` is what the timestamp clock shows.
+    pub(crate) fn poll(&mut self, now: Instant, value: u32) -> Option<Transmission> {
+        self.timers.waits_for_pacer = false;
+        let choice = self.choose(now)?;
+        let transmission = match choice {
+            Choice::Again(id) => self.launch_again(now, id, value)?,
+            Choice::New(range) => self.launch_new(now, range),
+        };
+        let len = transmission.range.end - transmission.range.start;
+        if let Some(prr) = &mut self.repair.prr {
+            prr.on_sent(len);
+        }
+        self.pacer.sent(now, len, self.pacing_rate());
+        self.timers.last_sent = Some(now);
+        self.timers.stalled_since = self.timers.stalled_since.or(Some(now));
+        if self.timers.rto.is_none() {
+            self.timers.rto = Some(self.rtt.deadline(now));
+        }
+        self.schedule_tail_probe(now);
+        Some(transmission)
+    }
+
+    fn choose(&mut self, now: Instant) -> Option<Choice> {
+        if self.nxt == 0 {
+            return Some(Choice::New(0..1));
+        }
+        if let Some(choice) = self.forced() {
+            return Some(choice);
+        }
+        if self.una == 0 {
+            return None;
+        }
+        self.restart_after_idle(now);
+        let choice = self.choose_by_window()?;
+        if self.pacer.ready_at() > now {
+            self.timers.waits_for_pacer = true;
+            return None;
+        }
+        Some(choice)
+    }
+
+    fn forced(&mut self) -> Option<Choice> {
+        match self.forced.take()? {
+            Forced::Again(id) => {
+                let sent = self.flight.get(id)?;
+                (sent.fate != Fate::Sacked).then_some(Choice::Again(id))
+            }
+            Forced::New(len) => {
+                let end = (self.nxt + len).min(self.buffer.end());
+                (self.nxt < end).then_some(Choice::New(self.with_fin(self.nxt..end)))
+            }
+        }
+    }
+
+    fn choose_by_window(&mut self) -> Option<Choice> {
+        match self.repair.frto {
+            Some(Frto::Probing(left)) => {
+                return self.sendable().filter(|_| left > 0).map(Choice::New);
+            }
+            Some(Frto::Retransmitted) => return None,
+            None => {}
+        }
+        if let Some(id) = self.flight.first_lost() {
+            let len = self.flight.get(id)?.len();
+            return self.allows(len).then_some(Choice::Again(id));
+        }
+        match self.sendable() {
+            Some(range) if self.allows(range.end - range.start) => Some(Choice::New(range)),
+            Some(_) => {
+                self.limited_until = self.nxt;
+                None
+            }
+            None => {
+                self.note_lack_of_data();
+                self.choose_rescue()
+            }
+        }
+    }
+
+    /// Whether the congestion window has room for `len` bytes.
+    fn allows(&self, len: u64) -> bool {
+        let pipe = self.pipe();
+        if pipe == 0 {
+            return true;
+        }
+        match &self.repair.prr {
+            Some(prr) if self.repair.phase == Phase::Recovery => prr.allowance() >= len,
+            _ => self.cc.cwnd().get() >= pipe + len,
+        }
+    }
+
+    /// The next new segment, if the peer's window, the avoidance of silly
+    /// windows (RFC 9293 §3.8.6.2.1) and Nagle's algorithm allow one.
+    pub(super) fn sendable(&self) -> Option<Range<u64>> {
+        let available = self.buffer.end() - self.nxt.min(self.buffer.end());
+        if available == 0 {
+            return (self.fin == Some(self.nxt)).then(|| self.nxt..self.nxt + 1);
+        }
+        let usable = self.edge.saturating_sub(self.nxt);
+        let len = available.min(usable).min(self.mss);
+        let is_last = len == available;
+        let may_be_small = !self.config.nagle || self.nxt == self.una || self.fin.is_some();
+        let fits =
+            len == self.mss || is_last && may_be_small || !is_last && 2 * len >= self.max_window;
+        (len > 0 && fits).then(|| self.with_fin(self.nxt..self.nxt + len))
+    }
+
+    fn with_fin(&self, range: Range<u64>) -> Range<u64> {
+        if self.fin == Some(range.end) { range.start..range.end + 1 } else { range }
+    }
+
+    /// There is room, and nothing for it.
+    fn note_lack_of_data(&mut self) {
+        let pipe = self.pipe();
+        if self.buffer.end() <= self.nxt && pipe < self.cc.cwnd().get() {
+            self.rate.app_limited(pipe);
+        }
+    }
+
+    /// Rules 3 and 4 of `NextSeg()` (RFC 6675 §4): with nothing else to send,
+    /// what may be lost, and once what was sent last.
+    fn choose_rescue(&mut self) -> Option<Choice> {
+        if self.repair.phase != Phase::Recovery || self.detection() != Detection::Sack {
+            return None;
+        }
+        if let Some(id) = self.flight.hole(self.repair.next_hole) {
+            let len = self.flight.get(id)?.len();
+            if !self.allows(len) {
+                return None;
+            }
+            self.repair.next_hole = id + 1;
+            return Some(Choice::Again(id));
+        }
+        let id = self.flight.back_id()?;
+        let sent = self.flight.get(id)?;
+        let due = sent.fate == Fate::InFlight && !self.repair.rescued && self.allows(sent.len());
+        self.repair.rescued |= due;
+        due.then_some(Choice::Again(id))
+    }
+
+    fn launch_new(&mut self, now: Instant, range: Range<u64>) -> Transmission {
+        let snapshot = self.rate.sent(now, self.flight.in_flight() == 0);
+        self.flight.push(range.clone(), now, snapshot);
+        self.nxt = range.end;
+        self.timers.persist = None;
+        if let Some(Frto::Probing(left)) = &mut self.repair.frto {
+            *left = left.saturating_sub(1);
+        }
+        self.stats.segments += 1;
+        Transmission { range, is_new: true }
+    }
+
+    fn launch_again(&mut self, now: Instant, id: Id, value: u32) -> Option<Transmission> {
+        let snapshot = self.rate.sent(now, self.flight.in_flight() == 0);
+        self.flight.resend(id, now, snapshot);
+        let sent = self.flight.get(id)?;
+        let range = sent.start..sent.end;
+        self.stats.retransmissions += 1;
+        self.stats.retransmitted =
+            ByteCount::new(self.stats.retransmitted.get() + range.end - range.start);
+        if let Some(Undo { una, retransmitted, first_value, .. }) = &mut self.repair.undo {
+            retransmitted.insert(range.clone());
+            if *first_value == FirstValue::Awaited && range.start <= *una {
+                *first_value = FirstValue::Is(value);
+            }
+        }
+        // The repair of the first segment is what everything waits for; its
+        // time runs from now.
+        if self.flight.front_id() == Some(id) {
+            self.timers.rto = Some(self.rtt.deadline(now));
+        }
+        Some(Transmission { range, is_new: false })
+    }
+
+    fn restart_after_idle(&mut self, now: Instant) {
+        let Some(last) = self.timers.last_sent else { return };
+        let idle = self.flight.is_empty() && now.saturating_since(last) > self.rtt.rto();
+        if idle && self.config.restart_after_idle && self.sendable().is_some() {
+            let initial = u64::from(self.config.initial_window.max(1)) * self.mss;
+            self.cc.on_idle(now, ByteCount::new(initial));
+            self.timers.last_sent = Some(now);
+        }
+    }
+
+    /// The rate at which segments leave.
+    fn pacing_rate(&self) -> Option<BitRate> {
+        let own = self.cc.pacing().or_else(|| self.window_rate().filter(|_| self.config.pacing));
+        match (own, self.config.max_rate) {
+            (Some(own), Some(max)) => Some(own.min(max)),
+            (own, max) => own.or(max),
+        }
+    }
+
+    /// Two windows per RTT in slow start, 1.2 after it.
+    fn window_rate(&self) -> Option<BitRate> {
+        let rtt = self.rtt.smoothed()?;
+        let (cwnd, ssthresh) = (self.cc.cwnd().get(), self.cc.ssthresh().get());
+        let tenths = if cwnd < ssthresh { 20 } else { 12 };
+        BitRate::average(ByteCount::new(cwnd * tenths / 10), rtt)
+    }
+
+    /// There is data, nothing is outstanding, and still nothing may be sent:
+    /// only a window probe finds out whether that has changed.
+    pub(crate) fn schedule_persist(&mut self, now: Instant) {
+        let stuck = self.flight.is_empty()
+            && self.una > 0
+            && self.buffer.end() > self.nxt
+            && self.sendable().is_none();
+        match (stuck, self.timers.persist) {
+            (true, None) => self.timers.persist = Some(self.rtt.deadline(now)),
+            (false, Some(_)) => self.timers.persist = None,
+            _ => {}
+        }
+    }
+
+    /// Sends a window probe: what there is room for, at least a byte.
+    pub(super) fn probe_window(&mut self) {
+        let usable = self.edge.saturating_sub(self.nxt);
+        self.forced = Some(Forced::New(usable.clamp(1, self.mss)));
+    }
+
+    /// Sends a tail loss probe (RFC 8985 §7.3): new data if there is any and
+    /// the peer's window allows it, else what was sent last.
+    pub(super) fn probe_tail(&mut self) {
+        let fresh = self.sendable();
+        self.forced = match &fresh {
+            Some(range) => Some(Forced::New((range.end - range.start).min(self.mss))),
+            None => self.flight.back_id().map(Forced::Again),
+        };
+        let end = fresh.as_ref().map_or(self.nxt, |range| range.end);
+        self.repair.tail_probe = Some((end, fresh.is_none()));
+        self.stats.tail_probes += 1;
+    }
+}

@@ -1,0 +1,73 @@
+//! What a connection shows of itself.
+
+use core::time::Duration;
+
+use units::ByteCount;
+
+use crate::cc::Phase;
+
+/// Counters, and the state of the moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    /// Segments sent with data, SYN or FIN, for the first time.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmissions: u64,
+    /// Payload bytes of those.
+    pub retransmitted: ByteCount,
+    /// Fast recoveries begun.
+    pub recoveries: u64,
+    /// Retransmission time-outs.
+    pub timeouts: u64,
+    /// Reactions to losses or time-outs that were taken back.
+    pub undone: u64,
+    /// Tail loss probes sent.
+    pub tail_probes: u64,
+    /// Windows reduced because of ECN.
+    pub ecn_reductions: u64,
+    /// Bytes acknowledged.
+    pub acked: ByteCount,
+    /// The congestion window.
+    pub cwnd: ByteCount,
+    /// The slow-start threshold.
+    pub ssthresh: ByteCount,
+    /// Sent and not acknowledged.
+    pub outstanding: ByteCount,
+    /// Of those, neither selectively acknowledged nor taken for lost.
+    pub in_flight: ByteCount,
+    /// SRTT.
+    pub smoothed_rtt: Option<Duration>,
+    /// The smallest RTT.
+    pub min_rtt: Option<Duration>,
+    /// The retransmission time-out.
+    pub rto: Duration,
+    /// What repairs losses.
+    pub phase: Phase,
+    /// The controller's own figures.
+    pub controller: Vec<(&'static str, f64)>,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            segments: 0,
+            retransmissions: 0,
+            retransmitted: ByteCount::ZERO,
+            recoveries: 0,
+            timeouts: 0,
+            undone: 0,
+            tail_probes: 0,
+            ecn_reductions: 0,
+            acked: ByteCount::ZERO,
+            cwnd: ByteCount::ZERO,
+            ssthresh: ByteCount::ZERO,
+            outstanding: ByteCount::ZERO,
+            in_flight: ByteCount::ZERO,
+            smoothed_rtt: None,
+            min_rtt: None,
+            rto: Duration::ZERO,
+            phase: Phase::Open,
+            controller: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Segments as bytes: RFC 9293 §3.1 with the options of RFC 2018, 7323 and
+//! 7413, and real checksums over the pseudo headers of IPv4 and IPv6.
+//!
+//! [`View`] reads the fields of a segment in place; [`decode`] and [`encode`]
+//! convert between bytes and [`Segment`]. What an IP header holds (addresses,
+//! the ECN codepoint) is not written here.
+
+mod checksum;
+mod options;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+pub use checksum::{checksum, pseudo_header_sum};
+pub use view::View;
+
+use crate::segment::{Ecn, Flags, HEADER_LEN, Segment};
+
+/// Where a segment comes from and goes to: addresses of the same family, and
+/// ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Path {
+    /// The source address.
+    pub from: IpAddr,
+    /// The source port.
+    pub from_port: u16,
+    /// The destination address.
+    pub to: IpAddr,
+    /// The destination port.
+    pub to_port: u16,
+}
+
+/// Bytes that are no valid segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// Fewer bytes than a header has.
+    #[error("a TCP header has 20 bytes or more, here are {len}")]
+    Short {
+        /// How many there are.
+        len: usize,
+    },
+    /// The data offset points into the fixed header or beyond the end.
+    #[error("the data offset says {offset} bytes, it must be between 20 and {len}")]
+    Offset {
+        /// The data offset in bytes.
+        offset: usize,
+        /// Bytes of the whole segment.
+        len: usize,
+    },
+    /// The checksum does not match.
+    #[error("the checksum is wrong")]
+    Checksum,
+    /// An option has an impossible length (RFC 9293 §3.1, MUST-7).
+    #[error("option {kind} at byte {at} has the impossible length {len}")]
+    OptionLength {
+        /// The option's kind.
+        kind: u8,
+        /// Where the option begins, counted from the first option.
+        at: usize,
+        /// Its length field; 0 if that is missing.
+        len: u8,
+    },
+}
+
+/// Reads a segment that came from `from` to `to`. Options that are not known,
+/// or known but of another length, are skipped. Returns the source port, the
+/// destination port and the segment, whose payload shares `bytes` and whose ECN
+/// codepoint is `ecn`.
+///
+/// # Errors
+/// When the bytes are no segment or its checksum is wrong.
+pub fn decode(
+    from: IpAddr,
+    to: IpAddr,
+    ecn: Ecn,
+    bytes: &Bytes,
+) -> Result<(Path, Segment<Bytes>), WireError> {
+    let view = View::new(bytes)?;
+    if checksum(pseudo_header_sum(from, to, bytes.len()), bytes) != 0 {
+        return Err(WireError::Checksum);
+    }
+    let segment = Segment {
+        seq: view.seq(),
+        ack: view.ack(),
+        flags: view.flags(),
+        window: view.window(),
+        options: options::read(view.options())?,
+        ecn,
+        payload: bytes.slice(view.header_len()..),
+    };
+    Ok((
+        Path { from, from_port: view.source_port(), to, to_port: view.destination_port() },
+        segment,
+    ))
+}
+
+/// Appends the bytes of a segment to `out`, with its checksum. SACK blocks that
+/// find no room among the options are left out.
+pub fn encode<P: AsRef<[u8]>>(path: &Path, segment: &Segment<P>, out: &mut Vec<u8>) {
+    let start = out.len();
+    let options = segment.options.wire_len();
+    out.extend_from_slice(&path.from_port.to_be_bytes());
+    out.extend_from_slice(&path.to_port.to_be_bytes());
+    out.extend_from_slice(&segment.seq.get().to_be_bytes());
+    out.extend_from_slice(&segment.ack.unwrap_or_default().get().to_be_bytes());
+    out.push((((HEADER_LEN + options) / 4) as u8) << 4);
+    out.push(flag_bits(segment.flags, segment.ack.is_some()));
+    out.extend_from_slice(&segment.window.to_be_bytes());
+    out.extend_from_slice(&[0; 4]); // checksum, urgent pointer
+    options::write(&segment.options, out);
+    debug_assert_eq!(out.len() - start, HEADER_LEN + options);
+    out.extend_from_slice(segment.payload.as_ref());
+    let sum = pseudo_header_sum(path.from, path.to, out.len() - start);
+    let sum = checksum(sum, &out[start..]);
+    out[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
+}
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+const ECE: u8 = 0x40;
+const CWR: u8 = 0x80;
+
+fn flag_bits(flags: Flags, ack: bool) -> u8 {
+    let all = [
+        (flags.fin, FIN),
+        (flags.syn, SYN),
+        (flags.rst, RST),
+        (flags.psh, PSH),
+        (ack, ACK),
+        (flags.ece, ECE),
+        (flags.cwr, CWR),
+    ];
+    all.into_iter().filter(|(set, _)| *set).fold(0, |bits, (_, bit)| bits | bit)
+}

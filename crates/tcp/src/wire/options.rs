@@ -1,0 +1,108 @@
+//! The options of a segment as bytes.
+
+use super::WireError;
+use crate::SeqNr;
+use crate::segment::{Options, SackBlock, Timestamps};
+
+const END: u8 = 0;
+const NOP: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
+const TIMESTAMPS: u8 = 8;
+const FAST_OPEN: u8 = 34;
+
+/// Reads all options. The first of a kind counts.
+pub(super) fn read(bytes: &[u8]) -> Result<Options, WireError> {
+    let mut options = Options::default();
+    let mut at = 0;
+    while let Some(&kind) = bytes.get(at) {
+        match kind {
+            END => break,
+            NOP => at += 1,
+            _ => {
+                let len = bytes.get(at + 1).copied().unwrap_or(0);
+                let body = (at + 2)..(at + usize::from(len));
+                let error = WireError::OptionLength { kind, at, len };
+                let body = bytes.get(body).ok_or(error)?;
+                read_one(kind, body, &mut options);
+                at += usize::from(len);
+            }
+        }
+    }
+    Ok(options)
+}
+
+fn read_one(kind: u8, body: &[u8], options: &mut Options) {
+    match (kind, body) {
+        (MSS, &[a, b]) => {
+            options.mss.get_or_insert(u16::from_be_bytes([a, b]));
+        }
+        (WINDOW_SCALE, &[shift]) => {
+            options.window_scale.get_or_insert(shift);
+        }
+        (SACK_PERMITTED, []) => options.sack_permitted = true,
+        (SACK, blocks) if options.sack.is_empty() && blocks.len() % 8 == 0 => {
+            options.sack.extend(blocks.chunks_exact(8).map(block));
+        }
+        (TIMESTAMPS, &[a, b, c, d, e, f, g, h]) => {
+            let (value, echo) =
+                (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+            options.timestamps.get_or_insert(Timestamps { value, echo });
+        }
+        // RFC 7413 §4.1.1: a cookie has 4 to 16 bytes, and an even number.
+        (FAST_OPEN, cookie)
+            if cookie.is_empty() || (4..=16).contains(&cookie.len()) && cookie.len() % 2 == 0 =>
+        {
+            options.fast_open.get_or_insert(cookie.into());
+        }
+        _ => {}
+    }
+}
+
+fn block(bytes: &[u8]) -> SackBlock {
+    let number = |at: usize| {
+        SeqNr::new(u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
+    };
+    SackBlock { start: number(0), end: number(4) }
+}
+
+/// Writes all options, aligned as RFC 7323 appendix A and RFC 2018 §3 advise.
+pub(super) fn write(options: &Options, out: &mut Vec<u8>) {
+    if let Some(mss) = options.mss {
+        out.extend_from_slice(&[MSS, 4]);
+        out.extend_from_slice(&mss.to_be_bytes());
+    }
+    match (options.sack_permitted, options.timestamps.is_some()) {
+        (true, _) => out.extend_from_slice(&[SACK_PERMITTED, 2]),
+        (false, true) => out.extend_from_slice(&[NOP, NOP]),
+        (false, false) => {}
+    }
+    match options.timestamps {
+        Some(Timestamps { value, echo }) => {
+            out.extend_from_slice(&[TIMESTAMPS, 10]);
+            out.extend_from_slice(&value.to_be_bytes());
+            out.extend_from_slice(&echo.to_be_bytes());
+        }
+        None if options.sack_permitted => out.extend_from_slice(&[NOP, NOP]),
+        None => {}
+    }
+    if let Some(shift) = options.window_scale {
+        out.extend_from_slice(&[NOP, WINDOW_SCALE, 3, shift]);
+    }
+    if let Some(cookie) = &options.fast_open {
+        out.extend_from_slice(&[FAST_OPEN, 2 + cookie.len() as u8]);
+        out.extend_from_slice(cookie);
+        let padding = (2 + cookie.len()).next_multiple_of(4) - 2 - cookie.len();
+        out.extend_from_slice(&[NOP; 3][..padding]);
+    }
+    let blocks = options.sack_room(options.len_without_sack());
+    if blocks > 0 {
+        out.extend_from_slice(&[NOP, NOP, SACK, 2 + 8 * blocks as u8]);
+        for block in &options.sack[..blocks] {
+            out.extend_from_slice(&block.start.get().to_be_bytes());
+            out.extend_from_slice(&block.end.get().to_be_bytes());
+        }
+    }
+}

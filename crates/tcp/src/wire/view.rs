@@ -1,0 +1,94 @@
+//! The fields of a segment, in place.
+
+use super::{ACK, CWR, ECE, FIN, PSH, RST, SYN, WireError};
+use crate::SeqNr;
+use crate::segment::{Flags, HEADER_LEN};
+
+/// A segment's bytes, of which the header is known to be complete.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    fixed: &'a [u8; HEADER_LEN],
+    bytes: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// Looks at `bytes`: a whole segment, no more and no less. Its checksum is
+    /// not looked at.
+    ///
+    /// # Errors
+    /// When the header is not complete.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let len = bytes.len();
+        let fixed = bytes.first_chunk().ok_or(WireError::Short { len })?;
+        let view = Self { fixed, bytes };
+        let offset = view.header_len();
+        if offset < HEADER_LEN || offset > len {
+            return Err(WireError::Offset { offset, len });
+        }
+        Ok(view)
+    }
+
+    fn two(&self, at: usize) -> u16 {
+        u16::from_be_bytes([self.fixed[at], self.fixed[at + 1]])
+    }
+
+    fn four(&self, at: usize) -> u32 {
+        u32::from(self.two(at)) << 16 | u32::from(self.two(at + 2))
+    }
+
+    /// The source port.
+    pub fn source_port(&self) -> u16 {
+        self.two(0)
+    }
+
+    /// The destination port.
+    pub fn destination_port(&self) -> u16 {
+        self.two(2)
+    }
+
+    /// The sequence number.
+    pub fn seq(&self) -> SeqNr {
+        SeqNr::new(self.four(4))
+    }
+
+    /// The acknowledgement number, if the flag ACK says that it counts.
+    pub fn ack(&self) -> Option<SeqNr> {
+        self.has(ACK).then(|| SeqNr::new(self.four(8)))
+    }
+
+    /// Bytes of the header with its options.
+    pub fn header_len(&self) -> usize {
+        usize::from(self.fixed[12] >> 4) * 4
+    }
+
+    fn has(&self, bit: u8) -> bool {
+        self.fixed[13] & bit != 0
+    }
+
+    /// The flags, apart from ACK.
+    pub fn flags(&self) -> Flags {
+        Flags {
+            syn: self.has(SYN),
+            fin: self.has(FIN),
+            rst: self.has(RST),
+            psh: self.has(PSH),
+            ece: self.has(ECE),
+            cwr: self.has(CWR),
+        }
+    }
+
+    /// The window field, not scaled.
+    pub fn window(&self) -> u16 {
+        self.two(14)
+    }
+
+    /// The bytes of the options.
+    pub fn options(&self) -> &'a [u8] {
+        &self.bytes[HEADER_LEN..self.header_len()]
+    }
+
+    /// The data.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes[self.header_len()..]
+    }
+}

@@ -1,0 +1,56 @@
+//! Replays the fuzzer's corpus (`fuzz/corpus/segments`: scripted exchanges for it
+//! to begin with), and random bytes of the same form.
+
+#![cfg(feature = "fuzzing")]
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+#[test]
+fn the_corpus_is_harmless() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/segments");
+    let inputs: Vec<_> = fs::read_dir(corpus).unwrap().collect();
+    assert!(inputs.len() >= 20, "the corpus has only {} inputs", inputs.len());
+    for input in inputs {
+        let path = input.unwrap().path();
+        println!("{}", path.display());
+        tcp::fuzzing::segments(&fs::read(path).unwrap());
+    }
+}
+
+/// A segment as the target reads it, near what the connections expect.
+fn segment() -> impl Strategy<Value = Vec<u8>> {
+    let numbers = (any::<u8>(), 0u32..4000, 0u32..4000, any::<u8>(), any::<u16>());
+    let rest = (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40), 0usize..60);
+    (numbers, rest).prop_map(|((how, seq, ack, flags, window), (likely, options, data))| {
+        let flags = if likely { 0x10 | flags & 0xc9 } else { flags };
+        let options_len = options.len() / 4 * 4;
+        let mut body = Vec::new();
+        body.extend_from_slice(&seq.to_be_bytes());
+        body.extend_from_slice(&ack.to_be_bytes());
+        body.extend_from_slice(&[(((20 + options_len) / 4) as u8) << 4, flags]);
+        body.extend_from_slice(&window.to_be_bytes());
+        body.extend_from_slice(&[0; 4]);
+        body.extend_from_slice(&options[..options_len]);
+        body.resize(body.len() + data, 7);
+        let mut out = vec![how, body.len() as u8];
+        out.append(&mut body);
+        out
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn likely_segments_are_harmless(segments in prop::collection::vec(segment(), 0..40)) {
+        tcp::fuzzing::segments(&segments.concat());
+    }
+
+    #[test]
+    fn any_bytes_are_harmless(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        tcp::fuzzing::segments(&bytes);
+    }
+}
