@@ -11,6 +11,9 @@
 //! [intercept]
 //! interfaces = ["lan0"]        # where the clients are
 //! bypass = ["10.0.0.0/8"]      # destinations that are left alone
+//!
+//! [proxy]                      # instead of [intercept], or beside it
+//! listen = "127.0.0.1:1080"    # SOCKS5 and HTTP CONNECT
 //! ```
 //!
 //! A hub:
@@ -22,23 +25,33 @@
 //! [[terminal]]
 //! name = "ship-1"
 //! key = "0YJ7D8fzVCLh8TbVzDyv7B8cnX3sCXMlyUd2KVeuJgE="
+//! networks = ["10.1.0.0/16", "fd00:1::/64"]   # the addresses behind it
 //! ```
 
+mod classes;
+mod operation;
 mod parse;
+mod proxy;
+mod rate;
 mod raw;
+mod solo;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use slacp::PublicKey;
 use thiserror::Error;
+use units::{BitRate, ByteCount};
 
+use crate::class::Classes;
 use crate::keys::{KeyError, PrivateKey, check_permissions};
+pub use crate::ops::OperationConfig;
 use crate::prefix::Prefix;
 
 /// What a terminal is told.
@@ -52,13 +65,53 @@ pub struct TerminalConfig {
     pub hub_key: PublicKey,
     /// The local UDP address; `None` lets the system choose. Key `listen`.
     pub listen: Option<SocketAddr>,
-    /// The hop. Keys `rate`, `mtu`, `memory`, `stream_window`.
+    /// The hop. Keys `rate`, `initial_rate`, `maximum_rate`, `mtu`, `memory`,
+    /// `stream_window`.
     pub link: slacp::Config,
     /// How long a connection to a destination may take to open. Key
     /// `connect_timeout`, default 30 s.
     pub connect_timeout: Duration,
-    /// Which connections are taken over. Section `intercept`.
-    pub intercept: InterceptConfig,
+    /// Whether the connections that the hub's side opens are made with the
+    /// address of whoever opened them, not this machine's. Key `transparent`,
+    /// default false; needs CAP_NET_ADMIN.
+    pub transparent: bool,
+    /// Which connections are taken over; none without it. Section `intercept`.
+    pub intercept: Option<InterceptConfig>,
+    /// Where clients ask to be connected; nowhere without it. Section `proxy`.
+    pub proxy: Option<ProxyConfig>,
+    /// How it is run. Keys `control`, `total_memory`, `max_connections`.
+    pub operation: OperationConfig,
+    /// Whether and how packets that are not split are carried over the hop.
+    /// Section `tunnel`; with it there is `intercept`.
+    pub tunnel: Option<TunnelConfig>,
+    /// How the rate is divided. Sections `[[class]]`.
+    pub classes: Classes,
+}
+
+/// How packets that are not split get from the kernel to a gateway and back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelConfig {
+    /// The network device; it lives as long as the gateway. Key `name`, default
+    /// `skyhop0`.
+    pub name: String,
+    /// What it is. Key `device`, default [`TunnelDevice::Auto`].
+    pub device: TunnelDevice,
+    /// The longest packet that it takes, in bytes; senders of longer ones are
+    /// told. Key `mtu`, default 1500 or that of the hop, if larger: packets need
+    /// not fit in one of the hop's.
+    pub mtu: u16,
+}
+
+/// What kind of network device a tunnel has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TunnelDevice {
+    /// The first that can be had.
+    Auto,
+    /// A TUN device.
+    Tun,
+    /// A pair of virtual Ethernet devices, where `/dev/net/tun` is closed to us.
+    Veth,
 }
 
 /// Which connections a gateway takes over.
@@ -68,6 +121,97 @@ pub struct InterceptConfig {
     pub interfaces: Vec<String>,
     /// Destinations that are left alone.
     pub bypass: Vec<Prefix>,
+    /// When clients are answered. Key `answer`, default `"early"`.
+    pub answer: Answer,
+    /// Whether the connections of this machine itself are taken over too. Key
+    /// `own_traffic`, default false.
+    pub own_traffic: bool,
+}
+
+/// When a client is told that it is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Answer {
+    /// At once: what it then says needs no round trip more. If the far end
+    /// refuses, it is reset.
+    #[default]
+    Early,
+    /// When the far end is connected; if it refuses, the client is told so, and if
+    /// it is silent, nothing. Interception needs CAP_NET_RAW for that.
+    Deferred,
+}
+
+impl InterceptConfig {
+    /// None at all.
+    pub(crate) fn nowhere() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            bypass: Vec::new(),
+            answer: Answer::Early,
+            own_traffic: false,
+        }
+    }
+}
+
+/// Where clients ask to be connected.
+#[derive(Debug, Clone)]
+pub struct ProxyConfig {
+    /// The local TCP address. Key `listen`.
+    pub listen: SocketAddr,
+    /// Who may ask; nobody but this machine without it, which an address that
+    /// others can reach does not allow. Key `clients`.
+    pub clients: Vec<Prefix>,
+    /// When a client is told that it is connected. Key `answer`.
+    pub answer: Answer,
+}
+
+impl ProxyConfig {
+    /// Whether this client may use the proxy.
+    pub(crate) fn serves(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        match self.clients.as_slice() {
+            [] => client.is_loopback(),
+            clients => clients.iter().any(|prefix| prefix.contains(client)),
+        }
+    }
+}
+
+/// What a solo gateway is told. At least one of `intercept` and `proxy` is there.
+#[derive(Debug, Clone)]
+pub struct SoloConfig {
+    /// Which connections are taken over; none without it. Section `intercept`.
+    pub intercept: Option<InterceptConfig>,
+    /// Where clients ask to be connected; nowhere without it. Section `proxy`.
+    pub proxy: Option<ProxyConfig>,
+    /// Connections with clients. Section `lan`.
+    pub lan: SideConfig,
+    /// Connections to servers. Section `wan`.
+    pub wan: SideConfig,
+    /// Whether servers see the clients' addresses, for connections that are
+    /// taken over. Key `transparent`, default false.
+    pub transparent: bool,
+    /// Whether clients may reach what listens on this machine's own loopback
+    /// addresses. Key `allow_loopback`, default false.
+    pub allow_loopback: bool,
+    /// How long a connection to a destination may take to open. Key
+    /// `connect_timeout`, default 30 s.
+    pub connect_timeout: Duration,
+}
+
+/// How the kernel's TCP is set up on one side of a solo gateway. What is not said
+/// is as the system has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SideConfig {
+    /// By its name in the kernel. Key `congestion_control`; the system's choice
+    /// without it, on the LAN side one that costs little.
+    pub congestion_control: Option<String>,
+    /// How much may wait to be sent or acknowledged, without which the kernel
+    /// finds out: a BDP is needed. Key `send_buffer`.
+    pub send_buffer: Option<ByteCount>,
+    /// How much may wait to be read; also the largest window. Key
+    /// `receive_buffer`.
+    pub receive_buffer: Option<ByteCount>,
+    /// The most that one connection sends. Key `pacing_rate`.
+    pub pacing_rate: Option<BitRate>,
 }
 
 /// What a hub is told.
@@ -78,7 +222,8 @@ pub struct HubConfig {
     /// The local UDP address; `None` is port 5900 of every address. Key
     /// `listen`.
     pub listen: Option<SocketAddr>,
-    /// The hop. Keys `rate`, `mtu`, `memory`, `stream_window`.
+    /// The hop. Keys `rate`, `initial_rate`, `maximum_rate`, `mtu`, `memory`,
+    /// `stream_window`.
     pub link: slacp::Config,
     /// How long a connection to a destination may take to open. Key
     /// `connect_timeout`, default 30 s.
@@ -86,8 +231,25 @@ pub struct HubConfig {
     /// Whether terminals may reach what listens on the hub's own loopback
     /// addresses. Key `allow_loopback`, default false.
     pub allow_loopback: bool,
+    /// Whether servers see the clients' addresses, not this machine's. Clients
+    /// must be in the networks of their terminals then. Key `transparent`,
+    /// default false; needs CAP_NET_ADMIN.
+    pub transparent: bool,
+    /// Whether the clients of one terminal may reach those of another, by way of
+    /// the hub. Key `mesh`, default false.
+    pub mesh: bool,
+    /// Which connections to the networks of its terminals are taken over; none
+    /// without it. Section `intercept`.
+    pub intercept: Option<InterceptConfig>,
     /// Who may connect; at least one. Sections `[[terminal]]`.
     pub terminals: Vec<PermittedTerminal>,
+    /// How it is run. Keys `control`, `total_memory`, `max_connections`.
+    pub operation: OperationConfig,
+    /// Whether and how packets that are not split are carried over the hop.
+    /// Section `tunnel`; each terminal then has its networks.
+    pub tunnel: Option<TunnelConfig>,
+    /// How the rate is divided. Sections `[[class]]`.
+    pub classes: Classes,
 }
 
 /// A terminal that a hub serves.
@@ -97,6 +259,9 @@ pub struct PermittedTerminal {
     pub name: String,
     /// Who it is.
     pub key: PublicKey,
+    /// The addresses behind it: those of its clients, as the hub's side sees them.
+    /// No two terminals share any. Key `networks`, default none.
+    pub networks: Vec<Prefix>,
 }
 
 /// Where the hub is: `host:port`, not resolved yet.
@@ -185,6 +350,17 @@ impl HubConfig {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let (source, text) = Source::read(path)?;
         parse::hub(&source, &text)
+    }
+}
+
+impl SoloConfig {
+    /// Reads the file at `path`, which may be a pipe such as `/dev/stdin`.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is not a solo gateway's configuration.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let (source, text) = Source::read(path)?;
+        source.solo(&text)
     }
 }
 

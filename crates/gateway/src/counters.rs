@@ -1,7 +1,13 @@
 //! What a gateway counts while it runs; told in its log at the end.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use slacp::ResetReason;
+
+use crate::connections::Register;
 
 /// A count that only grows.
 #[derive(Debug, Default)]
@@ -42,6 +48,21 @@ pub(crate) struct Counters {
     pub(crate) bytes_to_hop: Counter,
     /// Bytes from the hop to TCP connections.
     pub(crate) bytes_from_hop: Counter,
+    /// Connections that went straight to their servers, without a hop.
+    pub(crate) straight: Counter,
+    /// Bytes of these from clients to servers.
+    pub(crate) bytes_up: Counter,
+    /// Bytes of these from servers to clients.
+    pub(crate) bytes_down: Counter,
+    /// Packets of the tunnel sent over the hop.
+    pub(crate) packets_to_hop: Counter,
+    /// Packets from the hop that the kernel was given to route on.
+    pub(crate) packets_from_hop: Counter,
+    /// Packets from the hop whose source is not behind their terminal, or that may not
+    /// go where they want.
+    pub(crate) packets_foreign: Counter,
+    /// Packets of the tunnel that nobody could take.
+    pub(crate) packets_dropped: Counter,
     /// Datagrams handed to the kernel.
     pub(crate) datagrams_sent: Counter,
     /// Datagrams received.
@@ -53,6 +74,61 @@ pub(crate) struct Counters {
     /// Times that no connection could be accepted for want of descriptors or
     /// memory.
     pub(crate) exhausted: Counter,
+    /// Why connections were reset or failed.
+    pub(crate) reasons: Reasons,
+    /// The connections alive.
+    pub(crate) live: Register,
+}
+
+/// Counts by reason.
+#[derive(Debug, Default)]
+pub(crate) struct Reasons(Mutex<BTreeMap<ResetReason, u64>>);
+
+impl Reasons {
+    pub(crate) fn count(&self, reason: ResetReason) {
+        *self.0.lock().expect("nobody panics while counting").entry(reason).or_default() += 1;
+    }
+
+    /// How many there were for this reason.
+    pub(crate) fn of(&self, reason: ResetReason) -> u64 {
+        self.0.lock().expect("nobody panics while counting").get(&reason).copied().unwrap_or(0)
+    }
+
+    /// Those that there were, by the name of the reason.
+    pub(crate) fn all(&self) -> Vec<(String, u64)> {
+        let counts = self.0.lock().expect("nobody panics while counting");
+        counts.iter().map(|(reason, count)| (name(*reason).to_owned(), *count)).collect()
+    }
+}
+
+/// One word for a reason.
+fn name(reason: ResetReason) -> &'static str {
+    match reason {
+        ResetReason::Reset => "reset",
+        ResetReason::Refused => "refused",
+        ResetReason::Unreachable => "unreachable",
+        ResetReason::TimedOut => "timed-out",
+        ResetReason::Limit => "limit",
+        ResetReason::Prohibited => "prohibited",
+        ResetReason::SessionLost => "session-lost",
+        _ => "other",
+    }
+}
+
+impl Counters {
+    /// What a gateway without a hop has counted.
+    pub(crate) fn straight_only(&self) -> impl fmt::Display {
+        format!(
+            "connections {} (closed {}, reset {}, failed {}), bytes up {}, down {}, exhausted {}",
+            self.connections,
+            self.closed,
+            self.reset,
+            self.failed,
+            self.bytes_up,
+            self.bytes_down,
+            self.exhausted
+        )
+    }
 }
 
 impl fmt::Display for Counters {
@@ -60,6 +136,7 @@ impl fmt::Display for Counters {
         write!(
             f,
             "connections {} (closed {}, reset {}, failed {}), bytes to hop {}, from hop {}, \
+             straight {}, bytes up {}, down {}, packets to hop {}, from hop {}, foreign {}, dropped {}, \
              datagrams sent {}, received {}, too large {}, socket errors {}, exhausted {}",
             self.connections,
             self.closed,
@@ -67,6 +144,13 @@ impl fmt::Display for Counters {
             self.failed,
             self.bytes_to_hop,
             self.bytes_from_hop,
+            self.straight,
+            self.bytes_up,
+            self.bytes_down,
+            self.packets_to_hop,
+            self.packets_from_hop,
+            self.packets_foreign,
+            self.packets_dropped,
             self.datagrams_sent,
             self.datagrams_received,
             self.too_large,

@@ -2,28 +2,119 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use slacp::ResetReason;
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
+use crate::config::SideConfig;
 use crate::tcp;
 
-/// Connects to `destination`, for at most `timeout`.
+/// As whom to connect.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Caller {
+    /// Another host's address and port, which needs CAP_NET_ADMIN.
+    pub(crate) source: Option<SocketAddr>,
+    /// The mark of the packets, which needs the same.
+    pub(crate) mark: Option<u32>,
+}
+
+/// Connects to `destination` as `caller`, for at most `timeout`.
 ///
 /// # Errors
 /// The system's; `TimedOut` after `timeout`.
-pub(crate) async fn connect(destination: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+pub(crate) async fn connect(
+    destination: SocketAddr,
+    caller: Caller,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
+    let prepare = |socket: &SockRef<'_>| {
+        tcp::choose_congestion_control(SockRef::from(&**socket));
+        Ok(())
+    };
+    connect_prepared(destination, caller, timeout, prepare).await
+}
+
+/// How connections are made that cross no hop.
+#[derive(Debug, Clone)]
+pub(crate) struct Dialer {
+    pub(crate) side: Arc<SideConfig>,
+    /// How long each may take to open.
+    pub(crate) timeout: Duration,
+    /// Whether services on this machine's loopback device may be reached.
+    pub(crate) allow_loopback: bool,
+    /// The mark of their packets.
+    pub(crate) mark: Option<u32>,
+}
+
+impl Dialer {
+    /// Connects to `destination`, with the address `source` if there is one.
+    ///
+    /// # Errors
+    /// The system's; `TimedOut` in time.
+    pub(crate) async fn connect(
+        &self,
+        destination: SocketAddr,
+        source: Option<SocketAddr>,
+    ) -> io::Result<TcpStream> {
+        if !is_permitted(destination, self.allow_loopback) {
+            return Err(io::Error::from_raw_os_error(libc::EACCES));
+        }
+        let caller = Caller { source, mark: self.mark };
+        let prepare = |socket: &SockRef<'_>| self.side.apply(socket).map_err(|(_, error)| error);
+        connect_prepared(destination, caller, self.timeout, prepare).await
+    }
+}
+
+async fn connect_prepared(
+    destination: SocketAddr,
+    caller: Caller,
+    timeout: Duration,
+    prepare: impl Fn(&SockRef<'_>) -> io::Result<()>,
+) -> io::Result<TcpStream> {
+    let connecting = async {
+        match attempt(destination, caller, &prepare).await {
+            // The very same connection is still known here from before. The
+            // address matters more than the port.
+            Err(error) if is_taken(&error) && caller.source.is_some() => {
+                let source = caller.source.map(|source| SocketAddr::new(source.ip(), 0));
+                attempt(destination, Caller { source, ..caller }, &prepare).await
+            }
+            result => result,
+        }
+    };
+    match tokio::time::timeout(timeout, connecting).await {
+        Ok(connected) => connected,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+async fn attempt(
+    destination: SocketAddr,
+    caller: Caller,
+    prepare: impl Fn(&SockRef<'_>) -> io::Result<()>,
+) -> io::Result<TcpStream> {
     let socket = match destination {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    tcp::choose_congestion_control(SockRef::from(&socket));
-    match tokio::time::timeout(timeout, socket.connect(destination)).await {
-        Ok(connected) => connected,
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    prepare(&SockRef::from(&socket))?;
+    if let Some(mark) = caller.mark {
+        SockRef::from(&socket).set_mark(mark)?;
     }
+    if let Some(source) = caller.source {
+        tcp::set_transparent(&SockRef::from(&socket), destination.is_ipv6())?;
+        // One port of a client may be that of several connections.
+        socket.set_reuseaddr(true)?;
+        socket.bind(source)?;
+    }
+    socket.connect(destination).await
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL))
 }
 
 /// Whether a peer may have us connect there. What listens on loopback alone
@@ -88,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn a_closed_port_refuses() {
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = connect(closed, Duration::from_secs(5)).await.unwrap_err();
+        let error = connect(closed, Caller::default(), Duration::from_secs(5)).await.unwrap_err();
         assert_eq!(reason(&error), ResetReason::Refused);
     }
 }

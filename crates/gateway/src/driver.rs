@@ -19,6 +19,7 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::hop::{Hop, HopEvent};
 use crate::timer::Timer;
+use crate::tunnel::Port;
 use crate::udp::{Batch, Reception, UdpLink};
 
 /// Receptions taken before anything else gets its turn.
@@ -41,6 +42,8 @@ pub(crate) struct Driver {
     timer: Timer,
     events: UnboundedSender<HopEvent>,
     counters: Arc<Counters>,
+    /// Where packets that are not split go.
+    tunnel: Option<Arc<Port>>,
     reception: Reception,
     batch: Batch,
     /// A datagram that the endpoint has given out and no batch holds yet.
@@ -85,6 +88,7 @@ impl Driver {
         sources: Sources,
         events: UnboundedSender<HopEvent>,
         counters: Arc<Counters>,
+        tunnel: Option<Arc<Port>>,
     ) -> io::Result<Self> {
         Ok(Self {
             hop,
@@ -92,6 +96,7 @@ impl Driver {
             timer: Timer::new()?,
             events,
             counters,
+            tunnel,
             reception: Reception::new(),
             batch: Batch::default(),
             waiting: Vec::new(),
@@ -114,7 +119,11 @@ impl Driver {
     async fn turn(&mut self) -> io::Result<()> {
         let now = clock::now();
         self.tell_time(now);
-        self.hand_out_events();
+        if self.hand_out_events() {
+            // Packets may follow that only make sense to who knows of the session.
+            tokio::task::yield_now().await;
+        }
+        self.hand_out_packets();
         let flowing = self.transmit(now);
         let deadline = self.deadline(now, flowing);
         if deadline.is_some_and(|at| at <= now) {
@@ -152,15 +161,30 @@ impl Driver {
         }
     }
 
-    fn hand_out_events(&self) {
+    /// Whether one was about a session.
+    fn hand_out_events(&self) -> bool {
         let events: Vec<HopEvent> = {
             let mut state = self.hop.lock();
+            while let Some(notice) = state.endpoint.poll_notice() {
+                tracing::warn!("{notice}");
+            }
             std::iter::from_fn(|| self.hop.take_event(&mut state)).collect()
         };
+        let news = events.iter().any(|event| matches!(event, HopEvent::Session(..)));
         for event in events {
             // Nobody listens any more while the gateway shuts down. A stream
             // inside is reset by being dropped, which needs the lock.
             let _ = self.events.send(event);
+        }
+        news
+    }
+
+    /// Gives the tunnel what has come for it.
+    fn hand_out_packets(&self) {
+        let Some(tunnel) = &self.tunnel else { return };
+        let mut state = self.hop.lock();
+        while let Some((session, _, packet)) = state.endpoint.poll_packet() {
+            tunnel.deliver(session, &packet);
         }
     }
 
@@ -200,11 +224,11 @@ impl Driver {
         match self.link.send(&self.batch, from) {
             Ok(()) => self.counters.datagrams_sent.add(self.batch.count() as u64),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            // The datagrams are lost; the protocol notices. EMSGSIZE: the path
-            // takes less than the configured MTU.
+            // The datagrams are lost; the protocol notices. EMSGSIZE: the
+            // network device takes less than the configured MTU, which the
+            // search for the path's MTU has just found out.
             Err(error) if quinn_udp::is_msg_size_err(&error) => {
                 self.counters.too_large.add(self.batch.count() as u64);
-                self.complaint.tell(now, "a datagram exceeds the MTU of the path: lower `mtu`");
             }
             Err(error) => {
                 self.counters.socket_errors.increment();

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -36,15 +37,63 @@ pub enum RunError {
         /// The system's reason.
         cause: io::Error,
     },
+    /// The system does not let connections of one side be set up as wanted.
+    #[error("{section}.{key}: the system refuses it: {cause}{}", side_hint(key))]
+    Side {
+        /// `lan` or `wan`.
+        section: &'static str,
+        /// The key in that section.
+        key: &'static str,
+        /// The system's reason.
+        cause: io::Error,
+    },
+    /// The proxy's port cannot be had.
+    #[error("the proxy cannot listen on TCP {address}: {cause}")]
+    Listen {
+        /// The local address.
+        address: SocketAddr,
+        /// The system's reason.
+        cause: io::Error,
+    },
     /// The process may not take over connections.
     #[error("not permitted to take over connections: {PRIVILEGE}")]
     Privilege,
+    /// The process may not use clients' addresses.
+    #[error("not permitted to connect with clients' addresses (`transparent = true`): {PRIVILEGE}")]
+    Transparency,
+    /// The process may not see and send single packets.
+    #[error(
+        "not permitted to defer answers (`answer = \"deferred\"`): it needs the capability \
+             CAP_NET_RAW besides CAP_NET_ADMIN: run it as root, or once `setcap \
+             cap_net_admin,cap_net_raw+ep` on the program"
+    )]
+    DeferralPrivilege,
+    /// The kernel cannot show us SYNs.
+    #[error("cannot defer answers (nftables with log groups): {0}")]
+    Deferral(io::Error),
     /// The kernel refuses the listeners or the nftables table.
     #[error("cannot take over connections (nftables with tproxy and socket, Linux 5.12): {0}")]
     Interception(io::Error),
     /// The kernel refuses the rule or the route.
     #[error("cannot route marked packets to this machine: {0}")]
     Routing(io::Error),
+    /// The tunnel's network device cannot be made.
+    #[error("cannot make the tunnel's device {name:?}: {cause}")]
+    Tunnel {
+        /// Its name.
+        name: String,
+        /// The system's reason.
+        cause: io::Error,
+    },
+    /// There is a network device of the tunnel's name.
+    #[error("there is an interface {name:?} already: expected another `tunnel.name`")]
+    TunnelExists {
+        /// Its name.
+        name: String,
+    },
+    /// The process may not make a tunnel.
+    #[error("not permitted to make a tunnel: {PRIVILEGE}")]
+    TunnelPrivilege,
     /// The loopback device is down, and no packet can be routed to the machine.
     #[error("the loopback device is down in this network namespace: `ip link set lo up`")]
     LoopbackDown,
@@ -54,6 +103,22 @@ pub enum RunError {
     /// The process has no descriptor left, or the like.
     #[error("cannot start: {0}")]
     System(io::Error),
+    /// The control socket that the configuration names cannot be had.
+    #[error("cannot make the control socket {}: {cause}", path.display())]
+    Control {
+        /// Where it was to be.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The address for metrics cannot be had.
+    #[error("cannot serve metrics on {address}: {cause}")]
+    Metrics {
+        /// Where they were to be served.
+        address: SocketAddr,
+        /// Why.
+        cause: io::Error,
+    },
     /// The UDP socket failed while it was in use.
     #[error("the UDP socket failed: {0}")]
     Socket(io::Error),
@@ -62,11 +127,47 @@ pub enum RunError {
     Task(tokio::task::JoinError),
 }
 
+/// Where to look for what would be accepted.
+fn side_hint(key: &str) -> &'static str {
+    match key {
+        "congestion_control" => {
+            ": expected one of /proc/sys/net/ipv4/tcp_available_congestion_control, which \
+             another user than root may use if tcp_allowed_congestion_control has it too"
+        }
+        _ => "",
+    }
+}
+
 impl RunError {
     pub(crate) fn interception(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Self::Privilege,
             _ => Self::Interception(error),
+        }
+    }
+
+    pub(crate) fn tunnel(name: &str, cause: io::Error) -> Self {
+        // A TUN device that is taken is busy; a name that is, invalid.
+        let exists = nix::net::if_::if_nametoindex(name).is_ok();
+        match cause.kind() {
+            io::ErrorKind::PermissionDenied => Self::TunnelPrivilege,
+            _ if exists => Self::TunnelExists { name: name.to_owned() },
+            _ => Self::Tunnel { name: name.to_owned(), cause },
+        }
+    }
+
+    pub(crate) fn deferral(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::DeferralPrivilege,
+            _ => Self::Deferral(error),
+        }
+    }
+
+    /// What it is for, if taking connections over is not what was asked for.
+    pub(crate) fn of_transparency(self) -> Self {
+        match self {
+            Self::Privilege => Self::Transparency,
+            other => other,
         }
     }
 

@@ -11,23 +11,51 @@ use slacp::{Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
+use crate::class::Classes;
 use crate::counters::Counters;
+use crate::dial::Caller;
 use crate::driver::{Driver, Sources};
 use crate::error::RunError;
 use crate::hop::{Hop, HopEvent, Stream};
+use crate::interception::Arrival;
 use crate::listener::Accepted;
+use crate::netfilter::PASSING;
+use crate::proxy::{self, Exit, Wish};
+use crate::tunnel::Port;
 use crate::udp::UdpLink;
-use crate::{dial, relay};
+use crate::{dial, forward, relay};
 
-/// How long the last packets of a gateway that stops may take: they tell the
-/// peer that its streams are reset.
-const FAREWELL: Duration = Duration::from_millis(300);
+/// How long the last packets of connections may take when a gateway stops.
+const LAST_PACKETS: Duration = Duration::from_millis(300);
+/// How long the peer is then told that the session is over.
+const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Where the peer may have us connect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DialPolicy {
     pub(crate) timeout: Duration,
     pub(crate) allow_loopback: bool,
+    /// Connect with the address of whoever connected to the peer.
+    pub(crate) transparent: bool,
+    /// Mark the connections that we make, so that none is taken over by us.
+    pub(crate) marked: bool,
+}
+
+impl DialPolicy {
+    pub(crate) fn caller(self, open: Open) -> Caller {
+        Caller {
+            source: self.transparent.then_some(open.source),
+            mark: self.marked.then_some(PASSING.value),
+        }
+    }
+}
+
+/// How what a gateway carries is divided and counted, and where packets go.
+#[derive(Default)]
+pub(crate) struct Carriage {
+    pub(crate) classes: Arc<Classes>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) tunnel: Option<Arc<Port>>,
 }
 
 /// Which side of the hop this is; decides how peers are addressed.
@@ -62,22 +90,33 @@ impl Gateway {
         endpoint: Endpoint,
         link: UdpLink,
         policy: DialPolicy,
+        carriage: Carriage,
     ) -> Result<Self, RunError> {
-        let hop = Hop::new(endpoint);
+        let Carriage { classes, counters, tunnel } = carriage;
+        let hop = Hop::new(endpoint, classes);
         let (sender, events) = unbounded_channel();
-        let counters = Arc::new(Counters::default());
         let sources = match side {
             Side::Hub => Sources::AsAddressed(BTreeMap::new()),
             Side::Terminal => Sources::Routed,
         };
-        let mut driver = Driver::new(hop.clone(), link, sources, sender, counters.clone())
+        let mut driver = Driver::new(hop.clone(), link, sources, sender, counters.clone(), tunnel)
             .map_err(RunError::System)?;
         let driver = tokio::spawn(async move { driver.run().await });
         Ok(Self { hop, events, driver, relays: JoinSet::new(), policy, counters })
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
+    /// How long peers' connections may take to open from now on, and whether they
+    /// may reach what listens on our loopback addresses.
+    pub(crate) fn set_policy(&mut self, timeout: Duration, allow_loopback: bool) {
+        (self.policy.timeout, self.policy.allow_loopback) = (timeout, allow_loopback);
+    }
+
+    pub(crate) fn hop(&self) -> &Hop {
+        &self.hop
+    }
+
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        self.counters.clone()
     }
 
     /// Waits for the next thing that the owner must know. May be cancelled
@@ -93,27 +132,53 @@ impl Gateway {
     }
 
     /// Carries a client's connection over the hop.
-    pub(crate) fn originate(&mut self, session: SessionId, accepted: Accepted) {
-        let Accepted { socket, open } = accepted;
-        let counters = self.counters.clone();
-        self.relays.spawn(relay::originate(self.hop.clone(), session, socket, open, counters));
+    pub(crate) fn originate(&mut self, session: SessionId, arrival: Arrival) {
+        let (hop, counters) = (self.hop.clone(), self.counters.clone());
+        match arrival {
+            Arrival::Connection(Accepted { socket, open }) => {
+                self.relays.spawn(relay::originate(hop, session, socket, open, counters));
+            }
+            Arrival::Question(question) => {
+                self.relays.spawn(relay::originate_deferred(hop, session, question, counters));
+            }
+        }
+    }
+
+    /// Carries a client of the proxy: over the hop if there is a session, and
+    /// straight to its server if not.
+    pub(crate) fn fulfil(&mut self, wish: Wish, session: Option<SessionId>, exit: Exit) {
+        let hop = session.map(|session| (self.hop.clone(), session));
+        self.relays.spawn(proxy::carry(wish, hop, exit));
     }
 
     /// Carries a stream of the peer to its destination.
     pub(crate) fn answer(&mut self, stream: Stream, open: Open) {
         if !dial::is_permitted(open.destination, self.policy.allow_loopback) {
-            self.counters.failed.increment();
-            tracing::debug!(destination = %open.destination, "not permitted");
-            return stream.reset(ResetReason::Prohibited);
+            return self.refuse(stream, open, ResetReason::Prohibited);
         }
-        let (timeout, counters) = (self.policy.timeout, self.counters.clone());
-        self.relays.spawn(relay::answer(stream, open, timeout, counters));
+        self.relays.spawn(relay::answer(stream, open, self.policy, self.counters.clone()));
+    }
+
+    /// Carries a stream of one peer to another peer, which connects it.
+    pub(crate) fn forward(&mut self, stream: Stream, session: SessionId, open: Open) {
+        let (hop, counters) = (self.hop.clone(), self.counters.clone());
+        self.relays.spawn(forward::forward(hop, stream, session, open, counters));
+    }
+
+    /// Tells the peer that its stream cannot be connected.
+    pub(crate) fn refuse(&self, stream: Stream, open: Open, reason: ResetReason) {
+        self.counters.failed.increment();
+        self.counters.reasons.count(reason);
+        tracing::debug!(destination = %open.destination, source = %open.source, "{reason:?}");
+        stream.reset(reason);
     }
 
     /// Resets all connections, tells the peer, and stops.
     pub(crate) async fn stop(mut self) {
         self.relays.shutdown().await;
         // Its end, should it come, has no consequence any more.
+        let _ = tokio::time::timeout(LAST_PACKETS, &mut self.driver).await;
+        self.hop.shut_down();
         let _ = tokio::time::timeout(FAREWELL, &mut self.driver).await;
         self.driver.abort();
         tracing::info!("stopped: {}", self.counters);
@@ -139,7 +204,8 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
     }
 }
 
-fn tell_panic(ended: Result<(), JoinError>) {
+/// Tells of a connection's task that ended as none should.
+pub(crate) fn tell_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
         tracing::error!("a connection was dropped: {error}");
     }

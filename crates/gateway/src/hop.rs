@@ -9,10 +9,16 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use slacp::{Endpoint, Event, Open, Read, ResetReason, SessionId, StreamError, StreamId};
+use slacp::{
+    ChannelError, ChannelId, Endpoint, Event, Open, PathKey, PathMemory, PublicKey, Rate,
+    RateError, Read, ResetReason, SessionId, Stats, StreamError, StreamId, StreamStats,
+};
 use tokio::sync::Notify;
+use units::BitRate;
 
+use crate::class::Classes;
 use crate::clock;
 
 type Key = (SessionId, StreamId);
@@ -23,6 +29,8 @@ pub(crate) struct Hop(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
+    /// Which class a stream belongs to.
+    classes: Arc<Classes>,
     /// Something was done that may make the endpoint send.
     work: Notify,
 }
@@ -38,8 +46,10 @@ pub(crate) struct State {
 struct Entry {
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Whoever waits for the stream to be reset.
+    /// Whoever waits for the stream to be accepted or reset.
     watcher: Option<Waker>,
+    /// The peer has connected the stream to its destination.
+    accepted: bool,
     /// We have finished our direction.
     finished: bool,
     /// The peer has finished its direction and we have read it all.
@@ -73,9 +83,9 @@ pub(crate) struct Stream {
 }
 
 impl Hop {
-    pub(crate) fn new(endpoint: Endpoint) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, classes: Arc<Classes>) -> Self {
         let state = Mutex::new(State { endpoint, streams: BTreeMap::new() });
-        Self(Arc::new(Shared { state, work: Notify::new() }))
+        Self(Arc::new(Shared { state, classes, work: Notify::new() }))
     }
 
     /// The endpoint, for the driver.
@@ -83,22 +93,113 @@ impl Hop {
         self.0.state.lock().expect("nobody panics while holding the endpoint")
     }
 
+    /// Ends all sessions; the peers are told within 150 ms.
+    pub(crate) fn shut_down(&self) {
+        self.lock().endpoint.shut_down(clock::now());
+        self.0.work.notify_one();
+    }
+
+    /// Sets the rate of a session, as its modem tells it.
+    ///
+    /// # Errors
+    /// As [`Endpoint::set_rate`].
+    pub(crate) fn set_rate(
+        &self,
+        session: SessionId,
+        rate: BitRate,
+        valid_for: Duration,
+    ) -> Result<(), RateError> {
+        let told = self.lock().endpoint.set_rate(clock::now(), session, rate, valid_for);
+        self.0.work.notify_one();
+        told
+    }
+
+    /// Sets where the rate comes from; whether all sessions have taken it.
+    pub(crate) fn configure_rate(&self, rate: Rate) -> bool {
+        let taken = self.lock().endpoint.configure_rate(clock::now(), rate);
+        self.0.work.notify_one();
+        taken
+    }
+
+    /// Sets which terminals are served.
+    pub(crate) fn set_allowed(&self, allow: Vec<PublicKey>) {
+        self.lock().endpoint.set_allowed(clock::now(), allow);
+        self.0.work.notify_one();
+    }
+
+    /// What has been learnt of paths.
+    pub(crate) fn memories(&self) -> Vec<(PathKey, PathMemory)> {
+        self.lock().endpoint.memories(clock::now())
+    }
+
+    /// Takes what an earlier gateway has learnt of paths.
+    pub(crate) fn remember(&self, memories: Vec<(PathKey, PathMemory)>) {
+        let (mut state, now) = (self.lock(), clock::now());
+        for (path, memory) in memories {
+            state.endpoint.remember(now, path, memory);
+        }
+    }
+
+    /// What a session has counted.
+    pub(crate) fn stats(&self, session: SessionId) -> Option<Stats> {
+        self.lock().endpoint.stats(session)
+    }
+
+    /// What is known of a stream.
+    pub(crate) fn stream_stats(&self, session: SessionId, stream: StreamId) -> Option<StreamStats> {
+        self.lock().endpoint.stream_stats(session, stream)
+    }
+
+    /// How many datagrams no session knew.
+    pub(crate) fn ignored(&self) -> u64 {
+        self.lock().endpoint.ignored()
+    }
+
     /// Waits until a command has been given since the last call.
     pub(crate) async fn work(&self) {
         self.0.work.notified().await;
     }
 
-    /// Opens a stream at once: data may follow before the peer has answered.
+    /// Opens a stream at once: data may follow before the peer has answered. `dscp`
+    /// is the code point of the connection's SYN, where it is known.
     ///
     /// # Errors
     /// When there is no session, or no room for another stream.
-    pub(crate) fn open(&self, session: SessionId, open: Open) -> Result<Stream, StreamError> {
+    pub(crate) fn open(
+        &self,
+        session: SessionId,
+        open: Open,
+        dscp: Option<u8>,
+    ) -> Result<Stream, StreamError> {
         let mut state = self.lock();
         let stream = state.endpoint.open(clock::now(), session, open)?;
-        Ok(self.hold(&mut state, (session, stream)))
+        Ok(self.hold(&mut state, (session, stream), &open, dscp))
     }
 
-    fn hold(&self, state: &mut State, key: Key) -> Stream {
+    /// Sends an IP packet.
+    ///
+    /// # Errors
+    /// When there is no session, or the peer takes no packets.
+    pub(crate) fn send_packet(
+        &self,
+        session: SessionId,
+        channel: ChannelId,
+        packet: &[u8],
+    ) -> Result<(), ChannelError> {
+        self.lock().endpoint.send_packet(clock::now(), session, channel, packet)?;
+        self.0.work.notify_one();
+        Ok(())
+    }
+
+    /// Whether the peer takes packets on this channel.
+    pub(crate) fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
+        self.lock().endpoint.peer_receives(session, channel)
+    }
+
+    fn hold(&self, state: &mut State, key: Key, open: &Open, dscp: Option<u8>) -> Stream {
+        let class = self.0.classes.of_connection(open, dscp);
+        // It fails only for a stream that is gone already.
+        let _ = state.endpoint.classify(key.0, key.1, class);
         state.streams.insert(key, Entry::default());
         self.0.work.notify_one();
         Stream { hop: self.clone(), key }
@@ -110,7 +211,10 @@ impl Hop {
         while let Some((session, event)) = state.endpoint.poll_event() {
             match event {
                 Event::Opened { stream, open } => {
-                    return Some(HopEvent::Opened(self.hold(state, (session, stream)), open));
+                    return Some(HopEvent::Opened(
+                        self.hold(state, (session, stream), &open, None),
+                        open,
+                    ));
                 }
                 Event::Readable(stream) => state.wake((session, stream), |e| &mut e.reader),
                 Event::Writable(stream) => state.wake((session, stream), |e| &mut e.writer),
@@ -119,8 +223,14 @@ impl Hop {
                         entry.set_reset(reason);
                     }
                 }
-                Event::Accepted(_) | Event::Closed(_) => {}
-                Event::Down => {
+                Event::Accepted(stream) => {
+                    if let Some(entry) = state.streams.get_mut(&(session, stream)) {
+                        entry.accepted = true;
+                        wake(&mut entry.watcher);
+                    }
+                }
+                Event::Closed(_) => {}
+                Event::Down(_) => {
                     state.lose(session);
                     return Some(HopEvent::Session(session, event));
                 }
@@ -151,6 +261,11 @@ impl State {
 }
 
 impl Stream {
+    /// Its name in its session.
+    pub(crate) fn id(&self) -> StreamId {
+        self.key.1
+    }
+
     /// Reads what is there into `buffer`; [`Read::Blocked`] never comes.
     pub(crate) fn poll_read(
         &self,
@@ -210,6 +325,15 @@ impl Stream {
         }
     }
 
+    /// Writes all of `data`, as the stream has room.
+    pub(crate) async fn write_all(&self, mut data: &[u8]) -> Result<(), ResetReason> {
+        while !data.is_empty() {
+            let taken = poll_fn(|context| self.poll_write(context, data)).await?;
+            data = &data[taken..];
+        }
+        Ok(())
+    }
+
     /// Tells the peer that nothing more will be written.
     pub(crate) fn finish(&self) -> Result<(), ResetReason> {
         let mut state = self.hop.lock();
@@ -238,6 +362,29 @@ impl Stream {
         endpoint.accept(self.key.0, self.key.1).map_err(|error| lost(&error))?;
         self.hop.0.work.notify_one();
         Ok(())
+    }
+
+    /// The session that it belongs to.
+    pub(crate) fn session(&self) -> SessionId {
+        self.key.0
+    }
+
+    /// Waits until the peer has connected the stream to its destination.
+    ///
+    /// # Errors
+    /// Why it has not.
+    pub(crate) async fn accepted(&self) -> Result<(), ResetReason> {
+        poll_fn(|context| {
+            let mut state = self.hop.lock();
+            let (_, entry) = state.entry(self.key);
+            match entry.reset {
+                Some(reason) => return Poll::Ready(Err(reason)),
+                None if entry.accepted => return Poll::Ready(Ok(())),
+                None => wait(&mut entry.watcher, context),
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Waits until the peer resets the stream or the session is lost; for ever

@@ -1,22 +1,34 @@
-//! The hub side: connects the streams of its terminals to their destinations.
+//! The hub side: connects the streams of its terminals to their destinations,
+//! those to other terminals' clients by way of the other terminal, and takes over
+//! connections to all terminals' clients if it is told to.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
+use std::sync::Arc;
 
-use slacp::{Endpoint, Event, PublicKey, SessionId};
+use slacp::{Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
 
 use crate::config::HubConfig;
+use crate::counters::Counters;
 use crate::error::RunError;
-use crate::gateway::{DialPolicy, Gateway, Report, Side, bind, say_ready};
-use crate::hop::HopEvent;
+use crate::gateway::{Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
+use crate::hop::{HopEvent, Stream};
+use crate::intake::{self, Intake};
+use crate::interception::{self, Arrival, Interception};
 use crate::keys::random_bytes;
+use crate::netfilter::Scope;
+use crate::ops::{Operations, Task};
+use crate::prefix::Prefix;
+use crate::sites::{Sites, Way};
+use crate::status::{Bypass, Role};
+use crate::tunnel::{self, Selection, Tunnel};
 use crate::udp::UdpLink;
 
 /// The hub's UDP port unless it is told another.
-const PORT: u16 = 5900;
+pub const PORT: u16 = 5900;
 
 /// Runs a hub until `shutdown` completes. Prints the line `ready` on standard
 /// output when terminals can connect.
@@ -30,59 +42,197 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     };
     let local = link.local_addr().map_err(RunError::System)?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
-    let names: BTreeMap<PublicKey, String> =
-        config.terminals.into_iter().map(|terminal| (terminal.key, terminal.name)).collect();
-    let allow = names.keys().copied().collect();
+    let interception = match &config.intercept {
+        Some(intercept) => Some(Interception::install(intercept)?),
+        None if config.transparent => Some(Interception::of_replies()?),
+        None => None,
+    };
+    let allow = config.terminals.iter().map(|terminal| terminal.key).collect();
+    let (names, policy) = (names(&config), policy(&config));
+    let ops = Operations::start(Role::Hub, &config.operation, &config.link.rate, names)?;
     let endpoint = Endpoint::hub(config.link, config.identity.pair(), allow, seed);
-    let policy =
-        DialPolicy { timeout: config.connect_timeout, allow_loopback: config.allow_loopback };
-    let gateway = Gateway::start(Side::Hub, endpoint, link, policy)?;
-    tracing::info!("serving {} terminals on UDP {local}", names.len());
+    let (classes, counters) = (Arc::new(config.classes), Arc::new(Counters::default()));
+    let selection = Selection::Terminals { hop: local.port() };
+    let install =
+        |tunnel| Tunnel::install(tunnel, selection, config.mesh, classes.clone(), counters.clone());
+    let mut tunnel = config.tunnel.as_ref().map(install).transpose()?;
+    let carriage = Carriage { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
+    let gateway = Gateway::start(Side::Hub, endpoint, link, policy, carriage)?;
+    if let Some(tunnel) = &mut tunnel {
+        tunnel.start(gateway.hop().clone());
+    }
+    let intake = interception.map(|it| Intake::new(it, gateway.counters()));
+    let sites = Sites::new(config.terminals, config.mesh, config.transparent);
+    tracing::info!("serving {} terminals on UDP {local}", sites.count());
     say_ready();
-    let mut hub = Hub { gateway, names, sessions: BTreeMap::new() };
+    ops.say_ready();
+    let mut hub = Hub { gateway, ops, intake, tunnel, sites };
+    hub.ops.remember(&hub.gateway);
     let result = hub.serve(shutdown).await;
+    hub.ops.stop(&hub.gateway);
+    // New connections first: from here on they pass by.
+    drop(hub.intake);
+    drop(hub.tunnel);
     hub.gateway.stop().await;
     result
 }
 
+fn names(config: &HubConfig) -> BTreeMap<PublicKey, String> {
+    config.terminals.iter().map(|terminal| (terminal.key, terminal.name.clone())).collect()
+}
+
+fn policy(config: &HubConfig) -> DialPolicy {
+    DialPolicy {
+        timeout: config.connect_timeout,
+        allow_loopback: config.allow_loopback,
+        transparent: config.transparent,
+        marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
+    }
+}
+
+/// The rules, routes and table that a hub with `config` sets while all its
+/// terminals can be reached, in the syntax of nft and ip, for people to read.
+pub fn print_rules(config: &HubConfig) -> String {
+    let mut rules = interception::print_hub_rules(config);
+    let Some(tunnel) = &config.tunnel else { return rules };
+    let hop = config.listen.map_or(PORT, |address| address.port());
+    let networks: Vec<Prefix> =
+        config.terminals.iter().flat_map(|terminal| terminal.networks.clone()).collect();
+    rules += &tunnel::print(tunnel, &Selection::Terminals { hop }, &networks);
+    rules
+}
+
 struct Hub {
     gateway: Gateway,
-    names: BTreeMap<PublicKey, String>,
-    /// The names of the terminals that have a session.
-    sessions: BTreeMap<SessionId, String>,
+    ops: Operations,
+    /// Takes over connections to what is behind the terminals, and the replies to
+    /// connections made in their clients' names.
+    intake: Option<Intake>,
+    /// Carries packets to what is behind the terminals.
+    tunnel: Option<Tunnel>,
+    sites: Sites,
 }
 
 impl Hub {
     async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let mut shutdown = pin!(shutdown);
-        loop {
-            let report = tokio::select! {
+        while !self.ops.is_drained(&self.gateway) {
+            tokio::select! {
                 () = &mut shutdown => return Ok(()),
-                report = self.gateway.report() => report,
-            };
-            match report {
-                Report::Hop(HopEvent::Opened(stream, open)) => self.gateway.answer(stream, open),
-                Report::Hop(HopEvent::Session(session, event)) => self.follow(session, &event),
-                Report::Failed(error) => return Err(error),
+                task = self.ops.next() => self.attend(task),
+                report = self.gateway.report() => match report {
+                    Report::Hop(HopEvent::Opened(stream, open)) => self.answer(stream, open),
+                    Report::Hop(HopEvent::Session(session, event)) => self.follow(session, &event),
+                    Report::Failed(error) => return Err(error),
+                },
+                arrival = intake::next(&mut self.intake) => {
+                    arrival.into_iter().for_each(|arrival| self.take(arrival));
+                }
             }
+            let wanted = self.wanted();
+            if let Some(intake) = &mut self.intake {
+                intake.set(wanted)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Which connections are to be taken over, or why none are.
+    fn wanted(&self) -> Result<Scope, Bypass> {
+        match (self.ops.hindrance(&self.gateway), Scope::only(self.sites.reachable_networks())) {
+            (Some(why), _) => Err(why),
+            (None, Scope::Nothing) => Err(Bypass::PeerUnreachable),
+            (None, scope) => Ok(scope),
+        }
+    }
+
+    /// Does what operators want.
+    fn attend(&mut self, task: Task) {
+        let interception = self.intake.as_ref().map(Intake::status);
+        match task {
+            Task::Answer(call) => {
+                if let Some(call) = self.ops.answer(&self.gateway, interception, call) {
+                    let outcome = self.reload();
+                    self.ops.reloaded(call, outcome);
+                }
+            }
+            Task::Look => self.ops.look(&self.gateway),
+        }
+    }
+
+    /// Takes what has changed in the configuration; nothing of one that is not good.
+    fn reload(&mut self) -> Result<Vec<String>, String> {
+        let config = HubConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
+        self.gateway.set_policy(config.connect_timeout, config.allow_loopback);
+        if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
+            intake.configure(intercept).map_err(|error| error.to_string())?;
+        }
+        let keys = config.terminals.iter().map(|terminal| terminal.key).collect();
+        let names = names(&config);
+        self.gateway.hop().set_allowed(keys);
+        self.sites.configure(config.terminals, config.mesh);
+        Ok(self.ops.configure(self.gateway.hop(), config.operation, &config.link.rate, names))
+    }
+
+    /// Carries a connection on, unless there is no room for it: then the terminal
+    /// lets further ones pass by for a while.
+    fn answer(&mut self, stream: Stream, open: Open) {
+        if self.ops.hindrance(&self.gateway).is_some() {
+            return self.gateway.refuse(stream, open, ResetReason::Limit);
+        }
+        match self.sites.way(stream.session(), open) {
+            Way::Here => self.gateway.answer(stream, open),
+            Way::Through(session) => self.gateway.forward(stream, session, open),
+            Way::Closed(reason) => self.gateway.refuse(stream, open, reason),
+        }
+    }
+
+    /// Carries a connection to what is behind a terminal.
+    fn take(&mut self, arrival: Arrival) {
+        match self.sites.behind(arrival.open().destination.ip()) {
+            Some(session) => self.gateway.originate(session, arrival),
+            // Taken over in the last moment of the session.
+            None => arrival.dismiss(),
         }
     }
 
     fn follow(&mut self, session: SessionId, event: &Event) {
+        self.ops.peers.follow(self.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
-            let name = self.names.get(peer).cloned().unwrap_or_else(|| format!("{peer:?}"));
-            tracing::info!("session up with {name} at {address}");
-            self.sessions.insert(session, name);
+            self.sites.add(session, peer);
+            tracing::info!("session up with {} at {address}", self.sites.name(session));
+            if let Some(tunnel) = &self.tunnel {
+                tunnel.add(self.gateway.hop(), session, self.sites.networks(session));
+            }
             return;
         }
-        let name = self.sessions.get(&session).map_or("a terminal", String::as_str);
+        self.set_tunnel(session, event);
+        let name = self.sites.name(session);
         match event {
-            Event::Unreachable => tracing::warn!("{name} unreachable: its connections are frozen"),
-            Event::Reachable => tracing::info!("{name} reachable again"),
-            Event::Down => {
-                tracing::warn!("session with {name} over: its connections are reset");
-                self.sessions.remove(&session);
+            Event::Unreachable => {
+                tracing::warn!("{name} unreachable: its connections are frozen");
+                self.sites.set_reachable(session, false);
             }
+            Event::Reachable => {
+                tracing::info!("{name} reachable again");
+                self.sites.set_reachable(session, true);
+            }
+            Event::Moved { address } => tracing::info!("{name} is at {address} now"),
+            Event::Down(why) => {
+                tracing::warn!("session with {name} over ({why}): its connections are reset");
+                self.sites.remove(session);
+            }
+            _ => {}
+        }
+    }
+
+    /// Packets for a terminal pass by while it cannot be reached.
+    fn set_tunnel(&self, session: SessionId, event: &Event) {
+        let Some(tunnel) = &self.tunnel else { return };
+        match event {
+            Event::Unreachable => tunnel.set_open(session, false),
+            Event::Reachable => tunnel.set_open(session, true),
+            Event::Down(_) => tunnel.remove(session),
             _ => {}
         }
     }

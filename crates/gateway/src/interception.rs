@@ -3,12 +3,17 @@
 
 use std::io;
 
-use crate::config::InterceptConfig;
+use slacp::Open;
+
+use crate::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
+use crate::deferral::{Deferral, Question};
 use crate::error::RunError;
-use crate::listener::{Accept, Listener};
-use crate::netfilter::{Rules, Slot, Table};
+use crate::listener::{Accept, Accepted, Listener};
+use crate::netfilter::{Rules, Scope, Slot, Table};
 use crate::routing::{self, Routing};
 use crate::rule::Version;
+use crate::syn_tap::{SynTap, Usher};
+use crate::tcp;
 
 /// The port in printed rules; a running gateway takes any free one.
 const PRINTED_PORT: u16 = 5901;
@@ -16,15 +21,65 @@ const PRINTED_PORT: u16 = 5901;
 /// The way of connections to us.
 pub(crate) struct Interception {
     listeners: Vec<Listener>,
+    withheld: Option<Withheld>,
     rules: Rules,
     table: Table,
     /// Kept for what dropping it does.
     _routing: Routing,
-    on: bool,
+}
+
+/// SYNs whose answer is deferred.
+struct Withheld {
+    tap: SynTap,
+    deferral: Deferral,
+}
+
+/// Something that a client wants.
+pub(crate) enum Arrival {
+    /// A connection that is made already.
+    Connection(Accepted),
+    /// One that is to be answered when the far side has answered.
+    Question(Question),
+}
+
+impl Arrival {
+    pub(crate) fn open(&self) -> Open {
+        match self {
+            Self::Connection(accepted) => accepted.open,
+            Self::Question(question) => question.open(),
+        }
+    }
+
+    /// There is nobody to carry it. Who has been answered is reset; who has not may
+    /// ask again, and pass by.
+    pub(crate) fn dismiss(self) {
+        if let Self::Connection(accepted) = self {
+            tcp::reset(accepted.socket);
+        }
+    }
+}
+
+/// What came of waiting for an arrival.
+pub(crate) enum Arrived {
+    /// There is one.
+    Here(Arrival),
+    /// It was gone again, or nobody's to take over, or is waited for already.
+    Nothing,
+    /// The process or the system has no room for another: try again later.
+    Exhausted(io::Error),
 }
 
 impl Interception {
-    /// Installs everything; nothing is taken over until [`Self::start`].
+    /// Installs what brings us the replies to connections that we make with
+    /// addresses of other hosts. No new connection is ever taken over.
+    ///
+    /// # Errors
+    /// For want of privilege or of kernel features.
+    pub(crate) fn of_replies() -> Result<Self, RunError> {
+        Self::install(&InterceptConfig::nowhere()).map_err(RunError::of_transparency)
+    }
+
+    /// Installs everything; nothing is taken over until [`Self::take_over`].
     ///
     /// # Errors
     /// For want of an interface, of privilege, or of kernel features.
@@ -38,57 +93,132 @@ impl Interception {
         let versions: Vec<Version> = listeners.iter().map(|l| l.port().0).collect();
         let table = Table::claim().map_err(RunError::interception)?;
         let routing = Routing::install(table.slot(), &versions).map_err(RunError::routing)?;
+        if config.own_traffic {
+            table.add_own().map_err(RunError::interception)?;
+        }
+        let withheld = match config.answer {
+            Answer::Early => None,
+            Answer::Deferred => Some(Withheld::new(table.slot(), &versions)?),
+        };
         let rules = rules(config, listeners.iter().map(Listener::port).collect());
-        Ok(Self { listeners, rules, table, _routing: routing, on: false })
+        Ok(Self { listeners, withheld, rules, table, _routing: routing })
     }
 
-    /// Whether new connections are taken over.
-    pub(crate) fn is_on(&self) -> bool {
-        self.on
+    /// Takes connections over behind these interfaces, but to these destinations,
+    /// from the next [`Self::take_over`] on. How they are answered stays.
+    pub(crate) fn configure(&mut self, config: &InterceptConfig) {
+        self.rules.interfaces.clone_from(&config.interfaces);
+        self.rules.bypass.clone_from(&config.bypass);
     }
 
-    /// Takes new connections over from now on.
-    pub(crate) fn start(&mut self) -> Result<(), RunError> {
-        self.table.start(&self.rules).map_err(RunError::interception)?;
-        self.on = true;
-        Ok(())
+    /// Sets up the connections of clients.
+    pub(crate) fn prepare(&self, side: &SideConfig) {
+        self.listeners.iter().for_each(|listener| listener.prepare(side));
     }
 
-    /// Lets new connections pass by; those that we hold stay with us.
-    pub(crate) fn stop(&mut self) -> Result<(), RunError> {
-        self.table.stop().map_err(RunError::interception)?;
-        self.on = false;
+    /// Takes new connections to `scope` over from now on and lets others pass by;
+    /// those that we hold stay with us.
+    pub(crate) fn take_over(&self, scope: &Scope) -> Result<(), RunError> {
+        self.table.take_over(&self.rules, scope).map_err(RunError::interception)?;
+        if let Some(withheld) = &self.withheld {
+            withheld.deferral.forget();
+        }
         Ok(())
     }
 
     /// Waits for the next connection. May be cancelled without losing one.
-    pub(crate) async fn accept(&self) -> Accept {
-        match self.listeners.as_slice() {
-            [first, second] => tokio::select! {
-                accept = first.accept() => accept,
-                accept = second.accept() => accept,
+    pub(crate) async fn next(&mut self) -> Arrived {
+        let accept = match &mut self.withheld {
+            None => accept(&self.listeners).await,
+            Some(Withheld { tap, deferral }) => tokio::select! {
+                syn = tap.next() => {
+                    let question = deferral.ask(syn).map(Arrival::Question);
+                    return question.map_or(Arrived::Nothing, Arrived::Here);
+                }
+                accept = accept(&self.listeners) => accept,
             },
-            [only] => only.accept().await,
-            _ => std::future::pending().await,
+        };
+        match (accept, &self.withheld) {
+            (Accept::Connection(accepted), Some(withheld)) => {
+                withheld.deferral.deliver(accepted);
+                Arrived::Nothing
+            }
+            (Accept::Connection(accepted), None) => Arrived::Here(Arrival::Connection(accepted)),
+            (Accept::Nothing, _) => Arrived::Nothing,
+            (Accept::Exhausted(error), _) => Arrived::Exhausted(error),
         }
     }
 }
 
-/// The rules, routes and table that interception with `config` sets, in the
-/// syntax of nft and ip, for people to read.
-pub fn print_rules(config: &InterceptConfig) -> String {
+impl Withheld {
+    fn new(slot: Slot, versions: &[Version]) -> Result<Self, RunError> {
+        let usher = Usher::new(versions, slot.let_in()).map_err(RunError::deferral)?;
+        let tap = SynTap::open(slot.log_group()).map_err(RunError::deferral)?;
+        Ok(Self { tap, deferral: Deferral::new(usher) })
+    }
+}
+
+async fn accept(listeners: &[Listener]) -> Accept {
+    match listeners {
+        [first, second] => tokio::select! {
+            accept = first.accept() => accept,
+            accept = second.accept() => accept,
+        },
+        [only] => only.accept().await,
+        _ => std::future::pending().await,
+    }
+}
+
+/// The rules, routes and table that a terminal with `config` sets, in the syntax
+/// of nft and ip, for people to read.
+pub(crate) fn print_rules(config: &TerminalConfig) -> String {
+    match &config.intercept {
+        Some(intercept) => print(intercept, &Scope::Everything),
+        None if config.transparent => print(&InterceptConfig::nowhere(), &Scope::Nothing),
+        None => "# This terminal sets no rules: it takes nothing over and is not transparent.\n"
+            .to_owned(),
+    }
+}
+
+/// The same for a solo gateway.
+pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
+    match &config.intercept {
+        Some(intercept) => print(intercept, &Scope::Everything),
+        None => "# This gateway sets no rules: it takes nothing over.\n".to_owned(),
+    }
+}
+
+/// The same for a hub all of whose terminals can be reached.
+pub(crate) fn print_hub_rules(config: &HubConfig) -> String {
+    let networks = config.terminals.iter().flat_map(|terminal| terminal.networks.clone());
+    match &config.intercept {
+        Some(intercept) => print(intercept, &Scope::only(networks.collect())),
+        None if config.transparent => print(&InterceptConfig::nowhere(), &Scope::Nothing),
+        None => {
+            "# This hub sets no rules: it takes nothing over and is not transparent.\n".to_owned()
+        }
+    }
+}
+
+fn print(config: &InterceptConfig, scope: &Scope) -> String {
     let versions = [Version::V4, Version::V6];
     let rules = rules(config, versions.map(|version| (version, PRINTED_PORT)).to_vec());
     let slot = Slot(0);
     format!(
         "# A running gateway takes the first free table and any free port.\n{}{}\n",
         routing::display(slot, &versions),
-        rules.display(slot)
+        rules.display(slot, scope)
     )
 }
 
 fn rules(config: &InterceptConfig, listeners: Vec<(Version, u16)>) -> Rules {
-    Rules { interfaces: config.interfaces.clone(), bypass: config.bypass.clone(), listeners }
+    Rules {
+        interfaces: config.interfaces.clone(),
+        bypass: config.bypass.clone(),
+        listeners,
+        deferred: config.answer == Answer::Deferred,
+        own_traffic: config.own_traffic,
+    }
 }
 
 fn bind() -> io::Result<Vec<Listener>> {

@@ -15,32 +15,60 @@
 //! interception brings clients' connections to us and is undone on every way
 //! out.
 
+mod backoff;
+mod bypass;
+mod class;
 mod clock;
 pub mod config;
+mod connections;
+pub mod control;
 mod counters;
+mod cpu;
+mod deferral;
 mod dial;
+pub mod doctor;
 mod driver;
 mod error;
+mod forward;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gateway;
 mod hop;
 pub mod hub;
+mod intake;
 mod interception;
 pub mod keys;
+mod leg;
 mod listener;
+mod metrics;
 mod netfilter;
 mod netlink;
+mod notify;
+mod ops;
+mod packet;
+mod path_store;
+mod peers;
+mod pipe;
 mod prefix;
+mod proxy;
 mod relay;
 mod routing;
 mod rule;
 mod scratch;
+mod side;
+mod sites;
+pub mod solo;
+pub mod status;
+mod straight;
+mod syn;
+mod syn_tap;
 mod tcp;
 pub mod terminal;
 #[cfg(test)]
 mod testkit;
 mod timer;
+mod tunnel;
 mod udp;
 
 pub use error::RunError;
-pub use interception::print_rules;
 pub use prefix::{Prefix, PrefixError};

@@ -2,19 +2,17 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
 
 use slacp::Open;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::config::SideConfig;
 use crate::rule::Version;
 use crate::tcp;
 
 /// The kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
-/// IPV6_TRANSPARENT, which the libc crate lacks.
-const IPV6_TRANSPARENT: libc::c_int = 75;
 
 /// A listener of one version of IP on a loopback port, where nothing reaches it
 /// but what `tproxy` hands over.
@@ -63,6 +61,12 @@ impl Listener {
         }
     }
 
+    /// Sets up the connections that it accepts.
+    pub(crate) fn prepare(&self, side: &SideConfig) {
+        // It was tried on another socket.
+        let _ = side.apply(&SockRef::from(&self.socket));
+    }
+
     /// The version it listens for, and its port.
     pub(crate) fn port(&self) -> (Version, u16) {
         (Version::of(self.address.ip()), self.address.port())
@@ -93,37 +97,22 @@ fn listen(domain: Domain, address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     if domain == Domain::IPV6 {
         socket.set_only_v6(true)?;
-        set_transparent_v6(&socket)?;
-    } else {
-        socket.set_ip_transparent_v4(true)?;
     }
+    tcp::set_transparent(&SockRef::from(&socket), domain == Domain::IPV6)?;
     tcp::choose_congestion_control(SockRef::from(&socket));
+    tcp::keep_syns(&socket)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket)
 }
 
-fn set_transparent_v6(socket: &Socket) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the address and the length are those of `on`.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IPV6,
-            IPV6_TRANSPARENT,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 fn is_absence(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }
 
-fn is_exhaustion(error: &io::Error) -> bool {
+/// Whether the process or the system has no room for another socket.
+pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     matches!(code, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }

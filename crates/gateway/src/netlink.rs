@@ -131,6 +131,28 @@ impl Socket {
         self.send(&batch.finish())
     }
 
+    /// Has everything that nftables rules log to `group` sent here, whole and at
+    /// once.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_NET_ADMIN; that the group is taken.
+    pub(crate) fn listen_to_log(&self, group: u16) -> io::Result<()> {
+        /// Four bytes for how much is copied, one for the mode, one for nothing.
+        const WHOLE: [u8; 6] = [0, 0, 0xff, 0xff, 2, 0];
+        let kind = (libc::NFNL_SUBSYS_ULOG as u16) << 8 | libc::NFULNL_MSG_CONFIG as u16;
+        let mut message = Batch { bytes: Vec::new(), message: 0, sequence: 0 };
+        message.begin(kind, libc::NLM_F_ACK as u16, 0, group);
+        message.bytes(libc::NFULA_CFG_CMD as u16, &[libc::NFULNL_CFG_CMD_BIND as u8]);
+        message.bytes(libc::NFULA_CFG_MODE as u16, &WHOLE);
+        message.number(libc::NFULA_CFG_QTHRESH as u16, 1);
+        message.close(message.message);
+        self.send(&message.bytes)
+    }
+
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        self.0
+    }
+
     /// Asks for something; the answer is whether it is there.
     ///
     /// # Errors
@@ -190,6 +212,34 @@ fn first_error(mut answer: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// The packets (from the IP header on) in what came from the log.
+pub(crate) fn logged_packets(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const PACKET: u16 = (libc::NFNL_SUBSYS_ULOG as u16) << 8 | libc::NFULNL_MSG_PACKET as u16;
+    let messages = std::iter::from_fn(move || {
+        let header = bytes.first_chunk::<HEADER>()?;
+        let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let kind = u16::from_ne_bytes([header[4], header[5]]);
+        // Behind the header, `struct nfgenmsg`.
+        let message = bytes.get(HEADER + 4..length)?;
+        bytes = bytes.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+        Some((kind, message))
+    });
+    messages.filter(|(kind, _)| *kind == PACKET).filter_map(|(_, message)| payload(message))
+}
+
+/// The payload among the attributes of a logged packet.
+fn payload(mut attributes: &[u8]) -> Option<&[u8]> {
+    loop {
+        let header = attributes.first_chunk::<4>()?;
+        let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let value = attributes.get(4..length)?;
+        if u16::from_ne_bytes([header[2], header[3]]) == libc::NFULA_PAYLOAD as u16 {
+            return Some(value);
+        }
+        attributes = attributes.get(length.next_multiple_of(ALIGNMENT)..)?;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,5 +277,26 @@ mod tests {
         assert_eq!(first_error(&both).unwrap_err().raw_os_error(), Some(libc::EPERM));
         assert!(first_error(&answer(0)).is_ok());
         assert!(first_error(&[0; 40]).is_ok(), "a length of zero ends");
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn packets_are_found_in_what_was_logged() {
+        let message = |kind: u16, attributes: &[(u16, &[u8])]| {
+            let mut message = Batch { bytes: Vec::new(), message: 0, sequence: 0 };
+            message.begin(kind, 0, 2, 5900);
+            attributes.iter().for_each(|(kind, value)| message.bytes(*kind, value));
+            message.close(0);
+            message.bytes
+        };
+        let first = message(0x400, &[(1, &[0; 4]), (9, b"packet")]);
+        let other = message(2, &[(9, b"no packet")]);
+        let second = message(0x400, &[(10, b"x"), (9, b"another")]);
+        let all = [first, other, message(0x400, &[]), second].concat();
+        let found: Vec<&[u8]> = logged_packets(&all).collect();
+        assert_eq!(found, [&b"packet"[..], b"another"]);
+        for cut in 0..all.len() {
+            assert!(logged_packets(&all[..cut]).count() <= 2);
+        }
     }
 }

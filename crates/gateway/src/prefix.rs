@@ -29,6 +29,11 @@ pub enum PrefixError {
 }
 
 impl Prefix {
+    /// Every IPv4 address.
+    pub(crate) const ALL_V4: Self = Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), length: 0 };
+    /// Every IPv6 address.
+    pub(crate) const ALL_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 };
+
     /// The first address.
     pub fn address(self) -> IpAddr {
         self.address
@@ -37,6 +42,17 @@ impl Prefix {
     /// How many leading bits are common.
     pub fn length(self) -> u8 {
         self.length
+    }
+
+    /// Whether `address` lies in it.
+    pub fn contains(self, address: IpAddr) -> bool {
+        self.address.is_ipv4() == address.is_ipv4()
+            && first_address(address, self.length) == self.address
+    }
+
+    /// Whether an address lies in both.
+    pub fn overlaps(self, other: Self) -> bool {
+        self.contains(other.address) || other.contains(self.address)
     }
 
     /// The mask, in network byte order: 4 bytes or 16.
@@ -119,6 +135,18 @@ mod tests {
         }
         let error = "10.1.2.3/8".parse::<Prefix>().unwrap_err().to_string();
         assert!(error.contains("10.0.0.0/8"), "{error}");
+    }
+
+    #[test]
+    fn contains_its_own_version_only_and_overlaps_what_lies_inside() {
+        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+        let (wide, narrow) = (prefix("10.0.0.0/8"), prefix("10.1.2.0/24"));
+        assert!(narrow.contains("10.1.2.255".parse().unwrap()));
+        assert!(!narrow.contains("10.1.3.0".parse().unwrap()));
+        assert!(!prefix("0.0.0.0/0").contains("::1".parse().unwrap()));
+        assert!(!prefix("::/0").contains("10.1.2.3".parse().unwrap()));
+        assert!(wide.overlaps(narrow) && narrow.overlaps(wide) && wide.overlaps(wide));
+        assert!(!narrow.overlaps(prefix("10.1.3.0/24")) && !wide.overlaps(prefix("::/0")));
     }
 
     proptest! {

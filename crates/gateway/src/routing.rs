@@ -20,14 +20,14 @@ use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::sys::{Socket, protocols::NETLINK_ROUTE};
 
 use crate::netfilter::{SLOTS, Slot, is_claimed};
-use crate::rule::Version;
+use crate::rule::{Mark, Version};
 
 /// Our routing protocol number: none that iproute2's `rt_protos` knows.
-const PROTOCOL: RouteProtocol = RouteProtocol::Other(159);
+pub(crate) const PROTOCOL: RouteProtocol = RouteProtocol::Other(159);
 /// Routing tables 5900 and up: one for each slot.
 const FIRST_TABLE: u32 = 5900;
 /// Behind the rule for local addresses (0), before the operator's own.
-const PRIORITY: u32 = 59;
+pub(crate) const PRIORITY: u32 = 59;
 /// The loopback device is the first of every network namespace.
 const LOOPBACK: u32 = 1;
 
@@ -56,7 +56,7 @@ impl Routing {
         for version in versions {
             let route = RouteNetlinkMessage::NewRoute(route(slot, *version));
             kernel.request(route, NLM_F_CREATE | NLM_F_EXCL)?;
-            let rule = RouteNetlinkMessage::NewRule(rule(slot, *version));
+            let rule = RouteNetlinkMessage::NewRule(rule(slot.mark(), table(slot), *version));
             kernel.request(rule, NLM_F_CREATE | NLM_F_EXCL)?;
         }
         Ok(routing)
@@ -90,8 +90,8 @@ fn table(slot: Slot) -> u32 {
     FIRST_TABLE + slot.0
 }
 
-fn rule(slot: Slot, version: Version) -> RuleMessage {
-    let mark = slot.mark();
+/// A rule that has packets with a mark routed by a table.
+pub(crate) fn rule(mark: Mark, table: u32, version: Version) -> RuleMessage {
     let mut rule = RuleMessage::default();
     rule.header.family = family(version);
     rule.header.action = RuleAction::ToTable;
@@ -99,7 +99,7 @@ fn rule(slot: Slot, version: Version) -> RuleMessage {
         RuleAttribute::Priority(PRIORITY),
         RuleAttribute::FwMark(mark.value),
         RuleAttribute::FwMask(mark.mask),
-        RuleAttribute::Table(table(slot)),
+        RuleAttribute::Table(table),
         RuleAttribute::Protocol(PROTOCOL),
     ];
     rule
@@ -118,7 +118,8 @@ fn route(slot: Slot, version: Version) -> RouteMessage {
     route
 }
 
-fn family(version: Version) -> AddressFamily {
+/// The address family of a version of IP.
+pub(crate) fn family(version: Version) -> AddressFamily {
     match version {
         Version::V4 => AddressFamily::Inet,
         Version::V6 => AddressFamily::Inet6,
@@ -126,27 +127,29 @@ fn family(version: Version) -> AddressFamily {
 }
 
 /// A socket to the kernel's routing tables.
-struct Kernel {
+pub(crate) struct Kernel {
     socket: Socket,
     sequence: u32,
 }
 
 impl Kernel {
-    fn open() -> io::Result<Self> {
+    /// A socket in the calling thread's network namespace.
+    pub(crate) fn open() -> io::Result<Self> {
         Ok(Self { socket: Socket::new(NETLINK_ROUTE)?, sequence: 0 })
     }
 
     /// Removes everything of `slot`, however often it is there.
     fn sweep(&mut self, slot: Slot) -> io::Result<()> {
         for version in [Version::V4, Version::V6] {
-            while self.remove(RouteNetlinkMessage::DelRule(rule(slot, version)))? {}
+            let rule = || rule(slot.mark(), table(slot), version);
+            while self.remove(RouteNetlinkMessage::DelRule(rule()))? {}
             while self.remove(RouteNetlinkMessage::DelRoute(route(slot, version)))? {}
         }
         Ok(())
     }
 
     /// Whether there was something to remove.
-    fn remove(&mut self, message: RouteNetlinkMessage) -> io::Result<bool> {
+    pub(crate) fn remove(&mut self, message: RouteNetlinkMessage) -> io::Result<bool> {
         match self.request(message, 0) {
             Ok(()) => Ok(true),
             Err(error) if is_absence(&error) => Ok(false),
@@ -154,7 +157,8 @@ impl Kernel {
         }
     }
 
-    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    /// Has the kernel carry out a request, and waits until it has.
+    pub(crate) fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.sequence += 1;
         let mut message = NetlinkMessage::from(message);
         message.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
@@ -179,7 +183,7 @@ impl Kernel {
 
 /// ENOENT for a rule, ESRCH for a route; EAFNOSUPPORT without IPv6, or
 /// ENETDOWN or ENODEV where the loopback device has no part in it.
-fn is_absence(error: &io::Error) -> bool {
+pub(crate) fn is_absence(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::ENOENT | libc::ESRCH | libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::ENODEV)

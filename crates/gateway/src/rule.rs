@@ -42,26 +42,48 @@ pub(crate) enum Term {
     Version(Version),
     /// The packet is TCP.
     Tcp,
+    /// The packet is anything but TCP.
+    NotTcp,
+    /// The packet is UDP from this port.
+    UdpFrom(u16),
+    /// It bears any of these marks.
+    MarkedAny(u32),
     /// The packet opens a connection.
     OnlySyn,
     /// It came in by this interface.
     From(String),
+    /// It goes out by this interface.
+    Through(String),
+    /// It bears the mark.
+    Marked(Mark),
+    /// Its connection bears the mark.
+    OfMarkedConnection(Mark),
     /// Its destination lies in the prefix (of the version tested before).
     To(Prefix),
     /// Its destination is not an address of this machine.
     ToElsewhere,
+    /// Its destination is one host: neither broadcast nor multicast.
+    ToOneHost,
     /// It belongs to a socket of this machine that stands in for another host.
     OfTransparentSocket,
     /// Hands it to the listener on a loopback port (of the version before).
     Tproxy(Version, u16),
     /// Marks it.
     SetMark(Mark),
+    /// Marks its connection.
+    MarkConnection(Mark),
+    /// Sends a copy of it to whoever listens to the log group.
+    Log(u16),
     /// Ends the hook's chain.
     Accept,
+    /// Ends the packet.
+    Drop,
     /// Ends this chain and goes on in the one that jumped here.
     Return,
     /// Goes through another chain first.
     Jump(&'static str),
+    /// Goes through another chain instead of the rest of this one.
+    Goto(&'static str),
 }
 
 /// A version of IP.
@@ -101,29 +123,38 @@ impl Term {
                 load_meta(list, libc::NFT_META_NFPROTO);
                 compare(list, libc::NFT_CMP_EQ, &[version.protocol_family() as u8]);
             }
-            Self::Tcp => {
-                load_meta(list, libc::NFT_META_L4PROTO);
-                compare(list, libc::NFT_CMP_EQ, &[libc::IPPROTO_TCP as u8]);
+            Self::Tcp => compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_TCP),
+            Self::NotTcp => compare_protocol(list, libc::NFT_CMP_NEQ, libc::IPPROTO_TCP),
+            Self::UdpFrom(port) => {
+                compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_UDP);
+                load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2);
+                compare(list, libc::NFT_CMP_EQ, &port.to_be_bytes());
+            }
+            Self::MarkedAny(any) => {
+                load_meta(list, libc::NFT_META_MARK);
+                mask(list, &any.to_ne_bytes(), &[0; 4]);
+                compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
             }
             Self::OnlySyn => {
                 load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, TCP_FLAGS_OFFSET, 1);
                 mask(list, &[FIN_SYN_RST_ACK], &[0]);
                 compare(list, libc::NFT_CMP_EQ, &[SYN]);
             }
-            Self::From(interface) => {
-                let mut name = [0u8; libc::IFNAMSIZ];
-                name[..interface.len()].copy_from_slice(interface.as_bytes());
-                load_meta(list, libc::NFT_META_IIFNAME);
-                compare(list, libc::NFT_CMP_EQ, &name);
+            Self::From(interface) => encode_interface(list, libc::NFT_META_IIFNAME, interface),
+            Self::Through(interface) => encode_interface(list, libc::NFT_META_OIFNAME, interface),
+            Self::Marked(mark) => {
+                load_meta(list, libc::NFT_META_MARK);
+                encode_is_marked(list, *mark);
+            }
+            Self::OfMarkedConnection(mark) => {
+                load_connection_mark(list);
+                encode_is_marked(list, *mark);
             }
             Self::To(prefix) => encode_prefix(list, *prefix),
-            Self::ToElsewhere => {
-                expression(list, "fib", |data| {
-                    data.number(1, REGISTER);
-                    data.number(2, FIB_ADDRESS_TYPE);
-                    data.number(3, FIB_BY_DESTINATION);
-                });
-                compare(list, libc::NFT_CMP_NEQ, &u32::from(libc::RTN_LOCAL).to_ne_bytes());
+            Self::ToElsewhere => encode_not_to(list, libc::RTN_LOCAL),
+            Self::ToOneHost => {
+                encode_not_to(list, libc::RTN_BROADCAST);
+                encode_not_to(list, libc::RTN_MULTICAST);
             }
             Self::OfTransparentSocket => {
                 expression(list, "socket", |data| {
@@ -134,6 +165,12 @@ impl Term {
             }
             Self::Tproxy(version, port) => encode_tproxy(list, *version, *port),
             Self::SetMark(mark) => encode_mark(list, *mark),
+            Self::MarkConnection(mark) => encode_connection_mark(list, *mark),
+            Self::Log(group) => {
+                expression(list, "log", |data| data.bytes(1, &group.to_be_bytes()));
+            }
+            Self::Drop => verdict(list, libc::NF_DROP, None),
+            Self::Goto(chain) => verdict(list, libc::NFT_GOTO, Some(chain)),
             Self::Accept => verdict(list, libc::NF_ACCEPT, None),
             Self::Return => verdict(list, libc::NFT_RETURN, None),
             Self::Jump(chain) => verdict(list, libc::NFT_JUMP, Some(chain)),
@@ -187,6 +224,21 @@ fn mask(list: &mut Batch, and: &[u8], xor: &[u8]) {
     });
 }
 
+fn compare_protocol(list: &mut Batch, operation: libc::c_int, protocol: libc::c_int) {
+    load_meta(list, libc::NFT_META_L4PROTO);
+    compare(list, operation, &[protocol as u8]);
+}
+
+/// The destination is no address of this kind.
+fn encode_not_to(list: &mut Batch, kind: libc::c_uchar) {
+    expression(list, "fib", |data| {
+        data.number(1, REGISTER);
+        data.number(2, FIB_ADDRESS_TYPE);
+        data.number(3, FIB_BY_DESTINATION);
+    });
+    compare(list, libc::NFT_CMP_NEQ, &u32::from(kind).to_ne_bytes());
+}
+
 fn encode_prefix(list: &mut Batch, prefix: Prefix) {
     let (offset, length) = Version::of(prefix.address()).destination();
     load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, offset, length);
@@ -219,10 +271,47 @@ fn encode_tproxy(list: &mut Batch, version: Version, port: u16) {
     });
 }
 
+fn encode_interface(list: &mut Batch, key: libc::c_int, interface: &str) {
+    let mut name = [0u8; libc::IFNAMSIZ];
+    name[..interface.len()].copy_from_slice(interface.as_bytes());
+    load_meta(list, key);
+    compare(list, libc::NFT_CMP_EQ, &name);
+}
+
+/// The register holds a mark: are its bits those of `wanted`?
+fn encode_is_marked(list: &mut Batch, wanted: Mark) {
+    mask(list, &wanted.mask.to_ne_bytes(), &[0; 4]);
+    compare(list, libc::NFT_CMP_EQ, &wanted.value.to_ne_bytes());
+}
+
+/// The register holds a mark: sets the bits of `wanted` in it.
+fn encode_remark(list: &mut Batch, wanted: Mark) {
+    mask(list, &(!wanted.mask).to_ne_bytes(), &wanted.value.to_ne_bytes());
+}
+
+/// NFT_CT_MARK.
+const CONNECTION_MARK: u32 = 3;
+
+fn load_connection_mark(list: &mut Batch) {
+    expression(list, "ct", |data| {
+        data.number(1, REGISTER);
+        data.number(2, CONNECTION_MARK);
+    });
+}
+
+fn encode_connection_mark(list: &mut Batch, mark: Mark) {
+    load_connection_mark(list);
+    encode_remark(list, mark);
+    expression(list, "ct", |data| {
+        data.number(2, CONNECTION_MARK);
+        data.number(4, REGISTER);
+    });
+}
+
 fn encode_mark(list: &mut Batch, mark: Mark) {
     const MARK_KEY: u32 = libc::NFT_META_MARK as u32;
     load_meta(list, libc::NFT_META_MARK);
-    mask(list, &(!mark.mask).to_ne_bytes(), &mark.value.to_ne_bytes());
+    encode_remark(list, mark);
     expression(list, "meta", |data| {
         data.number(2, MARK_KEY);
         data.number(3, REGISTER);
@@ -256,16 +345,35 @@ impl fmt::Display for Term {
             Self::Version(Version::V4) => f.write_str("meta nfproto ipv4"),
             Self::Version(Version::V6) => f.write_str("meta nfproto ipv6"),
             Self::Tcp => f.write_str("meta l4proto tcp"),
+            Self::NotTcp => f.write_str("meta l4proto != tcp"),
+            Self::UdpFrom(port) => write!(f, "udp sport {port}"),
+            Self::MarkedAny(any) => write!(f, "meta mark & {any:#010x} != 0x00000000"),
             Self::OnlySyn => f.write_str("tcp flags & (fin | syn | rst | ack) == syn"),
             Self::From(interface) => write!(f, "iifname {interface:?}"),
             Self::To(prefix) => write!(f, "{} daddr {prefix}", Version::of(prefix.address())),
             Self::ToElsewhere => f.write_str("fib daddr type != local"),
+            Self::ToOneHost => {
+                f.write_str("fib daddr type != broadcast fib daddr type != multicast")
+            }
             Self::OfTransparentSocket => f.write_str("socket transparent 1"),
             Self::Tproxy(Version::V4, port) => write!(f, "tproxy ip to 127.0.0.1:{port}"),
             Self::Tproxy(Version::V6, port) => write!(f, "tproxy ip6 to [::1]:{port}"),
             Self::SetMark(Mark { value, mask }) => {
                 write!(f, "meta mark set meta mark & {:#010x} | {value:#010x}", !mask)
             }
+            Self::Through(interface) => write!(f, "oifname {interface:?}"),
+            Self::Marked(Mark { value, mask }) => {
+                write!(f, "meta mark & {mask:#010x} == {value:#010x}")
+            }
+            Self::OfMarkedConnection(Mark { value, mask }) => {
+                write!(f, "ct mark & {mask:#010x} == {value:#010x}")
+            }
+            Self::MarkConnection(Mark { value, mask }) => {
+                write!(f, "ct mark set ct mark & {:#010x} | {value:#010x}", !mask)
+            }
+            Self::Log(group) => write!(f, "log group {group}"),
+            Self::Drop => f.write_str("drop"),
+            Self::Goto(chain) => write!(f, "goto {chain}"),
             Self::Accept => f.write_str("accept"),
             Self::Return => f.write_str("return"),
             Self::Jump(chain) => write!(f, "jump {chain}"),

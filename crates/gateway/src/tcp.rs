@@ -1,11 +1,13 @@
 //! What the gateway asks of the kernel's TCP sockets.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
+
+use crate::packet::Packet;
 
 /// A peer that has said nothing for this long is asked whether it is there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
@@ -40,6 +42,61 @@ pub(crate) fn choose_congestion_control<'s>(socket: impl Into<SockRef<'s>>) {
     tracing::trace!(chosen, "congestion control of a LAN leg");
 }
 
+/// Lets `socket`, of IPv6 or IPv4, have addresses that are not this machine's.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_NET_ADMIN.
+pub(crate) fn set_transparent(socket: &SockRef<'_>, v6: bool) -> io::Result<()> {
+    /// IPV6_TRANSPARENT, which the libc crate lacks.
+    const IPV6_TRANSPARENT: libc::c_int = 75;
+    if !v6 {
+        return socket.set_ip_transparent_v4(true);
+    }
+    switch_on(&**socket, libc::IPPROTO_IPV6, IPV6_TRANSPARENT)
+}
+
+/// Has the listener keep the SYNs of the connections that it accepts, for
+/// [`dscp_of_syn`].
+pub(crate) fn keep_syns(listener: &impl AsRawFd) -> io::Result<()> {
+    switch_on(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN)
+}
+
+fn switch_on(socket: &impl AsRawFd, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the address and the length are those of `on`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The code point of the SYN that opened an accepted connection; asked a second
+/// time, or without [`keep_syns`], there is none.
+pub(crate) fn dscp_of_syn(socket: &TcpStream) -> Option<u8> {
+    /// IPv6 and TCP headers with all options, and some extensions.
+    const ROOM: usize = 256;
+    let mut syn = [0u8; ROOM];
+    let mut length = ROOM as libc::socklen_t;
+    // SAFETY: TCP_SAVED_SYN writes as many bytes as `length` allows.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_SAVED_SYN,
+            syn.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    let syn = syn.get(..length as usize).filter(|_| result == 0)?;
+    Packet::parse(syn).map(|packet| packet.dscp)
+}
+
 /// Closes the connection with a RST: its end must not look like a clean one.
 pub(crate) fn reset(socket: TcpStream) {
     // It can fail only if the connection is gone already.
@@ -67,17 +124,33 @@ pub(crate) fn unacknowledged(socket: &TcpStream) -> io::Result<usize> {
 fn is_over(socket: &TcpStream) -> io::Result<bool> {
     /// The first byte of `struct tcp_info` is the state; TCP_CLOSE is 7.
     const CLOSE: u8 = 7;
-    let mut state = 0u8;
-    let mut length = size_of_val(&state) as libc::socklen_t;
-    // SAFETY: TCP_INFO writes as many bytes as `length` allows, one.
+    let mut state = [0];
+    info(socket.as_raw_fd(), &mut state)?;
+    Ok(state == [CLOSE])
+}
+
+/// The smoothed round-trip time of a connection, by its kernel.
+pub(crate) fn rtt(socket: RawFd) -> Option<Duration> {
+    /// Where `tcpi_rtt` is in `struct tcp_info`, in µs.
+    const RTT: usize = 68;
+    let mut bytes = [0; RTT + 4];
+    let length = info(socket, &mut bytes).ok()?;
+    let micros: [u8; 4] = bytes[RTT..].try_into().expect("four bytes are left");
+    (length == bytes.len()).then(|| Duration::from_micros(u32::from_ne_bytes(micros).into()))
+}
+
+/// The beginning of `struct tcp_info`; how much there is of it.
+fn info(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut length = libc::socklen_t::try_from(bytes.len()).expect("a short buffer");
+    // SAFETY: TCP_INFO writes as many bytes as `length` allows.
     let result = unsafe {
         libc::getsockopt(
-            socket.as_raw_fd(),
+            socket,
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
-            (&raw mut state).cast(),
+            bytes.as_mut_ptr().cast(),
             &raw mut length,
         )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(state == CLOSE) }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(length as usize) }
 }

@@ -1,28 +1,37 @@
 //! The terminal side: takes over the connections of its clients while the hub
-//! can be reached, and lets new ones pass by while it cannot.
+//! can be reached, and lets new ones pass by while it cannot. Clients that ask to
+//! be connected get there either way.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
-use std::time::Duration;
+use std::sync::Arc;
 
-use slacp::{Endpoint, Event, SessionId};
-use tokio::time::{Instant, sleep_until};
+use slacp::{Endpoint, Event, ResetReason, SessionId};
 
-use crate::config::TerminalConfig;
+use crate::backoff::Backoff;
+use crate::clock;
+use crate::config::{Answer, InterceptConfig, TerminalConfig, TunnelConfig};
+use crate::counters::Counters;
+use crate::dial::Dialer;
 use crate::error::RunError;
-use crate::gateway::{DialPolicy, Gateway, Report, Side, bind, say_ready};
+use crate::gateway::{Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
 use crate::hop::HopEvent;
-use crate::interception::Interception;
+use crate::intake::{self, Intake};
+use crate::interception::{self, Arrival, Interception};
 use crate::keys::random_bytes;
-use crate::listener::Accept;
+use crate::netfilter::{PASSING, Scope};
+use crate::ops::{Operations, Task};
+use crate::proxy::{self, Exit, Proxy};
+use crate::status::{Bypass, Role};
+use crate::tunnel::{self, Selection, Tunnel};
 
-/// How long new connections pass by after the process ran out of descriptors.
-const RECOVERY: Duration = Duration::from_secs(1);
+/// What the hub is called.
+const HUB: &str = "hub";
 
 /// Runs a terminal until `shutdown` completes, then leaves the machine as it
-/// was. Prints the line `ready` on standard output when it first takes
-/// connections over.
+/// was. Prints the line `ready` on standard output when the hub can first be
+/// reached and connections are carried.
 ///
 /// # Errors
 /// When it cannot start ([`RunError::is_setup`]) or its socket fails.
@@ -31,72 +40,197 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let hubs = resolve(&config).await?;
-    let interception = Interception::install(&config.intercept)?;
+    let interception = match &config.intercept {
+        Some(intercept) => Some(Interception::install(intercept)?),
+        None if config.transparent => Some(Interception::of_replies()?),
+        None => None,
+    };
+    let (proxy, answer) = match config.proxy {
+        Some(proxy) => (Some(Proxy::listen(proxy.clone()).await?), proxy.answer),
+        None => (None, Answer::default()),
+    };
     let link = bind(config.listen.unwrap_or_else(|| any_address(&hubs)))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let identity = config.identity.pair();
     let looking = hubs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let names = [(config.hub_key, HUB.to_owned())].into();
+    let ops = Operations::start(Role::Terminal, &config.operation, &config.link.rate, names)?;
     let endpoint = Endpoint::terminal(config.link, identity, config.hub_key, hubs, seed);
-    let policy = DialPolicy { timeout: config.connect_timeout, allow_loopback: false };
-    let gateway = Gateway::start(Side::Terminal, endpoint, link, policy)?;
+    let policy = DialPolicy {
+        timeout: config.connect_timeout,
+        allow_loopback: false,
+        transparent: config.transparent,
+        marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
+    };
+    let (classes, counters) = (Arc::new(config.classes), Arc::new(Counters::default()));
+    let mut tunnel = match tunnel_of(&config.tunnel, &config.intercept) {
+        None => None,
+        Some((tunnel, of)) => {
+            Some(Tunnel::install(tunnel, of, true, classes.clone(), counters.clone())?)
+        }
+    };
+    let carriage = Carriage { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
+    let gateway = Gateway::start(Side::Terminal, endpoint, link, policy, carriage)?;
+    if let Some(tunnel) = &mut tunnel {
+        tunnel.start(gateway.hop().clone());
+    }
     tracing::info!(
         "looking for the hub at {looking}: connections pass unaccelerated until it answers"
     );
+    let intake = interception.map(|interception| Intake::new(interception, gateway.counters()));
+    let dialer = Dialer {
+        side: Arc::default(),
+        timeout: config.connect_timeout,
+        allow_loopback: false,
+        mark: policy.marked.then_some(PASSING.value),
+    };
+    let exit = Exit::new(answer, dialer, gateway.counters());
     let mut terminal = Terminal {
         gateway,
-        interception,
+        ops,
+        intake,
+        full: Backoff::default(),
+        tunnel,
+        proxy,
+        exit,
         session: None,
         reachable: false,
-        paused_until: None,
         told_ready: false,
     };
+    terminal.ops.remember(&terminal.gateway);
+    terminal.ops.say_ready();
     let result = terminal.serve(shutdown).await;
+    terminal.ops.stop(&terminal.gateway);
     // New connections first: from here on they pass by.
-    drop(terminal.interception);
+    drop((terminal.intake, terminal.tunnel, terminal.proxy));
     terminal.gateway.stop().await;
     result
 }
 
+/// The rules, routes and tables that a terminal with `config` sets while its hub
+/// can be reached, in the syntax of nft and ip, for people to read.
+pub fn print_rules(config: &TerminalConfig) -> String {
+    let mut rules = interception::print_rules(config);
+    if let Some((tunnel, selection)) = tunnel_of(&config.tunnel, &config.intercept) {
+        rules += &tunnel::print(tunnel, &selection, &tunnel::everywhere());
+    }
+    rules
+}
+
+/// The tunnel, and what goes through it.
+fn tunnel_of<'a>(
+    tunnel: &'a Option<TunnelConfig>,
+    intercept: &Option<InterceptConfig>,
+) -> Option<(&'a TunnelConfig, Selection)> {
+    Some((tunnel.as_ref()?, tunnel::of_clients(intercept.as_ref()?)))
+}
+
 struct Terminal {
     gateway: Gateway,
-    interception: Interception,
+    ops: Operations,
+    intake: Option<Intake>,
+    /// Of a hub that has no room.
+    full: Backoff,
+    tunnel: Option<Tunnel>,
+    proxy: Option<Proxy>,
+    exit: Exit,
     session: Option<SessionId>,
     reachable: bool,
-    paused_until: Option<Instant>,
     told_ready: bool,
 }
 
 impl Terminal {
     async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let mut shutdown = pin!(shutdown);
-        loop {
-            let resume = self.paused_until.unwrap_or_else(Instant::now);
+        while !self.ops.is_drained(&self.gateway) {
             tokio::select! {
                 () = &mut shutdown => return Ok(()),
+                task = self.ops.next() => self.attend(task),
                 report = self.gateway.report() => match report {
                     Report::Hop(event) => self.handle(event),
                     Report::Failed(error) => return Err(error),
                 },
-                accept = self.interception.accept() => self.take(accept),
-                () = sleep_until(resume), if self.paused_until.is_some() => {
-                    self.paused_until = None;
+                arrival = intake::next(&mut self.intake) => {
+                    arrival.into_iter().for_each(|arrival| self.take(arrival));
+                }
+                wish = proxy::next(&mut self.proxy) => {
+                    let session = self.session.filter(|_| self.hindrance().is_none());
+                    self.gateway.fulfil(wish, session, self.exit.clone());
                 }
             }
             self.set_interception()?;
         }
+        Ok(())
+    }
+
+    /// Does what operators want, and looks whether the hub has room.
+    fn attend(&mut self, task: Task) {
+        let refused = self.gateway.counters().reasons.of(ResetReason::Limit);
+        if let Some(pause) = self.full.look(clock::now(), refused)
+            && let Some(intake) = &mut self.intake
+        {
+            tracing::warn!("the hub has no room: new connections pass unaccelerated for a while");
+            intake.pause(pause, Bypass::PeerFull);
+        }
+        let interception = self.intake.as_ref().map(Intake::status);
+        match task {
+            Task::Answer(call) => {
+                if let Some(call) = self.ops.answer(&self.gateway, interception, call) {
+                    let outcome = self.reload();
+                    self.ops.reloaded(call, outcome);
+                }
+            }
+            Task::Look => self.ops.look(&self.gateway),
+        }
+    }
+
+    /// Takes what has changed in the configuration; nothing of one that is not good.
+    fn reload(&mut self) -> Result<Vec<String>, String> {
+        let config = TerminalConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
+        if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
+            intake.configure(intercept).map_err(|error| error.to_string())?;
+        }
+        let names = [(config.hub_key, HUB.to_owned())].into();
+        Ok(self.ops.configure(self.gateway.hop(), config.operation, &config.link.rate, names))
     }
 
     fn handle(&mut self, event: HopEvent) {
+        if let HopEvent::Session(session, event) = &event {
+            self.ops.peers.follow(self.gateway.hop(), *session, event);
+        }
         match event {
             HopEvent::Opened(stream, open) => self.gateway.answer(stream, open),
             HopEvent::Session(session, Event::Up { address, .. }) => {
                 tracing::info!("session up with the hub at {address}");
                 (self.session, self.reachable) = (Some(session), true);
+                self.tunnel_to(session);
             }
             HopEvent::Session(session, event) if self.session == Some(session) => {
                 self.follow(&event);
             }
+            HopEvent::Session(session, Event::Down(_)) => self.end_tunnel_to(session),
             HopEvent::Session(..) => {}
+        }
+    }
+
+    /// What is not split goes to this session, if the hub takes it.
+    fn tunnel_to(&self, session: SessionId) {
+        let Some(tunnel) = &self.tunnel else { return };
+        if !tunnel.add(self.gateway.hop(), session, tunnel::everywhere()) {
+            tracing::warn!("the hub has no tunnel: what is not split passes unaccelerated");
+        }
+    }
+
+    fn end_tunnel_to(&self, session: SessionId) {
+        if let Some(tunnel) = &self.tunnel {
+            tunnel.remove(session);
+        }
+    }
+
+    /// Packets pass by while the hub cannot be reached.
+    fn set_tunnel(&self) {
+        if let (Some(tunnel), Some(session)) = (&self.tunnel, self.session) {
+            tunnel.set_open(session, self.reachable);
         }
     }
 
@@ -106,48 +240,50 @@ impl Terminal {
             Event::Unreachable => {
                 tracing::warn!("hub unreachable: new connections pass unaccelerated");
                 self.reachable = false;
+                self.set_tunnel();
             }
             Event::Reachable => {
                 tracing::info!("hub reachable again");
                 self.reachable = true;
+                self.set_tunnel();
             }
-            Event::Down => {
-                tracing::warn!("session with the hub lost: its connections are reset");
+            Event::Moved { address } => tracing::info!("the hub is at {address} now"),
+            Event::Down(why) => {
+                tracing::warn!("session with the hub lost ({why}): its connections are reset");
+                if let Some(session) = self.session {
+                    self.end_tunnel_to(session);
+                }
                 (self.session, self.reachable) = (None, false);
             }
             _ => {}
         }
     }
 
-    fn take(&mut self, accept: Accept) {
-        match (accept, self.session) {
-            (Accept::Connection(accepted), Some(session)) => {
-                self.gateway.originate(session, accepted);
-            }
+    fn take(&mut self, arrival: Arrival) {
+        match self.session {
+            Some(session) => self.gateway.originate(session, arrival),
             // Taken over in the last moment of the session.
-            (Accept::Connection(accepted), None) => crate::tcp::reset(accepted.socket),
-            (Accept::Nothing, _) => {}
-            (Accept::Exhausted(error), _) => {
-                self.gateway.counters().exhausted.increment();
-                if self.paused_until.is_none() {
-                    tracing::warn!("new connections pass unaccelerated for a while: {error}");
-                }
-                self.paused_until = Some(Instant::now() + RECOVERY);
-            }
+            None => arrival.dismiss(),
         }
+    }
+
+    /// Why no new connection is to be carried, if it is not.
+    fn hindrance(&self) -> Option<Bypass> {
+        if !self.reachable {
+            return Some(Bypass::PeerUnreachable);
+        }
+        self.ops.hindrance(&self.gateway)
     }
 
     /// Takes connections over exactly while that is of use.
     fn set_interception(&mut self) -> Result<(), RunError> {
-        let wanted = self.reachable && self.paused_until.is_none();
-        if wanted == self.interception.is_on() {
-            return Ok(());
+        let mut in_service = self.reachable;
+        let hindrance = self.hindrance();
+        if let Some(intake) = &mut self.intake {
+            intake.set(hindrance.map_or(Ok(Scope::Everything), Err))?;
+            in_service = intake.is_on();
         }
-        if !wanted {
-            return self.interception.stop();
-        }
-        self.interception.start()?;
-        if !self.told_ready {
+        if in_service && !self.told_ready {
             self.told_ready = true;
             say_ready();
         }

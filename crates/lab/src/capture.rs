@@ -1,4 +1,4 @@
-//! Captures of both sides of the hop, into files, beside the running lab.
+//! Captures of both sides of each link, into files, beside the running lab.
 //!
 //! A thread of its own empties a [`Tap`] on each side; the driver never waits
 //! for it. What comes faster than the disk takes it is dropped and counted.
@@ -12,15 +12,14 @@ use std::thread::{self, JoinHandle};
 
 use thiserror::Error;
 
+use crate::crossing::Crossing;
 use crate::pcapng::{Packet, Writer};
 use crate::tap::Tap;
-use crate::{HOP_DEVICE, Lab, Node};
+use crate::{LAN_DEVICE, Lab, Node};
 
 /// How often the taps are emptied; their rings hold 50 ms at 150,000 packets a
 /// second.
 const TICK: Duration = Duration::from_millis(5);
-/// The hosts on both sides of the hop.
-const SIDES: [Node; 2] = [Node::Terminal, Node::Hub];
 
 /// Why nothing is captured.
 #[derive(Debug, Error)]
@@ -48,7 +47,7 @@ pub enum CaptureError {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Captured {
-    /// Packets written, on both sides.
+    /// Packets written, on all sides.
     pub written: u64,
     /// Packets that went by while nobody had time for them.
     pub dropped: u64,
@@ -63,8 +62,10 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Captures all packets on the hop of `lab` into `terminal.pcapng` and
-    /// `hub.pcapng` in `directory`, which is made if it is not there.
+    /// Captures all packets on the links of `lab` into a file in `directory` for
+    /// each of their ends; the directory is made if it is not there. The files
+    /// are `terminal.pcapng`, `hub.pcapng`, `terminal2.pcapng` and so on, and for
+    /// a terrestrial link `hub-lan0.pcapng` and `server.pcapng`.
     ///
     /// # Errors
     /// When a file cannot be made or a device not be listened to.
@@ -74,20 +75,21 @@ impl Capture {
             |cause| CaptureError::File { path, cause }
         };
         std::fs::create_dir_all(directory).map_err(file_error(directory))?;
-        let side = |node: Node| {
-            let path = directory.join(format!("{node}.pcapng"));
+        let side = |crossing: Crossing| {
+            let Crossing { from: node, device, mtu, .. } = crossing;
+            let path = directory.join(file_name(node, device));
             let file = File::create(&path).map_err(file_error(&path))?;
-            let writer =
-                Writer::new(BufWriter::new(file), HOP_DEVICE).map_err(file_error(&path))?;
-            let tap = lab.node(node).run(|| Tap::open(HOP_DEVICE, lab.mtu()));
+            let writer = Writer::new(BufWriter::new(file), device).map_err(file_error(&path))?;
+            let tap = lab.node(node).run(|| Tap::open(device, mtu));
             let tap = tap.map_err(|cause| CaptureError::Tap { node, cause })?;
             Ok(Side { tap, writer, path, written: 0 })
         };
-        let sides = [side(SIDES[0])?, side(SIDES[1])?];
+        let sides = lab.preset().extent().crossings().into_iter().map(side);
+        let sides = sides.collect::<Result<Vec<_>, _>>()?;
         let (stop, stopped) = channel();
         let body = move || run(sides, &stopped);
         let thread = thread::Builder::new().name("skyhop-capture".into()).spawn(body);
-        let thread = thread.map_err(|cause| CaptureError::Tap { node: SIDES[0], cause })?;
+        let thread = thread.map_err(|cause| CaptureError::Tap { node: Node::Hub, cause })?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -108,7 +110,15 @@ impl Drop for Capture {
     }
 }
 
-/// One side of the hop.
+/// A router has two devices; the one on the hop is what it is there for.
+fn file_name(node: Node, device: &str) -> String {
+    if (node, device) == (Node::Hub, LAN_DEVICE) {
+        return format!("{node}-{device}.pcapng");
+    }
+    format!("{node}.pcapng")
+}
+
+/// One end of a link.
 struct Side {
     tap: Tap,
     writer: Writer<BufWriter<File>>,
@@ -136,7 +146,7 @@ impl Side {
     }
 }
 
-fn run(mut sides: [Side; 2], stopped: &Receiver<()>) -> Captured {
+fn run(mut sides: Vec<Side>, stopped: &Receiver<()>) -> Captured {
     let mut error = None;
     while error.is_none() && stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         error = sides.iter_mut().find_map(|side| side.drain().err());

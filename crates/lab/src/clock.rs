@@ -51,6 +51,12 @@ impl WallClock {
         best.1
     }
 
+    /// The wall clock's nanoseconds since the epoch at `instant`.
+    pub(crate) fn wall(self, instant: Instant) -> u64 {
+        let age = self.monotonic.saturating_sub(instant.as_nanos());
+        self.wall.saturating_sub(age)
+    }
+
     /// When it was `wall` nanoseconds since the epoch.
     pub(crate) fn instant(self, wall: u64) -> Instant {
         let age = self.wall.saturating_sub(wall);
@@ -72,6 +78,7 @@ mod tests {
     fn a_stamp_is_as_old_on_both_clocks() {
         let clocks = WallClock { wall: 5_000, monotonic: 700 };
         assert_eq!(clocks.instant(4_900), Instant::from_nanos(600));
+        assert_eq!(clocks.wall(Instant::from_nanos(600)), 4_900);
     }
 
     #[test]

@@ -1,8 +1,11 @@
-//! The real-time driver: two links on the wall clock, between two devices.
+//! The real-time driver: links on the wall clock, between devices.
 //!
 //! One thread does all of it: hand over what has arrived, with the time at
 //! which the device received it; send what the links deliver; sleep until a
 //! packet comes or the next one is due. It never spins.
+//!
+//! Every port has one *lane*: the link that takes the packets that come from
+//! it, and where they go when the link delivers them.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,55 +16,69 @@ use link::{Counters, Link, Tally};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
-use units::{Instant, Machine, earliest};
+use units::{Instant, Machine};
 
-use crate::Lateness;
 use crate::clock::{self, WallClock};
+use crate::exit::Exit;
 use crate::port::{Port, is_ip};
 use crate::priority;
 use crate::ring::Frame;
+use crate::{Lateness, LinkName};
 
 /// The most packets taken from one device before the links are looked after.
 const BURST: usize = 256;
 
-/// Packets that were lost otherwise than on the link. A lab that measures
+/// Packets that were lost otherwise than on a link. A lab that measures
 /// anything has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Faults {
     /// Came faster than the driver could take them.
     pub missed: u64,
-    /// Longer than the hop's MTU.
+    /// Longer than the MTU of the device they came from.
     pub oversized: u64,
     /// Delivered by the link, refused by the kernel.
     pub refused: u64,
+    /// Delivered by the forward link, for an address that no terminal has.
+    pub astray: u64,
 }
 
 impl Faults {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.missed + self.oversized + self.refused
+        self.missed + self.oversized + self.refused + self.astray
     }
 }
 
-/// One direction: from one device through the link to the other.
+/// One direction: from a port through the link to another port.
 pub(crate) struct Lane {
-    /// The port that packets come from, in `Driver::start`'s `ports`.
-    pub(crate) from: usize,
-    /// The port they go to.
-    pub(crate) to: usize,
-    /// What happens to them in between.
+    /// The port that packets come from.
+    pub(crate) port: Port,
+    /// What happens to them.
     pub(crate) link: Link<Vec<u8>>,
+    /// Which link this is.
+    pub(crate) name: LinkName,
+    /// Where they go.
+    pub(crate) exit: Exit,
 }
 
 /// The state of one direction at a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gauge {
+    /// Which one.
+    pub link: LinkName,
     /// What the link has counted since the start.
     pub counters: Counters,
     /// What waits in its queue.
     pub queued: Tally,
+}
+
+impl Gauge {
+    /// A link that has done nothing yet.
+    pub fn new(link: LinkName) -> Self {
+        Self { link, counters: Counters::default(), queued: Tally::default() }
+    }
 }
 
 /// Reads the links of a running lab, from any thread.
@@ -71,12 +88,16 @@ pub struct Gauges {
 }
 
 impl Gauges {
-    /// Forward and return, at the same moment.
-    pub fn read(&self) -> [Gauge; 2] {
+    /// All links at the same moment: forward, return, the further terminals'
+    /// return links, the two of the terrestrial part.
+    pub fn read(&self) -> Vec<Gauge> {
         let state = self.shared.lock();
-        let read =
-            |lane: &Lane| Gauge { counters: *lane.link.counters(), queued: lane.link.queued() };
-        [read(&state.lanes[0]), read(&state.lanes[1])]
+        let read = |track: &Track| Gauge {
+            link: track.name,
+            counters: *track.link.counters(),
+            queued: track.link.queued(),
+        };
+        state.tracks.iter().map(read).collect()
     }
 }
 
@@ -89,23 +110,40 @@ pub(crate) struct Driver {
 /// What the driver's thread and its owner both use.
 struct Shared {
     state: Mutex<State>,
-    stop: EventFd,
+    /// Wakes the thread.
+    nudge: EventFd,
 }
 
 struct State {
-    lanes: [Lane; 2],
+    tracks: Vec<Track>,
     faults: Faults,
     lateness: Lateness,
+    stopping: bool,
+}
+
+/// The part of a lane that others than the driver's thread may look at.
+struct Track {
+    name: LinkName,
+    link: Link<Vec<u8>>,
+    /// The latest time that the link was handed; it never goes back.
+    told: Instant,
 }
 
 impl Driver {
-    /// Starts the thread. `ports` were opened in `sky`.
-    pub(crate) fn start(ports: [Port; 2], lanes: [Lane; 2]) -> io::Result<Self> {
-        let state =
-            Mutex::new(State { lanes, faults: Faults::default(), lateness: Lateness::default() });
-        let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        let shared = Arc::new(Shared { state, stop });
-        let mut worker = Worker { shared: Arc::clone(&shared), ports, told: [Instant::ZERO; 2] };
+    /// Starts the thread. The lanes' ports were opened in `sky`.
+    pub(crate) fn start(lanes: Vec<Lane>) -> io::Result<Self> {
+        let (mut tracks, mut ports, mut exits) = (Vec::new(), Vec::new(), Vec::new());
+        for Lane { port, link, name, exit } in lanes {
+            tracks.push(Track { name, link, told: Instant::ZERO });
+            ports.push(port);
+            exits.push(exit);
+        }
+        let (faults, lateness) = (Faults::default(), Lateness::default());
+        let state = Mutex::new(State { tracks, faults, lateness, stopping: false });
+        let nudge = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let shared = Arc::new(Shared { state, nudge });
+        let more = vec![false; ports.len()];
+        let mut worker = Worker { shared: Arc::clone(&shared), ports, exits, more };
         let thread = thread::Builder::new().name("skyhop-link".into()).spawn(move || {
             let _guard = AbortOnPanic;
             worker.run();
@@ -113,14 +151,22 @@ impl Driver {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// What the link of lane `lane` has counted.
-    pub(crate) fn counters(&self, lane: usize) -> Counters {
-        *self.shared.lock().lanes[lane].link.counters()
-    }
-
     /// For whoever watches the links.
     pub(crate) fn gauges(&self) -> Gauges {
         Gauges { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Changes the links while they run: `change` is handed each with its name
+    /// and the time, all at one moment.
+    pub(crate) fn change(&self, mut change: impl FnMut(LinkName, &mut Link<Vec<u8>>, Instant)) {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        for track in &mut state.tracks {
+            track.told = track.told.max(now);
+            change(track.name, &mut track.link, track.told);
+        }
+        drop(state);
+        self.nudge();
     }
 
     /// Packets lost otherwise than on the links.
@@ -132,11 +178,17 @@ impl Driver {
     pub(crate) fn lateness(&self) -> Lateness {
         self.shared.lock().lateness.clone()
     }
+
+    fn nudge(&self) {
+        // It fails only if the thread has been nudged 2^64 times and not looked.
+        let _ = self.shared.nudge.write(1);
+    }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let _ = self.shared.stop.write(1);
+        self.shared.lock().stopping = true;
+        self.nudge();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -163,9 +215,11 @@ impl Drop for AbortOnPanic {
 
 struct Worker {
     shared: Arc<Shared>,
-    ports: [Port; 2],
-    /// The latest time that each link was handed; it never goes back.
-    told: [Instant; 2],
+    /// In the order of the tracks, as are the exits.
+    ports: Vec<Port>,
+    exits: Vec<Exit>,
+    /// Where more packets may have arrived than were taken.
+    more: Vec<bool>,
 }
 
 impl Worker {
@@ -176,64 +230,69 @@ impl Worker {
         loop {
             let wake = {
                 let mut state = shared.lock();
+                if state.stopping {
+                    return;
+                }
                 // Before the look at the devices: what comes after it is not
                 // seen now and must not find its link in its own future.
                 let now = clock::now();
-                let more = self.take_arrivals(&mut state);
-                self.deliver(&mut state, &mut due, now, more);
-                if more.contains(&true) { Some(Instant::ZERO) } else { state.wake() }
+                self.take_arrivals(&mut state);
+                self.deliver(&mut state, &mut due, now);
+                if self.more.contains(&true) { Some(Instant::ZERO) } else { state.wake() }
             };
-            if self.wait(wake) {
-                return;
-            }
+            self.wait(wake);
         }
     }
 
-    /// Hands arrived packets to their links. `true` where there may be more.
-    fn take_arrivals(&mut self, state: &mut State) -> [bool; 2] {
+    /// Hands arrived packets to their links.
+    fn take_arrivals(&mut self, state: &mut State) {
         let clocks = WallClock::read();
-        let mut more = [false; 2];
-        for (index, lane) in state.lanes.iter_mut().enumerate() {
-            let (port, told) = (&mut self.ports[lane.from], self.told[index]);
-            let mut arrivals = Arrivals { lane, clocks, told, oversized: 0, losing: false };
+        let tracks = state.tracks.iter_mut().zip(&mut self.ports).zip(&mut self.more);
+        for ((track, port), more) in tracks {
+            let mut arrivals = Arrivals { track, clocks, oversized: 0, losing: false };
             let taken = (0..BURST).take_while(|_| port.receive(|frame| arrivals.take(&frame)));
-            more[index] = taken.count() == BURST;
-            self.told[index] = arrivals.told;
+            *more = taken.count() == BURST;
             state.faults.oversized += arrivals.oversized;
             if arrivals.losing {
                 state.faults.missed += port.missed().unwrap_or(0);
             }
         }
-        more
     }
 
     /// Tells the links the time and sends what they deliver. A link for which
-    /// there are `more` packets that have arrived is told no later time than
-    /// that of the last one it was handed.
-    fn deliver(&mut self, state: &mut State, due: &mut Due, now: Instant, more: [bool; 2]) {
-        for (index, lane) in state.lanes.iter_mut().enumerate() {
-            let told = &mut self.told[index];
-            *told = if more[index] { *told } else { now.max(*told) };
-            lane.link.handle_timeout(*told);
-            while let Some((at, packet)) = lane.link.poll_arrival(*told) {
+    /// there are more packets that have arrived is told no later time than that
+    /// of the last one it was handed.
+    fn deliver(&mut self, state: &mut State, due: &mut Due, now: Instant) {
+        for ((track, exit), more) in state.tracks.iter_mut().zip(&self.exits).zip(&self.more) {
+            if !more {
+                track.told = now.max(track.told);
+            }
+            track.link.handle_timeout(track.told);
+            while let Some((at, packet)) = track.link.poll_arrival(track.told) {
                 due.times.push(at);
                 due.packets.push(packet);
             }
-            state.faults.refused += self.ports[lane.to].send(&due.packets);
+            if due.packets.is_empty() {
+                continue;
+            }
+            let sent = exit.send(&due.packets, &self.ports);
+            state.faults.refused += sent.refused;
+            state.faults.astray += sent.astray;
             due.packets.clear();
             let sent = clock::now();
             due.times.drain(..).for_each(|at| state.lateness.add(sent.saturating_since(at)));
         }
     }
 
-    /// Sleeps until `wake` or until something arrives. `true` to stop.
-    fn wait(&mut self, wake: Option<Instant>) -> bool {
+    /// Sleeps until `wake`, or until something arrives or a nudge comes.
+    fn wait(&self, wake: Option<Instant>) {
         let left = wake.map(|at| TimeSpec::from_duration(clock::until(at)));
-        let stop = &self.shared.stop;
-        let mut fds = [stop.as_fd(), self.ports[0].as_fd(), self.ports[1].as_fd()]
-            .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let fds = self.ports.iter().map(AsFd::as_fd).chain([self.shared.nudge.as_fd()]);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let _ = ppoll(&mut fds, left, None);
-        fds[0].any() == Some(true)
+        if fds.last().and_then(PollFd::any) == Some(true) {
+            let _ = self.shared.nudge.read();
+        }
     }
 }
 
@@ -244,11 +303,10 @@ struct Due {
     packets: Vec<Vec<u8>>,
 }
 
-/// Takes what has arrived for one lane.
+/// Takes what has arrived for one link.
 struct Arrivals<'a> {
-    lane: &'a mut Lane,
+    track: &'a mut Track,
     clocks: WallClock,
-    told: Instant,
     oversized: u64,
     losing: bool,
 }
@@ -256,12 +314,13 @@ struct Arrivals<'a> {
 impl Arrivals<'_> {
     fn take(&mut self, frame: &Frame<'_>) {
         // The link has been told a time already, and no time goes back.
-        self.told = self.told.max(self.clocks.instant(frame.wall));
+        let told = self.track.told.max(self.clocks.instant(frame.wall));
+        self.track.told = told;
         self.losing |= frame.losing;
         if !frame.whole {
             self.oversized += 1;
         } else if is_ip(frame.bytes) {
-            self.lane.link.handle_packet(self.told, frame.bytes.to_vec());
+            self.track.link.handle_packet(told, frame.bytes.to_vec());
         }
     }
 }
@@ -269,7 +328,6 @@ impl Arrivals<'_> {
 impl State {
     /// When a link next wants to be told the time.
     fn wake(&self) -> Option<Instant> {
-        let [a, b] = &self.lanes;
-        earliest(a.link.poll_timeout(), b.link.poll_timeout()).map(|(at, _)| at)
+        self.tracks.iter().filter_map(|track| track.link.poll_timeout()).map(|(at, _)| at).min()
     }
 }

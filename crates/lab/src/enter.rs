@@ -46,10 +46,7 @@ pub enum EnterError {
 /// # Errors
 /// When there is already a second thread, or the kernel refuses a namespace.
 pub fn enter() -> Result<(), EnterError> {
-    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
-    if threads != 1 {
-        return Err(EnterError::Threads { threads });
-    }
+    expect_one_thread()?;
     leave_users()?;
     let rest = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNET;
     unshare(rest).map_err(refused("make mount, PID and network namespaces"))?;
@@ -59,6 +56,13 @@ pub fn enter() -> Result<(), EnterError> {
     supervise::split().map_err(refused("start the lab's first process"))?;
     mount_proc();
     Ok(())
+}
+
+/// Sees that the process has one thread: namespaces are a thread's, and a fork
+/// copies one.
+pub(crate) fn expect_one_thread() -> Result<(), EnterError> {
+    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads == 1 { Ok(()) } else { Err(EnterError::Threads { threads }) }
 }
 
 /// Whoever may not make namespaces does it as root of a user namespace.
@@ -87,7 +91,7 @@ fn mount_proc() {
     }
 }
 
-fn refused(step: &'static str) -> impl FnOnce(Errno) -> EnterError {
+pub(crate) fn refused(step: &'static str) -> impl FnOnce(Errno) -> EnterError {
     move |errno| refusal(step, errno.into())
 }
 

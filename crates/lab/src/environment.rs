@@ -78,7 +78,7 @@ pub(crate) fn netns_value<'a>(nodes: impl Iterator<Item = (Node, &'a NetNs)>) ->
 
 fn path_of(node: Node, text: &str) -> Option<PathBuf> {
     let mut places = text.split(',').filter_map(|place| place.split_once('='));
-    places.find(|(name, _)| *name == node.name()).map(|(_, path)| PathBuf::from(path))
+    places.find(|(name, _)| *name == node.to_string()).map(|(_, path)| PathBuf::from(path))
 }
 
 #[cfg(test)]

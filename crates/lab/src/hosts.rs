@@ -1,5 +1,9 @@
 //! Names of the lab's hosts, for every program in the lab: `/etc/hosts` is
 //! covered by another file, in the lab's mount namespace only.
+//!
+//! A name has an IPv4 and an IPv6 address. Programs take the IPv4 one first, as
+//! RFC 6724 has it for private IPv6 addresses: a server that listens on IPv4
+//! alone, as many simple ones do, is found.
 
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
@@ -13,40 +17,60 @@ use crate::Node;
 
 const HOSTS: &str = "/etc/hosts";
 const SWITCH: &str = "/etc/nsswitch.conf";
+const ORDER: &str = "/etc/gai.conf";
 /// The first line of a lab's `/etc/hosts`.
-const TITLE: &str = "# the hosts of the skyhop lab";
+const TITLE: &str = "# the hosts of the skyhop lab\n";
+/// The line after the lab's hosts.
+const END: &str = "# the hosts of the machine\n";
+/// The default policy table of RFC 6724 §2.1, for libraries that have that of RFC
+/// 3484, where private addresses are as good as others.
+const PRECEDENCES: &str = "\
+precedence ::1/128 50
+precedence ::/0 40
+precedence ::ffff:0:0/96 35
+precedence 2002::/16 30
+precedence 2001::/32 5
+precedence fc00::/7 3
+precedence ::/96 1
+precedence fec0::/10 1
+precedence 3ffe::/16 1
+";
 /// A directory that every system has; it is itself again at once.
 const WORKSHOP: &str = "/tmp";
 
-/// Makes the hosts' names resolve, by covering `/etc/hosts`, and
-/// `/etc/nsswitch.conf` where it would ask others first.
+/// Makes the hosts' names resolve, by covering `/etc/hosts`, and where they are
+/// there `/etc/nsswitch.conf`, which might ask others first, and `/etc/gai.conf`.
 ///
 /// The covers are files of a tmpfs that is mounted nowhere but in the lab's
 /// mount namespace, and gone with it.
-pub(crate) fn publish() -> io::Result<()> {
+pub(crate) fn publish(terminals: u8) -> io::Result<()> {
     let before = fs::read_to_string(HOSTS)?;
-    if before.starts_with(TITLE) {
+    let hosts = hosts(terminals, &before);
+    if hosts == before {
         return Ok(()); // by an earlier lab of this process
     }
-    let hosts = hosts(&before);
     let switch = fs::read_to_string(SWITCH).map(|switch| files_only(&switch));
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), WORKSHOP, Some("tmpfs"), flags, Some("mode=755"))?;
-    let covered = cover(HOSTS, &hosts).and_then(|()| switch.map_or(Ok(()), |s| cover(SWITCH, &s)));
+    let covered = cover(HOSTS, &hosts)
+        .and_then(|()| switch.map_or(Ok(()), |switch| cover(SWITCH, &switch)))
+        .and_then(|()| if fs::exists(ORDER)? { cover(ORDER, PRECEDENCES) } else { Ok(()) });
     // The tmpfs lives on in the covers.
     umount2(WORKSHOP, MntFlags::MNT_DETACH)?;
     covered
 }
 
-/// The lab's hosts, then those the machine had.
-fn hosts(before: &str) -> String {
-    let mut text = TITLE.to_owned() + "\n";
-    for node in Node::ALL {
+/// The lab's hosts, then those the machine had: without those of an earlier lab.
+fn hosts(terminals: u8, before: &str) -> String {
+    let earlier = before.starts_with(TITLE).then(|| before.split_once(END)).flatten();
+    let machine = earlier.map_or(before, |(_, machine)| machine);
+    let mut text = TITLE.to_owned();
+    for node in Node::of_lab(terminals) {
         for address in [&node.address4() as &dyn core::fmt::Display, &node.address6()] {
             let _ = writeln!(text, "{address} {node}");
         }
     }
-    text + before
+    text + END + machine
 }
 
 /// The same name service switch, but host names come from files alone: a
@@ -75,10 +99,21 @@ mod tests {
 
     #[test]
     fn both_families_are_named_and_the_old_hosts_kept() {
-        let text = hosts("127.0.0.1 localhost\n");
-        for line in ["10.2.0.2 server", "fd00:2::2 server", "127.0.0.1 localhost"] {
+        let text = hosts(2, "127.0.0.1 localhost\n");
+        for line in
+            ["10.2.0.2 server", "fd00:2::2 server", "10.102.0.2 client2", "127.0.0.1 localhost"]
+        {
             assert!(text.lines().any(|each| each == line), "{line} not in {text}");
         }
+    }
+
+    #[test]
+    fn a_later_lab_takes_the_place_of_an_earlier_one() {
+        let machine = "127.0.0.1 localhost\n";
+        let (one, three) = (hosts(1, machine), hosts(3, machine));
+        assert_eq!(hosts(1, &three), one);
+        assert_eq!(hosts(3, &one), three);
+        assert!(three.contains(" client3\n") && !three.contains("client4"), "{three}");
     }
 
     #[test]

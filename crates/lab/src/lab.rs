@@ -6,15 +6,20 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 
-use link::{Counters, Link};
+use link::{Counters, Link, LinkConfig, Outage};
 use thiserror::Error;
+use units::Instant;
 
+use crate::crossing::{Crossing, Extent};
 use crate::driver::{Driver, Faults, Gauges, Lane};
 use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
 use crate::port::Port;
+use crate::ring::RING_BYTES;
 use crate::server::Services;
-use crate::topology::{self, Network, SKY_DEVICES, STATIONS};
-use crate::{Lateness, NetNs, Node, Preset, TopologyError, clock, hosts};
+use crate::topology::{self, Network};
+use crate::{
+    Lateness, LinkName, NetNs, Node, Preset, Site, TopologyError, UnknownNode, clock, hosts,
+};
 
 /// Why a lab does not start.
 #[derive(Debug, Error)]
@@ -33,7 +38,7 @@ pub enum StartError {
     #[error("cannot open the packet socket on {device}: {cause}")]
     Port {
         /// The device in `sky`.
-        device: &'static str,
+        device: String,
         /// The kernel's answer.
         cause: io::Error,
     },
@@ -53,18 +58,24 @@ pub enum StartError {
     },
 }
 
-/// The driver's lanes.
-const FORWARD: usize = 0;
-const RETURN: usize = 1;
-/// The driver's ports: towards the terminal and towards the hub.
-const TERMINAL_PORT: usize = 0;
-const HUB_PORT: usize = 1;
+/// Why a running lab does not change.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{what} cannot change while the lab runs")]
+#[non_exhaustive]
+pub struct ChangeError {
+    /// What would have to.
+    pub what: &'static str,
+}
+
+/// Memory of a terminal's ring where there are many terminals.
+const RING_OF_MANY: usize = 4 << 20;
+const MANY: u8 = 4;
 
 /// A running lab. Dropping it stops the driver and the services; the network
 /// goes with the last process that is in it.
 pub struct Lab {
-    name: String,
-    mtu: u16,
+    preset: Preset,
+    origin: Instant,
     network: Network,
     driver: Driver,
     _services: Services,
@@ -77,29 +88,55 @@ impl Lab {
     /// # Errors
     /// When the kernel refuses a part of it; nothing remains then.
     pub fn start(preset: &Preset, seed: u64) -> Result<Self, StartError> {
-        hosts::publish().map_err(|cause| StartError::Names { cause })?;
-        let network = topology::build(preset.mtu)?;
-        let ports = network.sky.run(|| open_ports(preset.mtu))?;
-        let driver = Driver::start(ports, lanes(preset, seed))
-            .map_err(|cause| StartError::Driver { cause })?;
-        let services = Services::start(&network.hosts[Node::Server.index()])?;
-        Ok(Self {
-            name: preset.name.clone(),
-            mtu: preset.mtu,
-            network,
-            driver,
-            _services: services,
-        })
+        hosts::publish(preset.terminals).map_err(|cause| StartError::Names { cause })?;
+        let extent = preset.extent();
+        let network = topology::build(&extent)?;
+        let origin = clock::now();
+        let lanes = network.sky.run(|| open_lanes(preset, &extent, seed, origin))?;
+        let driver = Driver::start(lanes).map_err(|cause| StartError::Driver { cause })?;
+        let services = Services::start(network.host(Node::Server))?;
+        Ok(Self { preset: preset.clone(), origin, network, driver, _services: services })
+    }
+
+    /// The links as they are now.
+    pub fn preset(&self) -> &Preset {
+        &self.preset
     }
 
     /// The longest IP packet on the hop in bytes.
     pub fn mtu(&self) -> u16 {
-        self.mtu
+        self.preset.mtu
+    }
+
+    /// All hosts of this lab.
+    pub fn nodes(&self) -> impl Iterator<Item = Node> {
+        Node::of_lab(self.preset.terminals)
+    }
+
+    /// Sees whether this lab has a host.
+    ///
+    /// # Errors
+    /// When it has not: there are fewer terminals.
+    pub fn expect(&self, node: Node) -> Result<(), UnknownNode> {
+        if self.nodes().any(|each| each == node) {
+            return Ok(());
+        }
+        let known: Vec<String> = self.nodes().map(|each| each.to_string()).collect();
+        Err(UnknownNode { name: node.to_string(), known: known.join(", ") })
+    }
+
+    /// When its links began: the time, of the monotonic clock, that their traces
+    /// and outages count from.
+    pub fn origin(&self) -> Instant {
+        self.origin
     }
 
     /// A host's network namespace.
+    ///
+    /// # Panics
+    /// When this lab has no such host; see [`Self::expect`].
     pub fn node(&self, node: Node) -> &NetNs {
-        &self.network.hosts[node.index()]
+        self.network.host(node)
     }
 
     /// A host's IPv4 address.
@@ -116,17 +153,69 @@ impl Lab {
     /// environment has [`LAB_VARIABLE`] and [`NETNS_VARIABLE`], and no proxies.
     pub fn command(&self, node: Node, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.node(node).command(program);
-        let places = Node::ALL.into_iter().zip(&self.network.hosts);
-        command.env(LAB_VARIABLE, &self.name).env(NETNS_VARIABLE, netns_value(places));
+        command.envs(self.variables());
         for proxy in PROXIES {
             command.env_remove(proxy);
         }
         command
     }
 
-    /// What the links have counted: forward and return.
+    /// What tells a program that it is in this lab.
+    pub(crate) fn variables(&self) -> [(&'static str, String); 2] {
+        let places = netns_value(self.nodes().zip(&self.network.hosts));
+        [(LAB_VARIABLE, self.preset.name.clone()), (NETNS_VARIABLE, places)]
+    }
+
+    /// What the hop's links have counted: forward, and return of the first
+    /// terminal.
     pub fn counters(&self) -> (Counters, Counters) {
-        (self.driver.counters(FORWARD), self.driver.counters(RETURN))
+        (self.counters_of(LinkName::Forward), self.counters_of(LinkName::Return(Site::FIRST)))
+    }
+
+    /// What a link has counted.
+    ///
+    /// # Panics
+    /// When this lab has no such link.
+    pub fn counters_of(&self, link: LinkName) -> Counters {
+        let all = self.driver.gauges().read();
+        all.iter().find(|gauge| gauge.link == link).expect("the lab has the link").counters
+    }
+
+    /// Changes the links, all at one moment, to those of `preset`. Settings that
+    /// stay the same go on undisturbed; no packet is lost by the change. The
+    /// preset's outages are those from the start of the lab, and stay.
+    ///
+    /// # Errors
+    /// When more than the links would have to change.
+    pub fn change(&mut self, preset: Preset) -> Result<(), ChangeError> {
+        let (old, new) = (self.preset.extent(), preset.extent());
+        let fixed = [
+            ("the MTU", old.mtu == new.mtu),
+            ("the number of terminals", old.terminals == new.terminals),
+            ("whether there is a terrestrial link", old.terrestrial == new.terrestrial),
+        ];
+        if let Some((what, _)) = fixed.into_iter().find(|(_, same)| !same) {
+            return Err(ChangeError { what });
+        }
+        self.driver.change(|name, link, now| {
+            reconfigure(link, now, &self.preset.link(name), preset.link(name));
+        });
+        self.preset = preset;
+        Ok(())
+    }
+
+    /// Announces an outage of the hop, counted from now.
+    pub fn add_outage(&self, outage: Outage) {
+        self.driver.change(|name, link, now| {
+            if name.is_hop() {
+                link.add_outage(now, outage);
+            }
+        });
+    }
+
+    /// Ends all outages.
+    pub fn end_outages(&self) {
+        self.driver.change(|_, link, now| link.end_outages(now));
     }
 
     /// For whoever watches the links while the lab runs.
@@ -139,28 +228,67 @@ impl Lab {
         self.driver.faults()
     }
 
-    /// How late packets left the links, both together.
+    /// How late packets left the links, all together.
     pub fn lateness(&self) -> Lateness {
         self.driver.lateness()
     }
 }
 
-fn open_ports(mtu: u16) -> Result<[Port; 2], StartError> {
-    let open = |side: usize| {
-        let device = SKY_DEVICES[side];
-        Port::open(device, STATIONS[side], mtu).map_err(|cause| StartError::Port { device, cause })
+/// Opens the ends of all links; the calling thread is in `sky`.
+fn open_lanes(
+    preset: &Preset,
+    extent: &Extent,
+    seed: u64,
+    origin: Instant,
+) -> Result<Vec<Lane>, StartError> {
+    let lane = |crossing: Crossing| {
+        let Crossing { link: name, sky: device, station, mtu, .. } = crossing;
+        let many = matches!(name, LinkName::Return(_)) && extent.terminals > MANY;
+        let ring = if many { RING_OF_MANY } else { RING_BYTES };
+        let port = Port::open(&device, station, mtu, ring)
+            .map_err(|cause| StartError::Port { device, cause })?;
+        let link = Link::starting_at(origin, preset.link(name), seed_of(name, seed));
+        Ok(Lane { port, link, name, exit: extent.exit(name) })
     };
-    Ok([open(TERMINAL_PORT)?, open(HUB_PORT)?])
+    extent.crossings().into_iter().map(lane).collect()
 }
 
-/// The two directions have luck of their own, from one seed.
-fn lanes(preset: &Preset, seed: u64) -> [Lane; 2] {
-    let [forward, ret] = preset.links();
-    let now = clock::now();
-    let forward = Link::starting_at(now, forward, seed.wrapping_mul(2));
-    let ret = Link::starting_at(now, ret, seed.wrapping_mul(2).wrapping_add(1));
-    [
-        Lane { from: HUB_PORT, to: TERMINAL_PORT, link: forward },
-        Lane { from: TERMINAL_PORT, to: HUB_PORT, link: ret },
-    ]
+/// Changes what differs between two configurations.
+fn reconfigure(link: &mut Link<Vec<u8>>, now: Instant, old: &LinkConfig, new: LinkConfig) {
+    if old.rate != new.rate {
+        link.set_rate(now, new.rate);
+    }
+    if old.encapsulation != new.encapsulation {
+        link.set_encapsulation(now, new.encapsulation);
+    }
+    if old.delay != new.delay {
+        link.set_delay(now, new.delay);
+    }
+    if old.jitter != new.jitter {
+        link.set_jitter(now, new.jitter);
+    }
+    if old.loss != new.loss {
+        link.set_loss(now, new.loss);
+    }
+    if old.queue != new.queue {
+        link.set_queue(now, new.queue);
+    }
+    if old.discipline != new.discipline {
+        link.set_discipline(now, new.discipline);
+    }
 }
+
+/// Each direction has luck of its own, from one seed. The links that every lab
+/// has meet the same luck whatever else there is.
+fn seed_of(name: LinkName, seed: u64) -> u64 {
+    let (pair, direction) = match name {
+        LinkName::Forward => (0, 0),
+        LinkName::Return(site) => (site.index() as u64, 1),
+        LinkName::TerrestrialForward => (TERRESTRIAL, 0),
+        LinkName::TerrestrialReturn => (TERRESTRIAL, 1),
+    };
+    seed.wrapping_mul(2).wrapping_add(direction) ^ (pair << 56)
+}
+
+/// Beyond the number of any site.
+const TERRESTRIAL: u64 = 0xff;

@@ -11,54 +11,72 @@
 //! Every name above is a network namespace. `sky` belongs to the lab: a thread
 //! in it (the *driver*) takes each IP packet off one device, hands it to the
 //! [`link::Link`] of that direction with the time it arrived, and puts it on
-//! the other device when the link delivers it.
+//! the other device when the link delivers it. There may be further terminals
+//! with a client each, which share the forward link, and a second, terrestrial
+//! link in the place of the LAN between hub and server.
 //!
 //! A program that wants a lab calls [`enter`] first, before it has a second
 //! thread, and then [`Lab::start`]. Nothing outlives the process: namespaces
 //! have no names, only file descriptors, and whatever runs in the lab is killed
-//! by the kernel when the lab's first process ends, however it ends.
+//! by the kernel when the lab's first process ends, however it ends. A lab that
+//! stays ([`detach`], [`Stand`]) is one whose process nobody waits for.
 //!
 //! What the lab does not model: the LANs (they are as fast as the machine), and
 //! the time the machine itself takes to move a packet (tens of microseconds).
 
+mod cabled;
 mod capture;
 mod check;
 mod clock;
+mod crossing;
 mod driver;
 mod enter;
 mod environment;
+mod exit;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hosts;
+mod join;
 mod lab;
 mod lateness;
+mod link_name;
 mod netlink;
 mod netns;
 mod node;
 mod offload;
-mod pcapng;
+pub mod pcapng;
 mod port;
 mod preset;
 mod priority;
-mod queue;
 mod ring;
 mod server;
 mod settings;
+mod standing;
 mod supervise;
 mod tap;
 mod topology;
 
+pub use cabled::Cabled;
 pub use capture::{Capture, CaptureError, Captured};
 pub use check::{
-    CheckError, CheckReport, DelayReport, DirectionReport, DriverReport, LossReport, OrderReport,
-    QueueReport, RateReport, ReachReport, check,
+    CheckError, CheckReport, DelayReport, DirectionReport, DisciplineReport, DriverReport,
+    LossReport, OrderReport, QueueReport, RateReport, ReachReport, check,
 };
 pub use driver::{Faults, Gauge, Gauges};
 pub use enter::{EnterError, enter};
 pub use environment::{FindError, LAB_VARIABLE, NETNS_VARIABLE, find_netns};
-pub use lab::{Lab, StartError};
+pub use join::Entry;
+pub use lab::{ChangeError, Lab, StartError};
 pub use lateness::Lateness;
+pub use link::{DisciplineChoice as Discipline, DisciplineError, QueueError, QueueSize as Queue};
+pub use link_name::LinkName;
 pub use netns::NetNs;
-pub use node::{Node, UnknownNode};
-pub use preset::{Direction, Overrides, Preset, PresetError};
-pub use queue::{Queue, QueueError};
+pub use node::{Further, Node, Site, UnknownNode};
+pub use preset::{Direction, Overrides, Preset, PresetError, TerrestrialOverrides, TraceFault};
+pub use standing::{
+    AskError, Change, Changed, Detached, FaultsStatus, Foothold, Found, HostStatus, Keeper,
+    LabName, LabNameError, LatenessStatus, LinkStatus, STATE_VARIABLE, Stand, Standing, Standings,
+    StateError, Status, Taken, TallyStatus, detach,
+};
 pub use supervise::leave_signals_to_the_command;
-pub use topology::{HOP_DEVICE, LAN_DEVICE, TopologyError};
+pub use topology::{HOP_DEVICE, LAN_DEVICE, Place, TopologyError};

@@ -12,6 +12,9 @@ use std::sync::Arc;
 use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::signal::{SigmaskHow, sigprocmask};
+
+use crate::supervise;
 
 /// A network namespace, held by a file descriptor.
 #[derive(Debug, Clone)]
@@ -38,13 +41,19 @@ impl NetNs {
         Ok(Self { fd: Arc::new(File::open(path)?.into()) })
     }
 
-    /// A command that will run in this namespace.
+    /// A command that will run in this namespace. Signals that end things reach
+    /// it, also where this process waits for them with the signals blocked.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let namespace = Arc::clone(&self.fd);
-        let mut command = Command::new(program);
-        // SAFETY: between fork and exec only setns(2) is called, which is
-        // async-signal-safe, on a descriptor that the closure keeps open.
-        unsafe { command.pre_exec(move || Ok(setns(&*namespace, CloneFlags::CLONE_NEWNET)?)) };
+        let (mut command, endings) = (Command::new(program), supervise::endings());
+        let prepare = move || {
+            sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&endings), None)?;
+            Ok(setns(&*namespace, CloneFlags::CLONE_NEWNET)?)
+        };
+        // SAFETY: between fork and exec only sigprocmask(2) and setns(2) are
+        // called, which are async-signal-safe, the latter on a descriptor that
+        // the closure keeps open.
+        unsafe { command.pre_exec(prepare) };
         command
     }
 

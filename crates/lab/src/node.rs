@@ -1,4 +1,15 @@
 //! The hosts of a lab and their addresses.
+//!
+//! | host | IPv4 | IPv6 |
+//! |---|---|---|
+//! | `client` | 10.1.0.2 | fd00:1::2 |
+//! | `terminal`, on the hop | 10.9.0.1 | fd00:9::1 |
+//! | `hub`, on the hop | 10.9.0.2 | fd00:9::2 |
+//! | `server` | 10.2.0.2 | fd00:2::2 |
+//! | `client2`, `client3`, … | 10.102.0.2, 10.103.0.2, … | fd00:102::2, … |
+//! | `terminal2`, `terminal3`, … | 10.9.0.102, 10.9.0.103, … | fd00:9::102, … |
+//!
+//! `terminal` and `hub` have host 1 of their LANs.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,7 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use thiserror::Error;
 
-/// A host of the lab: `client – terminal ═ hub – server`.
+/// A host of the lab: `client – terminal ═ hub – server`, and in a star more
+/// terminals with a client each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Node {
     /// The host behind the terminal.
@@ -17,33 +29,101 @@ pub enum Node {
     Hub,
     /// The host behind the hub; the test objects and the echo service are here.
     Server,
+    /// The host behind a further terminal.
+    FurtherClient(Further),
+    /// A further terminal.
+    FurtherTerminal(Further),
 }
+
+/// A remote site: a terminal with its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Site(u8);
+
+/// A remote site that is not the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Further(Site);
 
 /// A name that is not one of the lab's hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no host {name:?} in the lab: there are client, terminal, hub, server")]
+#[error("no host {name:?} in the lab: there are {known}")]
 #[non_exhaustive]
 pub struct UnknownNode {
     /// The name as given.
     pub name: String,
+    /// The names there are.
+    pub known: String,
+}
+
+impl Site {
+    /// The one that every lab has.
+    pub const FIRST: Self = Self(1);
+    /// As many as a lab may have.
+    pub const MOST: u8 = 32;
+
+    /// The site of this number, from 1 to [`Self::MOST`].
+    pub fn new(number: u8) -> Option<Self> {
+        (1..=Self::MOST).contains(&number).then_some(Self(number))
+    }
+
+    /// The first `count` sites.
+    pub(crate) fn first(count: u8) -> impl Iterator<Item = Self> + Clone {
+        (1..=count.min(Self::MOST)).map(Self)
+    }
+
+    /// Its number, from 1.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Its place among all, from 0.
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize - 1
+    }
+
+    /// The site's client.
+    pub const fn client(self) -> Node {
+        if self.0 == 1 { Node::Client } else { Node::FurtherClient(Further(self)) }
+    }
+
+    /// The site's terminal.
+    pub const fn terminal(self) -> Node {
+        if self.0 == 1 { Node::Terminal } else { Node::FurtherTerminal(Further(self)) }
+    }
+
+    /// The subnet of its client and terminal.
+    pub(crate) const fn lan(self) -> u8 {
+        if self.0 == 1 { CLIENT_LAN } else { FURTHER + self.0 }
+    }
+
+    /// The terminal on the hop.
+    const fn on_hop(self) -> u8 {
+        if self.0 == 1 { TERMINAL } else { FURTHER + self.0 }
+    }
 }
 
 impl Node {
-    /// All hosts, along the path.
+    /// The hosts that every lab has, along the path.
     pub const ALL: [Self; 4] = [Self::Client, Self::Terminal, Self::Hub, Self::Server];
 
-    /// The name by which the other hosts know it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Terminal => "terminal",
-            Self::Hub => "hub",
-            Self::Server => "server",
-        }
+    /// The client of the `number`-th terminal.
+    pub fn client(number: u8) -> Option<Self> {
+        Site::new(number).map(Site::client)
     }
 
-    /// Its IPv4 address: on its LAN for `client` and `server`, on the hop for
-    /// `terminal` and `hub`.
+    /// The `number`-th terminal.
+    pub fn terminal(number: u8) -> Option<Self> {
+        Site::new(number).map(Site::terminal)
+    }
+
+    /// The hosts of a lab with so many terminals: those of [`Self::ALL`], then
+    /// each further client and terminal.
+    pub fn of_lab(terminals: u8) -> impl Iterator<Item = Self> {
+        let further = Site::first(terminals).skip(1);
+        Self::ALL.into_iter().chain(further.flat_map(|site| [site.client(), site.terminal()]))
+    }
+
+    /// Its IPv4 address: on its LAN for clients and `server`, on the hop for
+    /// terminals and `hub`.
     pub const fn address4(self) -> Ipv4Addr {
         self.address().v4()
     }
@@ -57,24 +137,58 @@ impl Node {
     pub(crate) const fn address(self) -> Address {
         match self {
             Self::Client => Address { subnet: CLIENT_LAN, host: 2 },
-            Self::Terminal => Address { subnet: HOP, host: 1 },
+            Self::Terminal => Address { subnet: HOP, host: TERMINAL },
             Self::Hub => Address { subnet: HOP, host: 2 },
             Self::Server => Address { subnet: SERVER_LAN, host: 2 },
+            Self::FurtherClient(Further(site)) => Address { subnet: site.lan(), host: 2 },
+            Self::FurtherTerminal(Further(site)) => Address { subnet: HOP, host: site.on_hop() },
         }
     }
 
-    /// Its place in [`Self::ALL`].
-    pub(crate) const fn index(self) -> usize {
-        self as usize
+    /// The remote site it belongs to; `None` for `hub` and `server`.
+    pub const fn site(self) -> Option<Site> {
+        match self {
+            Self::Client | Self::Terminal => Some(Site::FIRST),
+            Self::Hub | Self::Server => None,
+            Self::FurtherClient(Further(site)) | Self::FurtherTerminal(Further(site)) => Some(site),
+        }
     }
+
+    /// Its place in [`Self::of_lab`].
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            Self::Client => 0,
+            Self::Terminal => 1,
+            Self::Hub => 2,
+            Self::Server => 3,
+            Self::FurtherClient(Further(site)) => 2 + 2 * site.index(),
+            Self::FurtherTerminal(Further(site)) => 3 + 2 * site.index(),
+        }
+    }
+}
+
+/// The site that an address on the terminals' side belongs to.
+pub(crate) fn site_of(address: IpAddr) -> Option<Site> {
+    let Address { subnet, host } = Address::of(address)?;
+    let number = match subnet {
+        HOP if host == TERMINAL => 1,
+        HOP => host.checked_sub(FURTHER).filter(|number| *number > 1)?,
+        CLIENT_LAN => 1,
+        lan => lan.checked_sub(FURTHER).filter(|number| *number > 1)?,
+    };
+    Site::new(number)
 }
 
 /// The subnet of client and terminal.
 pub(crate) const CLIENT_LAN: u8 = 1;
 /// The subnet of hub and server.
 pub(crate) const SERVER_LAN: u8 = 2;
-/// The subnet of terminal and hub.
+/// The subnet of terminals and hub.
 pub(crate) const HOP: u8 = 9;
+/// The terminal on the hop.
+const TERMINAL: u8 = 1;
+/// The second site is 102, and so on: its LAN, and its terminal on the hop.
+const FURTHER: u8 = 100;
 
 /// A host in a subnet of the lab; in both families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,18 +205,56 @@ impl Address {
     }
 
     pub(crate) const fn v6(self) -> Ipv6Addr {
-        Ipv6Addr::new(0xfd00, self.subnet as u16, 0, 0, 0, 0, 0, self.host as u16)
+        Ipv6Addr::new(0xfd00, digits(self.subnet), 0, 0, 0, 0, 0, digits(self.host))
     }
 
     /// The address in each family, with the length of its subnet's prefix.
     pub(crate) const fn both(self) -> [(IpAddr, u8); 2] {
         [(IpAddr::V4(self.v4()), 24), (IpAddr::V6(self.v6()), 64)]
     }
+
+    /// Any host in a subnet of the lab: what its last byte is only counts on
+    /// the hop.
+    fn of(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(address) => match address.octets() {
+                [10, subnet, 0, host] => Some(Self { subnet, host }),
+                _ => None,
+            },
+            IpAddr::V6(address) => match address.segments() {
+                [0xfd00, subnet, 0, 0, .., host] => {
+                    let host = number(host).unwrap_or(u8::MAX);
+                    Some(Self { subnet: number(subnet)?, host })
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
+/// The number whose hexadecimal digits are the decimal ones of `number`, so
+/// that an IPv6 address reads like the IPv4 one.
+const fn digits(number: u8) -> u16 {
+    let number = number as u16;
+    ((number / 100) << 8) | ((number / 10 % 10) << 4) | (number % 10)
+}
+
+/// The number with these digits.
+fn number(digits: u16) -> Option<u8> {
+    let number = (digits >> 8) * 100 + ((digits >> 4) & 0xf) * 10 + (digits & 0xf);
+    u8::try_from(number).ok().filter(|number| self::digits(*number) == digits)
 }
 
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        match self {
+            Self::Client => f.pad("client"),
+            Self::Terminal => f.pad("terminal"),
+            Self::Hub => f.pad("hub"),
+            Self::Server => f.pad("server"),
+            Self::FurtherClient(Further(site)) => f.pad(&format!("client{}", site.0)),
+            Self::FurtherTerminal(Further(site)) => f.pad(&format!("terminal{}", site.0)),
+        }
     }
 }
 
@@ -110,8 +262,10 @@ impl FromStr for Node {
     type Err = UnknownNode;
 
     fn from_str(name: &str) -> Result<Self, UnknownNode> {
-        let found = Self::ALL.into_iter().find(|node| node.name() == name);
-        found.ok_or_else(|| UnknownNode { name: name.to_owned() })
+        Self::of_lab(Site::MOST).find(|node| node.to_string() == name).ok_or_else(|| UnknownNode {
+            name: name.to_owned(),
+            known: "client, terminal, hub, server, and client2, terminal2, … in a star".to_owned(),
+        })
     }
 }
 
@@ -121,15 +275,56 @@ mod tests {
 
     #[test]
     fn names_read_back() {
-        for node in Node::ALL {
+        let all: Vec<Node> = Node::of_lab(Site::MOST).collect();
+        assert_eq!(all.len(), 2 + 2 * usize::from(Site::MOST));
+        for (index, node) in all.into_iter().enumerate() {
             assert_eq!(node.to_string().parse(), Ok(node));
-            assert_eq!(Node::ALL[node.index()], node);
+            assert_eq!(node.index(), index);
         }
     }
 
     #[test]
     fn a_wrong_name_is_answered_with_the_right_ones() {
-        let error = "sky".parse::<Node>().unwrap_err().to_string();
-        assert!(error.contains("\"sky\"") && error.contains("terminal"), "{error}");
+        for wrong in ["sky", "client1", "client33", "Client", "hub2", ""] {
+            let error = wrong.parse::<Node>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{wrong:?}")) && error.contains("terminal"), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_read_alike_in_both_families() {
+        let third = Site::new(3).unwrap();
+        assert_eq!(third.client().address4().to_string(), "10.103.0.2");
+        assert_eq!(third.client().address6().to_string(), "fd00:103::2");
+        assert_eq!(third.terminal().address4().to_string(), "10.9.0.103");
+        assert_eq!(third.terminal().address6().to_string(), "fd00:9::103");
+    }
+
+    #[test]
+    fn no_two_hosts_share_an_address_and_each_site_owns_its_own() {
+        let all: Vec<Node> = Node::of_lab(Site::MOST).collect();
+        let addresses: std::collections::BTreeSet<_> =
+            all.iter().flat_map(|node| node.address().both()).collect();
+        assert_eq!(addresses.len(), 2 * all.len());
+        for site in Site::first(Site::MOST) {
+            for (address, _) in
+                [site.client(), site.terminal()].map(|node| node.address().both()).concat()
+            {
+                assert_eq!(site_of(address), Some(site), "{address}");
+            }
+        }
+        for node in [Node::Hub, Node::Server] {
+            assert_eq!(node.address().both().map(|(address, _)| site_of(address)), [None, None]);
+        }
+    }
+
+    #[test]
+    fn any_host_of_a_client_s_lan_is_its_site_s() {
+        for address in ["10.101.0.2", "10.133.0.2", "10.102.1.2", "fd00:1a2::2", "fd00:9::65"] {
+            assert_eq!(site_of(address.parse().unwrap()), None, "{address}");
+        }
+        for address in ["10.102.0.77", "fd00:102::abcd", "fd00:102::1:2:3:4"] {
+            assert_eq!(site_of(address.parse().unwrap()), Site::new(2), "{address}");
+        }
     }
 }

@@ -18,24 +18,24 @@ const EPB_FLAGS: u16 = 2;
 const NANOSECONDS: u8 = 9;
 
 /// A packet to be written.
-pub(crate) struct Packet<'a> {
+pub struct Packet<'a> {
     /// From its IP header.
-    pub(crate) bytes: &'a [u8],
+    pub bytes: &'a [u8],
     /// Nanoseconds since the epoch.
-    pub(crate) wall: u64,
+    pub wall: u64,
     /// Whether the interface sent it.
-    pub(crate) outgoing: bool,
+    pub outgoing: bool,
 }
 
 /// Writes a capture.
-pub(crate) struct Writer<W> {
+pub struct Writer<W> {
     out: W,
     block: Vec<u8>,
 }
 
 impl<W: Write> Writer<W> {
     /// Begins a capture of the interface `name`.
-    pub(crate) fn new(out: W, name: &str) -> io::Result<Self> {
+    pub fn new(out: W, name: &str) -> io::Result<Self> {
         let mut writer = Self { out, block: Vec::new() };
         writer.block(SECTION, |body| {
             body.extend(0x1A2B_3C4Du32.to_le_bytes()); // byte-order magic
@@ -55,7 +55,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a packet.
-    pub(crate) fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+    pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let length = u32::try_from(packet.bytes.len()).map_err(io::Error::other)?;
         self.block(ENHANCED_PACKET, |body| {
             body.extend(0u32.to_le_bytes()); // interface
@@ -71,7 +71,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Hands everything to the operating system.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 

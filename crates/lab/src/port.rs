@@ -24,9 +24,10 @@ pub(crate) struct Port {
 
 impl Port {
     /// Opens the port on `device`, in the calling thread's network namespace.
-    /// Packets are sent to the station `peer`.
-    pub(crate) fn open(device: &str, peer: [u8; 6], mtu: u16) -> io::Result<Self> {
-        let (socket, ring, index) = open(device, mtu, Hears::Incoming)?;
+    /// Packets are sent to the station `peer`; those that come wait in a ring of
+    /// so many bytes.
+    pub(crate) fn open(device: &str, peer: [u8; 6], mtu: u16, ring: usize) -> io::Result<Self> {
+        let (socket, ring, index) = open(device, mtu, ring, Hears::Incoming)?;
         let to4 = address(index, libc::ETH_P_IP, peer);
         let to6 = address(index, libc::ETH_P_IPV6, peer);
         Ok(Self { socket, ring, to4, to6 })
@@ -101,7 +102,12 @@ pub(crate) enum Hears {
 
 /// A packet socket with its ring, and the number of the device it hears, in the
 /// calling thread's network namespace.
-pub(crate) fn open(device: &str, mtu: u16, hears: Hears) -> io::Result<(OwnedFd, Ring, u32)> {
+pub(crate) fn open(
+    device: &str,
+    mtu: u16,
+    ring: usize,
+    hears: Hears,
+) -> io::Result<(OwnedFd, Ring, u32)> {
     // Protocol 0 receives nothing yet: the ring must be there before.
     // SAFETY: no pointers are involved.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -113,7 +119,7 @@ pub(crate) fn open(device: &str, mtu: u16, hears: Hears) -> io::Result<(OwnedFd,
     // The stamp is then taken as the device receives, not when the kernel comes
     // to hand the packet over.
     setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-    let ring = Ring::new(&socket, mtu)?;
+    let ring = Ring::new(&socket, mtu, ring)?;
     let index = if_nametoindex(device)?;
     bind(&socket, &address(index, libc::ETH_P_ALL, [0; 6]))?;
     Ok((socket, ring, index))

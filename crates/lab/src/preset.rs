@@ -4,34 +4,33 @@
 //! in, and a user's own file works the same way. Each field can be overridden
 //! ([`Overrides`]).
 
+mod built_in;
+mod error;
+mod overrides;
+mod raw;
+#[cfg(test)]
+mod tests;
+mod text;
+mod trace;
+mod typed;
+
+use core::fmt;
 use core::time::Duration;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use link::{LinkConfig, Loss};
-use serde::Deserialize;
-use thiserror::Error;
-use units::{BitRate, Probability, format_duration};
+use link::{Delay, Encapsulation, Jitter, LinkConfig, Loss, Outage, Rate};
+use units::BitRate;
 
-use crate::Queue;
+use self::built_in::BUILT_IN;
+use self::raw::RawPreset;
+use self::trace::Folder;
+use self::typed::Wrong;
+use crate::crossing::Extent;
+use crate::{Discipline, LinkName, Queue};
 
-/// The built-in presets: name and file.
-const BUILT_IN: [(&str, &str); 7] = [
-    ("geo", include_str!("../presets/geo.toml")),
-    ("geo-ka", include_str!("../presets/geo-ka.toml")),
-    ("t1", include_str!("../presets/t1.toml")),
-    ("itu-45m", include_str!("../presets/itu-45m.toml")),
-    ("atm-155m", include_str!("../presets/atm-155m.toml")),
-    ("meo", include_str!("../presets/meo.toml")),
-    ("leo", include_str!("../presets/leo.toml")),
-];
-
-/// The least MTU of a link that carries IPv6 (RFC 8200 §5).
-const LEAST_MTU: u16 = 1280;
-/// Beyond jumbo frames nothing is a packet link.
-const GREATEST_MTU: u16 = 9216;
-const GREATEST_RATE: BitRate = BitRate::from_mbit(10_000);
-const GREATEST_DELAY: Duration = Duration::from_secs(60);
+pub use self::error::PresetError;
+pub use self::overrides::{Overrides, TerrestrialOverrides};
+pub use self::trace::TraceFault;
 
 /// A satellite hop: two links and an MTU.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,115 +45,75 @@ pub struct Preset {
     pub ret: Direction,
     /// The longest IP packet of the hop in bytes.
     pub mtu: u16,
+    /// How many terminals share the forward link and have a return link each;
+    /// from 1 to [`Site::MOST`](crate::Site::MOST).
+    pub terminals: u8,
+    /// Both directions between hub and server; `None` is a LAN.
+    pub terrestrial: Option<Direction>,
 }
 
 /// One direction of the hop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Direction {
-    /// In bits of IP packets per second.
-    pub rate: BitRate,
+    /// In bits per second of what the encapsulation makes of packets.
+    pub rate: Rate,
+    /// How packets are wrapped.
+    pub encapsulation: Encapsulation,
     /// One way.
-    pub delay: Duration,
+    pub delay: Delay,
+    /// What the delay varies by.
+    pub jitter: Jitter,
     /// What is lost on the way.
     pub loss: Loss,
+    /// When nothing is received, counted from the start of the lab.
+    pub outages: Vec<Outage>,
     /// How much may wait for the link.
     pub queue: Queue,
+    /// What the queue drops although there is room.
+    pub discipline: Discipline,
+    /// Whether the discipline marks packets that can be marked instead of
+    /// dropping them.
+    pub ecn: bool,
 }
 
-/// What to change in a preset; `None` leaves it.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Overrides {
-    /// The rate of the forward link.
-    pub rate: Option<BitRate>,
-    /// The rate of the return link.
-    pub return_rate: Option<BitRate>,
-    /// The one-way delay of both links.
-    pub delay: Option<Duration>,
-    /// The packet error rate of both links, in place of other losses.
-    pub per: Option<Probability>,
-    /// The bit error rate of both links, in place of other losses.
-    pub ber: Option<Probability>,
-    /// The queue of both links.
-    pub queue: Option<Queue>,
-    /// The longest IP packet in bytes.
-    pub mtu: Option<u16>,
-}
+impl Direction {
+    /// The greatest rate that IP packets of `len` bytes ever get.
+    pub fn peak_rate(&self, len: u16) -> BitRate {
+        self.of_packets(self.rate.greatest(), len)
+    }
 
-/// Why there is no such preset, or it is no link.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum PresetError {
-    /// No built-in preset has this name.
-    #[error(
-        "no preset {name:?}: there is {known}; a file of your own is given by a path that \
-         contains / or ends in .toml"
-    )]
-    Unknown {
-        /// The name as given.
-        name: String,
-        /// The names of the built-in ones.
-        known: String,
-    },
-    /// The file cannot be read.
-    #[error("cannot read preset {}: {cause}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        cause: io::Error,
-    },
-    /// The file is not TOML, or not a preset.
-    #[error("{origin}:{line}: {text:?}: {message}")]
-    Syntax {
-        /// The file, or the built-in preset's name.
-        origin: String,
-        /// The line, from 1.
-        line: usize,
-        /// That line.
-        text: String,
-        /// What is wrong with it, and what would be accepted.
-        message: String,
-    },
-    /// A value is possible nowhere.
-    #[error("{origin}: {key} = {value}: expected {expected}")]
-    Value {
-        /// The file, the built-in preset's name, or the command line.
-        origin: String,
-        /// The key, such as `forward.rate`.
-        key: String,
-        /// The value as given.
-        value: String,
-        /// What would be accepted.
-        expected: String,
-    },
-}
+    /// The least rate above zero that IP packets of `len` bytes ever get.
+    pub fn floor_rate(&self, len: u16) -> BitRate {
+        self.of_packets(self.rate.least(), len)
+    }
 
-/// A preset as it stands in the file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPreset {
-    description: String,
-    mtu: u16,
-    forward: RawDirection,
-    #[serde(rename = "return")]
-    ret: RawDirection,
-}
+    /// What is left of `rate` when packets of `len` bytes follow each other.
+    fn of_packets(&self, rate: BitRate, len: u16) -> BitRate {
+        if self.encapsulation == Encapsulation::None {
+            return rate;
+        }
+        let share = f64::from(len) / self.encapsulation.mean_wire_bytes(len.into());
+        BitRate::from_bits_per_second((rate.bits_per_second() as f64 * share) as u64)
+    }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawDirection {
-    rate: BitRate,
-    #[serde(with = "units::serde_duration")]
-    delay: Duration,
-    queue: Queue,
-    per: Option<Probability>,
-    ber: Option<Probability>,
+    /// The link in a hop of round-trip time `rtt`.
+    fn link(&self, rtt: Duration, mtu: u16) -> LinkConfig {
+        let rate = self.peak_rate(mtu);
+        let limit = self.queue.limit(rate, rtt, mtu);
+        LinkConfig {
+            encapsulation: self.encapsulation,
+            jitter: self.jitter,
+            outages: self.outages.clone(),
+            discipline: self.discipline.on(rate, rtt, mtu, self.ecn),
+            ..LinkConfig::new(self.rate.clone(), self.delay.clone(), self.loss.clone(), limit)
+        }
+    }
 }
 
 impl Preset {
     /// The built-in presets.
     pub fn built_in() -> impl Iterator<Item = Self> {
-        let parsed = |(name, text): (&str, &str)| Self::parse(name, name, text);
+        let parsed = |(name, text): (&str, &str)| Self::parse(name, name, Folder::BuiltIn, text);
         BUILT_IN.into_iter().map(move |each| parsed(each).expect("tests parse every built-in"))
     }
 
@@ -167,7 +126,7 @@ impl Preset {
             return Self::read(Path::new(preset));
         }
         match BUILT_IN.iter().find(|(name, _)| *name == preset) {
-            Some((name, text)) => Self::parse(name, name, text),
+            Some((name, text)) => Self::parse(name, name, Folder::BuiltIn, text),
             None => {
                 let known = BUILT_IN.map(|(name, _)| name).join(", ");
                 Err(PresetError::Unknown { name: preset.to_owned(), known })
@@ -175,137 +134,99 @@ impl Preset {
         }
     }
 
-    /// The preset with some of it changed.
-    ///
-    /// # Errors
-    /// When the result is not a possible link.
-    pub fn with(mut self, overrides: &Overrides) -> Result<Self, PresetError> {
-        let wrong = Wrong("command line");
-        let loss = wrong.loss("--per, --ber", overrides.per, overrides.ber)?;
-        self.forward.rate = overrides.rate.unwrap_or(self.forward.rate);
-        self.ret.rate = overrides.return_rate.unwrap_or(self.ret.rate);
-        self.mtu = overrides.mtu.unwrap_or(self.mtu);
-        for direction in [&mut self.forward, &mut self.ret] {
-            direction.delay = overrides.delay.unwrap_or(direction.delay);
-            direction.queue = overrides.queue.unwrap_or(direction.queue);
-            if let Some(loss) = &loss {
-                direction.loss = loss.clone();
-            }
-        }
-        wrong.rate("--rate", self.forward.rate)?;
-        wrong.rate("--return-rate", self.ret.rate)?;
-        wrong.delay("--delay", self.forward.delay)?;
-        wrong.mtu("--mtu", self.mtu)?;
-        Ok(self)
-    }
-
-    /// The round-trip time of the empty hop for a packet without length.
+    /// The round-trip time of the empty hop for a packet without length and
+    /// without jitter; the greatest, if the delay changes.
     pub fn rtt(&self) -> Duration {
-        self.forward.delay + self.ret.delay
+        self.forward.delay.greatest() + self.ret.delay.greatest()
     }
 
     /// The links, forward and return.
     pub fn links(&self) -> [LinkConfig; 2] {
-        [&self.forward, &self.ret].map(|direction| {
-            let &Direction { rate, delay, ref loss, queue } = direction;
-            LinkConfig::new(rate, delay, loss.clone(), queue.limit(rate, self.rtt(), self.mtu))
-        })
+        [&self.forward, &self.ret].map(|direction| direction.link(self.rtt(), self.mtu))
+    }
+
+    /// The round-trip time between client and server, for packets without length
+    /// on empty links; the greatest, if a delay changes.
+    pub fn path_rtt(&self) -> Duration {
+        let twice = |direction: &Direction| 2 * direction.delay.greatest();
+        self.rtt() + self.terrestrial.as_ref().map_or(Duration::ZERO, twice)
+    }
+
+    /// What has to be built.
+    pub(crate) fn extent(&self) -> Extent {
+        let (terminals, mtu) = (self.terminals, self.mtu);
+        Extent { terminals, terrestrial: self.terrestrial.is_some(), mtu, cabled: false }
+    }
+
+    /// The preset's part that describes a link; the forward one's stands in for
+    /// a terrestrial one that there is not.
+    pub(crate) fn direction(&self, name: LinkName) -> &Direction {
+        match name {
+            LinkName::Forward => &self.forward,
+            LinkName::Return(_) => &self.ret,
+            LinkName::TerrestrialForward | LinkName::TerrestrialReturn => {
+                self.terrestrial.as_ref().unwrap_or(&self.forward)
+            }
+        }
+    }
+
+    /// The round-trip time and the MTU that a link's queue is measured by. A BDP
+    /// of a terrestrial queue counts the round-trip time of the whole path:
+    /// whoever fills it takes that.
+    pub(crate) fn scale(&self, name: LinkName) -> (Duration, u16) {
+        if name.is_hop() {
+            (self.rtt(), self.mtu)
+        } else {
+            (self.path_rtt(), self.extent().lan_mtu())
+        }
+    }
+
+    /// The configuration of a link of the lab.
+    pub(crate) fn link(&self, name: LinkName) -> LinkConfig {
+        let (rtt, mtu) = self.scale(name);
+        self.direction(name).link(rtt, mtu)
     }
 
     fn read(path: &Path) -> Result<Self, PresetError> {
         let text = std::fs::read_to_string(path)
             .map_err(|cause| PresetError::Read { path: path.to_owned(), cause })?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        Self::parse(&name, &path.display().to_string(), &text)
+        let folder = Folder::Disk(path.parent().unwrap_or(Path::new("")));
+        Self::parse(&name, &path.display().to_string(), folder, &text)
     }
 
-    fn parse(name: &str, origin: &str, text: &str) -> Result<Self, PresetError> {
-        let raw: RawPreset =
-            toml::from_str(text).map_err(|error| syntax_error(origin, text, &error))?;
-        let wrong = Wrong(origin);
-        wrong.mtu("mtu", raw.mtu)?;
+    /// The preset of that text, which can name only built-in traces.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn from_text(text: &str) -> Result<Self, PresetError> {
+        Self::parse("own", "own.toml", Folder::BuiltIn, text)
+    }
+
+    fn parse(
+        name: &str,
+        origin: &str,
+        folder: Folder<'_>,
+        text: &str,
+    ) -> Result<Self, PresetError> {
+        let raw = RawPreset::parse(origin, text)?;
+        let wrong = |prefix| Wrong { origin, prefix, folder };
+        wrong("").mtu(raw.mtu)?;
+        wrong("").terminals(raw.terminals)?;
+        let terrestrial = raw.terrestrial.map(|raw| wrong("terrestrial.").direction(raw));
         Ok(Self {
             name: name.to_owned(),
             description: raw.description,
-            forward: wrong.direction("forward", &raw.forward)?,
-            ret: wrong.direction("return", &raw.ret)?,
+            forward: wrong("forward.").direction(raw.forward)?,
+            ret: wrong("return.").direction(raw.ret)?,
             mtu: raw.mtu,
+            terminals: raw.terminals,
+            terrestrial: terrestrial.transpose()?,
         })
     }
 }
 
-/// Finds what is wrong with values that come from the place it names.
-struct Wrong<'a>(&'a str);
-
-impl Wrong<'_> {
-    fn direction(&self, name: &str, raw: &RawDirection) -> Result<Direction, PresetError> {
-        let key = |key: &str| format!("{name}.{key}");
-        self.rate(&key("rate"), raw.rate)?;
-        self.delay(&key("delay"), raw.delay)?;
-        let loss = self.loss(&key("per, ber"), raw.per, raw.ber)?.unwrap_or(Loss::None);
-        Ok(Direction { rate: raw.rate, delay: raw.delay, loss, queue: raw.queue })
-    }
-
-    fn loss(
-        &self,
-        key: &str,
-        per: Option<Probability>,
-        ber: Option<Probability>,
-    ) -> Result<Option<Loss>, PresetError> {
-        match (per, ber) {
-            (Some(per), Some(ber)) => {
-                let value = format!("{per}, {ber}");
-                self.check(false, key, &value, || "only one of the two".to_owned()).map(|()| None)
-            }
-            (Some(Probability::ZERO), None) | (None, Some(Probability::ZERO)) => {
-                Ok(Some(Loss::None))
-            }
-            (Some(per), None) => Ok(Some(Loss::Per(per))),
-            (None, Some(ber)) => Ok(Some(Loss::Ber(ber))),
-            (None, None) => Ok(None),
-        }
-    }
-
-    fn rate(&self, key: &str, rate: BitRate) -> Result<(), PresetError> {
-        let good = rate.bits_per_second() > 0 && rate <= GREATEST_RATE;
-        self.check(good, key, &rate, || format!("above 0, at most {GREATEST_RATE}"))
-    }
-
-    fn delay(&self, key: &str, delay: Duration) -> Result<(), PresetError> {
-        let expected = || format!("at most {}", format_duration(GREATEST_DELAY));
-        self.check(delay <= GREATEST_DELAY, key, &format_duration(delay), expected)
-    }
-
-    fn mtu(&self, key: &str, mtu: u16) -> Result<(), PresetError> {
-        let expected = || format!("{LEAST_MTU} (the least for IPv6) to {GREATEST_MTU}");
-        self.check((LEAST_MTU..=GREATEST_MTU).contains(&mtu), key, &mtu, expected)
-    }
-
-    fn check(
-        &self,
-        good: bool,
-        key: &str,
-        value: &dyn core::fmt::Display,
-        expected: impl FnOnce() -> String,
-    ) -> Result<(), PresetError> {
-        if good {
-            return Ok(());
-        }
-        let (origin, key, value) = (self.0.to_owned(), key.to_owned(), value.to_string());
-        Err(PresetError::Value { origin, key, value, expected: expected() })
+/// As a file, complete: all keys are there, and traces line by line.
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&toml::to_string(&RawPreset::from(self)).map_err(|_| fmt::Error)?)
     }
 }
-
-fn syntax_error(origin: &str, text: &str, error: &toml::de::Error) -> PresetError {
-    let start = error.span().map_or(0, |span| span.start.min(text.len()));
-    let line = text.bytes().take(start).filter(|byte| *byte == b'\n').count();
-    PresetError::Syntax {
-        origin: origin.to_owned(),
-        line: line + 1,
-        text: text.lines().nth(line).unwrap_or_default().to_owned(),
-        message: error.message().replace('\n', " "),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -16,7 +16,7 @@ use crate::port::set_option;
 
 /// Memory of one ring. At 2 KiB a packet that is 8192 of them, 8 ms of a sender
 /// at 12 Gbit/s.
-const RING_BYTES: usize = 16 << 20;
+pub(crate) const RING_BYTES: usize = 16 << 20;
 /// The kernel allocates the ring in blocks of so many bytes.
 const BLOCK_BYTES: usize = 1 << 17;
 /// The address of a packet follows its header, aligned (`TPACKET_ALIGN`).
@@ -42,6 +42,7 @@ pub(crate) struct Frame<'a> {
 /// The mapped ring. Packets are taken in the order in which they came.
 pub(crate) struct Ring {
     memory: NonNull<u8>,
+    bytes: usize,
     frame_bytes: usize,
     next: usize,
 }
@@ -50,16 +51,17 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Gives `socket`, not bound yet, a ring for packets of up to `mtu` bytes.
-    pub(crate) fn new(socket: &OwnedFd, mtu: u16) -> io::Result<Self> {
+    /// Gives `socket`, not bound yet, a ring of so many `bytes` (a multiple of
+    /// 128 KiB) for packets of up to `mtu` bytes.
+    pub(crate) fn new(socket: &OwnedFd, mtu: u16, bytes: usize) -> io::Result<Self> {
         let frame_bytes = (usize::from(mtu) + HEADROOM).next_power_of_two();
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
         set_option(socket, libc::PACKET_VERSION, &version)?;
         let request = libc::tpacket_req {
             tp_block_size: BLOCK_BYTES as u32,
-            tp_block_nr: (RING_BYTES / BLOCK_BYTES) as u32,
+            tp_block_nr: (bytes / BLOCK_BYTES) as u32,
             tp_frame_size: frame_bytes as u32,
-            tp_frame_nr: (RING_BYTES / frame_bytes) as u32,
+            tp_frame_nr: (bytes / frame_bytes) as u32,
         };
         set_option(socket, libc::PACKET_RX_RING, &request)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -67,13 +69,13 @@ impl Ring {
         // its exact size, at an address of the kernel's choice.
         let memory = unsafe {
             let null = core::ptr::null_mut();
-            libc::mmap(null, RING_BYTES, protection, libc::MAP_SHARED, socket.as_raw_fd(), 0)
+            libc::mmap(null, bytes, protection, libc::MAP_SHARED, socket.as_raw_fd(), 0)
         };
         if memory == libc::MAP_FAILED {
             return Err(Errno::last().into());
         }
         let memory = NonNull::new(memory.cast()).expect("mmap does not return null");
-        Ok(Self { memory, frame_bytes, next: 0 })
+        Ok(Self { memory, bytes, frame_bytes, next: 0 })
     }
 
     /// Hands the next packet to `take`; `false` when there is none.
@@ -90,7 +92,7 @@ impl Ring {
         // SAFETY: until the status says kernel again, the frame is ours.
         take(unsafe { self.read(frame) });
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % (RING_BYTES / self.frame_bytes);
+        self.next = (self.next + 1) % (self.bytes / self.frame_bytes);
         true
     }
 
@@ -118,6 +120,6 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping made by `new`, which nothing refers to any more.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), RING_BYTES) };
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };
     }
 }

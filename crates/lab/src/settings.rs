@@ -29,6 +29,10 @@ pub(crate) fn of_host() -> Vec<Setting> {
         ("ipv6/conf/default/autoconf", "0"),
         ("ipv6/conf/default/router_solicitations", "0"),
         ("ipv6/conf/default/accept_dad", "0"),
+        // In a star the hub sends packets back where they came from, and the
+        // terminals have no shorter way.
+        ("ipv4/conf/all/send_redirects", "0"),
+        ("ipv4/conf/default/send_redirects", "0"),
         // Each connection starts from nothing, whatever the one before it met.
         ("ipv4/tcp_no_metrics_save", "1"),
         ("ipv4/tcp_rmem", &format!("4096 131072 {TCP_BUFFER}")),

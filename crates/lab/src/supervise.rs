@@ -9,7 +9,8 @@
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::exit;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, exit};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -62,6 +63,33 @@ pub fn leave_signals_to_the_command() {
     }
 }
 
+/// The signals that end things.
+pub(crate) fn endings() -> SigSet {
+    ENDINGS.into_iter().collect()
+}
+
+/// Runs a command and waits for it, as [`supervise`] does for a lab: passes
+/// signals on to it, and keeps the terminal's foreground. Its exit code, or 128 +
+/// the signal that ended it. It is killed when this process ends.
+pub(crate) fn attend(command: &mut Command) -> io::Result<i32> {
+    let (mask, waited) = (SigSet::thread_get_mask()?, waited_for()?);
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&waited), None)?;
+    default_sigchld()?;
+    let (group, foreground) = foreground();
+    let prepare = move || {
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None)?;
+        Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)
+    };
+    // SAFETY: sigprocmask(2) and prctl(2) are async-signal-safe.
+    unsafe { command.pre_exec(prepare) };
+    let child = Pid::from_raw(command.spawn()?.id() as i32);
+    let code = watch(child, &waited, None, |signal| send(child, signal));
+    if foreground {
+        take_foreground(group);
+    }
+    Ok(code)
+}
+
 /// Whoever started this process may have had children reaped by the kernel,
 /// which hides how they ended; that is inherited.
 fn default_sigchld() -> nix::Result<()> {
@@ -108,16 +136,25 @@ fn die_with_parent(alive: &OwnedFd) -> nix::Result<()> {
 /// terminal's foreground for its process group if it had it: a shell in the lab
 /// takes it and, being in another PID namespace, cannot give it back.
 fn supervise(init: Pid, waited: &SigSet, _alive: OwnedFd) -> ! {
-    let group = getpgrp();
-    let foreground = tcgetpgrp(io::stdin()) == Ok(group);
+    let (group, foreground) = foreground();
     let code = watch(init, waited, None, |signal| send(init, signal));
     if foreground {
-        // SIGTTOU stops whoever does this from the background, unless blocked.
-        let stop: SigSet = [Signal::SIGTTOU].into_iter().collect();
-        let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stop), None);
-        let _ = tcsetpgrp(io::stdin(), group);
+        take_foreground(group);
     }
     exit(code)
+}
+
+/// This process's group, and whether it has the terminal's foreground.
+fn foreground() -> (Pid, bool) {
+    let group = getpgrp();
+    (group, tcgetpgrp(io::stdin()) == Ok(group))
+}
+
+fn take_foreground(group: Pid) {
+    // SIGTTOU stops whoever does this from the background, unless blocked.
+    let stop: SigSet = [Signal::SIGTTOU].into_iter().collect();
+    let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stop), None);
+    let _ = tcsetpgrp(io::stdin(), group);
 }
 
 /// Process 1: reaps, passes signals on to all the others, ends with the lab.

@@ -1,26 +1,41 @@
-//! The network: five namespaces, four veth pairs, addresses and routes.
+//! The network: a namespace for each host and one for the links, veth pairs,
+//! addresses and routes.
 
+use core::fmt;
 use std::io;
 
 use thiserror::Error;
 
-use crate::netlink::{End, Netlink, Station};
-use crate::node::{Address, CLIENT_LAN, HOP, SERVER_LAN};
+use crate::crossing::{Crossing, Extent};
+use crate::netlink::{End, Netlink};
+use crate::node::{Address, HOP, SERVER_LAN, Site};
 use crate::settings::{self, Setting};
 use crate::{NetNs, Node, offload};
 
-/// The device of `terminal` and `hub` on the hop.
+/// The device of terminals and `hub` on the hop.
 pub const HOP_DEVICE: &str = "sat0";
 /// The device of every host on its LAN.
 pub const LAN_DEVICE: &str = "lan0";
-/// The devices of `sky`: towards the terminal and towards the hub.
-pub(crate) const SKY_DEVICES: [&str; 2] = ["t0", "h0"];
-/// The hardware addresses of terminal and hub on the hop (locally administered,
-/// "SKY"): `sky` sends to them without asking.
-pub(crate) const STATIONS: [Station; 2] =
-    [[0x02, b'S', b'K', b'Y', 0, 1], [0x02, b'S', b'K', b'Y', 0, 2]];
 /// The MTU of the LANs, unless the hop's is larger: Ethernet's.
-const LAN_MTU: u16 = 1500;
+pub(crate) const LAN_MTU: u16 = 1500;
+
+/// A network namespace of the lab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A host's.
+    Host(Node),
+    /// The one that the links are in.
+    Sky,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(node) => node.fmt(f),
+            Self::Sky => f.write_str("sky"),
+        }
+    }
+}
 
 /// Why the network cannot be made.
 #[derive(Debug, Error)]
@@ -36,7 +51,7 @@ pub enum TopologyError {
     #[error("cannot set {setting} = {value} on {place}: {cause}")]
     Setting {
         /// The namespace.
-        place: &'static str,
+        place: Place,
         /// The name below `/proc/sys/net`.
         setting: String,
         /// The value.
@@ -48,7 +63,7 @@ pub enum TopologyError {
     #[error("cannot open a netlink socket on {place}: {cause}")]
     Netlink {
         /// The namespace.
-        place: &'static str,
+        place: Place,
         /// The kernel's answer.
         cause: io::Error,
     },
@@ -56,7 +71,7 @@ pub enum TopologyError {
     #[error("cannot add {what} on {place}: {cause}")]
     Refused {
         /// The namespace.
-        place: &'static str,
+        place: Place,
         /// What was to be added.
         what: String,
         /// The kernel's answer.
@@ -66,9 +81,9 @@ pub enum TopologyError {
     #[error("cannot switch off the offloads of {device} on {place}: {cause}")]
     Offloads {
         /// The namespace.
-        place: &'static str,
+        place: Place,
         /// The device.
-        device: &'static str,
+        device: String,
         /// The kernel's answer.
         cause: io::Error,
     },
@@ -76,9 +91,9 @@ pub enum TopologyError {
 
 /// The namespaces of a lab.
 pub(crate) struct Network {
-    /// The hosts, in the order of [`Node::ALL`].
-    pub(crate) hosts: [NetNs; 4],
-    /// Where the hop is.
+    /// The hosts, in the order of [`Node::of_lab`].
+    pub(crate) hosts: Vec<NetNs>,
+    /// Where the links are.
     pub(crate) sky: NetNs,
 }
 
@@ -87,72 +102,93 @@ type Device = (&'static str, Address);
 /// A route of a host: a subnet and the neighbour on the way.
 type Route = (u8, Address);
 
-/// Makes the network; the hop carries packets of up to `mtu` bytes.
-pub(crate) fn build(mtu: u16) -> Result<Network, TopologyError> {
+/// Makes the network.
+pub(crate) fn build(extent: &Extent) -> Result<Network, TopologyError> {
     let make = || NetNs::create().map_err(|cause| TopologyError::Namespace { cause });
-    let network = Network { hosts: [make()?, make()?, make()?, make()?], sky: make()? };
-    network.prepare()?;
-    network.connect()?;
-    for node in Node::ALL {
-        network.set_up_host(node, mtu)?;
+    let hosts = Node::of_lab(extent.terminals).map(|_| make()).collect::<Result<_, _>>()?;
+    let network = Network { hosts, sky: make()? };
+    let crossings = extent.crossings();
+    for node in Node::of_lab(extent.terminals) {
+        network.inside(Place::Host(node), |place| apply(place, &settings::of_host()))?;
     }
-    network.set_up_sky(mtu)?;
-    for node in Node::ALL {
-        network.add_routes(node)?;
+    network.inside(Place::Sky, |place| apply(place, &settings::of_sky()))?;
+    network.connect(extent, &crossings)?;
+    for node in Node::of_lab(extent.terminals) {
+        network.set_up_host(node, extent, &crossings)?;
+    }
+    network.set_up_sky(&crossings)?;
+    for node in Node::of_lab(extent.terminals) {
+        network.add_routes(node, extent)?;
     }
     Ok(network)
 }
 
 impl Network {
-    fn host(&self, node: Node) -> &NetNs {
+    pub(crate) fn host(&self, node: Node) -> &NetNs {
         &self.hosts[node.index()]
     }
 
-    /// Settings that new devices inherit.
-    fn prepare(&self) -> Result<(), TopologyError> {
-        for node in Node::ALL {
-            self.host(node).run(|| apply(node.name(), &settings::of_host()))?;
-        }
-        self.sky.run(|| apply("sky", &settings::of_sky()))
+    /// Runs `f` in a namespace.
+    fn inside(
+        &self,
+        place: Place,
+        f: impl FnOnce(Place) -> Result<(), TopologyError> + Send,
+    ) -> Result<(), TopologyError> {
+        let netns = match place {
+            Place::Host(node) => self.host(node),
+            Place::Sky => &self.sky,
+        };
+        netns.run(|| f(place))
     }
 
-    /// All veth pairs.
-    fn connect(&self) -> Result<(), TopologyError> {
+    /// All veth pairs: the LANs that are nothing but LANs, and both ends of the
+    /// links.
+    fn connect(&self, extent: &Extent, crossings: &[Crossing]) -> Result<(), TopologyError> {
         let lan = |node| End { netns: self.host(node), name: LAN_DEVICE, station: None };
-        let hop = |node, station| End {
-            netns: self.host(node),
-            name: HOP_DEVICE,
-            station: Some(station),
-        };
-        let sky = |name| End { netns: &self.sky, name, station: None };
-        self.sky.run(|| {
-            let netlink = open("sky")?;
-            for [one, other] in [
-                [lan(Node::Client), lan(Node::Terminal)],
-                [lan(Node::Hub), lan(Node::Server)],
-                [hop(Node::Terminal, STATIONS[0]), sky(SKY_DEVICES[0])],
-                [hop(Node::Hub, STATIONS[1]), sky(SKY_DEVICES[1])],
-            ] {
-                netlink.add_veth([&one, &other]).map_err(refused("sky", || {
-                    format!("the pair {} – {}", one.name, other.name)
-                }))?;
-            }
-            Ok(())
+        let mut pairs: Vec<_> = Site::first(extent.terminals)
+            .map(|site| [lan(site.client()), lan(site.terminal())])
+            .collect();
+        if !extent.terrestrial {
+            pairs.push([lan(Node::Hub), lan(Node::Server)]);
+        }
+        if extent.cabled {
+            let end = |node| End { netns: self.host(node), name: HOP_DEVICE, station: None };
+            pairs.push([end(Node::Terminal), end(Node::Hub)]);
+        }
+        pairs.extend(crossings.iter().map(|crossing| {
+            let (name, station) = (crossing.device, Some(crossing.station));
+            let host = End { netns: self.host(crossing.from), name, station };
+            [host, End { netns: &self.sky, name: &crossing.sky, station: None }]
+        }));
+        self.inside(Place::Sky, |place| {
+            let netlink = open(place)?;
+            pairs.iter().try_for_each(|[one, other]| {
+                netlink
+                    .add_veth([one, other])
+                    .map_err(refused(place, || format!("the pair {} – {}", one.name, other.name)))
+            })
         })
     }
 
-    fn set_up_host(&self, node: Node, mtu: u16) -> Result<(), TopologyError> {
-        let place = node.name();
-        self.host(node).run(|| {
+    fn set_up_host(
+        &self,
+        node: Node,
+        extent: &Extent,
+        crossings: &[Crossing],
+    ) -> Result<(), TopologyError> {
+        self.inside(Place::Host(node), |place| {
             let netlink = open(place)?;
             netlink.bring_up("lo", u16::MAX, true).map_err(refused(place, || "lo".into()))?;
             for (device, address) in devices(node) {
-                if device == HOP_DEVICE {
-                    set_up_hop(place, &netlink, device, mtu)?;
-                } else {
-                    netlink
-                        .bring_up(device, LAN_MTU.max(mtu), true)
-                        .map_err(refused(place, || device.to_owned()))?;
+                let on = |crossing: &&Crossing| (crossing.from, crossing.device) == (node, device);
+                match crossings.iter().find(on) {
+                    Some(crossing) => {
+                        apply(place, &settings::of_hop(device))?;
+                        set_up_quiet(place, &netlink, device, crossing.mtu)?;
+                    }
+                    None => netlink
+                        .bring_up(device, extent.lan_mtu(), true)
+                        .map_err(refused(place, || device.to_owned()))?,
                 }
                 for address in address.both() {
                     netlink
@@ -160,25 +196,26 @@ impl Network {
                         .map_err(refused(place, || format!("{} to {device}", address.0)))?;
                 }
             }
-            if matches!(node, Node::Terminal | Node::Hub) {
+            if is_router(node) {
                 apply(place, &settings::of_router())?;
             }
             Ok(())
         })
     }
 
-    fn set_up_sky(&self, mtu: u16) -> Result<(), TopologyError> {
-        self.sky.run(|| {
-            let netlink = open("sky")?;
-            SKY_DEVICES.iter().try_for_each(|device| set_up_quiet("sky", &netlink, device, mtu))
+    fn set_up_sky(&self, crossings: &[Crossing]) -> Result<(), TopologyError> {
+        self.inside(Place::Sky, |place| {
+            let netlink = open(place)?;
+            crossings
+                .iter()
+                .try_for_each(|crossing| set_up_quiet(place, &netlink, &crossing.sky, crossing.mtu))
         })
     }
 
-    fn add_routes(&self, node: Node) -> Result<(), TopologyError> {
-        let place = node.name();
-        self.host(node).run(|| {
+    fn add_routes(&self, node: Node, extent: &Extent) -> Result<(), TopologyError> {
+        self.inside(Place::Host(node), |place| {
             let netlink = open(place)?;
-            for (subnet, via) in routes(node) {
+            for (subnet, via) in routes(node, extent) {
                 let to = Address { subnet, host: 0 };
                 for (to, via) in to.both().into_iter().zip(via.both()) {
                     netlink
@@ -194,51 +231,63 @@ impl Network {
 /// The devices of a host.
 fn devices(node: Node) -> Vec<Device> {
     let router = |subnet| (LAN_DEVICE, Address { subnet, host: 1 });
-    match node {
-        Node::Client | Node::Server => vec![(LAN_DEVICE, node.address())],
-        Node::Terminal => vec![router(CLIENT_LAN), (HOP_DEVICE, node.address())],
-        Node::Hub => vec![router(SERVER_LAN), (HOP_DEVICE, node.address())],
+    match node.site() {
+        Some(site) if node == site.terminal() => {
+            vec![router(site.lan()), (HOP_DEVICE, node.address())]
+        }
+        None if node == Node::Hub => vec![router(SERVER_LAN), (HOP_DEVICE, node.address())],
+        _ => vec![(LAN_DEVICE, node.address())],
     }
+}
+
+fn is_router(node: Node) -> bool {
+    devices(node).len() > 1
 }
 
 /// The routes of a host to the subnets it is not in. There is no default route:
 /// nothing outside the lab can be reached, and programs hear so at once.
-fn routes(node: Node) -> Vec<Route> {
-    let router = |subnet| Address { subnet, host: 1 };
-    match node {
-        Node::Client => vec![(HOP, router(CLIENT_LAN)), (SERVER_LAN, router(CLIENT_LAN))],
-        Node::Terminal => vec![(SERVER_LAN, Node::Hub.address())],
-        Node::Hub => vec![(CLIENT_LAN, Node::Terminal.address())],
-        Node::Server => vec![(HOP, router(SERVER_LAN)), (CLIENT_LAN, router(SERVER_LAN))],
+fn routes(node: Node, extent: &Extent) -> Vec<Route> {
+    let sites = Site::first(extent.terminals);
+    let via = |subnet| Address { subnet, host: 1 };
+    match node.site() {
+        // A client, by way of its terminal.
+        Some(own) if node == own.client() => sites
+            .filter(|site| *site != own)
+            .map(Site::lan)
+            .chain([HOP, SERVER_LAN])
+            .map(|subnet| (subnet, via(own.lan())))
+            .collect(),
+        // A terminal: all others are behind the hub.
+        Some(own) => sites
+            .filter(|site| *site != own)
+            .map(Site::lan)
+            .chain([SERVER_LAN])
+            .map(|subnet| (subnet, Node::Hub.address()))
+            .collect(),
+        None if node == Node::Hub => {
+            sites.map(|site| (site.lan(), site.terminal().address())).collect()
+        }
+        // The server.
+        None => sites.map(Site::lan).chain([HOP]).map(|subnet| (subnet, via(SERVER_LAN))).collect(),
     }
-}
-
-fn set_up_hop(
-    place: &'static str,
-    netlink: &Netlink,
-    device: &'static str,
-    mtu: u16,
-) -> Result<(), TopologyError> {
-    apply(place, &settings::of_hop(device))?;
-    set_up_quiet(place, netlink, device, mtu)
 }
 
 /// Brings up a device that carries single packets, and none of the kernel's own.
 fn set_up_quiet(
-    place: &'static str,
+    place: Place,
     netlink: &Netlink,
-    device: &'static str,
+    device: &str,
     mtu: u16,
 ) -> Result<(), TopologyError> {
     offload::switch_off(device).map_err(|cause| TopologyError::Offloads {
         place,
-        device,
+        device: device.to_owned(),
         cause,
     })?;
     netlink.bring_up(device, mtu, false).map_err(refused(place, || device.to_owned()))
 }
 
-fn apply(place: &'static str, settings: &[Setting]) -> Result<(), TopologyError> {
+fn apply(place: Place, settings: &[Setting]) -> Result<(), TopologyError> {
     for setting in settings {
         settings::write(setting).map_err(|cause| TopologyError::Setting {
             place,
@@ -250,13 +299,41 @@ fn apply(place: &'static str, settings: &[Setting]) -> Result<(), TopologyError>
     Ok(())
 }
 
-fn open(place: &'static str) -> Result<Netlink, TopologyError> {
+fn open(place: Place) -> Result<Netlink, TopologyError> {
     Netlink::open().map_err(|cause| TopologyError::Netlink { place, cause })
 }
 
 fn refused(
-    place: &'static str,
+    place: Place,
     what: impl FnOnce() -> String,
 ) -> impl FnOnce(rtnetlink::Error) -> TopologyError {
     move |cause| TopologyError::Refused { place, what: what(), cause: Box::new(cause) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_host_has_one_way_to_every_subnet() {
+        for terminals in [1, 2, 32] {
+            let extent = Extent { terminals, terrestrial: false, mtu: 1500, cabled: false };
+            let lans = Site::first(terminals).map(Site::lan);
+            let all: BTreeSet<u8> = lans.chain([HOP, SERVER_LAN]).collect();
+            for node in Node::of_lab(terminals) {
+                let own: Vec<u8> =
+                    devices(node).iter().map(|(_, address)| address.subnet).collect();
+                let routes = routes(node, &extent);
+                for (_, via) in &routes {
+                    assert!(own.contains(&via.subnet), "{node} is not on the LAN of {via:?}");
+                }
+                let mut reached: Vec<u8> = routes.iter().map(|(subnet, _)| *subnet).collect();
+                reached.extend(&own);
+                assert_eq!(reached.len(), all.len(), "{node}: {reached:?}");
+                assert_eq!(reached.into_iter().collect::<BTreeSet<u8>>(), all, "{node}");
+            }
+        }
+    }
 }

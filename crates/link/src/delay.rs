@@ -1,10 +1,15 @@
 //! How long packets are on their way.
 
+use core::fmt;
+use core::str::FromStr;
 use core::time::Duration;
 
-use units::Instant;
+use units::{Instant, format_duration};
 
-use crate::Trace;
+use crate::text::{Kind, duration};
+use crate::{SettingError, Trace};
+
+const JITTER: Kind = Kind { what: "jitter", expected: "none, \"5 ms\" or \"5 ms reordering\"" };
 
 /// The delay of a link, one way, from the last bit sent to the last bit
 /// received. A packet has the delay of the moment at which its last bit leaves.
@@ -31,6 +36,14 @@ impl From<Trace<Duration>> for Delay {
 }
 
 impl Delay {
+    /// The longest that it ever is.
+    pub fn greatest(&self) -> Duration {
+        match self {
+            Self::Constant(delay) => *delay,
+            Self::Trace(trace) => trace.values().max().copied().unwrap_or_default(),
+        }
+    }
+
     /// The delay of a packet whose last bit leaves so long after the beginning.
     pub(crate) fn after(&self, elapsed: Duration) -> Duration {
         match self {
@@ -41,7 +54,8 @@ impl Delay {
 }
 
 /// What the delay varies by from packet to packet: an extra between zero and
-/// the duration, uniform and independent.
+/// the duration, uniform and independent. Text: `"none"`, `"5 ms"`,
+/// `"5 ms reordering"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Jitter {
@@ -59,17 +73,44 @@ pub enum Jitter {
 impl Jitter {
     /// The extra of a packet with the random number `luck`.
     pub(crate) fn extra(self, luck: u64) -> Duration {
-        let most = match self {
-            Self::None => return Duration::ZERO,
-            Self::InOrder(most) | Self::Reordering(most) => most,
-        };
-        let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+        let most = u64::try_from(self.greatest().as_nanos()).unwrap_or(u64::MAX);
         let width = u128::from(most) + 1;
         Duration::from_nanos(((u128::from(luck) * width) >> 64) as u64)
     }
 
-    pub(crate) fn reorders(self) -> bool {
+    /// Whether packets overtake each other.
+    pub fn reorders(self) -> bool {
         matches!(self, Self::Reordering(_))
+    }
+
+    /// The greatest extra.
+    pub fn greatest(self) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::InOrder(most) | Self::Reordering(most) => most,
+        }
+    }
+}
+
+impl FromStr for Jitter {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        JITTER.read(text, |text| match text.strip_suffix("reordering") {
+            Some(most) => duration(most).map(Self::Reordering),
+            None if text == "none" => Some(Self::None),
+            None => duration(text).map(Self::InOrder),
+        })
+    }
+}
+
+impl fmt::Display for Jitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::InOrder(most) => f.write_str(&format_duration(*most)),
+            Self::Reordering(most) => write!(f, "{} reordering", format_duration(*most)),
+        }
     }
 }
 
@@ -110,5 +151,22 @@ mod tests {
         assert_eq!(jitter.extra(u64::MAX / 2), Duration::from_nanos(4));
         assert_eq!(Jitter::Reordering(Duration::MAX).extra(7), Duration::from_nanos(7));
         assert_eq!(Jitter::None.extra(u64::MAX), Duration::ZERO);
+    }
+
+    #[test]
+    fn jitter_is_read_back_or_refused() {
+        let ms = Duration::from_millis(5);
+        for jitter in [Jitter::None, Jitter::InOrder(ms), Jitter::Reordering(ms)] {
+            assert_eq!(jitter.to_string().parse(), Ok(jitter));
+        }
+        let error = "5 ms backwards".parse::<Jitter>().unwrap_err().to_string();
+        assert!(error.contains("5 ms backwards") && error.contains("5 ms reordering"), "{error}");
+    }
+
+    #[test]
+    fn the_greatest_delay_of_a_trace_is_found() {
+        let trace = Trace::parse("0s 5ms\n1s 9ms\n2s 7ms").unwrap();
+        assert_eq!(Delay::Trace(trace).greatest(), Duration::from_millis(9));
+        assert_eq!(Delay::from(Duration::MAX).greatest(), Duration::MAX);
     }
 }

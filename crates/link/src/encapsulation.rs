@@ -12,6 +12,7 @@
 
 mod ts;
 
+use core::fmt;
 use core::str::FromStr;
 
 use thiserror::Error;
@@ -82,6 +83,16 @@ pub enum GseLabel {
 }
 
 impl Encapsulation {
+    /// What each of many packets of `len` bytes takes that follow each other
+    /// without a pause, in bytes: the mean, for with packing they differ.
+    pub fn mean_wire_bytes(self, len: usize) -> f64 {
+        /// A multiple of every period of the remainders in 184 bytes.
+        const MANY: u32 = 184 * 183;
+        let mut framer = Framer::new(self);
+        let all: u128 = (0..MANY).map(|index| framer.charge(len, index > 0)).sum();
+        all as f64 / f64::from(MANY)
+    }
+
     /// What a packet of `len` bytes takes on an idle link.
     pub fn wire_bytes(self, len: usize) -> ByteCount {
         let bytes = Framer::new(self).charge(len, false);
@@ -201,6 +212,24 @@ impl FromStr for Encapsulation {
     }
 }
 
+impl fmt::Display for Encapsulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let packed = |packing| if packing == Packing::Packed { " packed" } else { "" };
+        match *self {
+            Self::None => f.write_str("none"),
+            Self::Fixed(overhead) => write!(f, "fixed {overhead}"),
+            Self::Aal5 { llc_snap: false } => f.write_str("aal5"),
+            Self::Aal5 { llc_snap: true } => f.write_str("aal5 llc"),
+            Self::Mpe { packing } => write!(f, "mpe{}", packed(packing)),
+            Self::Ule { npa: false, packing } => write!(f, "ule{}", packed(packing)),
+            Self::Ule { npa: true, packing } => write!(f, "ule npa{}", packed(packing)),
+            Self::Gse { label: GseLabel::None } => f.write_str("gse"),
+            Self::Gse { label: GseLabel::Three } => f.write_str("gse 3"),
+            Self::Gse { label: GseLabel::Six } => f.write_str("gse 6"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -215,6 +244,41 @@ mod tests {
     fn none_and_fixed() {
         assert_eq!(wire("none", 1500), 1500);
         assert_eq!(wire("fixed 18 B", 1500), 1518);
+    }
+
+    const NAMES: [&str; 13] = [
+        "none",
+        "fixed 18 B",
+        "aal5",
+        "aal5 llc",
+        "mpe",
+        "mpe packed",
+        "ule",
+        "ule packed",
+        "ule npa",
+        "ule npa packed",
+        "gse",
+        "gse 3",
+        "gse 6",
+    ];
+
+    #[test]
+    fn names_read_back() {
+        for name in NAMES {
+            assert_eq!(name.parse::<Encapsulation>().unwrap().to_string(), name);
+        }
+    }
+
+    /// Packed units of 1508 bytes fill 184 bytes of each transport stream packet
+    /// but for a pointer in each where one begins.
+    #[test]
+    fn the_mean_of_packed_units_lies_between_the_whole_packets() {
+        let mean = |name: &str| name.parse::<Encapsulation>().unwrap().mean_wire_bytes(1500);
+        assert_eq!(mean("aal5"), 32.0 * 53.0);
+        assert_eq!(mean("ule"), 9.0 * 188.0);
+        let packed = mean("ule packed");
+        let (least, most) = (1508.0 / 184.0 * 188.0, 1509.0 / 183.9 * 188.0);
+        assert!((least..most).contains(&packed), "{packed} {least} {most}");
     }
 
     /// A TCP acknowledgement of 40 bytes and the trailer fill one cell exactly;
@@ -292,22 +356,7 @@ mod tests {
     }
 
     fn any_encapsulation() -> impl Strategy<Value = Encapsulation> {
-        prop::sample::select(vec![
-            "none",
-            "fixed 9 B",
-            "aal5",
-            "aal5 llc",
-            "mpe",
-            "mpe packed",
-            "ule",
-            "ule packed",
-            "ule npa",
-            "ule npa packed",
-            "gse",
-            "gse 3",
-            "gse 6",
-        ])
-        .prop_map(|name| name.parse().unwrap())
+        prop::sample::select(&NAMES[..]).prop_map(|name| name.parse().unwrap())
     }
 
     proptest! {

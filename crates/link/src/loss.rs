@@ -18,7 +18,7 @@ use crate::Trace;
 
 pub use burst::{Burst, BurstError};
 pub(crate) use channel::Channel;
-pub use error_model::{ErrorModel, UnknownErrorModel};
+pub use error_model::ErrorModel;
 pub use gilbert::GilbertElliott;
 
 /// What is lost on the way.

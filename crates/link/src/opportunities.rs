@@ -7,9 +7,12 @@
 //! gives so many times more. What is not needed then is wasted. At the last
 //! time the trace begins again.
 
+use core::fmt;
+use core::time::Duration;
 use std::sync::Arc;
 
 use thiserror::Error;
+use units::{BitRate, ByteCount};
 
 /// A packet-delivery trace. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +86,13 @@ impl Opportunities {
         }
     }
 
+    /// What they carry in the long run.
+    pub fn mean_rate(&self) -> BitRate {
+        let bytes = ByteCount::new(self.times.len() as u64 * BYTES);
+        let period = Duration::from_nanos(self.period());
+        BitRate::average(bytes, period).unwrap_or(BitRate::from_bits_per_second(0))
+    }
+
     /// How many there are until `elapsed` nanoseconds after the beginning,
     /// that moment included.
     pub(crate) fn count_by(&self, elapsed: u64) -> u128 {
@@ -104,6 +114,17 @@ impl Opportunities {
     }
 }
 
+/// In mahimahi's format, without a line break at the end.
+impl fmt::Display for Opportunities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, at) in self.times.iter().enumerate() {
+            let separator = if index > 0 { "\n" } else { "" };
+            write!(f, "{separator}{}", at / NANOS_PER_MILLI)?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -117,6 +138,7 @@ mod tests {
         assert_eq!(times, [0, 3, 3, 5, 5, 8, 8, 10, 10]);
         let counts = [0, 2, 3, 5, 10].map(|ms| trace.count_by(ms * 1_000_000));
         assert_eq!(counts, [1, 1, 3, 5, 9]);
+        assert_eq!(trace.to_string(), "0\n3\n3\n5");
     }
 
     #[test]

@@ -1,15 +1,26 @@
 //! Times during which nothing is received: fades, blockage, hand-overs.
 
+use core::fmt;
 use core::ops::Range;
+use core::str::FromStr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use units::Instant;
 
+use crate::SettingError;
 use crate::reception::Reception;
+use crate::text::{Kind, duration, word};
+
+const KIND: Kind = Kind {
+    what: "outage",
+    expected: "AFTER+LASTING, like \"60s+10s\", or again and again, like \
+               \"15s+30ms every 15s\", with a time between two",
+};
 
 /// A time during which the far end receives nothing. A packet is lost if any of
-/// it would be received then.
+/// it would be received then. Text: `"60s+10s"` (after 60 s for 10 s),
+/// `"15s+30ms every 15s"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outage {
     /// When it begins: so long after the link began to exist, or after the
@@ -17,6 +28,33 @@ pub struct Outage {
     pub after: Duration,
     /// How long it lasts.
     pub lasting: Duration,
+    /// From its beginning to its next, for ever; `None` if it comes once. Not
+    /// above `lasting`, it never ends.
+    pub every: Option<Duration>,
+}
+
+impl FromStr for Outage {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        KIND.read(text, |text| {
+            let (once, every) = match text.split_once("every") {
+                Some((once, every)) => (once, Some(duration(every)?)),
+                None => (text, None),
+            };
+            let (after, lasting) = once.split_once('+')?;
+            let (after, lasting) = (duration(after)?, duration(lasting)?);
+            let pause = every.is_none_or(|every| every > lasting);
+            (pause && lasting > Duration::ZERO).then_some(Self { after, lasting, every })
+        })
+    }
+}
+
+impl fmt::Display for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", word(self.after), word(self.lasting))?;
+        self.every.map_or(Ok(()), |every| write!(f, " every {}", word(every)))
+    }
 }
 
 /// The outages of a link that are not over yet.
@@ -24,6 +62,28 @@ pub struct Outage {
 pub(crate) struct Outages {
     /// In order, disjoint, none empty.
     periods: VecDeque<Range<Instant>>,
+    recurring: Vec<Recurring>,
+}
+
+/// An outage that comes again and again, with pauses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Recurring {
+    first: Instant,
+    lasting: Duration,
+    every: Duration,
+}
+
+impl Recurring {
+    /// The last one that has begun before `until`.
+    fn last_before(&self, until: Instant) -> Option<Range<Instant>> {
+        if until <= self.first {
+            return None;
+        }
+        let every = u64::try_from(self.every.as_nanos()).unwrap_or(u64::MAX);
+        let since = until.as_nanos() - self.first.as_nanos() - 1;
+        let start = self.first + Duration::from_nanos(since - since % every);
+        Some(start..start + self.lasting)
+    }
 }
 
 impl Outages {
@@ -39,14 +99,26 @@ impl Outages {
     pub(crate) fn add(&mut self, now: Instant, outage: Outage) {
         let from = now + outage.after;
         let until = from + outage.lasting;
-        if from < until {
-            self.periods.push_back(from..until);
-            self.tidy();
+        match outage.every {
+            _ if from >= until => {}
+            None => self.push(from..until),
+            Some(every) if every <= outage.lasting => self.push(from..Instant::MAX),
+            Some(every) => {
+                self.recurring.push(Recurring { first: from, lasting: outage.lasting, every });
+            }
         }
+    }
+
+    fn push(&mut self, period: Range<Instant>) {
+        self.periods.push_back(period);
+        self.tidy();
     }
 
     /// Ends the outage of `now` and forgets the later ones.
     pub(crate) fn end(&mut self, now: Instant) {
+        for recurring in core::mem::take(&mut self.recurring) {
+            recurring.last_before(now).into_iter().for_each(|period| self.push(period));
+        }
         self.periods.retain(|period| period.start < now);
         for period in &mut self.periods {
             period.end = period.end.min(now);
@@ -58,7 +130,13 @@ impl Outages {
         while self.periods.front().is_some_and(|period| period.end <= reception.from) {
             self.periods.pop_front();
         }
+        // An earlier one of those that recur ends before the last begins.
+        let recurs = |recurring: &Recurring| {
+            let last = recurring.last_before(reception.until());
+            last.is_some_and(|period| reception.overlaps(&period))
+        };
         self.periods.front().is_some_and(|period| reception.overlaps(period))
+            || self.recurring.iter().any(recurs)
     }
 
     fn tidy(&mut self) {
@@ -82,7 +160,12 @@ mod tests {
     }
 
     fn outage(after: u64, lasting: u64) -> Outage {
-        Outage { after: Duration::from_nanos(after), lasting: Duration::from_nanos(lasting) }
+        let (after, lasting) = (Duration::from_nanos(after), Duration::from_nanos(lasting));
+        Outage { after, lasting, every: None }
+    }
+
+    fn every(period: u64, outage: Outage) -> Outage {
+        Outage { every: Some(Duration::from_nanos(period)), ..outage }
     }
 
     fn hits(outages: &mut Outages, from: u64, until: u64) -> bool {
@@ -116,6 +199,44 @@ mod tests {
         assert!(hits(&mut outages, 24, 25));
         assert!(!hits(&mut outages, 25, 50));
         assert!(hits(&mut outages, 50, 51));
+    }
+
+    #[test]
+    fn some_outages_come_again_and_again() {
+        let mut outages = Outages::new(at(100), vec![every(15, outage(10, 3)), outage(12, 4)]);
+        let hit: Vec<_> = (100..160).filter(|&n| hits(&mut outages, n, n)).collect();
+        let expected = [110, 111, 112, 113, 114, 115, 125, 126, 127, 140, 141, 142, 155, 156, 157];
+        assert_eq!(hit, expected);
+        assert!(hits(&mut outages, 158, 171));
+        assert!(!hits(&mut outages, 158, 170));
+        outages.end(at(186));
+        assert!(hits(&mut outages, 185, 190));
+        assert!(!hits(&mut outages, 186, 300));
+    }
+
+    #[test]
+    fn without_a_pause_an_outage_never_ends() {
+        for period in [0, 3] {
+            let mut outages = Outages::new(at(0), vec![every(period, outage(5, 3))]);
+            assert!(!hits(&mut outages, 4, 4));
+            assert!(hits(&mut outages, u64::MAX - 1, u64::MAX - 1));
+        }
+    }
+
+    #[test]
+    fn text_is_read_back_or_refused() {
+        for (text, after, lasting, every) in
+            [("60s+10s", 60_000, 10_000, None), ("0s+30ms every 15s", 0, 30, Some(15_000))]
+        {
+            let outage: Outage = text.parse().unwrap();
+            let ms = Duration::from_millis;
+            let expected = Outage { after: ms(after), lasting: ms(lasting), every: every.map(ms) };
+            assert_eq!((outage, outage.to_string().as_str()), (expected, text));
+        }
+        for wrong in ["", "60s", "60+10", "5s+0s", "1s+2s every 2s", "1s+2s+3s", "1s+2s every"] {
+            let error = wrong.parse::<Outage>().unwrap_err().to_string();
+            assert!(error.contains("is no outage: expected AFTER+LASTING"), "{error}");
+        }
     }
 
     #[test]

@@ -24,6 +24,31 @@ pub enum Rate {
     Opportunities(Opportunities),
 }
 
+impl Rate {
+    /// The greatest rate that there ever is; the mean of opportunities.
+    pub fn greatest(&self) -> BitRate {
+        match self {
+            Self::Constant(rate) => *rate,
+            Self::Trace(trace) => {
+                trace.values().max().copied().unwrap_or(BitRate::from_bits_per_second(0))
+            }
+            Self::Opportunities(opportunities) => opportunities.mean_rate(),
+        }
+    }
+
+    /// The least rate above zero that there ever is; zero if there is none; the
+    /// mean of opportunities.
+    pub fn least(&self) -> BitRate {
+        let zero = BitRate::from_bits_per_second(0);
+        match self {
+            Self::Trace(trace) => {
+                trace.values().filter(|rate| **rate > zero).min().copied().unwrap_or(zero)
+            }
+            Self::Constant(_) | Self::Opportunities(_) => self.greatest(),
+        }
+    }
+}
+
 impl From<BitRate> for Rate {
     fn from(rate: BitRate) -> Self {
         Self::Constant(rate)
@@ -140,6 +165,18 @@ mod tests {
             .prop_map(|text| Rate::Opportunities(Opportunities::parse(text).unwrap()));
         let constants = (1u64..1_000_000_000).prop_map(BitRate::from_bits_per_second);
         prop_oneof![constants.prop_map(Rate::Constant), traces, opportunities]
+    }
+
+    #[test]
+    fn the_ends_of_a_rate_are_found() {
+        let ends = |rate: Rate| [rate.greatest(), rate.least()].map(BitRate::bits_per_second);
+        let trace = |text: &str| Rate::Trace(Trace::parse(text).unwrap());
+        assert_eq!(ends(trace("0s 5 bit/s\n1s 0 bit/s\n2s 9 bit/s")), [9, 5]);
+        assert_eq!(ends(trace("0s 0 bit/s")), [0, 0]);
+        assert_eq!(ends(BitRate::from_mbit(3).into()), [3_000_000; 2]);
+        // Three times 1500 bytes in 4 ms.
+        let opportunities = Opportunities::parse("0\n0\n4").unwrap();
+        assert_eq!(ends(opportunities.into()), [9_000_000; 2]);
     }
 
     proptest! {

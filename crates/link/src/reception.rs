@@ -1,6 +1,7 @@
 //! When a packet is being received.
 
 use core::ops::Range;
+use core::time::Duration;
 
 use units::Instant;
 
@@ -12,10 +13,14 @@ pub(crate) struct Reception {
 }
 
 impl Reception {
-    /// Whether any of it falls into `period`. A reception that takes no time
-    /// falls into the period that contains its instant.
+    /// When it is over. A reception that takes no time takes a nanosecond, to
+    /// fall into the period that contains its instant.
+    pub(crate) fn until(self) -> Instant {
+        self.until.max(self.from + Duration::from_nanos(1))
+    }
+
+    /// Whether any of it falls into `period`.
     pub(crate) fn overlaps(self, period: &Range<Instant>) -> bool {
-        let until = self.until.as_nanos().max(self.from.as_nanos().saturating_add(1));
-        period.start.as_nanos() < until && period.end > self.from
+        period.start < self.until() && period.end > self.from
     }
 }

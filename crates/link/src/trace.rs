@@ -15,11 +15,14 @@
 //!
 //! Not modelled: slopes between the steps; write more steps.
 
+use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
 use thiserror::Error;
 use units::{BitRate, ParseError, Probability, format_duration, parse_duration};
+
+use crate::text::word;
 
 /// A step function of time. Cheap to clone.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,6 +116,9 @@ pub trait TraceValue: Sized {
     /// # Errors
     /// When the text is none.
     fn parse(text: &str) -> Result<Self, ParseError>;
+
+    /// Writes the value so that it is read back.
+    fn print(&self) -> String;
 }
 
 impl TraceValue for BitRate {
@@ -120,6 +126,10 @@ impl TraceValue for BitRate {
 
     fn parse(text: &str) -> Result<Self, ParseError> {
         text.parse()
+    }
+
+    fn print(&self) -> String {
+        self.to_string()
     }
 }
 
@@ -129,6 +139,10 @@ impl TraceValue for Duration {
     fn parse(text: &str) -> Result<Self, ParseError> {
         parse_duration(text)
     }
+
+    fn print(&self) -> String {
+        format_duration(*self)
+    }
 }
 
 impl TraceValue for Probability {
@@ -136,6 +150,10 @@ impl TraceValue for Probability {
 
     fn parse(text: &str) -> Result<Self, ParseError> {
         text.parse()
+    }
+
+    fn print(&self) -> String {
+        self.to_string()
     }
 }
 
@@ -185,19 +203,35 @@ impl<T> Trace<T> {
         &self.points[begun.saturating_sub(1)].1
     }
 
+    /// Its values, in their order.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.points.iter().map(|(_, value)| value)
+    }
+
+    /// After which time it repeats.
+    pub fn period(&self) -> Option<Duration> {
+        self.period
+    }
+
     /// The steps, with the nanoseconds at which they begin.
     pub(crate) fn steps(&self) -> impl Iterator<Item = (u64, &T)> {
         self.points.iter().map(|(at, value)| (nanos(*at), value))
     }
+}
 
-    /// The period in nanoseconds.
-    pub(crate) fn period(&self) -> Option<u64> {
-        self.period.map(nanos)
+/// In the format of this module, without a line break at the end.
+impl<T: TraceValue> fmt::Display for Trace<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (at, value)) in self.points.iter().enumerate() {
+            let separator = if index > 0 { "\n" } else { "" };
+            write!(f, "{separator}{} {}", word(*at), value.print())?;
+        }
+        self.period.map_or(Ok(()), |period| write!(f, "\nloop {}", word(period)))
     }
 }
 
 /// Saturates after 584 years.
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -284,6 +318,14 @@ mod tests {
         let trace = delays("0s 10ms\n4s 20ms\nloop 5s");
         let values: Vec<_> = [3, 4, 5, 8, 9, 10, 504].map(|s| ms(&trace, s)).into();
         assert_eq!(values, [10, 20, 10, 10, 20, 10, 20]);
+    }
+
+    #[test]
+    fn printed_traces_read_back() {
+        let trace = delays("0s 10ms\n4s 20.5 ms\nloop 5s");
+        assert_eq!(trace.to_string(), "0s 10 ms\n4s 20.5 ms\nloop 5s");
+        assert_eq!(delays(&trace.to_string()), trace);
+        assert_eq!(trace.values().map(Duration::as_micros).collect::<Vec<_>>(), [10_000, 20_500]);
     }
 
     #[test]

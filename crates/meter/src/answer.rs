@@ -3,7 +3,7 @@
 //! ```text
 //!  0  4  magic "SKYM"
 //!  4  1  version, 2
-//!  5  1  status: 1 accepted, 2 progress, 3 received, 4 corrupt, 5 sent, 6 UDP port,
+//!  5  1  status: 1 accepted, 2 progress, 3 received, 4 corrupt, 5 sent, 6 port,
 //!        7 datagrams sent, 8 datagrams received, 16.. refused
 //!  6  2  zero
 //!  8  8  progress, received, corrupt: bytes received so far; sent: bytes sent; else zero
@@ -15,7 +15,7 @@
 //! 48  8  sent: mean round trip, nanoseconds, all ones: unknown; else zero
 //! 56  8  zero
 //! ```
-//! *UDP port* and *datagrams sent* have their number in the first field,
+//! *port* and *datagrams sent* have their number in the first field,
 //! *datagrams received* has received, duplicates, reordered, corrupt, jitter
 //! and span in nanoseconds; these two go both ways.
 //! Integers are big-endian. A download begins with *accepted* and goes on with
@@ -56,8 +56,9 @@ pub enum Answer {
     Receipt(Receipt),
     /// The server has sent everything, and this is what its kernel says of it.
     Sent(SenderReport),
-    /// The server's datagrams come from, and the client's go to, this port.
-    UdpPort {
+    /// The server's datagrams come from, and the client's go to, this port; or an
+    /// upload is to be made to it.
+    Port {
         /// The port.
         port: u16,
     },
@@ -164,7 +165,7 @@ impl Answer {
                 (status, [receipt.bytes, wrong, span, 0, 0, 0, 0])
             }
             Self::Sent(report) => (5, sent_fields(&report)),
-            Self::UdpPort { port } => (6, [port.into(), 0, 0, 0, 0, 0, 0]),
+            Self::Port { port } => (6, [port.into(), 0, 0, 0, 0, 0, 0]),
             Self::UdpSent { datagrams } => (7, [datagrams, 0, 0, 0, 0, 0, 0]),
             Self::UdpReceived(counts) => (8, udp_fields(&counts)),
             Self::Refused(refusal) => {
@@ -215,7 +216,7 @@ impl Answer {
             5 => Ok(Self::Sent(sent_report(fields))),
             6 => {
                 let port = u16::try_from(bytes).map_err(|_| AnswerError::NotZero { status })?;
-                Ok(Self::UdpPort { port })
+                Ok(Self::Port { port })
             }
             7 => Ok(Self::UdpSent { datagrams: bytes }),
             8 => Ok(Self::UdpReceived(udp_counts(fields))),
@@ -306,7 +307,7 @@ mod tests {
             any::<u64>().prop_map(|bytes| Answer::Progress { bytes }),
             receipt,
             sent,
-            any::<u16>().prop_map(|port| Answer::UdpPort { port }),
+            any::<u16>().prop_map(|port| Answer::Port { port }),
             any::<u64>().prop_map(|datagrams| Answer::UdpSent { datagrams }),
             any::<[u64; 6]>().prop_map(|[a, b, c, d, e, f]| {
                 Answer::UdpReceived(udp_counts([a, b, c, d, e, f, 0]))

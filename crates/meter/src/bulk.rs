@@ -4,18 +4,22 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use socket2::SockRef;
+use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use units::{BitRate, ByteCount};
 
 use crate::amount::Amount;
+use crate::bulk_arrange;
 use crate::bulk_flow;
 use crate::congestion::CongestionControl;
-use crate::flow;
+use crate::flow::{self, FlowError};
 use crate::flow_report::FlowReport;
 use crate::report::Progress;
 use crate::sockets::SocketOptions;
 use crate::stats::jain_index;
+use crate::window::Window;
 
 /// Which way a flow's payload goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +76,11 @@ pub struct BulkOptions {
     /// `SO_RCVBUF` of the receiving sockets; `None`: the kernel's own tuning.
     /// In an upload the server sets it when the connection is open: the window
     /// that it offered until then (64 kB) stays for the first flight.
+    /// [`BulkOptions::window`] holds from the start.
     pub receive_buffer: Option<ByteCount>,
+    /// The window that the receiving sockets advertise; `None`: the kernel's own
+    /// tuning. In an upload the server listens on a port of its own for it.
+    pub window: Option<Window>,
     /// How long each flow may take; `None`: as long as something moves.
     pub limit: Option<Duration>,
     /// Key of the payload. A fresh one for each run keeps old bytes from
@@ -95,6 +103,7 @@ impl BulkOptions {
             congestion_control: None,
             send_buffer: None,
             receive_buffer: None,
+            window: None,
             limit: None,
             key,
             progress: Progress::default(),
@@ -108,6 +117,14 @@ impl BulkOptions {
             send_buffer: self.send_buffer,
             receive_buffer: None,
         }
+    }
+
+    /// Lets the socket of a download advertise the window asked for.
+    fn prepare(&self, direction: Direction, socket: TcpSocket) -> Result<TcpSocket, FlowError> {
+        if let Some(window) = self.window.filter(|_| direction == Direction::Download) {
+            window.prepare(&SockRef::from(&socket))?;
+        }
+        Ok(socket)
     }
 
     /// What the socket that receives is to have.
@@ -213,6 +230,7 @@ impl BulkReport {
 /// Makes a bulk transfer. What goes wrong is in the report, flow by flow.
 pub async fn bulk(options: &BulkOptions) -> BulkReport {
     let mut tasks = JoinSet::new();
+    let mut arranged = bulk_arrange::uploads(options).await;
     let begin = Instant::now();
     let mut index = 0;
     for &direction in options.directions.each() {
@@ -224,7 +242,13 @@ pub async fn bulk(options: &BulkOptions) -> BulkReport {
                 Direction::Upload => options.sender(),
             };
             let socket = flow::open(options.server, &local);
-            tasks.spawn(bulk_flow::run(options.clone(), report, begin, start, socket));
+            let socket = socket.and_then(|socket| options.prepare(direction, socket));
+            let arranged = match direction {
+                Direction::Upload => arranged.pop(),
+                Direction::Download => None,
+            };
+            let flow = bulk_flow::run(options.clone(), report, begin, start, socket, arranged);
+            tasks.spawn(flow);
             index += 1;
         }
     }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::net::tcp::WriteHalf;
 use tokio::net::{TcpSocket, TcpStream};
@@ -11,6 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::answer::{Answer, Receipt};
 use crate::bulk::{BulkOptions, Direction};
+use crate::bulk_arrange::Arranged;
 use crate::flow::{self, FlowError};
 use crate::flow_report::FlowReport;
 use crate::frame;
@@ -30,13 +32,14 @@ pub(crate) async fn run(
     begin: Instant,
     start: Instant,
     socket: Result<TcpSocket, FlowError>,
+    arranged: Option<Arranged>,
 ) -> FlowReport {
     sleep_until(start).await;
     let start = start.max(begin);
     report.start = start - begin;
     let mut flow = Flow { options: &options, start, ended: None, report: &mut report };
     let limit = options.limit.unwrap_or(Duration::MAX);
-    let outcome = match timeout(limit, flow.run(socket)).await {
+    let outcome = match timeout(limit, flow.run(socket, arranged.as_ref())).await {
         Ok(Ok(stream)) => match timeout(CLOSE_LIMIT, flow.part(stream)).await {
             Err(_) => Outcome::Failed { error: "the server did not close".to_owned() },
             parted => Outcome::of(parted),
@@ -60,8 +63,17 @@ struct Flow<'a> {
 
 impl Flow<'_> {
     /// Everything that the user waits for.
-    async fn run(&mut self, socket: Result<TcpSocket, FlowError>) -> Result<TcpStream, FlowError> {
-        let mut stream = flow::connect(socket?, self.options.server).await?;
+    async fn run(
+        &mut self,
+        socket: Result<TcpSocket, FlowError>,
+        arranged: Option<&Arranged>,
+    ) -> Result<TcpStream, FlowError> {
+        let server = match arranged {
+            Some(Ok((server, _))) => *server,
+            Some(Err(error)) => return Err(FlowError::Arrange { error: error.to_string() }),
+            None => self.options.server,
+        };
+        let mut stream = flow::connect(socket?, server).await?;
         self.report.connect = Some(self.start.elapsed());
         self.report.client = stream.local_addr().ok();
         match self.report.direction {
@@ -118,6 +130,10 @@ impl Flow<'_> {
             let read = sink.read(stream, end).await;
             if read.map_err(FlowError::broken("receiving"))? == 0 {
                 return Ok(false);
+            }
+            if let Some(window) = self.options.window {
+                let held = window.hold(&SockRef::from(&*stream));
+                held.map_err(FlowError::broken("holding the window"))?;
             }
             self.moved(sink.received());
             self.report.receive = Some(sink.receipt().span);

@@ -34,6 +34,12 @@ pub(crate) enum FlowError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// The server has no port for it.
+    #[error("arranging the upload: {error}")]
+    Arrange {
+        /// One line that says why.
+        error: String,
+    },
     /// The connection broke.
     #[error("while {doing}: {error}")]
     Broken {

@@ -22,6 +22,7 @@ pub mod amount;
 pub mod answer;
 mod any_report;
 pub mod bulk;
+mod bulk_arrange;
 mod bulk_flow;
 pub mod compare;
 pub mod confidence;
@@ -45,10 +46,13 @@ mod server;
 pub mod sockets;
 pub mod stats;
 mod stream;
+pub mod trace;
 pub mod udp;
 mod udp_exchange;
 pub mod udp_receiver;
 mod udp_server;
+pub mod window;
+mod window_server;
 
 pub use amount::Amount;
 pub use any_report::Report;
@@ -64,6 +68,8 @@ pub use server::{ServeError, serve};
 pub use udp::{UdpOptions, UdpReport, udp};
 pub use udp_exchange::{DATAGRAMS_MAX, UdpPlan};
 pub use udp_receiver::UdpCounts;
+pub use window::{Window, WindowError};
 
-/// The TCP port of a meter server unless told otherwise.
-pub const DEFAULT_PORT: u16 = 5201;
+/// The TCP port of a meter server unless told otherwise; not that of iperf3, which
+/// is to run beside it.
+pub const DEFAULT_PORT: u16 = 5259;

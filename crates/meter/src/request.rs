@@ -3,12 +3,13 @@
 //! ```text
 //!  0  4  magic "SKYM"
 //!  4  1  version, 2
-//!  5  1  kind: 1 download, 2 upload, 3 request/reply, 4 UDP
+//!  5  1  kind: 1 download, 2 upload, 3 request/reply, 4 UDP, 5 listen for an upload
 //!  6  1  amount (download, upload): 0 bytes, 1 time; UDP: 1 down, 2 up, 3 both; else zero
 //!  7  1  zero
 //!  8  8  key of the payload
 //! 16  8  bytes to send, or for how many nanoseconds (download, upload, UDP), else zero
-//! 24  8  bytes of a request (request/reply) or of a datagram (UDP), else zero
+//! 24  8  bytes of a request (request/reply), of a datagram (UDP) or of a window (listen), else
+//!        zero
 //! 32  8  bytes of a reply (request/reply), else zero
 //! 40  4  number of requests (request/reply), else zero
 //! 44 16  congestion control of the server's socket, padded with zeros; all zero: its default
@@ -31,6 +32,7 @@ use crate::congestion::{CongestionControl, NAME_MAX};
 use crate::sockets::SocketOptions;
 use crate::udp_exchange::{DATAGRAMS_MAX, UdpPlan};
 use crate::udp_receiver::HEAD_LEN;
+use crate::window::{Window, WindowError};
 
 /// Length of an encoded request.
 pub const REQUEST_LEN: usize = 80;
@@ -77,6 +79,9 @@ pub enum Work {
     },
     /// Datagrams, at a constant rate.
     Udp(UdpPlan),
+    /// The server listens on a port of its own for an upload to it, and holds
+    /// this receive window there. The connection stays until that is done.
+    Listen(Window),
 }
 
 /// Why bytes are not a request.
@@ -126,6 +131,9 @@ pub enum RequestError {
         /// The direction found.
         direction: u8,
     },
+    /// A window that cannot be held.
+    #[error(transparent)]
+    Window(#[from] WindowError),
     /// All requests or all replies together exceed 2^64 bytes.
     #[error("{count} times {size} bytes is more than 2^64")]
     TooMuch {
@@ -166,6 +174,10 @@ impl Request {
                 encode_amount(amount, wire);
             }
             Work::Udp(plan) => encode_udp(&plan, wire),
+            Work::Listen(window) => {
+                wire[5] = 5;
+                wire[24..32].copy_from_slice(&u64::from(window).to_be_bytes());
+            }
             Work::RequestReply { request, reply, count } => {
                 wire[5] = 3;
                 wire[24..32].copy_from_slice(&request.to_be_bytes());
@@ -249,6 +261,13 @@ fn decode_work(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
         4 => {
             zero(wire, 32, 44)?;
             decode_udp(wire)
+        }
+        5 => {
+            zero(wire, 6, 8)?;
+            zero(wire, 16, 24)?;
+            zero(wire, 32, 44)?;
+            zero(wire, 64, 72)?;
+            Ok(Work::Listen(Window::try_from(integer(wire, 24))?))
         }
         found => Err(RequestError::Kind { found }),
     }
@@ -355,6 +374,7 @@ mod tests {
             (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(request, reply, count)| {
                 Work::RequestReply { request: request.into(), reply: reply.into(), count }
             }),
+            (2048u64..65_536).prop_map(|window| Work::Listen(window.try_into().unwrap())),
         ]
     }
 

@@ -23,6 +23,8 @@ use crate::sender::{self, RttMean, SenderReport};
 use crate::sockets::SocketError;
 use crate::stream::{self, Plan, Sink, Source, patiently, read_end};
 use crate::udp_server;
+use crate::window::Window;
+use crate::window_server;
 
 /// Connections served at once; more are refused.
 const CONNECTIONS_MAX: usize = 1024;
@@ -133,12 +135,17 @@ async fn handle(stream: &mut TcpStream) -> Result<(), ServeError> {
     read.map_err(|_| ServeError::NoRequest)??;
     let request = Request::decode(&wire)?;
     request.sockets.apply(&SockRef::from(&*stream))?;
+    work(stream, &request).await
+}
+
+async fn work(stream: &mut TcpStream, request: &Request) -> Result<(), ServeError> {
     match request.work {
         Work::Download { amount, cap } => {
             let plan = Plan { amount, cap, framed: true };
             download(stream, request.key, &plan).await
         }
-        Work::Upload { amount } => upload(stream, request.key, amount).await,
+        Work::Upload { amount } => upload(stream, request.key, amount, None).await,
+        Work::Listen(window) => upload_elsewhere(stream, window).await,
         Work::Udp(plan) => {
             let served = udp_server::serve(stream, request.key, &plan).await;
             served.map_err(|error| ServeError::Udp { error: error.to_string() })
@@ -200,12 +207,35 @@ async fn send_and_wait(
     expect_end(stream, 0).await
 }
 
-async fn upload(stream: &mut TcpStream, key: u64, amount: Amount) -> Result<(), ServeError> {
+/// Serves one upload on a port of its own.
+async fn upload_elsewhere(stream: &mut TcpStream, window: Window) -> Result<(), ServeError> {
+    let Some(mut stream) = window_server::accept(stream, window).await? else { return Ok(()) };
+    stream.set_nodelay(true)?;
+    let mut wire = [0; REQUEST_LEN];
+    let read = timeout(REQUEST_LIMIT, stream.read_exact(&mut wire)).await;
+    read.map_err(|_| ServeError::NoRequest)??;
+    let request = Request::decode(&wire)?;
+    request.sockets.apply(&SockRef::from(&stream))?;
+    match request.work {
+        Work::Upload { amount } => upload(&mut stream, request.key, amount, Some(window)).await,
+        _ => Err(RequestError::Kind { found: wire[5] }.into()),
+    }
+}
+
+async fn upload(
+    stream: &mut TcpStream,
+    key: u64,
+    amount: Amount,
+    window: Option<Window>,
+) -> Result<(), ServeError> {
     // One that ends by time ends with the client's half-close.
     let bytes = amount.bytes().unwrap_or(u64::MAX);
     let mut sink = Sink::new(Payload::new(key, Side::Client));
     let mut told: Option<Instant> = None;
     while sink.received() < bytes && sink.read(stream, bytes).await? > 0 {
+        if let Some(window) = window {
+            window.hold(&SockRef::from(&*stream))?;
+        }
         // The first bytes are reported at once: that is the first-byte time.
         if told.is_none_or(|told| told.elapsed() >= PROGRESS_INTERVAL) {
             let progress = Answer::Progress { bytes: sink.received() };

@@ -47,6 +47,14 @@ pub enum SocketError {
         /// Bytes that the kernel gives.
         granted: u64,
     },
+    /// The kernel does not hold the window.
+    #[error("cannot hold a window of {asked} bytes: {error}")]
+    Window {
+        /// Bytes asked for.
+        asked: u64,
+        /// What the kernel said.
+        error: io::Error,
+    },
     /// The kernel refused.
     #[error("cannot set the {which} buffer to {asked} bytes: {error}")]
     Refused {

@@ -126,7 +126,7 @@ async fn run(
     let sent = stream.write_all(&request.encode()).await;
     sent.map_err(FlowError::broken("sending the request"))?;
     let port = match flow::read_answer(&mut stream).await? {
-        Answer::UdpPort { port } => port,
+        Answer::Port { port } => port,
         found => return Err(FlowError::Unexpected { found }),
     };
     let socket = bind(&stream, SocketAddr::new(options.server.ip(), port)).await;

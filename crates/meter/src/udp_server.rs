@@ -23,7 +23,7 @@ pub(crate) async fn serve(
     let local = stream.local_addr().map_err(broken())?;
     let socket = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await.map_err(broken())?;
     let port = socket.local_addr().map_err(broken())?.port();
-    stream.write_all(&Answer::UdpPort { port }.encode()).await.map_err(broken())?;
+    stream.write_all(&Answer::Port { port }.encode()).await.map_err(broken())?;
     let heard = timeout(REQUEST_LIMIT, hear(&socket, key)).await;
     let client = heard.map_err(|late| late.into()).and_then(|heard| heard);
     let client = client.map_err(FlowError::broken("waiting for the client's first datagram"))?;

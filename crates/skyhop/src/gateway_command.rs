@@ -1,4 +1,4 @@
-//! `skyhop hub`, `skyhop terminal` and `skyhop keygen`.
+//! `skyhop hub`, `skyhop terminal`, `skyhop solo` and `skyhop keygen`.
 
 use std::future::Future;
 use std::io::IsTerminal;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gateway::RunError;
-use gateway::config::{HubConfig, TerminalConfig};
+use gateway::config::{HubConfig, SoloConfig, TerminalConfig};
 use gateway::keys::{PrivateKey, format_public_key};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -21,11 +21,26 @@ const FAILED: u8 = 1;
 pub(crate) struct HubArgs {
     /// The configuration file; /dev/stdin works too.
     config: PathBuf,
+    /// Prints the rules that take connections over and bring packets to the tunnel,
+    /// in the syntax of nft and ip, and does nothing.
+    #[arg(long)]
+    print_rules: bool,
 }
 
 /// `skyhop terminal …`
 #[derive(clap::Args)]
 pub(crate) struct TerminalArgs {
+    /// The configuration file; /dev/stdin works too.
+    config: PathBuf,
+    /// Prints the rules that take connections over and bring packets to the tunnel,
+    /// in the syntax of nft and ip, and does nothing.
+    #[arg(long)]
+    print_rules: bool,
+}
+
+/// `skyhop solo …`
+#[derive(clap::Args)]
+pub(crate) struct SoloArgs {
     /// The configuration file; /dev/stdin works too.
     config: PathBuf,
     /// Prints the rules that take connections over, in the syntax of nft and
@@ -45,6 +60,10 @@ pub(crate) struct KeygenArgs {
 /// Runs a hub until SIGINT or SIGTERM.
 pub(crate) fn hub(args: &HubArgs) -> anyhow::Result<ExitCode> {
     let config = HubConfig::read(&args.config)?;
+    if args.print_rules {
+        crate::print(&gateway::hub::print_rules(&config))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     serve(|stop| gateway::hub::run(config, stop))
 }
 
@@ -52,10 +71,20 @@ pub(crate) fn hub(args: &HubArgs) -> anyhow::Result<ExitCode> {
 pub(crate) fn terminal(args: &TerminalArgs) -> anyhow::Result<ExitCode> {
     let config = TerminalConfig::read(&args.config)?;
     if args.print_rules {
-        crate::print(&gateway::print_rules(&config.intercept))?;
+        crate::print(&gateway::terminal::print_rules(&config))?;
         return Ok(ExitCode::SUCCESS);
     }
     serve(|stop| gateway::terminal::run(config, stop))
+}
+
+/// Runs a solo gateway until SIGINT or SIGTERM.
+pub(crate) fn solo(args: &SoloArgs) -> anyhow::Result<ExitCode> {
+    let config = SoloConfig::read(&args.config)?;
+    if args.print_rules {
+        crate::print(&gateway::solo::print_rules(&config))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    serve(|stop| gateway::solo::run(config, stop))
 }
 
 /// Makes a key.

@@ -1,20 +1,24 @@
 //! `skyhop lab …`: programs on the hosts of a satellite link.
 
 mod check;
+mod inside;
+mod link_args;
 mod stats;
+mod status;
+mod stay;
 
-use core::time::Duration;
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use clap::Subcommand;
-use lab::{Capture, Lab, Node, Overrides, Preset, Queue};
-use units::{BitRate, Probability, parse_duration};
+use lab::{Capture, Direction, Lab, Node, Preset};
 
+use self::link_args::LinkArgs;
 use self::stats::Stats;
+use crate::meter_server::Server;
 use crate::pair::Pair;
 
 /// `skyhop lab …`
@@ -30,7 +34,8 @@ enum Action {
     Run {
         #[command(flatten)]
         link: LinkArgs,
-        /// The host to run it on: client, terminal, hub or server.
+        /// The host to run it on: client, terminal, hub or server; client2,
+        /// terminal2, … in a star.
         #[arg(long, value_name = "HOST", default_value_t = Node::Client)]
         on: Node,
         #[command(flatten)]
@@ -42,6 +47,7 @@ enum Action {
         command: Vec<OsString>,
     },
     /// Opens your shell on the client of a new lab.
+    #[command(after_help = "The shell of a lab that is up: skyhop lab exec client")]
     Shell {
         #[command(flatten)]
         link: LinkArgs,
@@ -50,14 +56,17 @@ enum Action {
         #[command(flatten)]
         watch: WatchArgs,
     },
-    /// Runs a command on a host of the lab that this is started in.
-    Exec {
-        /// The host: client, terminal, hub or server.
-        node: Node,
-        /// The command and its arguments.
-        #[arg(last = true, required = true, value_name = "CMD")]
-        command: Vec<OsString>,
-    },
+    /// Starts a lab that stays until `skyhop lab down`.
+    Up(stay::UpArgs),
+    /// Ends a lab that is up.
+    Down(stay::DownArgs),
+    /// Tells which labs are up, and how they are.
+    Status(status::StatusArgs),
+    /// Changes the links of a lab that is up.
+    Set(stay::SetArgs),
+    /// Runs a command, or your shell, on a host of a running lab: the one that
+    /// this is started in, or one that is up.
+    Exec(inside::ExecArgs),
     /// Measures a link and prints what was asked for beside what was measured;
     /// exit code 1 if something is outside its tolerance.
     Check {
@@ -69,6 +78,12 @@ enum Action {
     },
     /// Lists the built-in presets.
     Presets,
+    /// Prints a preset with the options applied, as a file: the beginning of
+    /// your own.
+    Show {
+        #[command(flatten)]
+        link: LinkArgs,
+    },
 }
 
 /// What else a new lab has.
@@ -110,37 +125,6 @@ impl Drop for Watching {
     }
 }
 
-/// The link of a new lab.
-#[derive(clap::Args)]
-struct LinkArgs {
-    /// A built-in preset (see `skyhop lab presets`) or the path of your own.
-    preset: String,
-    /// The rate of the forward link (to the terminal), such as 50Mbit/s.
-    #[arg(long)]
-    rate: Option<BitRate>,
-    /// The rate of the return link (to the hub).
-    #[arg(long, value_name = "RATE")]
-    return_rate: Option<BitRate>,
-    /// The one-way delay of both links, such as 300ms.
-    #[arg(long, value_parser = parse_duration)]
-    delay: Option<Duration>,
-    /// The packet error rate of both links, such as 1% or 0.01.
-    #[arg(long)]
-    per: Option<Probability>,
-    /// The bit error rate of both links, such as 1e-6.
-    #[arg(long)]
-    ber: Option<Probability>,
-    /// The queue of both links: "1 BDP", "100 packets", 64kB.
-    #[arg(long, value_name = "SIZE")]
-    queue: Option<Queue>,
-    /// The longest IP packet on the hop in bytes.
-    #[arg(long)]
-    mtu: Option<u16>,
-    /// Decides which packets are lost.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-}
-
 impl GatewaysArg {
     fn start(&self, lab: &Lab, preset: &Preset) -> anyhow::Result<Option<Pair>> {
         self.gateways.then(|| Pair::start(lab, preset)).transpose()
@@ -156,21 +140,6 @@ impl WatchArgs {
     }
 }
 
-impl LinkArgs {
-    fn preset(&self) -> Result<Preset, lab::PresetError> {
-        let overrides = Overrides {
-            rate: self.rate,
-            return_rate: self.return_rate,
-            delay: self.delay,
-            per: self.per,
-            ber: self.ber,
-            queue: self.queue,
-            mtu: self.mtu,
-        };
-        Preset::load(&self.preset)?.with(&overrides)
-    }
-}
-
 /// Does what the command line says.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
@@ -178,9 +147,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             run_command(&link, &gateways, &watch, on, &command)
         }
         Action::Shell { link, gateways, watch } => shell(&link, &gateways, &watch),
-        Action::Exec { node, command } => exec(node, &command),
+        Action::Up(args) => stay::up(&args),
+        Action::Down(args) => stay::down(&args),
+        Action::Status(args) => status::run(&args),
+        Action::Set(args) => stay::set(&args),
+        Action::Exec(args) => inside::exec(&args),
         Action::Check { link, json } => check::run(&link, json),
         Action::Presets => list_presets(),
+        Action::Show { link } => show(&link),
     }
 }
 
@@ -192,7 +166,9 @@ fn run_command(
     command: &[OsString],
 ) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
-    let lab = start(&preset, link.seed)?;
+    let lab = start(&preset, link.seed())?;
+    lab.expect(on)?;
+    let _meter = serve_meter(&lab)?;
     let pair = gateways.start(&lab, &preset)?;
     let _watching = watch.start(&lab)?;
     let mut child = lab.command(on, &command[0]);
@@ -202,7 +178,8 @@ fn run_command(
 
 fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
-    let lab = start(&preset, link.seed)?;
+    let lab = start(&preset, link.seed())?;
+    let _meter = serve_meter(&lab)?;
     let pair = gateways.start(&lab, &preset)?;
     let _watching = watch.start(&lab)?;
     let through = if pair.is_some() { ", through the gateway pair" } else { "" };
@@ -210,10 +187,8 @@ fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::
         "skyhop: on the client of {}{through}; http://server/10MB; exit to leave",
         describe(&preset)
     );
-    let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
-    let mut child = lab.command(Node::Client, shell);
-    // Shells with a start-up file of their own set another; SKYHOP_LAB is there.
-    child.env("PS1", format!("({}) \\$ ", preset.name));
+    let mut child = lab.command(Node::Client, inside::own_shell());
+    child.env("PS1", inside::prompt(&preset.name));
     wait(child, pair)
 }
 
@@ -222,6 +197,14 @@ fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::
 fn start(preset: &Preset, seed: u64) -> anyhow::Result<Lab> {
     lab::enter()?;
     Ok(Lab::start(preset, seed)?)
+}
+
+/// Traffic can be measured at once: at `server` from every client, and the other
+/// way.
+fn serve_meter(lab: &Lab) -> anyhow::Result<Vec<Server>> {
+    let gateway =
+        |node: &Node| matches!(node, Node::Hub | Node::Terminal | Node::FurtherTerminal(_));
+    lab.nodes().filter(|node| !gateway(node)).map(|node| Server::start(lab, node)).collect()
 }
 
 /// Runs the command to its end; what a shell would make of its end.
@@ -236,19 +219,6 @@ fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
         None => child.wait(),
     };
     Ok(ExitCode::from(code_of(status?)))
-}
-
-fn exec(node: Node, command: &[OsString]) -> anyhow::Result<ExitCode> {
-    lab::find_netns(node)?.enter()?;
-    let mut command = with_arguments(command);
-    let error = command.exec();
-    Ok(not_run(&command, &error))
-}
-
-fn with_arguments(command: &[OsString]) -> Command {
-    let mut with = Command::new(&command[0]);
-    with.args(&command[1..]);
-    with
 }
 
 /// 126 or 127, as shells say it.
@@ -268,12 +238,23 @@ fn list_presets() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn show(link: &LinkArgs) -> anyhow::Result<ExitCode> {
+    crate::print(&link.preset()?.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn describe(preset: &Preset) -> String {
     format!(
         "{}: {} forward, {} return, {} RTT",
         preset.name,
-        preset.forward.rate,
-        preset.ret.rate,
+        rates(&preset.forward),
+        rates(&preset.ret),
         units::format_duration(preset.rtt())
     )
+}
+
+/// The link's rate, or its ends.
+fn rates(direction: &Direction) -> String {
+    let (least, greatest) = (direction.rate.least(), direction.rate.greatest());
+    if least == greatest { greatest.to_string() } else { format!("{least} to {greatest}") }
 }

@@ -1,10 +1,15 @@
 //! The command line of skyhop; nothing else.
 
 mod demo;
+mod doctor_command;
 mod gateway_command;
+mod init_command;
 mod lab_command;
 mod meter_command;
+mod meter_server;
+mod operate;
 mod pair;
+mod sim_command;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -32,13 +37,29 @@ enum Command {
     Hub(gateway_command::HubArgs),
     /// The gateway at the clients' side of the hop.
     Terminal(gateway_command::TerminalArgs),
+    /// A gateway alone: both halves of a connection with the kernel's TCP.
+    Solo(gateway_command::SoloArgs),
     /// Makes the key of a gateway.
     Keygen(gateway_command::KeygenArgs),
+    /// Writes the configurations of a new pair, with fresh keys.
+    Init(init_command::Args),
+    /// What would keep a gateway from working on this machine; changes nothing.
+    Doctor(doctor_command::Args),
+    /// How a running gateway is.
+    Status(operate::StatusArgs),
+    /// Tells a running gateway the rate of its modem.
+    Rate(operate::RateArgs),
+    /// Has a running gateway read its configuration again.
+    Reload(operate::ReloadArgs),
+    /// Has a running gateway take no new connections, and end with the last one.
+    Drain(operate::DrainArgs),
     /// A satellite link on this machine, with real packets.
-    Lab(lab_command::Args),
+    Lab(Box<lab_command::Args>),
     /// Measure a path with traffic that is verified byte by byte.
     #[command(subcommand)]
     Meter(meter_command::MeterCommand),
+    /// Simulate a scenario file in virtual time.
+    Sim(sim_command::Args),
 }
 
 /// Single-threaded: a lab is entered before there is any thread or runtime.
@@ -51,9 +72,17 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Hub(args) => gateway_command::hub(&args),
         Command::Terminal(args) => gateway_command::terminal(&args),
+        Command::Solo(args) => gateway_command::solo(&args),
         Command::Keygen(args) => gateway_command::keygen(&args),
-        Command::Lab(args) => lab_command::run(args),
+        Command::Init(args) => init_command::run(&args),
+        Command::Doctor(args) => doctor_command::run(&args),
+        Command::Status(args) => operate::status(&args),
+        Command::Rate(args) => operate::rate(&args),
+        Command::Reload(args) => operate::reload(&args),
+        Command::Drain(args) => operate::drain(&args),
+        Command::Lab(args) => lab_command::run(*args),
         Command::Meter(command) => meter_command::run(command),
+        Command::Sim(args) => sim_command::run(&args),
     };
     done.unwrap_or_else(|error| complain(&format!("{error:#}")))
 }

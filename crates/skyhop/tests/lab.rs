@@ -7,8 +7,7 @@ mod common;
 
 use core::time::Duration;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::process::Stdio;
 use std::time::Instant;
@@ -17,7 +16,7 @@ use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
 
 use self::common::{
-    Runner, Running, as_each_user, as_myself, assert_refused, is_present, skip, text,
+    Runner, Running, as_each_user, as_myself, assert_echo, assert_refused, is_present, skip, text,
 };
 
 #[test]
@@ -62,18 +61,7 @@ fn the_echo_service_honours_a_half_close() {
 #[ignore = "runs inside a lab"]
 fn inside_a_half_close_is_answered_with_the_rest() {
     // By name: /etc/hosts knows the lab.
-    let mut connection = TcpStream::connect("server:7").unwrap();
-    let sent: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
-    let mut writer = connection.try_clone().unwrap();
-    let mut back = Vec::new();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            writer.write_all(&sent).unwrap();
-            writer.shutdown(Shutdown::Write).unwrap();
-        });
-        connection.read_to_end(&mut back).unwrap();
-    });
-    assert!(back == sent, "{} bytes back of {}", back.len(), sent.len());
+    assert_echo("server:7", 200_000, 0);
 }
 
 #[test]
@@ -220,6 +208,18 @@ fn bad_input_is_refused_in_one_line() {
     assert_refused(&geo(&["--delay", "2h"]), &["--delay", "60 s"]);
     assert_refused(&geo(&["--per", "1%", "--ber", "1e-6"]), &["--per", "--ber"]);
     assert_refused(&geo(&["--queue", "lots"]), &["--queue", "BDP"]);
+    assert_refused(&geo(&["--burst", "bad"]), &["--burst", "medium, high or huge"]);
+    assert_refused(&geo(&["--burst", "low", "--per", "1%"]), &["--per, --burst", "only one"]);
+    assert_refused(&geo(&["--gilbert-elliott", "1%"]), &["--gilbert-elliott", "bad-to-good=P"]);
+    assert_refused(&geo(&["--jitter", "2 min"]), &["--jitter", "60 s"]);
+    assert_refused(&geo(&["--encapsulation", "atm"]), &["--encapsulation", "aal5 [llc]"]);
+    assert_refused(&geo(&["--discipline", "fq"]), &["--discipline", "codel"]);
+    assert_refused(&geo(&["--ecn"]), &["--ecn", "red or codel"]);
+    assert_refused(&geo(&["--outage", "often"]), &["--outage", "AFTER+LASTING"]);
+    assert_refused(&geo(&["--delay-trace", "no.trace"]), &["--delay-trace", "no.trace"]);
+    assert_refused(&geo(&["--rate-trace", "/dev/null"]), &["--rate-trace", "the trace is empty"]);
+    let both = ["--return-rate", "1Mbit/s", "--return-rate-trace", "x"];
+    assert_refused(&geo(&both), &["--return-rate, --return-rate-trace", "only one"]);
     assert_refused(&geo(&["--on", "moon"]), &["moon", "terminal"]);
     assert_refused(&lab(&["exec", "server", "--", "true"]), &["not inside a lab"]);
     assert_refused(&lab(&["run", "geo"]), &["CMD"]);
@@ -230,7 +230,27 @@ fn the_presets_are_listed() {
     let output = Runner::myself().lab(&["presets"]).output().unwrap();
     let list = text(&output.stdout);
     let names: Vec<&str> = list.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(names, ["geo", "geo-ka", "t1", "itu-45m", "atm-155m", "meo", "leo"], "{list}");
+    let expected = "geo geo-ka geo-fade geo-burst t1 itu-45m atm-155m meo leo";
+    assert_eq!(names.join(" "), expected, "{list}");
+}
+
+/// What is shown is a preset, and the same again.
+#[test]
+fn a_shown_preset_is_one() {
+    let show = |preset: &str, options: &[&str]| {
+        let output = Runner::myself().lab(&[&["show", preset], options].concat()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stdout)
+    };
+    let mine = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    let options =
+        ["--burst", "low", "--outage", "9s+1s", "--discipline", "red", "--ecn", "--mtu", "1400"];
+    let shown = show("geo", &options);
+    fs::write(mine.path(), &shown).unwrap();
+    assert_eq!(show(mine.path().to_str().unwrap(), &[]), shown);
+    for line in ["mtu = 1400", "burst = \"low\"", "outages = [\"9s+1s\"]", "ecn = true"] {
+        assert!(shown.contains(line), "{line} not in {shown}");
+    }
 }
 
 #[test]
@@ -345,4 +365,56 @@ fn the_command_may_heed_a_signal_and_finish() {
             assert_eq!(running.end(), Some(42), "{name}");
         }
     });
+}
+
+#[test]
+fn a_meter_runs_on_server_and_client() {
+    let fast = ["--delay", "5ms"];
+    let script = "set -e; for host in server client; do
+          \"$SKYHOP\" meter bulk $host --bytes 50kB --both --window 16KiB
+          \"$SKYHOP\" meter udp $host --time 100ms --rate 1Mbit/s
+        done; \"$SKYHOP\" meter rr 10.2.0.2 --count 4";
+    as_each_user(|runner| {
+        let output = runner.shell(&fast, script).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    });
+}
+
+/// Rec. ITU-R S.1711-1, Annex 1, 2.1.3: one connection with an 8 kbyte window
+/// gets at most 320 kbit/s at a round trip of 200 ms, and 91 kbit/s at 700 ms.
+/// Long enough for the round trips of beginning and end not to count.
+#[test]
+fn a_window_of_8_kbytes_gives_the_itus_throughput() {
+    let cases = [
+        ("100ms", "390kB", "", 320e3),
+        ("350ms", "195kB", "", 91e3),
+        ("100ms", "780kB", "--up", 320e3),
+        ("350ms", "195kB", "--up", 91e3),
+    ];
+    as_myself(|runner| {
+        std::thread::scope(|scope| {
+            for (delay, bytes, way, published) in cases {
+                let load = format!("--bytes {bytes} {way}");
+                scope.spawn(move || assert_window_limited(runner, delay, &load, published));
+            }
+        });
+    });
+}
+
+/// A busy machine makes the round trips longer: one of three is undisturbed.
+fn assert_window_limited(runner: &Runner, delay: &str, load: &str, published: f64) {
+    let ratio = || {
+        let script = format!("\"$SKYHOP\" meter bulk server --cc reno --window 8KiB --json {load}");
+        let output = runner.shell(&["--delay", delay], &script).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        report["flows"][0]["goodput_bits_per_second"].as_f64().unwrap() / published
+    };
+    let mut ratios = Vec::new();
+    while ratios.len() < 3 {
+        ratios.push(ratio());
+        if (0.95..=1.05).contains(&ratios[ratios.len() - 1]) {
+            return;
+        }
+    }
+    panic!("{delay} {load}: {ratios:?} of {published} bit/s");
 }

@@ -1,26 +1,32 @@
 //! What the owner of an endpoint says to it and hears from it.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use thiserror::Error;
-use units::{BitRate, ByteCount};
+use units::ByteCount;
+
+use crate::Rate;
+
+use crate::channels::{ChannelConfig, ChannelId, ConfigError, MAX_DEADLINE};
+use crate::scheduler::{ClassConfig, ClassId, MAX_CLASSES};
 
 /// The settings of one side of the hop.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The rate of this side's link, in bits of IP packets per second; what
-    /// this side sends never exceeds it.
-    pub rate: BitRate,
-    /// The size of the largest IP packet that crosses the hop whole. Default
-    /// 1500 bytes.
+    /// The rate of this side's link, or who knows it; what this side sends never
+    /// exceeds it.
+    pub rate: Rate,
+    /// The size of the largest IP packet to be sent. What the path really
+    /// carries is found out, from 1280 bytes up to this. Default 1500 bytes.
     pub mtu: u16,
     /// The most bytes one session holds for its streams in each direction:
-    /// sent and not acknowledged, or received and not read. Default 128 MB.
+    /// sent and not acknowledged, or received and not read. Default 256 MB.
     pub memory: ByteCount,
     /// The most of them that one stream holds. Below rate × RTT the stream
     /// cannot fill the link; with losses, which hold up what came after them,
-    /// it takes four times as much. Default 32 MB.
+    /// it takes four times as much. Default 64 MB.
     pub stream_window: ByteCount,
     /// The most streams that the peer may have open. Default 65,536.
     pub max_streams: u32,
@@ -30,20 +36,93 @@ pub struct Config {
     /// A peer that has not been heard for this long is given up, and its
     /// streams with it. Default 15 min: a fade is not an end.
     pub give_up: Duration,
+    /// A hub that gets more handshakes in a second has further terminals prove
+    /// their addresses first, which costs them a round trip and strangers a
+    /// true address. A handshake costs the hub two Diffie–Hellman operations.
+    /// Default 100; 0 asks for the proof always.
+    pub handshakes_per_second: u32,
+    /// A terminal has the keys of its session renewed after this time.
+    /// Shorter means that less can be read by who takes a gateway's memory, and
+    /// two more packets each way. Default 2 min.
+    pub rekey_after: Duration,
+    /// The same after so many packets in both directions. Default 2²².
+    pub rekey_packets: u64,
+    /// Whether this machine computes AES-256-GCM fast; if both sides do, it seals
+    /// their packets, ChaCha20-Poly1305 otherwise. Default false.
+    pub aes: bool,
+    /// How many events each session notes for [`Endpoint::poll_log`], at most;
+    /// the oldest give way. Default 0: none, at no cost.
+    ///
+    /// [`Endpoint::poll_log`]: crate::Endpoint::poll_log
+    pub event_log: usize,
+    /// At least one; see [`Config::add_class`].
+    pub(crate) classes: Vec<ClassConfig>,
+    pub(crate) channels: BTreeMap<ChannelId, ChannelConfig>,
 }
 
 impl Config {
     /// The defaults for a link of `rate`.
-    pub fn new(rate: BitRate) -> Self {
+    pub fn new(rate: impl Into<Rate>) -> Self {
         Self {
-            rate,
+            rate: rate.into(),
             mtu: 1500,
-            memory: ByteCount::new(128_000_000),
-            stream_window: ByteCount::new(32_000_000),
+            memory: ByteCount::new(256_000_000),
+            stream_window: ByteCount::new(64_000_000),
             max_streams: 65_536,
             keepalive: Duration::from_secs(10),
             give_up: Duration::from_secs(900),
+            handshakes_per_second: 100,
+            rekey_after: Duration::from_secs(120),
+            rekey_packets: 1 << 22,
+            aes: false,
+            event_log: 0,
+            classes: vec![ClassConfig::default()],
+            channels: BTreeMap::new(),
         }
+    }
+
+    /// Sets what [`ClassId::DEFAULT`] gets.
+    ///
+    /// # Errors
+    /// [`ConfigError::Weight`], [`ConfigError::NoRate`].
+    pub fn set_default_class(&mut self, class: ClassConfig) -> Result<(), ConfigError> {
+        self.classes[0] = class.checked()?;
+        Ok(())
+    }
+
+    /// Adds a class of traffic to those that share a session's rate.
+    ///
+    /// # Errors
+    /// [`ConfigError::Weight`], [`ConfigError::NoRate`],
+    /// [`ConfigError::TooManyClasses`].
+    pub fn add_class(&mut self, class: ClassConfig) -> Result<ClassId, ConfigError> {
+        let id = self.classes.len();
+        if id >= MAX_CLASSES {
+            return Err(ConfigError::TooManyClasses { most: MAX_CLASSES });
+        }
+        self.classes.push(class.checked()?);
+        Ok(ClassId(id as u8))
+    }
+
+    /// Adds a packet channel, or replaces the one with this number. What comes
+    /// on channels that this side does not have is dropped.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoClass`], [`ConfigError::Deadline`].
+    pub fn add_channel(
+        &mut self,
+        channel: ChannelId,
+        config: ChannelConfig,
+    ) -> Result<(), ConfigError> {
+        let (class, classes) = (config.class, self.classes.len());
+        if usize::from(class.0) >= classes {
+            return Err(ConfigError::NoClass { channel, class, classes });
+        }
+        if config.deadline > MAX_DEADLINE {
+            return Err(ConfigError::Deadline { channel, deadline: config.deadline });
+        }
+        self.channels.insert(channel, config);
+        Ok(())
     }
 }
 
@@ -98,6 +177,50 @@ pub enum ResetReason {
     SessionLost,
 }
 
+/// Why a side ends a session. Carried to the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The gateway stops, perhaps to start again.
+    Shutdown,
+    /// The other side broke the protocol.
+    Violation,
+    /// The other side is not to be served any more.
+    Prohibited,
+}
+
+/// Why a session is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DownReason {
+    /// This side closed it.
+    Closed(CloseReason),
+    /// The peer closed it.
+    ClosedByPeer(CloseReason),
+    /// The peer has not been heard for too long.
+    GivenUp,
+    /// The peer has set up another: it had lost this one.
+    Replaced,
+    /// The peer broke the protocol.
+    Violation,
+}
+
+impl core::fmt::Display for DownReason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Closed(_) => "closed here",
+            Self::ClosedByPeer(CloseReason::Shutdown) => "the other side stops",
+            Self::ClosedByPeer(CloseReason::Violation) => {
+                "the other side says we broke the protocol"
+            }
+            Self::ClosedByPeer(CloseReason::Prohibited) => "the other side serves us no more",
+            Self::GivenUp => "the other side has been silent for too long",
+            Self::Replaced => "the other side had lost it",
+            Self::Violation => "the other side broke the protocol",
+        })
+    }
+}
+
 /// What an endpoint tells its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -113,8 +236,13 @@ pub enum Event {
     Unreachable,
     /// The peer answers again.
     Reachable,
+    /// The peer is reached at another address from now on.
+    Moved {
+        /// The new address.
+        address: SocketAddr,
+    },
     /// The session is over, and all its streams with it.
-    Down,
+    Down(DownReason),
     /// The peer opened a stream.
     Opened {
         /// The new stream.
@@ -128,7 +256,8 @@ pub enum Event {
     Readable(StreamId),
     /// The stream takes bytes again.
     Writable(StreamId),
-    /// The peer reset the stream; it is forgotten.
+    /// The peer reset the stream; it is forgotten. What had come of it in order
+    /// was read before, or was not read within 30 s.
     Reset {
         /// The stream.
         stream: StreamId,
@@ -138,6 +267,45 @@ pub enum Event {
     /// Both directions have ended, all is acknowledged, and [`Read::End`] was
     /// read; the stream is forgotten.
     Closed(StreamId),
+}
+
+/// What an endpoint tells its owner that belongs to no session.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The hub speaks other versions of the protocol. The terminal keeps
+    /// asking: the hub may be given another version.
+    #[error("the hub speaks SLACP version {theirs:?}, this terminal {ours}")]
+    OtherVersion {
+        /// Ours.
+        ours: u8,
+        /// The hub's.
+        theirs: Vec<u8>,
+    },
+    /// The hub does not know a parameter that this terminal insists on.
+    #[error("the hub does not know parameter {parameter}, on which this terminal insists")]
+    Refused {
+        /// Its name.
+        parameter: u64,
+    },
+    /// The hub insists on a parameter that this terminal does not know.
+    #[error("the hub insists on parameter {parameter}, which this terminal does not know")]
+    Unsupported {
+        /// Its name.
+        parameter: u64,
+    },
+}
+
+/// What an endpoint remembers: what it costs in memory besides what its streams
+/// hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Footprint {
+    /// Sessions.
+    pub sessions: usize,
+    /// Handshakes under way: at most one for each terminal that is allowed.
+    pub handshakes: usize,
+    /// Handshake datagrams that wait for the link: at most 1,280.
+    pub waiting: usize,
 }
 
 /// What reading from a stream gave.
@@ -170,4 +338,7 @@ pub enum StreamError {
         /// The peer's limit.
         limit: u32,
     },
+    /// The configuration has no such class.
+    #[error("no such class")]
+    NoClass,
 }

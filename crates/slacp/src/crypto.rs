@@ -1,18 +1,45 @@
-//! Sealing and opening data packets with ChaCha20-Poly1305 (RFC 8439).
+//! Sealing and opening data packets with ChaCha20-Poly1305 (RFC 8439) or
+//! AES-256-GCM (NIST SP 800-38D).
 
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use crate::packet::TAG;
 
-/// The key of one direction of a session. A packet's number is its nonce, as
-/// in the Noise protocol (§5.1: four zero bytes, then the counter, here for
-/// ChaChaPoly little-endian).
-pub(crate) struct PacketKey(LessSafeKey);
+/// What the packets of a session are sealed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cipher {
+    ChaCha20Poly1305,
+    /// Three times as fast where the CPU has instructions for it.
+    Aes256Gcm,
+}
+
+impl Cipher {
+    /// A packet's number as in the Noise protocol (§12.3, §12.4): four zero bytes,
+    /// then the counter, little-endian for ChaCha20, big-endian for AES.
+    fn nonce(self, number: u64) -> Nonce {
+        let mut bytes = [0; 12];
+        bytes[4..].copy_from_slice(&match self {
+            Self::ChaCha20Poly1305 => number.to_le_bytes(),
+            Self::Aes256Gcm => number.to_be_bytes(),
+        });
+        Nonce::assume_unique_for_key(bytes)
+    }
+}
+
+/// The key of one direction of a session. A packet's number is its nonce.
+pub(crate) struct PacketKey {
+    key: LessSafeKey,
+    cipher: Cipher,
+}
 
 impl PacketKey {
-    pub(crate) fn new(key: &[u8; 32]) -> Self {
-        let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has 32 bytes");
-        Self(LessSafeKey::new(key))
+    pub(crate) fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
+        let algorithm = match cipher {
+            Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+            Cipher::Aes256Gcm => &AES_256_GCM,
+        };
+        let key = UnboundKey::new(algorithm, key).expect("the key has 32 bytes");
+        Self { key: LessSafeKey::new(key), cipher }
     }
 
     /// Encrypts `packet[header_len..]` in place and appends the tag. The header
@@ -20,8 +47,8 @@ impl PacketKey {
     pub(crate) fn seal(&self, number: u64, header_len: usize, packet: &mut Vec<u8>) {
         let (header, body) = packet.split_at_mut(header_len);
         let tag = self
-            .0
-            .seal_in_place_separate_tag(nonce(number), Aad::from(&*header), body)
+            .key
+            .seal_in_place_separate_tag(self.cipher.nonce(number), Aad::from(&*header), body)
             .expect("a packet is shorter than 64 GiB");
         packet.extend_from_slice(tag.as_ref());
         debug_assert_eq!(tag.as_ref().len(), TAG);
@@ -35,15 +62,10 @@ impl PacketKey {
         packet: &'a mut [u8],
     ) -> Option<&'a [u8]> {
         let (header, body) = packet.split_at_mut_checked(header_len)?;
-        let opened = self.0.open_in_place(nonce(number), Aad::from(&*header), body).ok()?;
+        let nonce = self.cipher.nonce(number);
+        let opened = self.key.open_in_place(nonce, Aad::from(&*header), body).ok()?;
         Some(opened)
     }
-}
-
-fn nonce(number: u64) -> Nonce {
-    let mut bytes = [0; 12];
-    bytes[4..].copy_from_slice(&number.to_le_bytes());
-    Nonce::assume_unique_for_key(bytes)
 }
 
 #[cfg(test)]
@@ -52,16 +74,18 @@ mod tests {
 
     #[test]
     fn opens_what_was_sealed_and_nothing_else() {
-        let key = PacketKey::new(&[7; 32]);
-        let mut sealed = b"headbody".to_vec();
-        key.seal(42, 4, &mut sealed);
-        assert_eq!(key.open(42, 4, &mut sealed.clone()), Some(&b"body"[..]));
-        assert_eq!(key.open(43, 4, &mut sealed.clone()), None);
-        for i in 0..sealed.len() {
-            let mut forged = sealed.clone();
-            forged[i] ^= 1;
-            assert_eq!(key.open(42, 4, &mut forged), None, "byte {i}");
+        for cipher in [Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm] {
+            let key = PacketKey::new(cipher, &[7; 32]);
+            let mut sealed = b"headbody".to_vec();
+            key.seal(42, 4, &mut sealed);
+            assert_eq!(key.open(42, 4, &mut sealed.clone()), Some(&b"body"[..]));
+            assert_eq!(key.open(43, 4, &mut sealed.clone()), None);
+            for i in 0..sealed.len() {
+                let mut forged = sealed.clone();
+                forged[i] ^= 1;
+                assert_eq!(key.open(42, 4, &mut forged), None, "{cipher:?}, byte {i}");
+            }
+            assert_eq!(key.open(42, 4, &mut []), None);
         }
-        assert_eq!(key.open(42, 4, &mut []), None);
     }
 }

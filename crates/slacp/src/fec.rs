@@ -17,11 +17,14 @@ use crate::frame::Repair;
 pub(crate) const MAX_BLOCK: usize = 255;
 
 /// The most repairs of a block.
-pub(crate) const MAX_REPAIRS: usize = 64;
+pub(crate) const MAX_REPAIRS: usize = 255;
+
+/// The greatest distance between neighbours of a block.
+pub(crate) const MAX_STRIDE: u64 = (1 << 14) - 1;
 
 /// The bytes of a repair frame before its shard, at most: type, distance,
 /// stride, count, repairs, index.
-pub(crate) const REPAIR_HEAD: usize = 1 + 4 + 2 + 2 + 1 + 1;
+pub(crate) const REPAIR_HEAD: usize = 1 + 4 + 2 + 1 + 1 + 1;
 
 /// By how much a shard is longer than its packet, at least: the length, and a
 /// byte that makes its size even.
@@ -70,7 +73,7 @@ pub(crate) fn encode<'a>(
     }
     let size = (LENGTH + longest).next_multiple_of(2);
     let mut encoder = ReedSolomonEncoder::new(block.count, repairs, size)
-        .expect("blocks of at most 255 + 64 packets are supported");
+        .expect("blocks of at most 255 + 255 packets are supported");
     let mut shard = vec![0; size];
     for number in block.numbers() {
         fill(&mut shard, source(number)).expect("the longest fits");
@@ -220,7 +223,7 @@ fn check(number: u64, repair: &Repair) -> Option<Block> {
     let sizes = (1..=MAX_BLOCK).contains(&repair.count)
         && (1..=MAX_REPAIRS).contains(&repair.repairs)
         && repair.index < repair.repairs
-        && (1..=1 << 16).contains(&repair.stride)
+        && (1..=MAX_STRIDE).contains(&repair.stride)
         && repair.shard.len() >= 2
         && repair.shard.len().is_multiple_of(2);
     (sizes && block.last() < number).then_some(block)

@@ -12,11 +12,14 @@ pub(crate) struct Limits {
     pub(crate) stream_window: u64,
     /// The most streams that the other side may have open.
     pub(crate) max_streams: u32,
+    /// The packet channels that it receives, a bit for each.
+    pub(crate) channels: u32,
 }
 
 impl Limits {
     pub(crate) fn new(memory: u64, stream_window: u64, max_streams: u32) -> Self {
-        Self { memory, stream_window: stream_window.min(MAX_WINDOW).min(memory), max_streams }
+        let stream_window = stream_window.min(MAX_WINDOW).min(memory);
+        Self { memory, stream_window, max_streams, channels: 0 }
     }
 
     /// The most that one stream may hold while all hold `held`: half of what is

@@ -1,11 +1,16 @@
 //! Frames, the units inside a packet (`docs/slacp.md`, Frames).
 
+mod channel;
+
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
 use core::time::Duration;
 
 use crate::varint;
-use crate::{Open, ResetReason, StreamId};
+use crate::{CloseReason, Open, ResetReason, StreamId};
+
+pub(crate) use channel::{Announcement, CHANNEL_SIZE, Packet, Part};
+use channel::{CHANNEL, PACKET, PACKET_LEN, PACKET_PART};
 
 const PADDING: u8 = 0x00;
 const PING: u8 = 0x01;
@@ -17,12 +22,31 @@ const RESET: u8 = 0x06;
 const SESSION_CREDIT: u8 = 0x07;
 const STREAM_CREDIT: u8 = 0x08;
 const REPAIR: u8 = 0x09;
+const REKEY: u8 = 0x0a;
+const PATH_CHALLENGE: u8 = 0x0b;
+const PATH_ANSWER: u8 = 0x0c;
+const CLOSE: u8 = 0x0d;
+const TIMED_ACK: u8 = 0x0e;
+const MARK: u8 = 0x0f;
 const STREAM: u8 = 0x10;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
 
+/// First byte of a compact stream frame: `1Fooiiii`; F the end of the stream,
+/// oo the high bits of the offset, iiii the stream.
+const COMPACT: u8 = 0x80;
+const COMPACT_FIN: u8 = 0x40;
+/// A stream from this one on follows as a varint.
+const COMPACT_STREAMS: u64 = 15;
+const COMPACT_BITS: u32 = 26;
+
+/// A compact frame can be used while so many bytes of the stream at most are
+/// held by the sender.
+pub(crate) const COMPACT_SPAN: u64 = (1 << (COMPACT_BITS - 1)) - 1;
+
 /// Stream offsets are sent modulo this: windows are smaller than half of it.
-const OFFSET_MODULUS: u64 = 1 << 30;
+const OFFSET_MODULUS: u64 = 1 << OFFSET_BITS;
+const OFFSET_BITS: u32 = 30;
 
 /// The most bytes that one stream may have in flight.
 pub(crate) const MAX_WINDOW: u64 = OFFSET_MODULUS / 2 - 1;
@@ -59,30 +83,58 @@ pub(crate) enum Frame<'a> {
         limit: u64,
     },
     Repair(Repair<'a>),
+    /// One side's half of the keys of a generation.
+    Rekey {
+        generation: u64,
+        key: [u8; 32],
+    },
+    /// To be given back: does what is sent to this address arrive?
+    PathChallenge(u64),
+    PathAnswer(u64),
+    /// The sender has ended the session.
+    Close(CloseReason),
+    /// The sender wants to know when this packet arrived.
+    Mark,
     Stream {
         stream: StreamId,
         offset: TruncatedOffset,
         fin: bool,
         data: &'a [u8],
     },
+    /// How a packet channel is to be received.
+    Channel(Announcement),
+    Packet(Packet<'a>),
 }
 
-/// The low 30 bits of a stream offset.
+/// The low bits of a stream offset: 30, or 26 in a compact frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TruncatedOffset(u64);
+pub(crate) struct TruncatedOffset {
+    low: u64,
+    bits: u32,
+}
 
 impl TruncatedOffset {
     pub(crate) fn new(offset: u64) -> Self {
-        Self(offset % OFFSET_MODULUS)
+        Self::of(offset, OFFSET_BITS)
+    }
+
+    /// For a compact frame.
+    pub(crate) fn compact(offset: u64) -> Self {
+        Self::of(offset, COMPACT_BITS)
+    }
+
+    fn of(offset: u64, bits: u32) -> Self {
+        Self { low: offset % (1 << bits), bits }
     }
 
     /// The offset closest to `near` that ends in these bits.
     pub(crate) fn expand(self, near: u64) -> u64 {
-        let base = near - near % OFFSET_MODULUS + self.0;
-        if base + OFFSET_MODULUS / 2 < near {
-            base + OFFSET_MODULUS
-        } else if base > near + OFFSET_MODULUS / 2 && base >= OFFSET_MODULUS {
-            base - OFFSET_MODULUS
+        let modulus = 1u64 << self.bits;
+        let base = near - near % modulus + self.low;
+        if base + modulus / 2 < near {
+            base + modulus
+        } else if base > near + modulus / 2 && base >= modulus {
+            base - modulus
         } else {
             base
         }
@@ -107,11 +159,65 @@ pub(crate) struct Repair<'a> {
 pub(crate) struct Ack<'a> {
     pub(crate) largest: u64,
     pub(crate) held: Duration,
-    /// How many packets the receiver has recovered by FEC so far.
-    pub(crate) recovered: u64,
+    /// When packets arrived, if the peer was asked to tell.
+    pub(crate) times: Option<Times<'a>>,
     /// Received and missing runs in turn, each at least 1, valid by parsing.
     runs: &'a [u8],
+    /// Pairs of runs, not restored and restored, valid by parsing.
+    marks: &'a [u8],
 }
+
+/// When packets arrived, by the clock of their receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Times<'a> {
+    /// What the clock showed when the acknowledgement was sent: microseconds
+    /// modulo 2^32.
+    pub(crate) clock: u32,
+    /// Pairs of the distance to the largest number and an age in µs, valid by
+    /// parsing.
+    marks: &'a [u8],
+}
+
+impl<'a> Times<'a> {
+    /// Marked packets, and how long before the acknowledgement they came.
+    pub(crate) fn marks(&self, largest: u64) -> impl Iterator<Item = (u64, Duration)> + use<'a> {
+        let mut input = self.marks;
+        core::iter::from_fn(move || {
+            let (distance, age) = (varint::read(&mut input)?, varint::read(&mut input)?);
+            Some((largest - distance, Duration::from_micros(age)))
+        })
+    }
+
+    fn read(input: &mut &'a [u8], largest: u64) -> Option<Self> {
+        let clock = u32::from_be_bytes(take::<4>(input)?);
+        let length = usize::try_from(varint::read(input)?).ok()?;
+        let (marks, rest) = input.split_at_checked(length)?;
+        *input = rest;
+        let mut check = marks;
+        while !check.is_empty() {
+            varint::read(&mut check).filter(|distance| *distance <= largest)?;
+            varint::read(&mut check)?;
+        }
+        Some(Self { clock, marks })
+    }
+}
+
+/// What an acknowledgement says beside the ranges.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) held: Duration,
+    pub(crate) times: Option<ReportedTimes>,
+}
+
+/// [`Times`] to be written: the clock, and the marked packets with their ages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ReportedTimes {
+    pub(crate) clock: u32,
+    pub(crate) marks: Vec<(u64, Duration)>,
+}
+
+/// The most bytes of an acknowledgement that say which packets FEC restored.
+const MARKS: usize = 400;
 
 impl<'a> Ack<'a> {
     /// The ranges received, the highest first.
@@ -127,15 +233,58 @@ impl<'a> Ack<'a> {
         })
     }
 
-    fn read(input: &mut &'a [u8]) -> Option<Self> {
+    /// The ranges that FEC restored, the highest first.
+    pub(crate) fn restored(&self) -> impl Iterator<Item = Range<u64>> + use<'a> {
+        let mut input = self.marks;
+        let mut end = self.largest + 1;
+        core::iter::from_fn(move || {
+            end -= varint::read(&mut input)?;
+            let range = end - varint::read(&mut input)?..end;
+            end = range.start;
+            Some(range)
+        })
+    }
+
+    fn read(input: &mut &'a [u8], timed: bool) -> Option<Self> {
         let largest = varint::read(input)?;
         let held = Duration::from_micros(varint::read(input)?);
-        let recovered = varint::read(input)?;
-        let length = usize::try_from(varint::read(input)?).ok()?;
-        let (runs, rest) = input.split_at_checked(length)?;
-        *input = rest;
-        runs_are_valid(runs, largest).then_some(Self { largest, held, recovered, runs })
+        let times = if timed { Some(Times::read(input, largest)?) } else { None };
+        let runs = read_bytes(input)?;
+        let marks = read_bytes(input)?;
+        let valid = runs_are_valid(runs, largest) && marks_are_valid(marks, largest);
+        valid.then_some(Self { largest, held, times, runs, marks })
     }
+
+    fn report(&self) -> Report {
+        let times = self.times.map(|times| ReportedTimes {
+            clock: times.clock,
+            marks: times.marks(self.largest).collect(),
+        });
+        Report { held: self.held, times }
+    }
+}
+
+/// A length and so many bytes.
+fn read_bytes<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(varint::read(input)?).ok()?;
+    let (bytes, rest) = input.split_at_checked(length)?;
+    *input = rest;
+    Some(bytes)
+}
+
+/// Pairs of runs, together no more than there are packets.
+fn marks_are_valid(mut marks: &[u8], largest: u64) -> bool {
+    let mut left = largest + 1;
+    while !marks.is_empty() {
+        let (Some(skip), Some(run)) = (varint::read(&mut marks), varint::read(&mut marks)) else {
+            return false;
+        };
+        let Some(rest) = left.checked_sub(skip).and_then(|left| left.checked_sub(run)) else {
+            return false;
+        };
+        left = rest;
+    }
+    true
 }
 
 /// An odd number of runs, none empty, together no more than there are packets.
@@ -154,15 +303,19 @@ fn runs_are_valid(mut runs: &[u8], largest: u64) -> bool {
 }
 
 /// Appends an acknowledgement of `ranges` (the highest first, not empty), as
-/// many as fit in `room` bytes; `false` if not even one fits.
+/// many as fit in `room` bytes, of which `restored` (the highest first) were
+/// restored; `false` if not even one fits.
 pub(crate) fn write_ack(
     out: &mut Vec<u8>,
     ranges: impl Iterator<Item = Range<u64>>,
-    held: Duration,
-    recovered: u64,
+    restored: impl Iterator<Item = Range<u64>>,
+    report: &Report,
     room: usize,
 ) -> bool {
     let mut runs = Vec::new();
+    // The clock, a length, and two numbers for each mark.
+    let times = report.times.as_ref().map_or(0, |times| 6 + 16 * times.marks.len());
+    let room = room.saturating_sub(times);
     let (mut largest, mut lowest) = (0, None);
     for range in ranges {
         let mut next = Vec::new();
@@ -171,8 +324,8 @@ pub(crate) fn write_ack(
             Some(lowest) => varint::write(&mut next, lowest - range.end),
         }
         varint::write(&mut next, range.end - range.start);
-        // The fields before the runs take at most 1 + 8 + 8 + 8 + 2 bytes.
-        if 27 + runs.len() + next.len() > room {
+        // The other fields take at most 1 + 8 + 8 + 2 + 2 bytes, and the marks.
+        if 21 + MARKS + runs.len() + next.len() > room {
             break;
         }
         runs.extend_from_slice(&next);
@@ -181,23 +334,72 @@ pub(crate) fn write_ack(
     if lowest.is_none() {
         return false;
     }
-    out.push(ACK);
+    out.push(if report.times.is_some() { TIMED_ACK } else { ACK });
     varint::write(out, largest);
-    varint::write(out, u64::try_from(held.as_micros()).unwrap_or(varint::MAX).min(varint::MAX));
-    varint::write(out, recovered);
+    varint::write(out, micros(report.held));
+    if let Some(times) = &report.times {
+        write_times(out, times, largest);
+    }
     varint::write(out, runs.len() as u64);
     out.extend_from_slice(&runs);
+    let marks = marks(largest, restored);
+    varint::write(out, marks.len() as u64);
+    out.extend_from_slice(&marks);
     true
 }
 
+/// Says which packets were restored: as many of the highest as fit.
+fn marks(largest: u64, restored: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
+    let mut marks = Vec::new();
+    let mut end = largest + 1;
+    for range in restored {
+        let before = marks.len();
+        varint::write(&mut marks, end - range.end);
+        varint::write(&mut marks, range.end - range.start);
+        if marks.len() > MARKS {
+            marks.truncate(before);
+            break;
+        }
+        end = range.start;
+    }
+    marks
+}
+
+fn write_times(out: &mut Vec<u8>, times: &ReportedTimes, largest: u64) {
+    let mut marks = Vec::new();
+    for (number, age) in times.marks.iter().filter(|(number, _)| *number <= largest) {
+        varint::write(&mut marks, largest - number);
+        varint::write(&mut marks, micros(*age));
+    }
+    out.extend_from_slice(&times.clock.to_be_bytes());
+    varint::write(out, marks.len() as u64);
+    out.extend_from_slice(&marks);
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(varint::MAX).min(varint::MAX)
+}
+
+/// Whether a packet that begins with this byte begins with an acknowledgement.
+pub(crate) fn is_ack(first: u8) -> bool {
+    matches!(first, ACK | TIMED_ACK)
+}
+
 impl Frame<'_> {
+    /// Whether a packet with this frame is to be acknowledged.
+    pub(crate) fn is_eliciting(&self) -> bool {
+        use Frame::{Ack, Close, PathAnswer, PathChallenge, Settled};
+        !matches!(self, Ack(_) | Settled(_) | PathChallenge(_) | PathAnswer(_) | Close(_))
+    }
+
     /// Appends the frame. A stream or repair frame without length must be the
     /// last: `last` leaves the length of a stream frame out.
     pub(crate) fn write(&self, out: &mut Vec<u8>, last: bool) {
         match self {
             Frame::Ping => out.push(PING),
+            Frame::Mark => out.push(MARK),
             Frame::Ack(ack) => {
-                write_ack(out, ack.ranges(), ack.held, ack.recovered, usize::MAX);
+                write_ack(out, ack.ranges(), ack.restored(), &ack.report(), usize::MAX);
             }
             Frame::Settled(number) => write_numbers(out, SETTLED, &[*number]),
             Frame::Open { stream, credit, open } => {
@@ -215,27 +417,41 @@ impl Frame<'_> {
                 write_numbers(out, STREAM_CREDIT, &[stream.0, *limit]);
             }
             Frame::Repair(repair) => {
-                let counts = [repair.count as u64, repair.repairs as u64, repair.index as u64];
                 write_numbers(out, REPAIR, &[repair.distance, repair.stride]);
-                counts.iter().for_each(|count| varint::write(out, *count));
+                out.extend([repair.count as u8, repair.repairs as u8, repair.index as u8]);
                 out.extend_from_slice(repair.shard);
             }
+            Frame::Rekey { generation, key } => {
+                write_numbers(out, REKEY, &[*generation]);
+                out.extend_from_slice(key);
+            }
+            Frame::Close(reason) => {
+                out.push(CLOSE);
+                out.push(CLOSE_REASONS.iter().position(|known| known == reason).unwrap_or(0) as u8);
+            }
+            Frame::PathChallenge(token) => write_token(out, PATH_CHALLENGE, *token),
+            Frame::PathAnswer(token) => write_token(out, PATH_ANSWER, *token),
             Frame::Stream { stream, offset, fin, data } => {
                 let length = (!last).then_some(data.len());
                 write_stream_head(out, *stream, *offset, *fin, length);
                 out.extend_from_slice(data);
             }
+            Frame::Channel(announcement) => announcement.write(out),
+            Frame::Packet(packet) => packet.write(out, last),
         }
     }
 }
 
 /// The bytes of a stream frame before its data, at most, without its length.
-pub(crate) fn stream_head(stream: StreamId) -> usize {
-    1 + varint::len(stream.0) + 4
+pub(crate) fn stream_head(stream: StreamId, compact: bool) -> usize {
+    if !compact {
+        return 1 + varint::len(stream.0) + 4;
+    }
+    4 + stream.0.checked_sub(COMPACT_STREAMS).map_or(0, varint::len)
 }
 
 /// Appends a stream frame up to its data. Without `length` the data reaches to
-/// the end of the packet.
+/// the end of the packet; only then the offset may be a compact one.
 pub(crate) fn write_stream_head(
     out: &mut Vec<u8>,
     stream: StreamId,
@@ -243,17 +459,36 @@ pub(crate) fn write_stream_head(
     fin: bool,
     length: Option<usize>,
 ) {
+    if offset.bits == COMPACT_BITS {
+        debug_assert!(length.is_none());
+        return write_compact_head(out, stream, offset, fin);
+    }
     let fin = if fin { STREAM_FIN } else { 0 };
     let said = if length.is_some() { STREAM_LEN } else { 0 };
-    write_numbers(out, STREAM | fin | said, &[stream.0, offset.0]);
+    write_numbers(out, STREAM | fin | said, &[stream.0, offset.low]);
     if let Some(length) = length {
         varint::write(out, length as u64);
     }
 }
 
+fn write_compact_head(out: &mut Vec<u8>, stream: StreamId, offset: TruncatedOffset, fin: bool) {
+    let fin = if fin { COMPACT_FIN } else { 0 };
+    let [high, low @ ..] = (offset.low as u32).to_be_bytes();
+    out.push(COMPACT | fin | high << 4 | stream.0.min(COMPACT_STREAMS) as u8);
+    if let Some(rest) = stream.0.checked_sub(COMPACT_STREAMS) {
+        varint::write(out, rest);
+    }
+    out.extend_from_slice(&low);
+}
+
 fn write_numbers(out: &mut Vec<u8>, kind: u8, numbers: &[u64]) {
     out.push(kind);
     numbers.iter().for_each(|number| varint::write(out, *number));
+}
+
+fn write_token(out: &mut Vec<u8>, kind: u8, token: u64) {
+    out.push(kind);
+    out.extend_from_slice(&token.to_be_bytes());
 }
 
 /// Family (4 or 6), address, port.
@@ -310,7 +545,8 @@ pub(crate) struct Malformed {
 fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
     Some(match kind {
         PING => Frame::Ping,
-        ACK => Frame::Ack(Ack::read(input)?),
+        ACK | TIMED_ACK => Frame::Ack(Ack::read(input, kind == TIMED_ACK)?),
+        MARK => Frame::Mark,
         SETTLED => Frame::Settled(varint::read(input)?),
         OPEN => {
             let (stream, credit) = (read_stream(input)?, varint::read(input)?);
@@ -327,7 +563,19 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
             Frame::StreamCredit { stream: read_stream(input)?, limit: varint::read(input)? }
         }
         REPAIR => Frame::Repair(read_repair(input)?),
+        REKEY => Frame::Rekey { generation: varint::read(input)?, key: take::<32>(input)? },
+        CLOSE => {
+            let code = usize::from(take::<1>(input)?[0]);
+            Frame::Close(CLOSE_REASONS.get(code).copied().unwrap_or(CloseReason::Shutdown))
+        }
+        PATH_CHALLENGE => Frame::PathChallenge(u64::from_be_bytes(take::<8>(input)?)),
+        PATH_ANSWER => Frame::PathAnswer(u64::from_be_bytes(take::<8>(input)?)),
         _ if kind & !(STREAM_FIN | STREAM_LEN) == STREAM => read_stream_data(kind, input)?,
+        CHANNEL => Frame::Channel(Announcement::read(input)?),
+        _ if kind & !(PACKET_LEN | PACKET_PART) == PACKET => {
+            Frame::Packet(Packet::read(kind, input)?)
+        }
+        _ if kind & COMPACT != 0 => read_compact(kind, input)?,
         _ => return None,
     })
 }
@@ -338,24 +586,47 @@ fn read_stream(input: &mut &[u8]) -> Option<StreamId> {
 
 fn read_repair<'a>(input: &mut &'a [u8]) -> Option<Repair<'a>> {
     let (distance, stride) = (varint::read(input)?, varint::read(input)?);
-    let mut count = || varint::read(input).and_then(|count| usize::try_from(count).ok());
-    let (count, repairs, index) = (count()?, count()?, count()?);
+    let [count, repairs, index] = take::<3>(input)?.map(usize::from);
     let shard = core::mem::take(input);
     Some(Repair { distance, stride, count, repairs, index, shard })
 }
 
 fn read_stream_data<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
     let stream = read_stream(input)?;
-    let offset = TruncatedOffset(varint::read(input).filter(|offset| *offset < OFFSET_MODULUS)?);
-    let data = if kind & STREAM_LEN != 0 {
-        let length = usize::try_from(varint::read(input)?).ok()?;
-        let (data, rest) = input.split_at_checked(length)?;
-        *input = rest;
-        data
-    } else {
-        core::mem::take(input)
-    };
+    let offset = read_truncated(input)?;
+    let data = read_data(input, kind & STREAM_LEN != 0)?;
     Some(Frame::Stream { stream, offset, fin: kind & STREAM_FIN != 0, data })
+}
+
+fn read_truncated(input: &mut &[u8]) -> Option<TruncatedOffset> {
+    varint::read(input).filter(|offset| *offset < OFFSET_MODULUS).map(TruncatedOffset::new)
+}
+
+/// The data of a frame; without a length it reaches to the end of the packet.
+fn read_data<'a>(input: &mut &'a [u8], has_length: bool) -> Option<&'a [u8]> {
+    if !has_length {
+        return Some(core::mem::take(input));
+    }
+    let length = usize::try_from(varint::read(input)?).ok()?;
+    let (data, rest) = input.split_at_checked(length)?;
+    *input = rest;
+    Some(data)
+}
+
+fn read_compact<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
+    let mut stream = u64::from(kind) % (COMPACT_STREAMS + 1);
+    if stream == COMPACT_STREAMS {
+        stream =
+            varint::read(input)?.checked_add(COMPACT_STREAMS).filter(|id| *id <= varint::MAX)?;
+    }
+    let [a, b, c] = take::<3>(input)?;
+    let offset = u32::from_be_bytes([kind >> 4 & 3, a, b, c]);
+    Some(Frame::Stream {
+        stream: StreamId(stream),
+        offset: TruncatedOffset::compact(u64::from(offset)),
+        fin: kind & COMPACT_FIN != 0,
+        data: core::mem::take(input),
+    })
 }
 
 const REASONS: [ResetReason; 7] = [
@@ -367,6 +638,10 @@ const REASONS: [ResetReason; 7] = [
     ResetReason::Prohibited,
     ResetReason::SessionLost,
 ];
+
+/// By their codes; an unknown one is read as the first.
+const CLOSE_REASONS: [CloseReason; 3] =
+    [CloseReason::Shutdown, CloseReason::Violation, CloseReason::Prohibited];
 
 fn reason_code(reason: ResetReason) -> u8 {
     REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u8

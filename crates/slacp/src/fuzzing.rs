@@ -4,28 +4,41 @@
 
 use std::net::SocketAddr;
 
-use units::{BitRate, Instant, Machine};
+use units::{BitRate, Instant, Machine, RangeSet};
 
+use crate::crypto::{Cipher, PacketKey};
 use crate::fec::Decoder;
 use crate::frame::{self, Frame};
 use crate::handshake::Keys;
+use crate::knock::Knocker;
 use crate::session::{Peer, Session, limits};
-use crate::{Config, Endpoint, KeyPair, PublicKey, Read, packet};
-use crate::{crypto::PacketKey, ranges::RangeSet};
+use crate::{
+    ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, KeyPair, PublicKey, Read, packet,
+};
 
 /// Takes foreign bytes.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.
-pub const TARGETS: [(&str, Target); 4] =
-    [("datagram", datagram), ("frames", frames), ("repair", repair), ("session", session)];
+pub const TARGETS: [(&str, Target); 5] = [
+    ("datagram", datagram),
+    ("knocked", knocked),
+    ("frames", frames),
+    ("repair", repair),
+    ("session", session),
+];
 
 fn address() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], 5900))
 }
 
 fn config() -> Config {
-    Config { max_streams: 16, ..Config::new(BitRate::from_mbit(10)) }
+    let mut config = Config { max_streams: 16, ..Config::new(BitRate::from_mbit(10)) };
+    let kinds = [ErrorControl::None, ErrorControl::Fec, ErrorControl::Arq, ErrorControl::FecArq];
+    for (channel, kind) in (0..).filter_map(ChannelId::new).zip(kinds) {
+        config.add_channel(channel, ChannelConfig::new(kind)).expect("the defaults are right");
+    }
+    config
 }
 
 /// A datagram to a hub, and to a terminal that waits for an answer.
@@ -39,6 +52,42 @@ pub fn datagram(bytes: &[u8]) {
     let mut terminal = Endpoint::terminal(config(), key(2), hub_key, vec![address()], [4; 32]);
     terminal.handle_timeout(now);
     terminal.handle_datagram(now, address(), &mut bytes.to_vec());
+}
+
+/// Datagrams from before a session with a right knock or tag: initiations to a
+/// hub if the first byte is even, short answers to a terminal if it is odd.
+pub fn knocked(bytes: &[u8]) {
+    let Some((side, body)) = bytes.split_first() else { return };
+    let now = Instant::from_nanos(1_000_000_000);
+    let key = |seed| KeyPair::from_private([seed; 32]);
+    let knocker = Knocker::new(key(1).public());
+    if side % 2 == 0 {
+        let mut hub = Endpoint::hub(config(), key(1), vec![key(2).public()], [3; 32]);
+        let mut initiation = body.to_vec();
+        knocker.seal(&mut initiation);
+        let size = initiation.len();
+        hub.handle_datagram(now, address(), &mut initiation);
+        let mut out = Vec::new();
+        while hub.poll_transmit(now, &mut out).is_some() {
+            assert!(out.len() <= size);
+        }
+        return;
+    }
+    let hub_key = key(1).public();
+    let mut terminal = Endpoint::terminal(config(), key(2), hub_key, vec![address()], [4; 32]);
+    terminal.handle_timeout(now);
+    let mut first = Vec::new();
+    terminal.poll_transmit(now, &mut first);
+    let mut answer = body.to_vec();
+    // The index that a terminal with this seed chooses is not the fuzzer's to guess.
+    if let (Some(place), Some(index)) = (answer.get_mut(1..3), first.get(2..4)) {
+        place.copy_from_slice(index);
+    }
+    let mut answer = knocker.seal_answer(answer, knocker.check(&first).as_ref());
+    terminal.handle_datagram(now, address(), &mut answer);
+    while terminal.poll_notice().is_some() {}
+    terminal.handle_timeout(now);
+    while terminal.poll_transmit(now, &mut first).is_some() {}
 }
 
 /// The frames of a packet: what is read, and written in the shortest form, is
@@ -82,10 +131,10 @@ pub fn session(mut bytes: &[u8]) {
         let (frames, rest) = rest.split_at(length);
         bytes = rest;
         session.take_authentic(now, number, frames);
-        if session.is_over() {
+        if !session.is_usable() {
             return;
         }
-        own(&mut session, &mut known);
+        own(&mut session, now, &mut known);
         session.handle_timeout(now);
         out.clear();
         while session.transmit(now, &mut out).is_some() {
@@ -96,20 +145,35 @@ pub fn session(mut bytes: &[u8]) {
 }
 
 fn set_up() -> Session {
-    let key = || PacketKey::new(&[7; 32]);
-    let keys = Keys { send: key(), recv: key(), name: 1 };
-    let peer =
-        Peer { key: PublicKey([1; 32]), address: address(), index: 1, limits: limits(&config()) };
-    Session::new(Instant::ZERO, &config(), keys, peer, true, None)
+    let key = || PacketKey::new(Cipher::ChaCha20Poly1305, &[7; 32]);
+    let keys = Keys {
+        cipher: Cipher::ChaCha20Poly1305,
+        send: key(),
+        recv: key(),
+        name: 1,
+        chain: [7; 32],
+    };
+    let peer = Peer {
+        key: PublicKey([1; 32]),
+        address: address(),
+        index: 1,
+        limits: limits(&config()),
+        times: Some(true),
+    };
+    Session::new(Instant::ZERO, &config(), keys, peer, true, None, [8; 32])
 }
 
-/// Reads and writes what there is, refuses every third stream, ends others.
-fn own(session: &mut Session, known: &mut RangeSet) {
+/// Reads and writes what there is, sends packets back, refuses every third stream, ends others.
+fn own(session: &mut Session, now: Instant, known: &mut RangeSet) {
     let mut buffer = [0; 512];
     while let Some(event) = session.poll_event() {
         if let crate::Event::Opened { stream, .. } | crate::Event::Readable(stream) = event {
             known.insert_one(stream.0);
         }
+    }
+    // What comes is echoed.
+    while let Some((channel, packet)) = session.inbound.poll() {
+        let _ = session.send_packet(now, channel, &packet);
     }
     for id in known.descending().flatten().take(64).collect::<Vec<u64>>() {
         let stream = crate::StreamId(id);

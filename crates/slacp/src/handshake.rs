@@ -6,18 +6,29 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
-use snow::types::{Cipher, Dh, Hash, Random};
+use snow::types::{self, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 use thiserror::Error;
 use units::{BitRate, Instant};
 
-use crate::crypto::PacketKey;
+use crate::crypto::{Cipher, PacketKey};
 use crate::flow::Limits;
-use crate::packet::{self, Index, VERSION};
+use crate::knock::{Knocker, MAC, Mac};
+use crate::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, VERSION};
+use crate::phases::{Chain, expand};
 use crate::{KeyPair, PublicKey, varint};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
-const PROLOGUE: [u8; 6] = [b'S', b'L', b'A', b'C', b'P', VERSION];
+
+/// What both sides must agree on besides the messages. That the cookie is part
+/// of it makes the terminal's key vouch for it: an old initiation cannot be sent
+/// again with a new cookie.
+fn prologue(cookie: &Mac) -> Vec<u8> {
+    let mut out = b"SLACP".to_vec();
+    out.push(VERSION);
+    out.extend_from_slice(cookie);
+    out
+}
 
 /// How long the initiator waits for an answer before it asks again: at first,
 /// and at most. Shorter than some RTTs, so the same message is sent again.
@@ -27,6 +38,8 @@ const RETRY_MOST: Duration = Duration::from_secs(5);
 const RETRY_JITTER: Duration = Duration::from_millis(250);
 /// After so many sendings a new message with a new ephemeral key is made.
 const SENDINGS: u32 = 6;
+/// So many wishes for a cookie are granted until then.
+const COOKIES: u32 = 3;
 
 /// What each side tells the other when a session is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,15 +49,42 @@ pub(crate) struct Params {
     pub(crate) rate: BitRate,
     /// The session that this side still has with the other.
     pub(crate) present: Option<u64>,
+    /// Whether this side wants to hear when its packets arrived; `None` if it
+    /// does not know of such things.
+    pub(crate) times: Option<bool>,
+    /// Whether AES-256-GCM is fast on this side.
+    pub(crate) aes: bool,
 }
+
+/// The other side offers something that it insists on and that is not known
+/// here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("parameter {parameter} must be understood and is not")]
+pub(crate) struct Unsupported {
+    pub(crate) parameter: u64,
+}
+
+/// A name with this bit must be understood; any other may be skipped.
+const MANDATORY: u64 = 0x20;
 
 const MEMORY: u64 = 1;
 const STREAM_WINDOW: u64 = 2;
 const MAX_STREAMS: u64 = 3;
 const RATE: u64 = 4;
 const PRESENT: u64 = 5;
+/// The only parameter of a refusal: the one of the initiation that was not
+/// understood.
+const REFUSED: u64 = 6;
+const TIMES: u64 = 7;
+const CHANNELS: u64 = 8;
+const AES: u64 = 9;
 
 impl Params {
+    /// What the packets of a session with `peer` are sealed with.
+    pub(crate) fn cipher(&self, peer: &Self) -> Cipher {
+        if self.aes && peer.aes { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 }
+    }
+
     /// Pairs of name and value; unknown names are skipped by the reader.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -55,28 +95,45 @@ impl Params {
         put(MEMORY, self.limits.memory);
         put(STREAM_WINDOW, self.limits.stream_window);
         put(MAX_STREAMS, u64::from(self.limits.max_streams));
+        put(CHANNELS, u64::from(self.limits.channels));
         put(RATE, self.rate.bits_per_second());
         if let Some(present) = self.present {
             put(PRESENT, present);
         }
+        if let Some(wanted) = self.times {
+            put(TIMES, u64::from(wanted));
+        }
+        if self.aes {
+            put(AES, 1);
+        }
         out
     }
 
-    fn decode(mut input: &[u8]) -> Option<Self> {
+    fn decode(mut input: &[u8]) -> Result<Self, HandshakeError> {
         let (mut memory, mut window, mut streams, mut rate, mut present) = (0, 0, 0, 0, None);
+        let mut channels = 0;
+        let (mut times, mut aes) = (None, false);
         while !input.is_empty() {
-            let (name, value) = (varint::read(&mut input)?, varint::read(&mut input)?);
+            let mut number = || varint::read(&mut input).ok_or(HandshakeError::Malformed);
+            let (name, value) = (number()?, number()?);
             match name {
                 MEMORY => memory = value,
                 STREAM_WINDOW => window = value,
                 MAX_STREAMS => streams = u32::try_from(value).unwrap_or(u32::MAX),
                 RATE => rate = value,
+                CHANNELS => channels = value as u32,
                 PRESENT => present = Some(value),
+                TIMES => times = Some(value == 1),
+                AES => aes = value == 1,
+                REFUSED => return Err(HandshakeError::Refused { parameter: value }),
+                _ if name & MANDATORY != 0 => {
+                    return Err(Unsupported { parameter: name }.into());
+                }
                 _ => {}
             }
         }
-        let limits = Limits::new(memory, window, streams);
-        Some(Self { limits, rate: BitRate::from_bits_per_second(rate), present })
+        let limits = Limits { channels, ..Limits::new(memory, window, streams) };
+        Ok(Self { limits, rate: BitRate::from_bits_per_second(rate), present, times, aes })
     }
 }
 
@@ -88,29 +145,41 @@ pub(crate) enum HandshakeError {
     Noise(#[from] snow::Error),
     #[error("the message is authentic but malformed")]
     Malformed,
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    #[error("the hub does not know our parameter {parameter}")]
+    Refused { parameter: u64 },
 }
 
 /// What a completed handshake gives.
 pub(crate) struct Keys {
+    pub(crate) cipher: Cipher,
     pub(crate) send: PacketKey,
     pub(crate) recv: PacketKey,
     /// Names the session, the same on both sides.
     pub(crate) name: u64,
+    /// What later keys are made of, besides fresh secrets.
+    pub(crate) chain: Chain,
 }
 
-fn keys(mut state: HandshakeState, initiator: bool) -> Keys {
+fn keys(mut state: HandshakeState, initiator: bool, cipher: Cipher) -> Keys {
     let name = state.get_handshake_hash()[..8].iter().fold(0, |n, b| n << 8 | u64::from(*b)) >> 2;
+    let hash = state.get_handshake_hash().to_vec();
     let (first, second) = state.dangerously_get_raw_split();
+    let [chain] = expand(&hash, &[first, second].concat(), b"SLACP chain");
     let (send, recv) = if initiator { (first, second) } else { (second, first) };
-    Keys { send: PacketKey::new(&send), recv: PacketKey::new(&recv), name }
+    let [send, recv] = [&send, &recv].map(|key| PacketKey::new(cipher, key));
+    Keys { cipher, send, recv, name, chain }
 }
 
 /// The terminal's side of a handshake under way.
 pub(crate) struct Initiator {
     state: HandshakeState,
     datagram: Vec<u8>,
+    knock: Mac,
     pub(crate) index: Index,
     sendings: u32,
+    cookies: u32,
     last_sending: Instant,
     next_sending: Instant,
     jitter: Duration,
@@ -120,23 +189,52 @@ impl Initiator {
     pub(crate) fn new(
         now: Instant,
         identity: &KeyPair,
-        hub: PublicKey,
+        hub: &Knocker,
         index: Index,
         params: &Params,
         rng: &mut ChaCha20Rng,
     ) -> Self {
-        let mut state = builder(identity, rng)
-            .remote_public_key(&hub.0)
-            .and_then(Builder::build_initiator)
-            .expect("the keys have the right length");
-        let mut message = [0; 512];
-        let length = state
-            .write_message(&params.encode(), &mut message)
-            .expect("the message fits its buffer");
-        let mut datagram = packet::initiation(index);
-        datagram.extend_from_slice(&message[..length]);
+        let message = Message::new(identity, hub, index, &params.encode(), &[0; MAC], rng);
+        let Message { state, datagram, knock } = message;
         let jitter = RETRY_JITTER * (rng.next_u32() >> 16) / (1 << 16);
-        Self { state, datagram, index, sendings: 0, last_sending: now, next_sending: now, jitter }
+        let (last_sending, next_sending) = (now, now);
+        let (sendings, cookies) = (0, 0);
+        Self {
+            state,
+            datagram,
+            knock,
+            index,
+            sendings,
+            cookies,
+            last_sending,
+            next_sending,
+            jitter,
+        }
+    }
+
+    /// Whether a short answer of the hub is one to this message.
+    pub(crate) fn is_answered_by(&self, hub: &Knocker, answer: &[u8]) -> bool {
+        hub.is_answer(answer, Some(&self.knock))
+    }
+
+    /// Makes the message anew with a cookie that the hub wants, to be sent at
+    /// once; unless the hub has had its will several times.
+    pub(crate) fn take_cookie(
+        &mut self,
+        now: Instant,
+        identity: &KeyPair,
+        hub: &Knocker,
+        params: &Params,
+        cookie: &Mac,
+        rng: &mut ChaCha20Rng,
+    ) {
+        if self.cookies >= COOKIES {
+            return;
+        }
+        let message = Message::new(identity, hub, self.index, &params.encode(), cookie, rng);
+        Message { state: self.state, datagram: self.datagram, knock: self.knock } = message;
+        self.cookies += 1;
+        self.next_sending = now;
     }
 
     /// When [`Self::poll`] next gives something.
@@ -175,12 +273,43 @@ impl Initiator {
             return Err(HandshakeError::Malformed);
         }
         let length = self.state.read_message(body, &mut payload)?;
-        Params::decode(&payload[..length]).ok_or(HandshakeError::Malformed)
+        Params::decode(&payload[..length])
     }
 
     /// The keys, after [`Self::answer`] has succeeded.
-    pub(crate) fn into_keys(self) -> Keys {
-        keys(self.state, true)
+    pub(crate) fn into_keys(self, cipher: Cipher) -> Keys {
+        keys(self.state, true, cipher)
+    }
+}
+
+/// A first message as it is sent.
+pub(crate) struct Message {
+    state: HandshakeState,
+    pub(crate) datagram: Vec<u8>,
+    knock: Mac,
+}
+
+impl Message {
+    pub(crate) fn new(
+        identity: &KeyPair,
+        hub: &Knocker,
+        index: Index,
+        params: &[u8],
+        cookie: &Mac,
+        rng: &mut ChaCha20Rng,
+    ) -> Self {
+        let prologue = prologue(cookie);
+        let mut state = builder(identity, &prologue, rng)
+            .remote_public_key(&hub.hub.0)
+            .and_then(Builder::build_initiator)
+            .expect("the keys have the right length");
+        let mut message = [0; 512];
+        let length =
+            state.write_message(params, &mut message).expect("the message fits its buffer");
+        let mut datagram = packet::initiation(index, cookie);
+        datagram.extend_from_slice(&message[..length]);
+        let knock = hub.seal(&mut datagram);
+        Self { state, datagram, knock }
     }
 }
 
@@ -188,55 +317,80 @@ impl Initiator {
 pub(crate) struct Responder {
     state: HandshakeState,
     pub(crate) peer: PublicKey,
-    pub(crate) params: Params,
+    pub(crate) params: Result<Params, Unsupported>,
 }
 
 impl Responder {
-    /// Reads a first message. Costs two Diffie–Hellman operations and keeps
-    /// nothing.
+    /// Reads an initiation whose knock has been checked. Costs two
+    /// Diffie–Hellman operations and keeps nothing.
     pub(crate) fn read(
         identity: &KeyPair,
-        body: &[u8],
+        initiation: &[u8],
         rng: &mut ChaCha20Rng,
     ) -> Result<Self, HandshakeError> {
-        let mut state =
-            builder(identity, rng).build_responder().expect("the key has the right length");
+        let cookie = cookie_of(initiation).ok_or(HandshakeError::Malformed)?;
+        let body = &initiation[INITIATION_BODY..initiation.len() - MAC];
+        let prologue = prologue(cookie);
+        let mut state = builder(identity, &prologue, rng)
+            .build_responder()
+            .expect("the key has the right length");
         let mut payload = [0; 512];
         if body.len() > payload.len() {
             return Err(HandshakeError::Malformed);
         }
         let length = state.read_message(body, &mut payload)?;
-        let params = Params::decode(&payload[..length]).ok_or(HandshakeError::Malformed)?;
+        let params = match Params::decode(&payload[..length]) {
+            Err(HandshakeError::Unsupported(unsupported)) => Err(unsupported),
+            params => Ok(params?),
+        };
         let mut peer = [0; 32];
         let key = state.get_remote_static().filter(|key| key.len() == peer.len());
         peer.copy_from_slice(key.ok_or(HandshakeError::Malformed)?);
         Ok(Self { state, peer: PublicKey(peer), params })
     }
 
-    /// The answer, and the keys of the session.
+    /// The answer, and the keys of the session, which has this `cipher`.
     pub(crate) fn answer(
-        mut self,
+        self,
         index: Index,
         peer_index: Index,
         params: &Params,
+        cipher: Cipher,
     ) -> (Vec<u8>, Keys) {
+        let (datagram, state) = self.respond(packet::response(index, peer_index), &params.encode());
+        (datagram, keys(state, false, cipher))
+    }
+
+    /// The answer to an initiation with a parameter that must be understood and
+    /// is not. Leaves nothing behind.
+    pub(crate) fn refusal(self, peer_index: Index, unsupported: Unsupported) -> Vec<u8> {
+        let mut payload = Vec::new();
+        varint::write(&mut payload, REFUSED);
+        varint::write(&mut payload, unsupported.parameter);
+        self.respond(packet::response(0, peer_index), &payload).0
+    }
+
+    fn respond(mut self, mut datagram: Vec<u8>, payload: &[u8]) -> (Vec<u8>, HandshakeState) {
         let mut message = [0; 512];
-        let length = self
-            .state
-            .write_message(&params.encode(), &mut message)
-            .expect("the message fits its buffer");
-        let mut datagram = packet::response(index, peer_index);
+        let length =
+            self.state.write_message(payload, &mut message).expect("the message fits its buffer");
         datagram.extend_from_slice(&message[..length]);
-        (datagram, keys(self.state, false))
+        (datagram, self.state)
     }
 }
 
-fn builder<'a>(identity: &'a KeyPair, rng: &mut ChaCha20Rng) -> Builder<'a> {
+/// The cookie of an initiation, all zero for none.
+pub(crate) fn cookie_of(initiation: &[u8]) -> Option<&Mac> {
+    let long_enough = initiation.len() >= INITIATION_BODY + MAC;
+    long_enough.then(|| initiation[INITIATION_COOKIE].first_chunk()).flatten()
+}
+
+fn builder<'a>(identity: &'a KeyPair, prologue: &'a [u8], rng: &mut ChaCha20Rng) -> Builder<'a> {
     let mut seed = [0; 32];
     rng.fill_bytes(&mut seed);
     let pattern = PATTERN.parse().expect("the pattern is one that snow knows");
     Builder::with_resolver(pattern, Box::new(SeededResolver { seed }))
-        .prologue(&PROLOGUE)
+        .prologue(prologue)
         .and_then(|builder| builder.local_private_key(identity.private()))
         .expect("each is set once")
 }
@@ -259,7 +413,7 @@ impl CryptoResolver for SeededResolver {
         DefaultResolver.resolve_hash(choice)
     }
 
-    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn types::Cipher>> {
         DefaultResolver.resolve_cipher(choice)
     }
 }
@@ -278,7 +432,13 @@ mod tests {
     use super::*;
 
     fn params(present: Option<u64>) -> Params {
-        Params { limits: Limits::new(1000, 500, 7), rate: BitRate::from_mbit(3), present }
+        Params {
+            limits: Limits { channels: 0x8000_0005, ..Limits::new(1000, 500, 7) },
+            rate: BitRate::from_mbit(3),
+            present,
+            times: Some(true),
+            aes: true,
+        }
     }
 
     fn identity(seed: u8) -> KeyPair {
@@ -286,29 +446,29 @@ mod tests {
     }
 
     /// Of terminal 2, to hub 3.
-    fn initiator(rng: &mut ChaCha20Rng) -> Initiator {
-        let hub = identity(3).public();
-        Initiator::new(Instant::ZERO, &identity(2), hub, 7, &params(None), rng)
+    fn initiator(rng: &mut ChaCha20Rng, params: &Params) -> Initiator {
+        let hub = Knocker::new(identity(3).public());
+        Initiator::new(Instant::ZERO, &identity(2), &hub, 7, params, rng)
     }
 
     #[test]
     fn both_sides_learn_each_other_and_share_keys() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         let (terminal, hub) = (identity(2), identity(3));
-        let mut initiator =
-            Initiator::new(Instant::ZERO, &terminal, hub.public(), 7, &params(Some(5)), &mut rng);
+        let mut initiator = initiator(&mut rng, &params(Some(5)));
         let first = initiator.poll(Instant::ZERO).unwrap();
-        let responder = Responder::read(&hub, &first[4..], &mut rng).unwrap();
+        let responder = Responder::read(&hub, &first, &mut rng).unwrap();
         assert_eq!(responder.peer, terminal.public());
-        assert_eq!(responder.params, params(Some(5)));
-        let (second, hub_keys) = responder.answer(9, 7, &params(None));
+        assert_eq!(responder.params, Ok(params(Some(5))));
+        let (second, hub_keys) = responder.answer(9, 7, &params(None), Cipher::Aes256Gcm);
+        assert!(second.len() <= first.len());
 
         let mut forged = second[6..].to_vec();
         forged[3] ^= 1;
         assert!(initiator.answer(&forged).is_err());
         assert_eq!(initiator.answer(&second[6..]).unwrap(), params(None));
-        let keys = initiator.into_keys();
-        assert_eq!(keys.name, hub_keys.name);
+        let keys = initiator.into_keys(Cipher::Aes256Gcm);
+        assert_eq!((keys.name, keys.chain), (hub_keys.name, hub_keys.chain));
         let mut packet = b"hdata".to_vec();
         keys.send.seal(0, 1, &mut packet);
         assert_eq!(hub_keys.recv.open(0, 1, &mut packet.clone()), Some(&b"data"[..]));
@@ -318,18 +478,74 @@ mod tests {
     #[test]
     fn the_wrong_hub_cannot_read_the_first_message() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        let mut initiator = initiator(&mut rng);
+        let mut initiator = initiator(&mut rng, &params(None));
         let first = initiator.poll(Instant::ZERO).unwrap();
-        assert!(Responder::read(&identity(4), &first[4..], &mut rng).is_err());
-        for length in 0..first.len() - 4 {
-            assert!(Responder::read(&identity(3), &first[4..4 + length], &mut rng).is_err());
+        assert!(Responder::read(&identity(4), &first, &mut rng).is_err());
+        for length in 0..first.len() {
+            assert!(Responder::read(&identity(3), &first[..length], &mut rng).is_err());
         }
+    }
+
+    #[test]
+    fn an_old_message_cannot_be_given_a_cookie() {
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        let mut initiator = initiator(&mut rng, &params(None));
+        let mut first = initiator.poll(Instant::ZERO).unwrap();
+        first[INITIATION_COOKIE].copy_from_slice(&[5; MAC]);
+        assert!(Responder::read(&identity(3), &first, &mut rng).is_err());
+    }
+
+    #[test]
+    fn cookies_are_taken_a_few_times() {
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        let hub = Knocker::new(identity(3).public());
+        let mut initiator = initiator(&mut rng, &params(None));
+        for count in 0..9 {
+            let sent = initiator.poll(initiator.due()).unwrap();
+            assert!(Responder::read(&identity(3), &sent, &mut rng).is_ok());
+            assert_eq!(cookie_of(&sent), Some(&[count.min(COOKIES) as u8; MAC]));
+            let cookie = [count as u8 + 1; MAC];
+            let params = params(None);
+            initiator.take_cookie(Instant::ZERO, &identity(2), &hub, &params, &cookie, &mut rng);
+        }
+    }
+
+    #[test]
+    fn unknown_parameters_are_skipped_unless_they_are_mandatory() {
+        let with = |name: u64| {
+            let mut payload = params(Some(5)).encode();
+            varint::write(&mut payload, name);
+            varint::write(&mut payload, 1);
+            Params::decode(&payload)
+        };
+        for name in [30, 31, 64, 64 + 31, 1 << 40] {
+            assert_eq!(with(name).unwrap(), params(Some(5)), "{name}");
+        }
+        for name in [32, 33, 63, 96, 1 << 40 | MANDATORY] {
+            let Err(HandshakeError::Unsupported(Unsupported { parameter })) = with(name) else {
+                panic!("{name} was taken");
+            };
+            assert_eq!(parameter, name);
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_parameter() {
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        let mut initiator = initiator(&mut rng, &params(None));
+        let first = initiator.poll(Instant::ZERO).unwrap();
+        let responder = Responder::read(&identity(3), &first, &mut rng).unwrap();
+        let refusal = responder.refusal(7, Unsupported { parameter: 77 });
+        assert!(refusal.len() <= first.len());
+        let Err(HandshakeError::Refused { parameter: 77 }) = initiator.answer(&refusal[6..]) else {
+            panic!("not a refusal");
+        };
     }
 
     #[test]
     fn the_message_is_sent_again_with_growing_pauses() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        let mut initiator = initiator(&mut rng);
+        let mut initiator = initiator(&mut rng, &params(None));
         let mut at = Vec::new();
         while !initiator.is_stale(initiator.due()) {
             at.push(initiator.due().saturating_since(Instant::ZERO));

@@ -5,25 +5,33 @@
 //! on a virtual link.
 
 mod api;
+mod channels;
 mod crypto;
 mod endpoint;
+mod event_log;
 mod fec;
 mod flow;
 mod frame;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gate;
 mod handshake;
 mod hub;
 mod key;
+mod knock;
 mod loss;
 mod pacer;
 mod packet;
+mod path;
+mod phases;
 mod planner;
-mod ranges;
+mod pmtu;
+mod rate;
 mod received;
 mod recv_buffer;
 mod rtt;
+mod scheduler;
 mod send_buffer;
 mod sent;
 mod session;
@@ -33,9 +41,14 @@ mod terminal;
 mod varint;
 
 pub use api::{
-    Config, Event, Open, PublicKey, Read, ResetReason, SessionId, StreamError, StreamId,
+    CloseReason, Config, DownReason, Event, Footprint, Notice, Open, PublicKey, Read, ResetReason,
+    SessionId, StreamError, StreamId,
 };
+pub use channels::{ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl};
 pub use endpoint::Endpoint;
+pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
 pub use key::KeyPair;
+pub use rate::{PathKey, PathMemory, Rate, RateError, RateState};
+pub use scheduler::{ClassConfig, ClassId};
 pub use session::Wake;
-pub use stats::Stats;
+pub use stats::{ChannelStats, ClassStats, Stats, StreamStats};

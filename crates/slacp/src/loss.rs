@@ -1,34 +1,108 @@
-//! How much of what is sent the link loses, measured.
+//! What the link loses of what is sent, measured: how much, and in what bursts.
 
-/// The horizon of the estimate, in packets.
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use units::Instant;
+
+/// The horizon of the loss rate, in packets.
 const HORIZON: f64 = 4000.0;
 /// Until so many packets have been observed …
 const UNMEASURED: f64 = 300.0;
 /// … the link is assumed to lose at least this share: a session's first request
 /// should not wait two round trips for having been the first.
 const ASSUMED: f64 = 0.01;
+/// Below one loss in so many horizons the link counts as clean.
+const CLEAN: f64 = 20.0;
+/// So many losses in a row are a burst, fewer are lone ones.
+const BURST: u32 = 3;
+/// The horizon of how often bursts come, in seconds of traffic.
+const BURST_HORIZON: f64 = 60.0;
+/// The longest of so many recent bursts is what there is to fear.
+const BURSTS_KEPT: usize = 16;
+/// Between packets further apart than this the link is not observed.
+const UNOBSERVED: Duration = Duration::from_millis(100);
 
-/// The share of packets lost on the way, over the last few thousand. Packets
-/// that the peer restored by FEC count as lost: that is what the link did. One
-/// that was declared lost before it was restored counts twice, so the estimate
-/// is high while tails are being protected.
+/// Measures from the fates of packets, in the order in which they were sent.
+/// Packets that the peer restored by FEC are lost: that is what the link did.
+///
+/// Does not model losses that come with the load; those belong to the rate.
 #[derive(Debug, Default)]
 pub(crate) struct LossMeter {
+    /// Packets, the lost ones, and those of them that were lost alone, with
+    /// weights that fade over [`HORIZON`].
     sent: f64,
     lost: f64,
-    recovered: u64,
+    lone: f64,
+    /// The losses in a row up to the packet seen last.
+    run: Option<Run>,
+    seen_last: Option<Instant>,
+    /// Seconds of traffic and bursts in it, fading over [`BURST_HORIZON`].
+    observed: f64,
+    bursts: f64,
+    lengths: VecDeque<Duration>,
+}
+
+#[derive(Debug)]
+struct Run {
+    begin: Instant,
+    end: Instant,
+    count: u32,
+}
+
+/// The bursts of a link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Bursts {
+    /// As long as the longest recent one.
+    pub(crate) length: Duration,
+    /// How many there are per second of traffic.
+    pub(crate) per_second: f64,
 }
 
 impl LossMeter {
-    /// So many packets have been acknowledged and so many declared lost, and
-    /// the peer has recovered so many in all.
-    pub(crate) fn update(&mut self, acknowledged: usize, lost: usize, recovered: u64) {
-        let restored = recovered.saturating_sub(self.recovered);
-        self.recovered = self.recovered.max(recovered);
-        let fresh = (acknowledged + lost) as f64;
-        let keep = (1.0 - fresh / HORIZON).max(0.0);
-        self.sent = self.sent * keep + fresh;
-        self.lost = self.lost * keep + lost as f64 + restored as f64;
+    /// The fate of the next packet, which was sent at `time`.
+    pub(crate) fn saw(&mut self, time: Instant, lost: bool) {
+        self.sent = self.sent * (1.0 - 1.0 / HORIZON) + 1.0;
+        self.lost *= 1.0 - 1.0 / HORIZON;
+        self.lone *= 1.0 - 1.0 / HORIZON;
+        self.observe(time);
+        if lost {
+            self.lost += 1.0;
+            let run = self.run.get_or_insert(Run { begin: time, end: time, count: 0 });
+            run.end = time;
+            run.count += 1;
+        } else if let Some(run) = self.run.take() {
+            self.end_run(&run);
+        }
+    }
+
+    /// A packet that was taken for lost has come after all, late.
+    pub(crate) fn was_late(&mut self) {
+        self.lost = (self.lost - 1.0).max(0.0);
+        self.lone = self.lone.min(self.lost);
+    }
+
+    fn observe(&mut self, time: Instant) {
+        let last = self.seen_last.replace(time).unwrap_or(time);
+        let passed = time.saturating_since(last).min(UNOBSERVED).as_secs_f64();
+        let keep = 1.0 - passed / BURST_HORIZON;
+        self.observed = self.observed * keep + passed;
+        self.bursts *= keep;
+        if self.bursts < 1.0 / CLEAN {
+            self.lengths.clear();
+        }
+    }
+
+    fn end_run(&mut self, run: &Run) {
+        if run.count < BURST {
+            self.lone += f64::from(run.count);
+            return;
+        }
+        self.bursts += 1.0;
+        self.lengths.push_back(run.end.saturating_since(run.begin));
+        if self.lengths.len() > BURSTS_KEPT {
+            self.lengths.pop_front();
+        }
     }
 
     /// The measured probability that a packet is lost.
@@ -36,21 +110,26 @@ impl LossMeter {
         if self.sent == 0.0 { 0.0 } else { (self.lost / self.sent).min(1.0) }
     }
 
-    fn assumed(&self) -> f64 {
-        if self.sent < UNMEASURED { self.rate().max(ASSUMED) } else { self.rate() }
+    /// The bursts of at least three packets, if there have been any.
+    pub(crate) fn bursts(&self) -> Option<Bursts> {
+        let length = self.lengths.iter().max().copied()?;
+        Some(Bursts { length, per_second: self.bursts / self.observed.max(1.0) })
     }
 
-    /// How many repairs a block of `count` packets needs so that it is very
-    /// rarely lost: its expected losses and three standard deviations; 0 on a
-    /// link measured clean.
-    pub(crate) fn repairs_for(&self, count: usize) -> usize {
-        let (p, n) = (self.assumed().min(0.5), count as f64);
-        // Below one loss in twenty horizons the link counts as clean.
-        if p < 0.05 / HORIZON {
-            return 0;
+    /// Whether there is nothing to provide for.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.sent >= UNMEASURED && self.lone < 1.0 / CLEAN && self.lengths.is_empty()
+    }
+
+    /// The probability of a loss outside of bursts, to be provided for: one
+    /// standard deviation above what was measured; 0 on a link measured clean.
+    pub(crate) fn lone_rate(&self) -> f64 {
+        let least = if self.sent < UNMEASURED { ASSUMED } else { 0.0 };
+        if self.lone < 1.0 / CLEAN {
+            return least;
         }
-        // The repairs can be lost too: 1 / (1 - p).
-        ((n * p + 3.0 * (n * p * (1.0 - p)).sqrt()) / (1.0 - p)).ceil() as usize
+        let provided = (self.lone + self.lone.sqrt()) / self.sent;
+        provided.clamp(least, 0.5)
     }
 }
 
@@ -58,31 +137,65 @@ impl LossMeter {
 mod tests {
     use super::*;
 
-    #[test]
-    fn follows_the_loss_and_counts_restored_packets() {
+    /// Packets a millisecond apart, each lost if `lost` says so.
+    fn after(count: u64, lost: impl Fn(u64) -> bool) -> LossMeter {
         let mut meter = LossMeter::default();
-        assert_eq!(meter.rate(), 0.0);
-        for i in 1..=200 {
-            meter.update(99, 1, i);
+        for i in 0..count {
+            meter.saw(Instant::from_nanos(i * 1_000_000), lost(i));
         }
+        meter
+    }
+
+    #[test]
+    fn lone_losses_are_a_rate() {
+        let meter = after(20_000, |i| i % 50 == 7);
         assert!((meter.rate() - 0.02).abs() < 1e-3, "{}", meter.rate());
-        meter.update(4000, 0, 200);
-        assert_eq!(meter.repairs_for(100), 0);
+        let deviation = (0.02 / HORIZON).sqrt();
+        let provided = 0.02 + deviation;
+        assert!((meter.lone_rate() - provided).abs() < 1e-3, "{}", meter.lone_rate());
+        assert_eq!(meter.bursts(), None);
+    }
+
+    #[test]
+    fn bursts_have_a_length_and_a_frequency() {
+        let meter = after(100_000, |i| i % 2000 < 100);
+        let bursts = meter.bursts().unwrap();
+        assert_eq!(bursts.length, Duration::from_millis(99));
+        assert!((bursts.per_second - 0.5).abs() < 0.05, "{bursts:?}");
+        assert_eq!(meter.lone_rate(), 0.0);
+        assert!(meter.rate() > 0.02);
     }
 
     #[test]
     fn a_link_is_clean_only_once_it_is_measured() {
-        let mut meter = LossMeter::default();
-        assert_eq!(meter.repairs_for(1), 1);
-        meter.update(300, 0, 0);
-        assert_eq!(meter.repairs_for(1), 0);
+        assert_eq!(after(0, |_| false).lone_rate(), ASSUMED);
+        assert_eq!(after(290, |_| false).lone_rate(), ASSUMED);
+        assert_eq!(after(320, |_| false).lone_rate(), 0.0);
+        assert!(!after(290, |_| false).is_clean() && after(320, |_| false).is_clean());
     }
 
     #[test]
-    fn a_lone_packet_gets_a_copy_on_a_lossy_link() {
+    fn a_link_becomes_clean_again() {
+        assert!(after(11_000, |i| i == 100).lone_rate() > 0.0);
+        assert_eq!(after(13_000, |i| i == 100).lone_rate(), 0.0);
+        assert!(after(100_000, |i| i < 50).bursts().is_some());
+        assert_eq!(after(300_000, |i| i < 50).bursts(), None);
+    }
+
+    #[test]
+    fn what_came_late_was_not_lost() {
+        let mut meter = after(1000, |i| i == 500);
+        meter.was_late();
+        assert_eq!((meter.rate(), meter.lone_rate()), (0.0, 0.0));
+    }
+
+    #[test]
+    fn silence_is_not_observed() {
         let mut meter = LossMeter::default();
-        meter.update(990, 10, 0);
-        assert_eq!(meter.repairs_for(1), 1);
-        assert_eq!(meter.repairs_for(250), 8);
+        for i in 0..100 {
+            meter.saw(Instant::from_nanos(i * 1_000_000_000), (40..45).contains(&i));
+        }
+        let bursts = meter.bursts().unwrap();
+        assert!(bursts.per_second > 0.09, "{bursts:?}");
     }
 }

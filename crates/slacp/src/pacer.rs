@@ -26,8 +26,27 @@ impl Pacer {
         self.free_at
     }
 
+    /// Spaces what follows at another rate. What the link still has to send of
+    /// the past takes as long as the new rate says.
+    pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
+        let old = core::mem::replace(&mut self.rate, rate);
+        let backlog = self.free_at.saturating_since(now);
+        if old != rate && backlog > Duration::ZERO {
+            self.free_at = now + rate.time_to_send(old.bytes_in(backlog));
+        }
+    }
+
+    /// How many bytes may leave `now` in one burst.
+    pub(crate) fn left(&self, now: Instant) -> ByteCount {
+        self.rate.bytes_in(now.saturating_since(self.free_at).min(self.burst))
+    }
+
     /// Charges an IP packet of `size` bytes that leaves `now`.
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
+        // At rate 0 only probes leave, and nothing is owed for them.
+        if self.rate.bits_per_second() == 0 {
+            return;
+        }
         self.free_at = self.free_at.max(now - self.burst) + self.rate.time_to_send(size);
     }
 }
@@ -55,6 +74,19 @@ mod tests {
         let late = |ms| start + Duration::from_millis(ms);
         let sent: u32 = (1..=1000).map(|i| sent_by(&mut pacer, late(3 * i))).sum();
         assert_eq!(sent, 3000);
+    }
+
+    #[test]
+    fn a_new_rate_holds_for_what_is_owed() {
+        let mut pacer = Pacer::new(BitRate::from_mbit(12), Duration::from_millis(4));
+        let start = Instant::from_nanos(1_000_000_000);
+        let owed = |pacer: &Pacer| pacer.ready_at().saturating_since(start).as_millis();
+        assert_eq!(sent_by(&mut pacer, start), 5);
+        assert_eq!(owed(&pacer), 1);
+        pacer.set_rate(start, BitRate::from_bits_per_second(1_200_000));
+        assert_eq!(owed(&pacer), 10);
+        pacer.set_rate(start, BitRate::from_mbit(12));
+        assert_eq!(owed(&pacer), 1);
     }
 
     #[test]

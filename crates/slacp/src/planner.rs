@@ -1,20 +1,26 @@
-//! When and what to protect with FEC (`docs/slacp.md`, FEC): the tail of what
-//! was sent, once nothing follows it. In mid-flight a loss is repaired by
-//! retransmission without anybody waiting for it; at the tail it would cost a
-//! round trip, while the link has nothing else to carry.
+//! When and what to protect with FEC (`docs/slacp.md`, FEC): what nobody would
+//! miss for a round trip without waiting for it. In mid-flight of a large
+//! transfer a loss is repaired by retransmission while the rest goes on; at the
+//! tail, and in a short exchange beside large ones, it would cost a round trip.
 
+use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::fec::{Block, MAX_REPAIRS, PendingRepair, encode};
-use crate::loss::LossMeter;
+use crate::fec::{Block, MAX_REPAIRS, MAX_STRIDE, PendingRepair, encode};
+use crate::loss::{Bursts, LossMeter};
 use crate::pacer::Pacer;
 use crate::sent::SentPackets;
 
 /// How long nothing may follow before what was sent counts as a tail.
 const QUIET: Duration = Duration::from_millis(3);
+/// How long repairs that are promised may take to leave: half the deadline of a
+/// channel with FEC, so that they come in time.
+const PROMISE: Duration = Duration::from_millis(50);
+/// Sparse packets beside others wait no longer than this for more of them.
+const GATHER: Duration = Duration::from_millis(6);
 /// The sources of one block, about: more make repairs cheaper, fewer make
 /// decoding cheaper.
 const BLOCK: u64 = 200;
@@ -22,51 +28,204 @@ const BLOCK: u64 = 200;
 const BUDGET_SHARE: u64 = 20;
 /// … averaged over this time.
 const BUDGET_TIME: Duration = Duration::from_secs(3);
+/// On a loaded link they take at most this multiple of what it loses …
+const LOADED_SHARE: f64 = 2.5;
+/// … of which so many packets can be saved up.
+const LOADED_SAVED: f64 = 40.0;
+/// What one protection may fail at, of its losses that come alone.
+const RESIDUAL: f64 = 5e-3;
+/// A burst less probable than this is not provided for.
+const IMPROBABLE: f64 = 1e-3;
+/// The headers of a repair on the link, about.
+const HEADERS: usize = 28 + 5 + 16 + 10;
+
+/// The size of a full packet on the link.
+const PACKET: usize = 1500;
 
 /// Decides on repairs.
 #[derive(Debug)]
 pub(crate) struct Planner {
     /// When the last source left that is not protected.
-    unprotected: Option<Instant>,
+    tail: Option<Instant>,
     /// Packets below this number have been dealt with.
     dealt_with: u64,
+    /// Packets of sparse streams that are not protected yet.
+    sparse: Option<Gathered>,
+    /// Packets that are to be protected whatever follows them.
+    promised: Option<Gathered>,
     budget: Pacer,
+    /// Repairs that may be sent on a loaded link.
+    loaded: f64,
     queue: VecDeque<PendingRepair>,
+    /// Repairs that wait until a burst has passed.
+    later: Vec<(Instant, Vec<PendingRepair>)>,
+}
+
+/// Sources that are to be protected together.
+#[derive(Debug)]
+struct Gathered {
+    numbers: Range<u64>,
+    first: Instant,
+    last: Instant,
+}
+
+impl Gathered {
+    fn add(gathered: &mut Option<Self>, now: Instant, number: u64) {
+        let first = Self { numbers: number..number, first: now, last: now };
+        let gathered = gathered.get_or_insert(first);
+        gathered.numbers.end = number + 1;
+        gathered.last = now;
+    }
+
+    fn sparse_due(&self) -> Instant {
+        (self.last + QUIET).min(self.first + GATHER)
+    }
+
+    fn promise_due(&self) -> Instant {
+        self.first + PROMISE
+    }
+}
+
+/// When a source is to be protected.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Protection {
+    /// When nothing follows it.
+    pub(crate) tail: bool,
+    /// Soon, for somebody waits for it.
+    pub(crate) sparse: bool,
+    /// Whatever follows it.
+    pub(crate) promised: bool,
+}
+
+/// What [`Planner::plan`] looks at.
+pub(crate) struct Outlook<'a> {
+    pub(crate) sent: &'a SentPackets,
+    pub(crate) loss: &'a LossMeter,
+    pub(crate) rtt: Duration,
+    /// Nothing else waits to be sent.
+    pub(crate) idle: bool,
 }
 
 impl Planner {
     /// A planner for a link of `rate`.
     pub(crate) fn new(rate: BitRate) -> Self {
-        let share = BitRate::from_bits_per_second(rate.bits_per_second() / BUDGET_SHARE);
         Self {
-            unprotected: None,
+            tail: None,
             dealt_with: 0,
-            budget: Pacer::new(share, BUDGET_TIME),
+            sparse: None,
+            promised: None,
+            budget: Pacer::new(share(rate), BUDGET_TIME),
+            loaded: 0.0,
             queue: VecDeque::new(),
+            later: Vec::new(),
         }
     }
 
-    pub(crate) fn sent_source(&mut self, now: Instant) {
-        self.unprotected = Some(now);
+    /// The link has another rate from now on.
+    pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
+        self.budget.set_rate(now, share(rate));
+    }
+
+    /// A source has left.
+    pub(crate) fn sent_source(
+        &mut self,
+        now: Instant,
+        number: u64,
+        protection: Protection,
+        loss: &LossMeter,
+    ) {
+        if protection.tail {
+            self.tail = Some(now);
+        }
+        self.loaded = (self.loaded + LOADED_SHARE * loss.rate()).min(LOADED_SAVED);
+        if protection.sparse {
+            Gathered::add(&mut self.sparse, now, number);
+        }
+        if protection.promised {
+            Gathered::add(&mut self.promised, now, number);
+        }
     }
 
     /// When [`Self::plan`] is due, if nothing is sent until then.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.unprotected.map(|last| last + QUIET)
+    pub(crate) fn due(&self, idle: bool) -> Option<Instant> {
+        let tail = self.tail.filter(|_| idle).map(|last| last + QUIET);
+        let sparse = self.sparse.as_ref().map(Gathered::sparse_due);
+        let promised = self.promised.as_ref().map(Gathered::promise_due);
+        let later = self.later.iter().map(|(time, _)| *time).min();
+        [tail, sparse, promised, later].into_iter().flatten().min()
     }
 
-    /// Makes repairs for everything under way that is not protected yet.
-    pub(crate) fn plan(&mut self, now: Instant, sent: &SentPackets, loss: &LossMeter) {
-        self.unprotected = None;
-        let start = core::mem::replace(&mut self.dealt_with, sent.next_number());
-        let source = |number| sent.source(number).unwrap_or_default();
-        let mut planned: Vec<_> = blocks(start.max(sent.kept_from()), sent.next_number())
-            .flat_map(|block| encode(block, loss.repairs_for(block.count).min(MAX_REPAIRS), source))
-            .collect();
-        // The first repair of every block before the second of any.
-        planned.sort_by_key(|repair| (repair.index, repair.block));
-        planned.retain(|repair| self.afford(now, repair.shard.len()));
-        self.queue.extend(planned);
+    /// Makes the repairs that are due.
+    pub(crate) fn plan(&mut self, now: Instant, outlook: &Outlook) {
+        if outlook.idle && self.tail.is_some_and(|last| last + QUIET <= now) {
+            (self.tail, self.sparse, self.promised) = (None, None, None);
+            let end = outlook.sent.next_number();
+            let start = core::mem::replace(&mut self.dealt_with, end);
+            self.protect(now, start..end, outlook);
+        }
+        if let Some(sparse) = self.sparse.take_if(|sparse| sparse.sparse_due() <= now) {
+            self.protect(now, sparse.numbers, outlook);
+        }
+        if let Some(promised) = self.promised.take_if(|promised| promised.promise_due() <= now) {
+            self.protect(now, promised.numbers, outlook);
+        }
+        self.release(now, outlook.sent);
+    }
+
+    /// Queues what waited for a burst to pass, unless it has become needless.
+    fn release(&mut self, now: Instant, sent: &SentPackets) {
+        let needed =
+            |repair: &PendingRepair| repair.block.numbers().any(|n| sent.sent_at(n).is_some());
+        let (due, later): (Vec<_>, Vec<_>) =
+            self.later.drain(..).partition(|(time, _)| *time <= now);
+        self.later = later;
+        let due = due.into_iter().flat_map(|(_, repairs)| repairs);
+        self.queue.extend(due.filter(needed));
+    }
+
+    fn protect(&mut self, now: Instant, numbers: Range<u64>, outlook: &Outlook) {
+        let Some(numbers) = sources(numbers, outlook.sent) else { return };
+        let Some(span) = span(&numbers, outlook.sent) else { return };
+        let stride = (numbers.end - numbers.start).div_ceil(BLOCK);
+        if stride > MAX_STRIDE {
+            return;
+        }
+        let threat = outlook.loss.bursts().filter(|bursts| worthwhile(bursts, &span, outlook.rtt));
+        let struck = threat
+            .map_or(0, |bursts| self.affordable(now, struck(&bursts, &span, &numbers), outlook));
+        let source = |number| outlook.sent.source(number).unwrap_or_default();
+        let (mut at_once, mut later) = (Vec::new(), Vec::new());
+        for block in blocks(numbers.start, numbers.end) {
+            let lone = repairs_for(block.count, outlook.loss.lone_rate(), RESIDUAL / stride as f64);
+            let more = struck.div_ceil(stride as usize).min(block.count);
+            let mut repairs = encode(block, (lone + more).min(MAX_REPAIRS), source);
+            later.extend(repairs.split_off(lone.min(repairs.len())));
+            at_once.extend(repairs);
+        }
+        self.enqueue(now, at_once, outlook.idle);
+        if !later.is_empty() {
+            later.iter().for_each(|repair| self.spend(now, repair.shard.len(), outlook.idle));
+            // A burst may last until after the sources have left.
+            let passed = threat.filter(|bursts| span.duration() < bursts.length);
+            let release = passed.map_or(now, |bursts| span.end + bursts.length);
+            self.later.push((release, in_turn(later)));
+        }
+    }
+
+    /// Of the numbers of packets that bursts can take, the largest that there
+    /// is budget for; too few repairs against a burst are worth nothing.
+    fn affordable(&self, now: Instant, struck: Vec<usize>, outlook: &Outlook) -> usize {
+        let left = self.budget.left(now).get() as usize / PACKET;
+        let loaded = if outlook.idle { usize::MAX } else { self.loaded as usize };
+        struck.into_iter().filter(|struck| *struck <= left.min(loaded)).max().unwrap_or(0)
+    }
+
+    fn enqueue(&mut self, now: Instant, repairs: Vec<PendingRepair>, idle: bool) {
+        for repair in in_turn(repairs) {
+            if self.afford(now, repair.shard.len(), idle) {
+                self.queue.push_back(repair);
+            }
+        }
     }
 
     /// The repair to be sent next.
@@ -81,16 +240,114 @@ impl Planner {
 
     /// The peer must keep packets from this number on until it has the repairs.
     pub(crate) fn floor(&self) -> Option<u64> {
-        self.queue.iter().map(|repair| repair.block.base).min()
+        let later = self.later.iter().flat_map(|(_, repairs)| repairs);
+        self.queue.iter().chain(later).map(|repair| repair.block.base).min()
     }
 
-    fn afford(&mut self, now: Instant, size: usize) -> bool {
-        let affordable = self.budget.ready_at() <= now;
+    /// Whether so many bytes of redundancy may be spent now; they are spent
+    /// then.
+    pub(crate) fn afford(&mut self, now: Instant, size: usize, idle: bool) -> bool {
+        let affordable = self.budget.ready_at() <= now && (idle || self.loaded >= 1.0);
         if affordable {
-            self.budget.sent(now, ByteCount::new(size as u64));
+            self.spend(now, size, idle);
         }
         affordable
     }
+
+    fn spend(&mut self, now: Instant, size: usize, idle: bool) {
+        self.budget.sent(now, ByteCount::new((size + HEADERS) as u64));
+        if !idle {
+            self.loaded -= 1.0;
+        }
+    }
+}
+
+/// What repairs may take of a rate.
+fn share(rate: BitRate) -> BitRate {
+    BitRate::from_bits_per_second(rate.bits_per_second() / BUDGET_SHARE)
+}
+
+/// The time in which packets were sent.
+struct Span {
+    begin: Instant,
+    end: Instant,
+}
+
+impl Span {
+    fn duration(&self) -> Duration {
+        self.end.saturating_since(self.begin)
+    }
+}
+
+/// From the first source of these packets to the last: what is none would only
+/// take repairs away from them. `None` without any.
+fn sources(numbers: Range<u64>, sent: &SentPackets) -> Option<Range<u64>> {
+    let is_source = |number: &u64| sent.source(*number).is_some_and(|source| !source.is_empty());
+    let mut numbers = numbers.start.max(sent.kept_from())..numbers.end;
+    let first = numbers.find(is_source)?;
+    let last = numbers.rfind(is_source).unwrap_or(first);
+    Some(first..last + 1)
+}
+
+/// When the outstanding ones of these packets were sent; `None` without any.
+fn span(numbers: &Range<u64>, sent: &SentPackets) -> Option<Span> {
+    let begin = numbers.clone().find_map(|number| sent.sent_at(number))?;
+    let end = numbers.clone().rev().find_map(|number| sent.sent_at(number))?;
+    Some(Span { begin, end })
+}
+
+/// Whether a burst is probable enough, and over early enough to be waited for
+/// rather than a retransmission.
+fn worthwhile(bursts: &Bursts, span: &Span, rtt: Duration) -> bool {
+    let exposed = span.duration() + bursts.length;
+    bursts.per_second * exposed.as_secs_f64() >= IMPROBABLE && bursts.length * 4 < rtt * 3
+}
+
+/// How many of the packets bursts can take: one, two, … as many as are probable.
+/// Bursts are only as long as measured so far: an eighth is added.
+fn struck(bursts: &Bursts, span: &Span, numbers: &Range<u64>) -> Vec<usize> {
+    let count = (numbers.end - numbers.start) as usize;
+    let (length, duration) = (bursts.length.as_secs_f64(), span.duration().as_secs_f64());
+    if length >= duration {
+        return vec![count];
+    }
+    let one = (count as f64 * length / duration * 1.125) as usize + 1;
+    let expected = bursts.per_second * (duration + length);
+    let most = (expected + expected.sqrt()).ceil() as usize;
+    (1..=most.clamp(1, 8)).map(|bursts| (one * bursts).min(count)).collect()
+}
+
+/// How many repairs a block of `count` packets needs so that more of them all
+/// are lost with a probability of at most `residual`, if each is lost with
+/// probability `p`; 0 on a clean link.
+fn repairs_for(count: usize, p: f64, residual: f64) -> usize {
+    if p <= 0.0 {
+        return 0;
+    }
+    (1..MAX_REPAIRS)
+        .find(|repairs| more_lost(count + repairs, *repairs, p) <= residual)
+        .unwrap_or(MAX_REPAIRS)
+}
+
+/// The probability that more than `most` of `n` packets are lost (binomial),
+/// by additions and multiplications only: the same on every platform.
+fn more_lost(n: usize, most: usize, p: f64) -> f64 {
+    let mut term = 1.0;
+    for _ in 0..n {
+        term *= 1.0 - p;
+    }
+    let (mut sum, odds) = (term, p / (1.0 - p));
+    for k in 1..=most.min(n) {
+        term *= odds * (n - k + 1) as f64 / k as f64;
+        sum += term;
+    }
+    1.0 - sum
+}
+
+/// The first repair of every block before the second of any.
+fn in_turn(mut repairs: Vec<PendingRepair>) -> Vec<PendingRepair> {
+    repairs.sort_by_key(|repair| (repair.index, repair.block));
+    repairs
 }
 
 /// Interleaved blocks that cover `start..end`.
@@ -115,5 +372,29 @@ mod tests {
             assert_eq!(numbers, (start..end).collect::<Vec<_>>());
             assert!(blocks(start, end).all(|block| block.count <= BLOCK as usize));
         }
+    }
+
+    #[test]
+    fn repairs_hold_the_residual_loss() {
+        assert_eq!(repairs_for(1, 0.0, RESIDUAL), 0);
+        assert_eq!(repairs_for(1, 0.01, RESIDUAL), 1);
+        assert_eq!(repairs_for(8, 0.01, RESIDUAL), 1);
+        assert_eq!(repairs_for(200, 0.01, RESIDUAL), 7);
+        assert_eq!(repairs_for(200, 0.1, RESIDUAL), 36);
+        // Exact: 1 - 0.99^9 - 9 · 0.01 · 0.99^8.
+        assert!((more_lost(9, 1, 0.01) - 0.003_435_7).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_burst_strikes_its_share_of_a_long_flight_and_all_of_a_short_one() {
+        let bursts = Bursts { length: Duration::from_millis(50), per_second: 1.0 };
+        let span =
+            |ms: u64| Span { begin: Instant::ZERO, end: Instant::ZERO + Duration::from_millis(ms) };
+        assert_eq!(struck(&bursts, &span(3), &(0..8)), [8]);
+        assert_eq!(struck(&bursts, &span(500), &(0..1000)), [113, 226]);
+        let rtt = Duration::from_millis(600);
+        assert!(worthwhile(&bursts, &span(3), rtt));
+        assert!(!worthwhile(&bursts, &span(3), Duration::from_millis(20)));
+        assert!(!worthwhile(&Bursts { per_second: 1e-3, ..bursts }, &span(3), rtt));
     }
 }

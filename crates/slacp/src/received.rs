@@ -2,10 +2,11 @@
 
 use core::ops::Range;
 use core::time::Duration;
+use std::collections::VecDeque;
 
-use units::Instant;
+use units::{Instant, RangeSet};
 
-use crate::ranges::RangeSet;
+use crate::frame::{Report, ReportedTimes};
 use crate::sent::REORDER_THRESHOLD;
 
 /// How long a packet waits for its acknowledgement when nothing is missing.
@@ -18,6 +19,12 @@ const BUDGET: i64 = 100;
 /// The most that an idle time saves up, in bytes of acknowledgements.
 const BUDGET_CAP: i64 = 1500;
 
+/// The most marked packets whose arrival waits to be reported.
+const MAX_MARKS: usize = 24;
+
+/// In how many acknowledgements an arrival is reported: one may be lost.
+const MARK_REPORTS: u8 = 2;
+
 /// Which packets have come, and which of it the peer has not been told.
 #[derive(Debug)]
 pub(crate) struct Received {
@@ -25,7 +32,10 @@ pub(crate) struct Received {
     numbers: RangeSet,
     floor: u64,
     largest_at: Instant,
-    recovered: u64,
+    /// Those of them that FEC restored.
+    restored: RangeSet,
+    /// Marked packets: number, arrival, and how often it is still to be told.
+    marks: VecDeque<(u64, Instant, u8)>,
     /// When the first packet that is not yet reported came.
     waiting_since: Option<Instant>,
     /// The highest packet known missing whose loss is not yet reported.
@@ -42,7 +52,8 @@ impl Received {
             numbers: RangeSet::default(),
             floor: 0,
             largest_at: Instant::ZERO,
-            recovered: 0,
+            restored: RangeSet::default(),
+            marks: VecDeque::new(),
             waiting_since: None,
             unreported_gap: None,
             urgent: false,
@@ -80,13 +91,21 @@ impl Received {
         }
     }
 
+    /// A packet arrived whose sender wants to know when.
+    pub(crate) fn marked(&mut self, now: Instant, number: u64) {
+        if self.marks.len() == MAX_MARKS {
+            self.marks.pop_front();
+        }
+        self.marks.push_back((number, now, MARK_REPORTS));
+    }
+
     /// Enters a packet that FEC restored.
     pub(crate) fn restored(&mut self, now: Instant, number: u64) {
         if number >= self.expected() {
             self.largest_at = now;
         }
         self.numbers.insert_one(number);
-        self.recovered += 1;
+        self.restored.insert_one(number);
         self.waiting_since.get_or_insert(now);
     }
 
@@ -95,6 +114,7 @@ impl Received {
         if floor > self.floor {
             self.floor = floor;
             self.numbers.remove(0..floor);
+            self.restored.remove(0..floor);
         }
     }
 
@@ -106,11 +126,27 @@ impl Received {
         Some(if self.budget > 0 { due } else { due.max(earliest) })
     }
 
-    /// What to report: the ranges received, the highest first (empty if
-    /// nothing came), how long the largest has been held, and the count of
-    /// packets recovered.
-    pub(crate) fn report(&self, now: Instant) -> (impl Iterator<Item = Range<u64>>, Duration, u64) {
-        (self.numbers.descending(), now.saturating_since(self.largest_at), self.recovered)
+    /// What to report: the ranges received and those of them that FEC restored,
+    /// the highest first (empty if nothing came), and the rest; with arrival
+    /// times if they are `wanted`.
+    pub(crate) fn report(
+        &mut self,
+        now: Instant,
+        wanted: bool,
+    ) -> (impl Iterator<Item = Range<u64>>, impl Iterator<Item = Range<u64>>, Report) {
+        let held = now.saturating_since(self.largest_at);
+        let times = wanted.then(|| self.times(now));
+        (self.numbers.descending(), self.restored.descending(), Report { held, times })
+    }
+
+    fn times(&mut self, now: Instant) -> ReportedTimes {
+        let age = |(number, time, _): &(u64, Instant, u8)| (*number, now.saturating_since(*time));
+        let marks = self.marks.iter().map(age).collect();
+        for (_, _, left) in &mut self.marks {
+            *left -= 1;
+        }
+        self.marks.retain(|(_, _, left)| *left > 0);
+        ReportedTimes { clock: (now.as_nanos() / 1000) as u32, marks }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use thiserror::Error;
+use units::RangeSet;
 
-use crate::ranges::RangeSet;
 use crate::send_buffer::KEEP_CAPACITY;
 
 /// Puts bytes back in order.
@@ -128,6 +128,13 @@ impl RecvBuffer {
             }
         }
         self.have.insert(offset..offset + bytes.len() as u64);
+    }
+
+    /// Forgets what came behind a hole; how many bytes are left to read.
+    pub(crate) fn cut(&mut self) -> usize {
+        let ready = self.ready();
+        self.data.truncate(ready);
+        ready
     }
 
     /// Takes the next bytes in order into `out`; how many.

@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::collections::VecDeque;
 
-use crate::ranges::RangeSet;
+use units::RangeSet;
 
 /// A buffer that grew beyond this is given back when it is empty.
 pub(crate) const KEEP_CAPACITY: usize = 64 * 1024;
@@ -72,6 +72,16 @@ impl SendBuffer {
     /// How many bytes were sent at least once.
     pub(crate) fn sent(&self) -> u64 {
         self.next
+    }
+
+    /// How many bytes were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.end()
+    }
+
+    /// Whether there are new bytes and no credit for any.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.next >= self.credit && self.next < self.end()
     }
 
     fn end(&self) -> u64 {

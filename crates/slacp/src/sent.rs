@@ -2,13 +2,15 @@
 
 use core::ops::Range;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
 use units::Instant;
 
 use crate::StreamId;
+use crate::channels::{ChannelId, Piece};
 use crate::frame::{Ack, Frame};
+use crate::pmtu::MtuProbe;
 
 /// A packet is lost when one sent so many packets later has arrived (RFC 9002
 /// §6.1.1).
@@ -21,28 +23,64 @@ pub(crate) enum Cargo {
         stream: StreamId,
         range: Range<u64>,
         fin: bool,
+        /// The bytes had been lost before.
+        again: bool,
     },
     /// A frame to be sent again as it stands.
     Control(Frame<'static>),
+    /// A packet of a channel, or a part of it, to be sent once more.
+    Packet(Piece),
+    /// A packet of a channel that is not sent again.
+    Gone(ChannelId),
+    /// The peer was told of the channel.
+    Announced(ChannelId),
+    /// Nothing, in a large packet.
+    MtuProbe(MtuProbe),
 }
 
 /// A packet that the peer should acknowledge.
 #[derive(Debug)]
 pub(crate) struct SentPacket {
+    /// The size of the IP packet in bytes.
+    pub(crate) size: u16,
+    /// The bytes of all IP packets sent until and with it.
+    pub(crate) sent_bytes: u64,
     pub(crate) time: Instant,
     pub(crate) cargo: SmallVec<[Cargo; 2]>,
     /// The frames as they were sent, if the packet is a source of FEC blocks.
     pub(crate) source: Option<Box<[u8]>>,
 }
 
+impl SentPacket {
+    pub(crate) fn is_mtu_probe(&self) -> bool {
+        matches!(self.cargo[..], [Cargo::MtuProbe(_)])
+    }
+}
+
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are outstanding")]
 enum Slot {
     /// Not acknowledged, not lost.
     Outstanding(SentPacket),
     /// Carried nothing that must arrive.
     Untracked,
     /// Acknowledged or lost.
-    Done,
+    Done(Fate),
+}
+
+/// What became of a packet on the link. One that FEC restored was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fate {
+    /// When it was sent.
+    pub(crate) time: Instant,
+    pub(crate) lost: bool,
+}
+
+/// A packet that was declared lost; its acknowledgement may still come.
+#[derive(Debug)]
+struct Missed {
+    declared: Instant,
+    cargo: SmallVec<[Cargo; 2]>,
 }
 
 /// Every packet from the first outstanding one on, by number.
@@ -52,6 +90,9 @@ pub(crate) struct SentPackets {
     first: u64,
     slots: VecDeque<Slot>,
     outstanding: usize,
+    missed: BTreeMap<u64, Missed>,
+    /// Of packets that have left `slots`, not taken yet.
+    fates: Vec<Fate>,
     /// One more than the largest number acknowledged.
     acked_end: u64,
 }
@@ -59,7 +100,12 @@ pub(crate) struct SentPackets {
 /// What an acknowledgement changed.
 #[derive(Debug, Default)]
 pub(crate) struct Acked {
-    pub(crate) packets: Vec<SentPacket>,
+    /// With their numbers.
+    pub(crate) packets: Vec<(u64, SentPacket)>,
+    /// What packets carried that had been declared lost.
+    pub(crate) late: Vec<Cargo>,
+    /// How many of those packets were not lost but late.
+    pub(crate) were_late: usize,
     /// When the largest packet acknowledged was sent, if it is news.
     pub(crate) largest_sent_at: Option<Instant>,
 }
@@ -111,16 +157,20 @@ impl SentPackets {
             return None;
         }
         let mut acked = Acked::default();
+        let restored: Vec<Range<u64>> = ack.restored().collect();
+        let lowest = self.missed.first_key_value().map_or(self.first, |(n, _)| self.first.min(*n));
         for range in ack.ranges() {
-            if range.end <= self.first {
+            if range.end <= lowest {
                 break;
             }
+            self.take_missed(&range, &restored, &mut acked);
             for number in range.start.max(self.first)..range.end {
-                let Some(packet) = self.take(number) else { continue };
+                let lost = contains(&restored, number);
+                let Some(packet) = self.take(number, lost) else { continue };
                 if number == ack.largest {
                     acked.largest_sent_at = Some(packet.time);
                 }
-                acked.packets.push(packet);
+                acked.packets.push((number, packet));
             }
         }
         self.acked_end = self.acked_end.max(ack.largest + 1);
@@ -128,16 +178,38 @@ impl SentPackets {
         Some(acked)
     }
 
-    /// Takes out the packets that are lost by `now`: passed by later ones, or
-    /// `delay` after they were sent if at least one later one has arrived.
-    pub(crate) fn take_lost(&mut self, now: Instant, delay: Duration) -> Vec<SentPacket> {
+    /// Takes out packets of `range` that had been declared lost.
+    fn take_missed(&mut self, range: &Range<u64>, restored: &[Range<u64>], acked: &mut Acked) {
+        while let Some((&number, _)) = self.missed.range(range.clone()).next() {
+            let Some(missed) = self.missed.remove(&number) else { break };
+            acked.late.extend(missed.cargo);
+            acked.were_late += usize::from(!contains(restored, number));
+        }
+    }
+
+    /// The fates that have become known since the last time, in the order in
+    /// which the packets were sent.
+    pub(crate) fn take_fates(&mut self) -> Vec<Fate> {
+        core::mem::take(&mut self.fates)
+    }
+
+    /// Takes out the packets that are lost by `now`, with their numbers: passed
+    /// by later ones, or `delay` after they were sent if at least one later one
+    /// has arrived. Acknowledgements of those declared lost are awaited for
+    /// `delay`.
+    pub(crate) fn take_lost(&mut self, now: Instant, delay: Duration) -> Vec<(u64, SentPacket)> {
+        self.missed.retain(|_, missed| missed.declared + delay > now);
         let mut lost = Vec::new();
         for number in self.first..self.acked_end {
             let passed = number + REORDER_THRESHOLD < self.acked_end;
             let overdue = |packet: &SentPacket| packet.time + delay <= now;
             match self.slot(number) {
                 Some(Slot::Outstanding(packet)) if passed || overdue(packet) => {
-                    lost.extend(self.take(number));
+                    if let Some(packet) = self.take(number, true) {
+                        let cargo = packet.cargo.clone();
+                        self.missed.insert(number, Missed { declared: now, cargo });
+                        lost.push((number, packet));
+                    }
                 }
                 _ => {}
             }
@@ -157,53 +229,80 @@ impl SentPackets {
         match self.slot(number)? {
             Slot::Outstanding(packet) => Some(packet.source.as_deref().unwrap_or_default()),
             Slot::Untracked => Some(&[]),
-            Slot::Done => None,
+            Slot::Done(_) => None,
+        }
+    }
+
+    /// When the packet was sent, if it is outstanding.
+    pub(crate) fn sent_at(&self, number: u64) -> Option<Instant> {
+        match self.slot(number)? {
+            Slot::Outstanding(packet) => Some(packet.time),
+            _ => None,
         }
     }
 
     /// The lowest number from which on [`Self::source`] knows every packet.
     pub(crate) fn kept_from(&self) -> u64 {
-        let done = self.slots.iter().rposition(|slot| matches!(slot, Slot::Done));
+        let done = self.slots.iter().rposition(|slot| matches!(slot, Slot::Done(_)));
         self.first + done.map_or(0, |index| index as u64 + 1)
     }
 
-    /// What the oldest outstanding packet carried.
-    pub(crate) fn oldest_cargo(&self) -> SmallVec<[Cargo; 2]> {
-        match self.slots.front() {
-            Some(Slot::Outstanding(packet)) => packet.cargo.clone(),
-            _ => SmallVec::new(),
+    /// What the oldest outstanding packet carried, to be sent again although it
+    /// may have arrived. Packets of channels go again only once, so they are not
+    /// the old packet's any more.
+    pub(crate) fn oldest_cargo(&mut self) -> SmallVec<[Cargo; 2]> {
+        let Some(Slot::Outstanding(packet)) = self.slots.front_mut() else {
+            return SmallVec::new();
+        };
+        let mut cargo = packet.cargo.clone();
+        cargo.retain(|cargo| !matches!(cargo, Cargo::Gone(_) | Cargo::Announced(_)));
+        for cargo in &mut packet.cargo {
+            if let Cargo::Packet(piece) = cargo {
+                *cargo = Cargo::Gone(piece.channel);
+            }
         }
+        cargo
     }
 
     fn slot(&self, number: u64) -> Option<&Slot> {
         self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    fn take(&mut self, number: u64) -> Option<SentPacket> {
+    fn take(&mut self, number: u64, lost: bool) -> Option<SentPacket> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let slot = self.slots.get_mut(index)?;
-        if !matches!(slot, Slot::Outstanding(_)) {
-            return None;
-        }
+        let Slot::Outstanding(packet) = slot else { return None };
         self.outstanding -= 1;
-        match core::mem::replace(slot, Slot::Done) {
+        let done = Slot::Done(Fate { time: packet.time, lost });
+        match core::mem::replace(slot, done) {
             Slot::Outstanding(packet) => Some(packet),
-            Slot::Untracked | Slot::Done => None,
+            Slot::Untracked | Slot::Done(_) => None,
         }
     }
 
     fn advance(&mut self) {
-        while matches!(self.slots.front(), Some(Slot::Untracked | Slot::Done)) {
+        loop {
+            match self.slots.front() {
+                Some(Slot::Done(fate)) => self.fates.push(*fate),
+                Some(Slot::Untracked) => {}
+                _ => return,
+            }
             self.slots.pop_front();
             self.first += 1;
         }
     }
 }
 
+/// Whether one of the ranges, the highest first, contains the number.
+fn contains(descending: &[Range<u64>], number: u64) -> bool {
+    let below = descending.partition_point(|range| range.start > number);
+    descending.get(below).is_some_and(|range| range.contains(&number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame;
+    use crate::frame::{self, Report};
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
@@ -212,14 +311,24 @@ mod tests {
     fn sent(count: u64) -> SentPackets {
         let mut book = SentPackets::default();
         for number in 0..count {
-            book.push(Some(SentPacket { time: at(number), cargo: SmallVec::new(), source: None }));
+            let (time, cargo) = (at(number), SmallVec::new());
+            book.push(Some(SentPacket { size: 1500, sent_bytes: 0, time, cargo, source: None }));
         }
         book
     }
 
     fn acknowledge(book: &mut SentPackets, ranges: &[(u64, u64)]) -> Option<Acked> {
+        acknowledge_restored(book, ranges, &[])
+    }
+
+    fn acknowledge_restored(
+        book: &mut SentPackets,
+        ranges: &[(u64, u64)],
+        restored: &[(u64, u64)],
+    ) -> Option<Acked> {
         let mut bytes = Vec::new();
-        frame::write_ack(&mut bytes, ranges.iter().map(|r| r.0..r.1), Duration::ZERO, 0, 1000);
+        let [ranges, restored] = [ranges, restored].map(|list| list.iter().map(|r| r.0..r.1));
+        frame::write_ack(&mut bytes, ranges, restored, &Report::default(), 1000);
         let Ok(Some(Frame::Ack(ack))) = frame::read(&mut &bytes[..]) else { panic!() };
         book.acknowledge(&ack)
     }
@@ -230,7 +339,7 @@ mod tests {
         let acked = acknowledge(&mut book, &[(5, 6), (0, 1)]).unwrap();
         assert_eq!((acked.packets.len(), acked.largest_sent_at), (2, Some(at(5))));
         let lost = book.take_lost(at(10), Duration::from_millis(100));
-        assert_eq!(lost.iter().map(|p| p.time).collect::<Vec<_>>(), [at(1), at(2)]);
+        assert_eq!(lost.iter().map(|(_, p)| p.time).collect::<Vec<_>>(), [at(1), at(2)]);
         assert_eq!(book.loss_time(Duration::from_millis(100)), Some(at(103)));
         let lost = book.take_lost(at(104), Duration::from_millis(100));
         assert_eq!(lost.len(), 2);
@@ -252,5 +361,28 @@ mod tests {
         let mut book = sent(3);
         assert!(acknowledge(&mut book, &[(3, 4)]).is_none());
         assert!(!book.is_empty());
+    }
+
+    fn lost(book: &mut SentPackets) -> Vec<bool> {
+        book.take_fates().iter().map(|fate| fate.lost).collect()
+    }
+
+    #[test]
+    fn restored_packets_were_lost() {
+        let mut book = sent(4);
+        acknowledge_restored(&mut book, &[(0, 4)], &[(1, 3)]).unwrap();
+        assert_eq!(lost(&mut book), [false, true, true, false]);
+    }
+
+    #[test]
+    fn a_packet_that_comes_after_all_was_late_or_restored() {
+        let delay = Duration::from_millis(100);
+        let mut book = sent(9);
+        acknowledge(&mut book, &[(2, 9)]).unwrap();
+        assert_eq!(book.take_lost(at(10), delay).len(), 2);
+        assert_eq!(lost(&mut book)[..3], [true, true, false]);
+        let acked = acknowledge_restored(&mut book, &[(0, 9)], &[(1, 2)]).unwrap();
+        assert_eq!((acked.packets.len(), acked.were_late), (0, 1));
+        assert!(lost(&mut book).is_empty());
     }
 }

@@ -1,7 +1,11 @@
 //! One session: packets in, packets out, between a terminal and a hub
 //! (`docs/slacp.md`).
 
+mod close;
+mod migrate;
+mod payload;
 mod receive;
+mod rekey;
 mod send;
 mod time;
 
@@ -9,20 +13,34 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use units::{ByteCount, Instant};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use units::{BitRate, ByteCount, Instant};
 
+use crate::channels::{ChannelError, ChannelId, Inbound, Outbound};
+use crate::event_log::{EventLog, LogEvent};
 use crate::fec::Decoder;
 use crate::flow::Limits;
 use crate::handshake::Keys;
 use crate::loss::LossMeter;
-use crate::packet::Index;
+use crate::packet::{Header, Index};
+use crate::path::Path;
+use crate::phases::Phases;
 use crate::planner::Planner;
+use crate::pmtu::Pmtu;
+use crate::rate::{Auto, Control, RateState};
 use crate::received::Received;
 use crate::rtt::Rtt;
-use crate::sent::SentPackets;
-use crate::stats::Stats;
+use crate::scheduler::{ClassId, Scheduler};
+use crate::sent::{Cargo, SentPackets};
+use crate::session::close::Closing;
+use crate::session::rekey::Rekey;
+use crate::stats::{ChannelStats, ClassStats, Stats};
 use crate::streams::Streams;
-use crate::{Config, Event, PublicKey};
+use crate::{Config, DownReason, Event, PathKey, PathMemory, PublicKey, Rate, RateError};
+
+/// Packets that the peer may still speak of.
+const RECENT: u64 = 1 << 16;
 
 /// Why a session wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,12 +56,22 @@ pub enum Wake {
     Loss,
     /// Nothing has been acknowledged for too long.
     Probe,
-    /// The tail of what was sent is to be protected.
+    /// What was sent is to be protected, or sent a second time.
     Repair,
+    /// A packet of a channel is missing for too long.
+    Delivery,
     /// The peer is to be told that we are still there.
     Keepalive,
     /// The peer has been silent for too long.
     Silence,
+    /// The rate is to be set anew.
+    Rate,
+    /// The keys are to be renewed, or the old ones forgotten.
+    Rekey,
+    /// The peer is to be told that the session is over, or it may be forgotten.
+    Closing,
+    /// The peer's address is in question, or the size of the largest packet.
+    Path,
 }
 
 /// How a session's peer is reached.
@@ -53,6 +81,9 @@ pub(crate) struct Peer {
     /// What the peer calls this session.
     pub(crate) index: Index,
     pub(crate) limits: Limits,
+    /// Whether it wants to hear when its packets arrived; `None` if it does not
+    /// know of such things.
+    pub(crate) times: Option<bool>,
 }
 
 /// A session that is set up.
@@ -60,8 +91,15 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
     /// The same on both sides.
     pub(crate) name: u64,
-    keys: Keys,
-    mtu: usize,
+    keys: Phases,
+    rekey: Rekey,
+    path: Path,
+    /// The path that the session has left, and what was learnt of it.
+    left: Option<(SocketAddr, Option<PathMemory>)>,
+    pmtu: Pmtu,
+    rng: ChaCha20Rng,
+    /// Where the packet came from that is being taken.
+    heard_from: SocketAddr,
     keepalive: Duration,
     give_up: Duration,
     sent: SentPackets,
@@ -69,15 +107,34 @@ pub(crate) struct Session {
     rtt: Rtt,
     loss: LossMeter,
     pub(crate) streams: Streams,
+    pub(crate) outbound: Outbound,
+    pub(crate) inbound: Inbound,
+    scheduler: Scheduler,
+    pub(crate) log: EventLog,
     decoder: Decoder,
     planner: Planner,
+    rate: Control,
+    /// Second copies of retransmissions, and when they are to be sent.
+    copies: VecDeque<(Instant, Cargo)>,
     last_heard: Instant,
+    /// When the last packet came that carried something.
+    last_source: Instant,
+    /// When the peer was asked whether it is still there.
+    asked: Instant,
     last_sent: Instant,
     /// When the last packet left that the peer should acknowledge.
     last_eliciting: Instant,
     next_probe: Instant,
+    /// When it was last asked whether anything still arrives.
+    doubted_at: Instant,
     probe_pending: bool,
     reachable: bool,
+    /// Why the session is over for its owner, if it is.
+    ended: Option<DownReason>,
+    /// The owner knows.
+    told: bool,
+    closing: Option<Closing>,
+    /// The session is to be forgotten.
     over: bool,
     settled_told: u64,
     settled_told_at: Instant,
@@ -93,33 +150,66 @@ impl Session {
         peer: Peer,
         opens_odd: bool,
         rtt: Option<Duration>,
+        seed: [u8; 32],
     ) -> Self {
         let limits = limits(config);
-        let unsent = config.rate.bytes_in(Duration::from_millis(50)).get().max(65_536);
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        let rate = Control::new(&config.rate);
         let mut estimate = Rtt::new();
         if let Some(rtt) = rtt {
             estimate.update(rtt, Duration::ZERO);
         }
         Self {
             name: keys.name,
-            keys,
-            mtu: usize::from(config.mtu),
+            keys: Phases::new(keys, !opens_odd, next_seed(&mut rng)),
+            rekey: Rekey::new(now, config),
+            path: Path::default(),
+            left: None,
+            pmtu: Pmtu::new(usize::from(config.mtu)),
+            rng,
+            heard_from: peer.address,
             keepalive: config.keepalive,
             give_up: config.give_up,
             sent: SentPackets::default(),
             received: Received::new(),
             rtt: estimate,
             loss: LossMeter::default(),
-            streams: Streams::new(u64::from(opens_odd), limits, peer.limits, unsent),
+            streams: Streams::new(
+                u64::from(opens_odd),
+                limits,
+                peer.limits,
+                unsent(rate.rate()),
+                config.classes.len(),
+                usize::from(config.mtu),
+            ),
+            outbound: Outbound::new(
+                &config.channels,
+                config.classes.len(),
+                usize::from(config.mtu),
+            ),
+            inbound: Inbound::new(
+                &config.channels,
+                usize::try_from(limits.memory / 4).unwrap_or(usize::MAX),
+            ),
+            scheduler: Scheduler::new(&config.classes),
+            log: EventLog::new(config.event_log),
             peer,
             decoder: Decoder::new(usize::try_from(limits.memory / 2).unwrap_or(usize::MAX)),
-            planner: Planner::new(config.rate),
+            planner: Planner::new(rate.rate()),
+            rate,
+            copies: VecDeque::new(),
             last_heard: now,
+            last_source: now,
+            asked: now,
             last_sent: now,
             last_eliciting: now,
             next_probe: now,
+            doubted_at: now,
             probe_pending: false,
             reachable: true,
+            ended: None,
+            told: false,
+            closing: None,
             over: false,
             settled_told: 0,
             settled_told_at: now,
@@ -130,12 +220,27 @@ impl Session {
 
     /// The owner's events, then those of the streams; in the order they came.
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        if !self.is_usable() {
+            return None;
+        }
         self.events.pop_front().or_else(|| self.streams.poll_event())
     }
 
-    /// Whether the peer has been given up or broke the protocol.
+    /// Whether the session is to be forgotten.
     pub(crate) fn is_over(&self) -> bool {
         self.over
+    }
+
+    /// Whether its owner can still use it.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// Why the session is over for its owner, when that is news.
+    pub(crate) fn take_end(&mut self) -> Option<DownReason> {
+        let news = self.ended.filter(|_| !self.told);
+        self.told |= news.is_some();
+        news
     }
 
     pub(crate) fn is_reachable(&self) -> bool {
@@ -144,19 +249,115 @@ impl Session {
 
     pub(crate) fn stats(&self) -> Stats {
         let (to_send, to_read) = self.streams.held();
+        let auto = self.rate.auto();
         Stats {
             rtt: self.rtt.smoothed(),
+            rate: self.rate.rate(),
+            rate_state: auto.map_or(RateState::Told, Auto::state),
+            capacity: auto.and_then(Auto::capacity),
+            queue: auto.map_or(Duration::ZERO, Auto::queue),
+            min_rtt: auto.and_then(Auto::min_rtt),
             loss: self.loss.rate(),
+            key_changes: self.keys.generation(),
+            packet_size: ByteCount::new(self.pmtu.size() as u64),
             streams: self.streams.len(),
             held_to_send: ByteCount::new(to_send),
             held_to_read: ByteCount::new(to_read),
+            unknown_channels: self.inbound.unknown(),
+            log_overwritten: self.log.overwritten(),
             ..self.stats.clone()
         }
+    }
+
+    /// Whether a packet with this header may be one that was sent on this
+    /// session not long ago.
+    pub(crate) fn may_have_sent(&self, header: &Header) -> bool {
+        let next = self.sent.next_number();
+        let number = header.number(next);
+        header.receiver == self.peer.index && number < next && number + RECENT >= next
+    }
+
+    pub(crate) fn channel_stats(&self, channel: ChannelId) -> Option<ChannelStats> {
+        Some(self.inbound.stats(channel, self.outbound.stats(channel)?))
+    }
+
+    pub(crate) fn class_stats(&self, class: ClassId) -> Option<ClassStats> {
+        self.scheduler.stats(class)
+    }
+
+    /// Whether the peer has the channel.
+    pub(crate) fn peer_receives(&self, channel: ChannelId) -> bool {
+        self.peer.limits.channels & channel.bit() != 0
+    }
+
+    /// Queues a packet of a channel.
+    pub(crate) fn send_packet(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        packet: &[u8],
+    ) -> Result<(), ChannelError> {
+        if !self.peer_receives(channel) {
+            return Err(ChannelError::PeerHasNone);
+        }
+        self.outbound.send(now, channel, packet, &mut self.log)
     }
 
     /// Takes the time that the handshake took as the first estimate.
     pub(crate) fn assume_rtt(&mut self, rtt: Duration) {
         self.rtt.update(rtt, Duration::ZERO);
+    }
+
+    /// The rate at which the endpoint's pacer is to have the session send;
+    /// `None` if the session paces itself.
+    pub(crate) fn shared_rate(&self) -> Option<BitRate> {
+        self.rate.shared()
+    }
+
+    /// What is worth remembering of the path.
+    pub(crate) fn path_memory(&self, now: Instant) -> Option<PathMemory> {
+        self.rate.auto()?.memory(now)
+    }
+
+    /// The path in use.
+    pub(crate) fn path_key(&self) -> PathKey {
+        PathKey::new(self.peer.key, self.peer.address.ip())
+    }
+
+    /// Takes what is remembered of the path, before anything is sent there.
+    pub(crate) fn remember(&mut self, memory: PathMemory) {
+        if let Some(auto) = self.rate.auto_mut() {
+            auto.remember(memory);
+        }
+    }
+
+    /// Takes another configured rate; `false` if that needs another session.
+    pub(crate) fn configure_rate(&mut self, now: Instant, rate: &Rate) -> bool {
+        let taken = self.rate.configure(rate);
+        if taken {
+            self.rate_changed(now);
+        }
+        taken
+    }
+
+    /// Takes a rate told by the modem.
+    pub(crate) fn set_rate(
+        &mut self,
+        now: Instant,
+        rate: BitRate,
+        valid_for: Duration,
+    ) -> Result<(), RateError> {
+        self.rate.tell(now, rate, valid_for)?;
+        self.rate_changed(now);
+        Ok(())
+    }
+
+    /// Has everything that depends on the rate follow it.
+    fn rate_changed(&mut self, now: Instant) {
+        let rate = self.rate.rate();
+        self.log.record(now, || LogEvent::Rate { rate });
+        self.planner.set_rate(now, rate);
+        self.streams.set_unsent_limit(unsent(rate));
     }
 
     /// Has the peer acknowledge something soon.
@@ -165,9 +366,23 @@ impl Session {
     }
 }
 
+/// A seed for a part of the session.
+pub(crate) fn next_seed(rng: &mut ChaCha20Rng) -> [u8; 32] {
+    let mut seed = [0; 32];
+    rng.fill_bytes(&mut seed);
+    seed
+}
+
+/// How many written bytes a stream may hold unsent at a rate: 50 ms of it.
+fn unsent(rate: BitRate) -> u64 {
+    rate.bytes_in(Duration::from_millis(50)).get().max(65_536)
+}
+
 /// The limits that a configuration sets for the peer.
 pub(crate) fn limits(config: &Config) -> Limits {
-    Limits::new(config.memory.get(), config.stream_window.get(), config.max_streams)
+    let limits = Limits::new(config.memory.get(), config.stream_window.get(), config.max_streams);
+    let channels = config.channels.keys().fold(0, |mask, channel| mask | channel.bit());
+    Limits { channels, ..limits }
 }
 
 /// The bytes of IP and UDP headers in front of a datagram to `peer`.

@@ -1,16 +1,21 @@
 //! All streams of a session: their life, their credit, and who sends next.
 
 use core::ops::Range;
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use thiserror::Error;
+use units::{Instant, RangeSet};
 
 use crate::flow::{Limits, RecvCredit, SendCredit};
-use crate::frame::{Frame, TruncatedOffset};
-use crate::ranges::RangeSet;
+use crate::frame::{self, COMPACT_SPAN, Frame, TruncatedOffset};
 use crate::recv_buffer::{RecvBuffer, Violation};
+use crate::scheduler::{Backlog, ClassId, FairQueue};
 use crate::send_buffer::SendBuffer;
-use crate::{Event, Open, Read, ResetReason, StreamError, StreamId};
+use crate::{Event, Open, Read, ResetReason, StreamError, StreamId, StreamStats};
+
+/// How long what came before a reset waits for its reader.
+const DRAIN: Duration = Duration::from_secs(30);
 
 /// The peer broke the protocol; the session cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -37,9 +42,14 @@ struct Stream {
     reader_waits: bool,
     /// The owner was told that the peer has finished.
     end_told: bool,
-    /// In `Streams::ready`, in `Streams::retransmit`.
+    /// Whose share of the rate it uses.
+    class: ClassId,
+    /// Something new to send in `Streams::ready`, in `Streams::retransmit`.
     ready: bool,
     retransmit: bool,
+    /// Bytes sent again, and bytes that came in packets that FEC restored.
+    resent: u64,
+    recovered: u64,
 }
 
 impl Stream {
@@ -50,8 +60,11 @@ impl Stream {
             opened,
             reader_waits: true,
             end_told: false,
+            class: ClassId::DEFAULT,
             ready: false,
             retransmit: false,
+            resent: 0,
+            recovered: 0,
         }
     }
 
@@ -66,6 +79,23 @@ pub(crate) struct Chunk {
     pub(crate) stream: StreamId,
     pub(crate) range: Range<u64>,
     pub(crate) fin: bool,
+    /// The stream does not fill the link: somebody waits for these bytes.
+    pub(crate) sparse: bool,
+    /// So few bytes are held that their offset fits in a compact frame.
+    pub(crate) compact: bool,
+}
+
+/// What a stream may send in its turn, and before others if it was quiet: a
+/// reply that somebody waits for, not a download. 5 ms at 50 Mbit/s.
+const SPARSE: usize = 32 * 1024;
+
+/// What is left of a stream that the peer reset: it is read first, as from the
+/// kernel's buffer of a TCP connection.
+#[derive(Debug)]
+struct Drain {
+    recv: RecvBuffer,
+    reason: ResetReason,
+    until: Instant,
 }
 
 #[derive(Debug)]
@@ -87,6 +117,8 @@ pub(crate) struct Streams {
     /// Streams that this side reset while the peer may still be sending, with
     /// the highest offset received.
     resetting: BTreeMap<StreamId, u64>,
+    /// Streams that the peer reset and that have bytes to read.
+    drains: BTreeMap<StreamId, Drain>,
     send_credit: SendCredit,
     recv_credit: RecvCredit,
     /// Bytes held in all send buffers.
@@ -94,14 +126,24 @@ pub(crate) struct Streams {
     /// Frames that must arrive, to be sent before any stream data.
     control: VecDeque<Frame<'static>>,
     retransmit: VecDeque<StreamId>,
-    ready: VecDeque<StreamId>,
+    /// Streams with something new to send, per class.
+    ready: Vec<FairQueue<StreamId>>,
     /// Streams whose writer was refused bytes.
     writers: BTreeSet<StreamId>,
     events: VecDeque<Event>,
 }
 
 impl Streams {
-    pub(crate) fn new(parity: u64, limits: Limits, peer_limits: Limits, unsent_limit: u64) -> Self {
+    /// The streams of a session with so many `classes`, for packets of `mtu`
+    /// bytes.
+    pub(crate) fn new(
+        parity: u64,
+        limits: Limits,
+        peer_limits: Limits,
+        unsent_limit: u64,
+        classes: usize,
+        mtu: usize,
+    ) -> Self {
         Self {
             parity,
             next_id: parity,
@@ -114,15 +156,22 @@ impl Streams {
             map: BTreeMap::new(),
             retired: RangeSet::default(),
             resetting: BTreeMap::new(),
+            drains: BTreeMap::new(),
             send_credit: SendCredit::new(peer_limits.memory),
             recv_credit: RecvCredit::new(limits.memory),
             held: 0,
             control: VecDeque::new(),
             retransmit: VecDeque::new(),
-            ready: VecDeque::new(),
+            ready: (0..classes).map(|_| FairQueue::new(mtu.max(SPARSE))).collect(),
             writers: BTreeSet::new(),
             events: VecDeque::new(),
         }
+    }
+
+    /// Sets how many written bytes a stream may hold unsent.
+    pub(crate) fn set_unsent_limit(&mut self, bytes: u64) {
+        self.unsent_limit = bytes;
+        self.wake_writers();
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -131,7 +180,29 @@ impl Streams {
 
     /// How many streams are alive.
     pub(crate) fn len(&self) -> usize {
-        self.map.len()
+        self.map.len() + self.drains.len()
+    }
+
+    /// What is known of a stream.
+    pub(crate) fn stats(&self, id: StreamId) -> Option<StreamStats> {
+        let Stream { send, recv, resent, recovered, .. } = self.map.get(&id)?;
+        let unsent = send.unsent();
+        Some(StreamStats {
+            written: send.written(),
+            unsent,
+            unacknowledged: send.held() - unsent,
+            blocked_by_peer: send.is_blocked() || (unsent > 0 && self.send_credit.room() == 0),
+            resent: *resent,
+            held_to_read: recv.highest() - recv.read_offset(),
+            recovered: *recovered,
+        })
+    }
+
+    /// Bytes of a stream came in a packet that FEC restored.
+    pub(crate) fn on_recovered(&mut self, id: StreamId, bytes: usize) {
+        if let Some(stream) = self.map.get_mut(&id) {
+            stream.recovered += bytes as u64;
+        }
     }
 
     /// Bytes held for streams, to send and to read.
@@ -185,6 +256,13 @@ impl Streams {
     }
 
     pub(crate) fn read(&mut self, id: StreamId, out: &mut [u8]) -> Result<Read, StreamError> {
+        if let Some(drain) = self.drains.get_mut(&id) {
+            let count = drain.recv.read(out);
+            self.recv_credit.consume(count as u64);
+            self.grant_session();
+            self.end_drain_if(id, |drain| drain.recv.highest() == drain.recv.read_offset());
+            return Ok(if count == 0 { Read::Blocked } else { Read::Data(count) });
+        }
         let stream = self.stream(id)?;
         let count = stream.recv.read(out);
         if count == 0 {
@@ -213,6 +291,10 @@ impl Streams {
     }
 
     pub(crate) fn reset(&mut self, id: StreamId, reason: ResetReason) -> Result<(), StreamError> {
+        if let Some(drain) = self.drains.remove(&id) {
+            self.give_back(&drain.recv);
+            return Ok(());
+        }
         let stream = self.remove(id).ok_or(StreamError::NoStream)?;
         let sent = stream.send.sent();
         self.control.push_back(Frame::Reset { stream: id, reason, sent });
@@ -224,6 +306,20 @@ impl Streams {
         }
         self.grant_session();
         self.wake_writers();
+        Ok(())
+    }
+
+    /// Puts a stream in a class.
+    pub(crate) fn classify(&mut self, id: StreamId, class: ClassId) -> Result<(), StreamError> {
+        if usize::from(class.0) >= self.ready.len() {
+            return Err(StreamError::NoClass);
+        }
+        let stream = self.stream(id)?;
+        let old = core::mem::replace(&mut stream.class, class);
+        if old != class && core::mem::take(&mut stream.ready) {
+            self.ready[usize::from(old.0)].remove(id);
+            self.enqueue(id);
+        }
         Ok(())
     }
 
@@ -296,6 +392,7 @@ impl Streams {
 
     pub(crate) fn on_reset(
         &mut self,
+        now: Instant,
         id: StreamId,
         reason: ResetReason,
         sent: u64,
@@ -309,16 +406,49 @@ impl Streams {
             return Ok(());
         }
         let Some(stream) = self.remove(id) else { return Ok(()) };
-        self.recv_credit.consume(stream.recv.highest() - stream.recv.read_offset());
         self.resetting.insert(id, stream.recv.highest());
         self.discard_to(id, sent)?;
         self.end_reset(id);
         self.control.push_back(Frame::Reset { stream: id, reason, sent: stream.send.sent() });
         self.wake_writers();
-        if stream.opened {
+        let Stream { mut recv, opened, .. } = stream;
+        let came = recv.highest() - recv.read_offset();
+        let left = if opened { recv.cut() } else { 0 };
+        self.recv_credit.consume(came - left as u64);
+        self.grant_session();
+        if left > 0 {
+            self.drains.insert(id, Drain { recv, reason, until: now + DRAIN });
+        } else if opened {
             self.events.push_back(Event::Reset { stream: id, reason });
         }
         Ok(())
+    }
+
+    /// When [`Self::end_drains`] has something to do.
+    pub(crate) fn drain_timeout(&self) -> Option<Instant> {
+        self.drains.values().map(|drain| drain.until).min()
+    }
+
+    /// Gives up on readers that do not read what came before a reset.
+    pub(crate) fn end_drains(&mut self, now: Instant) {
+        let late = self.drains.iter().filter(|(_, drain)| drain.until <= now);
+        let late: Vec<StreamId> = late.map(|(id, _)| *id).collect();
+        late.into_iter().for_each(|id| self.end_drain_if(id, |_| true));
+    }
+
+    fn end_drain_if(&mut self, id: StreamId, over: impl FnOnce(&Drain) -> bool) {
+        if self.drains.get(&id).is_some_and(over)
+            && let Some(Drain { recv, reason, .. }) = self.drains.remove(&id)
+        {
+            self.give_back(&recv);
+            self.events.push_back(Event::Reset { stream: id, reason });
+        }
+    }
+
+    /// What nobody will read any more.
+    fn give_back(&mut self, recv: &RecvBuffer) {
+        self.recv_credit.consume(recv.highest() - recv.read_offset());
+        self.grant_session();
     }
 
     pub(crate) fn on_session_credit(&mut self, limit: u64) {
@@ -405,7 +535,11 @@ impl Streams {
         stream.send.lost(range, fin);
         if stream.send.has_lost() && !stream.retransmit {
             stream.retransmit = true;
-            self.retransmit.push_back(id);
+            if self.ready[usize::from(stream.class.0)].is_sparse(id) {
+                self.retransmit.push_front(id);
+            } else {
+                self.retransmit.push_back(id);
+            }
         }
         self.enqueue(id);
     }
@@ -441,6 +575,11 @@ impl Streams {
 
 /// What goes into the next packet.
 impl Streams {
+    /// Has a frame sent that must arrive.
+    pub(crate) fn send_control(&mut self, frame: Frame<'static>) {
+        self.control.push_back(frame);
+    }
+
     pub(crate) fn next_control(
         &mut self,
         fits: impl FnOnce(&Frame) -> bool,
@@ -449,10 +588,25 @@ impl Streams {
         if fits(frame) { self.control.pop_front() } else { None }
     }
 
-    /// Whether [`Self::next_control`] or [`Self::next_chunk`] has something.
+    /// Whether [`Self::next_control`], [`Self::next_lost`] or
+    /// [`Self::next_new`] has something.
     pub(crate) fn wants_to_send(&self) -> bool {
-        let new = !self.ready.is_empty() && self.send_credit.room() > 0;
-        new || !self.control.is_empty() || !self.retransmit.is_empty()
+        let ready = self.ready.iter().any(|class| !class.is_empty());
+        ready && self.send_credit.room() > 0 || self.has_urgent()
+    }
+
+    /// What waits to be sent for the first time in a class.
+    pub(crate) fn backlog(&self, class: usize) -> Backlog {
+        if self.send_credit.room() == 0 {
+            return Backlog::default();
+        }
+        let ready = &self.ready[class];
+        Backlog { flows: ready.len(), sparse: ready.has_sparse() }
+    }
+
+    /// Whether a stream waits that was quiet until now.
+    pub(crate) fn has_sparse(&self) -> bool {
+        self.send_credit.room() > 0 && self.ready.iter().any(FairQueue::has_sparse)
     }
 
     /// Whether something waits that goes before everything else.
@@ -460,42 +614,49 @@ impl Streams {
         !self.control.is_empty() || !self.retransmit.is_empty()
     }
 
-    /// The next piece to send, lost ones first, then new ones of one stream
-    /// after another; `room` says how many bytes of a stream fit.
-    pub(crate) fn next_chunk(&mut self, room: impl Fn(StreamId) -> usize) -> Option<Chunk> {
-        self.next_lost(&room).or_else(|| self.next_new(&room))
-    }
-
-    fn next_lost(&mut self, room: &impl Fn(StreamId) -> usize) -> Option<Chunk> {
+    /// The next lost piece to send again; `room` says how many bytes of a stream
+    /// fit.
+    pub(crate) fn next_lost(&mut self, room: impl Fn(StreamId, bool) -> usize) -> Option<Chunk> {
         let id = *self.retransmit.front()?;
-        let max = room(id);
+        let stream = self.map.get_mut(&id)?;
+        let compact = stream.send.held() <= COMPACT_SPAN;
+        let max = room(id, compact);
         if max == 0 {
             return None;
         }
-        let stream = self.map.get_mut(&id)?;
+        let sparse = self.ready[usize::from(stream.class.0)].is_sparse(id);
         let chunk = stream.send.take_lost(max);
         if !stream.send.has_lost() {
             stream.retransmit = false;
             self.retransmit.pop_front();
         }
-        chunk.map(|(range, fin)| Chunk { stream: id, range, fin })
+        stream.resent += chunk.as_ref().map_or(0, |(range, _)| range.end - range.start);
+        chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
     }
 
-    fn next_new(&mut self, room: &impl Fn(StreamId) -> usize) -> Option<Chunk> {
-        let id = *self.ready.front()?;
-        let max = (room(id) as u64).min(self.send_credit.room());
+    /// The next new piece of the stream of a class whose turn it is.
+    pub(crate) fn next_new(
+        &mut self,
+        class: usize,
+        room: impl Fn(StreamId, bool) -> usize,
+    ) -> Option<Chunk> {
+        let id = self.ready[class].front()?;
+        let stream = self.map.get_mut(&id)?;
+        let compact = stream.send.held() <= COMPACT_SPAN;
+        let max = (room(id, compact) as u64).min(self.send_credit.room());
         if max == 0 {
             return None;
         }
-        self.ready.pop_front();
-        let stream = self.map.get_mut(&id)?;
-        stream.ready = false;
+        let sparse = self.ready[class].is_sparse(id);
         let before = stream.send.sent();
         let chunk = stream.send.take_new(max);
-        self.send_credit.spend(stream.send.sent() - before);
-        self.enqueue(id);
+        let taken = stream.send.sent() - before;
+        stream.ready = stream.send.has_new();
+        self.send_credit.spend(taken);
+        let bytes = frame::stream_head(id, compact) + taken as usize;
+        self.ready[class].sent(id, bytes, stream.ready);
         self.wake_writer(id);
-        chunk.map(|(range, fin)| Chunk { stream: id, range, fin })
+        chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
     }
 
     /// Appends the bytes of a chunk just taken.
@@ -509,7 +670,7 @@ impl Streams {
         let Some(stream) = self.map.get_mut(&id) else { return };
         if !stream.ready && stream.send.has_new() {
             stream.ready = true;
-            self.ready.push_back(id);
+            self.ready[usize::from(stream.class.0)].push(id);
         }
     }
 }
@@ -549,9 +710,7 @@ impl Streams {
         let stream = self.map.remove(&id)?;
         self.held -= stream.send.held();
         self.writers.remove(&id);
-        if stream.ready {
-            self.ready.retain(|other| *other != id);
-        }
+        self.ready[usize::from(stream.class.0)].remove(id);
         if stream.retransmit {
             self.retransmit.retain(|other| *other != id);
         }

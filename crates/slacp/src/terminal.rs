@@ -1,65 +1,160 @@
 //! The terminal's part in setting up sessions (`docs/slacp.md`, Session
 //! set-up).
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use units::Instant;
 
 use crate::endpoint::{Core, Owner};
-use crate::handshake::Initiator;
-use crate::packet::Index;
+use crate::handshake::{HandshakeError, Initiator};
+use crate::knock::Mac;
+use crate::packet::{Header, Index, VERSION};
 use crate::session::{Peer, Session};
-use crate::{PublicKey, SessionId};
+use crate::{Notice, SessionId};
+
+/// How long a terminal waits after the hub has refused it, and how long it
+/// believes no further hint that its session is unknown.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// A terminal's one session, and the handshake for the next.
 pub(crate) struct Terminal {
-    hub: PublicKey,
     /// Where the hub may be. Handshake messages go to one after the other.
     addresses: Vec<SocketAddr>,
     turn: usize,
     initiator: Option<Initiator>,
     session: Option<SessionId>,
+    /// The hub seems not to know the session.
+    doubted: bool,
+    hint_again: Instant,
+    not_before: Instant,
+    last_notice: Option<Notice>,
 }
 
 impl Terminal {
-    pub(crate) fn new(hub: PublicKey, addresses: Vec<SocketAddr>) -> Self {
-        Self { hub, addresses, turn: 0, initiator: None, session: None }
+    pub(crate) fn new(addresses: Vec<SocketAddr>) -> Self {
+        Self {
+            addresses,
+            turn: 0,
+            initiator: None,
+            session: None,
+            doubted: false,
+            hint_again: Instant::ZERO,
+            not_before: Instant::ZERO,
+            last_notice: None,
+        }
+    }
+
+    /// How many handshakes are under way.
+    pub(crate) fn handshakes(&self) -> usize {
+        usize::from(self.initiator.is_some())
     }
 
     /// Whether a handshake is called for: there is no session, or the hub does
-    /// not answer on it. It may have forgotten it.
+    /// not answer on it, or says that it has none. It may have forgotten it.
     fn wants_handshake(&self, core: &Core) -> bool {
-        !self.session.and_then(|id| core.session(id)).is_some_and(Session::is_reachable)
+        let session = self.session.and_then(|id| core.session(id));
+        !core.shut && (self.doubted || !session.is_some_and(Session::is_reachable))
     }
 
     pub(crate) fn poll_timeout(&self, core: &Core) -> Option<Instant> {
         match &self.initiator {
             Some(initiator) => Some(initiator.due()),
-            None => self.wants_handshake(core).then_some(Instant::ZERO),
+            None => self.wants_handshake(core).then_some(self.not_before),
         }
     }
 
     pub(crate) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
         let wanted = self.wants_handshake(core);
         if let Some(old) = self.initiator.take_if(|old| !wanted || old.is_stale(now)) {
+            self.doubted = false;
             core.release_index(old.index);
         }
-        if wanted && self.initiator.is_none() {
+        if wanted && self.initiator.is_none() && now >= self.not_before {
             self.initiator = self.initiate(core, now);
         }
         if let Some(datagram) = self.initiator.as_mut().and_then(|initiator| initiator.poll(now)) {
-            if let Some(address) = self.addresses.get(self.turn % self.addresses.len().max(1)) {
-                core.send_later(*address, datagram);
+            if let Some(address) = self.address() {
+                core.send_later(address, datagram);
             }
             self.turn += 1;
         }
     }
 
+    /// Where the next handshake message goes.
+    fn address(&self) -> Option<SocketAddr> {
+        self.addresses.get(self.turn % self.addresses.len().max(1)).copied()
+    }
+
+    fn present(&self, core: &Core) -> Option<u64> {
+        self.session.and_then(|id| core.session(id)).map(|session| session.name)
+    }
+
     fn initiate(&self, core: &mut Core, now: Instant) -> Option<Initiator> {
-        let present = self.session.and_then(|id| core.session(id)).map(|session| session.name);
         let index = core.claim_index(Owner::Initiator)?;
-        let params = core.params(present);
-        Some(Initiator::new(now, &core.identity, self.hub, index, &params, &mut core.rng))
+        let params = core.params(self.present(core));
+        Some(Initiator::new(now, &core.identity, &core.knocker, index, &params, &mut core.rng))
+    }
+
+    /// The handshake that a short answer belongs to.
+    fn answered(&mut self, core: &Core, receiver: Index, answer: &[u8]) -> Option<&mut Initiator> {
+        let initiator = self.initiator.as_mut()?;
+        let ours = initiator.index == receiver && initiator.is_answered_by(&core.knocker, answer);
+        ours.then_some(initiator)
+    }
+
+    pub(crate) fn handle_cookie(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        receiver: Index,
+        cookie: &Mac,
+        answer: &[u8],
+    ) {
+        let params = core.params(self.present(core));
+        match self.answered(core, receiver, answer) {
+            Some(initiator) => {
+                let (identity, knocker) = (&core.identity, &core.knocker);
+                initiator.take_cookie(now, identity, knocker, &params, cookie, &mut core.rng);
+                // The cookie came from the address that the last message went to.
+                self.turn = self.turn.wrapping_sub(1);
+            }
+            None => core.ignore(),
+        }
+    }
+
+    /// The hub does not speak our version. It may learn to: the handshake goes
+    /// on.
+    pub(crate) fn handle_versions(
+        &mut self,
+        core: &mut Core,
+        receiver: Index,
+        theirs: &[u8],
+        answer: &[u8],
+    ) {
+        if self.answered(core, receiver, answer).is_none() {
+            return core.ignore();
+        }
+        self.notice(core, Notice::OtherVersion { ours: VERSION, theirs: theirs.to_vec() });
+    }
+
+    /// The hub, or somebody who knows its key, says that there is no such
+    /// session. That is no more than a reason to ask: the session lives until
+    /// the hub itself has said so in a handshake.
+    pub(crate) fn handle_unknown(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        header: &Header,
+        hint: &[u8],
+    ) {
+        let session = self.session.and_then(|id| core.session(id));
+        let sent = session.is_some_and(|session| session.may_have_sent(header));
+        if !sent || now < self.hint_again || !core.knocker.is_answer(hint, None) {
+            return core.ignore();
+        }
+        self.doubted = true;
+        self.hint_again = now + PAUSE;
     }
 
     pub(crate) fn handle_response(
@@ -74,23 +169,57 @@ impl Terminal {
         let Some(mut initiator) = self.initiator.take_if(|i| i.index == receiver) else {
             return core.ignore();
         };
-        let Ok(params) = initiator.answer(body) else {
-            self.initiator = Some(initiator);
-            return core.ignore();
+        let params = match initiator.answer(body) {
+            Ok(params) => params,
+            Err(HandshakeError::Refused { parameter }) => {
+                return self.give_up(core, now, receiver, Notice::Refused { parameter });
+            }
+            Err(HandshakeError::Unsupported(unsupported)) => {
+                let notice = Notice::Unsupported { parameter: unsupported.parameter };
+                return self.give_up(core, now, receiver, notice);
+            }
+            Err(_) => {
+                self.initiator = Some(initiator);
+                return core.ignore();
+            }
         };
-        let present = self.session.and_then(|id| core.session(id)).map(|session| session.name);
+        self.doubted = false;
+        let present = self.present(core);
         if present.is_some() && params.present == present {
             // The hub still has our session: the link was away, not the hub.
             return core.release_index(receiver);
         }
         let rtt = now.saturating_since(initiator.last_sent());
-        let peer = Peer { key: self.hub, address: from, index: sender, limits: params.limits };
-        let keys = initiator.into_keys();
-        let mut session = Session::new(now, &core.config, keys, peer, false, Some(rtt));
+        let key = core.knocker.hub;
+        // From elsewhere than where it was asked: perhaps a copy of the answer.
+        let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
+        let known = self.addresses.contains(&from);
+        let address = asked.copied().filter(|_| !known).unwrap_or(from);
+        let (limits, times) = (params.limits, params.times);
+        let peer = Peer { key, address, index: sender, limits, times };
+        let keys = initiator.into_keys(params.cipher(&core.params(None)));
+        let seed = core.seed();
+        let mut session = Session::new(now, &core.config, keys, peer, false, Some(rtt), seed);
         session.ping();
         if let Some(old) = self.session.take() {
-            core.end(old);
+            core.replace(old);
         }
+        self.last_notice = None;
         self.session = Some(core.establish(receiver, session));
+    }
+
+    /// The two sides do not understand each other; that does not change soon.
+    fn give_up(&mut self, core: &mut Core, now: Instant, index: Index, notice: Notice) {
+        core.release_index(index);
+        self.doubted = false;
+        self.not_before = now + PAUSE;
+        self.notice(core, notice);
+    }
+
+    fn notice(&mut self, core: &mut Core, notice: Notice) {
+        if self.last_notice.as_ref() != Some(&notice) {
+            self.last_notice = Some(notice.clone());
+            core.notices.push_back(notice);
+        }
     }
 }

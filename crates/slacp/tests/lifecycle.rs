@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::{Mangle, Net};
-use slacp::{Config, Endpoint, Event, KeyPair};
+use slacp::{CloseReason, Config, DownReason, Endpoint, Event, Footprint, KeyPair};
 use units::{BitRate, ByteCount, Instant, Machine};
 
 fn outage(net: &mut Net<Host>, from: Instant, to: Instant) {
@@ -78,6 +78,57 @@ fn a_restarted_hub_gets_a_new_session_and_the_old_streams_end() {
     net.run_until(|hosts| hosts[TERMINAL].lost_flows == 1 && up_again(hosts), at(20.0)).unwrap();
     open_all(&mut net, TERMINAL);
     run_to_end(&mut net, 20.0);
+}
+
+#[test]
+fn a_restarted_hub_is_used_again_within_two_round_trips() {
+    for idle in [false, true] {
+        let plans = [Plan::new(100, 50_000_000)];
+        let hop = Hop::geo(0.0, 5);
+        let mut net = hop.connected(&plans);
+        if !idle {
+            open_all(&mut net, TERMINAL);
+        }
+        net.run_for(Duration::from_secs(3)).unwrap();
+        net.peers_mut()[HUB] = hop.restarted(HUB, &plans);
+        if idle {
+            // The first packet of the next connection finds it out.
+            open_all(&mut net, TERMINAL);
+        }
+        let start = net.now();
+        let up = |hosts: &mut [Host]| hosts[HUB].session.is_some();
+        let end = net.run_until(up, at(20.0)).unwrap();
+        let time = end.saturating_since(start);
+        // From the next acknowledgement, every 25 ms: hint, initiation, response,
+        // first packet. An idle terminal sends something first.
+        let ways = if idle { 5 } else { 4 };
+        assert!(time < Duration::from_millis(300 * ways + 30), "{time:?}");
+    }
+}
+
+#[test]
+fn a_hub_that_stops_is_known_at_once_and_used_again_when_it_is_back() {
+    for seed in 0..20 {
+        let plans = [Plan::new(100, 50_000_000)];
+        let hop = Hop::geo(0.1, seed);
+        let mut net = hop.connected(&plans);
+        open_all(&mut net, TERMINAL);
+        net.run_for(Duration::from_secs(3)).unwrap();
+        let start = net.now();
+        net.peers_mut()[HUB].endpoint.shut_down(start);
+        let told = |hosts: &mut [Host]| hosts[TERMINAL].session.is_none();
+        let end = net.run_until(told, start + Duration::from_secs(5)).unwrap();
+        // The queue of the link before it, and two copies that may be lost.
+        let time = end.saturating_since(start);
+        assert!(time < Duration::from_millis(300 + 150 + 10), "seed {seed}: {time:?}");
+        let closed = Event::Down(DownReason::ClosedByPeer(CloseReason::Shutdown));
+        assert_eq!(net.peers()[TERMINAL].log.last().unwrap().1, closed);
+        net.run_for(Duration::from_secs(20)).unwrap();
+        assert_eq!(net.peers()[HUB].endpoint.footprint(), Footprint::default());
+        net.peers_mut()[HUB] = hop.restarted(HUB, &plans);
+        let up = |hosts: &mut [Host]| hosts.iter().all(|host| host.session.is_some());
+        net.run_until(up, net.now() + Duration::from_secs(12)).unwrap();
+    }
 }
 
 #[test]
@@ -223,7 +274,8 @@ fn noise_from_the_network_is_ignored() {
         hub.handle_datagram(at(1.0), address, &mut datagram);
     }
     assert_eq!(hub.ignored(), 1500);
-    assert_eq!(hub.poll_timeout(), None);
+    drain(&mut hub, at(2.0));
+    assert_eq!((hub.footprint(), hub.poll_timeout()), (Footprint::default(), None));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use hop::{HUB, Hop, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::Mangle;
-use slacp::ResetReason;
+use slacp::{Config, Rate, ResetReason};
 use units::{ByteCount, Probability};
 
 #[test]
@@ -55,6 +55,41 @@ fn a_download_fills_a_lossy_link() {
 }
 
 #[test]
+fn a_stream_tells_what_was_lost_of_it_and_who_holds_it_up() {
+    let stats = |net: &link::testkit::Net<hop::Host>, side: usize| {
+        let host = &net.peers()[side];
+        let (session, stream) = (host.session.unwrap(), *host.flows.keys().next().unwrap());
+        host.endpoint.stream_stats(session, stream).unwrap()
+    };
+    let mut net = Hop::geo(0.05, 1).connected(&[Plan::new(100, 20_000_000)]);
+    open_all(&mut net, TERMINAL);
+    let half = |hosts: &mut [hop::Host]| {
+        hosts[TERMINAL].flows.values().any(|flow| flow.received > 10_000_000)
+    };
+    net.run_until(half, at(60.0)).unwrap();
+    let (hub, terminal) = (stats(&net, HUB), stats(&net, TERMINAL));
+    // One packet in twenty, and of those sent again.
+    let resent = hub.resent as f64 / (hub.written - hub.unsent) as f64;
+    assert!((0.03..0.08).contains(&resent), "{hub:?}");
+    assert!(hub.unsent > 0 && hub.unacknowledged > 0 && !hub.blocked_by_peer, "{hub:?}");
+    assert_eq!((terminal.written, terminal.resent), (100, 0), "{terminal:?}");
+
+    let plan = Plan { slow: Some((1000, Duration::from_millis(40))), ..Plan::new(100, 20_000_000) };
+    let mut hop = Hop::geo(0.0, 1);
+    hop.configure = |config| config.stream_window = ByteCount::new(500_000);
+    let mut net = hop.connected(&[plan]);
+    open_all(&mut net, TERMINAL);
+    let began = net.now();
+    let waited = |hosts: &mut [hop::Host]| {
+        hosts[TERMINAL].flows.values().any(|flow| flow.received > 100_000)
+    };
+    net.run_until(waited, began + Duration::from_secs(60)).unwrap();
+    let (hub, terminal) = (stats(&net, HUB), stats(&net, TERMINAL));
+    assert!(hub.blocked_by_peer, "{hub:?}");
+    assert!(terminal.held_to_read > 300_000, "{terminal:?}");
+}
+
+#[test]
 fn small_windows_only_make_it_slow() {
     let mut hop = Hop::geo(0.01, 4);
     hop.configure = |config| config.stream_window = ByteCount::new(50_000);
@@ -70,13 +105,15 @@ fn thousands_of_seeds_of_trouble_lose_no_byte() {
     let range = std::env::var("SLACP_SEEDS").unwrap_or_else(|_| "0..3000".to_owned());
     let (first, end) = range.split_once("..").expect("SLACP_SEEDS is first..end");
     for seed in first.parse().unwrap()..end.parse().unwrap() {
-        trouble(seed);
+        // The keys of every second one change again and again.
+        let changing: fn(&mut Config) = |config| config.rekey_packets = 40;
+        trouble(seed, if seed % 2 == 1 { changing } else { |_| {} });
     }
 }
 
 /// Random streams over a random link: loss, duplication, reordering, bit
 /// errors, an outage. [`Host`](hop::Host) checks every byte and every end.
-fn trouble(seed: u64) {
+fn trouble(seed: u64, configure: fn(&mut Config)) {
     println!("SLACP_SEEDS={seed}..{}", seed + 1);
     let mix = |n: u64| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(n * 0x85eb_ca6b) >> 7) % 1000;
     let size = |n| mix(n) * mix(n + 1) * mix(n + 2) / 10_000;
@@ -92,7 +129,8 @@ fn trouble(seed: u64) {
             _ => {}
         }
     }
-    let hop = Hop::geo(mix(91) as f64 / 10_000.0, seed);
+    let mut hop = Hop::geo(mix(91) as f64 / 10_000.0, seed);
+    hop.configure = configure;
     let mut net = hop.net(&plans);
     let p = |n| Probability::new(mix(n) as f64 / 10_000.0).unwrap();
     for (from, to, n) in [(HUB, TERMINAL, 100), (TERMINAL, HUB, 110)] {
@@ -102,6 +140,7 @@ fn trouble(seed: u64) {
             reorder_by: Duration::from_millis(mix(n + 2) / 5),
             corrupt: p(n + 3),
             outages: vec![at(3.0)..at(3.0 + mix(n + 4) as f64 / 500.0)],
+            mtu: seed.is_multiple_of(5).then_some(1280 + mix(n + 5) as usize / 4),
         };
         net.mangle(from, to, mangle);
     }
@@ -115,5 +154,30 @@ fn trouble(seed: u64) {
         assert_eq!(stats.streams, 0, "seed {seed}");
         assert_eq!((stats.held_to_send.get(), stats.held_to_read.get()), (0, 0), "seed {seed}");
         assert_eq!(host.lost_flows, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_rate_to_be_found_out_delays_no_small_exchange() {
+    for rtts in [1, 40] {
+        let plan = Plan { reply: true, ..Plan::new(1000, 10_000) };
+        let mut hop = Hop::geo(0.0, 1);
+        hop.configure = |config| config.rate = Rate::auto();
+        let mut net = hop.connected(&vec![plan; rtts]);
+        for plan in 0..rtts {
+            let start = net.now();
+            let id = net.peers_mut()[TERMINAL].open(start, plan).unwrap();
+            let done = |hosts: &mut [hop::Host]| hosts[TERMINAL].flows[&id].received == 10_000;
+            let end = net.run_until(done, start + Duration::from_secs(60)).unwrap();
+            let time = end.saturating_since(start);
+            assert!(time < Duration::from_millis(608), "exchange {plan}: {time:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rate_to_be_found_out_survives_trouble() {
+    for seed in 1000..1040 {
+        trouble(seed, |config| config.rate = Rate::auto());
     }
 }

@@ -86,6 +86,13 @@ mod tests {
         }
 
         #[test]
+        fn what_is_read_reads_back(value in 0.0f64..1e9, unit in "(ns|us|ms|s|min|h)") {
+            if let Ok(duration) = parse_duration(&format!("{value} {unit}")) {
+                prop_assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
+            }
+        }
+
+        #[test]
         fn any_text_is_read_or_refused(text in ".*") {
             let _ = parse_duration(&text);
         }

@@ -1,5 +1,6 @@
 //! Time, rates, sizes and probabilities that carry their units, and the
-//! contract that every deciding state machine of skyhop keeps.
+//! contract that every deciding state machine of skyhop keeps; and [`RangeSet`],
+//! which they all need.
 //!
 //! No bare number crosses a crate boundary: a rate is a [`BitRate`], a size a
 //! [`ByteCount`], a point in time an [`Instant`], an interval a
@@ -13,6 +14,7 @@ mod instant;
 mod machine;
 mod probability;
 mod quantity;
+mod range_set;
 mod rate;
 
 pub use byte_count::ByteCount;
@@ -21,4 +23,5 @@ pub use instant::Instant;
 pub use machine::{Machine, earliest};
 pub use probability::Probability;
 pub use quantity::ParseError;
+pub use range_set::RangeSet;
 pub use rate::BitRate;

@@ -86,12 +86,16 @@ impl Kind {
     }
 
     /// Prints `base` in the largest of `names` (largest first) that keeps it at
-    /// least 1, with the fewest digits that read back to the same value.
+    /// least 1 and in which the fewest digits read back to the same value.
     pub(crate) fn format(&self, base: u64, names: &[&str]) -> String {
         let fits = |name: &&&str| self.scale(name).is_some_and(|scale| base as f64 >= scale);
-        let name = names.iter().find(fits).or(names.last()).copied().unwrap_or_default();
-        let scale = self.scale(name).unwrap_or(1.0);
-        format!("{} {name}", base as f64 / scale)
+        let print = |name: &&str| {
+            let scale = self.scale(name).unwrap_or(1.0);
+            format!("{} {name}", base as f64 / scale)
+        };
+        let mut texts = names.iter().filter(fits).map(print);
+        let exact = texts.find(|text| self.parse(text) == Ok(base));
+        exact.or_else(|| names.last().map(print)).unwrap_or_default()
     }
 }
 

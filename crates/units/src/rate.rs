@@ -16,7 +16,7 @@ const KIND: Kind = Kind {
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// A rate in bit/s; `"50 Mbit/s"` is 50,000,000 of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BitRate(u64);
 
 impl BitRate {

@@ -5,12 +5,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use slacp::PublicKey;
-use units::{BitRate, ByteCount};
+use units::ByteCount;
 
+use super::operation;
+use super::rate::Written;
 use super::{
-    ConfigError, HubAddress, HubConfig, InterceptConfig, PermittedTerminal, Source, TerminalConfig,
-    raw,
+    ConfigError, HubAddress, HubConfig, InterceptConfig, PermittedTerminal, ProxyConfig, Source,
+    TerminalConfig, raw,
 };
+use crate::cpu;
 use crate::keys::{KEY_FORM, PrivateKey, parse_public_key};
 use crate::prefix::Prefix;
 
@@ -24,35 +27,98 @@ const LONGEST_INTERFACE_NAME: usize = 15;
 
 pub(super) fn terminal(source: &Source, text: &str) -> Result<TerminalConfig, ConfigError> {
     let raw: raw::Terminal = raw::read(source, text)?;
+    let (rate, maximum_rate) = source.rate(Written {
+        rate: raw.rate,
+        initial: raw.initial_rate,
+        maximum: raw.maximum_rate,
+    })?;
+    let operation = operation::Written {
+        control: raw.control,
+        state: raw.state,
+        metrics: raw.metrics,
+        total_memory: raw.total_memory,
+        max_connections: raw.max_connections,
+        maximum_rate,
+    };
+    let mut link = source.link(rate, raw.mtu, raw.memory, raw.stream_window)?;
+    let tunnel = source.tunnel(raw.tunnel, &link)?;
+    let classes = source.classes(raw.class, tunnel.is_some(), &mut link)?;
+    let (intercept, proxy) = source.entrances(raw.intercept, raw.proxy)?;
+    if tunnel.is_some() && intercept.is_none() {
+        source.intercept(None)?;
+    }
     Ok(TerminalConfig {
+        operation: source.operation(operation)?,
         identity: source.identity(raw.private_key, raw.private_key_file)?,
         hub: source.hub_address(raw.hub)?,
         hub_key: source.public_key("hub_key", raw.hub_key)?,
         listen: raw.listen.as_deref().map(|text| source.socket_address(text)).transpose()?,
-        link: source.link(raw.rate, raw.mtu, raw.memory, raw.stream_window)?,
+        link,
         connect_timeout: source.connect_timeout(raw.connect_timeout)?,
-        intercept: source.intercept(raw.intercept)?,
+        transparent: raw.transparent.unwrap_or(false),
+        intercept,
+        proxy,
+        tunnel,
+        classes,
     })
 }
 
 pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError> {
     let raw: raw::Hub = raw::read(source, text)?;
+    let (rate, maximum_rate) = source.rate(Written {
+        rate: raw.rate,
+        initial: raw.initial_rate,
+        maximum: raw.maximum_rate,
+    })?;
+    let operation = operation::Written {
+        control: raw.control,
+        state: raw.state,
+        metrics: raw.metrics,
+        total_memory: raw.total_memory,
+        max_connections: raw.max_connections,
+        maximum_rate,
+    };
+    let mut link = source.link(rate, raw.mtu, raw.memory, raw.stream_window)?;
+    let tunnel = source.tunnel(raw.tunnel, &link)?;
+    let classes = source.classes(raw.class, tunnel.is_some(), &mut link)?;
+    let terminals = source.terminals(raw.terminal)?;
+    if tunnel.is_some() {
+        source.require_networks(&terminals)?;
+    }
+    let transparent = raw.transparent.unwrap_or(false);
+    let needs_networks = raw.intercept.is_some() || transparent;
+    if needs_networks && terminals.iter().all(|terminal| terminal.networks.is_empty()) {
+        const ACCEPTED: &str = "the addresses behind a terminal, like [\"10.1.0.0/16\"]: \
+                                [intercept] and `transparent` are about these";
+        return Err(source.missing("terminal.networks", ACCEPTED));
+    }
     Ok(HubConfig {
+        operation: source.operation(operation)?,
         identity: source.identity(raw.private_key, raw.private_key_file)?,
         listen: raw.listen.as_deref().map(|text| source.socket_address(text)).transpose()?,
-        link: source.link(raw.rate, raw.mtu, raw.memory, raw.stream_window)?,
+        link,
         connect_timeout: source.connect_timeout(raw.connect_timeout)?,
         allow_loopback: raw.allow_loopback.unwrap_or(false),
-        terminals: source.terminals(raw.terminal)?,
+        mesh: raw.mesh.unwrap_or(false),
+        transparent,
+        intercept: raw.intercept.map(|raw| source.intercept(Some(raw))).transpose()?,
+        terminals,
+        tunnel,
+        classes,
     })
 }
 
 impl Source {
-    fn missing(&self, key: &'static str, accepted: &'static str) -> ConfigError {
+    pub(super) fn missing(&self, key: &'static str, accepted: &'static str) -> ConfigError {
         ConfigError::Missing { file: self.file.clone(), key, accepted }
     }
 
-    fn value(&self, key: &str, value: impl Display, problem: impl Display) -> ConfigError {
+    pub(super) fn value(
+        &self,
+        key: &str,
+        value: impl Display,
+        problem: impl Display,
+    ) -> ConfigError {
         ConfigError::Value {
             file: self.file.clone(),
             key: key.to_owned(),
@@ -109,18 +175,13 @@ impl Source {
 
     fn link(
         &self,
-        rate: Option<String>,
+        rate: slacp::Rate,
         mtu: Option<i64>,
         memory: Option<String>,
         stream_window: Option<String>,
     ) -> Result<slacp::Config, ConfigError> {
-        const RATE: &str = "the rate that this side sends at, like \"10 Mbit/s\"";
-        let text = rate.ok_or_else(|| self.missing("rate", RATE))?;
-        let rate: BitRate = text.parse().map_err(|e| self.value("rate", quoted(&text), e))?;
-        if rate.bits_per_second() == 0 {
-            return Err(self.value("rate", quoted(&text), format!("expected {RATE}")));
-        }
         let mut link = slacp::Config::new(rate);
+        link.aes = cpu::has_aes();
         if let Some(mtu) = mtu {
             link.mtu = self.mtu(mtu)?;
         }
@@ -147,16 +208,24 @@ impl Source {
         text: Option<String>,
         default: ByteCount,
     ) -> Result<ByteCount, ConfigError> {
+        Ok(self.optional_size(key, text)?.unwrap_or(default))
+    }
+
+    pub(super) fn optional_size(
+        &self,
+        key: &'static str,
+        text: Option<String>,
+    ) -> Result<Option<ByteCount>, ConfigError> {
         const LEAST: ByteCount = ByteCount::new(64_000);
-        let Some(text) = text else { return Ok(default) };
+        let Some(text) = text else { return Ok(None) };
         let size: ByteCount = text.parse().map_err(|e| self.value(key, quoted(&text), e))?;
         if size < LEAST {
             return Err(self.value(key, quoted(&text), format!("expected at least {LEAST}")));
         }
-        Ok(size)
+        Ok(Some(size))
     }
 
-    fn connect_timeout(&self, text: Option<String>) -> Result<Duration, ConfigError> {
+    pub(super) fn connect_timeout(&self, text: Option<String>) -> Result<Duration, ConfigError> {
         const KEY: &str = "connect_timeout";
         let Some(text) = text else { return Ok(CONNECT_TIMEOUT) };
         let timeout =
@@ -165,6 +234,20 @@ impl Source {
             return Err(self.value(KEY, quoted(&text), "expected more than 0 s, at most 10 min"));
         }
         Ok(timeout)
+    }
+
+    /// How clients come in: at least one way.
+    pub(super) fn entrances(
+        &self,
+        intercept: Option<raw::Intercept>,
+        proxy: Option<raw::Proxy>,
+    ) -> Result<(Option<InterceptConfig>, Option<ProxyConfig>), ConfigError> {
+        let proxy = proxy.map(|raw| self.proxy(raw)).transpose()?;
+        let intercept = match (intercept, &proxy) {
+            (None, Some(_)) => None,
+            (raw, _) => Some(self.intercept(raw)?),
+        };
+        Ok((intercept, proxy))
     }
 
     fn intercept(&self, raw: Option<raw::Intercept>) -> Result<InterceptConfig, ConfigError> {
@@ -181,11 +264,19 @@ impl Source {
                 return Err(self.value(KEY, quoted(name), problem));
             }
         }
-        let prefix = |text: String| {
-            text.parse::<Prefix>().map_err(|e| self.value("intercept.bypass", quoted(&text), e))
-        };
-        let bypass = raw.bypass.into_iter().map(prefix).collect::<Result<_, _>>()?;
-        Ok(InterceptConfig { interfaces, bypass })
+        let bypass = self.prefixes("intercept.bypass", raw.bypass)?;
+        let answer = self.answer("intercept.answer", raw.answer.as_deref())?;
+        let own_traffic = raw.own_traffic.unwrap_or(false);
+        Ok(InterceptConfig { interfaces, bypass, answer, own_traffic })
+    }
+
+    pub(super) fn prefixes(
+        &self,
+        key: &'static str,
+        texts: Vec<String>,
+    ) -> Result<Vec<Prefix>, ConfigError> {
+        let prefix = |text: String| text.parse().map_err(|e| self.value(key, quoted(&text), e));
+        texts.into_iter().map(prefix).collect()
     }
 
     fn terminals(
@@ -208,12 +299,31 @@ impl Source {
                 let problem = format!("it is the key of {} already: expected another", other.name);
                 return Err(self.value("terminal.key", quoted(&text), problem));
             }
-            terminals.push(PermittedTerminal { name, key });
+            let networks = self.networks(entry.networks, &terminals)?;
+            terminals.push(PermittedTerminal { name, key, networks });
         }
         Ok(terminals)
     }
+
+    /// The addresses behind a terminal, none of them behind one of the `others`.
+    fn networks(
+        &self,
+        texts: Vec<String>,
+        others: &[PermittedTerminal],
+    ) -> Result<Vec<Prefix>, ConfigError> {
+        const KEY: &str = "terminal.networks";
+        let network = |text: String| {
+            let network: Prefix = text.parse().map_err(|e| self.value(KEY, quoted(&text), e))?;
+            let shared = others.iter().find_map(|other| {
+                let theirs = other.networks.iter().find(|theirs| theirs.overlaps(network))?;
+                Some(format!("{} has {theirs} already: expected what no other has", other.name))
+            });
+            shared.map_or(Ok(network), |problem| Err(self.value(KEY, quoted(&text), problem)))
+        };
+        texts.into_iter().map(network).collect()
+    }
 }
 
-fn quoted(text: &str) -> String {
-    format!("{text:?}")
+pub(super) fn quoted(text: impl Display) -> String {
+    format!("{:?}", text.to_string())
 }

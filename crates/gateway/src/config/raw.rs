@@ -13,12 +13,54 @@ pub(super) struct Terminal {
     pub(super) hub: Option<String>,
     pub(super) hub_key: Option<String>,
     pub(super) rate: Option<String>,
+    pub(super) initial_rate: Option<String>,
+    pub(super) maximum_rate: Option<String>,
+    pub(super) control: Option<String>,
+    pub(super) state: Option<String>,
+    pub(super) metrics: Option<Metrics>,
+    pub(super) total_memory: Option<String>,
+    pub(super) max_connections: Option<i64>,
     pub(super) listen: Option<String>,
     pub(super) mtu: Option<i64>,
     pub(super) memory: Option<String>,
     pub(super) stream_window: Option<String>,
     pub(super) connect_timeout: Option<String>,
+    pub(super) transparent: Option<bool>,
     pub(super) intercept: Option<Intercept>,
+    pub(super) proxy: Option<Proxy>,
+    pub(super) tunnel: Option<Tunnel>,
+    #[serde(default)]
+    pub(super) class: Vec<Class>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tunnel {
+    pub(super) name: Option<String>,
+    pub(super) device: Option<String>,
+    pub(super) mtu: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Class {
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) dscp: Vec<toml::Value>,
+    #[serde(default)]
+    pub(super) ports: Vec<toml::Value>,
+    #[serde(default)]
+    pub(super) protocols: Vec<toml::Value>,
+    pub(super) weight: Option<i64>,
+    pub(super) guaranteed: Option<String>,
+    pub(super) maximum: Option<String>,
+    pub(super) channel: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Metrics {
+    pub(super) listen: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -27,6 +69,17 @@ pub(super) struct Intercept {
     pub(super) interfaces: Option<Vec<String>>,
     #[serde(default)]
     pub(super) bypass: Vec<String>,
+    pub(super) answer: Option<String>,
+    pub(super) own_traffic: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Proxy {
+    pub(super) listen: Option<String>,
+    #[serde(default)]
+    pub(super) clients: Vec<String>,
+    pub(super) answer: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -35,12 +88,25 @@ pub(super) struct Hub {
     pub(super) private_key: Option<String>,
     pub(super) private_key_file: Option<String>,
     pub(super) rate: Option<String>,
+    pub(super) initial_rate: Option<String>,
+    pub(super) maximum_rate: Option<String>,
+    pub(super) control: Option<String>,
+    pub(super) state: Option<String>,
+    pub(super) metrics: Option<Metrics>,
+    pub(super) total_memory: Option<String>,
+    pub(super) max_connections: Option<i64>,
     pub(super) listen: Option<String>,
     pub(super) mtu: Option<i64>,
     pub(super) memory: Option<String>,
     pub(super) stream_window: Option<String>,
     pub(super) connect_timeout: Option<String>,
     pub(super) allow_loopback: Option<bool>,
+    pub(super) mesh: Option<bool>,
+    pub(super) transparent: Option<bool>,
+    pub(super) intercept: Option<Intercept>,
+    pub(super) tunnel: Option<Tunnel>,
+    #[serde(default)]
+    pub(super) class: Vec<Class>,
     #[serde(default)]
     pub(super) terminal: Vec<PermittedTerminal>,
 }
@@ -50,6 +116,31 @@ pub(super) struct Hub {
 pub(super) struct PermittedTerminal {
     pub(super) name: Option<String>,
     pub(super) key: Option<String>,
+    #[serde(default)]
+    pub(super) networks: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Solo {
+    pub(super) connect_timeout: Option<String>,
+    pub(super) transparent: Option<bool>,
+    pub(super) allow_loopback: Option<bool>,
+    pub(super) intercept: Option<Intercept>,
+    pub(super) proxy: Option<Proxy>,
+    #[serde(default)]
+    pub(super) lan: Side,
+    #[serde(default)]
+    pub(super) wan: Side,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Side {
+    pub(super) congestion_control: Option<String>,
+    pub(super) send_buffer: Option<String>,
+    pub(super) receive_buffer: Option<String>,
+    pub(super) pacing_rate: Option<String>,
 }
 
 /// Reads TOML; an error tells the line and what stands on it.

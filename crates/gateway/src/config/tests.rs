@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use units::{BitRate, ByteCount};
 
 use super::*;
+use crate::control::ControlPath;
 use crate::keys::format_public_key;
 
 /// A private key, and a public one, of nobody.
@@ -28,6 +29,10 @@ impl Directory {
         TerminalConfig::read(&self.write("terminal.toml", 0o600, text))
     }
 
+    fn solo(&self, text: &str) -> Result<SoloConfig, ConfigError> {
+        SoloConfig::read(&self.write("solo.toml", 0o644, text))
+    }
+
     fn hub(&self, text: &str) -> Result<HubConfig, ConfigError> {
         HubConfig::read(&self.write("hub.toml", 0o600, text))
     }
@@ -43,6 +48,9 @@ fn terminal_with(from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
+/// The section of [`terminal_with`] that may be missing.
+const INTERCEPT: &str = "[intercept]\ninterfaces = [\"lan0\"]\n";
+
 fn hub_with(from: &str, to: &str) -> String {
     let text = format!(
         "private_key = \"{PRIVATE}\"\nrate = \"50 Mbit/s\"\n\
@@ -57,18 +65,109 @@ fn a_short_terminal_configuration_suffices() {
     let config = Directory::new().terminal(&terminal_with("lan0", "lan0")).unwrap();
     assert_eq!(config.hub.as_str(), "192.0.2.1:5900");
     assert_eq!(format_public_key(&config.hub_key), PUBLIC);
-    assert_eq!(config.link.rate, BitRate::from_mbit(10));
+    assert_eq!(config.link.rate, slacp::Rate::Fixed(BitRate::from_mbit(10)));
     assert_eq!(config.link.mtu, 1500);
-    assert_eq!(config.intercept.interfaces, ["lan0"]);
-    assert!(config.intercept.bypass.is_empty() && config.listen.is_none());
+    let intercept = config.intercept.unwrap();
+    assert_eq!(intercept.interfaces, ["lan0"]);
+    assert!(intercept.bypass.is_empty() && config.listen.is_none() && config.proxy.is_none());
+}
+
+#[test]
+fn a_proxy_needs_no_interface_and_serves_this_machine_unless_told_others() {
+    let with = |proxy: &str| {
+        let text = terminal_with(INTERCEPT, &format!("[proxy]\nlisten = {proxy}"));
+        Directory::new().terminal(&text).unwrap()
+    };
+    let serves = |proxy: &ProxyConfig, client: &str| proxy.serves(client.parse().unwrap());
+    let config = with("\"127.0.0.1:1080\"");
+    let proxy = config.proxy.unwrap();
+    assert!(config.intercept.is_none() && proxy.answer == Answer::Early);
+    assert!(serves(&proxy, "127.0.0.1") && serves(&proxy, "::ffff:127.0.0.1"));
+    assert!(!serves(&proxy, "10.1.0.1"));
+
+    let open = "\"[::]:1080\"\nclients = [\"10.1.0.0/16\", \"fd00::/8\"]\nanswer = \"deferred\"";
+    let proxy = with(open).proxy.unwrap();
+    assert_eq!(proxy.answer, Answer::Deferred);
+    for (client, served) in
+        [("10.1.2.3", true), ("::ffff:10.1.2.3", true), ("fd00::1", true), ("10.2.0.1", false)]
+    {
+        assert_eq!(serves(&proxy, client), served, "{client}");
+    }
 }
 
 #[test]
 fn a_short_hub_configuration_suffices() {
     let config = Directory::new().hub(&hub_with("", "")).unwrap();
-    assert_eq!(config.link.rate, BitRate::from_mbit(50));
+    assert_eq!(config.link.rate, slacp::Rate::Fixed(BitRate::from_mbit(50)));
     assert_eq!(config.connect_timeout, Duration::from_secs(30));
     assert_eq!(config.terminals[0].name, "ship-1");
+    assert!(config.terminals[0].networks.is_empty());
+    assert!(config.intercept.is_none() && !config.mesh);
+}
+
+#[test]
+fn a_terminal_has_the_addresses_behind_it() {
+    let networks = "networks = [\"10.1.0.0/16\", \"fd00:1::/64\"]";
+    let text = hub_with("name = \"ship-1\"", &format!("name = \"ship-1\"\n{networks}"));
+    let config = Directory::new().hub(&text).unwrap();
+    let networks: Vec<String> =
+        config.terminals[0].networks.iter().map(ToString::to_string).collect();
+    assert_eq!(networks, ["10.1.0.0/16", "fd00:1::/64"]);
+}
+
+#[test]
+fn a_rate_may_be_found_out_or_told() {
+    let directory = Directory::new();
+    let with = |to: &str| {
+        let config = directory.hub(&hub_with("rate = \"50 Mbit/s\"", to)).unwrap();
+        (config.link.rate, config.operation.maximum_rate)
+    };
+    let most = BitRate::from_mbit(40);
+    assert_eq!(with("rate = \"auto\""), (slacp::Rate::auto(), None));
+    let ceiling = Some(most);
+    let maximum = "maximum_rate = \"40 Mbit/s\"";
+    assert_eq!(
+        with(&format!("rate = \"auto\"\n{maximum}")),
+        (slacp::Rate::Auto { ceiling }, ceiling)
+    );
+    let modem = with(&format!("rate = \"modem\"\ninitial_rate = \"40 Mbit/s\"\n{maximum}"));
+    assert_eq!(modem, (slacp::Rate::Modem { initial: most }, ceiling));
+}
+
+#[test]
+fn how_a_gateway_is_run_is_told() {
+    let directory = Directory::new();
+    let with = |keys: &str| {
+        let text = hub_with("rate", &format!("{keys}\nrate"));
+        directory.hub(&text).map(|config| config.operation)
+    };
+    let file = Some(directory.0.path().join("hub.toml"));
+    assert_eq!(with("").unwrap(), OperationConfig { file: file.clone(), ..Default::default() });
+    let keys =
+        "control = \"ctl.sock\"\nstate = \"kept\"\ntotal_memory = \"1 GB\"\nmax_connections = 7";
+    let expected = OperationConfig {
+        control: ControlPath::At(directory.0.path().join("ctl.sock")),
+        total_memory: Some(ByteCount::new(1_000_000_000)),
+        max_connections: Some(7),
+        maximum_rate: None,
+        state: Some(directory.0.path().join("kept")),
+        metrics: None,
+        file,
+    };
+    assert_eq!(with(keys).unwrap(), expected);
+    let metrics = with("metrics = { listen = \"127.0.0.1:9590\" }").unwrap().metrics;
+    assert_eq!(metrics, Some("127.0.0.1:9590".parse().unwrap()));
+    assert_eq!(with("control = \"none\"").unwrap().control, ControlPath::None);
+    for (keys, told) in [
+        ("control = \"\"", "control = \"\": expected a path"),
+        ("metrics = { listen = \"9590\" }", "metrics.listen = \"9590\": expected a local address"),
+        ("metrics = {}", "`metrics.listen` is missing"),
+        ("max_connections = 0", "max_connections = 0: expected at least 1"),
+        ("total_memory = \"1 kB\"", "at least 64 kB"),
+    ] {
+        let error = with(keys).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
 }
 
 #[test]
@@ -81,7 +180,44 @@ fn every_key_is_taken_over() {
     assert_eq!(config.link.memory, ByteCount::new(8_000_000));
     assert_eq!(config.link.stream_window, ByteCount::new(1_000_000));
     assert_eq!(config.connect_timeout, Duration::from_secs(5));
-    assert_eq!(config.intercept.bypass.len(), 2);
+    assert_eq!(config.intercept.unwrap().bypass.len(), 2);
+}
+
+#[test]
+fn a_tunnel_has_a_device_and_every_channel() {
+    let directory = Directory::new();
+    let plain = directory.terminal(&terminal_with("", "")).unwrap();
+    assert_eq!(plain.tunnel, None);
+    let config = directory.terminal(&(terminal_with("", "") + "[tunnel]\n")).unwrap();
+    let usual = TunnelConfig { name: "skyhop0".to_owned(), device: TunnelDevice::Auto, mtu: 1500 };
+    assert_eq!(config.tunnel, Some(usual));
+    let all = "[tunnel]\nname = \"sky.1\"\ndevice = \"veth\"\nmtu = 1400\n";
+    let config = directory.terminal(&(terminal_with("", "") + all)).unwrap();
+    let told = TunnelConfig { name: "sky.1".to_owned(), device: TunnelDevice::Veth, mtu: 1400 };
+    assert_eq!(config.tunnel, Some(told));
+    let jumbo = terminal_with("rate", "mtu = 9000\nrate") + "[tunnel]\n";
+    assert_eq!(directory.terminal(&jumbo).unwrap().tunnel.unwrap().mtu, 9000);
+    let networks = "key = \"K\"\nnetworks = [\"10.1.0.0/16\"]\n[tunnel]\n".replace('K', PUBLIC);
+    let hub = hub_with(&format!("key = \"{PUBLIC}\"\n"), &networks);
+    assert!(directory.hub(&hub).unwrap().tunnel.is_some());
+}
+
+#[test]
+fn a_class_has_its_share_and_its_traffic() {
+    let class = "[[class]]\nname = \"voice\"\ndscp = [\"EF\", 44]\nports = [5004, \"udp/6000-6100\"]\n\
+                 protocols = [\"icmp\", 50]\nweight = 10\nguaranteed = \"1 Mbit/s\"\n\
+                 maximum = \"2 Mbit/s\"\nchannel = \"fec\"\n\
+                 [[class]]\nname = \"default\"\nweight = 3\nchannel = \"arq\"\n";
+    let config = Directory::new().terminal(&(terminal_with("", "") + class)).unwrap();
+    let open = |port| slacp::Open {
+        destination: ([192, 0, 2, 7], port).into(),
+        source: ([10, 1, 0, 2], 4000).into(),
+    };
+    let class = |port, dscp| config.classes.of_connection(&open(port), dscp);
+    assert_ne!(class(5004, None), class(80, None));
+    assert_ne!(class(80, Some(44)), class(80, None));
+    assert_eq!(class(80, Some(44)), class(5004, None));
+    assert_eq!(class(6000, None), slacp::ClassId::DEFAULT, "those are UDP's");
 }
 
 #[test]
@@ -102,7 +238,17 @@ fn a_bad_terminal_configuration_is_told_in_one_line() {
         ("rate = \"10 Mbit/s\"", "rate = 10", &["line 4", "rate = 10", "expected a string"]),
         ("rate = \"10 Mbit/s\"", "rate = \"10 Mbps\"", &["rate", "10 Mbps", "Mbit/s"]),
         ("rate = \"10 Mbit/s\"", "rate = \"0 bit/s\"", &["rate", "0 bit/s", "like"]),
-        ("rate = \"10 Mbit/s\"", "", &["`rate` is missing", "10 Mbit/s"]),
+        ("rate = \"10 Mbit/s\"", "", &["`rate` is missing", "10 Mbit/s", "auto", "modem"]),
+        ("10 Mbit/s", "Auto", &["rate", "Auto", "or \"auto\""]),
+        ("10 Mbit/s", "modem", &["`initial_rate` is missing", "the modem tells nothing"]),
+        ("10 Mbit/s", "10 Mbit/s\"\ninitial_rate = \"1 Mbit/s", &["initial_rate", "\"modem\""]),
+        ("10 Mbit/s", "10 Mbit/s\"\nmaximum_rate = \"1 Mbit/s", &["maximum_rate", "\"auto\""]),
+        ("10 Mbit/s", "auto\"\nmaximum_rate = \"0 bit/s", &["maximum_rate", "more than 0"]),
+        (
+            "10 Mbit/s",
+            "modem\"\nmaximum_rate = \"1 Mbit/s\"\ninitial_rate = \"2 Mbit/s",
+            &["maximum_rate", "at least the initial_rate, 2 Mbit/s"],
+        ),
         ("rate = \"10 Mbit/s\"", "rat = \"1\"", &["line 4", "rat = \"1\"", "`rate`"]),
         ("rate = ", "rate : ", &["line 4", "rate : "]),
         ("192.0.2.1:5900", "192.0.2.1", &["hub", "192.0.2.1", "port"]),
@@ -127,7 +273,20 @@ fn a_bad_terminal_configuration_is_told_in_one_line() {
         ("[intercept]\ninterfaces = [\"lan0\"]\n", "", &["`intercept.interfaces` is missing"]),
         ("[\"lan0\"]", "[]", &["intercept.interfaces = []", "lan0"]),
         ("lan0", "a-name-far-too-long", &["a-name-far-too-long", "1 to 15"]),
+        ("[\"lan0\"]", "[\"lan0\"]\nanswer = \"late\"", &["intercept.answer", "late", "deferred"]),
         ("[\"lan0\"]", "[\"lan0\"]\nbypass = [\"10.1.0.0/8\"]", &["bypass", "10.0.0.0/8"]),
+        (INTERCEPT, "[proxy]\n", &["`proxy.listen` is missing", "127.0.0.1:1080"]),
+        (INTERCEPT, "[proxy]\nlisten = \"1080\"", &["proxy.listen", "\"1080\"", "127.0.0.1:1080"]),
+        (
+            INTERCEPT,
+            "[proxy]\nlisten = \"[::]:1080\"",
+            &["`proxy.clients` is missing", "10.1.0.0/16"],
+        ),
+        (
+            INTERCEPT,
+            "[proxy]\nlisten = \"[::1]:1080\"\nanswer = \"late\"",
+            &["proxy.answer", "late", "deferred"],
+        ),
     ];
     for (from, to, expected) in cases {
         let error = directory.terminal(&terminal_with(from, to)).unwrap_err().to_string();
@@ -140,16 +299,63 @@ fn a_bad_terminal_configuration_is_told_in_one_line() {
 }
 
 #[test]
+fn a_bad_tunnel_or_class_is_told_in_one_line() {
+    let directory = Directory::new();
+    let class = |key: &str| format!("[[class]]\nname = \"a\"\nports = [1]\n{key}\n");
+    let twice = class("") + &class("");
+    let many: String = (0..40).map(|n| class("").replace("\"a\"", &format!("\"{n}\""))).collect();
+    let cases: &[(&str, &[&str])] = &[
+        ("[tunnel]\nname = \"a/b\"", &["tunnel.name", "a/b", "1 to 15 letters"]),
+        ("[tunnel]\nname = \"a-name-far-too-long\"", &["tunnel.name", "1 to 15 letters"]),
+        ("[tunnel]\ndevice = \"tap\"", &["tunnel.device", "tap", "veth"]),
+        ("[tunnel]\nmtu = 1000", &["tunnel.mtu = 1000", "1280 to 9216"]),
+        ("[tunnel]\nrate = 1", &["rate = 1", "unknown field"]),
+        ("[[class]]\nports = [1]", &["`class.name` is missing"]),
+        ("[[class]]\nname = \"a\"", &["class.name", "no traffic", "ports"]),
+        ("[[class]]\nname = \"default\"\nports = [1]", &["class.name", "default", "neither"]),
+        (&twice, &["class.name", "\"a\"", "two of this name"]),
+        (&many, &["class.name", "\"31\"", "at most 31"]),
+        (&class("dscp = [\"EG\"]"), &["class.dscp = \"EG\"", "AF41"]),
+        (&class("dscp = [64]"), &["class.dscp = 64", "0 to 63"]),
+        (&class("protocols = [\"quic\"]"), &["class.protocols = \"quic\"", "esp"]),
+        ("[[class]]\nname = \"a\"\nports = [\"2-1\"]", &["class.ports = \"2-1\"", "5060-5061"]),
+        (&class("weight = 0"), &["class.weight = 0", "1 to 1000"]),
+        (&class("weight = 70000"), &["class.weight = 70000", "1 to 1000"]),
+        (&class("guaranteed = \"0 bit/s\""), &["class.guaranteed", "0 bit/s", "2 Mbit/s"]),
+        (&class("maximum = \"fast\""), &["class.maximum", "fast", "Mbit/s"]),
+        (&class("channel = \"udp\""), &["class.channel", "udp", "fec-arq"]),
+    ];
+    for (section, expected) in cases {
+        let text = terminal_with("", "") + section;
+        let error = directory.terminal(&text).unwrap_err().to_string();
+        assert!(!error.contains('\n'), "more than one line: {error}");
+        for part in *expected {
+            assert!(error.contains(part), "{part:?} is not in: {error}");
+        }
+    }
+    let error = directory.hub(&(hub_with("", "") + "[tunnel]\n")).unwrap_err().to_string();
+    assert!(error.contains("terminal.networks") && error.contains("ship-1"), "{error}");
+}
+
+#[test]
 fn a_bad_hub_configuration_is_told_in_one_line() {
     let directory = Directory::new();
     let section = format!("[[terminal]]\nname = \"ship-1\"\nkey = \"{PUBLIC}\"\n");
     let same_name = format!("{section}{section}");
     let same_key = format!("{section}[[terminal]]\nname = \"ship-2\"\nkey = \"{PUBLIC}\"\n");
+    let network = |network: &str| format!("{section}networks = [\"{network}\"]\n");
+    let (wide, narrow) = (network("10.0.0.0/8"), network("10.1.0.0/16"));
+    let overlap = format!("{wide}{}", narrow.replace("ship-1", "ship-2").replace(PUBLIC, PRIVATE));
     let cases: &[(&str, &str, &[&str])] = &[
+        (&section, &network("10.1.0.0/8"), &["terminal.networks", "10.1.0.0/8", "10.0.0.0/8"]),
+        (&section, &network("lan"), &["terminal.networks", "lan", "prefix"]),
+        (&section, &overlap, &["terminal.networks", "10.1.0.0/16", "ship-1 has 10.0.0.0/8"]),
         (&section, "", &["[[terminal]]"]),
         (&section, &same_name, &["terminal.name", "ship-1", "two"]),
         (&section, &same_key, &["terminal.key", "ship-1 already"]),
         ("name = \"ship-1\"", "", &["`terminal.name` is missing"]),
+        ("rate", "transparent = true\nrate", &["`terminal.networks` is missing", "transparent"]),
+        (&section, &format!("[intercept]\ninterfaces = [\"lan0\"]\n{section}"), &["networks"]),
         ("name = \"ship-1\"", "nam = 1", &["nam = 1", "`name`"]),
         ("rate", "hub = \"x:1\"\nrate", &["hub", "unknown field"]),
     ];
@@ -184,4 +390,47 @@ fn a_key_file_is_found_beside_the_configuration() {
 fn a_missing_file_is_named() {
     let error = HubConfig::read(Path::new("/nowhere/hub.toml")).unwrap_err().to_string();
     assert!(error.contains("/nowhere/hub.toml"), "{error}");
+}
+
+#[test]
+fn a_solo_gateway_needs_one_way_in_and_takes_every_key_of_its_sides() {
+    let directory = Directory::new();
+    let config = directory.solo(INTERCEPT).unwrap();
+    assert_eq!(config.intercept.unwrap().interfaces, ["lan0"]);
+    assert_eq!((config.lan, config.wan), (SideConfig::default(), SideConfig::default()));
+    assert!(!config.transparent && !config.allow_loopback && config.proxy.is_none());
+
+    let text = "transparent = true\nallow_loopback = true\nconnect_timeout = \"5 s\"\n\
+                [proxy]\nlisten = \"[::1]:1080\"\n\
+                [lan]\nreceive_buffer = \"64 kB\"\n\
+                [wan]\ncongestion_control = \"bbr\"\nsend_buffer = \"8 MB\"\n\
+                pacing_rate = \"10 Mbit/s\"\n";
+    let config = directory.solo(text).unwrap();
+    assert!(config.intercept.is_none() && config.transparent && config.allow_loopback);
+    assert_eq!(config.connect_timeout, Duration::from_secs(5));
+    assert_eq!(config.lan.receive_buffer, Some(ByteCount::new(64_000)));
+    assert_eq!(config.wan.congestion_control.as_deref(), Some("bbr"));
+    assert_eq!(config.wan.send_buffer, Some(ByteCount::new(8_000_000)));
+    assert_eq!(config.wan.pacing_rate, Some(BitRate::from_mbit(10)));
+}
+
+#[test]
+fn a_bad_solo_configuration_is_told_in_one_line() {
+    let directory = Directory::new();
+    for (text, expected) in [
+        ("", &["`intercept.interfaces` is missing"][..]),
+        ("[wan]\npace = 1\n", &["line 2", "pace"]),
+        ("[wan]\npacing_rate = \"0 bit/s\"\n", &["wan.pacing_rate", "10 Mbit/s"]),
+        ("[lan]\nsend_buffer = \"1 kB\"\n", &["lan.send_buffer", "4096 B to 1 GB"]),
+        ("[lan]\ncongestion_control = \"\"\n", &["lan.congestion_control", "cubic"]),
+        ("[lan]\ncongestion_control = \"a/b\"\n", &["lan.congestion_control", "a/b"]),
+        ("rate = \"1 Mbit/s\"\n", &["rate", "unknown field"]),
+    ] {
+        let whole = if text.is_empty() { String::new() } else { format!("{text}{INTERCEPT}") };
+        let error = directory.solo(&whole).unwrap_err().to_string();
+        assert!(!error.contains('\n'), "more than one line: {error}");
+        for part in expected {
+            assert!(error.contains(part), "{part:?} is not in: {error}");
+        }
+    }
 }

@@ -6,7 +6,14 @@ fn rules() -> Rules {
         interfaces: vec!["lan0".to_owned(), "lan1".to_owned()],
         bypass: vec!["10.0.0.0/9".parse().unwrap(), "2001:db8::/33".parse().unwrap()],
         listeners: vec![(Version::V4, 4001), (Version::V6, 4002)],
+        deferred: false,
+        own_traffic: false,
     }
+}
+
+/// Rules with every kind of term.
+fn all_rules() -> Rules {
+    Rules { deferred: true, own_traffic: true, ..rules() }
 }
 
 /// A table's chains as nft lists them, without its name and its owner.
@@ -18,13 +25,39 @@ fn chains(listed: &str) -> Vec<&str> {
 fn the_kernel_has_the_rules_that_we_print() {
     in_namespace(|| {
         let table = Table::claim().unwrap();
-        table.start(&rules()).unwrap();
+        let networks = ["10.1.0.0/16", "10.2.0.0/16", "fd00:1::/64"];
+        let only = Scope::only(networks.map(|network| network.parse().unwrap()).to_vec());
+        for (scope, rules_of_v4) in [(Scope::Everything, 2), (only, 4)] {
+            table.take_over(&rules(), &scope).unwrap();
+            let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
+            let printed = rules().display(table.slot(), &scope).to_string();
+            nft(&["-f", "-"], &printed.replace("skyhop-0", "printed")).unwrap();
+            let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
+            nft(&["delete", "table", "inet", "printed"], "").unwrap();
+            assert_eq!(chains(&ours), chains(&theirs));
+            assert_eq!(ours.matches("tproxy ip to").count(), rules_of_v4, "{ours}");
+            assert!(ours.contains("tproxy ip6 to [::1]:4002"), "{ours}");
+        }
+    });
+}
+
+#[test]
+fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
+    in_namespace(|| {
+        let table = Table::claim().unwrap();
+        table.add_own().unwrap();
+        table.take_over(&all_rules(), &Scope::Everything).unwrap();
         let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
-        let printed = rules().display(table.slot()).to_string();
+        let printed = all_rules().display(table.slot(), &Scope::Everything).to_string();
         nft(&["-f", "-"], &printed.replace("skyhop-0", "printed")).unwrap();
         let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
         assert_eq!(chains(&ours), chains(&theirs));
-        assert!(ours.contains("tproxy ip6 to [::1]:4002"), "{ours}");
+        for part in ["log group 5900 drop", "type route hook output", "ct mark set"] {
+            assert!(ours.contains(part), "{part} is not in {ours}");
+        }
+        table.take_over(&all_rules(), &Scope::Nothing).unwrap();
+        let idle = nft(&["list", "table", "inet", "skyhop-0"], "").unwrap();
+        assert!(!idle.contains("log group") && !idle.contains("tproxy"), "{idle}");
     });
 }
 
@@ -33,11 +66,11 @@ fn stopping_leaves_the_connections_there_are_and_dropping_leaves_nothing() {
     in_namespace(|| {
         let table = Table::claim().unwrap();
         let Some(idle) = nft(&["list", "ruleset"], "") else { return };
-        table.start(&rules()).unwrap();
-        table.start(&rules()).unwrap();
+        table.take_over(&rules(), &Scope::Everything).unwrap();
+        table.take_over(&rules(), &Scope::Everything).unwrap();
         let started = nft(&["list", "ruleset"], "").unwrap();
         assert_eq!(started.matches("tproxy ip to").count(), 2, "once for each interface");
-        table.stop().unwrap();
+        table.take_over(&rules(), &Scope::Nothing).unwrap();
         assert_eq!(nft(&["list", "ruleset"], "").unwrap(), idle);
         assert!(idle.contains("socket transparent 1") && !idle.contains("tproxy"), "{idle}");
         drop(table);

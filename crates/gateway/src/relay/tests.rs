@@ -13,13 +13,19 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use units::{BitRate, ByteCount};
 
-use crate::gateway::{DialPolicy, Gateway, Report, Side, bind};
+use crate::gateway::{Carriage, DialPolicy, Gateway, Report, Side, bind};
 use crate::hop::HopEvent;
+use crate::interception::Arrival;
 use crate::keys::{PrivateKey, random_bytes};
 use crate::listener::Accepted;
 use crate::tcp;
 
-const POLICY: DialPolicy = DialPolicy { timeout: Duration::from_secs(10), allow_loopback: true };
+const POLICY: DialPolicy = DialPolicy {
+    timeout: Duration::from_secs(10),
+    allow_loopback: true,
+    transparent: false,
+    marked: false,
+};
 
 /// A running pair whose terminal side connects everybody to one destination.
 struct Pair {
@@ -49,8 +55,10 @@ impl Pair {
             vec![hub_address],
             seed(),
         );
-        let hub = Gateway::start(Side::Hub, hub, hub_link, POLICY).unwrap();
-        let terminal = Gateway::start(Side::Terminal, terminal, terminal_link, POLICY).unwrap();
+        let hub = Gateway::start(Side::Hub, hub, hub_link, POLICY, Carriage::default()).unwrap();
+        let terminal =
+            Gateway::start(Side::Terminal, terminal, terminal_link, POLICY, Carriage::default())
+                .unwrap();
         let listener = TcpListener::bind(local).await.unwrap();
         let entrance = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -94,7 +102,7 @@ async fn serve_terminal(
             accepted = listener.accept() => {
                 let (socket, source) = accepted.unwrap();
                 let open = Open { destination, source };
-                terminal.originate(session, Accepted { socket, open });
+                terminal.originate(session, Arrival::Connection(Accepted { socket, open }));
             }
             report = terminal.report() => {
                 if let Report::Failed(error) = report {

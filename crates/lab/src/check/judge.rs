@@ -3,8 +3,10 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-/// When each probe left (by sequence number) and arrived, in nanoseconds of one
-/// clock.
+use super::rehearse::Expected;
+
+/// When each probe left (by sequence number) and arrived, in nanoseconds since
+/// the link began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Trace {
     /// In the order of leaving, which is that of the sequence numbers.
@@ -26,12 +28,26 @@ pub(crate) enum Waiting {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Delays {
     pub(crate) samples: u64,
+    /// The median of what is expected in milliseconds.
+    pub(crate) asked: f64,
     /// In milliseconds.
     pub(crate) median: f64,
     /// The error that 99 % do not exceed, early or late, in milliseconds.
     pub(crate) p99_error: f64,
     /// The greatest error in milliseconds.
     pub(crate) worst_error: f64,
+    /// The greatest delay beyond the expected one in milliseconds.
+    pub(crate) greatest_extra: f64,
+}
+
+/// In bits per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Rates {
+    pub(crate) asked: f64,
+    pub(crate) measured: f64,
+    /// What was measured took so long, in so many pieces.
+    pub(crate) time: Duration,
+    pub(crate) runs: u32,
 }
 
 impl Trace {
@@ -51,40 +67,93 @@ impl Trace {
         self.arrived.iter().map(|(seq, _)| *seq).filter(|seq| late(*seq)).count() as u64
     }
 
-    /// Delays, where `expected` is right for each. `None` without arrivals.
-    pub(crate) fn delays(&self, expected: Duration) -> Option<Delays> {
-        let delay = |(seq, at): &(u32, u64)| Some((*at as f64 - self.sent_at(*seq)? as f64) / 1e6);
-        let delays = sorted(self.arrived.iter().filter_map(delay));
-        let expected = expected.as_secs_f64() * 1e3;
-        let errors = sorted(delays.iter().map(|delay| (delay - expected).abs()));
+    /// Delays, where each probe is expected at `expected` or up to `extra` later,
+    /// or later still as far as it is in `late`. `None` without arrivals.
+    pub(crate) fn delays(
+        &self,
+        expected: &[Option<u64>],
+        late: &[Option<u64>],
+        extra: Duration,
+    ) -> Option<Delays> {
+        let (mut delays, mut asked) = (Vec::new(), Vec::new());
+        let (mut errors, mut extras) = (Vec::new(), Vec::new());
+        let ms = |nanos: f64| nanos / 1e6;
+        for (index, at) in self.arrivals() {
+            let (Some(due), Some(late)) = (expected[index], late[index]) else { continue };
+            let sent = self.sent[index].1;
+            let (due, at) = (due as f64, at as f64);
+            let latest = late as f64 + extra.as_nanos() as f64;
+            delays.push(ms(at - sent as f64));
+            asked.push(ms(due - sent as f64));
+            errors.push(ms((due - at).max(at - latest).max(0.0)));
+            extras.push(ms(at - due));
+        }
+        let [delays, asked, errors, extras] = [delays, asked, errors, extras].map(sorted);
         Some(Delays {
             samples: errors.len() as u64,
+            asked: quantile(&asked, 0.5)?,
             median: quantile(&delays, 0.5)?,
             p99_error: quantile(&errors, 0.99)?,
             worst_error: quantile(&errors, 1.0)?,
+            greatest_extra: quantile(&extras, 1.0)?,
         })
     }
 
-    /// Bits per second of packets of `len` bytes while the link, of that delay,
-    /// was never out of packets: between two arrivals it was not if the later
-    /// packet had been sent when the earlier one left the link. Lost ones count,
-    /// for the link did send them. `None` if it was always out of packets.
-    pub(crate) fn rate(&self, len: usize, delay: Duration) -> Option<f64> {
-        let (mut packets, mut nanos) = (0, 0);
-        for pair in self.arrived.windows(2) {
+    /// The rate while the `expected` link was never out of packets of `len` bytes.
+    /// (When packets arrived does not say that of the real one: a stamp may be
+    /// late.) Lost ones count, for the link did send them; but not those that the
+    /// expected queue drops. What is asked is the rate of the same packets in
+    /// `expected`. `None` if it was always out of packets.
+    pub(crate) fn rate(&self, len: usize, expected: &Expected) -> Option<Rates> {
+        let mut arrivals = self.arrivals();
+        arrivals.sort_unstable();
+        let pauses = self.pauses(expected);
+        let (mut packets, mut asked, mut measured) = (0, 0, 0);
+        let (mut runs, mut running) = (0u32, false);
+        for pair in arrivals.windows(2) {
             let [(first, start), (last, end)] = *pair else { continue };
-            let left = start.saturating_sub(delay.as_nanos() as u64);
-            if last > first && self.sent_at(last).is_some_and(|sent| sent <= left) {
-                packets += last - first;
-                nanos += end.saturating_sub(start);
+            let way = |index: usize| {
+                let left = expected.left[index]?;
+                Some((left, expected.arrived[index]?.saturating_sub(left)))
+            };
+            let (Some((begun, there)), Some((done, then))) = (way(first), way(last)) else {
+                continue;
+            };
+            let (start, end) = (start.saturating_sub(there), end.saturating_sub(then));
+            let busy = last > first && pauses[first] == pauses[last];
+            runs += u32::from(busy && !running);
+            running = busy;
+            if busy {
+                packets += expected.left[first + 1..=last].iter().flatten().count();
+                asked += done - begun;
+                measured += end as i64 - start as i64;
             }
         }
-        (nanos > 0).then(|| f64::from(packets) * len as f64 * 8e9 / nanos as f64)
+        let rate = |nanos: f64| packets as f64 * len as f64 * 8e9 / nanos;
+        (asked > 0 && measured > 0).then(|| Rates {
+            asked: rate(asked as f64),
+            measured: rate(measured as f64),
+            time: Duration::from_nanos(measured.unsigned_abs()),
+            runs,
+        })
     }
 
-    fn sent_at(&self, seq: u32) -> Option<u64> {
-        let index = self.sent.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
-        Some(self.sent[index].1)
+    /// How often the expected link had fallen idle before each probe came.
+    fn pauses(&self, expected: &Expected) -> Vec<u32> {
+        let (mut free, mut pauses) = (0, 0);
+        let probes = self.sent.iter().zip(&expected.left);
+        let count = probes.map(|((_, sent), left)| {
+            pauses += u32::from(*sent > free);
+            free = left.unwrap_or(free);
+            pauses
+        });
+        count.collect()
+    }
+
+    /// Arrivals of what was sent: its place there, and the time.
+    fn arrivals(&self) -> Vec<(usize, u64)> {
+        let place = |seq: &u32| self.sent.binary_search_by_key(seq, |(seq, _)| *seq).ok();
+        self.arrived.iter().filter_map(|(seq, at)| Some((place(seq)?, *at))).collect()
     }
 
     /// How many probes waited in the queue when others were dropped: the median,
@@ -115,8 +184,7 @@ impl Trace {
     }
 }
 
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     values
 }
@@ -139,21 +207,43 @@ mod tests {
         Trace { sent, arrived: arrived.to_vec() }
     }
 
+    /// What each probe is expected to do that leaves after a millisecond, or when
+    /// the one before it has, and arrives `delay` later.
+    fn expected(trace: &Trace, each: u64, delay: u64) -> Expected {
+        let mut free = 0;
+        let mut left = |(_, sent): &(u32, u64)| {
+            free = free.max(*sent) + each;
+            Some(free)
+        };
+        let left: Vec<_> = trace.sent.iter().map(&mut left).collect();
+        let arrived = left.iter().map(|at| at.map(|at| at + delay)).collect();
+        Expected { left, arrived }
+    }
+
     #[test]
     fn delays_are_differences_of_stamps() {
         let arrived: Vec<_> = (0..100).map(|seq| (seq, (17 + u64::from(seq)) * MS)).collect();
         let mut trace = trace(100, &arrived);
         trace.arrived[50].1 += MS; // one late, one early
         trace.arrived[60].1 -= MS / 2;
-        let delays = trace.delays(Duration::from_millis(10)).unwrap();
-        assert_eq!((delays.samples, delays.median), (100, 10.0));
+        let due = expected(&trace, 0, 10 * MS).arrived;
+        let delays = trace.delays(&due, &due, Duration::ZERO).unwrap();
+        assert_eq!((delays.samples, delays.median, delays.asked), (100, 10.0, 10.0));
         assert_eq!((delays.p99_error, delays.worst_error), (0.5, 1.0));
+        assert_eq!(delays.greatest_extra, 1.0);
+        // Jitter allows the late one, and so does what is expected later.
+        let jitter = trace.delays(&due, &due, Duration::from_millis(1)).unwrap();
+        assert_eq!((jitter.worst_error, jitter.greatest_extra), (0.5, 1.0));
+        let late: Vec<_> = due.iter().map(|at| at.map(|at| at + 3 * MS / 4)).collect();
+        let vague = trace.delays(&due, &late, Duration::ZERO).unwrap();
+        assert_eq!((vague.p99_error, vague.worst_error), (0.25, 0.5));
     }
 
     #[test]
     fn what_never_left_has_no_delay() {
-        assert_eq!(trace(0, &[(3, MS)]).delays(Duration::ZERO), None);
-        assert_eq!(trace(3, &[]).delays(Duration::ZERO), None);
+        assert_eq!(trace(0, &[(3, MS)]).delays(&[], &[], Duration::ZERO), None);
+        let nothing = [None; 3];
+        assert_eq!(trace(3, &[]).delays(&nothing, &nothing, Duration::ZERO), None);
     }
 
     #[test]
@@ -165,11 +255,28 @@ mod tests {
 
     #[test]
     fn lost_probes_count_for_the_rate() {
-        // Ten packets of 125 bytes in 10 ms, most of them lost.
-        let arrived = [(0, 120 * MS), (4, 124 * MS), (10, 130 * MS)];
-        let delay = Duration::from_millis(80);
-        assert_eq!(trace(11, &arrived).rate(125, delay), Some(1e6));
-        assert_eq!(Trace::default().rate(125, delay), None);
+        // Ten packets of 125 bytes in 10 ms, most of them lost. The link asked
+        // for would have taken 12.5 ms.
+        let trace = trace(11, &[(0, 120 * MS), (4, 124 * MS), (10, 130 * MS)]);
+        let rates = trace.rate(125, &expected(&trace, MS * 5 / 4, 80 * MS)).unwrap();
+        assert_eq!((rates.measured, rates.asked), (1e6, 8e5));
+        assert_eq!((rates.time, rates.runs), (Duration::from_millis(10), 1));
+        assert_eq!(Trace::default().rate(125, &Expected::default()), None);
+    }
+
+    #[test]
+    fn what_the_queue_drops_takes_no_time() {
+        let trace = trace(11, &[(0, 120 * MS), (4, 124 * MS), (10, 129 * MS)]);
+        let mut expected = expected(&trace, MS, 80 * MS);
+        expected.left[7] = None;
+        assert_eq!(trace.rate(125, &expected).unwrap().measured, 1e6);
+    }
+
+    #[test]
+    fn overtaking_does_not_change_the_rate() {
+        let trace = trace(11, &[(4, 124 * MS), (0, 125 * MS), (10, 135 * MS)]);
+        let rates = trace.rate(125, &expected(&trace, MS, 80 * MS)).unwrap();
+        assert_eq!((rates.measured, rates.asked), (1e6, 1e6));
     }
 
     #[test]
@@ -177,7 +284,8 @@ mod tests {
         // Each leaves before the next is sent, but for the last two.
         let mut trace = trace(4, &[(0, 108 * MS), (1, 109 * MS), (2, 110 * MS), (3, 112 * MS)]);
         trace.sent[3].1 = 9 * MS;
-        assert_eq!(trace.rate(250, Duration::from_millis(101)), Some(1e6));
+        let rates = trace.rate(250, &expected(&trace, MS / 2, 101 * MS)).unwrap();
+        assert_eq!((rates.measured, rates.asked), (1e6, 4e6));
     }
 
     #[test]

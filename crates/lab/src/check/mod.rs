@@ -7,20 +7,25 @@
 //! record of its lateness stands beside it, to tell whose fault a miss is.
 
 mod asked;
+mod bench;
 mod binomial;
+mod flows;
 mod judge;
 mod probe;
 mod reach;
+mod rehearse;
 mod report;
 mod run;
+mod span;
+mod verdict;
 
 use std::io;
 
 use thiserror::Error;
 
 pub use self::report::{
-    CheckReport, DelayReport, DirectionReport, DriverReport, LossReport, OrderReport, QueueReport,
-    RateReport, ReachReport,
+    CheckReport, DelayReport, DirectionReport, DisciplineReport, DriverReport, LossReport,
+    OrderReport, QueueReport, RateReport, ReachReport,
 };
 pub use self::run::check;
 

@@ -18,29 +18,29 @@ const MAGIC: [u8; 8] = *b"skyhop?!";
 /// Sleeping for less than this costs more than it gives.
 const NAP: Duration = Duration::from_micros(300);
 
-/// Probes of one direction: sequence numbers from 0, evenly spaced after a
-/// first burst.
-#[derive(Debug, Clone, Copy)]
+/// Probes of one direction: sequence numbers from 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flow {
     /// Length of each as an IP packet.
     pub(crate) len: usize,
-    /// How many.
-    pub(crate) count: u32,
-    /// How many of them are sent at once, before the others.
-    pub(crate) burst: u32,
-    /// From one to the next.
-    pub(crate) gap: Duration,
+    /// When each is sent, counted from the beginning.
+    pub(crate) times: Vec<Duration>,
 }
 
 impl Flow {
-    /// Sends them all, as evenly as the machine allows.
+    /// So many probes, evenly spaced.
+    pub(crate) fn even(len: usize, count: u32, gap: Duration) -> Self {
+        Self { len, times: (0..count).map(|seq| gap * seq).collect() }
+    }
+
+    /// Sends them all, as punctually as the machine allows.
     pub(crate) fn send(&self, socket: &UdpSocket) {
         let _ = prctl::set_timerslack(1);
         let mut payload = vec![0; self.len - HEADERS];
         payload[..MAGIC.len()].copy_from_slice(&MAGIC);
         let start = clock::now();
-        for seq in 0..self.count {
-            wait_until(start + self.gap * seq.saturating_sub(self.burst));
+        for (seq, after) in (0u32..).zip(&self.times) {
+            wait_until(start + *after);
             payload[MAGIC.len()..][..4].copy_from_slice(&seq.to_be_bytes());
             // A refusal shows as a probe that never left.
             let _ = socket.send(&payload);

@@ -1,4 +1,4 @@
-//! Whether client and server reach each other over the hop.
+//! Whether clients and server reach each other.
 
 use core::time::Duration;
 use std::io::{self, Read, Write};
@@ -11,22 +11,30 @@ use crate::{Lab, Node};
 /// The echo service's port.
 const ECHO: u16 = 7;
 
-/// Asks the echo service in both families at once, for at most `patience` in
-/// each step.
+/// Asks the echo service from each client in both families at once, for at most
+/// `patience` in each step.
 pub(crate) fn reach(lab: &Lab, patience: Duration) -> Vec<ReachReport> {
+    let is_client = |node: &Node| node.site().is_some_and(|site| *node == site.client());
     let families: [(&str, IpAddr); 2] =
         [("IPv4", lab.address4(Node::Server).into()), ("IPv6", lab.address6(Node::Server).into())];
-    let ask =
-        |address| lab.node(Node::Client).run(|| echo(SocketAddr::new(address, ECHO), patience));
+    let ask = |client: Node, address| {
+        lab.node(client).run(|| echo(SocketAddr::new(address, ECHO), patience))
+    };
     thread::scope(|scope| {
-        let asked = families.map(|(family, address)| (family, scope.spawn(move || ask(address))));
-        asked
-            .map(|(family, answer)| {
-                let answer = answer.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-                let error = answer.err().map(|error| error.to_string());
-                ReachReport { family, within: error.is_none(), error }
+        let clients = lab.nodes().filter(is_client);
+        let asked: Vec<_> = clients
+            .flat_map(|client| families.map(|(family, address)| (client, family, address)))
+            .map(|(client, family, address)| {
+                (client, family, scope.spawn(move || ask(client, address)))
             })
-            .into()
+            .collect();
+        let report = |(client, family, answer): (Node, _, thread::ScopedJoinHandle<'_, _>)| {
+            let answer = answer.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+            let error = answer.err().map(|error: io::Error| error.to_string());
+            let client = client.to_string();
+            ReachReport { client, family, within: error.is_none(), error }
+        };
+        asked.into_iter().map(report).collect()
     })
 }
 

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::LinkName;
+
 /// The tolerance of the delay in milliseconds: 99 % of the probes are within it.
 pub(crate) const DELAY_TOLERANCE: f64 = 0.5;
 /// The tolerance of the rate, as a share.
@@ -18,8 +20,9 @@ pub(crate) const LOSS_CONFIDENCE: f64 = 0.99;
 pub struct CheckReport {
     /// The preset's name.
     pub preset: String,
-    /// The forward link (to the terminal) and the return link.
-    pub directions: [DirectionReport; 2],
+    /// The forward link (to the terminal) and the return link; then those of the
+    /// terrestrial part, if there is one.
+    pub directions: Vec<DirectionReport>,
     /// Connections from client to server, by IPv4 and IPv6.
     pub reach: Vec<ReachReport>,
     /// The driver's own account.
@@ -30,8 +33,8 @@ pub struct CheckReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DirectionReport {
-    /// `forward` or `return`.
-    pub direction: &'static str,
+    /// Which one.
+    pub direction: LinkName,
     /// One-way delay of small packets on the idle link.
     pub delay: Option<DelayReport>,
     /// The rate of a flow that is never out of packets.
@@ -42,23 +45,30 @@ pub struct DirectionReport {
     pub order: OrderReport,
     /// How much waits in the full queue.
     pub queue: Option<QueueReport>,
+    /// What the queue's discipline drops of a flow that is too fast.
+    pub discipline: Option<DisciplineReport>,
 }
 
 /// Delays include the time to send the probe at the link's rate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DelayReport {
-    /// In milliseconds.
+    /// In milliseconds, without jitter; the median of what the probes should
+    /// have had if the delay or the rate changes.
     pub asked_ms: f64,
+    /// What jitter may add, in milliseconds.
+    pub jitter_ms: f64,
     /// The median in milliseconds.
     pub median_ms: f64,
-    /// 99 % of the probes were no further from `asked_ms` than this.
+    /// 99 % of the probes were no further from what was asked than this.
     pub p99_error_ms: f64,
-    /// No probe was further from `asked_ms` than this.
+    /// No probe was further from what was asked than this.
     pub worst_error_ms: f64,
+    /// The most that was added to the delay without jitter, in milliseconds.
+    pub greatest_extra_ms: f64,
     /// Probes that arrived.
     pub samples: u64,
-    /// Whether the 99 % are within 0.5 ms.
+    /// Whether the 99 % are within 0.5 ms, and jitter is there if asked.
     pub within: bool,
 }
 
@@ -66,11 +76,13 @@ pub struct DelayReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RateReport {
-    /// As configured.
+    /// As configured, less encapsulation; the mean of the time if it changes.
     pub asked_bit_s: f64,
     /// As it came.
     pub measured_bit_s: f64,
-    /// Whether it is within 0.5 %.
+    /// 0.5 %, and what jitter may do to the measurement, as a share.
+    pub tolerance: f64,
+    /// Whether it is within that.
     pub within: bool,
 }
 
@@ -78,7 +90,8 @@ pub struct RateReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LossReport {
-    /// The probability with which a packet is lost.
+    /// The share of packets lost in the long run; of these packets, if there is
+    /// no long run.
     pub asked: f64,
     /// Packets that the link took.
     pub sent: u64,
@@ -100,7 +113,27 @@ pub struct OrderReport {
     pub arrived: u64,
     /// Those that came after a later one, or twice.
     pub out_of_order: u64,
-    /// Whether there were none.
+    /// Whether jitter lets packets overtake each other.
+    pub reordering: bool,
+    /// Whether there were none, or they are asked for.
+    pub within: bool,
+}
+
+/// What RED or CoDel drops; packets that can be marked are not sent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DisciplineReport {
+    /// As the preset names it.
+    pub asked: String,
+    /// Packets sent, half as many again as the link takes.
+    pub sent: u64,
+    /// Of these dropped.
+    pub dropped: u64,
+    /// The fewest drops inside the 99 % interval of the model.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+    /// Whether the drops are inside.
     pub within: bool,
 }
 
@@ -118,10 +151,12 @@ pub struct QueueReport {
     pub within: bool,
 }
 
-/// A TCP connection from client to server with an echo.
+/// A TCP connection from a client to the server with an echo.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReachReport {
+    /// The client.
+    pub client: String,
     /// `IPv4` or `IPv6`.
     pub family: &'static str,
     /// What went wrong.
@@ -132,7 +167,7 @@ pub struct ReachReport {
 
 /// How late the driver was in the delay measurement, and what went past the
 /// link in all of them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct DriverReport {
     /// Half of the packets left the link no later than this, in milliseconds.
@@ -163,6 +198,7 @@ impl DirectionReport {
             && self.loss.as_ref().is_none_or(|loss| loss.within)
             && self.order.within
             && self.queue.as_ref().is_none_or(|queue| queue.within)
+            && self.discipline.as_ref().is_none_or(|discipline| discipline.within)
     }
 }
 
@@ -176,13 +212,22 @@ mod tests {
             delay: None,
             rate: None,
             loss: None,
-            order: OrderReport { arrived: 1, out_of_order: 0, within: true },
+            order: OrderReport { arrived: 1, out_of_order: 0, reordering: false, within: true },
             queue: None,
+            discipline: None,
         };
         CheckReport {
             preset: "geo".into(),
-            directions: [direction("forward"), direction("return")],
-            reach: vec![ReachReport { family: "IPv6", error: None, within: true }],
+            directions: vec![
+                direction(LinkName::Forward),
+                direction(LinkName::Return(crate::Site::FIRST)),
+            ],
+            reach: vec![ReachReport {
+                client: "client".into(),
+                family: "IPv6",
+                error: None,
+                within: true,
+            }],
             driver: DriverReport {
                 late_median_ms: 0.0,
                 late_p99_ms: 0.0,
@@ -206,7 +251,8 @@ mod tests {
             |report| report.driver.within = false,
             |report| {
                 let (asked_bit_s, measured_bit_s) = (1e6, 2e6);
-                let rate = RateReport { asked_bit_s, measured_bit_s, within: false };
+                let rate =
+                    RateReport { asked_bit_s, measured_bit_s, tolerance: 0.005, within: false };
                 report.directions[0].rate = Some(rate);
             },
         ];

@@ -1,13 +1,32 @@
-use link::QueueLimit;
+//! Presets from text, and what is refused.
+
+mod passes;
+mod properties;
+
+use link::{ErrorModel, QueueLimit};
 use proptest::prelude::*;
-use units::ByteCount;
+use units::{ByteCount, Probability};
 
 use super::*;
 
 const GEO: &str = BUILT_IN[0].1;
 
+fn parse(text: &str) -> Result<Preset, PresetError> {
+    Preset::from_text(text)
+}
+
 fn error_of(text: &str) -> String {
-    Preset::parse("own", "own.toml", text).unwrap_err().to_string()
+    parse(text).unwrap_err().to_string()
+}
+
+/// `geo`, with lines for its forward link in place of its key `per`.
+fn geo_with(lines: &str) -> String {
+    GEO.replacen("per = \"0\"", lines, 1)
+}
+
+fn forward(lines: &str) -> LinkConfig {
+    let [forward, _] = parse(&geo_with(lines)).unwrap().links();
+    forward
 }
 
 #[test]
@@ -66,10 +85,21 @@ fn impossible_values_are_refused_by_key() {
         ("10 Mbit/s\"", "11 Gbit/s\"", "return.rate"),
         ("300 ms", "2 min", "forward.delay"),
         ("mtu = 1500", "mtu = 576", "mtu"),
+        ("300 ms", "300 ms\"\njitter = \"61 s", "forward.jitter"),
         ("per = \"0\"", "per = \"0.1\"\nber = \"1e-6\"", "forward.per, ber"),
+        ("per = \"0\"", "burst = \"low\"\nloss-trace = [\"0s 1\"]", "forward.burst, loss-trace"),
+        ("per = \"0\"", "burst = \"good=0s bad=1us\"", "forward.burst"),
+        ("per = \"0\"", "rate-trace = [\"0s 1 Mbit/s\"]", "forward.rate, rate-trace"),
+        ("per = \"0\"", "delay-trace = [\"0s 1 ms\"]", "forward.delay, delay-trace"),
+        ("per = \"0\"", "encapsulation = \"fixed 2 kB\"", "forward.encapsulation"),
+        ("per = \"0\"", "ecn = true", "forward.ecn"),
+        ("rate = \"50 Mbit/s\"", "rate-trace = [\"0s 0 bit/s\"]", "forward.rate-trace"),
+        ("rate = \"50 Mbit/s\"", "rate-trace = [\"0s 11 Gbit/s\"]", "forward.rate-trace"),
+        ("delay = \"300 ms\"", "delay-trace = [\"0s 1h\"]", "forward.delay-trace"),
     ] {
         let error = error_of(&GEO.replacen(from, to, 1));
-        assert!(error.contains(&format!("own.toml: {key} =")), "{error}");
+        assert!(error.starts_with(&format!("own.toml: {key} = ")), "{error}");
+        assert!(error.contains(": expected ") && !error.contains('\n'), "{error}");
     }
 }
 
@@ -90,6 +120,142 @@ fn overrides_change_what_they_name_and_the_queue_follows() {
 }
 
 #[test]
+fn overrides_replace_one_kind_by_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Some(path)
+    };
+    let preset = parse(&geo_with("ber = \"1e-6\"\noutages = [\"1s+1s\"]")).unwrap();
+    let overrides = Overrides {
+        rate_trace: file("down", "1\n4\n"),
+        return_rate_trace: file("up", "0s 1 Mbit/s\n"),
+        delay_trace: file("delay", "0s 5 ms\n1s 7 ms\n"),
+        encapsulation: Some("gse".parse().unwrap()),
+        jitter: Some("1 ms".parse().unwrap()),
+        burst: Some(ErrorModel::Huge),
+        outages: vec!["2s+3s".parse().unwrap()],
+        discipline: Some("codel".parse().unwrap()),
+        ecn: Some(true),
+        ..Overrides::default()
+    };
+    let preset = preset.with(&overrides).unwrap();
+    assert_eq!(preset.rtt(), Duration::from_millis(14));
+    for (direction, trace) in [(&preset.forward, "down"), (&preset.ret, "up")] {
+        assert_eq!(matches!(direction.rate, Rate::Opportunities(_)), trace == "down");
+        assert_eq!(direction.encapsulation, "gse".parse().unwrap());
+        assert_eq!(direction.jitter, Jitter::InOrder(Duration::from_millis(1)));
+        assert_eq!(direction.loss, ErrorModel::Huge.into());
+        assert_eq!(direction.outages, ["2s+3s".parse().unwrap()]);
+        assert!(direction.ecn && matches!(direction.discipline, Discipline::CoDel { .. }));
+    }
+    let constant = Overrides { rate: Some(BitRate::from_mbit(7)), ..Overrides::default() };
+    assert_eq!(preset.with(&constant).unwrap().forward.rate, BitRate::from_mbit(7).into());
+}
+
+#[test]
+fn each_key_reaches_its_part_of_the_link() {
+    assert_eq!(forward("encapsulation = \"ule npa\"").encapsulation, "ule npa".parse().unwrap());
+    let reordering = Jitter::Reordering(Duration::from_millis(5));
+    assert_eq!(forward("jitter = \"5 ms reordering\"").jitter, reordering);
+    let outages = ["60s+10s", "15s+30ms every 15s"];
+    let parsed = outages.map(|outage| outage.parse().unwrap());
+    assert_eq!(forward(&format!("outages = {outages:?}")).outages, parsed);
+    let red = forward("discipline = \"red min=100\"\necn = true").discipline;
+    assert!(matches!(red, link::Discipline::Red(red) if red.ecn && red.max_threshold == 300.0));
+    let codel = forward("discipline = \"codel\"").discipline;
+    let rtt = Duration::from_millis(600);
+    assert_eq!(codel, link::Discipline::CoDel(link::CoDel::for_rtt(rtt)));
+}
+
+#[test]
+fn each_loss_model_has_its_key() {
+    let p = |p| Probability::new(p).unwrap();
+    let low = ErrorModel::Low.burst().unwrap();
+    let own: ErrorModel = "good=1s..2s bad=60ms".parse().unwrap();
+    let chain = "good-to-bad=1% bad-to-good=20%".parse().unwrap();
+    let trace = link::Trace::new(vec![(Duration::ZERO, p(0.5))], None).unwrap();
+    for (line, loss) in [
+        ("", Loss::None),
+        ("per = \"0\"", Loss::None),
+        ("per = \"1 %\"", Loss::Per(p(0.01))),
+        ("ber = \"1e-6\"", Loss::Ber(p(1e-6))),
+        ("burst = \"none\"", Loss::None),
+        ("burst = \"low\"", Loss::Burst(low)),
+        ("burst = { good = \"1 s .. 2 s\", bad = \"60 ms\" }", own.into()),
+        (
+            "gilbert-elliott = { good-to-bad = \"1 %\", bad-to-good = \"20 %\" }",
+            Loss::GilbertElliott(chain),
+        ),
+        ("gilbert-elliott = \"good-to-bad=1% bad-to-good=20%\"", Loss::GilbertElliott(chain)),
+        ("loss-trace = [\"0s 50 %\"]", Loss::Trace(trace)),
+    ] {
+        assert_eq!(forward(line).loss, loss, "{line}");
+    }
+}
+
+#[test]
+fn each_wrong_text_is_answered_with_what_is_accepted() {
+    for (line, expected) in [
+        ("encapsulation = \"atm\"", "aal5 [llc]"),
+        ("jitter = \"5\"", "5 ms reordering"),
+        ("burst = \"bad\"", "medium, high or huge"),
+        ("burst = { good = \"1 s\" }", "good=10s..30s bad=60ms"),
+        ("burst = { good = 1 }", "expected a string"),
+        ("gilbert-elliott = \"1%\"", "bad-to-good=P"),
+        ("outages = [\"60s+1s\", \"often\"]", "AFTER+LASTING"),
+        ("outages = \"60s+1s\"", "expected a sequence"),
+        ("discipline = \"fq\"", "codel [target"),
+        ("ecn = \"yes\"", "expected a boolean"),
+        ("rate-trace = 5", "path of a trace, or its lines"),
+    ] {
+        let error = error_of(&geo_with(line));
+        assert!(error.starts_with("own.toml:") && error.contains(&format!("{line:?}")), "{error}");
+        assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn a_trace_with_an_error_is_named_with_the_line() {
+    let with = |text: &str| error_of(&GEO.replacen("rate = \"50 Mbit/s\"", text, 1));
+    let error = with("rate-trace = [\"0s 5 Mbit/s\", \"5s 5 Mbps\"]");
+    assert!(error.starts_with("own.toml: forward.rate-trace = [2 lines]: line 2: "), "{error}");
+    assert!(with("rate-trace = [\"1\", \"0\"]").contains("0 ms is before 1 ms"));
+    let error = with("rate-trace = \"no/such.trace\"");
+    assert!(error.starts_with("own.toml: forward.rate-trace = \"no/such.trace\": cannot read"));
+    let empty = error_of(&geo_with("loss-trace = []"));
+    assert!(
+        empty.contains("forward.loss-trace") && empty.contains("the trace is empty"),
+        "{empty}"
+    );
+}
+
+#[test]
+fn traces_are_found_beside_the_preset() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("own.toml");
+    let text = GEO.replacen("rate = \"50 Mbit/s\"", "rate-trace = \"traces/fade\"", 1);
+    std::fs::write(&own, text).unwrap();
+    let load = || Preset::load(own.to_str().unwrap());
+    assert!(load().unwrap_err().to_string().contains("traces/fade"));
+    std::fs::create_dir(folder.path().join("traces")).unwrap();
+    std::fs::write(folder.path().join("traces/fade"), "0s 50 Mbit/s\n9s 5 Mbit/s\n").unwrap();
+    let preset = load().unwrap();
+    let ends = [preset.forward.peak_rate(1500), preset.forward.floor_rate(1500)];
+    assert_eq!((preset.name.as_str(), ends), ("own", [50, 5].map(BitRate::from_mbit)));
+}
+
+#[test]
+fn a_queue_in_bdps_is_one_of_what_packets_get() {
+    let aal5 = forward("encapsulation = \"aal5\"");
+    // 1500 bytes in 32 cells of 53.
+    let expected = 3_750_000.0_f64 * 1500.0 / (32.0 * 53.0);
+    let QueueLimit::Bytes(bytes) = aal5.queue else { panic!("{:?}", aal5.queue) };
+    assert!((bytes.get() as f64 - expected).abs() < 2.0, "{bytes}");
+}
+
+#[test]
 fn impossible_overrides_are_refused_by_option() {
     let zero = Overrides { return_rate: Some(BitRate::from_mbit(0)), ..Overrides::default() };
     let small = Overrides { mtu: Some(1000), ..Overrides::default() };
@@ -98,7 +264,21 @@ fn impossible_overrides_are_refused_by_option() {
         ber: Probability::new(0.1),
         ..Overrides::default()
     };
-    for (overrides, option) in [(zero, "--return-rate"), (small, "--mtu"), (both, "--per, --ber")] {
+    let two = Overrides {
+        return_rate: Some(BitRate::from_mbit(1)),
+        return_rate_trace: Some("x".into()),
+        ..Overrides::default()
+    };
+    let missing = Overrides { delay_trace: Some("no/such".into()), ..Overrides::default() };
+    let unmarked = Overrides { ecn: Some(true), ..Overrides::default() };
+    for (overrides, option) in [
+        (zero, "--return-rate = "),
+        (small, "--mtu = "),
+        (both, "--per, --ber = "),
+        (two, "--return-rate, --return-rate-trace = "),
+        (missing, "--delay-trace = \"no/such\": cannot read"),
+        (unmarked, "--ecn = "),
+    ] {
         let error = Preset::load("geo").unwrap().with(&overrides).unwrap_err().to_string();
         assert!(error.contains(option), "{error}");
     }
@@ -107,7 +287,7 @@ fn impossible_overrides_are_refused_by_option() {
 proptest! {
     #[test]
     fn any_text_is_a_preset_or_an_error_in_one_line(text in ".*") {
-        if let Err(error) = Preset::parse("own", "own.toml", &text) {
+        if let Err(error) = parse(&text) {
             prop_assert!(!error.to_string().contains('\n'));
         }
     }
@@ -117,7 +297,59 @@ proptest! {
         let mut text = GEO.as_bytes().to_vec();
         text[at] = byte;
         if let Ok(text) = String::from_utf8(text) {
-            let _ = Preset::parse("own", "own.toml", &text);
+            let _ = parse(&text);
         }
     }
+}
+
+#[test]
+fn one_terminal_and_a_lan_unless_it_is_said() {
+    let geo = parse(GEO).unwrap();
+    assert_eq!((geo.terminals, geo.terrestrial.as_ref()), (1, None));
+    assert_eq!(geo.path_rtt(), geo.rtt());
+}
+
+#[test]
+fn a_star_and_a_terrestrial_link_are_read() {
+    let text = GEO.replacen("mtu = 1500", "mtu = 1500\nterminals = 3", 1)
+        + "[terrestrial]\nrate = \"10 Mbit/s\"\ndelay = \"100 ms\"\nqueue = \"1 BDP\"\nper = \"1%\"\n";
+    let preset = parse(&text).unwrap();
+    assert_eq!((preset.terminals, preset.rtt()), (3, Duration::from_millis(600)));
+    assert_eq!(preset.path_rtt(), Duration::from_millis(800));
+    for name in [LinkName::TerrestrialForward, LinkName::TerrestrialReturn] {
+        let link = preset.link(name);
+        assert_eq!(link.loss, Loss::Per(Probability::new(0.01).unwrap()));
+        // 10 Mbit/s × 800 ms
+        assert_eq!(link.queue, QueueLimit::Bytes(ByteCount::new(1_000_000)));
+    }
+    assert_eq!(preset.link(LinkName::Forward), parse(GEO).unwrap().links()[0]);
+}
+
+#[test]
+fn one_terrestrial_option_makes_a_link_and_the_next_changes_it() {
+    let geo = parse(GEO).unwrap();
+    let with = |preset: Preset, terrestrial: TerrestrialOverrides| {
+        preset.with(&Overrides { terrestrial, ..Overrides::default() })
+    };
+    let delay = Some(Duration::from_millis(100));
+    let delayed = with(geo, TerrestrialOverrides { delay, ..Default::default() }).unwrap();
+    let made = delayed.terrestrial.clone().unwrap();
+    assert_eq!((made.rate, made.loss), (BitRate::from_mbit(1000).into(), Loss::None));
+    let rate = Some(BitRate::from_mbit(45));
+    let both = with(delayed, TerrestrialOverrides { rate, ..Default::default() }).unwrap();
+    let changed = both.terrestrial.unwrap();
+    assert_eq!(changed.rate, BitRate::from_mbit(45).into());
+    assert_eq!(changed.delay, Duration::from_millis(100).into());
+}
+
+#[test]
+fn impossible_stars_and_terrestrial_links_are_refused() {
+    for terminals in [0, 33] {
+        let text = GEO.replacen("mtu = 1500", &format!("mtu = 1500\nterminals = {terminals}"), 1);
+        let error = error_of(&text);
+        assert!(error.contains("terminals") && error.contains("1 to 32"), "{error}");
+    }
+    let error =
+        error_of(&(GEO.to_owned() + "[terrestrial]\ndelay = \"1 ms\"\nqueue = \"1 BDP\"\n"));
+    assert!(error.contains("terrestrial.rate"), "{error}");
 }

@@ -290,14 +290,14 @@ fn stream(config: LinkConfig, mut change: impl FnMut(&mut Link<Numbered>, u32)) 
 #[test]
 fn an_outage_loses_what_would_arrive_while_it_lasts() {
     // Packet n is received from n + 300 ms until 240 µs later.
-    let outages = vec![Outage { after: millis(500), lasting: millis(100) }];
+    let outages = vec![Outage { after: millis(500), lasting: millis(100), every: None }];
     let arrived = stream(LinkConfig { outages, ..geo() }, |_, _| {});
     assert_eq!(arrived, (0..200).chain(300..1000).collect::<Vec<_>>());
 }
 
 #[test]
 fn outages_are_announced_and_ended_while_the_link_runs() {
-    let forever = Outage { after: millis(50), lasting: Duration::MAX };
+    let forever = Outage { after: millis(50), lasting: Duration::MAX, every: None };
     let arrived = stream(geo(), |link, packet| match packet {
         450 => link.add_outage(micros(450_000), forever),
         600 => link.end_outages(micros(600_000)),

@@ -5,6 +5,7 @@
 //! state depends on nothing but the time and the seed: neither the traffic nor
 //! the rate changes when bursts come.
 
+use core::fmt;
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
 
@@ -13,6 +14,7 @@ use units::{Instant, format_duration};
 
 use crate::Dice;
 use crate::reception::Reception;
+use crate::text::{duration, values, word};
 
 /// After a silence of so many mean cycles the process begins anew, so that no
 /// packet has to wait for the bursts of years without traffic to be drawn.
@@ -72,10 +74,30 @@ impl Burst {
         bad as f64 / (good + bad) as f64
     }
 
-    /// At least one nanosecond.
-    fn mean_cycle(self) -> u64 {
+    /// The mean time from the beginning of one burst to that of the next, at
+    /// least one nanosecond.
+    pub fn mean_cycle(self) -> Duration {
         let twice = self.good.twice_mean() + self.bad.twice_mean();
-        u64::try_from(twice / 2).unwrap_or(u64::MAX).max(1)
+        Duration::from_nanos(u64::try_from(twice / 2).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// Reads `good=10s..30s bad=60ms`.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let [good, bad] = values(text, ["good", "bad"])?;
+        Self::new(range(good?)?, range(bad?)?).ok()
+    }
+}
+
+/// Reads `10s..30s`, or `60ms` for no range at all.
+fn range(text: &str) -> Option<RangeInclusive<Duration>> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    Some(duration(min)?..=duration(max)?)
+}
+
+/// As [`crate::ErrorModel`] reads it.
+impl fmt::Display for Burst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "good={} bad={}", self.good, self.bad)
     }
 }
 
@@ -111,6 +133,13 @@ impl Span {
     }
 }
 
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [min, max] = [self.min, self.max].map(|nanos| word(Duration::from_nanos(nanos)));
+        if min == max { f.write_str(&min) } else { write!(f, "{min}..{max}") }
+    }
+}
+
 impl Burst {
     /// For the models that are written down here, which are right.
     pub(super) const fn known(good: Span, bad: Span) -> Self {
@@ -137,7 +166,7 @@ impl Bursts {
     /// Whether any of `reception` falls into a burst. Receptions come in order.
     pub(super) fn hit(&mut self, reception: Reception) -> bool {
         let silence = reception.from.saturating_since(self.bad.end).as_nanos();
-        if silence / u128::from(LONG_SILENCE) > u128::from(self.model.mean_cycle()) {
+        if silence / u128::from(LONG_SILENCE) > self.model.mean_cycle().as_nanos() {
             self.next_after(reception.from);
         }
         while self.bad.end <= reception.from && self.bad.end < Instant::MAX {

@@ -1,12 +1,17 @@
-//! The error models of the SLACP paper, by name.
+//! The error models of the SLACP paper, by name, and others like them.
 
 use core::fmt;
 use core::str::FromStr;
 
-use thiserror::Error;
-
 use super::burst::{Burst, Span};
-use crate::Loss;
+use crate::text::Kind;
+use crate::{Loss, SettingError};
+
+const KIND: Kind = Kind {
+    what: "error model",
+    expected: "none, low, medium, high or huge, or the least and greatest durations of both \
+               states, like \"good=10s..30s bad=60ms\"",
+};
 
 /// The satellite error models of D. Astuti et al., "TCP and Link Layer
 /// Enhancements in DVB-S/DVB-RCS Satellite Systems with Bandwidth on Demand"
@@ -22,6 +27,8 @@ use crate::Loss;
 ///
 /// The table gives no unit for the time between bursts; next to lengths "60ms",
 /// and with some errors in transfers of tens of seconds, it is seconds.
+///
+/// Text: the name, or `"good=10s..30s bad=60ms"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorModel {
     /// Without any error.
@@ -34,19 +41,12 @@ pub enum ErrorModel {
     High,
     /// 2.8 % of the time is bad, in twice as many bursts.
     Huge,
-}
-
-/// A text that names no [`ErrorModel`].
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{text:?} is no error model: expected none, low, medium, high or huge")]
-#[non_exhaustive]
-pub struct UnknownErrorModel {
-    /// The text as given.
-    pub text: String,
+    /// One that is not in the table.
+    Own(Burst),
 }
 
 impl ErrorModel {
-    /// All of them, in the order of the table.
+    /// Those of the table, in its order.
     pub const ALL: [Self; 5] = [Self::None, Self::Low, Self::Medium, Self::High, Self::Huge];
 
     /// The bursts of the model, or `None` for the one without any.
@@ -57,11 +57,12 @@ impl ErrorModel {
             Self::Medium => (Span::millis(5_000, 15_000), Span::millis(100, 300)),
             Self::High => (Span::millis(2_000, 10_000), Span::millis(100, 300)),
             Self::Huge => (Span::millis(0, 7_000), Span::millis(100, 100)),
+            Self::Own(burst) => return Some(burst),
         };
         Some(Burst::known(good, bad))
     }
 
-    /// Its name in the paper, in small letters.
+    /// Its name in the paper, in small letters; `own` for one that has none.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -69,6 +70,7 @@ impl ErrorModel {
             Self::Medium => "medium",
             Self::High => "high",
             Self::Huge => "huge",
+            Self::Own(_) => "own",
         }
     }
 }
@@ -79,18 +81,31 @@ impl From<ErrorModel> for Loss {
     }
 }
 
-impl FromStr for ErrorModel {
-    type Err = UnknownErrorModel;
+impl From<Burst> for ErrorModel {
+    fn from(burst: Burst) -> Self {
+        let known = |model: &Self| model.burst() == Some(burst);
+        Self::ALL.into_iter().find(known).unwrap_or(Self::Own(burst))
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, UnknownErrorModel> {
-        let named = |model: &Self| model.name() == text.trim();
-        Self::ALL.into_iter().find(named).ok_or_else(|| UnknownErrorModel { text: text.to_owned() })
+impl FromStr for ErrorModel {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        KIND.read(text, |text| {
+            let named = |model: &Self| model.name() == text;
+            let known = Self::ALL.into_iter().find(named);
+            known.or_else(|| Burst::read(text).map(Self::Own))
+        })
     }
 }
 
 impl fmt::Display for ErrorModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        match self {
+            Self::Own(burst) => burst.fmt(f),
+            known => f.pad(known.name()),
+        }
     }
 }
 
@@ -104,6 +119,20 @@ mod tests {
     fn names_read_back() {
         for model in ErrorModel::ALL {
             assert_eq!(model.to_string().parse(), Ok(model));
+        }
+        let own: ErrorModel = "good=1s..2.5s bad=60ms".parse().unwrap();
+        let (second, ms) = (Duration::from_secs(1), Duration::from_millis);
+        let burst = Burst::new(second..=ms(2500), ms(60)..=ms(60)).unwrap();
+        assert_eq!((own, own.to_string().parse()), (ErrorModel::Own(burst), Ok(own)));
+        assert_eq!(
+            ErrorModel::from(
+                "good=0s..7s bad=100ms".parse::<ErrorModel>().unwrap().burst().unwrap()
+            ),
+            ErrorModel::Huge
+        );
+        for wrong in ["", "own", "good=1s", "good=2s..1s bad=0s", "good=0s bad=0s", "good=1 bad=2"]
+        {
+            assert!(wrong.parse::<ErrorModel>().is_err(), "{wrong}");
         }
         let error = "terrible".parse::<ErrorModel>().unwrap_err().to_string();
         assert!(error.contains("terrible") && error.contains("huge"), "{error}");

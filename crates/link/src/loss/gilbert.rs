@@ -7,12 +7,25 @@
 //! bursts are in packets, and how long they last depends on the traffic; for
 //! bursts in time use [`crate::Burst`].
 
+use core::fmt;
+use core::str::FromStr;
+
 use units::Probability;
 
-use crate::Dice;
+use crate::text::{Kind, values};
+use crate::{Dice, SettingError};
+
+const KIND: Kind = Kind {
+    what: "Gilbert-Elliott model",
+    expected: "good-to-bad=P bad-to-good=P, and if wanted loss-good=P (else 0) and loss-bad=P \
+               (else 1), like \"good-to-bad=1% bad-to-good=20%\"",
+};
+
+const NAMES: [&str; 4] = ["good-to-bad", "bad-to-good", "loss-good", "loss-bad"];
 
 /// The model of Gilbert and Elliott; Gilbert's with `loss_good` zero. It begins
-/// good.
+/// good. Text: `"good-to-bad=1% bad-to-good=20% loss-good=0 loss-bad=1"`, of
+/// which the last two may be missing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GilbertElliott {
     /// From one packet to the next, from good to bad: Gilbert's P (netem: p).
@@ -32,6 +45,30 @@ impl GilbertElliott {
         let (to_bad, to_good) = (self.good_to_bad.get(), self.bad_to_good.get());
         let bad = if to_bad > 0.0 { to_bad / (to_bad + to_good) } else { 0.0 };
         self.loss_good.get() + bad * (self.loss_bad.get() - self.loss_good.get())
+    }
+}
+
+impl FromStr for GilbertElliott {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        KIND.read(text, |text| {
+            let [to_bad, to_good, good, bad] = values(text, NAMES)?;
+            Some(Self {
+                good_to_bad: to_bad?.parse().ok()?,
+                bad_to_good: to_good?.parse().ok()?,
+                loss_good: good.unwrap_or("0").parse().ok()?,
+                loss_bad: bad.unwrap_or("1").parse().ok()?,
+            })
+        })
+    }
+}
+
+impl fmt::Display for GilbertElliott {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = [self.good_to_bad, self.bad_to_good, self.loss_good, self.loss_bad];
+        let words: Vec<_> = NAMES.iter().zip(values).map(|(n, v)| format!("{n}={v}")).collect();
+        f.write_str(&words.join(" "))
     }
 }
 
@@ -72,6 +109,17 @@ mod tests {
             bad_to_good: p(bad_to_good),
             loss_good: p(0.0),
             loss_bad: p(1.0),
+        }
+    }
+
+    #[test]
+    fn text_is_read_back_or_refused() {
+        let short: GilbertElliott = "good-to-bad=1% bad-to-good=20%".parse().unwrap();
+        assert_eq!(short, gilbert(0.01, 0.2));
+        assert_eq!(short.to_string().parse(), Ok(short));
+        for wrong in ["", "1%", "good-to-bad=1%", "good-to-bad=2 bad-to-good=0", "p=1% r=2%"] {
+            let error = wrong.parse::<GilbertElliott>().unwrap_err().to_string();
+            assert!(error.contains("expected good-to-bad=P bad-to-good=P"), "{error}");
         }
     }
 

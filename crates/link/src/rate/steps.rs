@@ -3,6 +3,7 @@
 use units::BitRate;
 
 use crate::Trace;
+use crate::trace::nanos;
 
 /// A trace of rates.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl Steps {
             let before = steps.last().map_or(0, |last| last.work_by(at));
             steps.push(Step { at, rate: rate.bits_per_second().into(), before });
         }
-        let repeat = trace.period().map(|period| Repeat {
+        let repeat = trace.period().map(nanos).map(|period| Repeat {
             period,
             work: steps.last().map_or(0, |last| last.work_by(period)),
         });

@@ -54,7 +54,7 @@ impl Lane {
     /// The next datagram that arrives by `now`.
     pub(super) fn poll_delivery(&mut self, now: Instant) -> Option<Vec<u8>> {
         while let Some((at, datagram)) = self.link.poll_arrival(now) {
-            self.mangler.handle_datagram(at, datagram.bytes);
+            self.mangler.handle_datagram(at, datagram.bytes, datagram.overhead);
         }
         self.mangler.poll(now)
     }

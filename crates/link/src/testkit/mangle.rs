@@ -23,6 +23,9 @@ pub struct Mangle {
     pub corrupt: Probability,
     /// While nothing passes: what comes out of the link then is lost.
     pub outages: Vec<Range<Instant>>,
+    /// The MTU of the path: larger packets, with the headers that they have on
+    /// the link, are lost without a word.
+    pub mtu: Option<usize>,
 }
 
 /// How many copies met which fate.
@@ -36,6 +39,8 @@ pub struct Mangled {
     pub corrupted: u64,
     /// Datagrams lost in an outage.
     pub silenced: u64,
+    /// Datagrams above the MTU.
+    pub too_large: u64,
 }
 
 /// Carries [`Mangle`] out. The same random numbers are drawn for every
@@ -58,12 +63,17 @@ impl Mangler {
         }
     }
 
-    /// Takes a datagram that came out of the link at `at`.
-    pub(super) fn handle_datagram(&mut self, at: Instant, datagram: Vec<u8>) {
+    /// Takes a datagram that came out of the link at `at`, with `overhead` bytes
+    /// of headers.
+    pub(super) fn handle_datagram(&mut self, at: Instant, datagram: Vec<u8>, overhead: usize) {
         let twice = self.dice.happens(self.settings.duplicate);
         let (first, second) = (self.fate(), self.fate());
         if self.settings.outages.iter().any(|outage| outage.contains(&at)) {
             self.counters.silenced += 1;
+            return;
+        }
+        if self.settings.mtu.is_some_and(|mtu| datagram.len() + overhead > mtu) {
+            self.counters.too_large += 1;
             return;
         }
         if twice {
@@ -134,7 +144,7 @@ mod tests {
         let mut mangler = Mangler::new(1);
         mangler.settings = settings;
         for index in 0..100u8 {
-            mangler.handle_datagram(at(u64::from(index)), vec![index; 10]);
+            mangler.handle_datagram(at(u64::from(index)), vec![index; 10], 28);
         }
         let out = core::iter::from_fn(|| mangler.poll(Instant::MAX)).collect();
         (out, mangler.counters)
@@ -172,6 +182,13 @@ mod tests {
         let (out, counters) = run(Mangle { corrupt: Probability::ONE, ..Mangle::default() });
         assert_eq!(counters.corrupted, 100);
         assert!(out.iter().zip(sent()).all(|(a, b)| *a != b && a.len() == b.len()));
+    }
+
+    #[test]
+    fn what_exceeds_the_mtu_is_lost() {
+        assert_eq!(run(Mangle { mtu: Some(38), ..Mangle::default() }).0, sent());
+        let (out, counters) = run(Mangle { mtu: Some(37), ..Mangle::default() });
+        assert_eq!((out.len(), counters.too_large), (0, 100));
     }
 
     #[test]

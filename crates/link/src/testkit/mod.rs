@@ -42,8 +42,8 @@
 //! What real networks do and links do not (duplicate, reorder, damage, fall
 //! silent) is added per direction by [`Mangle`].
 //!
-//! Not modelled: addresses and ports (a peer is an index), fragmentation and
-//! MTU, the time that computing takes.
+//! Not modelled: addresses and ports (a peer is an index), fragmentation,
+//! the time that computing takes.
 
 mod clock;
 mod lane;

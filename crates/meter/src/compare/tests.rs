@@ -12,7 +12,7 @@ fn run(seconds: f64) -> Value {
         "receive_seconds": 0.3, "goodput_bits_per_second": null, "sender": null,
     });
     json!({
-        "meter": "bulk", "server": "192.0.2.1:5201", "directions": "download",
+        "meter": "bulk", "server": "192.0.2.1:5259", "directions": "download",
         "amount": {"bytes": 1_000_000}, "congestion_control": null, "flows": [flow], "sums": [],
         "moved_bytes": 1_000_000, "total_seconds": seconds,
         "goodput_bits_per_second": (8e6 / seconds) as u64, "jain_index": 1.0,

@@ -2,48 +2,60 @@
 
 use std::io::IsTerminal;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use meter::Progress;
 
-use super::entry::{Entry, Figures};
-use super::plan::{LIMIT, Task, Way};
+use super::entry::Entry;
+use super::plan::{Task, Way, Work};
 
-const REDRAW: Duration = Duration::from_millis(100);
+/// How often progress is looked at.
+const LOOK: Duration = Duration::from_millis(50);
 
-/// Announces measurements and says how they went: with a bar on a terminal, in
-/// plain lines elsewhere.
+/// Announces measurements and says how they went: with a bar for each that runs
+/// on a terminal, in plain lines elsewhere.
 pub(crate) struct Display {
     total: usize,
     done: usize,
-    terminal: bool,
+    bars: MultiProgress,
 }
+
+/// What was seen of a measurement while it ran: seconds, and what had arrived.
+pub(crate) type Trail = Vec<(f64, u64)>;
 
 impl Display {
     /// For a plan of `total` measurements.
     pub(crate) fn new(total: usize) -> Self {
-        Self { total, done: 0, terminal: std::io::stderr().is_terminal() }
+        let terminal = std::io::stderr().is_terminal();
+        let target =
+            if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        Self { total, done: 0, bars: MultiProgress::with_draw_target(target) }
     }
 
-    /// Runs `work` in another thread and shows how `progress` grows meanwhile.
+    /// Runs `work`, which may take `limit`, in another thread; shows and notes
+    /// how `progress` grows meanwhile.
     pub(crate) fn during<T: Send>(
         &self,
-        (task, way): (Task, &Way),
+        (task, way, limit): (Task, &Way, Duration),
         progress: &Progress,
         work: impl FnOnce() -> T + Send,
-    ) -> T {
-        let bar = self.bar(task, way);
+    ) -> (T, Trail) {
+        let bar = self.bars.add(bar(task, way, limit));
+        let (start, mut trail) = (Instant::now(), vec![(0.0, 0)]);
         let done = thread::scope(|scope| {
             let worker = scope.spawn(work);
             while !worker.is_finished() {
-                bar.set_position(progress.get());
-                thread::park_timeout(REDRAW);
+                thread::park_timeout(LOOK);
+                let count = progress.get();
+                bar.set_position(count);
+                note(&mut trail, start.elapsed().as_secs_f64(), count);
             }
             worker.join()
         });
         bar.finish_and_clear();
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.bars.remove(&bar);
+        (done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), trail)
     }
 
     /// Says how a measurement went.
@@ -52,51 +64,55 @@ impl Display {
         let count = format!("[{}/{}]", self.done, self.total);
         eprintln!("{count:>7} {}: {}", title(entry.task, &entry.way), result(entry));
     }
+}
 
-    fn bar(&self, task: Task, way: &Way) -> ProgressBar {
-        if !self.terminal {
-            return ProgressBar::hidden();
-        }
-        let unit = match task {
-            Task::Requests => "{pos}/{len} replies",
-            Task::Download | Task::Upload => "{decimal_bytes}/{decimal_total_bytes}",
-        };
-        let limit = LIMIT.as_secs();
-        let template = format!(
-            "[{}/{}] {{msg}} {{bar:24}} {unit} {{elapsed}} of {limit}s",
-            self.done + 1,
-            self.total
-        );
-        let style = ProgressStyle::with_template(&template).expect("the template is well-formed");
-        let bar = ProgressBar::with_draw_target(Some(task.total()), ProgressDrawTarget::stderr());
-        bar.set_style(style);
-        bar.set_message(title(task, way));
-        bar
+/// Only what has changed is worth noting: a standstill is a line between two
+/// points.
+pub(crate) fn note(trail: &mut Trail, at: f64, count: u64) {
+    match trail.as_mut_slice() {
+        [.., (_, before), (last, now)] if *before == count && *now == count => *last = at,
+        _ => trail.push((at, count)),
     }
 }
 
-fn title(task: Task, way: &Way) -> String {
-    let what = match task {
-        Task::Download => "download",
-        Task::Upload => "upload",
-        Task::Requests => "requests",
+fn bar(task: Task, way: &Way, limit: Duration) -> ProgressBar {
+    let unit = match task.work() {
+        Work::Flow(_) => "{decimal_bytes}/{decimal_total_bytes}".to_owned(),
+        Work::Pieces { .. } => format!("{{pos}}/{{len}} {}", task.parts()),
     };
-    format!("{what}, {way}")
+    let limit = limit.as_secs();
+    let template = format!("{{msg:47}} {{wide_bar}} {unit} {{elapsed}} of {limit}s");
+    let style = ProgressStyle::with_template(&template).expect("the template is well-formed");
+    ProgressBar::new(task.total()).with_style(style).with_message(title(task, way))
+}
+
+fn title(task: Task, way: &Way) -> String {
+    format!("{}, {way}", task.short())
 }
 
 fn result(entry: &Entry) -> String {
-    match (entry.figures, &entry.failure) {
-        (Some(Figures::Transfer(it)), _) => {
-            let end = if it.complete { "" } else { "unfinished after " };
-            let (mb, mbit) = (it.moved_bytes as f64 / 1e6, it.goodput / 1e6);
-            format!("{end}{:.2} s, {mb:.2} MB, {mbit:.2} Mbit/s", it.seconds)
+    let Some(it) = entry.figures else {
+        return format!("failed: {}", entry.failure.as_deref().unwrap_or("nothing came"));
+    };
+    let end = if it.complete { "" } else { "not finished, " };
+    let done = match entry.task.work() {
+        Work::Flow(_) => format!("{:.2} MB", it.moved_bytes as f64 / 1e6),
+        Work::Pieces { .. } => format!("{} {}", it.done, entry.task.parts()),
+    };
+    format!("{end}{done} in {:.2} s, {:.2} Mbit/s", it.seconds, it.goodput / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standstill_is_two_points() {
+        let mut trail = vec![(0.0, 0)];
+        let seen = [(1.0, 0), (2.0, 0), (3.0, 0), (4.0, 7), (5.0, 7), (6.0, 7), (7.0, 9)];
+        for (seconds, count) in seen {
+            note(&mut trail, seconds, count);
         }
-        (Some(Figures::Requests(it)), _) => {
-            let end = if it.complete { "" } else { "unfinished after " };
-            let median = it.median_seconds * 1e3;
-            format!("{end}{:.2} s, {} answered, median {median:.0} ms", it.seconds, it.answered)
-        }
-        (None, Some(failure)) => format!("failed: {failure}"),
-        (None, None) => format!("nothing within {} s", LIMIT.as_secs()),
+        assert_eq!(trail, [(0.0, 0), (3.0, 0), (4.0, 7), (6.0, 7), (7.0, 9)]);
     }
 }

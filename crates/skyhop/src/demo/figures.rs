@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use meter::{BulkReport, Outcome, RrReport, stats};
+use meter::stats;
 use serde::Serialize;
-use units::{BitRate, Probability};
+use units::{BitRate, ByteCount, Probability};
+
+use super::plan::{Task, Work};
 
 /// What one direction of the link can carry at best.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,87 +30,84 @@ impl Limit {
     pub(crate) fn seconds(&self, bytes: u64) -> f64 {
         self.rtt.as_secs_f64() + bytes as f64 * 8.0 / self.bits_per_second()
     }
+
+    /// The least time in seconds for so much of a task: that of its bytes, or,
+    /// if it consists of pieces, that of the pieces which have to follow each
+    /// other. 0 for nothing.
+    pub(crate) fn least_seconds(&self, task: Task, done: u64) -> f64 {
+        match task.work() {
+            _ if done == 0 => 0.0,
+            Work::Flow(_) => self.seconds(done),
+            Work::Pieces { size, at_a_time, .. } => {
+                done.div_ceil(at_a_time.into()) as f64 * self.seconds(size.get())
+            }
+        }
+    }
 }
 
-/// The figures of a transfer.
+/// What a measurement came to.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Transfer {
-    /// Whether every byte arrived, verified.
+pub(crate) struct Figures {
+    /// Whether everything arrived, verified.
     pub(crate) complete: bool,
-    /// Bytes that the receiver had.
+    /// Bytes, objects or replies that arrived.
+    pub(crate) done: u64,
+    /// Payload bytes of these.
     pub(crate) moved_bytes: u64,
-    /// From before connect until the last byte, or until it was given up.
+    /// From before the first connect until the last byte, or until it was given
+    /// up.
     pub(crate) seconds: f64,
     /// From before connect until the first payload byte; the latest, if there
-    /// are several flows. `None` if a flow had none.
+    /// are several flows. `None` if a flow had none, and for pieces.
     pub(crate) first_byte_seconds: Option<f64>,
-    /// Bytes moved over that time, in bit/s.
+    /// Of pieces: their times. `None` if none came.
+    pub(crate) response: Option<Response>,
+    /// Bytes moved over the time, in bit/s.
     pub(crate) goodput: f64,
     /// Goodput over rate × (1 − PER).
     pub(crate) of_limit: f64,
-    /// The time that the moved bytes would have taken at the limit, over the
-    /// time they took. 0 if none moved.
+    /// The least time for what was done, over the time it took.
     pub(crate) share: f64,
 }
 
-impl Transfer {
-    /// The figures of `report`; `None` if it failed otherwise than by the time
-    /// limit.
-    pub(crate) fn of(report: &BulkReport, limit: &Limit) -> Option<Self> {
-        if report.flows.iter().any(|flow| is_failure(&flow.outcome)) {
-            return None;
-        }
-        let first_bytes: Option<Vec<Duration>> =
-            report.flows.iter().map(|f| f.first_byte).collect();
-        let first_byte = first_bytes.and_then(|times| times.into_iter().max());
-        let seconds = report.total.as_secs_f64();
-        let figures = Self::new(report.is_complete(), report.moved_bytes, seconds, limit);
-        Some(Self { first_byte_seconds: first_byte.map(|time| time.as_secs_f64()), ..figures })
-    }
-
-    fn new(complete: bool, moved_bytes: u64, seconds: f64, limit: &Limit) -> Self {
-        let goodput = moved_bytes as f64 * 8.0 / seconds;
-        let share = if moved_bytes == 0 { 0.0 } else { limit.seconds(moved_bytes) / seconds };
-        let of_limit = goodput / limit.bits_per_second();
-        Self { complete, moved_bytes, seconds, first_byte_seconds: None, goodput, of_limit, share }
-    }
-}
-
-/// The figures of requests and replies.
+/// The times of all objects of a page or of all requests, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Requests {
-    /// Whether every request was answered.
-    pub(crate) complete: bool,
-    /// How many were answered.
-    pub(crate) answered: u64,
-    /// From before the first connect until the last reply, or until given up.
-    pub(crate) seconds: f64,
-    /// Median response time of those that were answered.
+pub(crate) struct Response {
+    /// Half of them took no longer.
     pub(crate) median_seconds: f64,
-    /// 99th percentile of the same.
+    /// 99 % of them took no longer.
     pub(crate) p99_seconds: f64,
 }
 
-impl Requests {
-    /// The figures of `report`; `None` if it failed otherwise than by the time
-    /// limit, or nothing was answered.
-    pub(crate) fn of(report: &RrReport) -> Option<Self> {
-        if report.connections.iter().any(|connection| is_failure(&connection.outcome)) {
-            return None;
+impl Figures {
+    /// Of so many bytes, objects or replies in that time, without first byte
+    /// and responses.
+    pub(crate) fn new(task: Task, done: u64, seconds: f64, limit: &Limit) -> Self {
+        let size = match task.work() {
+            Work::Flow(_) => ByteCount::new(1),
+            Work::Pieces { size, .. } => size,
+        };
+        let moved_bytes = done * size.get();
+        let goodput = moved_bytes as f64 * 8.0 / seconds;
+        Self {
+            complete: done == task.total(),
+            done,
+            moved_bytes,
+            seconds,
+            first_byte_seconds: None,
+            response: None,
+            goodput,
+            of_limit: goodput / limit.bits_per_second(),
+            share: limit.least_seconds(task, done) / seconds,
         }
-        let times = report.response_seconds?;
-        Some(Self {
-            complete: report.is_complete(),
-            answered: report.answered(),
-            seconds: report.total.as_secs_f64(),
-            median_seconds: times.median,
-            p99_seconds: times.p99,
-        })
     }
-}
 
-fn is_failure(outcome: &Outcome) -> bool {
-    !matches!(outcome, Outcome::Complete | Outcome::Unfinished)
+    /// The same, with the times of the pieces.
+    pub(crate) fn with_responses(self, seconds: &[f64]) -> Self {
+        let response = stats::Summary::of(seconds)
+            .map(|times| Response { median_seconds: times.median, p99_seconds: times.p99 });
+        Self { response, ..self }
+    }
 }
 
 /// Median, least and greatest of a figure over the rounds.
@@ -131,16 +130,9 @@ impl Spread {
 
 /// How many times better `ours` is than the best of `plain`, where more is
 /// better. `None` if there is nothing to compare with.
-pub(crate) fn gain_of_more(ours: f64, plain: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn gain(ours: f64, plain: impl Iterator<Item = f64>) -> Option<f64> {
     let best = plain.reduce(f64::max)?;
     (best > 0.0).then(|| ours / best)
-}
-
-/// How many times better `ours` is than the best of `plain`, where less is
-/// better.
-pub(crate) fn gain_of_less(ours: f64, plain: impl Iterator<Item = f64>) -> Option<f64> {
-    let best = plain.reduce(f64::min)?;
-    (ours > 0.0).then(|| best / ours)
 }
 
 #[cfg(test)]
@@ -167,8 +159,9 @@ mod tests {
     #[test]
     fn a_transfer_at_the_limit_has_all_of_it() {
         let limit = limit(50, 0.01);
-        let figures = Transfer::new(true, 20_000_000, limit.seconds(20_000_000), &limit);
-        assert!(near(figures.share, 1.0));
+        let least = limit.seconds(20_000_000);
+        let figures = Figures::new(Task::Download, 20_000_000, least, &limit);
+        assert!(figures.complete && near(figures.share, 1.0));
         // The first RTT moves nothing, which the plain ratio holds against it.
         assert!(figures.of_limit > 0.84 && figures.of_limit < 0.85);
     }
@@ -176,23 +169,37 @@ mod tests {
     #[test]
     fn half_as_fast_is_half_the_share() {
         let limit = limit(10, 0.0);
-        let figures = Transfer::new(true, 5_000_000, 2.0 * limit.seconds(5_000_000), &limit);
+        let figures = Figures::new(Task::Upload, 3_000_000, 2.0 * limit.seconds(3_000_000), &limit);
         assert!(near(figures.share, 0.5));
-        assert!(near(figures.goodput, 40e6 / 9.2));
+        assert!(near(figures.goodput, 24e6 / 6.0));
+    }
+
+    #[test]
+    fn pieces_follow_each_other() {
+        let limit = limit(50, 0.0);
+        // 40 objects, 6 at a time: 7 in a row.
+        let row = 7.0 * (0.6 + 0.4 / 50.0);
+        assert!(near(limit.least_seconds(Task::Page, 40), row));
+        assert!(near(limit.least_seconds(Task::Requests, 100), 5.0 * (0.6 + 0.08 / 50.0)));
+        let half = Figures::new(Task::Page, 20, 10.0, &limit);
+        assert!(!half.complete && half.moved_bytes == 1_000_000 && near(half.goodput, 800e3));
+        assert!(near(half.share, row * 4.0 / 7.0 / 10.0));
+        assert_eq!(half.response, None);
+        let response = half.with_responses(&[1.0, 2.0, 3.0]).response.unwrap();
+        assert!(near(response.median_seconds, 2.0) && near(response.p99_seconds, 2.98));
     }
 
     #[test]
     fn nothing_moved_is_no_share() {
-        let figures = Transfer::new(false, 0, 20.0, &limit(50, 0.01));
+        let figures = Figures::new(Task::Download, 0, 20.0, &limit(50, 0.01));
         assert_eq!((figures.goodput, figures.of_limit, figures.share), (0.0, 0.0, 0.0));
     }
 
     #[test]
     fn gain_is_over_the_better_plain_one() {
-        assert_eq!(gain_of_more(36.0, [0.6, 12.0].into_iter()), Some(3.0));
-        assert_eq!(gain_of_less(0.6, [1.8, 1.2].into_iter()), Some(2.0));
-        assert_eq!(gain_of_more(36.0, [].into_iter()), None);
-        assert_eq!(gain_of_more(36.0, [0.0].into_iter()), None);
+        assert_eq!(gain(36.0, [0.6, 12.0].into_iter()), Some(3.0));
+        assert_eq!(gain(36.0, [].into_iter()), None);
+        assert_eq!(gain(36.0, [0.0].into_iter()), None);
     }
 
     #[test]

@@ -9,32 +9,25 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use lab::{Faults, Lab, Node, Preset};
 use meter::{
-    Amount, BulkOptions, CongestionControl, CongestionError, Directions, Progress, RrOptions,
+    Amount, BulkOptions, CongestionControl, CongestionError, Directions, HttpMode, PageOptions,
+    Progress, RrOptions,
 };
-use serde::Serialize;
 use tokio::runtime;
+use units::ByteCount;
 
-use super::display::Display;
-use super::entry::{Entry, Report};
+use super::display::{Display, Trail};
+use super::entry::{Entry, Record, Report};
 use super::figures::Limit;
-use super::plan::{CONNECTIONS, DOWNLOAD, LIMIT, REPLY, REQUEST, REQUESTS, Task, UPLOAD, Way};
-use super::server::Server;
+use super::plan::{
+    CONNECTIONS, DOWNLOAD, OBJECT, OBJECTS, PAGE_CONNECTIONS, REPLY, REQUEST, REQUESTS, Task,
+    UPLOAD, Way,
+};
 use crate::meter_command::fresh_key;
+use crate::meter_server::Server;
 use crate::pair::Pair;
 
-/// Everything that is known about one measurement.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Record {
-    /// What it came to.
-    #[serde(flatten)]
-    pub(crate) entry: Entry,
-    /// The seed of the link's losses.
-    pub(crate) seed: u64,
-    /// What the meter measured; nothing if a gateway failed.
-    pub(crate) report: Option<Report>,
-}
-
 /// What is to be measured.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Measurement<'a> {
     /// In which round, from 0.
     pub(crate) round: u32,
@@ -48,6 +41,8 @@ pub(crate) struct Measurement<'a> {
     pub(crate) seed: u64,
     /// What the link can carry in the direction of the payload.
     pub(crate) limit: Limit,
+    /// How long the traffic may take.
+    pub(crate) allowance: Duration,
 }
 
 impl Measurement<'_> {
@@ -57,32 +52,40 @@ impl Measurement<'_> {
     /// When there is no lab. A gateway or a transfer that fails is a result.
     pub(crate) fn run(&self, display: &Display) -> Result<Record> {
         let lab = Lab::start(self.preset, self.seed).context("cannot start the lab")?;
-        let server = Server::start(&lab)?;
+        let server = Server::start(&lab, Node::Server)?;
         let crossed = self.cross(&lab, server.address, display);
         warn_of(lab.faults());
-        let (entry, report) = match crossed {
-            Ok(report) => (self.entry(&report), Some(report)),
-            Err(error) => (self.failed(format!("{error:#}")), None),
+        let lateness = lab.lateness().quantile(0.99).as_secs_f64();
+        let (entry, report, trail) = match crossed {
+            Ok((report, trail)) => {
+                let entry = self.entry(&report);
+                let trail = cut(trail, &entry);
+                (entry, Some(report), trail)
+            }
+            Err(error) => (self.failed(format!("{error:#}")), None, Vec::new()),
         };
-        Ok(Record { entry, seed: self.seed, report })
+        let response_seconds = report.as_ref().map(Report::response_seconds).unwrap_or_default();
+        let lateness_seconds = Some(lateness);
+        Ok(Record { entry, seed: self.seed, trail, response_seconds, lateness_seconds, report })
     }
 
     /// Crosses the link with the task's traffic.
-    fn cross(&self, lab: &Lab, server: SocketAddr, display: &Display) -> Result<Report> {
+    fn cross(&self, lab: &Lab, server: SocketAddr, display: &Display) -> Result<(Report, Trail)> {
         let mut pair = match self.way {
             Way::Pair => Some(Pair::start(lab, self.preset)?),
-            Way::Plain(_) => None,
+            Way::Plain { .. } => None,
         };
         let progress = Progress::default();
         let key = fresh_key()?;
-        let report = display.during((self.task, self.way), &progress, || {
+        let shown = (self.task, self.way, self.allowance);
+        let (report, trail) = display.during(shown, &progress, || {
             lab.node(Node::Client).run(|| self.traffic(server, key, &progress))
         });
         if let Some(pair) = &mut pair {
             pair.check()?;
         }
         pair.map_or(Ok(()), Pair::stop)?;
-        report
+        Ok((report?, trail))
     }
 
     fn failed(&self, why: String) -> Entry {
@@ -92,7 +95,7 @@ impl Measurement<'_> {
 
     fn entry(&self, report: &Report) -> Entry {
         let failure = report.failure(self.way, self.preset.rtt());
-        let figures = report.figures(&self.limit).filter(|_| failure.is_none());
+        let figures = failure.is_none().then(|| report.figures(self.task, &self.limit));
         Entry { round: self.round, task: self.task, way: self.way.clone(), figures, failure }
     }
 
@@ -100,48 +103,108 @@ impl Measurement<'_> {
     fn traffic(&self, server: SocketAddr, key: u64, progress: &Progress) -> Result<Report> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the client's runtime")?;
-        let bulk = |directions, bytes| BulkOptions {
+        let flow = |directions, bytes| self.flow(server, directions, bytes, (key, progress));
+        let page = |mode| self.page(server, mode, (key, progress));
+        Ok(runtime.block_on(async {
+            match self.task {
+                Task::Download => flow(Directions::Download, DOWNLOAD).await,
+                Task::Upload => flow(Directions::Upload, UPLOAD).await,
+                Task::Page => page(HttpMode::Http10).await,
+                Task::PageKeepAlive => page(HttpMode::Http11).await,
+                Task::Requests => self.requests(server, (key, progress)).await,
+            }
+        }))
+    }
+
+    async fn flow(
+        &self,
+        server: SocketAddr,
+        directions: Directions,
+        bytes: ByteCount,
+        (key, progress): (u64, &Progress),
+    ) -> Report {
+        let options = BulkOptions {
             directions,
             congestion_control: self.way.congestion_control().cloned(),
-            limit: Some(LIMIT),
+            limit: Some(self.allowance),
             progress: progress.clone(),
             ..BulkOptions::new(server, Amount::Bytes(bytes), key)
         };
-        let requests = RrOptions {
+        Report::Bulk(meter::bulk(&options).await)
+    }
+
+    async fn page(
+        &self,
+        server: SocketAddr,
+        mode: HttpMode,
+        (key, progress): (u64, &Progress),
+    ) -> Report {
+        let options = PageOptions {
+            server,
+            mode,
+            objects: vec![OBJECT; OBJECTS as usize],
+            connections: PAGE_CONNECTIONS,
+            congestion_control: self.way.congestion_control().cloned(),
+            limit: Some(self.allowance),
+            key,
+            progress: progress.clone(),
+        };
+        Report::Page(meter::page(&options).await)
+    }
+
+    async fn requests(&self, server: SocketAddr, (key, progress): (u64, &Progress)) -> Report {
+        let options = RrOptions {
             server,
             connections: CONNECTIONS,
             count: REQUESTS,
             request: REQUEST,
             reply: REPLY,
             congestion_control: self.way.congestion_control().cloned(),
-            limit: Some(LIMIT),
+            limit: Some(self.allowance),
             key,
             progress: progress.clone(),
         };
-        Ok(runtime.block_on(async {
-            match self.task {
-                Task::Download => {
-                    Report::Bulk(meter::bulk(&bulk(Directions::Download, DOWNLOAD)).await)
-                }
-                Task::Upload => Report::Bulk(meter::bulk(&bulk(Directions::Upload, UPLOAD)).await),
-                Task::Requests => Report::Rr(meter::request_reply(&requests).await),
-            }
-        }))
+        Report::Rr(meter::request_reply(&options).await)
     }
 }
 
-/// Whether the lab's hosts can have a congestion control.
-///
-/// # Errors
-/// When there is no lab; the answer of the kernel is the inner result.
-pub(crate) fn check(
-    preset: &Preset,
-    name: &CongestionControl,
-) -> Result<Result<(), CongestionError>> {
-    let lab = Lab::start(preset, 0).context("cannot start the lab")?;
-    Ok([Node::Client, Node::Server]
-        .into_iter()
-        .try_for_each(|node| lab.node(node).run(|| name.check())))
+/// Without the time in which both ends only part.
+fn cut(mut trail: Trail, entry: &Entry) -> Trail {
+    if let Some(figures) = entry.figures.filter(|figures| figures.complete) {
+        trail.retain(|(at, _)| *at < figures.seconds);
+        trail.push((figures.seconds, figures.done));
+    }
+    trail
+}
+
+/// What the hosts of a lab are like.
+pub(crate) struct Hosts(Lab);
+
+impl Hosts {
+    /// Starts a lab to look at.
+    ///
+    /// # Errors
+    /// When there is no lab.
+    pub(crate) fn start(preset: &Preset) -> Result<Self> {
+        Ok(Self(Lab::start(preset, 0).context("cannot start the lab")?))
+    }
+
+    /// The congestion control that they use unless told otherwise, if the kernel
+    /// says so.
+    pub(crate) fn default_congestion_control(&self) -> Option<CongestionControl> {
+        const SETTING: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+        let read = || std::fs::read_to_string(SETTING).ok();
+        self.0.node(Node::Server).run(read)?.trim().parse().ok()
+    }
+
+    /// Whether they can have a congestion control.
+    ///
+    /// # Errors
+    /// What the kernel says if not.
+    pub(crate) fn check(&self, name: &CongestionControl) -> Result<(), CongestionError> {
+        let hosts = [Node::Client, Node::Server].into_iter();
+        hosts.map(|node| self.0.node(node)).try_for_each(|host| host.run(|| name.check()))
+    }
 }
 
 /// A lab that loses packets of its own measures the machine, not the link.
@@ -154,5 +217,6 @@ fn warn_of(faults: Faults) {
 /// The limits of both directions: forward (download, replies) and return.
 pub(crate) fn limits(preset: &Preset, per: units::Probability) -> [Limit; 2] {
     let rtt: Duration = preset.rtt();
-    [preset.forward.rate, preset.ret.rate].map(|rate| Limit { rate, per, rtt })
+    let links = [&preset.forward, &preset.ret];
+    links.map(|link| Limit { rate: link.peak_rate(preset.mtu), per, rtt })
 }

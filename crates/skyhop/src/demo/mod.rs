@@ -1,33 +1,40 @@
 //! `skyhop demo`: what the gateway pair is worth, measured here and now.
 //!
-//! A download, an upload and requests with replies cross a satellite link made
-//! of real packets, first as plain kernel TCP with each congestion control, then
-//! through the pair. See [`plan`] for what is run, [`figures`] for what the
-//! table's figures mean.
+//! Transfers, web pages and requests cross a satellite link made of real
+//! packets, first through the pair, then as plain kernel TCP with each
+//! congestion control. See [`plan`] for what is run, [`figures`] for what the
+//! table's figures mean, [`simulate`] for machines that allow no such link.
 
 mod display;
 mod entry;
 mod figures;
+mod machine;
 mod measure;
+mod output;
 mod plan;
-mod server;
+mod report;
+mod results;
+mod simulate;
 mod summary;
 mod table;
 
-use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result, anyhow};
 use lab::{Overrides, Preset};
-use serde::Serialize;
 use units::{BitRate, Probability, format_duration};
 
 use self::display::Display;
-use self::entry::Entry;
+use self::entry::Record;
 use self::figures::Limit;
-use self::measure::{Measurement, Record};
-use self::plan::{LIMIT, Plan, Task, Way};
+use self::machine::Machine;
+use self::measure::{Hosts, Measurement};
+use self::output::Output;
+use self::plan::{Plan, Task, Way};
+use self::results::{Results, Setting};
+use self::simulate::Simulation;
 use self::summary::Unavailable;
 
 /// The satellite link that the demo crosses.
@@ -57,40 +64,44 @@ pub(crate) struct Args {
     /// Run only this; may be repeated.
     #[arg(long, value_name = "TASK")]
     only: Vec<Task>,
-    /// Print everything that was measured as JSON in place of the table.
+    /// Simulate everything in virtual time, in a few seconds; without network
+    /// namespaces that is what is done anyway.
     #[arg(long)]
-    json: bool,
+    simulate: bool,
+    /// The page with plots that is written.
+    #[arg(long, value_name = "FILE", default_value = "skyhop-demo.html")]
+    html: PathBuf,
+    /// Write no page.
+    #[arg(long, conflicts_with = "html")]
+    no_html: bool,
+    /// Keep everything that was measured, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep the picture of all times, as SVG.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
-/// Everything that was measured, for `--json`.
-#[derive(Serialize)]
-struct Report<'a> {
-    link: Link,
-    limit_seconds: f64,
-    records: &'a [Record],
-    unavailable: &'a [Unavailable],
-}
-
-/// The link, in numbers.
-#[derive(Serialize)]
-struct Link {
-    forward_bits_per_second: u64,
-    return_bits_per_second: u64,
-    rtt_seconds: f64,
-    per: f64,
-    queue: String,
-    mtu_bytes: u16,
-}
-
-/// Runs the demo. The exit code is 1 if anything failed; what is unfinished at
-/// its time limit is a result.
+/// Runs the demo. The exit code is 1 if anything failed; what is not finished
+/// in its time is a result.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let preset = args.preset()?;
+    let outputs = Outputs::new(args)?;
     // Before any thread: only the calling thread enters.
-    lab::enter().context("the demo needs network namespaces")?;
+    let refused = if args.simulate { None } else { lab::enter().err() };
     crate::start_log();
     let demo = Demo { args, limits: measure::limits(&preset, args.per), preset };
-    demo.run()
+    let results = match refused {
+        _ if args.simulate => demo.simulate("as asked for by --simulate".to_owned()),
+        None => demo.run(),
+        Some(error) => demo.make_do(&error.into()),
+    }?;
+    let entries = results.entries();
+    let table = summary::text(&results.source(&entries));
+    let text = format!("\n{}\n\n{table}", results.setting.title());
+    crate::print(&text).context("cannot write the table")?;
+    outputs.write(&results)?;
+    Ok(if results.any_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 impl Args {
@@ -106,6 +117,36 @@ impl Args {
     }
 }
 
+/// The files to be written.
+struct Outputs {
+    html: Option<Output>,
+    json: Option<Output>,
+    svg: Option<Output>,
+}
+
+impl Outputs {
+    fn new(args: &Args) -> Result<Self> {
+        let output = |path: Option<&PathBuf>| path.map(|path| Output::new(path)).transpose();
+        let html = Some(&args.html).filter(|_| !args.no_html);
+        let (json, svg) = (args.json.as_ref(), args.svg.as_ref());
+        Ok(Self { html: output(html)?, json: output(json)?, svg: output(svg)? })
+    }
+
+    fn write(&self, results: &Results) -> Result<()> {
+        if let Some(json) = &self.json {
+            json.write(&results.json()?)?;
+        }
+        if let Some(svg) = &self.svg {
+            svg.write(&report::picture(results))?;
+        }
+        if let Some(html) = &self.html {
+            html.write(&report::html(results))?;
+            eprintln!("\nwith plots: {}", html.path().display());
+        }
+        Ok(())
+    }
+}
+
 struct Demo<'a> {
     args: &'a Args,
     preset: Preset,
@@ -114,60 +155,93 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    fn run(&self) -> Result<ExitCode> {
-        let (ways, unavailable) = self.ways()?;
-        let plan = Plan::new(self.args.runs, &self.args.only, ways);
-        eprintln!("{}", self.title());
-        let records = self.measure(&plan)?;
-        let entries: Vec<Entry> = records.iter().map(|record| record.entry.clone()).collect();
-        let text = if self.args.json {
-            self.json(&records, &unavailable)?
-        } else {
-            let limits = [&self.limits[0], &self.limits[1]];
-            let table = summary::text(&entries, &plan.tasks, &unavailable, limits);
-            format!("\n{}\n\n{table}", self.title())
+    /// Runs everything with real packets, if this machine allows it.
+    fn run(&self) -> Result<Results> {
+        let hosts = match Hosts::start(&self.preset) {
+            Ok(hosts) => hosts,
+            Err(error) => return self.make_do(&error),
         };
-        std::io::stdout().write_all(text.as_bytes()).context("cannot write the table")?;
-        let failed = entries.iter().any(|entry| entry.failure.is_some());
-        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        let (ways, unavailable) = ways(&hosts);
+        drop(hosts);
+        let is_present = |way: &&Way| unavailable.iter().all(|absent| absent.way != **way);
+        let present = ways.iter().filter(is_present).cloned().collect();
+        let plan = Plan::new(self.args.runs, &self.args.only, present);
+        let setting = self.setting(None);
+        eprintln!("{}", setting.title());
+        let records = self.measure(&plan)?;
+        Ok(Results { plan, ways, unavailable, limits: self.limits, records, setting })
     }
 
-    /// The ways that can be measured here, and those that cannot.
-    fn ways(&self) -> Result<(Vec<Way>, Vec<Unavailable>)> {
-        let (mut ways, mut unavailable) = (Vec::new(), Vec::new());
-        for way in Way::all() {
-            let checked = match &way {
-                Way::Plain(name) => measure::check(&self.preset, name)?,
-                Way::Pair => Ok(()),
-            };
-            match checked {
-                Ok(()) => ways.push(way),
-                Err(error) => unavailable.push(Unavailable { way, reason: error.to_string() }),
+    /// What can be done where there is no lab.
+    fn make_do(&self, error: &Error) -> Result<Results> {
+        self.simulate(format!("no network namespaces here: {error:#}"))
+    }
+
+    /// Runs everything in virtual time.
+    fn simulate(&self, why: String) -> Result<Results> {
+        let ways = Way::all(None);
+        let plan = Plan::new(self.args.runs, &self.args.only, ways.clone());
+        let setting = self.setting(Some(why));
+        eprintln!("{}", setting.title());
+        let mut display = Display::new(plan.len());
+        let mut records = Vec::new();
+        for round in 0..plan.rounds {
+            for &task in &plan.tasks {
+                for way in plan.ways.iter().rev() {
+                    let (limit, seed) = (self.limit(task), self.seed(round));
+                    let preset = &self.preset;
+                    let record = Simulation { round, task, way, preset, seed, limit }.run()?;
+                    display.done(&record.entry);
+                    records.push(record);
+                }
             }
         }
-        Ok((ways, unavailable))
+        let (unavailable, limits) = (Vec::new(), self.limits);
+        Ok(Results { plan, ways, unavailable, limits, records, setting })
     }
 
     fn measure(&self, plan: &Plan) -> Result<Vec<Record>> {
         let mut display = Display::new(plan.len());
         let mut records = Vec::new();
         for round in 0..plan.rounds {
-            for way in &plan.ways {
-                for &task in &plan.tasks {
-                    let limit = self.limits[usize::from(task == Task::Upload)];
-                    let seed = self.args.seed.wrapping_add(round.into());
-                    let preset = &self.preset;
-                    let measurement = Measurement { round, task, way, preset, seed, limit };
-                    let record = measurement.run(&display)?;
-                    display.done(&record.entry);
-                    records.push(record);
+            let start = Instant::now();
+            for &task in &plan.tasks {
+                let groups = plan.groups(task);
+                for (index, group) in groups.iter().enumerate() {
+                    let after = groups.len() - 1 - index;
+                    let allowance = plan.allowance(task, start.elapsed(), after);
+                    let measurement = |way| self.measurement(round, task, way, allowance);
+                    let group: Vec<_> = group.iter().map(|way| measurement(way)).collect();
+                    let done = at_the_same_time(&group, &display)?;
+                    done.iter().for_each(|record| display.done(&record.entry));
+                    records.extend(done);
                 }
             }
         }
         Ok(records)
     }
 
-    fn title(&self) -> String {
+    fn measurement<'a>(
+        &'a self,
+        round: u32,
+        task: Task,
+        way: &'a Way,
+        allowance: Duration,
+    ) -> Measurement<'a> {
+        let (limit, seed) = (self.limit(task), self.seed(round));
+        Measurement { round, task, way, preset: &self.preset, seed, limit, allowance }
+    }
+
+    /// Of the link in the direction of the task's payload.
+    fn limit(&self, task: Task) -> Limit {
+        self.limits[usize::from(task == Task::Upload)]
+    }
+
+    fn seed(&self, round: u32) -> u64 {
+        self.args.seed.wrapping_add(round.into())
+    }
+
+    fn link(&self) -> String {
         let Args { rate, return_rate, per, seed, runs, .. } = self.args;
         let rates = format!("{rate} down, {return_rate} up");
         let rtt = format_duration(self.preset.rtt());
@@ -176,20 +250,49 @@ impl Demo<'_> {
         format!("Satellite link: {rates}, {rtt} RTT, PER {per} %, queue {queue}, seed {seed}{runs}")
     }
 
-    fn json(&self, records: &[Record], unavailable: &[Unavailable]) -> Result<String> {
-        let report = Report {
-            link: Link {
-                forward_bits_per_second: self.preset.forward.rate.bits_per_second(),
-                return_bits_per_second: self.preset.ret.rate.bits_per_second(),
-                rtt_seconds: self.preset.rtt().as_secs_f64(),
-                per: self.args.per.get(),
-                queue: self.preset.forward.queue.to_string(),
-                mtu_bytes: self.preset.mtu,
-            },
-            limit_seconds: LIMIT.as_secs_f64(),
-            records,
-            unavailable,
-        };
-        Ok(serde_json::to_string_pretty(&report)? + "\n")
+    fn setting(&self, simulated: Option<String>) -> Setting {
+        Setting {
+            link: self.link(),
+            simulated,
+            seed: self.args.seed,
+            rounds: self.args.runs,
+            machine: Machine::this(),
+            version: env!("CARGO_PKG_VERSION"),
+            command: command(),
+        }
     }
+}
+
+/// All ways, and those of them that cannot be measured here.
+fn ways(hosts: &Hosts) -> (Vec<Way>, Vec<Unavailable>) {
+    let ways = Way::all(hosts.default_congestion_control().as_ref());
+    let check = |way: &Way| {
+        let error = hosts.check(way.congestion_control()?).err()?;
+        Some(Unavailable { way: way.clone(), reason: error.to_string() })
+    };
+    let unavailable = ways.iter().filter_map(check).collect();
+    (ways, unavailable)
+}
+
+/// What was typed, without the path of the program.
+fn command() -> String {
+    let quoted = |argument: String| {
+        let is_plain =
+            |letter: char| letter.is_ascii_alphanumeric() || "-_./=,:%+".contains(letter);
+        if argument.chars().all(is_plain) { argument } else { format!("'{argument}'") }
+    };
+    let arguments = std::env::args().skip(1).map(quoted);
+    std::iter::once("skyhop".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+/// Makes all measurements of a group, each in a thread and a lab of its own.
+fn at_the_same_time(group: &[Measurement<'_>], display: &Display) -> Result<Vec<Record>> {
+    std::thread::scope(|scope| {
+        let start = |measurement| scope.spawn(move || Measurement::run(measurement, display));
+        let running: Vec<_> = group.iter().map(start).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Record>>| {
+            thread.join().unwrap_or_else(|_| Err(anyhow!("a measurement panicked")))
+        };
+        running.into_iter().map(join).collect()
+    })
 }

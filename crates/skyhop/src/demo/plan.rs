@@ -8,22 +8,32 @@ use meter::CongestionControl;
 use serde::{Serialize, Serializer};
 use units::ByteCount;
 
-/// How long a transfer, or all requests, may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// Payload of the download.
 pub(crate) const DOWNLOAD: ByteCount = ByteCount::new(20_000_000);
 /// Payload of the upload.
-pub(crate) const UPLOAD: ByteCount = ByteCount::new(5_000_000);
+pub(crate) const UPLOAD: ByteCount = ByteCount::new(3_000_000);
+/// Objects of the page.
+pub(crate) const OBJECTS: u32 = 40;
+/// Size of each: 2 MB in all.
+pub(crate) const OBJECT: ByteCount = ByteCount::new(50_000);
+/// The most objects of the page that are fetched at a time.
+pub(crate) const PAGE_CONNECTIONS: u32 = 6;
 /// Requests in all.
-pub(crate) const REQUESTS: u32 = 40;
+pub(crate) const REQUESTS: u32 = 100;
 /// Connections that share the requests.
-pub(crate) const CONNECTIONS: u32 = 8;
+pub(crate) const CONNECTIONS: u32 = 20;
 /// Payload of a request.
 pub(crate) const REQUEST: ByteCount = ByteCount::new(1_000);
 /// Payload of a reply.
 pub(crate) const REPLY: ByteCount = ByteCount::new(10_000);
-/// The kernel's congestion controls that skyhop is compared with.
+/// The kernel's congestion controls that skyhop is compared with, besides the
+/// machine's own.
 const PLAIN: [&str; 2] = ["cubic", "bbr"];
+/// What a measurement needs besides its traffic: a lab, a pair in service, and
+/// the end of both.
+const AROUND: Duration = Duration::from_millis(1500);
+/// No measurement gets less than this.
+const LEAST: Duration = Duration::from_secs(2);
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
@@ -31,31 +41,103 @@ const PLAIN: [&str; 2] = ["cubic", "bbr"];
 pub(crate) enum Task {
     /// One flow from the server to the client.
     Download,
-    /// One flow from the client to the server.
-    Upload,
+    /// A web page, a new connection for each object.
+    Page,
+    /// The same page over connections that are kept.
+    PageKeepAlive,
     /// Many small requests and replies.
     Requests,
+    /// One flow from the client to the server.
+    Upload,
+}
+
+/// What a task moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// So many bytes in one flow.
+    Flow(ByteCount),
+    /// Pieces, each asked for when an earlier one is complete.
+    Pieces {
+        /// How many.
+        count: u32,
+        /// The size of each.
+        size: ByteCount,
+        /// How many are asked for at a time.
+        at_a_time: u32,
+    },
 }
 
 impl Task {
     /// All of them, in the order in which they run.
-    pub(crate) const ALL: [Self; 3] = [Self::Download, Self::Upload, Self::Requests];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Download, Self::Page, Self::PageKeepAlive, Self::Requests, Self::Upload];
 
-    /// What the progress bar counts to: bytes or replies.
-    pub(crate) fn total(self) -> u64 {
+    /// What it moves.
+    pub(crate) fn work(self) -> Work {
         match self {
-            Self::Download => DOWNLOAD.get(),
-            Self::Upload => UPLOAD.get(),
-            Self::Requests => REQUESTS.into(),
+            Self::Download => Work::Flow(DOWNLOAD),
+            Self::Upload => Work::Flow(UPLOAD),
+            Self::Page | Self::PageKeepAlive => {
+                Work::Pieces { count: OBJECTS, size: OBJECT, at_a_time: PAGE_CONNECTIONS }
+            }
+            Self::Requests => Work::Pieces { count: REQUESTS, size: REPLY, at_a_time: CONNECTIONS },
         }
+    }
+
+    /// What its progress counts to: bytes, objects or replies.
+    pub(crate) fn total(self) -> u64 {
+        match self.work() {
+            Work::Flow(bytes) => bytes.get(),
+            Work::Pieces { count, .. } => count.into(),
+        }
+    }
+
+    /// What it is called where there is little room.
+    pub(crate) fn short(self) -> String {
+        match self {
+            Self::Download | Self::Upload => self.to_string(),
+            Self::Page => "Web page, new connections".to_owned(),
+            Self::PageKeepAlive => "Web page, kept connections".to_owned(),
+            Self::Requests => format!("{REQUESTS} small requests"),
+        }
+    }
+
+    /// What the parts of its work are called.
+    pub(crate) fn parts(self) -> &'static str {
+        match self {
+            Self::Download | Self::Upload => "bytes",
+            Self::Page | Self::PageKeepAlive => "objects",
+            Self::Requests => "replies",
+        }
+    }
+
+    /// Whether all ways have it at the same time, each in a lab of its own. What
+    /// waits for the link most of the time leaves the machine idle; what fills
+    /// the link gets the machine to itself.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self.work(), Work::Pieces { .. })
+    }
+
+    /// The time for all ways of it together. All tasks: 116 s.
+    fn budget(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Download => 36,
+            Self::Page => 26,
+            Self::PageKeepAlive => 15,
+            Self::Requests => 13,
+            Self::Upload => 26,
+        })
     }
 }
 
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let page = format!("{OBJECTS} objects of {OBJECT}, {PAGE_CONNECTIONS} at a time");
         match self {
             Self::Download => write!(f, "Download of {DOWNLOAD}"),
             Self::Upload => write!(f, "Upload of {UPLOAD}"),
+            Self::Page => write!(f, "Web page of {page}, a new connection for each"),
+            Self::PageKeepAlive => write!(f, "Web page of {page}, over kept connections"),
             Self::Requests => write!(
                 f,
                 "{REQUESTS} requests of {REQUEST}, replies of {REPLY}, over {CONNECTIONS} connections"
@@ -67,23 +149,33 @@ impl fmt::Display for Task {
 /// How the traffic crosses the link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
-    /// As the end hosts' kernel TCP, with this congestion control.
-    Plain(CongestionControl),
+    /// As the end hosts' TCP, with this congestion control.
+    Plain {
+        /// The congestion control.
+        name: CongestionControl,
+        /// Whether it is what this machine uses unless told otherwise.
+        is_default: bool,
+    },
     /// Through the gateway pair.
     Pair,
 }
 
 impl Way {
-    /// All of them, in the order in which they run.
-    pub(crate) fn all() -> Vec<Self> {
-        let plain = PLAIN.iter().map(|name| Self::Plain(name.parse().expect("a name")));
-        plain.chain([Self::Pair]).collect()
+    /// All of them, in the order in which the table shows them, on a machine
+    /// with this default.
+    pub(crate) fn all(default: Option<&CongestionControl>) -> Vec<Self> {
+        let known = PLAIN.iter().map(|name| name.parse().expect("a name"));
+        let mut names: Vec<CongestionControl> = known.collect();
+        let further = default.filter(|default| !names.contains(default)).cloned();
+        names.splice(0..0, further);
+        let plain = |name| Self::Plain { is_default: default == Some(&name), name };
+        names.into_iter().map(plain).chain([Self::Pair]).collect()
     }
 
     /// The congestion control that the end hosts are told to use.
     pub(crate) fn congestion_control(&self) -> Option<&CongestionControl> {
         match self {
-            Self::Plain(name) => Some(name),
+            Self::Plain { name, .. } => Some(name),
             Self::Pair => None,
         }
     }
@@ -92,7 +184,10 @@ impl Way {
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Plain(name) => f.pad(&format!("plain {}", name.as_str().to_uppercase())),
+            Self::Plain { name, is_default } => {
+                let default = if *is_default { " (default)" } else { "" };
+                f.pad(&format!("plain {}{default}", name.as_str().to_uppercase()))
+            }
             Self::Pair => f.pad("skyhop"),
         }
     }
@@ -101,21 +196,22 @@ impl fmt::Display for Way {
 impl Serialize for Way {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Plain(name) => serializer.serialize_str(name.as_str()),
+            Self::Plain { name, .. } => serializer.serialize_str(name.as_str()),
             Self::Pair => serializer.serialize_str("skyhop"),
         }
     }
 }
 
-/// What is to be run: everything once per round, so that whatever changes on
-/// the machine in the meantime meets all ways alike.
+/// What is to be run: everything once per round, all ways of a task in a row or
+/// at the same time, so that whatever changes on the machine in the meantime
+/// meets them alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// How often.
     pub(crate) rounds: u32,
     /// What, in order.
     pub(crate) tasks: Vec<Task>,
-    /// How, in order.
+    /// How, in the order of the table.
     pub(crate) ways: Vec<Way>,
 }
 
@@ -130,28 +226,91 @@ impl Plan {
     pub(crate) fn len(&self) -> usize {
         self.rounds as usize * self.tasks.len() * self.ways.len()
     }
+
+    /// The ways of a task, those of each group at the same time. What is likely
+    /// to be done soonest goes first: the others share what it leaves of the
+    /// time.
+    pub(crate) fn groups(&self, task: Task) -> Vec<Vec<&Way>> {
+        let ways = self.ways.iter().rev();
+        if task.is_shared() { vec![ways.collect()] } else { ways.map(|way| vec![way]).collect() }
+    }
+
+    /// How long the traffic of a group may take that begins after `elapsed` of
+    /// the round, with `after` more groups of the same task behind it: what is
+    /// left of the budgets of the tasks so far, less an equal share for each of
+    /// those groups; of groups in a row, none gets more than half of its task's.
+    pub(crate) fn allowance(&self, task: Task, elapsed: Duration, after: usize) -> Duration {
+        let so_far = self.tasks.iter().filter(|each| **each <= task);
+        let end: Duration = so_far.map(|each| each.budget()).sum();
+        let groups = self.groups(task).len() as u32;
+        let reserved = task.budget() / (groups + 1) * after as u32;
+        let most = if groups == 1 { task.budget() } else { task.budget() / 2 };
+        end.saturating_sub(elapsed + reserved + AROUND).clamp(LEAST, most)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ways() -> Vec<Way> {
+        Way::all(None)
+    }
+
     #[test]
     fn only_restricts_and_keeps_the_order() {
-        let plan = Plan::new(2, &[Task::Requests, Task::Download], Way::all());
+        let plan = Plan::new(2, &[Task::Requests, Task::Download], ways());
         assert_eq!(plan.tasks, [Task::Download, Task::Requests]);
         assert_eq!(plan.len(), 12);
-        assert_eq!(Plan::new(1, &[], Way::all()).tasks, Task::ALL);
+        assert_eq!(Plan::new(1, &[], ways()).tasks, Task::ALL);
     }
 
     #[test]
     fn names_as_the_table_shows_them() {
-        let names: Vec<String> = Way::all().iter().map(ToString::to_string).collect();
-        assert_eq!(names, ["plain CUBIC", "plain BBR", "skyhop"]);
+        let names = |default: &str| -> Vec<String> {
+            let default = default.parse().unwrap();
+            Way::all(Some(&default)).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(names("bbr"), ["plain CUBIC", "plain BBR (default)", "skyhop"]);
+        assert_eq!(names("reno"), ["plain RENO (default)", "plain CUBIC", "plain BBR", "skyhop"]);
         assert_eq!(Task::Download.to_string(), "Download of 20 MB");
         assert_eq!(
             Task::Requests.to_string(),
-            "40 requests of 1 kB, replies of 10 kB, over 8 connections"
+            "100 requests of 1 kB, replies of 10 kB, over 20 connections"
         );
+        let page = "Web page of 40 objects of 50 kB, 6 at a time, over kept connections";
+        assert_eq!(Task::PageKeepAlive.to_string(), page);
+    }
+
+    /// Whatever the measurements take of what they may, the round ends in two
+    /// minutes.
+    #[test]
+    fn a_round_ends_in_time() {
+        for hopeless in [0.0, 0.3, 1.0] {
+            let default = "reno".parse().unwrap();
+            let plan = Plan::new(1, &[], Way::all(Some(&default)));
+            let mut elapsed = Duration::ZERO;
+            for &task in &plan.tasks {
+                let groups = plan.groups(task);
+                for (index, _) in groups.iter().enumerate() {
+                    let allowed = plan.allowance(task, elapsed, groups.len() - 1 - index);
+                    assert!(allowed > LEAST, "{task} {index}: {allowed:?}");
+                    elapsed += AROUND + allowed.mul_f64(hopeless);
+                }
+            }
+            assert!(elapsed <= Duration::from_secs(116), "{hopeless}: {elapsed:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_first_leave_is_for_the_last() {
+        let plan = Plan::new(1, &[Task::Download], ways());
+        let after = |seconds, after| {
+            plan.allowance(Task::Download, Duration::from_secs(seconds), after).as_secs_f64()
+        };
+        assert_eq!(after(0, 2), 36.0 - 18.0 - 1.5);
+        assert_eq!(after(5, 1), 18.0);
+        assert_eq!(after(20, 0), 16.0 - 1.5);
+        assert_eq!(after(100, 0), 2.0);
     }
 }

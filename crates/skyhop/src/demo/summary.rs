@@ -1,18 +1,20 @@
 //! From measurements to the table on the screen.
 
-use super::entry::{Entry, Figures};
-use super::figures::{Limit, Requests, Spread, Transfer, gain_of_less, gain_of_more};
-use super::plan::{LIMIT, Task, Way};
+use super::entry::Entry;
+use super::figures::{Figures, Limit, Response, Spread, gain};
+use super::plan::{Task, Way, Work};
 use super::table::{Row, render};
 
 /// The heads of the columns, in two lines.
 type Head = [[&'static str; 7]; 2];
-const TRANSFER_HEAD: Head = [
+const FLOW_HEAD: Head = [
     ["", "time", "first byte", "goodput", "goodput", "share ¹", "gain ²"],
     ["", "s", "s", "Mbit/s", "/ limit", "", ""],
 ];
-const REQUESTS_HEAD: Head =
-    [["", "time", "median", "p99", "", "", "gain ³"], ["", "s", "ms", "ms", "", "", ""]];
+const PIECES_HEAD: Head = [
+    ["", "time", "median", "p99", "goodput", "share ¹", "gain ²"],
+    ["", "s", "ms", "ms", "Mbit/s", "", ""],
+];
 
 /// A way that cannot be measured here, and why.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -23,36 +25,52 @@ pub(crate) struct Unavailable {
     pub(crate) reason: String,
 }
 
-/// The whole table of what was measured, with its footnotes.
-pub(crate) fn text(
-    entries: &[Entry],
-    tasks: &[Task],
-    unavailable: &[Unavailable],
-    limits: [&Limit; 2],
-) -> String {
-    let mut rows = Vec::new();
-    for &task in tasks {
-        let of_task: Vec<&Entry> = entries.iter().filter(|entry| entry.task == task).collect();
-        rows.extend(section(task, &of_task, unavailable));
-        rows.push(Row::Blank);
-    }
-    render(&rows) + &footnotes(tasks, limits)
+/// What the table is made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
+    /// What was measured.
+    pub(crate) entries: &'a [&'a Entry],
+    /// The sections, in order.
+    pub(crate) tasks: &'a [Task],
+    /// The rows of each, in order; those that could not be measured too.
+    pub(crate) ways: &'a [Way],
+    /// These.
+    pub(crate) unavailable: &'a [Unavailable],
+    /// Forward and return.
+    pub(crate) limits: [&'a Limit; 2],
 }
 
-fn section(task: Task, entries: &[&Entry], unavailable: &[Unavailable]) -> Vec<Row> {
-    let head = if task == Task::Requests { REQUESTS_HEAD } else { TRANSFER_HEAD };
+/// The whole table of what was measured, with its footnotes.
+pub(crate) fn text(source: &Source<'_>) -> String {
+    let mut rows = Vec::new();
+    for &task in source.tasks {
+        rows.extend(section(task, source));
+        rows.push(Row::Blank);
+    }
+    render(&rows) + &footnotes(source)
+}
+
+/// A task's title, heads and lines.
+pub(crate) fn section(task: Task, source: &Source<'_>) -> Vec<Row> {
+    let entries: Vec<&Entry> =
+        source.entries.iter().copied().filter(|entry| entry.task == task).collect();
+    let head = if is_flow(task) { FLOW_HEAD } else { PIECES_HEAD };
     let mut rows = vec![Row::Title(task.to_string())];
     rows.extend(head.iter().map(|line| Row::cells(line)));
-    for way in Way::all() {
-        let of_way: Vec<&Entry> = entries.iter().copied().filter(|e| e.way == way).collect();
-        let absent = unavailable.iter().find(|absent| absent.way == way);
+    for way in source.ways {
+        let of_way: Vec<&Entry> = entries.iter().copied().filter(|e| e.way == *way).collect();
+        let absent = source.unavailable.iter().find(|absent| absent.way == *way);
         match (of_way.is_empty(), absent) {
-            (true, Some(_)) => rows.push(remark_only(&way, "not available here".to_owned())),
+            (true, Some(_)) => rows.push(remark_only(way, "not available here".to_owned())),
             (true, None) => {}
-            (false, _) => rows.push(row(&way, &of_way, entries)),
+            (false, _) => rows.push(row(way, &of_way, &entries)),
         }
     }
     rows
+}
+
+fn is_flow(task: Task) -> bool {
+    matches!(task.work(), Work::Flow(_))
 }
 
 fn remark_only(way: &Way, remark: String) -> Row {
@@ -65,89 +83,75 @@ fn name(way: &Way) -> String {
 
 /// One way's line of a section. `all` are the entries of the whole section.
 fn row(way: &Way, entries: &[&Entry], all: &[&Entry]) -> Row {
-    let figures: Vec<Figures> = entries.iter().filter_map(|entry| entry.figures).collect();
-    let Some(time) = Spread::of(figures.iter().map(Figures::seconds)) else {
+    let figures = figures_of(entries);
+    let Some(time) = Spread::of(figures.iter().map(|it| it.seconds)) else {
         return remark_only(way, remark(entries));
     };
-    let unfinished = figures.iter().filter(|figures| !figures.is_complete()).count();
+    let unfinished = figures.iter().filter(|figures| !figures.complete).count();
     let more = if unfinished * 2 >= figures.len() { ">" } else { "" };
     let mut cells = vec![name(way), format!("{more}{}", spread(time, 2))];
-    cells.extend(match entries[0].task {
-        Task::Requests => requests_cells(way, all),
-        Task::Download | Task::Upload => transfer_cells(way, all),
-    });
+    let of = |what: fn(&Figures) -> f64| Spread::of(figures.iter().map(what));
+    let mbit = of(|it| it.goodput / 1e6).map_or_else(String::new, |mbit| spread(mbit, 2));
+    if is_flow(entries[0].task) {
+        let first = Spread::of(figures.iter().filter_map(|it| it.first_byte_seconds));
+        cells.push(first.map_or_else(String::new, |first| format!("{:.2}", first.median)));
+        cells.extend([mbit, percent(of(|it| it.of_limit))]);
+    } else {
+        cells.extend(response_cells(&figures));
+        cells.push(mbit);
+    }
+    cells.push(percent(of(|it| it.share)));
+    cells.push(gain_cell(way, all));
     Row::Cells { cells, remark: remark(entries) }
 }
 
-fn transfer_cells(way: &Way, all: &[&Entry]) -> Vec<String> {
-    let of = |way: &Way, what: fn(&Transfer) -> f64| {
-        Spread::of(transfers(all, way).map(|transfer| what(&transfer)))
+fn figures_of(entries: &[&Entry]) -> Vec<Figures> {
+    entries.iter().filter_map(|entry| entry.figures).collect()
+}
+
+/// Median and 99th percentile of the pieces, in milliseconds.
+fn response_cells(figures: &[Figures]) -> [String; 2] {
+    let of = |what: fn(&Response) -> f64| {
+        let responses = figures.iter().filter_map(|it| it.response);
+        let times = Spread::of(responses.map(|response| what(&response) * 1e3));
+        times.map_or_else(String::new, |times| spread(times, 0))
     };
-    let goodput = |way: &Way| of(way, |transfer| transfer.goodput);
-    let plain = plain().filter_map(|way| Some(goodput(&way)?.median));
-    let ours = goodput(way).filter(|_| *way == Way::Pair);
-    let mbit = of(way, |transfer| transfer.goodput / 1e6);
-    let first = Spread::of(transfers(all, way).filter_map(|it| it.first_byte_seconds));
-    vec![
-        first.map_or_else(String::new, |first| format!("{:.2}", first.median)),
-        mbit.map_or_else(String::new, |mbit| spread(mbit, 2)),
-        percent(of(way, |transfer| transfer.of_limit)),
-        percent(of(way, |transfer| transfer.share)),
-        gain(ours.and_then(|ours| gain_of_more(ours.median, plain))),
-    ]
+    [of(|it| it.median_seconds), of(|it| it.p99_seconds)]
 }
 
-fn requests_cells(way: &Way, all: &[&Entry]) -> Vec<String> {
-    let of = |way: &Way, what: fn(&Requests) -> f64| {
-        Spread::of(requests(all, way).map(|requests| what(&requests)))
-    };
-    let median = |way: &Way| of(way, |requests| requests.median_seconds * 1e3);
-    let p99 = of(way, |requests| requests.p99_seconds * 1e3);
-    let plain = plain().filter_map(|way| Some(median(&way)?.median));
-    let ours = median(way).filter(|_| *way == Way::Pair);
-    vec![
-        median(way).map_or_else(String::new, |median| spread(median, 0)),
-        p99.map_or_else(String::new, |p99| spread(p99, 0)),
-        String::new(),
-        String::new(),
-        gain(ours.and_then(|ours| gain_of_less(ours.median, plain))),
-    ]
-}
-
-fn plain() -> impl Iterator<Item = Way> {
-    Way::all().into_iter().filter(|way| *way != Way::Pair)
-}
-
-fn transfers<'a>(all: &'a [&Entry], way: &'a Way) -> impl Iterator<Item = Transfer> + 'a {
-    all.iter().filter(move |entry| entry.way == *way).filter_map(|entry| match entry.figures {
-        Some(Figures::Transfer(transfer)) => Some(transfer),
-        _ => None,
+/// What the pair's line has in the last column.
+fn gain_cell(way: &Way, all: &[&Entry]) -> String {
+    if *way != Way::Pair {
+        return String::new();
+    }
+    gain_of_pair(all).map_or_else(String::new, |gain| {
+        let digits = usize::from(gain < 10.0);
+        format!("{gain:.digits$} ×")
     })
 }
 
-fn requests<'a>(all: &'a [&Entry], way: &'a Way) -> impl Iterator<Item = Requests> + 'a {
-    all.iter().filter(move |entry| entry.way == *way).filter_map(|entry| match entry.figures {
-        Some(Figures::Requests(requests)) => Some(requests),
-        _ => None,
-    })
+/// The pair's median goodput over that of the better plain way, from the
+/// entries of one task.
+pub(crate) fn gain_of_pair(all: &[&Entry]) -> Option<f64> {
+    let goodput = |way: &Way| {
+        let of_way: Vec<&Entry> = all.iter().copied().filter(|it| it.way == *way).collect();
+        Some(Spread::of(figures_of(&of_way).iter().map(|it| it.goodput))?.median)
+    };
+    let plain = all.iter().map(|entry| &entry.way).filter(|way| **way != Way::Pair);
+    gain(goodput(&Way::Pair)?, plain.filter_map(goodput))
 }
 
 /// What the figures do not say: how many did not finish, and what failed.
 fn remark(entries: &[&Entry]) -> String {
-    let unfinished: Vec<&Figures> =
-        entries.iter().filter_map(|e| e.figures.as_ref()).filter(|f| !f.is_complete()).collect();
+    let figures = figures_of(entries);
+    let unfinished: Vec<&Figures> = figures.iter().filter(|it| !it.complete).collect();
     let failures = entries.iter().filter_map(|entry| entry.failure.as_deref());
     let failed: Vec<&str> = failures.map(|why| why.lines().next().unwrap_or(why)).collect();
     let mut remarks = Vec::new();
     match (unfinished.as_slice(), entries.len()) {
         ([], _) => {}
-        ([Figures::Transfer(one)], 1) => {
-            remarks.push(format!("unfinished: {:.2} MB moved", one.moved_bytes as f64 / 1e6));
-        }
-        ([Figures::Requests(one)], 1) => {
-            remarks.push(format!("unfinished: {} answered", one.answered));
-        }
-        (some, all) => remarks.push(format!("{}/{all} unfinished", some.len())),
+        ([one], 1) => remarks.push(format!("not finished: {}", done(entries[0].task, one))),
+        (some, all) => remarks.push(format!("{}/{all} not finished", some.len())),
     }
     match (failed.as_slice(), entries.len()) {
         ([], _) => {}
@@ -155,6 +159,15 @@ fn remark(entries: &[&Entry]) -> String {
         ([first, ..], all) => remarks.push(format!("{}/{all} failed: {first}", failed.len())),
     }
     remarks.join("; ")
+}
+
+/// How much arrived in what time.
+pub(crate) fn done(task: Task, figures: &Figures) -> String {
+    let Figures { done, seconds, .. } = figures;
+    match task.work() {
+        Work::Flow(_) => format!("{:.2} MB in {seconds:.1} s", *done as f64 / 1e6),
+        Work::Pieces { .. } => format!("{done} {} in {seconds:.1} s", task.parts()),
+    }
 }
 
 /// The median, and the range if there is one.
@@ -172,37 +185,29 @@ fn percent(share: Option<Spread>) -> String {
     })
 }
 
-fn gain(gain: Option<f64>) -> String {
-    gain.map_or_else(String::new, |gain| {
-        let digits = usize::from(gain < 10.0);
-        format!("{gain:.digits$} ×")
-    })
-}
-
-fn footnotes(tasks: &[Task], [down, up]: [&Limit; 2]) -> String {
+fn footnotes(source: &Source<'_>) -> String {
     let mbit = |limit: &Limit| (limit.bits_per_second() / 1e4).round() / 100.0;
-    let rtt = units::format_duration(down.rtt);
-    let mut text = format!("A transfer gets {} s. ", LIMIT.as_secs());
-    text += "All payload is verified at the receiver.\n";
-    if tasks.iter().any(|&task| task != Task::Requests) {
-        text += &format!(
-            "limit    rate × (1 − PER): {} Mbit/s down, {} Mbit/s up; headers are not deducted\n",
-            mbit(down),
-            mbit(up)
-        );
-        text += &format!(
-            "¹ share  time at the limit over time taken, both for the bytes that were moved;\n\
-             \u{20}        time at the limit = 1 RTT ({rtt}: request up, first byte down) + bytes / limit.\n\
-             \u{20}        goodput / limit stays lower: nothing can arrive in that first RTT\n"
-        );
-        text += "² gain   goodput over that of the better plain one\n";
+    let [down, up] = source.limits.map(mbit);
+    let rtt = units::format_duration(source.limits[0].rtt);
+    let mut text = String::from("All payload is verified at the receiver.\n");
+    text += &format!(
+        "limit    rate × (1 − PER): {down} Mbit/s down, {up} Mbit/s up; headers are not deducted\n\
+         ¹ share  least time over time taken, both for what was moved;\n\
+         \u{20}        least time = 1 RTT ({rtt}: request up, first byte down) + bytes / limit.\n"
+    );
+    let in_a_row = |task: &Task| match task.work() {
+        Work::Flow(_) => None,
+        Work::Pieces { count, at_a_time, .. } => {
+            Some(format!("{} {} in a row", count.div_ceil(at_a_time), task.parts()))
+        }
+    };
+    let mut rows: Vec<String> = source.tasks.iter().filter_map(in_a_row).collect();
+    rows.dedup();
+    if !rows.is_empty() {
+        let rows = rows.join(", ");
+        text += &format!("         A reply must be there before the next request: {rows}\n");
     }
-    if tasks.contains(&Task::Requests) {
-        text += &format!(
-            "³ gain   the better plain one's median response time over ours; 1 RTT = {rtt} is the least\n"
-        );
-    }
-    text
+    text + "² gain   goodput over that of the better plain one\n"
 }
 
 #[cfg(test)]

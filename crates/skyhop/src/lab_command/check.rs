@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use lab::{CheckReport, DirectionReport};
+use lab::{CheckReport, DelayReport, DirectionReport};
 
-use super::LinkArgs;
+use super::link_args::LinkArgs;
 use crate::print;
 
 /// Measures the link in a lab of its own; exit code 1 if it is not as asked.
@@ -12,7 +12,7 @@ pub(super) fn run(link: &LinkArgs, json: bool) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
     lab::enter()?;
     let say = |what: &str| eprintln!("skyhop: measuring {what} …");
-    let report = lab::check(&preset, link.seed, say)?;
+    let report = lab::check(&preset, link.seed(), say)?;
     let text = if json { serde_json::to_string_pretty(&report)? + "\n" } else { table(&report) };
     print(&text)?;
     Ok(if report.is_within() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -25,19 +25,27 @@ fn table(report: &CheckReport) -> String {
     let mut lines: Vec<Line> = report.directions.iter().flat_map(direction).collect();
     lines.extend(report.reach.iter().map(|reach| {
         let heard = reach.error.clone().unwrap_or_else(|| "answered".into());
-        Line(format!("{} client – server", reach.family), "echo".into(), heard, Some(reach.within))
+        Line(
+            format!("{} {} – server", reach.family, reach.client),
+            "echo".into(),
+            heard,
+            Some(reach.within),
+        )
     }));
     let driver = &report.driver;
     let faults = format!("{}", driver.faults);
     lines.push(Line("lost beside the link".into(), "0".into(), faults, Some(driver.within)));
-    let mut text = format!("{:<23} {:<26} {:<42} verdict\n", report.preset, "asked", "measured");
+    let longest = lines.iter().map(|line| line.0.chars().count()).max().unwrap_or(0);
+    let width = longest.max(report.preset.chars().count());
+    let mut text =
+        format!("{:<width$} {:<26} {:<42} verdict\n", report.preset, "asked", "measured");
     for Line(what, asked, measured, within) in lines {
         let verdict = match within {
             Some(true) => "ok",
             Some(false) => "OUTSIDE",
             None => "not measured",
         };
-        text += &format!("{what:<23} {asked:<26} {measured:<42} {verdict}\n");
+        text += &format!("{what:<width$} {asked:<26} {measured:<42} {verdict}\n");
     }
     let losses = report.directions.iter().filter_map(|direction| direction.loss.as_ref());
     if losses.into_iter().any(|loss| !loss.within) {
@@ -57,7 +65,7 @@ fn direction(report: &DirectionReport) -> Vec<Line> {
         |delay| {
             line(
                 "delay",
-                format!("{:.3} ms ± 0.5 ms (p99)", delay.asked_ms),
+                format!("{} ms ± 0.5 ms (p99)", asked_delay(delay)),
                 format!("median {:.3} ms, p99 error {:.3} ms", delay.median_ms, delay.p99_error_ms),
                 delay.within,
             )
@@ -69,7 +77,7 @@ fn direction(report: &DirectionReport) -> Vec<Line> {
             let share = (rate.measured_bit_s / rate.asked_bit_s - 1.0) * 100.0;
             line(
                 "rate",
-                format!("{} ± 0.5 %", mbit(rate.asked_bit_s)),
+                format!("{} ± {:.1} %", mbit(rate.asked_bit_s), rate.tolerance * 100.0),
                 format!("{} ({share:+.2} %)", mbit(rate.measured_bit_s)),
                 rate.within,
             )
@@ -84,7 +92,8 @@ fn direction(report: &DirectionReport) -> Vec<Line> {
     );
     let order = &report.order;
     let measured = format!("{} of {}", order.out_of_order, order.arrived);
-    let order = line("out of order", "0".into(), measured, order.within);
+    let asked = if order.reordering { "any" } else { "0" };
+    let order = line("out of order", asked.into(), measured, order.within);
     let queue = report.queue.as_ref().map_or_else(
         || missing("queue"),
         |queue| {
@@ -93,7 +102,19 @@ fn direction(report: &DirectionReport) -> Vec<Line> {
             line("queue", format!("{} packets", queue.asked_packets), measured, queue.within)
         },
     );
-    vec![delay, rate, loss, order, queue]
+    let discipline = report.discipline.as_ref().map(|discipline| {
+        let asked = format!("{} to {}", discipline.least, discipline.most);
+        let measured = format!("{} of {}", discipline.dropped, discipline.sent);
+        line("early drops", asked, measured, discipline.within)
+    });
+    [delay, rate, loss, order, queue].into_iter().chain(discipline).collect()
+}
+
+fn asked_delay(delay: &DelayReport) -> String {
+    match delay.jitter_ms {
+        0.0 => format!("{:.3}", delay.asked_ms),
+        jitter => format!("{:.3} to {:.3}", delay.asked_ms, delay.asked_ms + jitter),
+    }
 }
 
 /// Whose fault a missed delay is.

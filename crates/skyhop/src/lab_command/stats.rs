@@ -44,9 +44,9 @@ impl Drop for Stats {
 }
 
 /// Rates and losses of the time between two readings, and the queues at its end.
-fn line(before: &[Gauge; 2], now: &[Gauge; 2], time: Duration) -> String {
-    let direction = |name: &str, side: usize| {
-        let (before, now) = (&before[side].counters, &now[side]);
+fn line(before: &[Gauge], now: &[Gauge], time: Duration) -> String {
+    let links = before.iter().zip(now).map(|(before, now)| {
+        let (name, before) = (now.link, &before.counters);
         let bytes = now.counters.delivered.bytes.get() - before.delivered.bytes.get();
         format!(
             "{name} {:.2} Mbit/s, queue {} packets, lost {}, dropped {}",
@@ -55,19 +55,20 @@ fn line(before: &[Gauge; 2], now: &[Gauge; 2], time: Duration) -> String {
             now.counters.lost.packets - before.lost.packets,
             now.counters.dropped_queue.packets - before.dropped_queue.packets,
         )
-    };
-    format!("skyhop: {} | {}", direction("forward", 0), direction("return", 1))
+    });
+    format!("skyhop: {}", links.collect::<Vec<_>>().join(" | "))
 }
 
 #[cfg(test)]
 mod tests {
+    use lab::{LinkName, Site};
     use units::ByteCount;
 
     use super::*;
 
     #[test]
     fn a_line_is_what_changed() {
-        let before = [Gauge::default(); 2];
+        let before = [LinkName::Forward, LinkName::Return(Site::FIRST)].map(Gauge::new);
         let mut now = before;
         now[0].counters.delivered.bytes = ByteCount::new(1_250_000);
         now[0].counters.lost.packets = 3;

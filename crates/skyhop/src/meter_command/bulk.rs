@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use meter::{
     Amount, BulkOptions, BulkReport, Direction, DirectionSum, Directions, FlowReport, SenderReport,
+    Window,
 };
 use units::{BitRate, ByteCount};
 
@@ -49,6 +50,9 @@ pub(crate) struct BulkArgs {
     /// `SO_RCVBUF` of the receivers [default: the kernel's own tuning].
     #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
     receive_buffer: Option<ByteCount>,
+    /// The window that the receivers advertise: 2048 to 65535 bytes, e.g. 8KiB.
+    #[arg(long, value_name = "BYTES", conflicts_with = "receive_buffer")]
+    window: Option<Window>,
 }
 
 impl BulkArgs {
@@ -67,6 +71,7 @@ impl BulkArgs {
             congestion_control: self.tcp.cc.clone(),
             send_buffer: self.send_buffer,
             receive_buffer: self.receive_buffer,
+            window: self.window,
             limit: self.tcp.limit,
             ..BulkOptions::new(self.target.resolve()?, amount, fresh_key()?)
         })

@@ -5,6 +5,7 @@ mod compare;
 mod page;
 mod rr;
 mod text;
+mod trace;
 mod udp;
 
 use std::io::Write as _;
@@ -32,13 +33,15 @@ pub(crate) enum MeterCommand {
     Udp(udp::UdpArgs),
     /// Compare the runs of several files: means, confidence intervals, gain.
     Compare(compare::CompareArgs),
+    /// Analyse a packet capture, connection by connection.
+    Trace(trace::TraceArgs),
 }
 
 /// Arguments of `skyhop meter serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Address and port to listen on; the IPv6 wildcard takes IPv4 too.
-    #[arg(long, default_value = "[::]:5201")]
+    #[arg(long, default_value = "[::]:5259")]
     listen: SocketAddr,
 }
 
@@ -81,6 +84,7 @@ pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
     let runtime = runtime.context("cannot start the runtime")?;
     match command {
         MeterCommand::Compare(args) => compare::run(&args),
+        MeterCommand::Trace(args) => trace::run(&args),
         MeterCommand::Serve(args) => runtime.block_on(serve(&args)),
         MeterCommand::Bulk(args) => args.output.repeat(|| {
             let options = args.options()?;
@@ -217,10 +221,10 @@ mod tests {
     #[test]
     fn hosts_come_with_and_without_port() {
         let cases = [
-            ("127.0.0.1", "127.0.0.1:5201"),
+            ("127.0.0.1", "127.0.0.1:5259"),
             ("127.0.0.1:9", "127.0.0.1:9"),
-            ("::1", "[::1]:5201"),
-            ("[::1]", "[::1]:5201"),
+            ("::1", "[::1]:5259"),
+            ("[::1]", "[::1]:5259"),
             ("[::1]:9", "[::1]:9"),
         ];
         for (host, expected) in cases {

@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A running gateway. Killed when dropped.
 pub(crate) struct Gateway {
-    name: &'static str,
+    name: String,
     process: Child,
     /// Its lines on stdout.
     lines: Receiver<String>,
@@ -36,7 +36,7 @@ impl Gateway {
     ///
     /// # Errors
     /// When there is no such program.
-    pub(crate) fn start(name: &'static str, mut command: Command, config: &str) -> Result<Self> {
+    pub(crate) fn start(name: String, mut command: Command, config: &str) -> Result<Self> {
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().with_context(|| format!("cannot start the {name}"))?;
@@ -174,7 +174,7 @@ mod tests {
     fn shell(script: &str) -> Gateway {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Gateway::start("hub", command, "rate = 1\n").expect("starts")
+        Gateway::start("hub".into(), command, "rate = 1\n").expect("starts")
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use gateway::keys::{PrivateKey, format_public_key};
-use lab::{LAN_DEVICE, Lab, Node, Preset};
+use lab::{Direction, LAN_DEVICE, Lab, Node, Preset, Site};
 use units::ByteCount;
 
 use self::child::Gateway;
@@ -25,23 +25,28 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Windows that no link of these rates needs more than.
 const LEAST_WINDOW: ByteCount = ByteCount::new(16_000_000);
 
-/// A hub and a terminal, in service.
+/// A hub and a terminal, in service; in a star, all terminals.
 pub(crate) struct Pair {
     hub: Gateway,
-    terminal: Gateway,
+    terminals: Vec<Gateway>,
 }
 
 impl Pair {
-    /// Starts both with fresh keys and waits until they carry connections.
+    /// Starts all with fresh keys and waits until they carry connections.
     pub(crate) fn start(lab: &Lab, preset: &Preset) -> Result<Self> {
-        let (hub_key, terminal_key) = (PrivateKey::generate()?, PrivateKey::generate()?);
+        let hub_key = PrivateKey::generate()?;
+        let hosts: Vec<Node> = lab.nodes().filter(|node| is_terminal(*node)).collect();
+        let keys = hosts.iter().map(|_| PrivateKey::generate()).collect::<Result<Vec<_>, _>>()?;
         let limit = READY_LIMIT + 5 * preset.rtt();
-        let mut hub = start(lab, Node::Hub, &hub_config(preset, &hub_key, &terminal_key))?;
+        let config = hub_config(preset, &hub_key, hosts.iter().zip(&keys));
+        let mut hub = start(lab, Node::Hub, "hub", &config)?;
         hub.wait_ready(limit)?;
-        let config = terminal_config(lab, preset, &hub_key, &terminal_key);
-        let mut terminal = start(lab, Node::Terminal, &config)?;
-        terminal.wait_ready(limit)?;
-        Ok(Self { hub, terminal })
+        let config = |key| terminal_config(lab, preset, &hub_key, key);
+        let start = |(host, key)| start(lab, host, "terminal", &config(key));
+        let terminals = hosts.into_iter().zip(&keys).map(start);
+        let mut terminals = terminals.collect::<Result<Vec<_>>>()?;
+        terminals.iter_mut().try_for_each(|terminal| terminal.wait_ready(limit))?;
+        Ok(Self { hub, terminals })
     }
 
     /// Sees whether one has failed.
@@ -49,16 +54,16 @@ impl Pair {
     /// # Errors
     /// When one has, with what it said.
     pub(crate) fn check(&mut self) -> Result<()> {
-        self.terminal.check()?;
+        self.terminals.iter_mut().try_for_each(Gateway::check)?;
         self.hub.check()
     }
 
-    /// Ends both, in order.
+    /// Ends all, in order.
     ///
     /// # Errors
     /// When one fails, with what it said.
     pub(crate) fn stop(self) -> Result<()> {
-        self.terminal.stop()?;
+        self.terminals.into_iter().try_for_each(Gateway::stop)?;
         self.hub.stop()
     }
 
@@ -90,39 +95,60 @@ fn tell(error: &Error) {
     eprintln!("skyhop: {error:#}");
 }
 
-fn start(lab: &Lab, node: Node, config: &str) -> Result<Gateway> {
+fn is_terminal(node: Node) -> bool {
+    node.site().is_some_and(|site| node == site.terminal())
+}
+
+fn start(lab: &Lab, node: Node, role: &str, config: &str) -> Result<Gateway> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = lab.command(node, program);
     // What it says is shown if it fails, and then only the failure matters.
-    command.args([node.name(), "/dev/stdin"]).env("SKYHOP_LOG", "warn");
-    Gateway::start(node.name(), command, config)
+    command.args([role, "/dev/stdin"]).env("SKYHOP_LOG", "warn");
+    Gateway::start(node.to_string(), command, config)
 }
 
-fn hub_config(preset: &Preset, hub: &PrivateKey, terminal: &PrivateKey) -> String {
-    let mut config = common(preset, hub, preset.forward.rate);
+fn hub_config<'a>(
+    preset: &Preset,
+    hub: &PrivateKey,
+    terminals: impl Iterator<Item = (&'a Node, &'a PrivateKey)>,
+) -> String {
+    let mut config = common(preset, hub, &preset.forward);
     let _ = writeln!(config, "listen = \"0.0.0.0:{PORT}\"");
-    let key = format_public_key(&terminal.public());
-    let _ = writeln!(config, "[[terminal]]\nname = \"terminal\"\nkey = \"{key}\"");
+    let _ = writeln!(config, "mesh = true\n[tunnel]");
+    for (node, key) in terminals {
+        let key = format_public_key(&key.public());
+        let client = node.site().map_or(*node, Site::client);
+        let networks = format!("[\"{}\", \"{}\"]", client.address4(), client.address6());
+        let _ = writeln!(config, "[[terminal]]\nname = \"{node}\"\nkey = \"{key}\"");
+        let _ = writeln!(config, "networks = {networks}");
+    }
     config
 }
 
 fn terminal_config(lab: &Lab, preset: &Preset, hub: &PrivateKey, own: &PrivateKey) -> String {
-    let mut config = common(preset, own, preset.ret.rate);
+    let mut config = common(preset, own, &preset.ret);
     let _ = writeln!(config, "hub = \"{}:{PORT}\"", lab.address4(Node::Hub));
     let _ = writeln!(config, "hub_key = \"{}\"", format_public_key(&hub.public()));
-    let _ = writeln!(config, "[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]");
+    let _ = writeln!(config, "[tunnel]\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]");
     config
 }
 
-/// What both sides are told: who they are, the rate at which they send, and
-/// windows of at least two BDP.
-fn common(preset: &Preset, key: &PrivateKey, rate: units::BitRate) -> String {
-    let fastest = preset.forward.rate.max(preset.ret.rate);
-    let window = fastest.bytes_in(2 * preset.rtt()).max(LEAST_WINDOW);
+/// What both sides are told: who they are, the rate at which they send (the
+/// least, if it changes: more would flood the link), and windows of at least
+/// two BDP.
+fn common(preset: &Preset, key: &PrivateKey, sends: &Direction) -> String {
+    let rate = sends.floor_rate(preset.mtu);
+    let window = window(preset);
     let memory = ByteCount::new(window.get().saturating_mul(4));
     format!(
         "private_key = \"{}\"\nrate = \"{rate}\"\nmtu = {}\nstream_window = \"{window}\"\nmemory = \"{memory}\"\n",
         key.to_base64(),
         preset.mtu
     )
+}
+
+/// What one stream may hold: twice the BDP of the faster link, or more.
+pub(crate) fn window(preset: &Preset) -> ByteCount {
+    let [forward, ret] = [&preset.forward, &preset.ret].map(|link| link.peak_rate(preset.mtu));
+    forward.max(ret).bytes_in(2 * preset.rtt()).max(LEAST_WINDOW)
 }

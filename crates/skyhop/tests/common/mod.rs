@@ -1,9 +1,11 @@
 //! What tests of the real binary in real labs have in common.
-#![allow(dead_code, reason = "each test program uses its part of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses its part of it")]
 
 mod running;
 
 use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,15 +13,15 @@ use std::process::{Command, Output, Stdio};
 
 use nix::unistd::Uid;
 
-pub(crate) use self::running::Running;
+pub(crate) use self::running::{Remains, Running};
 
 /// `nobody`: any user who is not root does.
 const ORDINARY: u32 = 65534;
 
 /// Who runs skyhop, and with which copy of the programs.
 pub(crate) struct Runner {
-    skyhop: PathBuf,
-    tests: PathBuf,
+    pub(crate) skyhop: PathBuf,
+    pub(crate) tests: PathBuf,
     pub(crate) user: Option<u32>,
     _copies: Option<tempfile::TempDir>,
 }
@@ -124,4 +126,21 @@ pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     for part in parts {
         assert!(error.contains(part), "{part} not in {error}");
     }
+}
+
+/// Sends so many words that nobody with another `mark` sends, then ends, and
+/// expects them all back.
+pub(crate) fn assert_echo(server: impl ToSocketAddrs, words: u32, mark: u32) {
+    let sent: Vec<u8> = (0..words).flat_map(|word: u32| (word * 4 + mark).to_le_bytes()).collect();
+    let mut connection = TcpStream::connect(server).unwrap();
+    let mut writer = connection.try_clone().unwrap();
+    let mut back = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            writer.write_all(&sent).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        connection.read_to_end(&mut back).unwrap();
+    });
+    assert!(back == sent, "{} bytes back of {} by {mark}", back.len(), sent.len());
 }

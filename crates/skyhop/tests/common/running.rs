@@ -1,9 +1,9 @@
 //! A lab at work, and what is left of it.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
@@ -16,8 +16,15 @@ use super::Runner;
 /// A lab that runs a shell command, with all its processes.
 pub(crate) struct Running {
     pub(crate) supervisor: Child,
+    remains: Remains,
+}
+
+/// What may not be left of a lab.
+pub(crate) struct Remains {
     processes: Vec<OwnedFd>,
     namespaces: BTreeSet<PathBuf>,
+    /// The same, held open: another lab's cannot get their numbers.
+    _pinned: Vec<File>,
 }
 
 impl Running {
@@ -30,12 +37,9 @@ impl Running {
         assert_eq!(line, "ready\n");
         let inside = descendants(supervisor.id());
         assert!(inside.len() >= 3, "init, lab and command: {inside:?}");
-        let processes = inside.iter().map(|pid| open_process(*pid)).collect();
-        let namespaces: BTreeSet<_> = inside.iter().flat_map(|pid| held_netns(*pid)).collect();
-        let own = fs::read_link("/proc/self/ns/net").unwrap();
-        let namespaces: BTreeSet<_> = namespaces.into_iter().filter(|ns| *ns != own).collect();
-        assert_eq!(namespaces.len(), 6, "the lab's own, four hosts, the sky: {namespaces:?}");
-        Self { supervisor, processes, namespaces }
+        let remains = Remains::of(supervisor.id());
+        assert_eq!(remains.namespaces.len(), 6, "the lab's own, four hosts, the sky");
+        Self { supervisor, remains }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -46,20 +50,56 @@ impl Running {
     /// exit code.
     pub(crate) fn end(mut self) -> Option<i32> {
         let code = self.supervisor.wait().unwrap().code();
+        self.remains.assert_gone();
+        code
+    }
+}
+
+impl Remains {
+    /// All that the lab of this supervisor has by now.
+    pub(crate) fn of(supervisor: u32) -> Self {
+        let inside = descendants(supervisor);
+        assert!(inside.len() >= 2, "init and lab: {inside:?}");
+        let processes = inside.iter().map(|pid| open_process(*pid)).collect();
+        let own = fs::read_link("/proc/self/ns/net").unwrap();
+        let held = inside.iter().flat_map(|pid| held_netns(*pid));
+        let held: Vec<_> = held.filter(|(_, netns)| *netns != own).collect();
+        let pinned = held.iter().map(|(link, _)| File::open(link).unwrap()).collect();
+        let namespaces = held.into_iter().map(|(_, netns)| netns).collect();
+        Self { processes, namespaces, _pinned: pinned }
+    }
+
+    /// Sends all processes a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        for process in &self.processes {
+            let (fd, none) = (process.as_raw_fd(), core::ptr::null::<libc::siginfo_t>());
+            // SAFETY: a null siginfo is allowed.
+            let code =
+                unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal as i32, none, 0) };
+            assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
+        }
+    }
+
+    /// Waits for the end of all and sees that nothing is left. The supervisor must
+    /// have been waited for.
+    pub(crate) fn assert_gone(&self) {
         for process in &self.processes {
             let mut fds = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
             let ended = poll(&mut fds, PollTimeout::from(10_000u16)).unwrap();
             assert_eq!(ended, 1, "a process of the lab still runs");
         }
-        let left: Vec<_> = processes()
-            .flat_map(|pid| held_netns(pid).into_iter().map(move |netns| (pid, netns)))
+        // This program holds them, and so do its children while they become
+        // another. No child of ours is of the lab: its supervisor has ended.
+        let us = std::process::id();
+        let others = processes().filter(|pid| *pid != us && parent(*pid) != Some(us));
+        let left: Vec<_> = others
+            .flat_map(|pid| held_netns(pid).into_iter().map(move |(_, netns)| (pid, netns)))
             .filter(|(_, netns)| self.namespaces.contains(netns))
             .collect();
         assert!(left.is_empty(), "namespaces still held: {left:?}");
         let devices = fs::read_to_string("/proc/net/dev").unwrap();
         let mut names = devices.lines().filter_map(|line| line.trim().split_once(':'));
         assert!(!names.any(|(name, _)| ["sat0", "t0", "h0", "lan0"].contains(&name)), "{devices}");
-        code
     }
 }
 
@@ -68,23 +108,24 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// All processes below `ancestor`.
 fn descendants(ancestor: u32) -> Vec<u32> {
-    let parent = |pid: u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
-    };
     let children: Vec<u32> = processes().filter(|pid| parent(*pid) == Some(ancestor)).collect();
     children.iter().flat_map(|child| [vec![*child], descendants(*child)].concat()).collect()
 }
 
-/// The network namespaces that a process is in or holds open.
-fn held_netns(pid: u32) -> Vec<PathBuf> {
+/// The network namespaces that a process is in or holds open, with where.
+fn held_netns(pid: u32) -> Vec<(PathBuf, PathBuf)> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let links = descriptors.map(|entry| entry.path());
     let links = links.chain([PathBuf::from(format!("/proc/{pid}/ns/net"))]);
-    let targets = links.filter_map(|link| fs::read_link(link).ok());
-    targets.filter(|target| target.to_string_lossy().starts_with("net:")).collect()
+    let held = links.filter_map(|link| fs::read_link(&link).ok().map(|target| (link, target)));
+    held.filter(|(_, target)| target.to_string_lossy().starts_with("net:")).collect()
 }
 
 fn open_process(pid: u32) -> OwnedFd {

@@ -29,7 +29,7 @@ fn check(test: &str) {
 }
 
 /// Users have no sbin in their PATH.
-fn path(program: &str) -> Option<String> {
+pub(crate) fn path(program: &str) -> Option<String> {
     let places = [program.to_owned(), format!("/usr/sbin/{program}"), format!("/sbin/{program}")];
     places.into_iter().find(|place| is_present(place))
 }

@@ -139,7 +139,7 @@ fn inside_either_end_resets() {
 }
 
 /// One end sends without end; the other has had enough.
-fn reset_while_receiving(mut quitter: TcpStream, mut sender: TcpStream) {
+pub(crate) fn reset_while_receiving(mut quitter: TcpStream, mut sender: TcpStream) {
     let sending = thread::spawn(move || {
         let part = payload(100_000);
         let failed = (0..10_000).find_map(|_| sender.write_all(&part).err());
@@ -153,7 +153,7 @@ fn reset_while_receiving(mut quitter: TcpStream, mut sender: TcpStream) {
 }
 
 /// One end breaks off; the other must not take what it has for all.
-fn reset_while_sending(mut quitter: TcpStream, receiver: &TcpStream) {
+pub(crate) fn reset_while_sending(mut quitter: TcpStream, receiver: &TcpStream) {
     quitter.write_all(&payload(200_000)).unwrap();
     reset(quitter);
     assert_reset(receiver);

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gateway::keys::{PrivateKey, format_public_key};
 use lab::{LAN_DEVICE, Node, find_netns};
@@ -165,26 +165,36 @@ impl Pair {
 
     /// A hub in service.
     pub(crate) fn hub(&self) -> Gateway {
+        self.hub_with("")
+    }
+
+    /// A hub in service whose configuration ends so; the section of its terminal
+    /// comes last before.
+    pub(crate) fn hub_with(&self, more: &str) -> Gateway {
         let config = format!(
             "private_key = \"{}\"\nrate = \"100 Mbit/s\"\n\
-             [[terminal]]\nname = \"ship\"\nkey = \"{}\"\n",
+             [[terminal]]\nname = \"ship\"\nkey = \"{}\"\n{more}",
             self.hub.to_base64(),
             format_public_key(&self.terminal.public())
         );
-        let mut hub = Gateway::start(Node::Hub, &config);
+        let mut hub = Gateway::start(Node::Hub, "hub", &config);
         hub.wait_for("ready");
         hub
     }
 
     /// A terminal that looks for the hub.
     pub(crate) fn terminal(&self) -> Gateway {
+        self.terminal_with(&format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]"))
+    }
+
+    /// The same with these sections.
+    pub(crate) fn terminal_with(&self, sections: &str) -> Gateway {
         let config = format!(
-            "private_key = \"{}\"\nhub = \"hub:5900\"\nhub_key = \"{}\"\nrate = \"50 Mbit/s\"\n\
-             [intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n",
+            "private_key = \"{}\"\nhub = \"hub:5900\"\nhub_key = \"{}\"\nrate = \"50 Mbit/s\"\n{sections}\n",
             self.terminal.to_base64(),
             format_public_key(&self.hub.public())
         );
-        let mut terminal = Gateway::start(Node::Terminal, &config);
+        let mut terminal = Gateway::start(Node::Terminal, "terminal", &config);
         terminal.wait_for("looking for the hub");
         terminal
     }
@@ -207,10 +217,16 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    fn start(node: Node, config: &str) -> Self {
+    pub(crate) fn start(node: Node, role: &str, config: &str) -> Self {
         let skyhop = std::env::var_os("SKYHOP").unwrap();
         let mut command: Command = find_netns(node).unwrap().command(skyhop);
-        command.args([node.name(), "/dev/stdin"]).env_remove("SKYHOP_LOG");
+        command.args([role, "/dev/stdin"]);
+        Self::run(command, config)
+    }
+
+    /// Starts this command, with `config` on its stdin.
+    pub(crate) fn run(mut command: Command, config: &str) -> Self {
+        command.env_remove("SKYHOP_LOG");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let (sender, lines) = channel();
@@ -222,16 +238,33 @@ impl Gateway {
 
     /// Waits until it says a line with this in it.
     pub(crate) fn wait_for(&mut self, part: &str) {
+        self.line_with(part);
+    }
+
+    /// The line with this in it, once it has said it.
+    pub(crate) fn line_with(&mut self, part: &str) -> String {
         loop {
             if let Some(at) = self.said.iter().position(|line| line.contains(part)) {
-                self.said.remove(at);
-                return;
+                return self.said.remove(at);
             }
             match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) => self.said.push(line),
                 Err(error) => panic!("did not say {part:?} but {:#?}: {error}", self.said),
             }
         }
+    }
+
+    /// The same; what it counted, as it tells at its end.
+    pub(crate) fn end_with(mut self, signal: Signal) -> String {
+        kill(Pid::from_raw(self.process.id() as i32), signal).unwrap();
+        let told = self.line_with("stopped: ");
+        self.end_by(signal);
+        told
+    }
+
+    /// How many descriptors it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
     }
 
     /// Sends it a signal and waits for its end, which must be the right one.
@@ -243,6 +276,26 @@ impl Gateway {
         } else {
             assert_eq!(status.code(), Some(0), "after {signal}: {status}");
         }
+    }
+}
+
+impl Gateway {
+    /// SIGHUP: it is to read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        kill(Pid::from_raw(self.process.id() as i32), Signal::SIGHUP).unwrap();
+    }
+
+    /// Waits until it ends by itself, as it should.
+    pub(crate) fn wait_for_end(mut self) {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it goes on");
+            thread::sleep(Duration::from_millis(20));
+        };
+        assert_eq!(status.code(), Some(0), "{status}");
     }
 }
 

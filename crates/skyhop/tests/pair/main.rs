@@ -7,13 +7,22 @@
 mod common;
 
 mod clean_up;
+mod clients;
 mod demo;
+mod directions;
 mod endings;
 mod fail_open;
+mod gateways;
 mod gateways_option;
 mod inside;
+mod operate;
+mod proxy;
 mod refusals;
+mod semantics;
+mod solo;
 mod transfer;
+mod transparent;
+mod tunnel;
 
 /// The link of most tests: long and lossy enough to hurt, and quick. With the
 /// pair.

@@ -21,6 +21,7 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
     let stream = || number().prop_map(StreamId);
     prop_oneof![
         Just(Frame::Ping),
+        Just(Frame::Mark),
         number().prop_map(Frame::Settled),
         (stream(), number(), address(), address()).prop_map(
             |(stream, credit, destination, source)| Frame::Open {
@@ -37,6 +38,11 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
         }),
         number().prop_map(Frame::SessionCredit),
         (stream(), number()).prop_map(|(stream, limit)| Frame::StreamCredit { stream, limit }),
+        prop::sample::select(CLOSE_REASONS.to_vec()).prop_map(Frame::Close),
+        any::<u64>().prop_map(Frame::PathChallenge),
+        any::<u64>().prop_map(Frame::PathAnswer),
+        (number(), any::<[u8; 32]>())
+            .prop_map(|(generation, key)| Frame::Rekey { generation, key }),
     ]
 }
 
@@ -76,6 +82,27 @@ proptest! {
     }
 
     #[test]
+    fn compact_stream_frames_read_back(
+        id in prop_oneof![0u64..20, 0..varint::MAX / 2], offset in number(), fin: bool,
+        data in prop::collection::vec(any::<u8>(), 0..40)
+    ) {
+        let stream = StreamId(id);
+        let frame = Frame::Stream { stream, offset: TruncatedOffset::compact(offset), fin, data: &data };
+        let mut out = Vec::new();
+        frame.write(&mut out, true);
+        prop_assert_eq!(out.len() - data.len(), stream_head(stream, true));
+        prop_assert_eq!(read(&mut &out[..]), Ok(Some(frame)));
+    }
+
+    #[test]
+    fn compact_offsets_survive_truncation(
+        near in 0u64..1 << 50, distance in 0..COMPACT_SPAN, back: bool
+    ) {
+        let offset = if back { near.saturating_sub(distance) } else { near + distance };
+        prop_assert_eq!(TruncatedOffset::compact(offset).expand(near), offset);
+    }
+
+    #[test]
     fn offsets_survive_truncation(near in 0u64..1 << 50, distance in 0..MAX_WINDOW, back: bool) {
         let offset = if back { near.saturating_sub(distance) } else { near + distance };
         prop_assert_eq!(TruncatedOffset::new(offset).expand(near), offset);
@@ -84,7 +111,8 @@ proptest! {
     #[test]
     fn acknowledgements_read_back(
         runs in prop::collection::vec((1u64..2000, 1u64..2000), 1..50), held in 0u64..1 << 40,
-        recovered in number()
+        every in 1usize..20, clock in prop::option::of(any::<u32>()),
+        ages in prop::collection::vec(0u64..1 << 40, 0..9)
     ) {
         let mut ranges = Vec::new();
         let mut at = 0;
@@ -93,18 +121,29 @@ proptest! {
             at += gap + run;
         }
         let held = Duration::from_micros(held);
+        let marks = (0..at).zip(ages).map(|(n, age)| (n, Duration::from_micros(age)));
+        let marks: Vec<_> = marks.collect();
+        let times = clock.map(|clock| ReportedTimes { clock, marks });
+        let report = Report { held, times };
         let mut out = Vec::new();
-        prop_assert!(write_ack(&mut out, ranges.iter().cloned(), held, recovered, 1 << 20));
+        let restored: Vec<_> = ranges.iter().step_by(every).cloned().collect();
+        let write = |out: &mut _, room| {
+            write_ack(out, ranges.iter().cloned(), restored.iter().cloned(), &report, room)
+        };
+        prop_assert!(write(&mut out, 1 << 20));
         let mut input = &out[..];
         let Ok(Some(Frame::Ack(ack))) = read(&mut input) else { panic!("no acknowledgement") };
         prop_assert_eq!(ack.largest, ranges[0].end - 1);
-        prop_assert_eq!((ack.held, ack.recovered), (held, recovered));
+        prop_assert_eq!(ack.report(), report.clone());
+        let marked: Vec<_> = ack.restored().collect();
+        prop_assert_eq!(&marked[..], &restored[..marked.len()]);
+        prop_assert!(marked.len() >= restored.len().min(15));
         prop_assert_eq!(ack.ranges().collect::<Vec<_>>(), ranges.clone());
         prop_assert!(input.is_empty());
 
         let mut cut = Vec::new();
-        if write_ack(&mut cut, ranges.iter().cloned(), held, recovered, 60) {
-            prop_assert!(cut.len() <= 60);
+        if write(&mut cut, 600) {
+            prop_assert!(cut.len() <= 600);
             let Ok(Some(Frame::Ack(ack))) = read(&mut &cut[..]) else { panic!("no ack") };
             let kept: Vec<_> = ack.ranges().collect();
             prop_assert_eq!(&kept[..], &ranges[..kept.len()]);
@@ -113,8 +152,8 @@ proptest! {
 
     #[test]
     fn repairs_read_back(
-        distance in number(), stride in 1u64..9, count in 1usize..999, repairs in 1usize..99,
-        index in 0usize..99, shard in prop::collection::vec(any::<u8>(), 0..40)
+        distance in number(), stride in 1u64..9, count in 1usize..256, repairs in 1usize..256,
+        index in 0usize..256, shard in prop::collection::vec(any::<u8>(), 0..40)
     ) {
         let repair = Repair { distance, stride, count, repairs, index, shard: &shard };
         let mut out = Vec::new();
@@ -128,6 +167,7 @@ proptest! {
         while let Ok(Some(frame)) = read(&mut input) {
             if let Frame::Ack(ack) = frame {
                 prop_assert!(ack.ranges().all(|range| range.start < range.end));
+                prop_assert!(ack.restored().all(|range| range.start <= range.end));
             }
         }
     }

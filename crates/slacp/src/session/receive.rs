@@ -1,19 +1,28 @@
 //! What a session does with packets that come.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use units::Instant;
 
 use super::{Session, ip_udp_overhead};
-use crate::Event;
+use crate::channels::Piece;
+use crate::event_log::LogEvent;
 use crate::frame::{self, Ack, Frame, Repair};
 use crate::packet::Header;
-use crate::sent::Cargo;
+use crate::phases::RekeyError;
+use crate::rate::Acknowledged;
+use crate::sent::{Acked, Cargo};
 use crate::streams::ProtocolError;
+use crate::{CloseReason, DownReason, Event};
+
+/// How long after the first the second copy of a retransmission leaves at
+/// least.
+const SECOND_COPY: Duration = Duration::from_millis(4);
 
 impl Session {
-    /// Takes a data packet from the wire; `from` becomes the peer's address if
-    /// the packet is authentic and the newest. Gives whether it was authentic.
+    /// Takes a data packet from the wire; if it is authentic and the newest,
+    /// `from` may become the peer's address. Gives whether it was authentic.
     pub(crate) fn handle_packet(
         &mut self,
         now: Instant,
@@ -28,18 +37,25 @@ impl Session {
             return false;
         }
         let size = datagram.len() + ip_udp_overhead(from);
-        let Some(frames) = self.keys.recv.open(number, header.len(), datagram) else {
+        let Some(frames) = self.keys.open(header, number, datagram) else {
             self.stats.forged += 1;
             return false;
         };
-        self.heard(now);
-        if number >= expected {
-            self.peer.address = from;
+        if self.closing.is_some() {
+            self.heard_while_closing(now, frames);
+            return true;
         }
+        self.heard(now);
+        self.follow_phase(now);
+        self.heard_from = from;
+        if from != self.peer.address {
+            self.path.strayed(now, from, size, number >= expected, &mut self.rng);
+        }
+        self.log.record(now, || LogEvent::Received { packet: number, bytes: size });
         self.stats.packets_received += 1;
         self.stats.bytes_received += size as u64;
         if let Err(error) = self.take_packet(now, number, header.source, frames, size) {
-            self.fail(&error);
+            self.fail(now, &error);
         }
         true
     }
@@ -50,7 +66,7 @@ impl Session {
         if self.received.is_new(number) {
             self.heard(now);
             if let Err(error) = self.take_packet(now, number, true, frames, frames.len()) {
-                self.fail(&error);
+                self.fail(now, &error);
             }
         }
     }
@@ -60,12 +76,13 @@ impl Session {
         if !self.reachable {
             self.reachable = true;
             self.events.push_back(Event::Reachable);
+            self.log.record(now, || LogEvent::OutageEnds);
         }
     }
 
-    fn fail(&mut self, error: &dyn core::error::Error) {
+    fn fail(&mut self, now: Instant, error: &dyn core::error::Error) {
         self.stats.failure = Some(error.to_string().into());
-        self.over = true;
+        self.close(now, CloseReason::Violation);
     }
 
     fn take_packet(
@@ -76,36 +93,51 @@ impl Session {
         frames: &[u8],
         size: usize,
     ) -> Result<(), Broken> {
-        let (eliciting, repair) = self.take_frames(now, frames)?;
+        let (eliciting, repair) = self.take_frames(now, Some(number), frames)?;
         self.received.arrived(now, number, size, eliciting);
+        if source {
+            self.last_source = now;
+        }
         self.decoder.keep(number, if source { frames } else { &[] });
         let mut restored = self.decoder.retry(number);
         if let Some(repair) = repair {
             self.stats.repairs_received += 1;
+            self.log.record(now, || LogEvent::RepairReceived { packet: number });
             restored.extend(self.decoder.repair(number, &repair));
         }
         for (number, frames) in restored {
-            if self.received.is_new(number) {
+            // A packet that is no source is restored as empty: it has not come,
+            // and may have carried what is to be sent again.
+            if !frames.is_empty() && self.received.is_new(number) {
                 self.stats.recovered += 1;
                 self.received.restored(now, number);
-                self.take_frames(now, &frames)?;
+                let acknowledgement = frames.first().is_some_and(|kind| frame::is_ack(*kind));
+                self.log.record(now, || LogEvent::Restored { packet: number, acknowledgement });
+                self.take_frames(now, None, &frames)?;
             }
         }
         Ok(())
     }
 
-    /// Acts on all frames; whether the packet is to be acknowledged, and the
+    /// Acts on all frames of packet `number`, of one that FEC restored if there
+    /// is none; whether the packet is to be acknowledged, and the
     /// repair it carries.
     fn take_frames<'a>(
         &mut self,
         now: Instant,
+        number: Option<u64>,
         mut frames: &'a [u8],
     ) -> Result<(bool, Option<Repair<'a>>), Broken> {
         let (mut eliciting, mut repair) = (false, None);
         while let Some(frame) = frame::read(&mut frames)? {
-            eliciting |= !matches!(frame, Frame::Ack(_) | Frame::Settled(_));
+            eliciting |= frame.is_eliciting();
             match frame {
                 Frame::Ping => {}
+                Frame::Mark => {
+                    if let Some(number) = number {
+                        self.received.marked(now, number);
+                    }
+                }
                 Frame::Ack(ack) => self.on_ack(now, &ack),
                 Frame::Settled(floor) => {
                     self.received.settle(floor);
@@ -117,15 +149,27 @@ impl Session {
                 }
                 Frame::Accept(stream) => self.streams.on_accept(stream),
                 Frame::Reset { stream, reason, sent } => {
-                    self.streams.on_reset(stream, reason, sent)?;
+                    self.streams.on_reset(now, stream, reason, sent)?;
                 }
                 Frame::SessionCredit(limit) => self.streams.on_session_credit(limit),
                 Frame::StreamCredit { stream, limit } => {
                     self.streams.on_stream_credit(stream, limit);
                 }
+                Frame::Rekey { generation, key } => self.on_rekey(generation, key)?,
+                Frame::Close(reason) => {
+                    self.end(DownReason::ClosedByPeer(reason));
+                    self.over = true;
+                }
+                Frame::PathChallenge(token) => self.path.challenged(self.heard_from, token),
+                Frame::PathAnswer(token) => self.path.answered(now, token),
                 Frame::Stream { stream, offset, fin, data } => {
                     self.streams.on_data(stream, offset, data, fin)?;
+                    if number.is_none() {
+                        self.streams.on_recovered(stream, data.len());
+                    }
                 }
+                Frame::Channel(announcement) => self.inbound.announced(&announcement),
+                Frame::Packet(packet) => self.inbound.packet(now, &packet, &mut self.log),
             }
         }
         Ok((eliciting, repair))
@@ -136,33 +180,114 @@ impl Session {
         if let Some(sent_at) = acked.largest_sent_at {
             self.rtt.update(now.saturating_since(sent_at), ack.held);
         }
-        let count = acked.packets.len();
-        for cargo in acked.packets.into_iter().flat_map(|packet| packet.cargo) {
-            if let Cargo::Stream { stream, range, fin } = cargo {
+        let news = !acked.packets.is_empty();
+        self.measure(now, ack, &acked);
+        self.log.record(now, || LogEvent::AckReceived { largest: ack.largest });
+        for (number, packet) in acked.packets {
+            self.log.record(now, || LogEvent::Acknowledged { packet: number });
+            self.pmtu.packet_arrived(number, packet.size.into());
+            packet.cargo.into_iter().for_each(|cargo| self.arrived(now, cargo));
+        }
+        for cargo in acked.late {
+            if let Cargo::Stream { stream, range, fin, .. } = cargo {
                 self.streams.on_acknowledged(stream, range, fin);
             }
         }
-        let lost = self.take_lost(now);
-        self.loss.update(count, lost, ack.recovered);
+        (0..acked.were_late).for_each(|_| self.loss.was_late());
+        self.take_lost(now);
         self.streams.wake_writers();
-        if count > 0 {
+        if news {
             self.next_probe = self.probe_at();
         }
     }
 
-    /// Has what was lost sent again; how many packets that was.
-    pub(super) fn take_lost(&mut self, now: Instant) -> usize {
-        let lost = self.sent.take_lost(now, self.rtt.loss_delay());
-        let count = lost.len();
-        self.stats.packets_lost += count as u64;
-        lost.into_iter().flat_map(|packet| packet.cargo).for_each(|cargo| self.resend(cargo));
-        count
+    /// Has the rate follow what an acknowledgement says.
+    fn measure(&mut self, now: Instant, ack: &Ack, acked: &Acked) {
+        let Some(auto) = self.rate.auto_mut() else { return };
+        let packets: Vec<(u64, u16)> = acked.packets.iter().map(|(n, p)| (*n, p.size)).collect();
+        let newest = acked.packets.iter().find(|(number, _)| *number == ack.largest);
+        let times = ack.times.map(|times| (times.clock, times.marks(ack.largest).collect()));
+        let acknowledged = Acknowledged {
+            packets: &packets,
+            newest: newest.map(|(_, packet)| (packet.time, packet.sent_bytes)),
+            largest: ack.largest,
+            held: ack.held,
+            times,
+        };
+        auto.acknowledged(now, self.rtt.smoothed(), &acknowledged);
+        self.rate_changed(now);
     }
 
-    pub(super) fn resend(&mut self, cargo: Cargo) {
+    /// Has what was lost sent again.
+    pub(super) fn take_lost(&mut self, now: Instant) {
+        let lost = self.sent.take_lost(now, self.rtt.loss_delay());
+        // A probe of the MTU says nothing about what the link loses.
+        let probes = lost.iter().filter(|(_, packet)| packet.is_mtu_probe()).count();
+        self.stats.packets_lost += (lost.len() - probes) as u64;
+        if let Some(auto) = self.rate.auto_mut() {
+            lost.iter().for_each(|(number, packet)| auto.lost(*number, packet.size));
+        }
+        for (number, packet) in lost {
+            self.log.record(now, || LogEvent::Lost { packet: number });
+            if !packet.is_mtu_probe() && self.pmtu.packet_lost(number, packet.size.into()) {
+                self.stats.black_holes += 1;
+            }
+            packet.cargo.into_iter().for_each(|cargo| self.resend_lost(now, cargo));
+        }
+        for fate in self.sent.take_fates() {
+            self.loss.saw(fate.time, fate.lost);
+        }
+    }
+
+    /// The peer has something.
+    fn arrived(&mut self, now: Instant, cargo: Cargo) {
         match cargo {
-            Cargo::Stream { stream, range, fin } => self.streams.on_lost(stream, range, fin),
+            Cargo::Stream { stream, range, fin, .. } => {
+                self.streams.on_acknowledged(stream, range, fin);
+            }
+            Cargo::Packet(Piece { channel, .. }) | Cargo::Gone(channel) => {
+                self.outbound.on_acknowledged(channel);
+            }
+            Cargo::Announced(channel) => self.outbound.on_announced(channel),
+            Cargo::MtuProbe(probe) => self.pmtu.arrived(now, probe),
+            Cargo::Control(_) => {}
+        }
+    }
+
+    pub(super) fn resend(&mut self, now: Instant, cargo: Cargo) {
+        match cargo {
+            Cargo::Stream { stream, range, fin, .. } => self.streams.on_lost(stream, range, fin),
             Cargo::Control(frame) => self.streams.on_control_lost(frame),
+            Cargo::Packet(piece) => self.outbound.resend(now, piece, &mut self.log),
+            Cargo::Gone(channel) => self.outbound.on_gone(channel),
+            Cargo::MtuProbe(probe) => self.pmtu.lost(now, probe),
+            Cargo::Announced(_) => {}
+        }
+    }
+
+    fn resend_lost(&mut self, now: Instant, cargo: Cargo) {
+        match cargo {
+            Cargo::Stream { again: true, ref range, .. } => {
+                let size = (range.end - range.start) as usize;
+                self.resend_twice(now, cargo, size);
+            }
+            _ => self.resend(now, cargo),
+        }
+    }
+
+    /// What was lost for the second time goes now and, unless it has arrived by
+    /// then, once more when a burst would have passed; only then if there is no
+    /// budget for both.
+    fn resend_twice(&mut self, now: Instant, cargo: Cargo, size: usize) {
+        let burst = self.loss.bursts().map_or(Duration::ZERO, |bursts| bursts.length);
+        let pause = burst.min(self.rtt.smoothed() / 2).max(SECOND_COPY);
+        if self.planner.afford(now, size, true) {
+            self.resend(now, cargo.clone());
+            self.copies.push_back((now + pause, cargo));
+        } else if burst > SECOND_COPY {
+            self.copies.push_back((now + pause, cargo));
+        } else {
+            self.resend(now, cargo);
         }
     }
 }
@@ -174,4 +299,6 @@ enum Broken {
     Malformed(#[from] frame::Malformed),
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
+    #[error(transparent)]
+    Rekey(#[from] RekeyError),
 }

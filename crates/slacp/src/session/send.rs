@@ -1,31 +1,57 @@
 //! How a session fills the packets that go.
 
-use smallvec::SmallVec;
-use units::{ByteCount, Instant};
+use std::net::SocketAddr;
 
+use smallvec::SmallVec;
+use units::{ByteCount, Instant, earliest};
+
+use super::payload::Filling;
 use super::{Session, Wake, ip_udp_overhead};
-use crate::fec::{REPAIR_HEAD, SHARD_OVERHEAD};
-use crate::frame::{self, Frame, Repair, STREAM_OVERHEAD, TruncatedOffset};
+use crate::event_log::LogEvent;
+use crate::fec::{Block, REPAIR_HEAD, SHARD_OVERHEAD};
+use crate::frame::{self, Frame, Repair};
 use crate::packet::{Header, TAG};
 use crate::sent::{Cargo, SentPacket};
-use crate::streams::Chunk;
 
 /// The peer is told what is settled at the latest after so many packets.
 const SETTLE_EVERY: u64 = 64;
+
+/// What is kept of a packet until it is acknowledged: its cargo, and its frames
+/// if it is a FEC source.
+type Kept = (SmallVec<[Cargo; 2]>, Option<Box<[u8]>>);
 
 impl Session {
     /// From when on [`Self::transmit`] has something, as far as is known;
     /// [`Instant::ZERO`] for now.
     pub(crate) fn send_time(&self) -> Option<(Instant, Wake)> {
-        if self.probe_pending || self.has_payload() {
-            return Some((Instant::ZERO, Wake::Pacing));
+        if let Some(closing) = &self.closing {
+            return Self::closing_send_time(closing);
         }
-        let report = self.received.report_at(self.rtt.smoothed())?;
-        Some((report, Wake::Acknowledgement))
+        let payload = if self.probe_pending { Some(Instant::ZERO) } else { self.payload_at() };
+        let path = [self.path.send_time(self.challenge_delay()), self.mtu_probe_at()];
+        let report = self.received.report_at(self.rtt.smoothed());
+        let payload = earliest(
+            path.into_iter().flatten().min().map(|time| (time, Wake::Path)),
+            payload.map(|time| (time, Wake::Pacing)),
+        );
+        earliest(payload, report.map(|time| (time, Wake::Acknowledgement)))
     }
 
-    fn has_payload(&self) -> bool {
-        self.reachable && (self.streams.wants_to_send() || self.planner.next().is_some())
+    /// From when on something may be sent for the owner, if there is anything.
+    fn payload_at(&self) -> Option<Instant> {
+        if !self.reachable {
+            return None;
+        }
+        Some(self.waits_at()?.max(self.rate.ready_at()?))
+    }
+
+    /// From when on there is something to send for the owner.
+    fn waits_at(&self) -> Option<Instant> {
+        if self.has_urgent() || self.planner.next().is_some() {
+            Some(Instant::ZERO)
+        } else {
+            self.new_at()
+        }
     }
 
     fn ack_is_due(&self, now: Instant) -> bool {
@@ -33,93 +59,133 @@ impl Session {
     }
 
     /// Builds the next packet in `out`, which is empty; `None` if there is
-    /// nothing to send. Gives the size of the IP packet.
-    pub(crate) fn transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<ByteCount> {
+    /// nothing to send. Gives where to, and the size of the IP packet.
+    pub(crate) fn transmit(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Option<(SocketAddr, ByteCount)> {
         let number = self.sent.next_number();
-        let header = Header::new(self.peer.index, number, self.sent.acked_end(), false);
+        let header = Header {
+            phase: self.keys.phase(),
+            ..Header::new(self.peer.index, number, self.sent.acked_end(), false)
+        };
         header.write(out);
-        let mut cargo = SmallVec::new();
-        let overhead = ip_udp_overhead(self.peer.address);
-        let end = self.mtu - overhead - TAG;
-        let eliciting = self.fill(now, number, out, end, &mut cargo);
-        if out.len() == header.len() {
+        if self.closing.is_some() {
+            return self.transmit_close(now, &header, out);
+        }
+        if let Some(sent) = self.transmit_path(now, &header, out) {
+            return Some(sent);
+        }
+        if let Some(sent) = self.transmit_mtu_probe(now, &header, out) {
+            return Some(sent);
+        }
+        let to = self.peer.address;
+        // A question must arrive whatever the path has become.
+        let size = if self.probe_pending { self.pmtu.base() } else { self.pmtu.size() };
+        let mut packet = Filling::new(number, out, size - ip_udp_overhead(to) - TAG);
+        let repairs = self.stats.repairs_sent;
+        let eliciting = self.fill(now, &mut packet);
+        if packet.is_empty() {
             out.clear();
             return None;
         }
-        let source = !cargo.is_empty();
+        let Filling { cargo, source, protection, .. } = packet;
+        // On a clean link nobody will ask for what was sent.
+        let source = source && !self.loss.is_clean();
         if source {
             Header::mark_source(out);
-            self.planner.sent_source(now);
+            self.planner.sent_source(now, number, protection, &self.loss);
         }
-        self.enter(now, eliciting, cargo, source.then(|| out[header.len()..].into()));
-        self.keys.send.seal(number, header.len(), out);
-        let size = out.len() + overhead;
-        self.stats.packets_sent += 1;
-        self.stats.bytes_sent += size as u64;
-        Some(ByteCount::new(size as u64))
+        let source = source.then(|| out[header.len()..].into());
+        let sent = self.seal(now, &header, out, to, eliciting.then_some((cargo, source)));
+        if let Some((_, size)) = sent
+            && self.stats.repairs_sent > repairs
+        {
+            self.stats.repair_bytes += size.get();
+        }
+        sent
     }
 
-    fn enter(
+    /// Enters the packet in the books, `kept` if it is to be acknowledged, and
+    /// seals it.
+    pub(super) fn seal(
         &mut self,
         now: Instant,
-        eliciting: bool,
-        cargo: SmallVec<[Cargo; 2]>,
-        source: Option<Box<[u8]>>,
-    ) {
+        header: &Header,
+        out: &mut Vec<u8>,
+        to: SocketAddr,
+        kept: Option<Kept>,
+    ) -> Option<(SocketAddr, ByteCount)> {
+        let number = self.sent.next_number();
+        let size = out.len() + TAG + ip_udp_overhead(to);
+        let source = kept.as_ref().is_some_and(|kept| kept.1.is_some());
+        self.stats.packets_sent += 1;
+        self.stats.bytes_sent += size as u64;
+        self.enter(now, size as u16, kept);
+        self.keys.seal(number, header.len(), out);
+        self.log.record(now, || LogEvent::Sent { packet: number, bytes: size, source });
+        Some((to, ByteCount::new(size as u64)))
+    }
+
+    fn enter(&mut self, now: Instant, size: u16, kept: Option<Kept>) {
         self.last_sent = now;
-        if !eliciting {
-            self.sent.push(None);
-            return;
+        let (number, eliciting) = (self.sent.next_number(), kept.is_some());
+        let nothing_waits = self.waits_at().is_none();
+        if let Some(auto) = self.rate.auto_mut() {
+            auto.sent(now, number, size, eliciting);
+            if nothing_waits {
+                auto.app_limited();
+            }
         }
-        if self.reachable || self.sent.is_empty() {
+        if eliciting && (self.reachable || self.sent.is_empty()) {
             self.last_eliciting = now;
             self.next_probe = self.probe_at();
         }
-        self.sent.push(Some(SentPacket { time: now, cargo, source }));
+        let sent_bytes = self.stats.bytes_sent;
+        let enter = |(cargo, source)| SentPacket { size, sent_bytes, time: now, cargo, source };
+        self.sent.push(kept.map(enter));
     }
 
-    /// Fills the packet up to length `end`; whether it is to be acknowledged.
-    fn fill(
-        &mut self,
-        now: Instant,
-        number: u64,
-        out: &mut Vec<u8>,
-        end: usize,
-        cargo: &mut SmallVec<[Cargo; 2]>,
-    ) -> bool {
-        let header_len = out.len();
-        if self.ack_is_due(now) {
-            self.write_ack(now, out, end);
-        }
+    /// Fills the packet; whether it is to be acknowledged.
+    fn fill(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let ping = core::mem::take(&mut self.probe_pending);
-        if ping {
-            Frame::Ping.write(out, false);
+        // What has come tells the peer at once what a fade has cost.
+        if self.ack_is_due(now) || ping && !self.reachable {
+            self.write_ack(now, packet);
         }
-        if !self.has_payload() {
+        if ping {
+            Frame::Ping.write(packet.out, false);
+        }
+        if self.payload_at().is_none_or(|time| time > now) {
             if ping {
-                self.write_settled(now, out, true);
+                self.write_settled(now, packet.out, true);
             }
             return ping;
         }
-        self.write_settled(now, out, ping);
-        if !self.streams.has_urgent() && self.planner.next().is_some() {
-            return self.write_repair(number, out, end) || ping;
+        self.write_settled(now, packet.out, ping);
+        self.write_mark(now, packet.out);
+        if !self.has_urgent() && !self.streams.has_sparse() && self.planner.next().is_some() {
+            return self.write_repair(now, packet) || ping;
         }
         // A repair of this packet must fit in another, whatever its header.
-        let spare = REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - header_len;
-        self.write_streams(out, end - spare, cargo);
-        ping || !cargo.is_empty()
+        packet.end -= REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - packet.start;
+        self.write_payload(now, packet);
+        ping || !packet.cargo.is_empty()
     }
 
-    fn write_ack(&mut self, now: Instant, out: &mut Vec<u8>, end: usize) {
+    fn write_ack(&mut self, now: Instant, packet: &mut Filling) {
         if self.received.is_empty() {
             return;
         }
+        let (out, end) = (&mut *packet.out, packet.end);
         let before = out.len();
-        let (ranges, held, recovered) = self.received.report(now);
-        frame::write_ack(out, ranges, held, recovered, end - before - 16);
+        let (ranges, restored, report) = self.received.report(now, self.peer.times == Some(true));
+        frame::write_ack(out, ranges, restored, &report, end - before - 16);
         let overhead = ip_udp_overhead(self.peer.address) + Header::MAX_LEN + TAG;
         self.received.reported(now, out.len() - before + overhead);
+        let (number, largest) = (packet.number, self.received.expected() - 1);
+        self.log.record(now, || LogEvent::AckSent { packet: number, largest });
         self.stats.acknowledgements += 1;
     }
 
@@ -138,18 +204,29 @@ impl Session {
         }
     }
 
+    /// Has the peer note when the packet arrives, if that is of interest.
+    fn write_mark(&mut self, now: Instant, out: &mut Vec<u8>) {
+        let rtt = self.rtt.smoothed();
+        let Some(auto) = self.rate.auto_mut().filter(|_| self.peer.times.is_some()) else { return };
+        auto.prepare(now, rtt);
+        if auto.wants_mark() {
+            Frame::Mark.write(out, false);
+        }
+    }
+
     /// Whether the next repair fitted. One that does not even fit in a packet
     /// of its own (the peer has moved to a path with longer headers) is dropped.
-    fn write_repair(&mut self, number: u64, out: &mut Vec<u8>, end: usize) -> bool {
+    fn write_repair(&mut self, now: Instant, packet: &mut Filling) -> bool {
+        let Filling { number, out, end, .. } = packet;
         let alone = out.len() <= Header::MAX_LEN;
         let Some(next) = self.planner.next() else { return false };
-        let fits = out.len() + REPAIR_HEAD + next.shard.len() <= end;
+        let fits = out.len() + REPAIR_HEAD + next.shard.len() <= *end;
         if !fits && !alone {
             return false;
         }
         let Some(repair) = self.planner.take().filter(|_| fits) else { return false };
         let frame = Repair {
-            distance: number - repair.block.base,
+            distance: *number - repair.block.base,
             stride: repair.block.stride,
             count: repair.block.count,
             repairs: repair.repairs,
@@ -157,36 +234,9 @@ impl Session {
             shard: &repair.shard,
         };
         Frame::Repair(frame).write(out, true);
+        let (packet, Block { base, count, .. }) = (*number, repair.block);
+        self.log.record(now, || LogEvent::RepairSent { packet, base, count });
         self.stats.repairs_sent += 1;
         true
-    }
-
-    /// Control frames, then pieces of streams, up to length `end`.
-    fn write_streams(&mut self, out: &mut Vec<u8>, end: usize, cargo: &mut SmallVec<[Cargo; 2]>) {
-        let mut body = Vec::new();
-        while let Some(frame) = self.streams.next_control(|frame| {
-            body.clear();
-            frame.write(&mut body, false);
-            out.len() + body.len() <= end
-        }) {
-            out.extend_from_slice(&body);
-            cargo.push(Cargo::Control(frame));
-        }
-        while out.len() + STREAM_OVERHEAD < end {
-            let space = end - out.len();
-            let room = |stream| space - frame::stream_head(stream);
-            let Some(chunk) = self.streams.next_chunk(room) else { return };
-            let Chunk { stream, range, fin } = chunk;
-            let length = (range.end - range.start) as usize;
-            // Without room for another frame the length goes without saying.
-            let last = frame::stream_head(stream) + length + STREAM_OVERHEAD >= space;
-            let said = (!last).then_some(length);
-            frame::write_stream_head(out, stream, TruncatedOffset::new(range.start), fin, said);
-            self.streams.copy(stream, &range, out);
-            cargo.push(Cargo::Stream { stream, range, fin });
-            if last {
-                return;
-            }
-        }
     }
 }

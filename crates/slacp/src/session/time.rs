@@ -5,53 +5,95 @@ use core::time::Duration;
 use units::{Instant, earliest};
 
 use super::{Session, Wake};
-use crate::Event;
+use crate::event_log::LogEvent;
+use crate::planner::Outlook;
 use crate::received::ACK_DELAY;
+use crate::{DownReason, Event};
 
 /// How long after it should have been heard the peer counts as unreachable.
 const SILENCE: Duration = Duration::from_secs(1);
 /// How often an unreachable peer is probed: small enough to resume at once.
-const FADE_PROBE: Duration = Duration::from_millis(200);
+const FADE_PROBE: Duration = Duration::from_millis(150);
+/// After traffic has stopped for so long the receiver asks whether the sender is
+/// still there, so that both sides know of a fade, and the first packet of
+/// either ends it.
+const ASK: Duration = Duration::from_secs(1);
 
 impl Session {
     /// When [`Self::handle_timeout`] has something to do. Sending is apart:
     /// [`Self::send_time`].
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+        if let Some(closing) = &self.closing {
+            return Some(Self::closing_timeout(closing));
+        }
         let at = |time: Option<Instant>, wake| time.map(|time| (time, wake));
         [
             at(self.sent.loss_time(self.rtt.loss_delay()), Wake::Loss),
             at(self.probe_timeout(), Wake::Probe),
             at(self.repair_timeout(), Wake::Repair),
+            at(self.copies.front().map(|(time, _)| *time), Wake::Repair),
+            at(self.inbound.poll_timeout(), Wake::Delivery),
             at(self.keepalive_timeout(), Wake::Keepalive),
             at(self.silence_timeout(), Wake::Silence),
+            at(self.rate.poll_timeout(), Wake::Rate),
+            at(self.rekey_timeout(), Wake::Rekey),
+            at(self.streams.drain_timeout(), Wake::Delivery),
+            at(self.path_timeout(), Wake::Path),
+            at(self.doubt_timeout(), Wake::Path),
         ]
         .into_iter()
         .fold(None, earliest)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.closing.is_some() {
+            return self.on_closing_timeout(now);
+        }
+        self.streams.end_drains(now);
         if self.sent.loss_time(self.rtt.loss_delay()).is_some_and(|time| time <= now) {
-            let lost = self.take_lost(now);
-            self.loss.update(0, lost, 0);
+            self.take_lost(now);
         }
         if self.probe_timeout().is_some_and(|time| time <= now) {
             self.probe(now);
         }
         if self.repair_timeout().is_some_and(|time| time <= now) {
-            self.planner.plan(now, &self.sent, &self.loss);
+            let idle = self.is_idle();
+            let (sent, loss, rtt) = (&self.sent, &self.loss, self.rtt.smoothed());
+            self.planner.plan(now, &Outlook { sent, loss, rtt, idle });
         }
+        while let Some((_, cargo)) = self.copies.pop_front_if(|(time, _)| *time <= now) {
+            self.resend(now, cargo);
+        }
+        self.inbound.handle_timeout(now, &mut self.log);
         if self.keepalive_timeout().is_some_and(|time| time <= now) {
             self.probe_pending = true;
+            self.asked = now;
         }
         if self.silence_timeout().is_some_and(|time| time <= now) {
             self.on_silence(now);
+        }
+        if self.path_timeout().is_some_and(|time| time <= now) {
+            self.on_path_timeout(now);
+        }
+        if self.doubt_timeout().is_some_and(|time| time <= now) {
+            self.on_doubt(now);
+        }
+        if self.rekey_timeout().is_some_and(|time| time <= now) {
+            self.on_rekey_timeout();
+        }
+        if self.rate.poll_timeout().is_some_and(|time| time <= now) {
+            self.rate.handle_timeout(now);
+            self.rate_changed(now);
         }
     }
 }
 
 impl Session {
     fn keepalive_timeout(&self) -> Option<Instant> {
-        (!self.probe_pending).then(|| self.last_sent + self.keepalive)
+        let idle = self.last_sent + self.keepalive;
+        let asks = self.asked <= self.last_source && self.streams.len() > 0 && self.reachable;
+        let due = if asks { idle.min(self.last_source + ASK) } else { idle };
+        (!self.probe_pending).then_some(due)
     }
 
     pub(super) fn probe_at(&self) -> Instant {
@@ -70,16 +112,23 @@ impl Session {
             self.next_probe = now + FADE_PROBE;
             return;
         }
-        self.next_probe = now + self.rtt.probe_delay(ACK_DELAY);
+        // Sooner than the first, and not in step with anything that comes once
+        // in a round trip.
+        self.next_probe = now + self.rtt.probe_delay(ACK_DELAY) * 3 / 8;
         self.stats.probes += 1;
+        self.log.record(now, || LogEvent::Probe);
         for cargo in self.sent.oldest_cargo() {
-            self.resend(cargo);
+            self.resend(now, cargo);
         }
     }
 
-    /// The tail is protected once nothing has followed it for a moment.
     fn repair_timeout(&self) -> Option<Instant> {
-        if self.streams.wants_to_send() || !self.reachable { None } else { self.planner.due() }
+        self.planner.due(self.is_idle()).filter(|_| self.reachable)
+    }
+
+    /// Nothing waits to be sent for the owner.
+    fn is_idle(&self) -> bool {
+        !self.streams.wants_to_send() && !self.outbound.wants_to_send()
     }
 
     fn silence_timeout(&self) -> Option<Instant> {
@@ -95,7 +144,9 @@ impl Session {
             self.reachable = false;
             self.next_probe = now;
             self.events.push_back(Event::Unreachable);
+            self.log.record(now, || LogEvent::OutageBegins);
         } else {
+            self.end(DownReason::GivenUp);
             self.over = true;
         }
     }

@@ -3,11 +3,12 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 
 use link::testkit::{Net, Peer};
-use link::{LinkConfig, Loss, QueueLimit};
+use link::{Delay, LinkConfig, Loss, Outage, QueueLimit};
 use slacp::{
     Config, Endpoint, Event, KeyPair, Open, Read, ResetReason, SessionId, StreamError, StreamId,
 };
@@ -82,6 +83,8 @@ pub struct Host {
     pub session: Option<SessionId>,
     pub plans: Vec<Plan>,
     pub flows: BTreeMap<StreamId, Flow>,
+    /// Those that are not over.
+    active: BTreeSet<StreamId>,
     /// Session events, with their times.
     pub log: Vec<(Instant, Event)>,
     /// Flows of sessions that ended.
@@ -92,11 +95,21 @@ pub struct Host {
     now: Instant,
 }
 
-/// The byte at `offset` of what `side` sends on the stream of a plan.
-fn byte(plan: usize, side: usize, offset: u64) -> u8 {
-    let mixed =
-        (offset ^ (plan as u64) << 40 ^ (side as u64) << 63).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 56) as u8
+/// After so many bytes, a prime, what is sent repeats itself.
+const PATTERN: u64 = 65_521;
+/// The most bytes read or written at once.
+const PIECE: usize = 8192;
+
+/// What `side` sends on the stream of a plan from `offset` on, at most
+/// [`PIECE`] bytes.
+fn bytes(plan: usize, side: usize, offset: u64, count: usize) -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    let mix = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+    let all = BYTES.get_or_init(|| {
+        (0..PATTERN + PIECE as u64).map(|i| mix((i % PATTERN) * (i % PATTERN + 7))).collect()
+    });
+    let start = (offset + (plan * 2 + side) as u64 * 7919) % PATTERN;
+    &all[start as usize..][..count]
 }
 
 fn address(peer: usize, port: u16) -> SocketAddr {
@@ -111,6 +124,7 @@ impl Host {
             Open { destination: address(9, plan as u16), source: SocketAddr::from(([1; 16], 7)) };
         let id = self.endpoint.open(now, session, open)?;
         self.flows.insert(id, Flow::new(plan, 0));
+        self.active.insert(id);
         self.pump();
         Ok(id)
     }
@@ -119,8 +133,8 @@ impl Host {
         while let Some((session, event)) = self.endpoint.poll_event() {
             self.on_event(session, event);
         }
-        let ids: Vec<StreamId> =
-            self.flows.iter().filter(|(_, flow)| !flow.is_over()).map(|(id, _)| *id).collect();
+        self.forget_ended();
+        let ids: Vec<StreamId> = self.active.iter().copied().collect();
         for id in ids {
             self.read(id);
             self.write(id);
@@ -128,16 +142,23 @@ impl Host {
         while let Some((session, event)) = self.endpoint.poll_event() {
             self.on_event(session, event);
         }
+        self.forget_ended();
+    }
+
+    fn forget_ended(&mut self) {
+        let flows = &self.flows;
+        self.active.retain(|id| flows.get(id).is_some_and(|flow| !flow.is_over()));
     }
 
     fn on_event(&mut self, session: SessionId, event: Event) {
         match event {
             Event::Up { .. } => self.session = Some(session),
-            Event::Down if self.session == Some(session) => self.session = None,
+            Event::Down(_) if self.session == Some(session) => self.session = None,
             Event::Opened { stream, open } => {
                 assert_eq!(open.destination.ip(), address(9, 0).ip());
                 let plan = usize::from(open.destination.port());
                 self.flows.insert(stream, Flow::new(plan, 1));
+                self.active.insert(stream);
                 self.on_opened(session, stream, plan);
             }
             Event::Accepted(id) => self.flow(id).accepted = true,
@@ -149,8 +170,11 @@ impl Host {
             }
             _ => {}
         }
-        if matches!(event, Event::Up { .. } | Event::Down | Event::Reachable | Event::Unreachable) {
-            if event == Event::Down {
+        if matches!(
+            event,
+            Event::Up { .. } | Event::Down(_) | Event::Reachable | Event::Unreachable
+        ) {
+            if matches!(event, Event::Down(_)) {
                 self.lost_flows += self.flows.len();
                 self.flows.clear();
             }
@@ -190,15 +214,13 @@ impl Host {
             flow.next_read = self.now + every;
             most = bytes;
         }
-        let mut buf = [0; 8192];
+        let mut buf = [0; PIECE];
         while most > 0 {
             let room = most.min(buf.len());
             match self.endpoint.read(session, id, &mut buf[..room]) {
                 Ok(Read::Data(count)) => {
-                    for (i, got) in buf[..count].iter().enumerate() {
-                        let want = byte(flow.plan, 1 - flow.side, flow.received + i as u64);
-                        assert_eq!(*got, want, "stream {id:?} at {}", flow.received + i as u64);
-                    }
+                    let want = bytes(flow.plan, 1 - flow.side, flow.received, count);
+                    assert!(buf[..count] == *want, "stream {id:?} at {}", flow.received);
                     flow.first_byte.get_or_insert(self.now);
                     flow.last_byte = Some(self.now);
                     flow.received += count as u64;
@@ -231,24 +253,28 @@ impl Host {
         }
         let total = plan.bytes[flow.side];
         while flow.sent < total {
-            let count = (total - flow.sent).min(8192);
-            let bytes: Vec<u8> =
-                (flow.sent..flow.sent + count).map(|i| byte(flow.plan, flow.side, i)).collect();
-            match self.endpoint.write(session, id, &bytes) {
+            let count = (total - flow.sent).min(PIECE as u64) as usize;
+            let bytes = bytes(flow.plan, flow.side, flow.sent, count);
+            match self.endpoint.write(session, id, bytes) {
                 Ok(0) => return,
                 Ok(count) => flow.sent += count as u64,
+                // Reset, and told once everything is read.
+                Err(StreamError::NoStream) => return,
                 Err(error) => panic!("writing {id:?}: {error}"),
             }
         }
-        flow.finished = true;
-        self.endpoint.finish(session, id).unwrap();
+        flow.finished = self.endpoint.finish(session, id).is_ok();
     }
 
     /// When a slow reader next reads.
     fn next_read(&self) -> Option<Instant> {
         let slow = |flow: &&Flow| flow.side == 0 && self.plans[flow.plan].slow.is_some();
-        let waiting = self.flows.values().filter(|flow| !flow.is_over() && !flow.ended);
-        waiting.filter(slow).map(|flow| flow.next_read).min()
+        let active = self.active.iter().filter_map(|id| self.flows.get(id));
+        active
+            .filter(|flow| !flow.is_over() && !flow.ended)
+            .filter(slow)
+            .map(|flow| flow.next_read)
+            .min()
     }
 }
 
@@ -271,9 +297,13 @@ impl Machine for Host {
 impl Peer for Host {
     fn receive(&mut self, now: Instant, from: usize, mut datagram: Vec<u8>) {
         self.now = now;
-        // The sender's port travels behind the datagram: it may move.
-        let port = datagram.split_off(datagram.len() - 2);
-        let from = address(from, u16::from_be_bytes([port[0], port[1]]));
+        // The ports travel behind the datagram: either side may move.
+        let ports = datagram.split_off(datagram.len() - 4);
+        let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
+        if port(2) != self.port {
+            return;
+        }
+        let from = address(from, port(0));
         self.endpoint.handle_datagram(now, from, &mut datagram);
         self.pump();
     }
@@ -281,9 +311,10 @@ impl Peer for Host {
     fn transmit(&mut self, now: Instant) -> Option<(usize, Vec<u8>)> {
         self.now = now;
         let mut datagram = Vec::new();
-        self.endpoint.poll_transmit(now, &mut datagram)?;
+        let to = self.endpoint.poll_transmit(now, &mut datagram)?;
         self.pump();
         datagram.extend_from_slice(&self.port.to_be_bytes());
+        datagram.extend_from_slice(&to.port().to_be_bytes());
         Some((1 - self.me, datagram))
     }
 }
@@ -295,7 +326,10 @@ pub struct Hop {
     pub forward: BitRate,
     pub ret: BitRate,
     pub delay: Duration,
-    pub per: f64,
+    /// Instead of `delay`, of which the queues are still derived.
+    pub path: Option<Delay>,
+    pub loss: Loss,
+    pub outages: Vec<Outage>,
     pub seed: u64,
     pub configure: fn(&mut Config),
 }
@@ -306,19 +340,23 @@ impl Hop {
             forward: BitRate::from_mbit(50),
             ret: BitRate::from_mbit(10),
             delay: Duration::from_millis(300),
-            per,
+            path: None,
+            loss: Loss::Per(Probability::new(per).unwrap()),
+            outages: Vec::new(),
             seed,
             configure: |_| {},
         }
     }
 
-    fn link(&self, rate: BitRate) -> LinkConfig {
+    pub fn link(&self, rate: BitRate) -> LinkConfig {
         let bdp = rate.bytes_in(self.delay * 2).get().max(30_000);
-        let loss = Loss::Per(Probability::new(self.per).unwrap());
-        LinkConfig::new(rate, self.delay, loss, QueueLimit::Bytes(ByteCount::new(bdp)))
+        let delay = self.path.clone().unwrap_or_else(|| self.delay.into());
+        let queue = QueueLimit::Bytes(ByteCount::new(bdp));
+        let link = LinkConfig::new(rate, delay, self.loss.clone(), queue);
+        LinkConfig { outages: self.outages.clone(), ..link }
     }
 
-    fn host(&self, me: usize, plans: &[Plan], life: u8) -> Host {
+    pub fn host(&self, me: usize, plans: &[Plan], life: u8) -> Host {
         let key = |seed: u8| KeyPair::from_private([seed; 32]);
         let (terminal, hub) = (key(1), key(2));
         let mut config = Config::new(if me == HUB { self.forward } else { self.ret });
@@ -336,6 +374,7 @@ impl Hop {
             session: None,
             plans: plans.to_vec(),
             flows: BTreeMap::new(),
+            active: BTreeSet::new(),
             log: Vec::new(),
             lost_flows: 0,
             me,
@@ -348,8 +387,8 @@ impl Hop {
     pub fn net(&self, plans: &[Plan]) -> Net<Host> {
         let hosts = vec![self.host(TERMINAL, plans, 0), self.host(HUB, plans, 0)];
         let mut net = Net::new(hosts, self.seed);
-        // Two bytes of every datagram are the test's own.
-        net.set_overhead(link::testkit::UDP_IPV4_OVERHEAD - 2);
+        // Four bytes of every datagram are the test's own.
+        net.set_overhead(link::testkit::UDP_IPV4_OVERHEAD - 4);
         net.connect(HUB, TERMINAL, self.link(self.forward));
         net.connect(TERMINAL, HUB, self.link(self.ret));
         net

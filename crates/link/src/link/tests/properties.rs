@@ -138,7 +138,12 @@ fn any_discipline() -> impl Strategy<Value = Discipline> {
 }
 
 fn any_outage() -> impl Strategy<Value = Outage> {
-    (any_duration(), any_duration()).prop_map(|(after, lasting)| Outage { after, lasting })
+    let every = prop::option::of(any_duration());
+    (any_duration(), any_duration(), every).prop_map(|(after, lasting, every)| Outage {
+        after,
+        lasting,
+        every,
+    })
 }
 
 fn any_config() -> impl Strategy<Value = LinkConfig> {

@@ -127,6 +127,7 @@ fn mangled_run(seed: u64) -> (Instant, Vec<u32>, Counters, Mangled) {
         reorder_by: Duration::from_millis(900),
         corrupt: p(0.1),
         outages: vec![seconds(5)..seconds(10)],
+        mtu: None,
     };
     net.mangle(0, 1, mangle.clone());
     net.mangle(1, 0, mangle);
@@ -146,7 +147,7 @@ fn arq_survives_everything_for_many_seeds() {
         total.corrupted += mangled.corrupted;
         total.silenced += mangled.silenced;
     }
-    let Mangled { duplicated, reordered, corrupted, silenced } = total;
+    let Mangled { duplicated, reordered, corrupted, silenced, .. } = total;
     assert!([duplicated, reordered, corrupted, silenced].iter().all(|&n| n > 500), "{total:?}");
 }
 

@@ -1,0 +1,53 @@
+//! How long connections pass by when the far side has no room for them.
+
+use std::time::Duration;
+
+use units::Instant;
+
+/// The first pause, and the longest.
+const FIRST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Pauses that double while the far side goes on refusing.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    /// Refusals seen so far.
+    seen: u64,
+    last: Option<(Instant, Duration)>,
+}
+
+impl Backoff {
+    /// There have been so many refusals in all: the pause that they ask for.
+    pub(crate) fn look(&mut self, now: Instant, refused: u64) -> Option<Duration> {
+        if refused <= std::mem::replace(&mut self.seen, refused) {
+            return None;
+        }
+        let pause = match self.last {
+            // What was under way when the last pause began may be refused in it.
+            Some((began, pause)) if now < began + pause => return None,
+            Some((began, pause)) if now < began + pause * 4 => LONGEST.min(pause * 2),
+            _ => FIRST,
+        };
+        self.last = Some((now, pause));
+        Some(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_while_refusals_go_on() {
+        let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
+        let s = Duration::from_secs;
+        let mut backoff = Backoff::default();
+        assert_eq!(backoff.look(at(1), 0), None);
+        assert_eq!(backoff.look(at(2), 3), Some(s(2)));
+        assert_eq!(backoff.look(at(3), 4), None);
+        assert_eq!(backoff.look(at(5), 4), None);
+        assert_eq!(backoff.look(at(5), 5), Some(s(4)));
+        assert_eq!(backoff.look(at(10), 6), Some(s(8)));
+        assert_eq!(backoff.look(at(100), 7), Some(s(2)));
+    }
+}

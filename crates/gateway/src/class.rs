@@ -1,0 +1,262 @@
+//! Which class a packet or a connection belongs to, and on which channel the
+//! packets of a class go.
+//!
+//! The classes of a gateway are those of its `slacp` configuration: class *n*
+//! has packet channel *n*. What a gateway sends is classed by itself alone; it
+//! receives every channel, however many classes the peer has.
+
+use crate::packet::Packet;
+use slacp::{ChannelConfig, ChannelId, ClassConfig, ClassId, ConfigError, ErrorControl, Open};
+
+const ICMP: u8 = 1;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+/// Classes besides the default one; with it, one for each channel.
+pub(crate) const MOST_CLASSES: usize = 31;
+/// The default class and its channel. A peer that has it has them all.
+pub(crate) const DEFAULT_CHANNEL: ChannelId = match ChannelId::new(0) {
+    Some(channel) => channel,
+    None => unreachable!(),
+};
+
+/// Traffic that is treated alike: what any of the lists has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Traffic {
+    /// Code points, 0 to 63.
+    pub(crate) dscp: Vec<u8>,
+    /// Ports of either end.
+    pub(crate) ports: Vec<Ports>,
+    pub(crate) protocols: Vec<u8>,
+}
+
+/// Neighbouring ports of TCP, of UDP, or of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ports {
+    pub(crate) protocol: Option<u8>,
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+}
+
+impl Ports {
+    fn has(&self, protocol: u8, port: u16) -> bool {
+        self.protocol.is_none_or(|only| only == protocol)
+            && (self.first..=self.last).contains(&port)
+    }
+}
+
+impl Traffic {
+    fn has(&self, dscp: Option<u8>, protocol: u8, ports: &[u16]) -> bool {
+        let listed = |port: &u16| self.ports.iter().any(|range| range.has(protocol, *port));
+        dscp.is_some_and(|dscp| self.dscp.contains(&dscp))
+            || self.protocols.contains(&protocol)
+            || ports.iter().any(listed)
+    }
+}
+
+/// A class as it is configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) traffic: Traffic,
+    pub(crate) share: ClassConfig,
+    pub(crate) error_control: ErrorControl,
+}
+
+/// The name of the class of everything that is in no other.
+pub(crate) const DEFAULT: &str = "default";
+
+impl Definition {
+    /// A class with nothing in it that is treated as others are.
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            traffic: Traffic::default(),
+            share: ClassConfig::default(),
+            error_control: ErrorControl::FecArq,
+        }
+    }
+
+    /// The classes of a gateway that is told none.
+    pub(crate) fn usual() -> Vec<Self> {
+        vec![usual_bulk(), usual_interactive(), with_weight(Self::new(DEFAULT), 4)]
+    }
+}
+
+/// What says itself that it can wait (RFC 8622, RFC 3662). First, since ssh
+/// marks its file transfers so and uses its usual port.
+fn usual_bulk() -> Definition {
+    const LE: u8 = 1;
+    const CS1: u8 = 8;
+    let traffic = Traffic { dscp: vec![LE, CS1], ..Traffic::default() };
+    Definition { traffic, error_control: ErrorControl::Arq, ..Definition::new("bulk") }
+}
+
+/// Somebody waits for each packet: voice and signalling (RFC 4594 §2.3: EF, CS5
+/// and above, AF4x for video calls), ssh, DNS, time, and ICMP. A packet sent again would
+/// come too late for a voice, so repairs go along.
+fn usual_interactive() -> Definition {
+    const DSCP: [u8; 8] = [46, 44, 40, 48, 56, 34, 36, 38];
+    let port = |protocol, port| Ports { protocol: Some(protocol), first: port, last: port };
+    let traffic = Traffic {
+        dscp: DSCP.to_vec(),
+        ports: vec![port(TCP, 22), port(UDP, 53), port(TCP, 53), port(TCP, 853), port(UDP, 123)],
+        protocols: vec![ICMP, ICMPV6],
+    };
+    let class = Definition { traffic, ..Definition::new("interactive") };
+    with_weight(Definition { error_control: ErrorControl::Fec, ..class }, 8)
+}
+
+fn with_weight(class: Definition, weight: u16) -> Definition {
+    Definition { share: ClassConfig { weight, ..class.share }, ..class }
+}
+
+/// The classes of a gateway.
+#[derive(Debug, Clone, Default)]
+pub struct Classes {
+    classes: Vec<Class>,
+    default: ClassId,
+}
+
+#[derive(Debug, Clone)]
+struct Class {
+    definition: Definition,
+    id: ClassId,
+    channel: ChannelId,
+}
+
+impl Classes {
+    /// Makes the classes known to `link`; the one called [`DEFAULT`] is that of
+    /// everything else. With `packets`, they have channels.
+    ///
+    /// # Errors
+    /// Those of `slacp`, with the class that it does not take.
+    pub(crate) fn install(
+        definitions: Vec<Definition>,
+        packets: bool,
+        link: &mut slacp::Config,
+    ) -> Result<Self, (String, ConfigError)> {
+        let mut classes = Self::default();
+        let mut control = ErrorControl::FecArq;
+        for definition in definitions {
+            let failed = |error| (definition.name.clone(), error);
+            if definition.name == DEFAULT {
+                link.set_default_class(definition.share).map_err(failed)?;
+                control = definition.error_control;
+                continue;
+            }
+            let id = link.add_class(definition.share).map_err(failed)?;
+            let channel = ChannelId::new(classes.classes.len() as u8 + 1);
+            let channel = channel.ok_or(ConfigError::TooManyClasses { most: MOST_CLASSES });
+            let channel = channel.map_err(failed)?;
+            classes.classes.push(Class { definition, id, channel });
+        }
+        if packets {
+            let failed = |error| (DEFAULT.to_owned(), error);
+            classes.add_channels(control, link).map_err(failed)?;
+        }
+        Ok(classes)
+    }
+
+    fn add_channels(
+        &self,
+        default: ErrorControl,
+        link: &mut slacp::Config,
+    ) -> Result<(), ConfigError> {
+        // Of the channels without a class of ours, we receive what the peer sends.
+        for channel in (0..).map_while(ChannelId::new) {
+            link.add_channel(channel, ChannelConfig::new(default))?;
+        }
+        for Class { definition, id, channel } in &self.classes {
+            let config = ChannelConfig::new(definition.error_control);
+            link.add_channel(*channel, ChannelConfig { class: *id, ..config })?;
+        }
+        Ok(())
+    }
+
+    /// The channel on which a packet goes.
+    pub(crate) fn of_packet(&self, packet: &Packet) -> ChannelId {
+        let ports = packet.ports.as_ref().map_or(&[][..], |ports| ports);
+        let class = self.find(Some(packet.dscp), packet.protocol, ports);
+        class.map_or(DEFAULT_CHANNEL, |class| class.channel)
+    }
+
+    /// The class of a split connection; `dscp` is that of its SYN, if known.
+    pub(crate) fn of_connection(&self, open: &Open, dscp: Option<u8>) -> ClassId {
+        let class = self.find(dscp, TCP, &[open.destination.port()]);
+        class.map_or(self.default, |class| class.id)
+    }
+
+    fn find(&self, dscp: Option<u8>, protocol: u8, ports: &[u16]) -> Option<&Class> {
+        self.classes.iter().find(|class| class.definition.traffic.has(dscp, protocol, ports))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::BitRate;
+
+    use super::*;
+    use crate::packet::tests::udp;
+
+    fn usual() -> Classes {
+        let mut link = slacp::Config::new(BitRate::from_mbit(10));
+        Classes::install(Definition::usual(), true, &mut link).unwrap()
+    }
+
+    fn name<'a>(classes: &'a Classes, packet: &[u8]) -> &'a str {
+        let channel = classes.of_packet(&Packet::parse(packet).unwrap());
+        let class = classes.classes.iter().find(|class| class.channel == channel);
+        class.map_or(DEFAULT, |class| &class.definition.name)
+    }
+
+    #[test]
+    fn the_usual_classes_go_by_code_point_port_and_protocol() {
+        let classes = usual();
+        let packet = |dscp, ports| udp("10.1.0.2", "192.0.2.7", dscp, ports);
+        for (dscp, ports, expected) in [
+            (0, [4000, 443], "default"),
+            (46, [4000, 4001], "interactive"),
+            (0, [53, 4000], "interactive"),
+            (0, [4000, 22], "default"),
+            (8, [4000, 53], "bulk"),
+            (1, [4000, 443], "bulk"),
+        ] {
+            assert_eq!(name(&classes, &packet(dscp, ports)), expected, "{dscp} {ports:?}");
+        }
+        let mut ping = packet(0, [0, 0]);
+        ping[9] = ICMP;
+        assert_eq!(name(&classes, &ping), "interactive");
+        let mut esp = packet(0, [0, 0]);
+        esp[9] = 50;
+        assert_eq!(name(&classes, &esp), "default");
+    }
+
+    #[test]
+    fn connections_go_by_destination_port_and_the_code_point_of_the_syn() {
+        let classes = usual();
+        let open = |port: u16| Open {
+            destination: ([192, 0, 2, 7], port).into(),
+            source: ([10, 1, 0, 2], 22).into(),
+        };
+        let (web, ssh) = (open(443), open(22));
+        assert_eq!(classes.of_connection(&web, None), ClassId::DEFAULT);
+        let [bulk, interactive] = [0, 1].map(|class: usize| classes.classes[class].id);
+        assert_eq!(classes.of_connection(&ssh, None), interactive);
+        assert_eq!(classes.of_connection(&ssh, Some(8)), bulk);
+        assert_eq!(classes.of_connection(&web, Some(46)), interactive);
+    }
+
+    #[test]
+    fn more_classes_than_channels_are_refused() {
+        let mut link = slacp::Config::new(BitRate::from_mbit(10));
+        let mut classes: Vec<Definition> =
+            (0..MOST_CLASSES).map(|class| Definition::new(&class.to_string())).collect();
+        assert!(Classes::install(classes.clone(), true, &mut link).is_ok());
+        classes.push(Definition::new("one too many"));
+        let mut link = slacp::Config::new(BitRate::from_mbit(10));
+        let (name, error) = Classes::install(classes, true, &mut link).unwrap_err();
+        assert_eq!(name, "one too many");
+        assert!(error.to_string().contains("31"), "{error}");
+    }
+}

@@ -1,0 +1,56 @@
+//! How a gateway is run: `control`, `metrics`, `state`, `total_memory`,
+//! `max_connections`.
+
+use std::net::SocketAddr;
+
+use units::BitRate;
+
+use super::parse::quoted;
+use super::{ConfigError, OperationConfig, Source, raw};
+use crate::control::ControlPath;
+
+/// The keys as they are written.
+pub(super) struct Written {
+    pub(super) control: Option<String>,
+    pub(super) state: Option<String>,
+    pub(super) metrics: Option<raw::Metrics>,
+    pub(super) total_memory: Option<String>,
+    pub(super) max_connections: Option<i64>,
+    /// Read already, with the other keys of the rate.
+    pub(super) maximum_rate: Option<BitRate>,
+}
+
+impl Source {
+    pub(super) fn operation(&self, written: Written) -> Result<OperationConfig, ConfigError> {
+        let control = match written.control.as_deref() {
+            None => ControlPath::Usual,
+            Some("none") => ControlPath::None,
+            Some("") => {
+                let problem = "expected a path, or \"none\"";
+                return Err(self.value("control", quoted(""), problem));
+            }
+            Some(path) => ControlPath::At(self.relative(path)),
+        };
+        let most = |most: i64| {
+            let problem = "expected at least 1";
+            let count = u64::try_from(most).ok().filter(|count| *count > 0);
+            count.ok_or_else(|| self.value("max_connections", most, problem))
+        };
+        Ok(OperationConfig {
+            control,
+            total_memory: self.optional_size("total_memory", written.total_memory)?,
+            max_connections: written.max_connections.map(most).transpose()?,
+            metrics: written.metrics.map(|metrics| self.metrics(metrics)).transpose()?,
+            state: written.state.map(|path| self.relative(&path)),
+            maximum_rate: written.maximum_rate,
+            file: self.metadata.is_file().then(|| self.path.clone()),
+        })
+    }
+
+    fn metrics(&self, metrics: raw::Metrics) -> Result<SocketAddr, ConfigError> {
+        const KEY: &str = "metrics.listen";
+        const ACCEPTED: &str = "a local address and TCP port, like \"127.0.0.1:9590\"";
+        let text = metrics.listen.ok_or_else(|| self.missing(KEY, ACCEPTED))?;
+        text.parse().map_err(|_| self.value(KEY, quoted(&text), format!("expected {ACCEPTED}")))
+    }
+}

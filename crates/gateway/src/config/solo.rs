@@ -1,0 +1,63 @@
+//! The configuration of a solo gateway.
+
+use units::{BitRate, ByteCount};
+
+use super::parse::quoted;
+use super::{ConfigError, SideConfig, SoloConfig, Source, raw};
+
+/// TCP_CA_NAME_MAX less the final zero.
+const LONGEST_CONGESTION_CONTROL: usize = 15;
+/// A segment or two; SO_SNDBUF takes a signed number and doubles it.
+const BUFFER: std::ops::RangeInclusive<u64> = 4_096..=1_000_000_000;
+
+impl Source {
+    pub(super) fn solo(&self, text: &str) -> Result<SoloConfig, ConfigError> {
+        let raw: raw::Solo = raw::read(self, text)?;
+        let (intercept, proxy) = self.entrances(raw.intercept, raw.proxy)?;
+        Ok(SoloConfig {
+            intercept,
+            proxy,
+            lan: self.side("lan", raw.lan)?,
+            wan: self.side("wan", raw.wan)?,
+            transparent: raw.transparent.unwrap_or(false),
+            allow_loopback: raw.allow_loopback.unwrap_or(false),
+            connect_timeout: self.connect_timeout(raw.connect_timeout)?,
+        })
+    }
+
+    fn side(&self, section: &str, raw: raw::Side) -> Result<SideConfig, ConfigError> {
+        let key = |name: &str| format!("{section}.{name}");
+        let named = |name| self.congestion_control(&key("congestion_control"), name);
+        Ok(SideConfig {
+            congestion_control: raw.congestion_control.map(named).transpose()?,
+            send_buffer: self.buffer(&key("send_buffer"), raw.send_buffer)?,
+            receive_buffer: self.buffer(&key("receive_buffer"), raw.receive_buffer)?,
+            pacing_rate: self.pacing_rate(&key("pacing_rate"), raw.pacing_rate)?,
+        })
+    }
+
+    fn congestion_control(&self, key: &str, name: String) -> Result<String, ConfigError> {
+        let is_name = (1..=LONGEST_CONGESTION_CONTROL).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        let problem = "expected the name of a congestion control of the kernel, like \"cubic\"";
+        if is_name { Ok(name) } else { Err(self.value(key, quoted(&name), problem)) }
+    }
+
+    fn buffer(&self, key: &str, text: Option<String>) -> Result<Option<ByteCount>, ConfigError> {
+        let Some(text) = text else { return Ok(None) };
+        let size: ByteCount = text.parse().map_err(|e| self.value(key, quoted(&text), e))?;
+        if !BUFFER.contains(&size.get()) {
+            return Err(self.value(key, quoted(&text), "expected 4096 B to 1 GB"));
+        }
+        Ok(Some(size))
+    }
+
+    fn pacing_rate(&self, key: &str, text: Option<String>) -> Result<Option<BitRate>, ConfigError> {
+        let Some(text) = text else { return Ok(None) };
+        let rate: BitRate = text.parse().map_err(|e| self.value(key, quoted(&text), e))?;
+        if rate.bits_per_second() < 8 {
+            return Err(self.value(key, quoted(&text), "expected a rate, like \"10 Mbit/s\""));
+        }
+        Ok(Some(rate))
+    }
+}

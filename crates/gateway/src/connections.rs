@@ -1,0 +1,241 @@
+//! The connections alive, for those who ask what a gateway is doing.
+
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use slacp::{Open, SessionId, StreamId};
+use units::Instant;
+
+use crate::clock;
+use crate::counters::Counters;
+
+/// How far back it is looked who held a direction up.
+const MEMORY: Duration = Duration::from_secs(2);
+/// A direction that has moved nothing for this long is idle.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// All connections of a gateway that are alive.
+#[derive(Debug, Default)]
+pub(crate) struct Register(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    next: u64,
+    live: BTreeMap<u64, Arc<Entry>>,
+}
+
+/// What is known of a connection.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) session: SessionId,
+    pub(crate) open: Open,
+    /// Whether the peer opened it: then the TCP connection here is the server's.
+    pub(crate) by_peer: bool,
+    pub(crate) since: Instant,
+    moving: Mutex<Moving>,
+}
+
+/// What changes while it lives.
+#[derive(Debug, Clone)]
+pub(crate) struct Moving {
+    pub(crate) stream: Option<StreamId>,
+    /// Its TCP socket, while that is open.
+    pub(crate) socket: Option<RawFd>,
+    pub(crate) to_hop: Direction,
+    pub(crate) from_hop: Direction,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Direction {
+    pub(crate) bytes: u64,
+    /// Which side it waits for, since when.
+    waits: Waits,
+    since: Instant,
+    moved: Instant,
+    /// The share of the time, of late, that it waited for the TCP connection.
+    for_socket: f64,
+}
+
+/// Whom a direction waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// The TCP connection here: to send, or to take.
+    Socket,
+    /// The stream: to take, or to bring.
+    Stream,
+}
+
+/// Whom a direction of a connection has been waiting for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// It has not moved for a while.
+    Idle,
+    /// Mostly for this.
+    By(Waits),
+}
+
+impl Direction {
+    fn new(now: Instant, waits: Waits) -> Self {
+        Self { bytes: 0, waits, since: now, moved: now, for_socket: 0.5 }
+    }
+
+    /// It waits for this from now on.
+    pub(crate) fn wait(&mut self, now: Instant, waits: Waits) {
+        let past = now.saturating_since(self.since).as_secs_f64();
+        let kept = (-past / MEMORY.as_secs_f64()).exp();
+        let now_for_socket = f64::from(u8::from(self.waits == Waits::Socket));
+        self.for_socket = self.for_socket * kept + now_for_socket * (1.0 - kept);
+        (self.waits, self.since) = (waits, now);
+    }
+
+    fn moved(&mut self, now: Instant, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.moved = now;
+    }
+
+    /// What it has been waiting for.
+    pub(crate) fn held(&self, now: Instant) -> Held {
+        let mut seen = self.clone();
+        seen.wait(now, self.waits);
+        if self.bytes == 0 || now.saturating_since(self.moved) > IDLE {
+            return Held::Idle;
+        }
+        Held::By(if seen.for_socket > 0.5 { Waits::Socket } else { Waits::Stream })
+    }
+}
+
+impl Entry {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Moving> {
+        self.moving.lock().expect("nobody panics while holding an entry")
+    }
+
+    /// A direction waits from now on.
+    pub(crate) fn waits_to_hop(&self, waits: Waits) {
+        self.lock().to_hop.wait(clock::now(), waits);
+    }
+
+    pub(crate) fn waits_from_hop(&self, waits: Waits) {
+        self.lock().from_hop.wait(clock::now(), waits);
+    }
+
+    /// Joins it to its stream and its TCP socket.
+    pub(crate) fn carries(&self, stream: StreamId, socket: RawFd) {
+        let mut moving = self.lock();
+        (moving.stream, moving.socket) = (Some(stream), Some(socket));
+    }
+
+    /// The socket is about to be closed: its descriptor may become another's.
+    pub(crate) fn socket_ends(&self) {
+        self.lock().socket = None;
+    }
+}
+
+/// An entry as long as the connection lives.
+pub(crate) struct Registered<'a> {
+    counters: &'a Counters,
+    entry: Arc<Entry>,
+}
+
+impl<'a> Registered<'a> {
+    /// Enters a connection until this is dropped.
+    pub(crate) fn new(
+        counters: &'a Counters,
+        session: SessionId,
+        open: Open,
+        by_peer: bool,
+    ) -> Self {
+        Self { counters, entry: counters.live.enter(session, open, by_peer) }
+    }
+
+    pub(crate) fn moved_to_hop(&self, bytes: usize) {
+        self.counters.bytes_to_hop.add(bytes as u64);
+        self.lock().to_hop.moved(clock::now(), bytes);
+    }
+
+    pub(crate) fn moved_from_hop(&self, bytes: usize) {
+        self.counters.bytes_from_hop.add(bytes as u64);
+        self.lock().from_hop.moved(clock::now(), bytes);
+    }
+}
+
+impl std::ops::Deref for Registered<'_> {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.entry
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.counters.live.lock().live.remove(&self.entry.id);
+    }
+}
+
+impl Register {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().expect("nobody panics while holding the register")
+    }
+
+    fn enter(&self, session: SessionId, open: Open, by_peer: bool) -> Arc<Entry> {
+        let now = clock::now();
+        let mut entries = self.lock();
+        let id = entries.next;
+        entries.next += 1;
+        let moving = Moving {
+            stream: None,
+            socket: None,
+            to_hop: Direction::new(now, Waits::Socket),
+            from_hop: Direction::new(now, Waits::Stream),
+        };
+        let moving = Mutex::new(moving);
+        let entry = Arc::new(Entry { id, session, open, by_peer, since: now, moving });
+        entries.live.insert(id, entry.clone());
+        entry
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().live.len()
+    }
+
+    /// All of them, the oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
+        self.lock().live.values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn who_held_a_direction_up_is_who_it_waited_for_most_of_late() {
+        let mut direction = Direction::new(at(0), Waits::Socket);
+        assert_eq!(direction.held(at(1000)), Held::Idle);
+        // A client that sends all the time: the stream is what it waits for.
+        for step in 0..200 {
+            direction.wait(at(step * 50), Waits::Socket);
+            direction.moved(at(step * 50), 1000);
+            direction.wait(at(step * 50 + 5), Waits::Stream);
+        }
+        assert_eq!(direction.held(at(10_000)), Held::By(Waits::Stream));
+        // Then it sends only now and then.
+        for step in 200..400 {
+            direction.wait(at(step * 50), Waits::Stream);
+            direction.moved(at(step * 50), 1000);
+            direction.wait(at(step * 50 + 5), Waits::Socket);
+        }
+        assert_eq!(direction.held(at(20_000)), Held::By(Waits::Socket));
+        assert_eq!(direction.held(at(24_000)), Held::Idle);
+        assert_eq!(direction.bytes, 400_000);
+    }
+}

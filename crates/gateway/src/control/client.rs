@@ -1,0 +1,138 @@
+//! Asking a running gateway.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::path::present;
+use super::protocol::{Answer, LONGEST_ANSWER, Request, read, write};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A way to a running gateway.
+pub struct Control {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+/// Why a gateway cannot be asked. Each prints as one line.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// There is nobody.
+    #[error(
+        "no gateway runs here: none has its control socket in {places}; --control names another"
+    )]
+    Nobody {
+        /// Where they would be.
+        places: String,
+    },
+    /// There are several.
+    #[error("several gateways run here: choose one of {} with --control", list(paths))]
+    Several {
+        /// Their control sockets.
+        paths: Vec<PathBuf>,
+    },
+    /// Nobody answers at this socket.
+    #[error("no gateway answers at {}: {cause}", path.display())]
+    Unreachable {
+        /// The socket.
+        path: PathBuf,
+        /// The system's reason.
+        cause: io::Error,
+    },
+    /// The connection broke.
+    #[error("the gateway at {} said nothing sensible: {problem}", path.display())]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It cannot be done.
+    #[error("{0}")]
+    Refused(String),
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+impl Control {
+    /// Connects to the gateway at `path`.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect(path: &Path) -> Result<Self, ControlError> {
+        let failed = |cause| ControlError::Unreachable { path: path.to_owned(), cause };
+        let stream = UnixStream::connect(path).map_err(failed)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Connects to all gateways of this user that answer in the usual places.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn all() -> Result<Vec<Self>, ControlError> {
+        let found: Vec<Self> =
+            present().iter().filter_map(|path| Self::connect(path).ok()).collect();
+        if found.is_empty() {
+            let places = list(&super::default_directories());
+            return Err(ControlError::Nobody { places });
+        }
+        Ok(found)
+    }
+
+    /// Connects to the gateway at `path`, or to the only one that there is.
+    ///
+    /// # Errors
+    /// When there is none, or there are several.
+    pub fn one(path: Option<&Path>) -> Result<Self, ControlError> {
+        if let Some(path) = path {
+            return Self::connect(path);
+        }
+        let mut all = Self::all()?;
+        match (all.pop(), all.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (last, _) => {
+                let paths = all.into_iter().chain(last).map(|control| control.path).collect();
+                Err(ControlError::Several { paths })
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Asks, and waits for the answer; never [`Answer::Error`].
+    ///
+    /// # Errors
+    /// When the gateway is gone, or refuses.
+    pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
+        match self.exchange(request) {
+            Ok(Answer::Error(why)) => Err(ControlError::Refused(why)),
+            Ok(answer) => Ok(answer),
+            Err(problem) => Err(ControlError::Broken { path: self.path.clone(), problem }),
+        }
+    }
+
+    fn exchange(&mut self, request: &Request) -> Result<Answer, String> {
+        let said = self.stream.get_mut().write_all(&write(request));
+        said.map_err(|error| error.to_string())?;
+        let mut line = Vec::new();
+        let mut stream = (&mut self.stream).take(LONGEST_ANSWER);
+        stream.read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
+        if line.is_empty() {
+            return Err("it closed the connection".to_owned());
+        }
+        read(&line)
+    }
+}

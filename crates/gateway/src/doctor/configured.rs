@@ -1,0 +1,248 @@
+//! What a configuration asks of the machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use nix::net::if_::InterfaceFlags;
+
+use super::machine::has_net_admin;
+use super::{Finding, knock};
+use crate::config::{ConfigError, HubConfig, InterceptConfig, OperationConfig, TerminalConfig};
+use crate::control::{Answer, Control, ControlPath, Request, default_directories};
+use crate::status::{Role, Status};
+
+pub(super) fn examine(path: &Path) -> Vec<Finding> {
+    let config = match read(path) {
+        Ok(config) => config,
+        Err(error) => {
+            let mend = "docs/gateway.md lists the keys; `skyhop init` writes a pair that works";
+            return vec![Finding::fail("configuration", error.to_string(), mend)];
+        }
+    };
+    match config {
+        Config::Terminal(config) => terminal(&config),
+        Config::Hub(config) => hub(&config),
+    }
+}
+
+enum Config {
+    Terminal(Box<TerminalConfig>),
+    Hub(Box<HubConfig>),
+}
+
+/// Reads the configuration of either side: only a terminal's says who the hub
+/// is.
+fn read(path: &Path) -> Result<Config, ConfigError> {
+    let is_terminal = fs::read_to_string(path).is_ok_and(|text| names_hub(&text));
+    if is_terminal {
+        return TerminalConfig::read(path).map(|config| Config::Terminal(Box::new(config)));
+    }
+    HubConfig::read(path).map(|config| Config::Hub(Box::new(config)))
+}
+
+fn names_hub(text: &str) -> bool {
+    let keys = text.lines().filter_map(|line| line.split_once('='));
+    keys.into_iter().any(|(key, _)| matches!(key.trim(), "hub" | "hub_key"))
+}
+
+fn terminal(config: &TerminalConfig) -> Vec<Finding> {
+    let mut findings = vec![Finding::ok("configuration", "of a terminal")];
+    if let Some(intercept) = &config.intercept {
+        findings.extend(interfaces(intercept));
+    }
+    findings.extend(path_to(config.hub.as_str(), config.link.mtu));
+    match running(&config.operation, Role::Terminal) {
+        Some(status) => {
+            findings.push(of_running(&status));
+            let up = status.sessions.iter().any(|session| session.reachable);
+            findings.push(if up {
+                Finding::ok("hub", "answers the running terminal")
+            } else {
+                let mend = "see its log, and `skyhop status` there";
+                Finding::fail("hub", "does not answer the running terminal", mend)
+            });
+        }
+        None => findings.push(knock::hub(config)),
+    }
+    findings
+}
+
+fn hub(config: &HubConfig) -> Vec<Finding> {
+    let mut findings = vec![Finding::ok(
+        "configuration",
+        format!("of a hub with {} terminals", config.terminals.len()),
+    )];
+    if let Some(intercept) = &config.intercept {
+        findings.extend(interfaces(intercept));
+    }
+    if config.transparent && !has_net_admin() {
+        findings.push(Finding::fail("transparent", "needs CAP_NET_ADMIN", "run it as root"));
+    }
+    match running(&config.operation, Role::Hub) {
+        Some(status) => findings.push(of_running(&status)),
+        None => findings.push(port(config.listen)),
+    }
+    findings
+}
+
+fn of_running(status: &Status) -> Finding {
+    let role = status.role.as_str();
+    let text =
+        format!("a {role} runs (pid {}), with {} sessions", status.pid, status.sessions.len());
+    Finding::ok("running", text)
+}
+
+/// The gateway that runs with this configuration, if one does.
+fn running(operation: &OperationConfig, role: Role) -> Option<Status> {
+    let name = format!("{}.sock", role.as_str());
+    let paths = match &operation.control {
+        ControlPath::At(path) => vec![path.clone()],
+        ControlPath::Usual => default_directories().iter().map(|at| at.join(&name)).collect(),
+        ControlPath::None => Vec::new(),
+    };
+    let mut control = paths.iter().find_map(|path| Control::connect(path).ok())?;
+    match control.ask(&Request::Status { connections: false }).ok()? {
+        Answer::Status(status) => Some(*status),
+        _ => None,
+    }
+}
+
+fn port(listen: Option<SocketAddr>) -> Finding {
+    let address = listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], crate::hub::PORT)));
+    match UdpSocket::bind(address) {
+        Ok(_) => Finding::ok("port", format!("UDP {address} is free; firewalls must let it in")),
+        Err(error) => Finding::fail(
+            "port",
+            format!("UDP {address} cannot be had: {error}"),
+            "another program has it, or the address is not this machine's: change `listen`",
+        ),
+    }
+}
+
+fn interfaces(intercept: &InterceptConfig) -> Vec<Finding> {
+    const CHECK: &str = "interface";
+    let mut findings = Vec::new();
+    if !has_net_admin() {
+        let mend = "run it as root, or once `setcap cap_net_admin+ep` on the program";
+        findings.push(Finding::warn(CHECK, "taking connections over needs CAP_NET_ADMIN", mend));
+    }
+    for name in &intercept.interfaces {
+        findings.push(match is_running(name) {
+            None => {
+                let mend =
+                    format!("`intercept.interfaces` names those of this machine: {}", devices());
+                Finding::fail(CHECK, format!("there is no {name}"), mend)
+            }
+            Some(false) => {
+                let mend = format!("`ip link set {name} up`, or plug its cable in");
+                Finding::warn(CHECK, format!("{name} is down"), mend)
+            }
+            Some(true) => Finding::ok(CHECK, format!("{name} is there")),
+        });
+    }
+    findings
+}
+
+/// Whether a device is up and has its cable; `None` if there is none.
+fn is_running(name: &str) -> Option<bool> {
+    let mut devices = nix::ifaddrs::getifaddrs().ok()?;
+    let device = devices.find(|device| device.interface_name == name)?;
+    Some(device.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING))
+}
+
+fn devices() -> String {
+    let devices = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let names: BTreeSet<String> = devices.map(|device| device.interface_name).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// The longest packet that a device takes.
+fn mtu_of(device: &str) -> Option<i64> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // SAFETY: all zeroes is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays zero: names are shorter.
+    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes().take(libc::IFNAMSIZ - 1)) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: SIOCGIFMTU reads the name and writes the MTU of an ifreq.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) };
+    // SAFETY: the call has written it.
+    (result == 0).then(|| unsafe { request.ifr_ifru.ifru_mtu }.into())
+}
+
+/// How packets to the hub go, and how long they may be.
+fn path_to(hub: &str, mtu: u16) -> Vec<Finding> {
+    let Some(address) = hub.to_socket_addrs().ok().and_then(|mut found| found.next()) else {
+        // What asks the hub says why.
+        return Vec::new();
+    };
+    let Some((device, local)) = device_to(address) else {
+        let mend = format!("`ip route get {}`", address.ip());
+        return vec![Finding::fail("route", format!("there is none to {}", address.ip()), mend)];
+    };
+    let mut findings =
+        vec![Finding::ok("route", format!("to {address} from {local} over {device}"))];
+    findings.push(match mtu_of(&device) {
+        Some(size) if size < i64::from(mtu) => Finding::warn(
+            "mtu",
+            format!("{device} takes packets of {size} bytes, the configuration says {mtu}"),
+            format!("nothing is lost: what fits is found out; `mtu = {size}` saves the search"),
+        ),
+        Some(size) => Finding::ok("mtu", format!("{device} takes {size} bytes, {mtu} are used")),
+        None => Finding::warn("mtu", format!("that of {device} is not known"), "see `ip link`"),
+    });
+    findings
+}
+
+/// The device, and the address of this machine, that packets to there leave by.
+fn device_to(address: SocketAddr) -> Option<(String, std::net::IpAddr)> {
+    let any: SocketAddr = match address {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(any).ok()?;
+    // Sends nothing.
+    socket.connect(address).ok()?;
+    let local = socket.local_addr().ok()?.ip();
+    let mut devices = nix::ifaddrs::getifaddrs().ok()?;
+    let device = devices.find(|device| {
+        let own = device.address.as_ref();
+        let v4 = own.and_then(|own| own.as_sockaddr_in()).map(|own| std::net::IpAddr::V4(own.ip()));
+        let v6 =
+            own.and_then(|own| own.as_sockaddr_in6()).map(|own| std::net::IpAddr::V6(own.ip()));
+        v4.or(v6) == Some(local)
+    })?;
+    Some((device.interface_name, local))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_says_who_the_hub_is() {
+        assert!(names_hub("rate = \"auto\"\nhub = \"x:1\"\n"));
+        assert!(names_hub("  hub_key=\"…\""));
+        assert!(!names_hub("listen = \"[::]:5900\"\n[[terminal]]\nname = \"hub\"\n# hub\n"));
+    }
+
+    #[test]
+    fn the_way_to_this_machine_is_its_loopback() {
+        let (device, local) = device_to("127.0.0.1:9".parse().unwrap()).unwrap();
+        assert_eq!((device.as_str(), local.to_string().as_str()), ("lo", "127.0.0.1"));
+        assert_eq!((is_running("lo"), is_running("no-such")), (Some(true), None));
+        assert!(mtu_of("lo").is_some_and(|mtu| mtu >= 1500) && devices().contains("lo"));
+    }
+
+    #[test]
+    fn a_port_in_use_is_told() {
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let finding = port(Some(taken.local_addr().unwrap()));
+        assert_eq!(finding.verdict, super::super::Verdict::Fail);
+        assert!(finding.text.contains("cannot be had"), "{finding:?}");
+    }
+}

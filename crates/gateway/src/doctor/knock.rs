@@ -1,0 +1,108 @@
+//! Whether the hub answers.
+//!
+//! A handshake is begun and not finished: a session that a running terminal has
+//! with the same key goes on, since the hub replaces it only when the new one is
+//! used.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::time::{Duration, Instant};
+
+use slacp::{Endpoint, Event};
+use units::Machine;
+
+use super::Finding;
+use crate::clock;
+use crate::config::TerminalConfig;
+use crate::keys::{format_public_key, random_bytes};
+
+const CHECK: &str = "hub";
+/// How long the hub may take: several tries over the slowest hop.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Asks the hub for a session, as this terminal would.
+pub(super) fn hub(config: &TerminalConfig) -> Finding {
+    let name = config.hub.as_str();
+    let addresses: Vec<SocketAddr> = match name.to_socket_addrs() {
+        Ok(addresses) => addresses.collect(),
+        Err(error) => {
+            let mend = "mend `hub`, or the name service; an address works without one";
+            return Finding::fail(CHECK, format!("{name} is not found: {error}"), mend);
+        }
+    };
+    match knock(config, &addresses) {
+        Ok(Answer::Yes(address, time)) => {
+            let ms = time.as_secs_f64() * 1e3;
+            Finding::ok(
+                CHECK,
+                format!("{name} ({address}) answers in {ms:.0} ms and knows our key"),
+            )
+        }
+        Ok(Answer::No(why)) => {
+            Finding::fail(CHECK, why, "run the same version of skyhop on both sides")
+        }
+        Ok(Answer::Silence) => {
+            let key = format_public_key(&config.identity.public());
+            let mend = format!(
+                "is the hub running, does UDP to it pass every firewall, is `hub_key` its key, and has \
+                 it a [[terminal]] with key = \"{key}\"?"
+            );
+            Finding::fail(CHECK, format!("{name} does not answer"), mend)
+        }
+        Err(error) => {
+            let mend = "is there a route to it? see `ip route get`";
+            Finding::fail(CHECK, format!("{name} cannot be reached: {error}"), mend)
+        }
+    }
+}
+
+enum Answer {
+    Yes(SocketAddr, Duration),
+    No(String),
+    Silence,
+}
+
+fn knock(config: &TerminalConfig, addresses: &[SocketAddr]) -> io::Result<Answer> {
+    let socket = if addresses.iter().all(SocketAddr::is_ipv4) {
+        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?
+    } else {
+        UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?
+    };
+    let seed = random_bytes().map_err(io::Error::other)?;
+    let (link, pair) = (config.link.clone(), config.identity.pair());
+    let mut endpoint = Endpoint::terminal(link, pair, config.hub_key, addresses.to_vec(), seed);
+    let (began, mut sent) = (Instant::now(), Instant::now());
+    let mut datagram = Vec::new();
+    let mut buffer = vec![0; 1 << 16];
+    let mut refused = None;
+    while began.elapsed() < PATIENCE {
+        let now = clock::now();
+        endpoint.handle_timeout(now);
+        while let Some(to) = endpoint.poll_transmit(now, &mut datagram) {
+            sent = Instant::now();
+            refused = socket.send_to(&datagram, mapped(to, &socket)).err();
+        }
+        let next = endpoint.poll_timeout().map_or(PATIENCE, |(at, _)| at.saturating_since(now));
+        let wait = next.clamp(Duration::from_millis(1), Duration::from_millis(500));
+        socket.set_read_timeout(Some(wait))?;
+        let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+        endpoint.handle_datagram(clock::now(), from, &mut buffer[..length]);
+        if let Some(notice) = endpoint.poll_notice() {
+            return Ok(Answer::No(notice.to_string()));
+        }
+        while let Some((_, event)) = endpoint.poll_event() {
+            if let Event::Up { address, .. } = event {
+                return Ok(Answer::Yes(address, sent.elapsed()));
+            }
+        }
+    }
+    refused.map_or(Ok(Answer::Silence), Err)
+}
+
+/// A socket of both families wants every address as one of IPv6.
+fn mapped(address: SocketAddr, socket: &UdpSocket) -> SocketAddr {
+    match (address, socket.local_addr()) {
+        (SocketAddr::V4(v4), Ok(SocketAddr::V6(_))) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+        _ => address,
+    }
+}

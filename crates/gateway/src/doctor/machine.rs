@@ -1,0 +1,221 @@
+//! What is true of the machine, whatever is configured.
+
+use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::sys::resource::{Resource, getrlimit};
+
+use super::Finding;
+
+/// The first kernel with everything that interception takes.
+const KERNEL: (u32, u32) = (5, 12);
+/// What the UDP socket of the hop asks for.
+const UDP_BUFFER: u64 = 8 << 20;
+/// What a TCP connection over a LAN may need: 1 Gbit/s for 30 ms.
+const TCP_BUFFER: u64 = 4_000_000;
+/// As many connections as a busy hub may have.
+const DESCRIPTORS: u64 = 20_000;
+/// The beginning of 2024: no clock that is set shows less.
+const PAST: Duration = Duration::from_secs(1_704_067_200);
+
+pub(super) fn examine() -> Vec<Finding> {
+    let mut findings = vec![kernel(), privilege(), namespaces(), tun(), fast_open()];
+    findings.extend(forwarding());
+    findings.extend([reverse_path(), udp_buffers(), tcp_buffers(), descriptors(), time()]);
+    findings
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn sysctl(name: &str) -> Option<String> {
+    read(&format!("/proc/sys/{}", name.replace('.', "/")))
+}
+
+/// The last number of a setting.
+fn sysctl_number(name: &str) -> Option<u64> {
+    sysctl(name)?.split_whitespace().last()?.parse().ok()
+}
+
+fn kernel() -> Finding {
+    let release = sysctl("kernel.osrelease").unwrap_or_default();
+    match version(&release) {
+        Some(version) if version >= KERNEL => Finding::ok("kernel", format!("Linux {release}")),
+        _ => Finding::fail(
+            "kernel",
+            format!("Linux {release}"),
+            format!("use Linux {}.{} or newer", KERNEL.0, KERNEL.1),
+        ),
+    }
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn privilege() -> Finding {
+    const MEND: &str = "run a terminal as root, or once `setcap cap_net_admin+ep` on the program; \
+                        a hub that takes nothing over needs no privilege";
+    if has_net_admin() {
+        return Finding::ok("privilege", "CAP_NET_ADMIN: connections may be taken over");
+    }
+    Finding::warn("privilege", "without CAP_NET_ADMIN no connection can be taken over", MEND)
+}
+
+/// Whether the process may set rules and routes.
+pub(super) fn has_net_admin() -> bool {
+    const CAP_NET_ADMIN: u64 = 1 << 12;
+    let status = read("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    effective.is_some_and(|bits| bits & CAP_NET_ADMIN != 0)
+}
+
+fn namespaces() -> Finding {
+    const CHECK: &str = "namespaces";
+    let most = sysctl_number("user.max_user_namespaces").unwrap_or(0);
+    let clone = sysctl_number("kernel.unprivileged_userns_clone").unwrap_or(1);
+    if most > 0 && clone > 0 {
+        return Finding::ok(CHECK, "users may make namespaces: `skyhop lab` works for them");
+    }
+    let mend = "for `skyhop lab` as an ordinary user: `sysctl -w user.max_user_namespaces=10000 \
+                kernel.unprivileged_userns_clone=1`";
+    Finding::warn(CHECK, "users may not make namespaces", mend)
+}
+
+fn tun() -> Finding {
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
+    match device {
+        Ok(_) => Finding::ok("tun", "/dev/net/tun can be opened"),
+        Err(error) => Finding::warn(
+            "tun",
+            format!("/dev/net/tun cannot be opened: {error}"),
+            "to carry what is not TCP: run as root, `modprobe tun`, or `chmod 666 /dev/net/tun`",
+        ),
+    }
+}
+
+fn fast_open() -> Finding {
+    match sysctl_number("net.ipv4.tcp_fastopen") {
+        Some(bits) if bits & 1 != 0 => Finding::ok("fast open", "clients of this machine use it"),
+        _ => Finding::warn(
+            "fast open",
+            "TCP Fast Open is off",
+            "a round trip less towards servers that know it: `sysctl -w net.ipv4.tcp_fastopen=1`",
+        ),
+    }
+}
+
+fn forwarding() -> [Finding; 2] {
+    let of = |check: &str, name: &str| match sysctl_number(name) {
+        Some(1..) => Finding::ok(check, "packets are forwarded"),
+        _ => Finding::warn(
+            check,
+            "packets are not forwarded: what is not taken over does not pass",
+            format!("for connections to pass while the hub is away: `sysctl -w {name}=1`"),
+        ),
+    };
+    [of("forwarding", "net.ipv4.ip_forward"), of("forwarding 6", "net.ipv6.conf.all.forwarding")]
+}
+
+fn reverse_path() -> Finding {
+    let strict = |name: &str| sysctl_number(&format!("net.ipv4.conf.{name}.rp_filter")) == Some(1);
+    let devices = fs::read_dir("/proc/sys/net/ipv4/conf").into_iter().flatten().flatten();
+    let names = devices.filter_map(|entry| entry.file_name().into_string().ok());
+    let set: Vec<String> = names.filter(|name| !name.contains('.') && strict(name)).collect();
+    if set.is_empty() {
+        return Finding::ok("reverse path", "not filtered strictly");
+    }
+    Finding::ok(
+        "reverse path",
+        format!("strict on {}: works where replies come the way that requests go", set.join(", ")),
+    )
+}
+
+fn udp_buffers() -> Finding {
+    const CHECK: &str = "UDP buffers";
+    let least = ["net.core.rmem_max", "net.core.wmem_max"].map(sysctl_number);
+    let least = least.into_iter().flatten().min().unwrap_or(UDP_BUFFER);
+    if least >= UDP_BUFFER || has_net_admin() {
+        return Finding::ok(CHECK, "as large as the hop needs");
+    }
+    Finding::warn(
+        CHECK,
+        format!("at most {least} bytes: bursts of the hop may be lost"),
+        format!("`sysctl -w net.core.rmem_max={UDP_BUFFER} net.core.wmem_max={UDP_BUFFER}`"),
+    )
+}
+
+fn tcp_buffers() -> Finding {
+    const CHECK: &str = "TCP buffers";
+    let most = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"].map(sysctl_number);
+    let least = most.into_iter().flatten().min().unwrap_or(TCP_BUFFER);
+    if least >= TCP_BUFFER {
+        return Finding::ok(CHECK, format!("up to {least} bytes for a connection"));
+    }
+    Finding::warn(
+        CHECK,
+        format!("at most {least} bytes for a connection: fast LANs are not filled"),
+        "`sysctl -w net.ipv4.tcp_rmem=\"4096 131072 6291456\" net.ipv4.tcp_wmem=\"4096 65536 \
+         4194304\"`",
+    )
+}
+
+fn descriptors() -> Finding {
+    let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
+    if most >= DESCRIPTORS {
+        return Finding::ok("descriptors", format!("up to {most}, one for each connection"));
+    }
+    Finding::warn(
+        "descriptors",
+        format!("at most {most}: that many connections less 64 are carried"),
+        "`LimitNOFILE=1048576` in the systemd unit, or `ulimit -Hn 1048576` as root",
+    )
+}
+
+fn time() -> Finding {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mend = "start a time service (chrony, systemd-timesyncd): logs and certificates need it, \
+                the hop does not";
+    if since < PAST {
+        return Finding::warn("clock", "the clock is not set", mend);
+    }
+    if is_synchronised() == Some(false) {
+        return Finding::warn("clock", "the clock is not synchronised", mend);
+    }
+    Finding::ok("clock", "set")
+}
+
+/// Whether the kernel believes its clock; `None` if it does not tell.
+fn is_synchronised() -> Option<bool> {
+    // SAFETY: all zeroes is a valid timex: nothing is to be changed.
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: adjtimex with no mode writes the state to the address given.
+    let state = unsafe { libc::adjtimex(&raw mut timex) };
+    (state >= 0).then_some(state != libc::TIME_ERROR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_as_numbers() {
+        assert_eq!(version("6.18.5-amd64"), Some((6, 18)));
+        assert_eq!(version("5.4.0"), Some((5, 4)));
+        assert!(version("5.4.0").unwrap() < KERNEL && version("5.12-rc1").unwrap() >= KERNEL);
+        assert_eq!(version("strange"), None);
+    }
+
+    #[test]
+    fn every_finding_that_is_not_well_says_how_to_mend_it() {
+        let findings = examine();
+        assert!(findings.len() > 10);
+        for finding in findings {
+            assert_eq!(finding.mend.is_none(), finding.verdict == super::super::Verdict::Ok);
+            assert!(!finding.text.contains('\n'), "{finding:?}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A state as families of metrics.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::status::{SessionStatus, Status};
+
+/// The state at the moment of being asked.
+#[derive(Debug)]
+pub(super) struct Snapshot(pub(super) Status);
+
+/// Names and values of labels.
+type Labels = Vec<(&'static str, String)>;
+
+/// A figure of each session: name, help, value.
+type Figure = (&'static str, &'static str, fn(&SessionStatus) -> f64);
+type Count = (&'static str, &'static str, fn(&SessionStatus) -> u64);
+
+const FIGURES: &[Figure] = &[
+    ("reachable", "Whether the peer answers", |s| f64::from(u8::from(s.reachable))),
+    ("age_seconds", "Since the session came up", |s| s.since_s),
+    ("rtt_seconds", "Round-trip time of the hop, smoothed", |s| s.rtt_ms / 1e3),
+    ("rate_bits_per_second", "At which this side sends", |s| s.rate_bit_s as f64),
+    ("capacity_bits_per_second", "Of the path, if measured", |s| {
+        s.capacity_bit_s.map_or(0.0, |rate| rate as f64)
+    }),
+    ("queue_seconds", "How long packets wait in the path, if measured", |s| s.queue_ms / 1e3),
+    ("loss_ratio", "The share of packets that the link loses, of late", |s| s.loss),
+    ("streams", "Alive", |s| s.streams as f64),
+    ("held_to_send_bytes", "Held until the peer acknowledges", |s| s.held_to_send_bytes as f64),
+    ("held_to_read_bytes", "Held until read", |s| s.held_to_read_bytes as f64),
+];
+
+const COUNTS: &[Count] = &[
+    ("packets_sent", "Packets sent", |s| s.packets_sent),
+    ("sent_bytes", "In IP packets sent", |s| s.bytes_sent),
+    ("packets_received", "Packets received", |s| s.packets_received),
+    ("received_bytes", "In IP packets received", |s| s.bytes_received),
+    ("packets_lost", "Lost on the hop; their contents were sent again", |s| s.packets_lost),
+    ("packets_recovered", "Restored here by FEC", |s| s.recovered),
+    ("repairs_sent", "FEC repairs sent", |s| s.repairs_sent),
+    ("repair_bytes", "In IP packets with FEC repairs", |s| s.repair_bytes),
+    ("repairs_received", "FEC repairs received", |s| s.repairs_received),
+    ("acknowledgements", "Acknowledgements sent", |s| s.acknowledgements),
+    ("probes", "Times that nothing was acknowledged for too long", |s| s.probes),
+    ("duplicates", "Packets received again", |s| s.duplicates),
+    ("forged", "Packets that were not authentic", |s| s.forged),
+    ("key_changes", "Times that the keys were renewed", |s| s.key_changes),
+];
+
+impl Collector for Snapshot {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families(encoder);
+        general(&self.0, &mut families)?;
+        connections(&self.0, &mut families)?;
+        bypass(&self.0, &mut families)?;
+        bounds(&self.0, &mut families)?;
+        sessions(&self.0, &mut families)
+    }
+}
+
+/// Writes families.
+struct Families<'e>(DescriptorEncoder<'e>);
+
+impl Families<'_> {
+    fn gauge(&mut self, name: &str, help: &str, rows: &[(Labels, f64)]) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in rows {
+            ConstGauge::new(*value).encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn seconds(&mut self, name: &str, help: &str, rows: &[(Labels, f64)]) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in rows {
+            ConstCounter::new(*value).encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, name: &str, help: &str, rows: &[(Labels, u64)]) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in rows {
+            ConstCounter::new(*value).encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// A gauge without labels.
+    fn one(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(encoder)
+    }
+}
+
+fn label(name: &'static str, value: &str) -> Labels {
+    vec![(name, value.to_owned())]
+}
+
+fn general(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let mut labels = label("role", status.role.as_str());
+    labels.push(("version", status.version.clone()));
+    families.gauge("skyhop_info", "The program", &[(labels, 1.0)])?;
+    families.one("skyhop_uptime_seconds", "Since the gateway started", status.uptime_s)?;
+    let draining = f64::from(u8::from(status.draining_s.is_some()));
+    families.one("skyhop_draining", "Whether it ends with its last connection", draining)
+}
+
+fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let traffic = &status.traffic;
+    families.one("skyhop_connections", "Alive", status.memory.connections as f64)?;
+    let carried = ConstCounter::new(traffic.connections);
+    let (name, help) = ("skyhop_connections_carried", "Connections carried, of either side");
+    carried.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    let outcomes =
+        [("closed", traffic.closed), ("reset", traffic.reset), ("failed", traffic.failed)];
+    let rows = outcomes.map(|(outcome, count)| (label("outcome", outcome), count));
+    families.counter("skyhop_connections_ended", "How connections ended", &rows)?;
+    let resets: Vec<_> =
+        traffic.resets.iter().map(|(reason, count)| (label("reason", reason), *count)).collect();
+    families.counter("skyhop_connections_reset", "Why they ended before their time", &resets)?;
+    let directions = [("to_hop", traffic.to_hop_bytes), ("from_hop", traffic.from_hop_bytes)];
+    let rows = directions.map(|(direction, bytes)| (label("direction", direction), bytes));
+    families.counter("skyhop_relayed_bytes", "Of TCP connections", &rows)?;
+    let datagrams = [
+        ("sent", traffic.datagrams_sent),
+        ("received", traffic.datagrams_received),
+        ("ignored", traffic.datagrams_ignored),
+        ("too_large", traffic.datagrams_too_large),
+        ("error", traffic.socket_errors),
+    ];
+    let rows = datagrams.map(|(fate, count)| (label("fate", fate), count));
+    families.counter("skyhop_datagrams", "Of the hop's UDP socket", &rows)
+}
+
+fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let Some(interception) = &status.interception else { return Ok(()) };
+    let on = f64::from(u8::from(interception.on));
+    families.one("skyhop_interception_on", "Whether new connections are taken over", on)?;
+    let reason = |why: crate::status::Bypass| label("reason", why.as_str());
+    let rows: Vec<_> =
+        interception.bypassed.iter().map(|row| (reason(row.why), row.total_s)).collect();
+    families.seconds("skyhop_bypass_seconds", "How long new connections passed by", &rows)?;
+    let rows: Vec<_> =
+        interception.bypassed.iter().map(|row| (reason(row.why), row.times)).collect();
+    families.counter("skyhop_bypasses", "How often they began to pass by", &rows)
+}
+
+fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let memory = &status.memory;
+    for (name, help, value) in [
+        ("skyhop_held_bytes", "Held for streams", memory.held_bytes),
+        ("skyhop_held_limit_bytes", "Above this no new connection is carried", memory.limit_bytes),
+        ("skyhop_resident_bytes", "In memory, by the kernel", memory.resident_bytes),
+        ("skyhop_connections_limit", "The most connections carried", memory.connections_limit),
+        ("skyhop_descriptors", "Open", memory.descriptors),
+        ("skyhop_descriptors_limit", "The most that may be open", memory.descriptors_limit),
+    ] {
+        families.one(name, help, value as f64)?;
+    }
+    Ok(())
+}
+
+fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    families.one("skyhop_sessions", "Up", status.sessions.len() as f64)?;
+    let sessions = || status.sessions.iter().map(|session| (label("peer", &session.peer), session));
+    for (name, help, figure) in FIGURES {
+        let rows: Vec<_> = sessions().map(|(labels, it)| (labels, figure(it))).collect();
+        families.gauge(&format!("skyhop_session_{name}"), help, &rows)?;
+    }
+    for (name, help, count) in COUNTS {
+        let rows: Vec<_> = sessions().map(|(labels, it)| (labels, count(it))).collect();
+        families.counter(&format!("skyhop_session_{name}"), help, &rows)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,382 @@
+//! What operators ask of a running gateway, the same on both sides.
+
+mod limits;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use slacp::{PublicKey, Rate};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use units::{BitRate, ByteCount, Instant};
+
+use self::limits::Limits;
+use crate::clock;
+use crate::connections::{Entry, Held, Waits};
+use crate::control::{Answer, Call, ControlPath, Request, Server};
+use crate::error::RunError;
+use crate::gateway::Gateway;
+use crate::hop::Hop;
+use crate::metrics::MetricsServer;
+use crate::notify::Notifier;
+use crate::path_store::PathStore;
+use crate::peers::{Peers, ms};
+use crate::status::{
+    Bypass, ConnectionStatus, InterceptionStatus, Limit, Role, Status, TrafficStatus,
+};
+use crate::tcp;
+
+/// How often a gateway looks after itself.
+const LOOK: Duration = Duration::from_millis(500);
+/// How often whoever started us is told how we are.
+const SIGN: Duration = Duration::from_secs(5);
+/// How often what was learnt of paths is written down.
+const SAVE: Duration = Duration::from_secs(60);
+/// So many requests wait at most.
+const WAITING: usize = 32;
+
+/// What the configuration says about running a gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OperationConfig {
+    /// Where the control socket is. Key `control`: a path, or `"none"`.
+    pub control: ControlPath,
+    /// No new connections are carried while the streams of all sessions hold more.
+    /// Key `total_memory`, default half of the machine's memory.
+    pub total_memory: Option<ByteCount>,
+    /// The most connections that are carried. Key `max_connections`, default as
+    /// many as the process may have sockets.
+    pub max_connections: Option<u64>,
+    /// Where metrics are served. Section `metrics`, key `listen`, default nowhere.
+    pub metrics: Option<SocketAddr>,
+    /// The directory in which is kept what was learnt of paths. Key `state`,
+    /// default none.
+    pub state: Option<PathBuf>,
+    /// The most that the modem is believed. Key `maximum_rate`, default none.
+    pub maximum_rate: Option<BitRate>,
+    /// The file that all this was read from, if it can be read again.
+    pub file: Option<PathBuf>,
+}
+
+/// Something to do for a gateway.
+pub(crate) enum Task {
+    /// Somebody asks.
+    Answer(Call),
+    /// It is time to look after itself.
+    Look,
+}
+
+/// The operators' side of a running gateway.
+pub(crate) struct Operations {
+    role: Role,
+    started: Instant,
+    calls: mpsc::Receiver<Call>,
+    _sender: mpsc::Sender<Call>,
+    _server: Option<Server>,
+    _metrics: Option<MetricsServer>,
+    hangup: Signal,
+    notifier: Notifier,
+    store: Option<PathStore>,
+    next_save: Instant,
+    next_sign: Instant,
+    look: Interval,
+    limits: Limits,
+    config: OperationConfig,
+    /// Bytes held for streams when it was last looked: asked for with every
+    /// connection, it may not cost a look at every session.
+    held: u64,
+    draining: Option<Drain>,
+    pub(crate) peers: Peers,
+}
+
+/// A gateway that ends with its last connection.
+#[derive(Debug, Clone, Copy)]
+struct Drain {
+    until: Option<Instant>,
+}
+
+impl Operations {
+    /// Begins to listen to operators.
+    ///
+    /// # Errors
+    /// When a configured control socket, or address for metrics, cannot be had.
+    pub(crate) fn start(
+        role: Role,
+        config: &OperationConfig,
+        rate: &Rate,
+        names: BTreeMap<PublicKey, String>,
+    ) -> Result<Self, RunError> {
+        let (sender, calls) = mpsc::channel(WAITING);
+        let server = Server::start(&config.control, role, sender.clone())?;
+        let metrics = config.metrics.map(|at| MetricsServer::start(at, sender.clone()));
+        let metrics = metrics.transpose()?;
+        let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            role,
+            started: clock::now(),
+            calls,
+            _sender: sender,
+            _server: server,
+            _metrics: metrics,
+            hangup,
+            notifier: Notifier::from_environment(),
+            store: config.state.as_deref().map(|directory| store(directory, role)),
+            next_save: clock::now() + SAVE,
+            next_sign: Instant::ZERO,
+            look,
+            limits: Limits::new(config),
+            config: config.clone(),
+            held: 0,
+            draining: None,
+            peers: Peers::new(rate, config.maximum_rate, names),
+        })
+    }
+
+    /// Waits for something to do. May be cancelled without losing it.
+    pub(crate) async fn next(&mut self) -> Task {
+        tokio::select! {
+            Some(call) = self.calls.recv() => Task::Answer(call),
+            _ = self.hangup.recv() => Task::Answer(Call::new(Request::Reload).0),
+            _ = self.look.tick() => Task::Look,
+        }
+    }
+
+    /// The file to be read again.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn file(&self) -> Result<PathBuf, String> {
+        let file = self.config.file.clone();
+        file.ok_or_else(|| "the configuration came from a pipe: nothing to read again".to_owned())
+    }
+
+    /// Takes what may change while a gateway runs, and answers `call`.
+    pub(crate) fn reloaded(&mut self, call: Call, outcome: Result<Vec<String>, String>) {
+        match &outcome {
+            Ok(notes) => {
+                tracing::info!("configuration read again");
+                notes.iter().for_each(|note| tracing::info!("{note}"));
+            }
+            Err(error) => tracing::error!("the configuration stays as it was: {error}"),
+        }
+        call.answer(outcome.map_or_else(Answer::Error, Answer::Done));
+    }
+
+    /// Takes other bounds and names, and another rate. Says what needs a restart.
+    pub(crate) fn configure(
+        &mut self,
+        hop: &Hop,
+        config: OperationConfig,
+        rate: &Rate,
+        names: BTreeMap<PublicKey, String>,
+    ) -> Vec<String> {
+        let mut notes = vec!["configuration read again".to_owned()];
+        if !hop.configure_rate(rate.clone()) {
+            notes.push("rate: sessions that are up keep theirs until they are set up again".into());
+        }
+        self.peers.configure(rate, config.maximum_rate, names);
+        self.limits = Limits::new(&config);
+        if (&config.control, &config.state, config.metrics)
+            != (&self.config.control, &self.config.state, self.config.metrics)
+        {
+            notes.push("control, state and metrics need a restart".to_owned());
+        }
+        self.config = config;
+        notes
+    }
+
+    /// The gateway is in service.
+    pub(crate) fn say_ready(&self) {
+        self.notifier.tell("READY=1");
+    }
+
+    /// Gives the gateway what an earlier one has learnt of paths.
+    pub(crate) fn remember(&mut self, gateway: &Gateway) {
+        if let Some(store) = &mut self.store {
+            gateway.hop().remember(store.load());
+        }
+    }
+
+    /// What is due now and then: a sign of life, a status line, and writing down
+    /// what was learnt of paths.
+    pub(crate) fn look(&mut self, gateway: &Gateway) {
+        let now = clock::now();
+        self.held = held(&self.peers, gateway.hop());
+        if now >= self.next_sign {
+            let every = self.notifier.watchdog().unwrap_or(SIGN);
+            self.next_sign = now + every.min(SIGN);
+            let (sessions, live) = (self.peers.sessions().count(), gateway.counters().live.count());
+            let status = format!("{sessions} sessions, {live} connections");
+            self.notifier.tell(&format!("WATCHDOG=1\nSTATUS={status}"));
+        }
+        if now >= self.next_save {
+            self.next_save = now + SAVE;
+            self.save(gateway);
+        }
+    }
+
+    fn save(&mut self, gateway: &Gateway) {
+        if let Some(store) = &mut self.store
+            && let Err(error) = store.save(&gateway.hop().memories())
+        {
+            tracing::warn!("{} is not kept: {error}", store.path().display());
+        }
+    }
+
+    /// The gateway is about to end.
+    pub(crate) fn stop(&mut self, gateway: &Gateway) {
+        self.notifier.tell("STOPPING=1");
+        self.save(gateway);
+    }
+
+    /// Why no new connection is to be carried, if it is not.
+    pub(crate) fn hindrance(&self, gateway: &Gateway) -> Option<Bypass> {
+        if self.draining.is_some() {
+            return Some(Bypass::Draining);
+        }
+        self.limits.exceeded(gateway.counters().live.count(), self.held)
+    }
+
+    /// Has the gateway end with its last connection, or after a time.
+    pub(crate) fn drain(&mut self, gateway: &Gateway, within: Option<Duration>) -> Vec<String> {
+        self.draining = Some(Drain { until: within.map(|within| clock::now() + within) });
+        let left = gateway.counters().live.count();
+        tracing::info!("draining: {left} connections left");
+        vec![format!("no new connections from now on; {left} left")]
+    }
+
+    /// Whether it is time to end.
+    pub(crate) fn is_drained(&self, gateway: &Gateway) -> bool {
+        self.draining.is_some_and(|drain| {
+            let late = drain.until.is_some_and(|until| until <= clock::now());
+            late || gateway.counters().live.count() == 0
+        })
+    }
+
+    /// Answers a request; gives back one that only the side itself can answer: to
+    /// read the configuration again.
+    pub(crate) fn answer(
+        &mut self,
+        gateway: &Gateway,
+        interception: Option<InterceptionStatus>,
+        call: Call,
+    ) -> Option<Call> {
+        let answer = match &call.request {
+            Request::Status { connections } => {
+                Answer::Status(Box::new(self.status(gateway, interception, *connections)))
+            }
+            Request::Rate { bit_s, for_s, peer } => match Duration::try_from_secs_f64(*for_s) {
+                Ok(valid_for) => {
+                    let rate = BitRate::from_bits_per_second(*bit_s);
+                    let told = self.peers.tell(gateway.hop(), rate, valid_for, peer.as_deref());
+                    told.map_or_else(Answer::Error, Answer::Done)
+                }
+                Err(error) => Answer::Error(format!("for_s = {for_s}: {error}")),
+            },
+            Request::Drain { within_s } => {
+                let within = within_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
+                Answer::Done(self.drain(gateway, within))
+            }
+            Request::Reload => return Some(call),
+        };
+        call.answer(answer);
+        None
+    }
+
+    fn status(
+        &self,
+        gateway: &Gateway,
+        interception: Option<InterceptionStatus>,
+        connections: bool,
+    ) -> Status {
+        let (hop, now) = (gateway.hop(), clock::now());
+        let drain = self.draining.map(|drain| {
+            drain.until.map_or(0.0, |until| until.saturating_since(now).as_secs_f64())
+        });
+        let live = &gateway.counters().live;
+        let held = held(&self.peers, hop);
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: self.role,
+            pid: std::process::id(),
+            uptime_s: now.saturating_since(self.started).as_secs_f64(),
+            draining_s: drain,
+            interception,
+            sessions: self.peers.status(hop),
+            traffic: traffic(gateway),
+            memory: self.limits.status(live.count(), held),
+            connections: connections
+                .then(|| live.all().iter().map(|entry| self.connection(hop, now, entry)).collect()),
+        }
+    }
+
+    fn connection(&self, hop: &Hop, now: Instant, entry: &Entry) -> ConnectionStatus {
+        let moving = entry.lock().clone();
+        let stream = moving.stream.and_then(|stream| hop.stream_stats(entry.session, stream));
+        let stream = stream.unwrap_or_default();
+        let (near, far, beyond) = if entry.by_peer {
+            (Limit::Server, Limit::Client, Limit::HopOrClient)
+        } else {
+            (Limit::Client, Limit::Server, Limit::HopOrServer)
+        };
+        let limit = |held, otherwise| match held {
+            Held::Idle => Limit::Idle,
+            Held::By(Waits::Socket) => near,
+            Held::By(Waits::Stream) => otherwise,
+        };
+        let onto = if stream.blocked_by_peer { far } else { Limit::Hop };
+        ConnectionStatus {
+            id: entry.id,
+            peer: self.peers.name(entry.session).unwrap_or_default(),
+            client: entry.open.source.to_string(),
+            destination: entry.open.destination.to_string(),
+            age_s: now.saturating_since(entry.since).as_secs_f64(),
+            to_hop_bytes: moving.to_hop.bytes,
+            from_hop_bytes: moving.from_hop.bytes,
+            to_hop_limit: limit(moving.to_hop.held(now), onto),
+            from_hop_limit: limit(moving.from_hop.held(now), beyond),
+            lan_rtt_ms: moving.socket.and_then(tcp::rtt).map(ms),
+            hop_rtt_ms: hop.stats(entry.session).map_or(0.0, |stats| ms(stats.rtt)),
+            held_to_send_bytes: stream.unsent + stream.unacknowledged,
+            held_to_read_bytes: stream.held_to_read,
+            resent_bytes: stream.resent,
+            recovered_bytes: stream.recovered,
+        }
+    }
+}
+
+/// Where what was learnt of paths is kept. The directory is made if it can be.
+fn store(directory: &Path, role: Role) -> PathStore {
+    // Whether it is there, writing tells.
+    let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    PathStore::new(directory.join(format!("{}-paths.json", role.as_str())))
+}
+
+/// Bytes held for the streams of all sessions.
+fn held(peers: &Peers, hop: &Hop) -> u64 {
+    let stats = peers.sessions().filter_map(|session| hop.stats(session));
+    stats.map(|stats| stats.held_to_send.get() + stats.held_to_read.get()).sum()
+}
+
+fn traffic(gateway: &Gateway) -> TrafficStatus {
+    let counters = gateway.counters();
+    TrafficStatus {
+        connections: counters.connections.get(),
+        closed: counters.closed.get(),
+        reset: counters.reset.get(),
+        failed: counters.failed.get(),
+        to_hop_bytes: counters.bytes_to_hop.get(),
+        from_hop_bytes: counters.bytes_from_hop.get(),
+        datagrams_sent: counters.datagrams_sent.get(),
+        datagrams_received: counters.datagrams_received.get(),
+        datagrams_ignored: gateway.hop().ignored(),
+        datagrams_too_large: counters.too_large.get(),
+        socket_errors: counters.socket_errors.get(),
+        resets: counters.reasons.all(),
+    }
+}

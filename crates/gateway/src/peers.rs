@@ -1,0 +1,221 @@
+//! The sessions of a gateway, as those who ask about them see them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use slacp::{Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};
+use units::{BitRate, Instant};
+
+use crate::clock;
+use crate::hop::Hop;
+use crate::keys::format_public_key;
+use crate::status::SessionStatus;
+
+/// Who has a session, and what the modem has told about it.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    names: BTreeMap<PublicKey, String>,
+    source: &'static str,
+    /// The most that the modem is believed.
+    maximum: Option<BitRate>,
+    up: BTreeMap<SessionId, Peer>,
+    /// What was told for all, until when: a session that comes up later gets it
+    /// too.
+    told: Option<(BitRate, Instant)>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    key: PublicKey,
+    address: SocketAddr,
+    since: Instant,
+    reachable: bool,
+    told_until: Option<Instant>,
+}
+
+impl Peers {
+    pub(crate) fn new(
+        rate: &Rate,
+        maximum: Option<BitRate>,
+        names: BTreeMap<PublicKey, String>,
+    ) -> Self {
+        let source = source(rate);
+        Self { names, source, maximum, up: BTreeMap::new(), told: None }
+    }
+
+    /// Takes other names, and where the rate comes from now.
+    pub(crate) fn configure(
+        &mut self,
+        rate: &Rate,
+        maximum: Option<BitRate>,
+        names: BTreeMap<PublicKey, String>,
+    ) {
+        (self.source, self.maximum, self.names) = (source(rate), maximum, names);
+    }
+
+    /// Notes what happens to a session.
+    pub(crate) fn follow(&mut self, hop: &Hop, session: SessionId, event: &Event) {
+        match (event, self.up.get_mut(&session)) {
+            (Event::Up { peer, address }, _) => {
+                let (key, address, since) = (*peer, *address, clock::now());
+                let peer = Peer { key, address, since, reachable: true, told_until: None };
+                self.up.insert(session, peer);
+                self.tell_again(hop, session);
+            }
+            (Event::Unreachable, Some(peer)) => peer.reachable = false,
+            (Event::Reachable, Some(peer)) => peer.reachable = true,
+            (Event::Moved { address }, Some(peer)) => peer.address = *address,
+            (Event::Down(_), _) => {
+                self.up.remove(&session);
+            }
+            _ => {}
+        }
+    }
+
+    /// A session comes up while a told rate holds.
+    fn tell_again(&mut self, hop: &Hop, session: SessionId) {
+        let now = clock::now();
+        let Some((rate, until)) = self.told.filter(|(_, until)| *until > now) else { return };
+        if hop.set_rate(session, rate, until.saturating_since(now)).is_ok()
+            && let Some(peer) = self.up.get_mut(&session)
+        {
+            peer.told_until = Some(until);
+        }
+    }
+
+    /// Takes what the modem tells about one session, or all. Says what has been
+    /// done.
+    ///
+    /// # Errors
+    /// When rates are not told here, or there is no such session.
+    pub(crate) fn tell(
+        &mut self,
+        hop: &Hop,
+        rate: BitRate,
+        valid_for: Duration,
+        name: Option<&str>,
+    ) -> Result<Vec<String>, String> {
+        if self.source != "modem" {
+            let source = self.source;
+            return Err(format!(
+                "the rate here is {source}: expected rate = \"modem\" in the configuration"
+            ));
+        }
+        let rate = self.maximum.map_or(rate, |most| rate.min(most));
+        let until = clock::now() + valid_for;
+        if name.is_none() {
+            self.told = Some((rate, until));
+        }
+        let mut done = Vec::new();
+        let names = &self.names;
+        for (session, peer) in &mut self.up {
+            let called = called(names, &peer.key);
+            if name.is_some_and(|name| name != called) {
+                continue;
+            }
+            match hop.set_rate(*session, rate, valid_for) {
+                Ok(()) => {
+                    peer.told_until = Some(until);
+                    done.push(format!(
+                        "{called}: {rate} for {}",
+                        units::format_duration(valid_for)
+                    ));
+                }
+                Err(RateError::NoSession) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        match (done.is_empty(), name) {
+            (true, Some(name)) => Err(format!("there is no session with {name:?}")),
+            (true, None) => Ok(vec!["no session yet: it holds for those that come".to_owned()]),
+            (false, _) => Ok(done),
+        }
+    }
+
+    /// What the peer of a session is called.
+    pub(crate) fn name(&self, session: SessionId) -> Option<String> {
+        self.up.get(&session).map(|peer| called(&self.names, &peer.key))
+    }
+
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.up.keys().copied()
+    }
+
+    pub(crate) fn status(&self, hop: &Hop) -> Vec<SessionStatus> {
+        let now = clock::now();
+        let row = |(session, peer): (&SessionId, &Peer)| {
+            let stats = hop.stats(*session)?;
+            let told = peer.told_until.filter(|until| *until > now);
+            Some(SessionStatus {
+                peer: called(&self.names, &peer.key),
+                key: format_public_key(&peer.key),
+                address: peer.address.to_string(),
+                since_s: now.saturating_since(peer.since).as_secs_f64(),
+                reachable: peer.reachable,
+                rate_source: self.source.to_owned(),
+                told_for_s: told.map(|until| until.saturating_since(now).as_secs_f64()),
+                ..figures(&stats)
+            })
+        };
+        self.up.iter().filter_map(row).collect()
+    }
+}
+
+fn source(rate: &Rate) -> &'static str {
+    match rate {
+        Rate::Fixed(_) => "fixed",
+        Rate::Modem { .. } => "modem",
+        _ => "auto",
+    }
+}
+
+fn called(names: &BTreeMap<PublicKey, String>, key: &PublicKey) -> String {
+    names.get(key).cloned().unwrap_or_else(|| format!("{key:?}"))
+}
+
+fn figures(stats: &Stats) -> SessionStatus {
+    SessionStatus {
+        rtt_ms: ms(stats.rtt),
+        min_rtt_ms: stats.min_rtt.map(ms),
+        rate_bit_s: stats.rate.bits_per_second(),
+        rate_state: state(stats.rate_state).map(str::to_owned),
+        capacity_bit_s: stats.capacity.map(BitRate::bits_per_second),
+        queue_ms: ms(stats.queue),
+        loss: stats.loss,
+        packets_sent: stats.packets_sent,
+        bytes_sent: stats.bytes_sent,
+        packets_received: stats.packets_received,
+        bytes_received: stats.bytes_received,
+        packets_lost: stats.packets_lost,
+        probes: stats.probes,
+        recovered: stats.recovered,
+        repairs_sent: stats.repairs_sent,
+        repair_bytes: stats.repair_bytes,
+        repairs_received: stats.repairs_received,
+        acknowledgements: stats.acknowledgements,
+        duplicates: stats.duplicates,
+        forged: stats.forged,
+        packet_bytes: stats.packet_size.get(),
+        key_changes: stats.key_changes,
+        streams: stats.streams as u64,
+        held_to_send_bytes: stats.held_to_send.get(),
+        held_to_read_bytes: stats.held_to_read.get(),
+        ..SessionStatus::default()
+    }
+}
+
+fn state(state: RateState) -> Option<&'static str> {
+    match state {
+        RateState::Blind => Some("blind"),
+        RateState::Confirming => Some("confirming"),
+        RateState::Resuming => Some("resuming"),
+        RateState::Cruising => Some("cruising"),
+        RateState::Draining => Some("draining"),
+        _ => None,
+    }
+}
+
+pub(crate) fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

@@ -1,0 +1,185 @@
+//! A proxy for clients that ask to be connected: SOCKS5 and HTTP CONNECT on one
+//! port. It needs no privilege.
+//!
+//! Strangers decide how long a handshake takes and how many there are: both have
+//! limits. Beyond the limit the oldest handshake gives way, since an honest one
+//! takes milliseconds.
+
+mod carry;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+mod handshake;
+mod http;
+mod socks;
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+
+pub(crate) use self::carry::{Exit, carry};
+use self::handshake::{Handshake, Request, Step};
+use crate::config::{ProxyConfig, SideConfig};
+use crate::error::RunError;
+use crate::leg::Leg;
+use crate::listener::is_exhaustion;
+use crate::tcp;
+
+/// How long a client may take to say what it wants.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// How many may be saying it at the same time.
+const HANDSHAKES: usize = 256;
+/// How long a client that is refused may take to read why.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long nobody is accepted after the process ran out of descriptors.
+const RECOVERY: Duration = Duration::from_secs(1);
+/// What is read of a handshake at once. What comes behind it is relayed.
+const PIECE: usize = 1024;
+
+/// The proxy's port and the handshakes under way.
+pub(crate) struct Proxy {
+    listener: TcpListener,
+    config: ProxyConfig,
+    handshakes: JoinSet<Option<Wish>>,
+    /// The oldest first; some may have ended.
+    order: VecDeque<AbortHandle>,
+    paused_until: Option<Instant>,
+}
+
+/// A client that has said where it wants to be connected to.
+pub(crate) struct Wish {
+    leg: Leg,
+    source: SocketAddr,
+    request: Request,
+}
+
+impl Proxy {
+    /// Listens on the configured port.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub(crate) async fn listen(config: ProxyConfig) -> Result<Self, RunError> {
+        let address = config.listen;
+        let failed = |cause| RunError::Listen { address, cause };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        tcp::choose_congestion_control(&listener);
+        tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);
+        let (handshakes, order) = (JoinSet::new(), VecDeque::new());
+        Ok(Self { listener, config, handshakes, order, paused_until: None })
+    }
+
+    /// Sets up the connections of clients.
+    pub(crate) fn prepare(&self, side: &SideConfig) {
+        // It was tried on another socket.
+        let _ = side.apply(&SockRef::from(&self.listener));
+    }
+
+    /// Waits for the next client that has said where it wants to go. May be
+    /// cancelled without losing one.
+    pub(crate) async fn next(&mut self) -> Wish {
+        loop {
+            let resume = self.paused_until;
+            tokio::select! {
+                accepted = self.listener.accept(), if resume.is_none() => self.take(accepted),
+                () = until(resume), if resume.is_some() => self.paused_until = None,
+                Some(ended) = self.handshakes.join_next() => {
+                    if let Ok(Some(wish)) = ended {
+                        return wish;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>) {
+        match accepted {
+            Ok((socket, source)) if self.config.serves(source.ip()) => self.begin(socket, source),
+            Ok((socket, source)) => {
+                tracing::debug!("{source} is not one of the proxy's clients");
+                tcp::reset(socket);
+            }
+            Err(error) if is_exhaustion(&error) => {
+                tracing::warn!("the proxy accepts nobody for a while: {error}");
+                self.paused_until = Some(Instant::now() + RECOVERY);
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn begin(&mut self, socket: TcpStream, source: SocketAddr) {
+        self.order.retain(|handshake| !handshake.is_finished());
+        if self.order.len() >= HANDSHAKES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            oldest.abort();
+        }
+        let leg = Leg::new(socket);
+        self.order.push_back(self.handshakes.spawn(negotiate(leg, source)));
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
+    }
+}
+
+/// Hears what a client wants; `None` if it did not say, or was refused.
+async fn negotiate(mut leg: Leg, source: SocketAddr) -> Option<Wish> {
+    let negotiated = timeout(HANDSHAKE_LIMIT, converse(leg.socket_mut())).await.ok()?;
+    match negotiated.ok()? {
+        Ok(request) => Some(Wish { leg, source, request }),
+        Err(answer) => {
+            refuse(leg, &answer).await;
+            None
+        }
+    }
+}
+
+/// Talks to a client until it has said what it wants, or something that can only
+/// be refused with this answer.
+async fn converse(socket: &mut TcpStream) -> io::Result<Result<Request, Vec<u8>>> {
+    let mut handshake = Handshake::default();
+    let mut piece = [0; PIECE];
+    loop {
+        match handshake.step() {
+            Step::Hear => match socket.read(&mut piece).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => handshake.hear(&piece[..count]),
+            },
+            Step::Say(answer) => socket.write_all(&answer).await?,
+            Step::Connect(request) => return Ok(Ok(request)),
+            Step::Refuse(answer) => return Ok(Err(answer)),
+        }
+    }
+}
+
+/// Tells a client why nothing comes of it, and closes.
+async fn refuse(mut leg: Leg, answer: &[u8]) {
+    let said = timeout(LAST_WORDS, async {
+        leg.socket_mut().write_all(answer).await?;
+        leg.socket_mut().shutdown().await
+    });
+    if matches!(said.await, Ok(Ok(()))) {
+        leg.discard(LAST_WORDS).await;
+    }
+}
+
+/// The next client of a proxy that may not be there.
+pub(crate) async fn next(proxy: &mut Option<Proxy>) -> Wish {
+    match proxy {
+        Some(proxy) => proxy.next().await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+//! The handshake for the fuzzer.
+
+use super::handshake::{Handshake, Step};
+
+/// How a handshake ends in which the client says these `pieces`; `None` if it has
+/// not ended by then.
+pub(crate) fn converse<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<bool> {
+    let mut handshake = Handshake::default();
+    for piece in pieces {
+        handshake.hear(piece);
+        loop {
+            match handshake.step() {
+                Step::Hear => break,
+                Step::Say(answer) => assert!(!answer.is_empty()),
+                Step::Connect(_) => return Some(true),
+                Step::Refuse(_) => return Some(false),
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,91 @@
+//! The CONNECT method of HTTP/1.1 (RFC 9110 §9.3.6), and nothing else of it.
+
+use slacp::ResetReason;
+
+use super::handshake::{Parsed, Target};
+
+/// The longest request head, bytes.
+pub(super) const LONGEST_HEAD: usize = 8 << 10;
+pub(super) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+
+/// A request's head. Its fields mean nothing to us.
+pub(super) fn request(bytes: &[u8]) -> Parsed<Target> {
+    let Some(length) = head_length(bytes) else {
+        if bytes.len() < LONGEST_HEAD {
+            return Parsed::Partial;
+        }
+        return Parsed::Bad(response(
+            "431 Request Header Fields Too Large",
+            "a head of 8 KB is the limit",
+        ));
+    };
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let Ok(line) = str::from_utf8(line) else { return Parsed::Bad(malformed()) };
+    let mut words = line.trim_end_matches('\r').split(' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    let (Some(method), Some(target), Some("HTTP/1.0" | "HTTP/1.1"), None) =
+        (method, target, version, words.next())
+    else {
+        return Parsed::Bad(malformed());
+    };
+    if method != "CONNECT" {
+        let only = "this proxy knows CONNECT alone (curl: --proxytunnel)";
+        return Parsed::Bad(response("405 Method Not Allowed\r\nAllow: CONNECT", only));
+    }
+    match authority(target) {
+        Some(target) => Parsed::Whole(target, length),
+        None => Parsed::Bad(malformed()),
+    }
+}
+
+/// Up to and with the empty line. Bare line feeds count (RFC 9112 §2.2).
+fn head_length(bytes: &[u8]) -> Option<usize> {
+    let head = &bytes[..bytes.len().min(LONGEST_HEAD)];
+    let mut from = 0;
+    while let Some(at) = head[from..].iter().position(|byte| *byte == b'\n') {
+        from += at + 1;
+        match head[from..] {
+            [b'\n', ..] => return Some(from + 1),
+            [b'\r', b'\n', ..] => return Some(from + 2),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `host:port`, an IPv6 address in brackets.
+fn authority(text: &str) -> Option<Target> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_bare_v6 = host.contains(':') && !host.starts_with('[');
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    if is_bare_v6 || !is_number {
+        return None;
+    }
+    Target::parse(host, port.parse().ok()?)
+}
+
+fn malformed() -> Vec<u8> {
+    response("400 Bad Request", "expected a request like CONNECT server:443 HTTP/1.1")
+}
+
+/// The response that says why a client is not connected.
+pub(super) fn refusal(reason: ResetReason) -> Vec<u8> {
+    let (status, text) = match reason {
+        ResetReason::Refused => ("502 Bad Gateway", "the server refused the connection"),
+        ResetReason::Unreachable => ("502 Bad Gateway", "the server cannot be reached"),
+        ResetReason::TimedOut => ("504 Gateway Timeout", "the server did not answer in time"),
+        ResetReason::Prohibited => ("403 Forbidden", "this destination is not permitted"),
+        ResetReason::Limit => ("503 Service Unavailable", "there are too many connections"),
+        _ => ("502 Bad Gateway", "the connection was reset"),
+    };
+    response(status, text)
+}
+
+fn response(status: &str, text: &str) -> Vec<u8> {
+    let length = text.len() + 1;
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{text}\n"
+    )
+    .into_bytes()
+}

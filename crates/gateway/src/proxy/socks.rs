@@ -1,0 +1,93 @@
+//! SOCKS version 5 (RFC 1928), as much of it as CONNECT without authentication
+//! needs.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use slacp::ResetReason;
+
+use super::handshake::{Parsed, Target};
+
+pub(super) const VERSION: u8 = 5;
+pub(super) const VERSION_4: u8 = 4;
+/// What a SOCKS4 client understands as a refusal.
+pub(super) const REFUSAL_4: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
+
+/// Methods (RFC 1928 §3).
+const NO_AUTHENTICATION: u8 = 0;
+const NO_ACCEPTABLE_METHOD: u8 = 0xff;
+/// Commands and address types (RFC 1928 §4, §5).
+const CONNECT: u8 = 1;
+const IPV4: u8 = 1;
+const NAME: u8 = 3;
+const IPV6: u8 = 4;
+
+/// Replies (RFC 1928 §6).
+pub(super) const SUCCEEDED: u8 = 0;
+const GENERAL_FAILURE: u8 = 1;
+const NOT_ALLOWED: u8 = 2;
+const HOST_UNREACHABLE: u8 = 4;
+const REFUSED: u8 = 5;
+const EXPIRED: u8 = 6;
+const COMMAND_NOT_SUPPORTED: u8 = 7;
+const ADDRESS_NOT_SUPPORTED: u8 = 8;
+
+/// The greeting, and its answer.
+pub(super) fn greeting(bytes: &[u8]) -> Parsed<Vec<u8>> {
+    let Some(&count) = bytes.get(1) else { return Parsed::Partial };
+    let length = 2 + usize::from(count);
+    let Some(methods) = bytes.get(2..length) else { return Parsed::Partial };
+    if methods.contains(&NO_AUTHENTICATION) {
+        Parsed::Whole(vec![VERSION, NO_AUTHENTICATION], length)
+    } else {
+        Parsed::Bad(vec![VERSION, NO_ACCEPTABLE_METHOD])
+    }
+}
+
+/// The request to connect.
+pub(super) fn request(bytes: &[u8]) -> Parsed<Target> {
+    let Some((&[version, command, _, kind], rest)) = bytes.split_first_chunk::<4>() else {
+        return Parsed::Partial;
+    };
+    if version != VERSION {
+        return Parsed::Bad(reply(GENERAL_FAILURE));
+    }
+    if command != CONNECT {
+        return Parsed::Bad(reply(COMMAND_NOT_SUPPORTED));
+    }
+    let (host, after) = match kind {
+        IPV4 => match rest.split_first_chunk::<4>() {
+            Some((octets, after)) => (Ipv4Addr::from(*octets).to_string(), after),
+            None => return Parsed::Partial,
+        },
+        IPV6 => match rest.split_first_chunk::<16>() {
+            Some((octets, after)) => (format!("[{}]", Ipv6Addr::from(*octets)), after),
+            None => return Parsed::Partial,
+        },
+        NAME => match rest.split_first().and_then(|(n, rest)| rest.split_at_checked((*n).into())) {
+            Some((name, after)) => (String::from_utf8_lossy(name).into_owned(), after),
+            None => return Parsed::Partial,
+        },
+        _ => return Parsed::Bad(reply(ADDRESS_NOT_SUPPORTED)),
+    };
+    let Some((port, after)) = after.split_first_chunk::<2>() else { return Parsed::Partial };
+    match Target::parse(&host, u16::from_be_bytes(*port)) {
+        Some(target) => Parsed::Whole(target, bytes.len() - after.len()),
+        None => Parsed::Bad(reply(GENERAL_FAILURE)),
+    }
+}
+
+/// A reply. It names no bound address: that of the far side is nobody's business.
+pub(super) fn reply(code: u8) -> Vec<u8> {
+    vec![VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
+}
+
+/// The reply that says why.
+pub(super) fn code(reason: ResetReason) -> u8 {
+    match reason {
+        ResetReason::Refused => REFUSED,
+        ResetReason::Unreachable => HOST_UNREACHABLE,
+        ResetReason::TimedOut => EXPIRED,
+        ResetReason::Prohibited => NOT_ALLOWED,
+        _ => GENERAL_FAILURE,
+    }
+}

@@ -1,0 +1,143 @@
+//! Clients on loopback that come to a proxy without a hop, and strangers.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::handshake::{Dialect, Target};
+use super::*;
+use crate::config::Answer;
+use crate::counters::Counters;
+use crate::dial::Dialer;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+fn dialer() -> Dialer {
+    Dialer { side: Arc::default(), timeout: TIMEOUT, allow_loopback: false, mark: None }
+}
+
+async fn proxy() -> (Proxy, SocketAddr) {
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let config = ProxyConfig { listen, clients: Vec::new(), answer: Answer::Early };
+    let proxy = Proxy::listen(config).await.unwrap();
+    let address = proxy.listener.local_addr().unwrap();
+    (proxy, address)
+}
+
+async fn hear(client: &mut TcpStream, count: usize) -> Vec<u8> {
+    let mut heard = vec![0; count];
+    client.read_exact(&mut heard).await.unwrap();
+    heard
+}
+
+async fn hear_all(client: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut heard = Vec::new();
+    client.read_to_end(&mut heard).await?;
+    Ok(heard)
+}
+
+#[tokio::test]
+async fn both_dialects_come_in_by_one_port_with_what_they_said_first() {
+    let (mut proxy, address) = proxy().await;
+    let mut socks = TcpStream::connect(address).await.unwrap();
+    socks.write_all(&[5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80, b'h', b'i']).await.unwrap();
+    let wish = proxy.next().await;
+    assert_eq!(hear(&mut socks, 2).await, [5, 0]);
+    assert_eq!(wish.request.target, Target::Address("192.0.2.1:80".parse().unwrap()));
+    assert_eq!((wish.request.dialect, &wish.request.first[..]), (Dialect::Socks, &b"hi"[..]));
+    assert_eq!(wish.source, socks.local_addr().unwrap());
+
+    let mut http = TcpStream::connect(address).await.unwrap();
+    http.write_all(b"CONNECT server:80 HTTP/1.1\r\n\r\n").await.unwrap();
+    let wish = proxy.next().await;
+    assert_eq!(wish.request.target, Target::Name("server".to_owned(), 80));
+    assert_eq!((wish.request.dialect, wish.request.first.len()), (Dialect::Http, 0));
+}
+
+#[tokio::test]
+async fn a_client_that_cannot_be_understood_reads_why() {
+    let (mut proxy, address) = proxy().await;
+    let serving = tokio::spawn(async move { proxy.next().await.source });
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"GET http://server/ HTTP/1.1\r\n\r\nand much more").await.unwrap();
+    let heard = hear_all(&mut client).await.unwrap();
+    assert!(heard.starts_with(b"HTTP/1.1 405 "), "{}", String::from_utf8_lossy(&heard));
+    assert!(!serving.is_finished());
+    serving.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_says_nothing_is_reset_in_time() {
+    let (mut proxy, address) = proxy().await;
+    let serving = tokio::spawn(async move { proxy.next().await.source });
+    let began = Instant::now();
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    let mut slow = TcpStream::connect(address).await.unwrap();
+    slow.write_all(b"CONNECT server").await.unwrap();
+    for client in [&mut silent, &mut slow] {
+        let error = hear_all(client).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+    assert!(began.elapsed() >= HANDSHAKE_LIMIT && began.elapsed() < 2 * HANDSHAKE_LIMIT);
+    serving.abort();
+}
+
+#[tokio::test]
+async fn the_oldest_handshake_gives_way_to_the_newest() {
+    let (mut proxy, address) = proxy().await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(async move {
+        tokio::select! {
+            _ = stopped => proxy.order.len(),
+            wish = proxy.next() => panic!("{} wants something", wish.source),
+        }
+    });
+    let mut clients = Vec::new();
+    for _ in 0..HANDSHAKES + 3 {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        // Served, so accepted in this order.
+        client.write_all(&[5, 1, 0]).await.unwrap();
+        assert_eq!(hear(&mut client, 2).await, [5, 0]);
+        clients.push(client);
+    }
+    for client in &mut clients[..3] {
+        let error = hear_all(client).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+    assert!(clients[3].try_read(&mut [0]).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock));
+    stop.send(()).unwrap();
+    assert_eq!(serving.await.unwrap(), HANDSHAKES);
+}
+
+/// What a SOCKS client hears when it wants to go there and there is no hop; then
+/// it says something.
+async fn go_straight(request: &[u8]) -> (Vec<u8>, TcpStream, Arc<Counters>) {
+    let (mut proxy, address) = proxy().await;
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(request).await.unwrap();
+    let wish = proxy.next().await;
+    let counters = Arc::new(Counters::default());
+    let exit = Exit::new(Answer::Early, dialer(), counters.clone());
+    tokio::spawn(carry(wish, None, exit));
+    assert_eq!(hear(&mut client, 2).await, [5, 0]);
+    (hear(&mut client, 10).await, client, counters)
+}
+
+#[tokio::test]
+async fn without_a_hop_a_client_is_not_let_to_this_machines_own_services() {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let [high, low] = server.local_addr().unwrap().port().to_be_bytes();
+    let request = [5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low];
+    let (reply, mut client, counters) = go_straight(&request).await;
+    assert_eq!(reply[..2], [5, 2]);
+    assert_eq!(hear_all(&mut client).await.unwrap(), b"");
+    assert_eq!(counters.failed.get(), 1);
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_has_is_unreachable() {
+    let name = b"nowhere.invalid";
+    let request = [&[5, 1, 0, 5, 1, 0, 3, name.len() as u8][..], name, &[0, 80]].concat();
+    let (reply, ..) = go_straight(&request).await;
+    assert_eq!(reply[..2], [5, 4]);
+}

@@ -1,0 +1,134 @@
+//! How the connections of one side of a solo gateway are set up.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use socket2::{Domain, SockRef, Socket, Type};
+use units::ByteCount;
+
+use crate::config::SideConfig;
+use crate::error::RunError;
+
+impl SideConfig {
+    /// Prepares a socket that will connect, or that listens: then those that it
+    /// accepts are like it.
+    ///
+    /// # Errors
+    /// The key that the system refuses, and its reason.
+    pub(crate) fn apply(&self, socket: &SockRef<'_>) -> Result<(), (&'static str, io::Error)> {
+        if let Some(name) = &self.congestion_control {
+            let set = socket.set_tcp_congestion(name.as_bytes());
+            set.map_err(|error| ("congestion_control", error))?;
+        }
+        if let Some(size) = self.send_buffer {
+            let set = set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, size);
+            set.map_err(|error| ("send_buffer", error))?;
+        }
+        if let Some(size) = self.receive_buffer {
+            let set = set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, size);
+            set.map_err(|error| ("receive_buffer", error))?;
+        }
+        if let Some(rate) = self.pacing_rate {
+            let bytes_per_second = rate.bits_per_second() / 8;
+            let set = set(socket, libc::SO_MAX_PACING_RATE, bytes_per_second);
+            set.map_err(|error| ("pacing_rate", error))?;
+        }
+        Ok(())
+    }
+
+    /// Sees whether the system lets connections of this side be set up so.
+    ///
+    /// # Errors
+    /// The key that it refuses. `section` is the side's.
+    pub(crate) fn check(&self, section: &'static str) -> Result<(), RunError> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).map_err(RunError::System)?;
+        let applied = self.apply(&SockRef::from(&socket));
+        applied.map_err(|(key, cause)| RunError::Side { section, key, cause })
+    }
+}
+
+/// Sets the size of a buffer, beyond the system's limit (`net.core.wmem_max` and
+/// `rmem_max`) if we may. The kernel doubles it for its own bookkeeping, and so
+/// the size is what there is for data.
+fn set_buffer(
+    socket: &SockRef<'_>,
+    forced: libc::c_int,
+    usual: libc::c_int,
+    size: ByteCount,
+) -> io::Result<()> {
+    let size = libc::c_int::try_from(size.get()).unwrap_or(libc::c_int::MAX / 2);
+    match set(socket, forced, size) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => set(socket, usual, size),
+        result => result,
+    }
+}
+
+fn set<T: Copy>(socket: &SockRef<'_>, option: libc::c_int, value: T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the address and the length are those of `value`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const value).cast(),
+            length,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::BitRate;
+
+    use super::*;
+
+    fn socket() -> Socket {
+        Socket::new(Domain::IPV4, Type::STREAM, None).unwrap()
+    }
+
+    #[test]
+    fn a_socket_has_what_the_side_says() {
+        let side = SideConfig {
+            congestion_control: Some("reno".to_owned()),
+            send_buffer: Some(ByteCount::new(65_536)),
+            receive_buffer: Some(ByteCount::new(32_768)),
+            pacing_rate: Some(BitRate::from_mbit(8)),
+        };
+        let socket = socket();
+        side.apply(&SockRef::from(&socket)).unwrap();
+        assert!(socket.tcp_congestion().unwrap().starts_with(b"reno"));
+        assert_eq!(socket.send_buffer_size().unwrap(), 2 * 65_536);
+        assert_eq!(socket.recv_buffer_size().unwrap(), 2 * 32_768);
+        let mut rate = 0u64;
+        let mut length = size_of_val(&rate) as libc::socklen_t;
+        // SAFETY: the address and the length are those of `rate`.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MAX_PACING_RATE,
+                (&raw mut rate).cast(),
+                &raw mut length,
+            )
+        };
+        assert_eq!((result, rate), (0, 1_000_000));
+    }
+
+    #[test]
+    fn a_side_that_says_nothing_changes_nothing() {
+        let (one, other) = (socket(), socket());
+        SideConfig::default().apply(&SockRef::from(&one)).unwrap();
+        assert_eq!(one.tcp_congestion().unwrap(), other.tcp_congestion().unwrap());
+        assert_eq!(one.send_buffer_size().unwrap(), other.send_buffer_size().unwrap());
+    }
+
+    #[test]
+    fn what_the_system_does_not_have_is_named() {
+        let congestion_control = Some("no-such-thing".to_owned());
+        let side = SideConfig { congestion_control, ..SideConfig::default() };
+        let error = side.check("wan").unwrap_err().to_string();
+        assert!(error.contains("wan.congestion_control"), "{error}");
+    }
+}

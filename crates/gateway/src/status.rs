@@ -1,0 +1,313 @@
+//! How a gateway is: what `skyhop status`, the metrics and the dashboard show.
+//!
+//! All counters begin when the gateway starts, those of a session when it comes
+//! up. Keys end in their unit: `_s`, `_ms`, `_bytes`, `_bit_s`.
+
+use serde::{Deserialize, Serialize};
+
+/// The state of a gateway at a moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Status {
+    /// The version of the program.
+    pub version: String,
+    /// Which side it is.
+    pub role: Role,
+    /// Its process.
+    pub pid: u32,
+    /// Since it started.
+    pub uptime_s: f64,
+    /// It takes no new connections over and ends when the last one has, or when
+    /// these seconds have passed.
+    pub draining_s: Option<f64>,
+    /// Whether connections are taken over, where that is its task.
+    pub interception: Option<InterceptionStatus>,
+    /// Its sessions.
+    pub sessions: Vec<SessionStatus>,
+    /// The connections that it has carried.
+    pub traffic: TrafficStatus,
+    /// What it holds, and may hold.
+    pub memory: MemoryStatus,
+    /// The connections alive, if they were asked for.
+    pub connections: Option<Vec<ConnectionStatus>>,
+}
+
+/// Which side of the hop a gateway is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The earth station's side.
+    Hub,
+    /// The clients' side.
+    #[default]
+    Terminal,
+}
+
+impl Role {
+    /// The word for it, as in `skyhop hub`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hub => "hub",
+            Self::Terminal => "terminal",
+        }
+    }
+}
+
+/// Whether new connections are taken over.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct InterceptionStatus {
+    /// Whether they are.
+    pub on: bool,
+    /// Why they are not, if they are not.
+    pub why: Option<Bypass>,
+    /// Since when it is so.
+    pub since_s: f64,
+    /// How long, and how often, connections have passed by for each reason.
+    pub bypassed: Vec<BypassStatus>,
+}
+
+/// Why new connections pass unaccelerated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Bypass {
+    /// There is no session, or the peer does not answer.
+    PeerUnreachable,
+    /// The gateway was told to drain.
+    Draining,
+    /// Neither the process nor the system has room for another socket.
+    Descriptors,
+    /// `max_connections` are carried.
+    Connections,
+    /// `total_memory` is in use.
+    Memory,
+    /// The peer has no room for another connection.
+    PeerFull,
+}
+
+impl Bypass {
+    /// Every reason.
+    pub const ALL: [Self; 6] = [
+        Self::PeerUnreachable,
+        Self::Draining,
+        Self::Descriptors,
+        Self::Connections,
+        Self::Memory,
+        Self::PeerFull,
+    ];
+
+    /// One word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PeerUnreachable => "peer-unreachable",
+            Self::Draining => "draining",
+            Self::Descriptors => "descriptors",
+            Self::Connections => "connections",
+            Self::Memory => "memory",
+            Self::PeerFull => "peer-full",
+        }
+    }
+}
+
+/// How much passed by for a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BypassStatus {
+    /// The reason.
+    pub why: Bypass,
+    /// For how long in all.
+    pub total_s: f64,
+    /// How often it began.
+    pub times: u64,
+}
+
+/// A session with a peer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SessionStatus {
+    /// Who it is: the name in the hub's configuration; "hub".
+    pub peer: String,
+    /// Its public key (base64).
+    pub key: String,
+    /// Where it is at present.
+    pub address: String,
+    /// Since when the session has been up.
+    pub since_s: f64,
+    /// Whether it answers.
+    pub reachable: bool,
+    /// The round-trip time of the hop, smoothed.
+    pub rtt_ms: f64,
+    /// The least, if it is measured.
+    pub min_rtt_ms: Option<f64>,
+    /// The rate at which this side sends.
+    pub rate_bit_s: u64,
+    /// Where it comes from: `fixed`, `modem`, `auto`.
+    pub rate_source: String,
+    /// With `auto`: `blind`, `confirming`, `resuming`, `cruising`, `draining`.
+    pub rate_state: Option<String>,
+    /// With `modem`: how long what was told still holds.
+    pub told_for_s: Option<f64>,
+    /// What the path gives this side, if it is measured.
+    pub capacity_bit_s: Option<u64>,
+    /// How long packets of this side wait in the path, if it is measured.
+    pub queue_ms: f64,
+    /// The share of this side's packets that the link loses, of late.
+    pub loss: f64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// The IP packets they made.
+    pub bytes_sent: u64,
+    /// Packets received.
+    pub packets_received: u64,
+    /// The IP packets they came in.
+    pub bytes_received: u64,
+    /// Packets lost; what they carried was sent again (ARQ).
+    pub packets_lost: u64,
+    /// Times that nothing was acknowledged for too long.
+    pub probes: u64,
+    /// Packets that came here damaged or not at all and were restored (FEC).
+    pub recovered: u64,
+    /// Repairs sent (FEC).
+    pub repairs_sent: u64,
+    /// The IP packets that carried them.
+    pub repair_bytes: u64,
+    /// Repairs received (FEC).
+    pub repairs_received: u64,
+    /// Acknowledgements sent.
+    pub acknowledgements: u64,
+    /// Packets received again.
+    pub duplicates: u64,
+    /// Packets that were not authentic.
+    pub forged: u64,
+    /// The largest IP packet that is sent.
+    pub packet_bytes: u64,
+    /// How often the keys have been renewed.
+    pub key_changes: u64,
+    /// Streams alive.
+    pub streams: u64,
+    /// Held until the peer acknowledges it.
+    pub held_to_send_bytes: u64,
+    /// Held until it is read.
+    pub held_to_read_bytes: u64,
+}
+
+/// What became of the connections, and what they moved.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TrafficStatus {
+    /// Carried so far, of either side.
+    pub connections: u64,
+    /// Ended cleanly by both sides.
+    pub closed: u64,
+    /// Reset by an end, or by a gateway.
+    pub reset: u64,
+    /// Never opened at the far end.
+    pub failed: u64,
+    /// From TCP connections onto the hop.
+    pub to_hop_bytes: u64,
+    /// From the hop to TCP connections.
+    pub from_hop_bytes: u64,
+    /// Handed to the kernel.
+    pub datagrams_sent: u64,
+    /// Received.
+    pub datagrams_received: u64,
+    /// That no session knew.
+    pub datagrams_ignored: u64,
+    /// Refused by the kernel because they exceed the MTU.
+    pub datagrams_too_large: u64,
+    /// Other errors of the UDP socket.
+    pub socket_errors: u64,
+    /// Why connections ended before their time: the reason's name, how many.
+    pub resets: Vec<(String, u64)>,
+}
+
+/// What is held, and the bounds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MemoryStatus {
+    /// Held for streams: to be acknowledged, or to be read.
+    pub held_bytes: u64,
+    /// Above this no new connections are carried. Key `total_memory`.
+    pub limit_bytes: u64,
+    /// What the process has in memory in all.
+    pub resident_bytes: u64,
+    /// Connections alive.
+    pub connections: u64,
+    /// The most that are carried. Key `max_connections`.
+    pub connections_limit: u64,
+    /// Descriptors open.
+    pub descriptors: u64,
+    /// The most that the process may open.
+    pub descriptors_limit: u64,
+}
+
+/// A connection that is carried.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ConnectionStatus {
+    /// Counts the connections of this gateway.
+    pub id: u64,
+    /// Over which session.
+    pub peer: String,
+    /// Who opened it.
+    pub client: String,
+    /// Where to.
+    pub destination: String,
+    /// Since when.
+    pub age_s: f64,
+    /// From the TCP connection here onto the hop.
+    pub to_hop_bytes: u64,
+    /// From the hop to the TCP connection here.
+    pub from_hop_bytes: u64,
+    /// What limits the direction onto the hop at present.
+    pub to_hop_limit: Limit,
+    /// What limits the direction from the hop at present.
+    pub from_hop_limit: Limit,
+    /// The round-trip time of the TCP connection here, by its kernel.
+    pub lan_rtt_ms: Option<f64>,
+    /// The round-trip time of the hop.
+    pub hop_rtt_ms: f64,
+    /// Held for it: to be acknowledged by the peer.
+    pub held_to_send_bytes: u64,
+    /// Held for it: received, or waiting for what is missing before.
+    pub held_to_read_bytes: u64,
+    /// Lost on the hop and sent again by this side (ARQ).
+    pub resent_bytes: u64,
+    /// Lost on the way here and restored (FEC).
+    pub recovered_bytes: u64,
+}
+
+/// What limits one direction of a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Limit {
+    /// Nothing moves, and nothing waits.
+    #[default]
+    Idle,
+    /// The client: it sends no faster, or reads no faster.
+    Client,
+    /// The hop, with its gateways.
+    Hop,
+    /// The server: it sends no faster, or reads no faster.
+    Server,
+    /// The hop or the client behind it; the other gateway can tell.
+    HopOrClient,
+    /// The hop or the server behind it; the other gateway can tell.
+    HopOrServer,
+}
+
+impl Limit {
+    /// The words for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Client => "client",
+            Self::Hop => "hop",
+            Self::Server => "server",
+            Self::HopOrClient => "hop or client",
+            Self::HopOrServer => "hop or server",
+        }
+    }
+}

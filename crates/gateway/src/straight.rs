@@ -1,0 +1,187 @@
+//! Joins two TCP connections without a hop between them: a client's, and ours to
+//! the server. The bytes are spliced, they stay in the kernel.
+//!
+//! What a relay of the pair promises ([`crate::relay`]) holds here too: a FIN is a
+//! FIN, a reset a reset, and who reads slowly slows the sender down.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::counters::{Counter, Counters};
+use crate::leg::{self, Leg, PATIENCE};
+use crate::pipe::{CAPACITY, Pipe};
+use crate::{scratch, tcp};
+
+/// A direction that moves bytes without pause lets others have their turn after
+/// so many.
+const TURN: usize = 4 * CAPACITY;
+
+/// A leg failed, by a RST as a rule: the other is reset.
+struct Broken;
+
+/// How a direction ended.
+enum End {
+    /// Its FIN was passed on.
+    Passed,
+    /// Who was to have it has closed, and answered with a RST (EPIPE). What that
+    /// side sent, its FIN included, may still be unread.
+    Deaf,
+}
+
+/// One direction.
+struct Flow<'a> {
+    from: &'a Leg,
+    to: &'a Leg,
+    moved: &'a Counter,
+    /// The FIN has been passed on.
+    passed: AtomicBool,
+}
+
+/// Relays until both directions are over. `first` is what the client has said
+/// already.
+pub(crate) async fn relay(client: Leg, server: Leg, first: &[u8], counters: &Counters) {
+    for leg in [&client, &server] {
+        // It fails when the peer has reset the connection; copying finds that out.
+        let _ = tcp::prepare(leg.socket());
+    }
+    let up = Flow::new(&client, &server, &counters.bytes_up);
+    let down = Flow::new(&server, &client, &counters.bytes_down);
+    let ended = tokio::select! {
+        ended = async { tokio::try_join!(up.run(first), down.run(&[])) } => ended,
+        _ = client.failure(|| up.is_passed()) => Err(Broken),
+        _ = server.failure(|| down.is_passed()) => Err(Broken),
+    };
+    let is_clean = matches!(ended, Ok((End::Passed, End::Passed)));
+    if is_clean { &counters.closed } else { &counters.reset }.increment();
+    match ended {
+        Ok((End::Passed, End::Passed)) => {
+            tokio::join!(client.deliver_rest(), server.deliver_rest());
+        }
+        Ok((End::Deaf, End::Passed)) => {
+            drop(server);
+            client.discard(PATIENCE).await;
+        }
+        Ok((End::Passed, End::Deaf)) => {
+            drop(client);
+            server.discard(PATIENCE).await;
+        }
+        Ok((End::Deaf, End::Deaf)) | Err(Broken) => {}
+    }
+}
+
+impl<'a> Flow<'a> {
+    fn new(from: &'a Leg, to: &'a Leg, moved: &'a Counter) -> Self {
+        Self { from, to, moved, passed: AtomicBool::new(false) }
+    }
+
+    fn is_passed(&self) -> bool {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    async fn run(&self, first: &[u8]) -> Result<End, Broken> {
+        match self.move_all(first).await {
+            Ok(()) => {
+                self.passed.store(true, Ordering::Relaxed);
+                Ok(End::Passed)
+            }
+            Err(Failure::Sink(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(End::Deaf),
+            Err(_) => Err(Broken),
+        }
+    }
+
+    /// Moves everything, then the FIN.
+    async fn move_all(&self, first: &[u8]) -> Result<(), Failure> {
+        let (from, to) = (self.from.socket(), self.to.socket());
+        send_all(to, first).await?;
+        self.moved.add(first.len() as u64);
+        let mut turn = 0;
+        loop {
+            from.readable().await.map_err(|_| Failure::Source)?;
+            // Only what the other leg has room for is taken.
+            to.writable().await.map_err(Failure::Sink)?;
+            let Some(count) = step(from, to).await? else { continue };
+            if count == 0 {
+                return leg::shut_down(to).map_err(Failure::Sink);
+            }
+            self.moved.add(count as u64);
+            turn += count;
+            if turn >= TURN {
+                turn = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+/// Which leg of a direction failed.
+enum Failure {
+    /// The one that is read.
+    Source,
+    /// The one that is written to.
+    Sink(io::Error),
+}
+
+/// Moves what there is: `None` for nothing yet, 0 for the FIN. Without a pipe,
+/// for want of descriptors, the bytes are copied.
+async fn step(from: &TcpStream, to: &TcpStream) -> Result<Option<usize>, Failure> {
+    match Pipe::borrow() {
+        Ok(pipe) => splice(pipe, from, to).await,
+        Err(_) => copy(from, to).await,
+    }
+}
+
+async fn splice(pipe: Pipe, from: &TcpStream, to: &TcpStream) -> Result<Option<usize>, Failure> {
+    let filled = from.try_io(Interest::READABLE, || Ok(pipe.fill(from)?));
+    let Some(count) = unless_blocked(filled).map_err(|_| Failure::Source)? else {
+        pipe.give_back();
+        return Ok(None);
+    };
+    let mut left = count;
+    while left > 0 {
+        let emptied = to.try_io(Interest::WRITABLE, || Ok(pipe.empty(to, left)?));
+        match unless_blocked(emptied).map_err(Failure::Sink)? {
+            Some(taken) => left -= taken,
+            None => to.writable().await.map_err(Failure::Sink)?,
+        }
+    }
+    pipe.give_back();
+    Ok(Some(count))
+}
+
+async fn copy(from: &TcpStream, to: &TcpStream) -> Result<Option<usize>, Failure> {
+    let read = scratch::with(|buffer| {
+        let read = unless_blocked(from.try_read(buffer)).map_err(|_| Failure::Source)?;
+        let Some(count) = read else { return Ok(None) };
+        let taken = write_some(to, &buffer[..count])?;
+        Ok(Some((count, buffer[taken..count].to_vec())))
+    })?;
+    let Some((count, rest)) = read else { return Ok(None) };
+    send_all(to, &rest).await?;
+    Ok(Some(count))
+}
+
+async fn send_all(to: &TcpStream, mut data: &[u8]) -> Result<(), Failure> {
+    while !data.is_empty() {
+        to.writable().await.map_err(Failure::Sink)?;
+        data = &data[write_some(to, data)?..];
+    }
+    Ok(())
+}
+
+/// Writes what the socket takes now, perhaps nothing.
+fn write_some(to: &TcpStream, data: &[u8]) -> Result<usize, Failure> {
+    Ok(unless_blocked(to.try_write(data)).map_err(Failure::Sink)?.unwrap_or(0))
+}
+
+fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests;

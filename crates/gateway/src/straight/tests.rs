@@ -1,0 +1,216 @@
+//! Clients and servers on loopback with the relay between them: what it promises
+//! about every end of a connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::*;
+
+/// A client and a server with a relay between them.
+struct Joined {
+    client: TcpStream,
+    server: TcpStream,
+    relay: JoinHandle<()>,
+    counters: Arc<Counters>,
+}
+
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (one, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+    (one.unwrap(), accepted.unwrap().0)
+}
+
+async fn joined(first: &[u8]) -> Joined {
+    let ((client, near), (far, server)) = (pair().await, pair().await);
+    let (counters, first) = (Arc::new(Counters::default()), first.to_vec());
+    let relay = tokio::spawn({
+        let counters = counters.clone();
+        async move { relay(Leg::new(near), Leg::new(far), &first, &counters).await }
+    });
+    Joined { client, server, relay, counters }
+}
+
+/// Bytes that do not repeat soon.
+fn payload(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+async fn read_all(socket: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    socket.read_to_end(&mut bytes).await?;
+    Ok(bytes)
+}
+
+fn abort(socket: TcpStream) {
+    SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(socket);
+}
+
+fn assert_reset(read: io::Result<Vec<u8>>) {
+    let error = read.expect_err("a reset looked like a clean end");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+}
+
+#[tokio::test]
+async fn both_directions_arrive_whole_and_are_counted() {
+    const LENGTH: usize = 5_000_000;
+    let Joined { mut client, mut server, relay, counters } = joined(b"first").await;
+    let (up, down) = (payload(LENGTH), payload(LENGTH / 2));
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    let (mut got_up, mut got_down) = (Vec::new(), Vec::new());
+    let send_up = async {
+        to_client.write_all(&up).await?;
+        to_client.shutdown().await
+    };
+    let send_down = async {
+        to_server.write_all(&down).await?;
+        to_server.shutdown().await
+    };
+    let (a, b, c, d) = tokio::join!(
+        send_up,
+        send_down,
+        from_server.read_to_end(&mut got_up),
+        from_client.read_to_end(&mut got_down)
+    );
+    a.and(b).and(c.map(drop)).and(d.map(drop)).unwrap();
+    assert!(got_up[..5] == *b"first" && got_up[5..] == up && got_down == down);
+    relay.await.unwrap();
+    let counts = [&counters.bytes_up, &counters.bytes_down, &counters.closed].map(Counter::get);
+    assert_eq!(counts, [LENGTH as u64 + 5, LENGTH as u64 / 2, 1]);
+}
+
+#[tokio::test]
+async fn either_side_may_end_first_and_hear_the_other() {
+    let Joined { mut client, mut server, .. } = joined(&[]).await;
+    client.write_all(b"question").await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut server).await.unwrap(), b"question");
+    server.write_all(b"answer").await.unwrap();
+    drop(server);
+    assert_eq!(read_all(&mut client).await.unwrap(), b"answer");
+
+    let Joined { mut client, mut server, .. } = joined(&[]).await;
+    server.shutdown().await.unwrap();
+    assert_eq!(read_all(&mut client).await.unwrap(), b"");
+    client.write_all(b"afterwards").await.unwrap();
+    drop(client);
+    assert_eq!(read_all(&mut server).await.unwrap(), b"afterwards");
+}
+
+#[tokio::test]
+async fn a_reset_by_either_side_is_a_reset_at_the_other() {
+    let Joined { mut client, mut server, .. } = joined(&[]).await;
+    client.write_all(&payload(100_000)).await.unwrap();
+    server.read_exact(&mut [0; 50_000]).await.unwrap();
+    abort(client);
+    assert_reset(read_all(&mut server).await);
+
+    let Joined { mut client, server, counters, relay } = joined(&[]).await;
+    abort(server);
+    assert_reset(read_all(&mut client).await);
+    relay.await.unwrap();
+    assert_eq!((counters.reset.get(), counters.closed.get()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_slow_reader_gets_everything_of_a_sender_that_closed_at_once() {
+    const LENGTH: usize = 8_000_000;
+    let Joined { mut client, mut server, relay, .. } = joined(&[]).await;
+    SockRef::from(&client).set_recv_buffer_size(20_000).unwrap();
+    let sent = payload(LENGTH);
+    let expected = sent.clone();
+    let sender = tokio::spawn(async move {
+        server.write_all(&sent).await.unwrap();
+        drop(server);
+    });
+    let mut received = Vec::with_capacity(LENGTH);
+    let mut piece = [0; 10_000];
+    loop {
+        match client.read(&mut piece).await.unwrap() {
+            0 => break,
+            count => received.extend_from_slice(&piece[..count]),
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(received == expected, "{} of {LENGTH} bytes", received.len());
+    sender.await.unwrap();
+    drop(client);
+    relay.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_after_its_reply_does_not_spoil_it() {
+    const LENGTH: usize = 1_000_000;
+    let Joined { mut client, mut server, .. } = joined(&[]).await;
+    let sent = payload(LENGTH);
+    server.write_all(&sent).await.unwrap();
+    server.shutdown().await.unwrap();
+    while tcp::unacknowledged(&server).unwrap() > 0 {
+        tokio::task::yield_now().await;
+    }
+    // As its kernel does when it has forgotten the connection and is asked.
+    abort(server);
+    client.write_all(b"never read").await.unwrap();
+    assert!(read_all(&mut client).await.unwrap() == sent);
+}
+
+#[tokio::test]
+async fn a_stopped_reader_stops_the_sender_and_its_reset_is_noticed() {
+    let Joined { client, server, relay, counters } = joined(&[]).await;
+    let piece = payload(100_000);
+    let mut full = 0;
+    while full < 1000 {
+        full = if server.try_write(&piece).is_ok() { 0 } else { full + 1 };
+        tokio::task::yield_now().await;
+    }
+    // What it holds is in the pipe; all else is in the kernel's buffers.
+    assert!(counters.bytes_down.get() < 100_000_000);
+    abort(client);
+    server.ready(Interest::ERROR).await.unwrap();
+    let error = server.take_error().unwrap().expect("an error is pending");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    relay.await.unwrap();
+}
+
+#[tokio::test]
+async fn single_bytes_pass_one_by_one() {
+    let Joined { mut client, mut server, relay, .. } = joined(&[]).await;
+    for byte in 0..=255 {
+        client.write_u8(byte).await.unwrap();
+        assert_eq!(server.read_u8().await.unwrap(), byte);
+        server.write_u8(!byte).await.unwrap();
+        assert_eq!(client.read_u8().await.unwrap(), !byte);
+    }
+    drop((client, server));
+    relay.await.unwrap();
+}
+
+#[tokio::test]
+async fn bytes_are_copied_where_there_is_no_pipe() {
+    let ((mut client, near), (far, mut server)) = (pair().await, pair().await);
+    client.write_all(b"copied").await.unwrap();
+    near.readable().await.unwrap();
+    far.writable().await.unwrap();
+    assert!(matches!(copy(&near, &far).await, Ok(Some(6))));
+    assert!(matches!(copy(&near, &far).await, Ok(None)));
+    let mut got = [0; 6];
+    server.read_exact(&mut got).await.unwrap();
+    assert_eq!(&got, b"copied");
+    drop(client);
+    near.readable().await.unwrap();
+    assert!(matches!(copy(&near, &far).await, Ok(Some(0))));
+}

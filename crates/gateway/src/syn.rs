@@ -1,0 +1,331 @@
+//! The packet that asks for a connection, as the kernel shows it to us, and the
+//! packets that say no to it. No I/O.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use slacp::Open;
+
+use crate::packet::Packet;
+
+const TCP: u8 = 6;
+const TTL: u8 = 64;
+const SYN: u8 = 0x02;
+const FIN_SYN_RST_ACK: u8 = 0x17;
+const RST_ACK: u8 = 0x14;
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+const TCP_HEADER: usize = 20;
+/// Where the checksum is in a TCP header (RFC 9293 §3.1).
+const CHECKSUM: usize = 16;
+/// IPv6 extension headers that may stand before TCP: hop-by-hop options, routing,
+/// destination options (RFC 8200 §4.1). Each tells its length in 8 bytes, less one.
+const EXTENSIONS: [u8; 3] = [0, 43, 60];
+
+/// A SYN, whole and with a right checksum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Syn {
+    packet: Vec<u8>,
+    /// Where the TCP header begins.
+    segment: usize,
+    open: Open,
+}
+
+impl Syn {
+    /// Reads an IP packet; `None` if it is not a SYN, or a damaged one.
+    pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
+        let (source, destination, segment, length) = match packet.first()? >> 4 {
+            4 => parse_v4(packet)?,
+            6 => parse_v6(packet)?,
+            _ => return None,
+        };
+        let mut packet = packet.get(..length)?.to_vec();
+        let tcp = packet.get(segment..).filter(|tcp| tcp.len() >= TCP_HEADER)?;
+        let header = usize::from(tcp[12] >> 4) * 4;
+        if header < TCP_HEADER || header > tcp.len() || tcp[13] & FIN_SYN_RST_ACK != SYN {
+            return None;
+        }
+        let port = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
+        let open = Open {
+            source: SocketAddr::new(source, port(0)),
+            destination: SocketAddr::new(destination, port(2)),
+        };
+        complete_checksum(&mut packet[segment..], source, destination)?;
+        Some(Self { packet, segment, open })
+    }
+
+    /// Who asks for a connection to whom.
+    pub(crate) fn open(&self) -> Open {
+        self.open
+    }
+
+    /// Its code point (RFC 2474).
+    pub(crate) fn dscp(&self) -> u8 {
+        Packet::parse(&self.packet).map_or(0, |packet| packet.dscp)
+    }
+
+    /// The IP packet.
+    pub(crate) fn packet(&self) -> &[u8] {
+        &self.packet
+    }
+
+    /// The IP packet that refuses the connection in the destination's name: a RST
+    /// that acknowledges the SYN and its data (RFC 9293 §3.10.7.1).
+    pub(crate) fn refusal(&self) -> Vec<u8> {
+        let tcp = &self.packet[self.segment..];
+        let data = tcp.len() - usize::from(tcp[12] >> 4) * 4;
+        let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+        let acknowledged = sequence.wrapping_add(1).wrapping_add(data as u32);
+        let mut rst = [0; TCP_HEADER];
+        rst[..2].copy_from_slice(&tcp[2..4]);
+        rst[2..4].copy_from_slice(&tcp[..2]);
+        rst[8..12].copy_from_slice(&acknowledged.to_be_bytes());
+        rst[12] = (TCP_HEADER as u8 / 4) << 4;
+        rst[13] = RST_ACK;
+        let (from, to) = (self.open.destination.ip(), self.open.source.ip());
+        let checksum = !sum(pseudo_header(from, to, TCP_HEADER), &rst);
+        rst[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
+        [ip_header(from, to), rst.to_vec()].concat()
+    }
+
+    /// The ICMP message (without IP header) that the destination cannot be
+    /// reached: its host, or for a rule (`prohibited`). RFC 792; RFC 4443 §3.1,
+    /// whose checksum the kernel computes.
+    pub(crate) fn unreachable(&self, prohibited: bool) -> Vec<u8> {
+        let (kind, code) = match (self.open.source.is_ipv4(), prohibited) {
+            (true, false) => (3, 1),
+            (true, true) => (3, 13),
+            (false, false) => (1, 3),
+            (false, true) => (1, 1),
+        };
+        let quoted = &self.packet[..self.packet.len().min(self.segment + TCP_HEADER)];
+        let mut message = [&[kind, code, 0, 0, 0, 0, 0, 0], quoted].concat();
+        if self.open.source.is_ipv4() {
+            let checksum = !sum(0, &message);
+            message[2..4].copy_from_slice(&checksum.to_be_bytes());
+        }
+        message
+    }
+}
+
+type Parsed = (IpAddr, IpAddr, usize, usize);
+
+/// Source, destination, where TCP begins, and where the packet ends.
+fn parse_v4(packet: &[u8]) -> Option<Parsed> {
+    let header = packet.first_chunk::<IPV4_HEADER>()?;
+    let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let begin = usize::from(header[0] & 0xf) * 4;
+    // More fragments, or not the first one.
+    let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
+    if begin < IPV4_HEADER || header[9] != TCP || is_fragment {
+        return None;
+    }
+    let address = |at: usize| -> IpAddr {
+        Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]).into()
+    };
+    Some((address(12), address(16), begin, length))
+}
+
+fn parse_v6(packet: &[u8]) -> Option<Parsed> {
+    let header = packet.first_chunk::<IPV6_HEADER>()?;
+    let length = IPV6_HEADER + usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let (mut next, mut begin) = (header[6], IPV6_HEADER);
+    while EXTENSIONS.contains(&next) {
+        let extension = packet.get(begin..)?.first_chunk::<2>()?;
+        next = extension[0];
+        begin += (usize::from(extension[1]) + 1) * 8;
+    }
+    let address = |at: usize| -> Option<IpAddr> {
+        let octets: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
+        Some(Ipv6Addr::from(octets).into())
+    };
+    (next == TCP).then_some((address(8)?, address(24)?, begin, length))
+}
+
+/// Sees that the checksum is right, and completes one whose rest was left to a
+/// network device that the packet has not met: then only the pseudo-header is
+/// summed up.
+fn complete_checksum(tcp: &mut [u8], source: IpAddr, destination: IpAddr) -> Option<()> {
+    let pseudo = pseudo_header(source, destination, tcp.len());
+    let given = u16::from_be_bytes([tcp[CHECKSUM], tcp[CHECKSUM + 1]]);
+    if sum(pseudo, tcp) == 0xffff {
+        return Some(());
+    }
+    if given != sum(pseudo, &[]) {
+        return None;
+    }
+    tcp[CHECKSUM..CHECKSUM + 2].fill(0);
+    let checksum = !sum(pseudo, tcp);
+    tcp[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
+    Some(())
+}
+
+/// The unfolded sum of the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1).
+fn pseudo_header(source: IpAddr, destination: IpAddr, length: usize) -> u32 {
+    let address = |address: IpAddr| match address {
+        IpAddr::V4(v4) => u32::from(sum(0, &v4.octets())),
+        IpAddr::V6(v6) => u32::from(sum(0, &v6.octets())),
+    };
+    address(source) + address(destination) + u32::from(TCP) + length as u32
+}
+
+/// The Internet checksum's sum (RFC 1071), not complemented.
+fn sum(start: u32, bytes: &[u8]) -> u16 {
+    let words = bytes
+        .chunks(2)
+        .map(|word| u64::from(u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)])));
+    let mut sum = words.fold(u64::from(start), |sum, word| sum + word);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// The header of a packet that holds a TCP header. The kernel fills in IPv4's
+/// identification and checksum.
+fn ip_header(from: IpAddr, to: IpAddr) -> Vec<u8> {
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let length = (IPV4_HEADER + TCP_HEADER) as u8;
+            let mut header = vec![0x45, 0, 0, length, 0, 0, 0x40, 0, TTL, TCP, 0, 0];
+            header.extend(from.octets());
+            header.extend(to.octets());
+            header
+        }
+        (from, to) => {
+            let mut header = vec![0x60, 0, 0, 0, 0, TCP_HEADER as u8, TCP, TTL];
+            for address in [from, to] {
+                let IpAddr::V6(v6) = address else { continue };
+                header.extend(v6.octets());
+            }
+            header
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A SYN with an option and some data, as a device with checksum offload gets
+    /// it (`partial`) or as it is on the wire.
+    pub(crate) fn packet(v6: bool, partial: bool, data: &[u8]) -> Vec<u8> {
+        let ends: [IpAddr; 2] = if v6 {
+            ["fd00:1::2", "fd00:2::2"].map(|text| text.parse().unwrap())
+        } else {
+            ["10.1.0.2", "10.2.0.2"].map(|text| text.parse().unwrap())
+        };
+        let mut tcp = vec![0x12, 0x34, 0, 80, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+        tcp.extend([6 << 4, SYN, 0xfa, 0xf0, 0, 0, 0, 0, 2, 4, 5, 0xb4]);
+        tcp.extend(data);
+        let pseudo = pseudo_header(ends[0], ends[1], tcp.len());
+        let checksum = if partial { sum(pseudo, &[]) } else { !sum(pseudo, &tcp) };
+        tcp[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
+        let mut header = ip_header(ends[0], ends[1]);
+        let length = if v6 { tcp.len() } else { tcp.len() + IPV4_HEADER } as u16;
+        let at = if v6 { 4 } else { 2 };
+        header[at..at + 2].copy_from_slice(&length.to_be_bytes());
+        [header, tcp].concat()
+    }
+
+    fn is_whole(packet: &[u8]) -> bool {
+        let (source, destination, begin, length) =
+            if packet[0] >> 4 == 4 { parse_v4(packet) } else { parse_v6(packet) }.unwrap();
+        let tcp = &packet[begin..length];
+        sum(pseudo_header(source, destination, tcp.len()), tcp) == 0xffff
+    }
+
+    #[test]
+    fn a_syn_is_read_and_its_checksum_completed() {
+        for (v6, data) in [(false, &b""[..]), (false, b"GET"), (true, b""), (true, b"data")] {
+            let wire = packet(v6, false, data);
+            for mut given in [wire.clone(), packet(v6, true, data)] {
+                // Ethernet pads short packets.
+                given.extend([0xaa; 6]);
+                let syn = Syn::parse(&given).unwrap();
+                assert_eq!(syn.packet(), wire);
+                assert_eq!((syn.open().source.port(), syn.open().destination.port()), (0x1234, 80));
+                assert_eq!(syn.open().source.is_ipv6(), v6);
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_syn_and_other_packets_are_none() {
+        for v6 in [false, true] {
+            let good = packet(v6, false, b"x");
+            let begin = if v6 { IPV6_HEADER } else { IPV4_HEADER };
+            let (flags, offset, last) = (begin + 13, begin + 12, good.len() - 1);
+            for (at, bits) in [(last, 1), (flags, 0x10), (flags, 0x04), (offset, 0xf0), (0, 0xf0)] {
+                let mut bad = good.clone();
+                bad[at] ^= bits;
+                assert_eq!(Syn::parse(&bad), None, "byte {at} of v6 {v6}");
+            }
+            assert_eq!(Syn::parse(&good[..last]), None, "cut off");
+        }
+        let mut fragment = packet(false, false, b"");
+        fragment[6] = 0x20;
+        assert_eq!(Syn::parse(&fragment), None);
+    }
+
+    #[test]
+    fn extension_headers_of_ipv6_are_skipped() {
+        let mut given = packet(true, false, b"");
+        let length = (given.len() - IPV6_HEADER + 8) as u16;
+        given[4..6].copy_from_slice(&length.to_be_bytes());
+        given[6] = 60;
+        given.splice(IPV6_HEADER..IPV6_HEADER, [TCP, 0, 1, 4, 0, 0, 0, 0]);
+        assert_eq!(Syn::parse(&given).unwrap().open().destination.port(), 80);
+    }
+
+    #[test]
+    fn a_refusal_acknowledges_the_syn_and_its_data() {
+        for v6 in [false, true] {
+            let refusal = Syn::parse(&packet(v6, false, b"abc")).unwrap().refusal();
+            assert!(is_whole(&refusal));
+            let tcp = &refusal[if v6 { IPV6_HEADER } else { IPV4_HEADER }..];
+            assert_eq!(tcp[..4], [0, 80, 0x12, 0x34]);
+            assert_eq!(tcp[8..12], [0, 0, 0, 3], "behind 0xffffffff, SYN and three bytes");
+            assert_eq!(tcp[13], RST_ACK);
+        }
+    }
+
+    #[test]
+    fn an_unreachable_destination_is_quoted() {
+        for (v6, prohibited, head) in [
+            (false, false, [3, 1]),
+            (false, true, [3, 13]),
+            (true, false, [1, 3]),
+            (true, true, [1, 1]),
+        ] {
+            let syn = Syn::parse(&packet(v6, false, b"abc")).unwrap();
+            let message = syn.unreachable(prohibited);
+            assert_eq!(message[..2], head);
+            assert!(v6 || sum(0, &message) == 0xffff);
+            assert!(syn.packet().starts_with(&message[8..]));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn foreign_bytes_are_read_without_a_panic(
+            v6: bool,
+            junk in proptest::collection::vec(any::<u8>(), 0..120),
+            at in 0usize..64,
+            cut in 0usize..80,
+        ) {
+            let mut bytes = packet(v6, false, b"data");
+            for (to, from) in bytes.iter_mut().skip(at).zip(&junk) {
+                *to = *from;
+            }
+            bytes.truncate(cut);
+            for bytes in [bytes, junk] {
+                if let Some(syn) = Syn::parse(&bytes) {
+                    prop_assert!(is_whole(&syn.refusal()));
+                    let _ = syn.unreachable(true);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The SYNs that our nftables table withholds: it logs and drops them, and the
+//! kernel sends a copy of each here (`linux/netfilter/nfnetlink_log.h`). Then they
+//! are let in again, or answered.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use slacp::ResetReason;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::netlink;
+use crate::rule::{Mark, Version};
+use crate::syn::Syn;
+
+/// IPPROTO_RAW: a socket to which we write whole IP packets.
+const WHOLE_PACKETS: i32 = libc::IPPROTO_RAW;
+
+/// Where withheld SYNs arrive.
+pub(crate) struct SynTap {
+    socket: AsyncFd<OwnedFd>,
+    waiting: VecDeque<Syn>,
+    buffer: Vec<u8>,
+}
+
+impl SynTap {
+    /// Listens to what rules log to `group`.
+    ///
+    /// # Errors
+    /// The kernel's refusal: without CAP_NET_ADMIN, or if the group is taken.
+    pub(crate) fn open(group: u16) -> io::Result<Self> {
+        let socket = netlink::Socket::open()?;
+        socket.listen_to_log(group)?;
+        let descriptor = socket.into_descriptor();
+        // SAFETY: the descriptor is open, its owner goes into the AsyncFd and is
+        // neither replaced nor closed there.
+        let socket = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?;
+        Ok(Self { socket, waiting: VecDeque::new(), buffer: vec![0; 128 << 10] })
+    }
+
+    /// Waits for the next SYN. May be cancelled without losing one.
+    pub(crate) async fn next(&mut self) -> Syn {
+        loop {
+            if let Some(syn) = self.waiting.pop_front() {
+                return syn;
+            }
+            // It fails only while the runtime ends.
+            let Ok(mut ready) = self.socket.readable().await else {
+                return std::future::pending().await;
+            };
+            let received = ready.try_io(|fd| receive(fd.get_ref(), &mut self.buffer));
+            // ENOBUFS: some were lost. Their senders send them again.
+            if let Ok(Ok(length)) = received {
+                let packets = netlink::logged_packets(&self.buffer[..length]);
+                self.waiting.extend(packets.filter_map(Syn::parse));
+            }
+        }
+    }
+}
+
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (data, room) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: `data` points to `room` bytes that nothing else refers to.
+    let length = unsafe { libc::recv(socket.as_raw_fd(), data, room, 0) };
+    usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sends what becomes of a SYN.
+#[derive(Debug)]
+pub(crate) struct Usher {
+    /// For packets that come back in by loopback, bearing our mark.
+    inward: [Option<Socket>; 2],
+    /// For packets to clients.
+    outward: [Option<Socket>; 2],
+}
+
+impl Usher {
+    /// `mark` is what packets that are let in again bear.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_NET_RAW and CAP_NET_ADMIN.
+    pub(crate) fn new(versions: &[Version], mark: Mark) -> io::Result<Self> {
+        let each = |mark: Option<Mark>| -> io::Result<[Option<Socket>; 2]> {
+            let of = |version| versions.contains(&version).then(|| raw_socket(version, mark));
+            Ok([of(Version::V4).transpose()?, of(Version::V6).transpose()?])
+        };
+        Ok(Self { inward: each(Some(mark))?, outward: each(None)? })
+    }
+
+    /// Has the kernel take the SYN as if it came only now.
+    pub(crate) fn let_in(&self, syn: &Syn) {
+        send(&self.inward, syn.packet(), syn.open().destination.ip());
+    }
+
+    /// Tells the client why there is no connection, in the destination's name. Of
+    /// a destination that is silent there is nothing to tell; after a failure of
+    /// ours the client may try again.
+    pub(crate) fn turn_away(&self, syn: &Syn, reason: ResetReason) {
+        match reason {
+            ResetReason::Refused | ResetReason::Reset => {
+                send(&self.outward, &syn.refusal(), syn.open().source.ip());
+            }
+            ResetReason::Unreachable => send_icmp(syn, false),
+            ResetReason::Prohibited => send_icmp(syn, true),
+            _ => {}
+        }
+    }
+}
+
+fn raw_socket(version: Version, mark: Option<Mark>) -> io::Result<Socket> {
+    let domain = if version == Version::V4 { Domain::IPV4 } else { Domain::IPV6 };
+    let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(WHOLE_PACKETS)))?;
+    socket.set_nonblocking(true)?;
+    if let Some(mark) = mark {
+        socket.set_mark(mark.value)?;
+    }
+    Ok(socket)
+}
+
+fn send(sockets: &[Option<Socket>; 2], packet: &[u8], to: IpAddr) {
+    let socket = &sockets[usize::from(to.is_ipv6())];
+    let sent = socket.as_ref().map(|socket| socket.send_to(packet, &SocketAddr::new(to, 0).into()));
+    // A packet that is lost: the client sends its SYN again.
+    if let Some(Err(error)) = sent {
+        tracing::debug!("cannot answer a SYN: {error}");
+    }
+}
+
+/// The kernel chooses our address on the way to the client. Errors are rare: a
+/// socket that stayed open would be sent a copy of every ICMP message.
+fn send_icmp(syn: &Syn, prohibited: bool) {
+    let client = SocketAddr::new(syn.open().source.ip(), 0);
+    let (domain, protocol) = match client {
+        SocketAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+        SocketAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+    };
+    let sent = Socket::new(domain, Type::RAW, Some(protocol))
+        .and_then(|socket| socket.send_to(&syn.unreachable(prohibited), &client.into()));
+    if let Err(error) = sent {
+        tracing::debug!("cannot answer a SYN: {error}");
+    }
+}

@@ -1,0 +1,222 @@
+//! The tunnel: packets that are not split (UDP, QUIC, ICMP, IPsec) cross the hop
+//! on the packet channels of SLACP, by way of a network device on each side.
+//!
+//! ```text
+//!  client ── LAN ──▶ mark ─▶ rule ─▶ device ─▶ channel ═══▶ device ─▶ routing ── server
+//!                   nftables        terminal                 hub
+//! ```
+//!
+//! Packets are marked only while the session they would go to can carry them;
+//! else they pass as they would without skyhop. What the peer sends is written
+//! to the device, and the kernel routes it on; on a hub its source must be behind
+//! the terminal that it comes from, and its destination not behind another unless
+//! there is a mesh.
+
+mod device;
+mod link;
+mod paths;
+mod route;
+mod table;
+mod tun;
+mod veth;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use slacp::SessionId;
+use tokio::task::JoinHandle;
+
+use crate::class::{Classes, DEFAULT_CHANNEL};
+use crate::config::{InterceptConfig, TunnelConfig};
+use crate::counters::Counters;
+use crate::error::RunError;
+use crate::hop::Hop;
+use crate::packet::Packet;
+use crate::prefix::Prefix;
+use device::Device;
+use paths::Paths;
+use route::{Place, Route};
+use table::Table;
+
+pub(crate) use table::Selection;
+
+/// The longest IP packet.
+const LONGEST_PACKET: usize = 65_535;
+/// Packets taken from the device before anything else gets its turn.
+const PACKETS_PER_TURN: usize = 32;
+
+/// The tunnel of a gateway. Dropping it leaves the machine as it was.
+pub(crate) struct Tunnel {
+    port: Arc<Port>,
+    reader: Option<JoinHandle<()>>,
+    /// Kept for what dropping it does.
+    _route: Route,
+}
+
+/// Where packets come from and go to.
+pub(crate) struct Port {
+    device: Device,
+    table: Table,
+    paths: Mutex<Paths>,
+    classes: Arc<Classes>,
+    counters: Arc<Counters>,
+}
+
+impl Tunnel {
+    /// Makes the device, the rules and the routes; nothing is taken yet. With `mesh`
+    /// packets may go from one session to another.
+    ///
+    /// # Errors
+    /// For want of privilege, or of kernel features, or if there is a device of
+    /// that name.
+    pub(crate) fn install(
+        config: &TunnelConfig,
+        selection: Selection,
+        mesh: bool,
+        classes: Arc<Classes>,
+        counters: Arc<Counters>,
+    ) -> Result<Self, RunError> {
+        let device = Device::open(config).map_err(|cause| RunError::tunnel(&config.name, cause))?;
+        let table = Table::claim(selection).map_err(RunError::interception)?;
+        let index = link::index(&config.name).map_err(RunError::System)?;
+        let route = Route::install(table.place(), index).map_err(RunError::routing)?;
+        tracing::info!("tunnel {}: {}, MTU {}", config.name, device.kind(), config.mtu);
+        let paths = Mutex::new(Paths::new(mesh));
+        let port = Arc::new(Port { device, table, paths, classes, counters });
+        Ok(Self { port, reader: None, _route: route })
+    }
+
+    /// Where the driver delivers packets.
+    pub(crate) fn port(&self) -> Arc<Port> {
+        self.port.clone()
+    }
+
+    /// Sends what comes from the device over `hop` from now on.
+    pub(crate) fn start(&mut self, hop: Hop) {
+        let port = self.port.clone();
+        self.reader = Some(tokio::spawn(async move { port.read(&hop).await }));
+    }
+
+    /// A session is up whose peer has `networks` behind it. Whether it takes
+    /// packets.
+    pub(crate) fn add(&self, hop: &Hop, session: SessionId, networks: Vec<Prefix>) -> bool {
+        let agreed = hop.peer_receives(session, DEFAULT_CHANNEL);
+        if agreed {
+            self.port.paths().add(session, networks);
+            self.set_open(session, true);
+        }
+        agreed
+    }
+
+    /// Whether packets are to go to a session that takes them.
+    pub(crate) fn set_open(&self, session: SessionId, open: bool) {
+        if self.port.paths().set_open(session, open) {
+            self.port.take();
+        }
+    }
+
+    /// A session is over.
+    pub(crate) fn remove(&self, session: SessionId) {
+        if self.port.paths().remove(session) {
+            self.port.take();
+        }
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        self.port.close();
+        if let Some(reader) = self.reader.take() {
+            reader.abort();
+        }
+    }
+}
+
+impl Port {
+    fn paths(&self) -> MutexGuard<'_, Paths> {
+        self.paths.lock().expect("nobody panics while holding the paths")
+    }
+
+    /// Has the kernel mark what is for the sessions that are open.
+    fn take(&self) {
+        let networks = self.paths().open_networks();
+        if let Err(error) = self.table.take(&networks) {
+            tracing::warn!("cannot change what goes through the tunnel: {error}");
+        }
+    }
+
+    /// From here on everything passes by.
+    fn close(&self) {
+        self.paths().close_all();
+        self.take();
+    }
+
+    /// Sends packets of the device to their sessions until the device fails; then
+    /// packets pass by.
+    async fn read(&self, hop: &Hop) {
+        let mut buffer = vec![0; LONGEST_PACKET];
+        loop {
+            for _ in 0..PACKETS_PER_TURN {
+                match self.device.receive(&mut buffer).await {
+                    Ok(length) => self.send(hop, &buffer[..length]),
+                    Err(error) => {
+                        tracing::warn!("the tunnel ends, packets pass unaccelerated: {error}");
+                        return self.close();
+                    }
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Sends a packet to the session that its destination is behind.
+    fn send(&self, hop: &Hop, bytes: &[u8]) {
+        let packet = Packet::parse(bytes).filter(Packet::is_routable);
+        let sent = packet.and_then(|packet| {
+            let session = self.paths().to(packet.destination)?;
+            hop.send_packet(session, self.classes.of_packet(&packet), bytes).ok()
+        });
+        match sent {
+            Some(()) => self.counters.packets_to_hop.increment(),
+            None => self.counters.packets_dropped.increment(),
+        }
+    }
+
+    /// Takes a packet that came over the hop, and has the kernel route it on.
+    pub(crate) fn deliver(&self, session: SessionId, bytes: &[u8]) {
+        let Some(packet) = Packet::parse(bytes).filter(Packet::is_routable) else {
+            return self.counters.packets_dropped.increment();
+        };
+        if !self.paths().permits(session, packet.source, packet.destination) {
+            tracing::debug!(source = %packet.source, destination = %packet.destination, "not permitted");
+            return self.counters.packets_foreign.increment();
+        }
+        match self.device.send(bytes) {
+            Ok(()) => self.counters.packets_from_hop.increment(),
+            Err(error) => {
+                tracing::debug!("the tunnel's device takes no packet: {error}");
+                self.counters.packets_dropped.increment();
+            }
+        }
+    }
+}
+
+/// What a terminal lets through its tunnel.
+pub(crate) fn of_clients(intercept: &InterceptConfig) -> Selection {
+    Selection::Clients {
+        interfaces: intercept.interfaces.clone(),
+        bypass: intercept.bypass.clone(),
+    }
+}
+
+/// Every address, of either version: what is behind a hub.
+pub(crate) fn everywhere() -> Vec<Prefix> {
+    vec![Prefix::ALL_V4, Prefix::ALL_V6]
+}
+
+/// The table, rules and routes of a tunnel while everything is open, in the
+/// syntax of nft and ip, for people to read.
+pub(crate) fn print(config: &TunnelConfig, selection: &Selection, networks: &[Prefix]) -> String {
+    let place = Place(0);
+    let routes = route::display(place, &config.name);
+    format!("{routes}{}\n", selection.display(networks, place))
+}

@@ -1,0 +1,52 @@
+//! What is set on the tunnel's network device.
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::routing::Kernel;
+
+/// The IPv4 dummy address (RFC 7600 §4.8), for interfaces that have no own.
+const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
+
+/// The number of the device `name`.
+pub(super) fn index(name: &str) -> io::Result<u32> {
+    Ok(nix::net::if_::if_nametoindex(name)?)
+}
+
+/// Brings a device up; nothing leaves it that is not routed into it: no ARP, no
+/// neighbour discovery, no multicast.
+pub(super) fn bring_up(name: &str, mtu: u16) -> io::Result<()> {
+    let mut link = LinkMessage::default();
+    link.header.index = index(name)?;
+    link.header.flags = LinkFlags::Up | LinkFlags::Noarp;
+    link.header.change_mask = LinkFlags::Up | LinkFlags::Noarp | LinkFlags::Multicast;
+    link.attributes = vec![LinkAttribute::Mtu(mtu.into())];
+    Kernel::open()?.request(RouteNetlinkMessage::SetLink(link), 0)
+}
+
+/// Has the kernel take packets from the device although it would answer them by
+/// another: it knows nothing of marks when it asks. Of an interface's own
+/// `rp_filter` and that of all, the larger holds; the loose one takes packets only
+/// on a device that has some IPv4 address.
+pub(super) fn accept_from_anywhere(name: &str) -> io::Result<()> {
+    const LOOSE: &str = "2";
+    let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+    if let Err(error) = fs::write(&path, LOOSE) {
+        tracing::warn!("{path}: {error}: a strict filter would drop packets from the hop");
+    }
+    let mut address = AddressMessage::default();
+    address.header.family = AddressFamily::Inet;
+    address.header.prefix_len = 32;
+    // Never the source of anything.
+    address.header.scope = AddressScope::Host;
+    address.header.index = index(name)?;
+    address.attributes = vec![AddressAttribute::Local(DUMMY.into())];
+    let request = RouteNetlinkMessage::NewAddress(address);
+    Kernel::open()?.request(request, NLM_F_CREATE | NLM_F_EXCL)
+}

@@ -1,0 +1,158 @@
+//! Which addresses are behind which session: where packets go, and whose come
+//! from there.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use slacp::SessionId;
+
+use crate::prefix::Prefix;
+
+/// The sessions that carry packets, named by `S`.
+#[derive(Debug)]
+pub(crate) struct Paths<S = SessionId> {
+    sessions: BTreeMap<S, Path>,
+    /// Whether packets may go from one to another.
+    mesh: bool,
+}
+
+#[derive(Debug)]
+struct Path {
+    networks: Vec<Prefix>,
+    open: bool,
+}
+
+impl Path {
+    fn has(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(address))
+    }
+}
+
+impl<S: Copy + Ord> Paths<S> {
+    pub(crate) fn new(mesh: bool) -> Self {
+        Self { sessions: BTreeMap::new(), mesh }
+    }
+
+    /// A session that may carry packets from and to `networks`; nothing is sent
+    /// there before it is open.
+    pub(crate) fn add(&mut self, session: S, networks: Vec<Prefix>) {
+        self.sessions.insert(session, Path { networks, open: false });
+    }
+
+    /// Whether this changed whether packets go there.
+    pub(crate) fn set_open(&mut self, session: S, open: bool) -> bool {
+        let Some(path) = self.sessions.get_mut(&session) else { return false };
+        std::mem::replace(&mut path.open, open) != open
+    }
+
+    /// Whether packets went there.
+    pub(crate) fn remove(&mut self, session: S) -> bool {
+        self.sessions.remove(&session).is_some_and(|path| path.open)
+    }
+
+    /// No packets go anywhere any more.
+    pub(crate) fn close_all(&mut self) {
+        self.sessions.values_mut().for_each(|path| path.open = false);
+    }
+
+    /// Everything that packets go to.
+    pub(crate) fn open_networks(&self) -> Vec<Prefix> {
+        self.sessions
+            .values()
+            .filter(|path| path.open)
+            .flat_map(|path| path.networks.clone())
+            .collect()
+    }
+
+    /// Whether a packet with these addresses may come on this session: its source is
+    /// behind that, and its destination behind no other unless there is a mesh.
+    pub(crate) fn permits(&self, session: S, source: IpAddr, destination: IpAddr) -> bool {
+        let others = self.sessions.iter().filter(|(other, _)| **other != session);
+        self.sessions.get(&session).is_some_and(|path| {
+            let crosses = !self.mesh
+                && !path.has(destination)
+                && others.clone().any(|(_, other)| other.has(destination));
+            path.has(source) && !crosses
+        })
+    }
+
+    /// The session behind which `destination` is: the closest fit, and of equals
+    /// the latest session.
+    pub(crate) fn to(&self, destination: IpAddr) -> Option<S> {
+        let open = self.sessions.iter().filter(|(_, path)| path.open);
+        let fits = open.filter_map(|(session, path)| {
+            let containing = path.networks.iter().filter(|network| network.contains(destination));
+            Some((containing.map(|network| network.length()).max()?, *session))
+        });
+        fits.max().map(|(_, session)| session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn networks(texts: &[&str]) -> Vec<Prefix> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn packets_go_to_the_closest_fit_that_is_open() {
+        let (wide, narrow) = (1, 2);
+        let mut paths = Paths::new(false);
+        paths.add(wide, networks(&["0.0.0.0/0"]));
+        paths.add(narrow, networks(&["10.1.0.0/16", "fd00:1::/64"]));
+        assert_eq!(paths.to(address("10.1.0.2")), None, "nothing is open");
+        assert!(paths.set_open(wide, true) && paths.set_open(narrow, true));
+        assert!(!paths.set_open(narrow, true), "it was open");
+        assert_eq!(paths.to(address("10.1.0.2")), Some(narrow));
+        assert_eq!(paths.to(address("10.2.0.2")), Some(wide));
+        assert_eq!(paths.to(address("fd00:1::2")), Some(narrow));
+        assert_eq!(paths.to(address("fd00:2::2")), None);
+        assert!(paths.set_open(narrow, false));
+        assert_eq!(paths.to(address("10.1.0.2")), Some(wide));
+        assert_eq!(paths.open_networks(), networks(&["0.0.0.0/0"]));
+    }
+
+    #[test]
+    fn packets_come_from_the_own_networks_only_open_or_not() {
+        let out = address("192.0.2.7");
+        let mut paths = Paths::new(false);
+        paths.add(1, networks(&["10.1.0.0/16"]));
+        assert!(paths.permits(1, address("10.1.255.255"), out));
+        assert!(!paths.permits(1, address("10.2.0.1"), out));
+        assert!(!paths.permits(2, address("10.1.0.1"), out));
+        assert!(!paths.remove(1) && !paths.permits(1, address("10.1.0.1"), out));
+    }
+
+    #[test]
+    fn packets_go_from_one_terminal_to_another_in_a_mesh_only() {
+        for mesh in [false, true] {
+            let mut paths = Paths::new(mesh);
+            paths.add(1, networks(&["10.1.0.0/16"]));
+            paths.add(2, networks(&["10.2.0.0/16"]));
+            let from = address("10.1.0.1");
+            assert_eq!(paths.permits(1, from, address("10.2.0.1")), mesh);
+            assert!(paths.permits(1, from, address("10.1.0.2")));
+        }
+    }
+
+    #[test]
+    fn of_two_sessions_of_a_terminal_the_later_one_is_used() {
+        let (old, new) = (1, 2);
+        let mut paths = Paths::new(false);
+        for session in [old, new] {
+            paths.add(session, networks(&["10.1.0.0/16"]));
+            paths.set_open(session, true);
+        }
+        assert_eq!(paths.to(address("10.1.0.2")), Some(new));
+        assert!(paths.remove(new));
+        assert_eq!(paths.to(address("10.1.0.2")), Some(old));
+        paths.close_all();
+        assert_eq!(paths.to(address("10.1.0.2")), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! Routes marked packets into the tunnel's device: a rule by packet mark and a
+//! routing table of our own with one route, for IPv4 and IPv6.
+//!
+//! As with interception, leftovers of a gateway that was killed do no harm (its
+//! nftables table is gone, and with it the marks) and the next start removes them.
+
+use std::io;
+
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteScope, RouteType};
+
+use crate::netfilter::{SLOTS, has_table};
+use crate::routing::{self, Kernel, PROTOCOL};
+use crate::rule::{Mark, Version};
+
+/// Routing tables 5920 and up: one for each place.
+const FIRST_TABLE: u32 = 5920;
+/// The four bits above those of interception.
+const MARK_SHIFT: u32 = 25;
+const VERSIONS: [Version; 2] = [Version::V4, Version::V6];
+
+/// One of the places for a tunnel in a network namespace: its nftables table,
+/// packet mark and routing table follow from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(pub(crate) u32);
+
+impl Place {
+    /// The name of the nftables table.
+    pub(crate) fn table_name(self) -> String {
+        format!("skyhop-tunnel-{}", self.0)
+    }
+
+    /// The mark of packets that go through the tunnel.
+    pub(crate) fn mark(self) -> Mark {
+        Mark { value: (self.0 + 1) << MARK_SHIFT, mask: 0xf << MARK_SHIFT }
+    }
+
+    fn routes(self) -> u32 {
+        FIRST_TABLE + self.0
+    }
+}
+
+/// The rules and routes of one tunnel. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Route {
+    place: Place,
+}
+
+impl Route {
+    /// Routes packets with the mark of `place` into the device numbered `device`,
+    /// and removes the leftovers of tunnels that are no more.
+    ///
+    /// # Errors
+    /// The kernel's refusal: `PermissionDenied` without CAP_NET_ADMIN.
+    pub(crate) fn install(place: Place, device: u32) -> io::Result<Self> {
+        let mut kernel = Kernel::open()?;
+        for other in (0..SLOTS).map(Place) {
+            if other == place || !has_table(&other.table_name())? {
+                sweep(&mut kernel, other)?;
+            }
+        }
+        // From here on a failure drops the value and so removes what is there.
+        let route = Self { place };
+        for version in VERSIONS {
+            match add(&mut kernel, place, version, device) {
+                // A machine without IPv6, or a device without it, has none to route.
+                Err(error) if version == Version::V6 && routing::is_absence(&error) => {}
+                added => added?,
+            }
+        }
+        Ok(route)
+    }
+}
+
+fn add(kernel: &mut Kernel, place: Place, version: Version, device: u32) -> io::Result<()> {
+    let mut route = route(place, version);
+    route.attributes.push(RouteAttribute::Oif(device));
+    kernel.request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_EXCL)?;
+    let rule = routing::rule(place.mark(), place.routes(), version);
+    kernel.request(RouteNetlinkMessage::NewRule(rule), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        let swept = Kernel::open().and_then(|mut kernel| sweep(&mut kernel, self.place));
+        if let Err(error) = swept {
+            tracing::warn!("routing table {} is left behind: {error}", self.place.routes());
+        }
+    }
+}
+
+/// Removes everything of `place`, however often it is there.
+fn sweep(kernel: &mut Kernel, place: Place) -> io::Result<()> {
+    for version in VERSIONS {
+        let rule = || routing::rule(place.mark(), place.routes(), version);
+        while kernel.remove(RouteNetlinkMessage::DelRule(rule()))? {}
+        while kernel.remove(RouteNetlinkMessage::DelRoute(route(place, version)))? {}
+    }
+    Ok(())
+}
+
+fn route(place: Place, version: Version) -> RouteMessage {
+    let mut route = RouteMessage::default();
+    route.header.address_family = routing::family(version);
+    route.header.protocol = PROTOCOL;
+    route.header.kind = RouteType::Unicast;
+    route.header.scope = match version {
+        Version::V4 => RouteScope::Link,
+        Version::V6 => RouteScope::Universe,
+    };
+    route.attributes = vec![RouteAttribute::Table(place.routes())];
+    route
+}
+
+/// What an operator types for the same effect.
+pub(crate) fn display(place: Place, device: &str) -> String {
+    let (mark, table) = (place.mark(), place.routes());
+    let line = |version: &Version| {
+        let family = if *version == Version::V4 { "" } else { "-6 " };
+        format!(
+            "# ip {family}rule add priority {} fwmark {:#x}/{:#x} lookup {table}\n\
+             # ip {family}route add default dev {device} table {table}\n",
+            routing::PRIORITY,
+            mark.value,
+            mark.mask
+        )
+    };
+    VERSIONS.iter().map(line).collect()
+}

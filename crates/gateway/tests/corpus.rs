@@ -1,0 +1,27 @@
+//! Replays what the fuzzer has found worth keeping (`fuzz/corpus`).
+
+#![cfg(feature = "fuzzing")]
+
+use std::fs;
+use std::path::Path;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let inputs: Vec<_> = fs::read_dir(corpus).unwrap().collect();
+    assert!(inputs.len() >= 20, "the corpus has only {} inputs", inputs.len());
+    for input in inputs {
+        let path = input.unwrap().path();
+        println!("{}", path.display());
+        run(&fs::read(path).unwrap());
+    }
+}
+
+#[test]
+fn the_corpus_of_intercepted_packets_is_harmless() {
+    replay("intercepted", gateway::fuzzing::intercepted);
+}
+
+#[test]
+fn the_corpus_of_the_proxy_is_harmless() {
+    replay("proxy", gateway::fuzzing::proxy);
+}

@@ -1,0 +1,49 @@
+//! The hosts of a lab without its links: what a gateway costs is measured where
+//! nothing else costs anything.
+
+use std::ffi::OsStr;
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use crate::crossing::Extent;
+use crate::topology::{self, LAN_MTU, Network};
+use crate::{NetNs, Node, TopologyError};
+
+/// Client, terminal, hub and server, joined by veth pairs with all offloads on.
+/// Nothing drives it; it goes with the last process that is in it.
+pub struct Cabled {
+    network: Network,
+}
+
+impl Cabled {
+    /// Makes the hosts; the process must have [entered](crate::enter) its own
+    /// namespaces.
+    ///
+    /// # Errors
+    /// When the kernel refuses a part of it; nothing remains then.
+    pub fn start() -> Result<Self, TopologyError> {
+        let extent = Extent { terminals: 1, terrestrial: false, mtu: LAN_MTU, cabled: true };
+        Ok(Self { network: topology::build(&extent)? })
+    }
+
+    /// A host's network namespace.
+    ///
+    /// # Panics
+    /// For a client or a terminal other than the first.
+    pub fn node(&self, node: Node) -> &NetNs {
+        self.network.host(node)
+    }
+
+    /// A command that will run on a host.
+    ///
+    /// # Panics
+    /// As [`Self::node`].
+    pub fn command(&self, node: Node, program: impl AsRef<OsStr>) -> Command {
+        self.node(node).command(program)
+    }
+
+    /// A host's IPv4 address.
+    pub fn address4(&self, node: Node) -> Ipv4Addr {
+        node.address4()
+    }
+}

@@ -1,0 +1,140 @@
+//! A lab that is measured: its taps, the senders of probes.
+
+use core::time::Duration;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::CheckError;
+use super::flows::PATIENCE;
+use super::judge::Trace;
+use super::probe::{self, Flow};
+use super::span::Span;
+use crate::clock::{self, WallClock};
+use crate::tap::Tap;
+use crate::{Lab, Node, Preset};
+
+/// How long after the last arrival that is due one may still come.
+const GRACE: Duration = Duration::from_millis(100);
+/// How often the taps are emptied; at 150,000 packets a second their rings hold
+/// 50 ms.
+const TICK: Duration = Duration::from_millis(5);
+
+/// A lab with taps and sockets for probes.
+pub(super) struct Bench {
+    pub(super) lab: Lab,
+    span: Span,
+    /// Where the forward and the return link end.
+    taps: [Tap; 2],
+    /// Where they begin.
+    sockets: [UdpSocket; 2],
+    /// The longer way.
+    delay: Duration,
+}
+
+impl Bench {
+    /// Starts a lab of its own for `preset`, to measure `span`.
+    pub(super) fn start(preset: &Preset, seed: u64, span: Span) -> Result<Self, CheckError> {
+        let lab = Lab::start(preset, seed)?;
+        let (links, [near, far]) = (span.links(), span.ends());
+        let (_, mtu) = preset.scale(links[0]);
+        let tap = |node: Node| {
+            let opened = lab.node(node).run(|| Tap::open(span.device(), mtu));
+            opened.map_err(|cause| CheckError::Socket { node, cause })
+        };
+        let taps = [tap(near)?, tap(far)?];
+        let socket = |node: Node| {
+            // Nobody reads here: probes that find the buffer full are dropped,
+            // without an ICMP message, and the tap has seen them.
+            let bound = lab.node(node).run(|| UdpSocket::bind((node.address4(), probe::PORT)));
+            bound.map_err(|cause| CheckError::Socket { node, cause })
+        };
+        let sockets = [socket(far)?, socket(near)?];
+        for (socket, peer) in sockets.iter().zip([near, far]) {
+            socket
+                .connect((peer.address4(), probe::PORT))
+                .map_err(|cause| CheckError::Socket { node: peer, cause })?;
+        }
+        let ways = links.map(|link| preset.direction(link));
+        let longest = ways.map(|way| way.delay.greatest() + way.jitter.greatest());
+        Ok(Self { lab, span, taps, sockets, delay: longest[0].max(longest[1]) })
+    }
+
+    /// Packets that the full queues have dropped, forward and return.
+    pub(super) fn queue_drops(&self) -> [u64; 2] {
+        self.span.links().map(|link| self.lab.counters_of(link).dropped_queue.packets)
+    }
+
+    /// How old the links are, in nanoseconds.
+    pub(super) fn age(&self) -> u64 {
+        clock::now().saturating_since(self.lab.origin()).as_nanos() as u64
+    }
+
+    /// Sends a flow in each direction at once over empty links; what became of it.
+    pub(super) fn measure(&mut self, flows: &[Option<Flow>; 2]) -> Result<[Trace; 2], CheckError> {
+        let stop = AtomicBool::new(false);
+        let (sockets, taps, lab, span) = (&self.sockets, &mut self.taps, &self.lab, self.span);
+        let longest = self.delay;
+        let origin = WallClock::read().wall(lab.origin());
+        // What was sent before may take long on a slow link.
+        wait_until_empty(lab, span, longest);
+        let traces = thread::scope(|scope| {
+            let collector = scope.spawn(|| collect(taps, origin, &stop));
+            let senders: Vec<_> = flows
+                .iter()
+                .zip(sockets)
+                .filter_map(|(flow, socket)| Some((flow.as_ref()?, socket)))
+                .map(|(flow, socket)| scope.spawn(move || flow.send(socket)))
+                .collect();
+            senders.into_iter().for_each(|sender| drop(sender.join()));
+            wait_until_empty(lab, span, longest);
+            stop.store(true, Ordering::Relaxed);
+            collector.join()
+        });
+        let traces = traces.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        for (tap, node) in self.taps.iter_mut().zip(self.span.ends()) {
+            let missed = tap.missed();
+            if missed > 0 {
+                return Err(CheckError::Blind { node, missed });
+            }
+        }
+        Ok(traces)
+    }
+}
+
+/// Waits until both links have given out all they hold.
+fn wait_until_empty(lab: &Lab, span: Span, delay: Duration) {
+    let deadline = clock::now() + delay + PATIENCE + PATIENCE;
+    thread::sleep(GRACE); // what was sent is on its way to the driver
+    let inside =
+        || span.links().iter().map(|link| lab.counters_of(*link).inside.packets).sum::<u64>();
+    while inside() > 0 && clock::now() < deadline {
+        thread::sleep(GRACE);
+    }
+    thread::sleep(GRACE);
+}
+
+/// Empties the taps until told to stop; the probes of the forward link and of
+/// the return link. The links began when the wall clock said `origin`.
+fn collect(taps: &mut [Tap; 2], origin: u64, stop: &AtomicBool) -> [Trace; 2] {
+    let mut traces = [Trace::default(), Trace::default()];
+    loop {
+        let last = stop.load(Ordering::Relaxed);
+        for (side, tap) in taps.iter_mut().enumerate() {
+            tap.drain(|frame| {
+                let Some(seq) = probe::parse(frame.bytes) else { return };
+                let at = frame.wall.saturating_sub(origin);
+                // Whoever ends the forward link (side 0) sends on the return link (1).
+                if frame.outgoing {
+                    traces[1 - side].sent.push((seq, at));
+                } else {
+                    traces[side].arrived.push((seq, at));
+                }
+            });
+        }
+        if last {
+            return traces;
+        }
+        thread::sleep(TICK);
+    }
+}

@@ -1,0 +1,44 @@
+//! Which part of the path is measured.
+
+use crate::{HOP_DEVICE, LAN_DEVICE, LinkName, Node, Preset, Site};
+
+/// A part of the path with a link in each direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Span {
+    /// Between the first terminal and the hub.
+    Hop,
+    /// Between hub and server.
+    Terrestrial,
+}
+
+impl Span {
+    /// What there is to be measured.
+    pub(super) fn all(preset: &Preset) -> Vec<Self> {
+        let terrestrial = preset.terrestrial.as_ref().map(|_| Self::Terrestrial);
+        [Self::Hop].into_iter().chain(terrestrial).collect()
+    }
+
+    /// Forward and return.
+    pub(super) const fn links(self) -> [LinkName; 2] {
+        match self {
+            Self::Hop => [LinkName::Forward, LinkName::Return(Site::FIRST)],
+            Self::Terrestrial => [LinkName::TerrestrialForward, LinkName::TerrestrialReturn],
+        }
+    }
+
+    /// Where the forward link and where the return link ends.
+    pub(super) const fn ends(self) -> [Node; 2] {
+        match self {
+            Self::Hop => [Node::Terminal, Node::Hub],
+            Self::Terrestrial => [Node::Hub, Node::Server],
+        }
+    }
+
+    /// The hosts' device on it.
+    pub(super) const fn device(self) -> &'static str {
+        match self {
+            Self::Hop => HOP_DEVICE,
+            Self::Terrestrial => LAN_DEVICE,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What was measured of one direction, beside what was asked.
+
+use core::time::Duration;
+
+use link::{LinkConfig, QueueLimit, Rate};
+use units::BitRate;
+
+use super::asked::Asked;
+use super::flows::DELAY_PROBE;
+use super::judge::{Trace, Waiting};
+use super::rehearse::{Chances, Sent, chances, expect};
+use super::report::{DELAY_TOLERANCE, LOSS_CONFIDENCE, RATE_TOLERANCE};
+use super::{
+    DelayReport, DirectionReport, DisciplineReport, LossReport, OrderReport, QueueReport,
+    RateReport, binomial,
+};
+use crate::LinkName;
+
+/// The time from the stamp with which a probe is seen to leave to the one with
+/// which the link has it. It matters where the link waits for opportunities.
+const HAND_OVER: Duration = Duration::from_micros(200);
+/// How rarely jitter may keep as far from its greatest as it is found to.
+const RARE: f64 = 0.005;
+
+/// What is known of one direction.
+pub(super) struct Direction<'a> {
+    pub(super) name: LinkName,
+    /// As asked; its discipline was measured alone.
+    pub(super) asked: &'a Asked,
+    pub(super) mtu: u16,
+    pub(super) delay: &'a Trace,
+    pub(super) flood: &'a Trace,
+    /// Of the flood, by the queue.
+    pub(super) dropped: u64,
+    /// On the plain link, where a packet of the MTU takes `each`.
+    pub(super) fill: &'a Trace,
+    pub(super) each: Duration,
+    /// On a link that loses nothing otherwise.
+    pub(super) overload: Option<&'a Trace>,
+}
+
+impl Direction<'_> {
+    pub(super) fn report(&self) -> DirectionReport {
+        DirectionReport {
+            direction: self.name,
+            delay: self.delay(),
+            rate: self.rate(),
+            loss: self.loss(),
+            order: self.order(),
+            queue: self.queue(),
+            discipline: self.discipline(),
+        }
+    }
+
+    /// The link of the first two measurements: without a discipline.
+    fn link(&self) -> LinkConfig {
+        LinkConfig { discipline: link::Discipline::DropTail, ..self.asked.link.clone() }
+    }
+
+    fn delay(&self) -> Option<DelayReport> {
+        let link = self.link();
+        let due = expect(&link, &Sent { len: DELAY_PROBE, probes: &self.delay.sent }).arrived;
+        let late = match link.rate {
+            Rate::Opportunities(_) => {
+                let later = |&(seq, at): &(u32, u64)| (seq, at + HAND_OVER.as_nanos() as u64);
+                let probes: Vec<_> = self.delay.sent.iter().map(later).collect();
+                expect(&link, &Sent { len: DELAY_PROBE, probes: &probes }).arrived
+            }
+            _ => due.clone(),
+        };
+        let jitter = link.jitter.greatest();
+        let measured = self.delay.delays(&due, &late, jitter)?;
+        // The greatest of n extras is rarely below this share of the jitter.
+        let share = RARE.powf(1.0 / measured.samples as f64);
+        let jitter_ms = jitter.as_secs_f64() * 1e3;
+        let varies = measured.greatest_extra >= jitter_ms * share - DELAY_TOLERANCE;
+        Some(DelayReport {
+            asked_ms: measured.asked,
+            jitter_ms,
+            median_ms: measured.median,
+            p99_error_ms: measured.p99_error,
+            worst_error_ms: measured.worst_error,
+            greatest_extra_ms: measured.greatest_extra,
+            samples: measured.samples,
+            within: measured.p99_error <= DELAY_TOLERANCE && varies,
+        })
+    }
+
+    fn rate(&self) -> Option<RateReport> {
+        let len = usize::from(self.mtu);
+        let expected = expect(&self.link(), &Sent { len, probes: &self.flood.sent });
+        // A kernel that hands packets over late and in heaps fills the queue more
+        // than their stamps say; which ones it drops then is not known.
+        let expected_drops = expected.left.iter().filter(|left| left.is_none()).count() as u64;
+        if self.dropped.abs_diff(expected_drops) * 1000 > self.flood.sent.len() as u64 {
+            return None;
+        }
+        let rates = self.flood.rate(len, &expected)?;
+        let constant = self.asked.constant_rate().map(BitRate::bits_per_second);
+        let asked = constant.map_or(rates.asked, |bits| bits as f64);
+        // Each piece may be longer or shorter by what jitter adds to its ends.
+        let unsure = self.asked.link.jitter.greatest() * rates.runs;
+        let tolerance = RATE_TOLERANCE + unsure.as_secs_f64() / rates.time.as_secs_f64();
+        let within = (rates.measured / asked - 1.0).abs() <= tolerance;
+        Some(RateReport { asked_bit_s: asked, measured_bit_s: rates.measured, tolerance, within })
+    }
+
+    fn loss(&self) -> Option<LossReport> {
+        let sent = (self.flood.sent.len() as u64).saturating_sub(self.dropped);
+        let lost = self.flood.missing().saturating_sub(self.dropped);
+        if sent == 0 {
+            return None;
+        }
+        let (asked, interval) = match self.asked.loss_of_each(self.mtu) {
+            Some(each) => (each, binomial::interval(sent, each, LOSS_CONFIDENCE)),
+            None => {
+                let Chances { interval, mean } = self.losses_by_chance()?;
+                (self.asked.long_run_loss().unwrap_or(mean / sent as f64), interval)
+            }
+        };
+        let (least, most) = (*interval.start(), *interval.end());
+        let within = interval.contains(&lost);
+        Some(LossReport { asked, sent, lost, least, most, within })
+    }
+
+    fn losses_by_chance(&self) -> Option<Chances> {
+        let link = LinkConfig { queue: QueueLimit::Packets(usize::MAX), ..self.link() };
+        let delays = Sent { len: DELAY_PROBE, probes: &self.delay.sent };
+        let flood = Sent { len: self.mtu.into(), probes: &self.flood.sent };
+        chances(&link, &[delays, flood], Duration::from_secs_f64(DELAY_TOLERANCE / 1e3))
+    }
+
+    fn order(&self) -> OrderReport {
+        let traces = [self.delay, self.flood, self.fill];
+        let arrived = traces.iter().map(|trace| trace.arrived.len() as u64).sum();
+        let out_of_order = traces.iter().map(|trace| trace.out_of_order()).sum();
+        let reordering = self.asked.link.jitter.reorders();
+        OrderReport { arrived, out_of_order, reordering, within: out_of_order == 0 || reordering }
+    }
+
+    fn queue(&self) -> Option<QueueReport> {
+        let asked_packets = self.asked.queue_packets(self.mtu.into());
+        let (measured_packets, full) = match self.fill.full_queue(self.each)? {
+            Waiting::AtDrops(waiting) => (waiting, true),
+            // The sender was too slow to fill the queue.
+            Waiting::NoDrop(most) if most <= asked_packets => return None,
+            Waiting::NoDrop(most) => (most, false),
+        };
+        let within = full && measured_packets == asked_packets;
+        Some(QueueReport { asked_packets, measured_packets, full, within })
+    }
+
+    fn discipline(&self) -> Option<DisciplineReport> {
+        let overload = self.overload?;
+        let link = LinkConfig {
+            loss: link::Loss::None,
+            jitter: link::Jitter::None,
+            outages: Vec::new(),
+            ..self.asked.link.clone()
+        };
+        let flow = Sent { len: self.mtu.into(), probes: &overload.sent };
+        let shift = Duration::from_secs_f64(DELAY_TOLERANCE / 1e3);
+        let Chances { interval, .. } = chances(&link, &[flow], shift)?;
+        // A stamp that is a little late can decide about one packet.
+        let (least, most) = (interval.start().saturating_sub(1), interval.end() + 1);
+        let (sent, dropped) = (overload.sent.len() as u64, overload.missing());
+        let within = (least..=most).contains(&dropped);
+        let asked = self.asked.discipline.to_string();
+        (sent > 0).then_some(DisciplineReport { asked, sent, dropped, least, most, within })
+    }
+}

@@ -1,0 +1,131 @@
+//! Which links a lab has, and where they begin and end.
+
+use crate::exit::Exit;
+use crate::netlink::Station;
+use crate::node::Site;
+use crate::topology::{HOP_DEVICE, LAN_DEVICE, LAN_MTU};
+use crate::{LinkName, Node};
+
+/// How large a lab is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// How many terminals, each with a client; from 1 to [`Site::MOST`].
+    pub(crate) terminals: u8,
+    /// Whether there is a link between hub and server, not only a LAN.
+    pub(crate) terrestrial: bool,
+    /// The longest IP packet on the hop in bytes.
+    pub(crate) mtu: u16,
+    /// Whether a plain cable joins terminal and hub, and there is no link at all.
+    pub(crate) cabled: bool,
+}
+
+/// Where a link begins: a device of a host, whose other end is in `sky`. Its
+/// packets are the link's, and it receives those of the opposite direction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Crossing {
+    /// The link that takes the packets.
+    pub(crate) link: LinkName,
+    /// The host.
+    pub(crate) from: Node,
+    /// Its device.
+    pub(crate) device: &'static str,
+    /// The device in `sky`.
+    pub(crate) sky: String,
+    /// The hardware address of the host's device (locally administered, "SKY"):
+    /// `sky` sends to it without asking.
+    pub(crate) station: Station,
+    /// The longest IP packet in bytes.
+    pub(crate) mtu: u16,
+}
+
+impl Extent {
+    /// The MTU of the LANs and of the terrestrial link.
+    pub(crate) fn lan_mtu(&self) -> u16 {
+        LAN_MTU.max(self.mtu)
+    }
+
+    /// All crossings: forward, return of each terminal, terrestrial forward and
+    /// return.
+    pub(crate) fn crossings(&self) -> Vec<Crossing> {
+        if self.cabled {
+            return Vec::new();
+        }
+        let hop = |link, from, sky: String, last| Crossing {
+            link,
+            from,
+            device: HOP_DEVICE,
+            sky,
+            station: station(last),
+            mtu: self.mtu,
+        };
+        let forward = hop(LinkName::Forward, Node::Hub, "h0".to_owned(), [0, 2]);
+        let returns = Site::first(self.terminals).map(|site| match site {
+            Site::FIRST => hop(LinkName::Return(site), Node::Terminal, "t0".to_owned(), [0, 1]),
+            site => {
+                let (sky, last) = (format!("t{}", site.number()), [1, site.number()]);
+                hop(LinkName::Return(site), site.terminal(), sky, last)
+            }
+        });
+        let ground = |link, from, sky: &str, last| Crossing {
+            link,
+            from,
+            device: LAN_DEVICE,
+            sky: sky.to_owned(),
+            station: station([2, last]),
+            mtu: self.lan_mtu(),
+        };
+        let terrestrial = [
+            ground(LinkName::TerrestrialForward, Node::Server, "s0", 2),
+            ground(LinkName::TerrestrialReturn, Node::Hub, "g0", 1),
+        ];
+        let terrestrial = terrestrial.into_iter().filter(|_| self.terrestrial);
+        [forward].into_iter().chain(returns).chain(terrestrial).collect()
+    }
+
+    /// Where a link's packets go, by the places of [`Self::crossings`].
+    pub(crate) fn exit(&self, link: LinkName) -> Exit {
+        let terminals = usize::from(self.terminals);
+        match link {
+            LinkName::Forward if terminals == 1 => Exit::To(1),
+            LinkName::Forward => Exit::Terminals((1..=terminals).collect()),
+            LinkName::Return(_) => Exit::To(0),
+            LinkName::TerrestrialForward => Exit::To(terminals + 2),
+            LinkName::TerrestrialReturn => Exit::To(terminals + 1),
+        }
+    }
+}
+
+fn station([kind, number]: [u8; 2]) -> Station {
+    [0x02, b'S', b'K', b'Y', kind, number]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_link_ends_where_the_opposite_one_begins() {
+        let extent = Extent { terminals: 3, terrestrial: true, mtu: 1500, cabled: false };
+        let crossings = extent.crossings();
+        let ends = |link| match extent.exit(link) {
+            Exit::To(port) => vec![crossings[port].link],
+            Exit::Terminals(ports) => ports.iter().map(|port| crossings[*port].link).collect(),
+        };
+        let returns: Vec<_> = Site::first(3).map(LinkName::Return).collect();
+        assert_eq!(ends(LinkName::Forward), returns);
+        assert!(returns.iter().all(|link| ends(*link) == [LinkName::Forward]));
+        assert_eq!(ends(LinkName::TerrestrialForward), [LinkName::TerrestrialReturn]);
+        assert_eq!(ends(LinkName::TerrestrialReturn), [LinkName::TerrestrialForward]);
+    }
+
+    #[test]
+    fn devices_and_stations_are_all_different() {
+        let extent = Extent { terminals: Site::MOST, terrestrial: true, mtu: 1500, cabled: false };
+        let crossings = extent.crossings();
+        let names: BTreeSet<_> = crossings.iter().map(|crossing| &crossing.sky).collect();
+        let stations: BTreeSet<_> = crossings.iter().map(|crossing| crossing.station).collect();
+        assert_eq!((names.len(), stations.len()), (crossings.len(), crossings.len()));
+    }
+}

@@ -1,0 +1,72 @@
+//! What the fuzz targets (`fuzz/`) and the replay of their corpora
+//! (`tests/corpus.rs`) call: files that people write. None may panic, loop or
+//! take memory without bound; what is accepted is a link, and is read again as
+//! it is printed.
+
+use core::fmt::{Debug, Display};
+use core::time::Duration;
+
+use link::{Delay, Link, LinkConfig, Loss, Opportunities, QueueLimit, Rate, Trace};
+use units::{BitRate, Instant, Machine, Probability};
+
+use crate::Preset;
+
+/// Takes foreign bytes.
+pub type Target = fn(&[u8]);
+
+/// The targets, by the names of their corpora.
+pub const TARGETS: [(&str, Target); 2] = [("preset", preset), ("trace", trace)];
+
+/// A preset file.
+pub fn preset(bytes: &[u8]) {
+    let Ok(text) = core::str::from_utf8(bytes) else { return };
+    match Preset::from_text(text) {
+        Ok(preset) => {
+            let again = Preset::from_text(&preset.to_string());
+            assert_eq!(again.expect("a printed preset is one"), preset);
+            preset.links().into_iter().for_each(carry);
+        }
+        Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+    }
+}
+
+/// A trace file, in each of the formats.
+pub fn trace(bytes: &[u8]) {
+    let Ok(text) = core::str::from_utf8(bytes) else { return };
+    let rates = Trace::<BitRate>::parse(text).map(Rate::Trace);
+    same(text, Trace::<BitRate>::parse);
+    same(text, Trace::<Duration>::parse);
+    same(text, Trace::<Probability>::parse);
+    same(text, Opportunities::parse);
+    let opportunities = Opportunities::parse(text).map(Rate::Opportunities);
+    let rate = rates.ok().or(opportunities.ok()).unwrap_or(BitRate::from_mbit(1).into());
+    let delay = Trace::parse(text).map_or(Duration::ZERO.into(), Delay::Trace);
+    let loss = Trace::parse(text).map_or(Loss::None, Loss::Trace);
+    carry(LinkConfig::new(rate, delay, loss, QueueLimit::Packets(5)));
+}
+
+/// What is read is read again as it is printed.
+fn same<T: Display + Debug + PartialEq, E: Debug>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, E>,
+) {
+    if let Ok(read) = parse(text) {
+        assert_eq!(parse(&read.to_string()).expect("a printed trace is one"), read);
+    }
+}
+
+/// Some packets, and all of them accounted for.
+fn carry(config: LinkConfig) {
+    let mut link = Link::new(config, 1);
+    let mut now = Instant::ZERO;
+    for packet in 0..40u64 {
+        link.handle_packet(now, 40 + (packet as usize * 379) % 1460);
+        now += Duration::from_micros(packet * packet * 40);
+        while link.poll_delivery(now).is_some() {}
+    }
+    link.handle_timeout(Instant::MAX);
+    while link.poll_delivery(Instant::MAX).is_some() {}
+    let all = link.counters();
+    let ends = [all.dropped_queue, all.lost, all.delivered, all.inside].map(|tally| tally.packets);
+    assert_eq!(ends.iter().sum::<u64>(), all.offered.packets);
+}

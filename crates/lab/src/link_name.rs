@@ -1,0 +1,55 @@
+//! The names of a lab's links.
+
+use core::fmt;
+
+use crate::node::Site;
+
+/// One direction of one of a lab's links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkName {
+    /// Hub → terminals.
+    Forward,
+    /// That terminal → hub.
+    Return(Site),
+    /// Server → hub, on the terrestrial part.
+    TerrestrialForward,
+    /// Hub → server, on the terrestrial part.
+    TerrestrialReturn,
+}
+
+impl LinkName {
+    /// Whether it is one of the satellite hop's.
+    pub const fn is_hop(self) -> bool {
+        matches!(self, Self::Forward | Self::Return(_))
+    }
+}
+
+/// `forward`, `return`, `return 2`, `terrestrial forward`.
+impl fmt::Display for LinkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forward => f.write_str("forward"),
+            Self::Return(Site::FIRST) => f.write_str("return"),
+            Self::Return(site) => write!(f, "return {}", site.number()),
+            Self::TerrestrialForward => f.write_str("terrestrial forward"),
+            Self::TerrestrialReturn => f.write_str("terrestrial return"),
+        }
+    }
+}
+
+impl serde::Serialize for LinkName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_terminal_s_return_link_is_the_return_link() {
+        let names = [1, 2].map(|number| LinkName::Return(Site::new(number).unwrap()).to_string());
+        assert_eq!(names, ["return", "return 2"]);
+    }
+}

@@ -1,0 +1,141 @@
+//! Leaves the command that starts a lab behind.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::sys::signal::{SigmaskHow, sigprocmask};
+use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid};
+
+use super::Taken;
+use crate::EnterError;
+use crate::{enter, supervise};
+
+/// What a lab says when it can be used.
+const READY: &str = "ready";
+
+/// Which of the two processes this is.
+pub enum Detached {
+    /// The command. The lab is ready, or the text says why not.
+    Command(Result<(), String>),
+    /// The one that will be the lab's supervisor.
+    Lab(Foothold),
+}
+
+/// What the lab has of the command that started it.
+#[derive(Debug)]
+pub struct Foothold {
+    taken: Taken,
+    ready: File,
+}
+
+/// Splits the process: the command waits for what becomes of the lab; the lab
+/// goes on in a session of its own, without the terminal.
+///
+/// # Errors
+/// When there is a second thread, or the system refuses a step.
+pub fn detach(taken: Taken) -> Result<Detached, EnterError> {
+    enter::expect_one_thread()?;
+    let (told, tell) = pipe2(OFlag::O_CLOEXEC).map_err(enter::refused("make a pipe"))?;
+    // SAFETY: the process has one thread.
+    match unsafe { fork() }.map_err(enter::refused("start the lab's supervisor"))? {
+        ForkResult::Parent { .. } => {
+            drop(tell);
+            let slot = taken.leave();
+            let told = wait(BufReader::new(File::from(told)));
+            let autopsy =
+                || slot.map_or_else(|| "the lab has vanished".into(), |slot| slot.autopsy());
+            Ok(Detached::Command(told.map_err(|said| said.unwrap_or_else(autopsy))))
+        }
+        ForkResult::Child => {
+            drop(told);
+            let foothold = Foothold { taken, ready: tell.into() };
+            if let Err(error) = foothold.settle() {
+                foothold.fail(&error);
+            }
+            Ok(Detached::Lab(foothold))
+        }
+    }
+}
+
+/// What the lab says: that it is ready, or why not. Nothing if it just ended.
+fn wait(mut lab: impl BufRead) -> Result<(), Option<String>> {
+    let mut line = String::new();
+    let _ = lab.read_line(&mut line);
+    match line.trim_end() {
+        READY => Ok(()),
+        "" => Err(None),
+        error => Err(Some(error.to_owned())),
+    }
+}
+
+impl Foothold {
+    /// Makes the process one that nobody waits for.
+    fn settle(&self) -> io::Result<()> {
+        setsid()?;
+        close_inherited();
+        let (null, log) = (File::open("/dev/null")?, self.taken.log()?);
+        dup2_stdin(&null)?;
+        dup2_stdout(&log)?;
+        dup2_stderr(&log)?;
+        std::env::set_current_dir("/")?;
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&supervise::endings()), None)?;
+        self.taken.record_supervisor()
+    }
+
+    /// Tells the command that the lab is ready; if the command is gone, there is
+    /// to be no lab. What is left is the name.
+    pub(super) fn succeed(mut self) -> io::Result<Taken> {
+        match writeln!(self.ready, "{READY}") {
+            Ok(()) => Ok(self.taken),
+            Err(error) => {
+                let _ = self.taken.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn taken(&self) -> &Taken {
+        &self.taken
+    }
+
+    /// Tells the command that there will be no lab, and why.
+    pub fn fail(self, why: &dyn core::fmt::Display) -> ! {
+        let Self { taken, mut ready } = self;
+        let _ = taken.give_up();
+        let _ = writeln!(ready, "{}", why.to_string().replace('\n', " "));
+        std::process::exit(2);
+    }
+}
+
+/// Closes what the command was given by whoever started it, and would keep open
+/// from now on. Whatever this program opens is closed on exec, which tells the
+/// two apart.
+fn close_inherited() {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    for fd in numbers.collect::<Vec<_>>() {
+        // SAFETY: it is open or not; asking for its flags changes nothing.
+        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+        let flags = fcntl(borrowed.as_fd(), FcntlArg::F_GETFD).map(FdFlag::from_bits_truncate);
+        if fd > 2 && flags.is_ok_and(|flags| !flags.contains(FdFlag::FD_CLOEXEC)) {
+            // SAFETY: nothing in this program owns it.
+            let _ = Errno::result(unsafe { libc::close(borrowed.as_raw_fd()) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_lab_says_is_told() {
+        assert_eq!(wait(&b"ready\n"[..]), Ok(()));
+        assert_eq!(wait(&b""[..]), Err(None));
+        let refused = "cannot make a user namespace: EPERM";
+        assert_eq!(wait(refused.as_bytes()), Err(Some(refused.to_owned())));
+    }
+}

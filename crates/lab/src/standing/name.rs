@@ -1,0 +1,84 @@
+//! Names of labs that stay.
+
+use core::fmt;
+use core::str::FromStr;
+
+use thiserror::Error;
+
+/// The longest name in bytes: with it the path of a socket stays short.
+const LONGEST: usize = 32;
+
+/// The name of a lab that stays: a file name without surprises.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LabName(String);
+
+/// A text that is no name for a lab.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{text:?} is no name for a lab: expected 1 to {LONGEST} letters, digits, '-', '_' or '.', \
+     beginning with a letter or digit, and not ending in .sock"
+)]
+#[non_exhaustive]
+pub struct LabNameError {
+    /// The text as given.
+    pub text: String,
+}
+
+impl LabName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for LabName {
+    type Err = LabNameError;
+
+    fn from_str(text: &str) -> Result<Self, LabNameError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        // Control sockets of gateways may be beside labs.
+        let good = text.len() <= LONGEST
+            && !text.ends_with(".sock")
+            && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+            && text.bytes().all(plain);
+        if !good {
+            return Err(LabNameError { text: text.to_owned() });
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for LabName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_file_names() {
+        for good in ["geo", "geo-ka", "a", "7", "My_lab.2", &"x".repeat(32)] {
+            assert_eq!(good.parse::<LabName>().unwrap().as_str(), good);
+        }
+        for bad in [
+            "",
+            ".",
+            "..",
+            ".lock",
+            "hub.sock",
+            "-x",
+            "a/b",
+            "a b",
+            "ä",
+            "a\n",
+            "a\0",
+            &"x".repeat(33),
+        ] {
+            let error = bad.parse::<LabName>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{bad:?}")) && !error.contains('\n'), "{error}");
+        }
+    }
+}

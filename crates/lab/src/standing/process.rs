@@ -1,0 +1,116 @@
+//! A process that cannot be mistaken for a later one of the same number.
+
+use core::fmt;
+use core::str::FromStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+
+/// A process: its number, and when it started in clock ticks since boot
+/// (proc(5), field 22 of `stat`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    pid: u32,
+    start: u64,
+}
+
+impl Identity {
+    /// This process.
+    pub(super) fn own() -> io::Result<Self> {
+        let pid = std::process::id();
+        let start = start_of(pid).ok_or_else(|| io::Error::other("/proc is not to be read"))?;
+        Ok(Self { pid, start })
+    }
+
+    /// Sends it a signal. `false` if it has ended, whoever has its number now.
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
+        // SAFETY: no pointers are involved.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
+        let fd = match Errno::result(fd) {
+            Ok(fd) => fd as i32,
+            Err(Errno::ESRCH) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+        };
+        // SAFETY: the descriptor is new and nobody else's.
+        let process = unsafe { OwnedFd::from_raw_fd(fd) };
+        // The descriptor stands for the process that has the number at this
+        // moment, so what is true of the number now is true of it.
+        if start_of(self.pid) != Some(self.start) {
+            return Ok(false);
+        }
+        let (fd, none) = (process.as_raw_fd(), core::ptr::null::<libc::siginfo_t>());
+        // SAFETY: a null siginfo is allowed.
+        let code =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal as i32, none, 0) };
+        match Errno::result(code) {
+            Ok(_) => Ok(true),
+            Err(Errno::ESRCH) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// When the process started.
+fn start_of(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name (field 2) may contain anything, even ')'.
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(19)?.parse().ok()
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.pid, self.start)
+    }
+}
+
+/// A text that names no process.
+#[derive(Debug)]
+pub(super) struct NoIdentity;
+
+impl FromStr for Identity {
+    type Err = NoIdentity;
+
+    fn from_str(text: &str) -> Result<Self, NoIdentity> {
+        let (pid, start) = text.split_once(' ').ok_or(NoIdentity)?;
+        let (pid, start) = (pid.parse(), start.parse());
+        match (pid, start) {
+            // pidfd_open takes positive numbers.
+            (Ok(pid @ 1..=0x7fff_ffff), Ok(start)) => Ok(Self { pid, start }),
+            _ => Err(NoIdentity),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    fn sleeper() -> (Child, Identity) {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let identity = Identity { pid: child.id(), start: start_of(child.id()).unwrap() };
+        (child, identity)
+    }
+
+    #[test]
+    fn an_identity_reads_back() {
+        let own = Identity::own().unwrap();
+        assert_eq!(own.to_string().parse::<Identity>().unwrap(), own);
+    }
+
+    #[test]
+    fn a_later_process_of_the_same_number_is_left_alone() {
+        let (mut child, identity) = sleeper();
+        let earlier = Identity { start: identity.start - 1, ..identity };
+        assert!(!earlier.signal(Signal::SIGKILL).unwrap());
+        assert!(child.try_wait().unwrap().is_none(), "the wrong one was killed");
+        assert!(identity.signal(Signal::SIGKILL).unwrap());
+        assert_eq!(child.wait().unwrap().code(), None);
+        assert!(!identity.signal(Signal::SIGKILL).unwrap());
+    }
+}

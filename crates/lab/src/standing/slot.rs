@@ -1,0 +1,347 @@
+//! The directory of one lab that stays.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `lock` | locked (flock) by the lab's processes as long as one lives |
+//! | `supervisor` | process id and start time of the one that ends them all |
+//! | `control` | the socket that the lab answers on |
+//! | `log` | what the lab said on stderr |
+//!
+//! Whether a lab lives is the lock's to say: the kernel opens it when the last
+//! of the processes has ended, however it did. A process id could by then be
+//! somebody else's.
+
+use core::time::Duration;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::name::LabName;
+use super::places::{Base, StateError, expect_own, file_in, refused, short_path};
+use super::process::Identity;
+
+const LOCK: &str = "lock";
+const SUPERVISOR: &str = "supervisor";
+const CONTROL: &str = "control";
+const LOG: &str = "log";
+/// All files there may be, but the lock.
+const FILES: [&str; 3] = [SUPERVISOR, CONTROL, LOG];
+/// How often it is looked whether a lab that is ending has ended, and how long
+/// that is apart.
+const ENDING_LOOKS: u32 = 500;
+const LOOK: Duration = Duration::from_millis(10);
+/// How much of a log is told to whoever asks why a lab has ended.
+const LOG_TAIL: usize = 2000;
+
+/// The directory of a lab, found or made.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) name: LabName,
+    pub(super) path: PathBuf,
+    base: Base,
+    directory: OwnedFd,
+    /// Open also when the lab has removed it, to tell when it has ended.
+    lock: File,
+}
+
+/// A slot that this process has locked: its lab lives. The processes forked from
+/// here share the lock, and none of them must open it.
+#[derive(Debug)]
+pub struct Taken {
+    slot: Slot,
+}
+
+impl Slot {
+    /// Finds the slot of that name in `base`, if there is one. To be done in
+    /// one's turn.
+    pub(super) fn find(base: &Base, name: &LabName) -> Result<Option<Self>, StateError> {
+        let path = base.path.join(name.as_str());
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let directory = match openat(&*base.directory, name.as_str(), flags, Mode::empty()) {
+            Ok(directory) => directory,
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(errno) => return Err(refused("open", &path)(errno)),
+        };
+        expect_own(&directory, &path)?;
+        let lock = file_in(&directory, LOCK, OFlag::O_RDWR | OFlag::O_CREAT);
+        let lock = match lock {
+            Ok(lock) => lock,
+            Err(Errno::ENOENT) => return Ok(None), // removed meanwhile
+            Err(errno) => return Err(refused("open", &path.join(LOCK))(errno)),
+        };
+        Ok(Some(Self { name: name.clone(), path, base: base.clone(), directory, lock }))
+    }
+
+    /// Takes the name in `base`, and clears away what a lab of that name that
+    /// was killed has left.
+    pub(super) fn take(base: &Base, name: &LabName) -> Result<Taken, StateError> {
+        let _turn = base.turn()?;
+        let path = base.path.join(name.as_str());
+        match mkdirat(&*base.directory, name.as_str(), Mode::S_IRWXU) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(refused("make", &path)(errno)),
+        }
+        let slot = Self::find(base, name)?;
+        let slot = slot.ok_or_else(|| refused("open", &path)(Errno::ENOENT))?;
+        if !slot.try_lock()? {
+            return Err(StateError::Taken { name: name.clone() });
+        }
+        slot.clear()?;
+        Ok(Taken { slot })
+    }
+
+    /// Whether a process of its lab lives. To be asked in one's turn.
+    pub(super) fn is_alive(&self) -> Result<bool, StateError> {
+        let free = self.try_lock()?;
+        if free {
+            self.unlock()?;
+        }
+        Ok(!free)
+    }
+
+    /// Removes what a dead lab has left, with the directory. `false` if it
+    /// lives, or is not there any more. To be done in one's turn.
+    pub(super) fn sweep(&self) -> Result<bool, StateError> {
+        if !self.is_in_place() {
+            return Ok(false);
+        }
+        if !self.try_lock()? {
+            return Ok(false);
+        }
+        let removed = self.remove();
+        self.unlock()?;
+        removed.map(|()| true)
+    }
+
+    /// Who ends all of the lab's processes by ending.
+    pub(super) fn supervisor(&self) -> Option<Identity> {
+        let mut text = String::new();
+        let mut file = file_in(&self.directory, SUPERVISOR, OFlag::O_RDONLY).ok()?;
+        file.read_to_string(&mut text).ok()?;
+        text.trim().parse().ok()
+    }
+
+    /// Where the lab answers.
+    pub(super) fn control(&self) -> PathBuf {
+        short_path(&self.directory, CONTROL)
+    }
+
+    /// The end of what the lab has said.
+    pub(super) fn log_tail(&self) -> String {
+        let mut bytes = Vec::new();
+        let file = file_in(&self.directory, LOG, OFlag::O_RDONLY);
+        let _ = file.map(|mut file| file.read_to_end(&mut bytes));
+        let from = bytes.len().saturating_sub(LOG_TAIL);
+        String::from_utf8_lossy(&bytes[from..]).trim().to_owned()
+    }
+
+    /// Why a lab has ended by itself, in one line, as far as it said so. Nothing
+    /// is left of it then.
+    pub(super) fn autopsy(&self) -> String {
+        let said = self.log_tail().replace('\n', " | ");
+        for _ in 0..ENDING_LOOKS {
+            let swept = self.base.turn().and_then(|_turn| self.sweep());
+            if !matches!(swept, Ok(false)) || !self.is_in_place() {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        let said = if said.is_empty() { "it said nothing" } else { &said };
+        format!("the lab ended before it was ready: {said}")
+    }
+
+    /// Whether this is still the directory of that name.
+    pub(super) fn is_in_place(&self) -> bool {
+        let identity = |stat: nix::sys::stat::FileStat| (stat.st_dev, stat.st_ino);
+        let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
+        let now = fstatat(&*self.base.directory, self.name.as_str(), flags).map(identity);
+        let own = nix::sys::stat::fstat(&self.directory).map(identity);
+        self.base.is_in_place() && now.is_ok() && now == own
+    }
+
+    /// Takes the lock; `false` if somebody has it.
+    fn try_lock(&self) -> Result<bool, StateError> {
+        match self.lock.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(cause)) => Err(self.lock_refused(cause)),
+        }
+    }
+
+    fn unlock(&self) -> Result<(), StateError> {
+        self.lock.unlock().map_err(|cause| self.lock_refused(cause))
+    }
+
+    fn lock_refused(&self, cause: io::Error) -> StateError {
+        StateError::Refused { what: "lock", path: self.path.join(LOCK), cause }
+    }
+
+    fn clear(&self) -> Result<(), StateError> {
+        FILES.into_iter().try_for_each(|file| self.unlink(file))
+    }
+
+    fn remove(&self) -> Result<(), StateError> {
+        self.clear()?;
+        self.unlink(LOCK)?;
+        let (base, name) = (&*self.base.directory, self.name.as_str());
+        unlinkat(base, name, UnlinkatFlags::RemoveDir).map_err(refused("remove", &self.path))
+    }
+
+    fn unlink(&self, file: &str) -> Result<(), StateError> {
+        match unlinkat(&self.directory, file, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(refused("remove", &self.path.join(file))(errno)),
+        }
+    }
+}
+
+impl Taken {
+    /// The lab's name.
+    pub fn name(&self) -> &LabName {
+        &self.slot.name
+    }
+
+    /// The slot as others see it: gives up this process's part of the lock.
+    pub(super) fn leave(self) -> Option<Slot> {
+        let _turn = self.slot.base.turn().ok()?;
+        Slot::find(&self.slot.base, self.name()).ok().flatten()
+    }
+
+    pub(super) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    /// Remembers this process as the one whose end is that of the lab.
+    pub(super) fn record_supervisor(&self) -> io::Result<()> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC;
+        let mut file = file_in(&self.slot.directory, SUPERVISOR, flags)?;
+        writeln!(file, "{}", Identity::own()?)
+    }
+
+    /// The lab's log, to be written.
+    pub(super) fn log(&self) -> io::Result<File> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_APPEND;
+        Ok(file_in(&self.slot.directory, LOG, flags)?)
+    }
+
+    /// Gives the name up and removes everything. If the directory is not there
+    /// any more, there is nothing to do.
+    ///
+    /// # Errors
+    /// When a file cannot be removed.
+    pub fn give_up(self) -> Result<(), StateError> {
+        if !self.slot.is_in_place() {
+            return Ok(());
+        }
+        let _turn = self.slot.base.turn()?;
+        self.slot.remove()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::super::testkit::Scratch;
+    use super::*;
+
+    #[test]
+    fn a_name_is_taken_once_at_a_time() {
+        let scratch = Scratch::new();
+        let base = scratch.base();
+        let [one, two] = ["one", "two"].map(|name| name.parse::<LabName>().unwrap());
+        let taken = Slot::take(&base, &one).unwrap();
+        let error = Slot::take(&base, &one).unwrap_err();
+        assert!(error.to_string().contains("one is up already"), "{error}");
+        let other = Slot::take(&base, &two).unwrap();
+        assert_eq!(base.names(), [one.clone(), two]);
+        taken.give_up().unwrap();
+        other.give_up().unwrap();
+        assert!(base.names().is_empty());
+        Slot::take(&base, &one).unwrap();
+    }
+
+    #[test]
+    fn a_lab_is_alive_while_its_lock_is_held_and_swept_after() {
+        let scratch = Scratch::new();
+        let base = scratch.base();
+        let name: LabName = "geo".parse().unwrap();
+        let taken = Slot::take(&base, &name).unwrap();
+        taken.record_supervisor().unwrap();
+        taken.log().unwrap().write_all(b"what happened\n").unwrap();
+        let found = Slot::find(&base, &name).unwrap().unwrap();
+        assert!(found.is_alive().unwrap() && !found.sweep().unwrap());
+        assert_eq!(found.supervisor(), Some(Identity::own().unwrap()));
+        assert_eq!(found.log_tail(), "what happened");
+        drop(taken); // as when it is killed: nothing is removed
+        assert!(!found.is_alive().unwrap() && found.path.join(LOG).exists());
+        assert!(found.sweep().unwrap());
+        assert!(base.names().is_empty() && !found.sweep().unwrap());
+    }
+
+    #[test]
+    fn the_next_lab_of_that_name_finds_nothing_of_the_killed_one() {
+        let scratch = Scratch::new();
+        let base = scratch.base();
+        let name: LabName = "geo".parse().unwrap();
+        let first = Slot::take(&base, &name).unwrap();
+        first.record_supervisor().unwrap();
+        let path = first.slot().path.clone();
+        drop(first);
+        let _second = Slot::take(&base, &name).unwrap();
+        assert!(!path.join(SUPERVISOR).exists());
+    }
+
+    #[test]
+    fn a_lab_notices_that_its_directory_is_gone() {
+        let scratch = Scratch::new();
+        let base = scratch.base();
+        let name: LabName = "geo".parse().unwrap();
+        let taken = Slot::take(&base, &name).unwrap();
+        assert!(taken.slot().is_in_place());
+        fs::remove_dir_all(&taken.slot().path).unwrap();
+        assert!(!taken.slot().is_in_place());
+        let _other = Slot::take(&base, &name).unwrap();
+        assert!(!taken.slot().is_in_place());
+        taken.give_up().unwrap();
+        assert_eq!(base.names(), [name], "the other one's is left alone");
+    }
+
+    #[test]
+    fn no_symbolic_link_is_followed() {
+        let scratch = Scratch::new();
+        let base = scratch.base();
+        let name: LabName = "geo".parse().unwrap();
+        let elsewhere = scratch.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        symlink(&elsewhere, base.path.join("geo")).unwrap();
+        assert!(Slot::take(&base, &name).is_err());
+        assert!(Slot::find(&base, &name).is_err());
+        fs::remove_file(base.path.join("geo")).unwrap();
+        // Nor for the files inside.
+        let taken = Slot::take(&base, &name).unwrap();
+        let victim = scratch.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        symlink(&victim, taken.slot().path.join(SUPERVISOR)).unwrap();
+        assert!(taken.record_supervisor().is_err());
+        taken.give_up().unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_damaged_file_names_no_process() {
+        let scratch = Scratch::new();
+        let taken = Slot::take(&scratch.base(), &"geo".parse().unwrap()).unwrap();
+        for text in ["", "1", "x y", "-1 5", "0 0", "1 2 3"] {
+            fs::write(taken.slot().path.join(SUPERVISOR), text).unwrap();
+            assert_eq!(taken.slot().supervisor(), None, "{text:?}");
+        }
+    }
+}

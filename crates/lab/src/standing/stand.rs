@@ -1,0 +1,158 @@
+//! A lab that stays: answers until it is told to end.
+
+use core::time::Duration;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use link::Outage;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use units::Instant;
+
+use super::detach::Foothold;
+use super::protocol::{Change, DESCRIPTORS, Reply, Request, receive, send};
+use super::slot::Taken;
+use super::status::{Facts, Status};
+use crate::{Lab, Node, Preset, clock, supervise};
+
+/// How often the lab looks after itself.
+const LOOK_MS: u16 = 500;
+/// How long a request may take to come, and a reply to be taken.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whoever started the lab, as far as it needs him later.
+pub trait Keeper {
+    /// What `preset` becomes by these options.
+    ///
+    /// # Errors
+    /// When they are not to be understood, or make no link.
+    fn change(&mut self, preset: &Preset, change: &Change) -> Result<Changed, String>;
+
+    /// Called twice a second.
+    fn look(&mut self);
+}
+
+/// What becomes of a lab by a [`Change`].
+pub struct Changed {
+    /// The links.
+    pub preset: Preset,
+    /// Outages of the hop, counted from now.
+    pub outages: Vec<Outage>,
+    /// Whether those that there are end first.
+    pub end_outages: bool,
+}
+
+/// A lab and what is to be told of it.
+pub struct Stand {
+    /// The lab.
+    pub lab: Lab,
+    /// Its seed.
+    pub seed: u64,
+    /// Whether the gateway pair is in it.
+    pub gateways: bool,
+}
+
+impl Stand {
+    /// Says that the lab is ready, and keeps it until it is told to end, by a
+    /// request or a signal, or until its directory is gone: nobody could find it
+    /// any more. The name is free again when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be reached, or the command that started it is gone.
+    pub fn keep(&mut self, foothold: Foothold, keeper: &mut dyn Keeper) -> io::Result<()> {
+        let path = foothold.taken().slot().control();
+        let listener = match UnixListener::bind(path) {
+            Ok(listener) => listener,
+            Err(error) => foothold.fail(&format!("cannot make the control socket: {error}")),
+        };
+        let signals = SignalFd::with_flags(&supervise::endings(), SfdFlags::SFD_CLOEXEC)?;
+        let taken = foothold.succeed()?;
+        let since = clock::now();
+        let mut kept = Kept { stand: self, taken, since, keeper };
+        while !kept.step(&listener, &signals)? {}
+        kept.taken.give_up().map_err(io::Error::other)
+    }
+}
+
+struct Kept<'a> {
+    stand: &'a mut Stand,
+    taken: Taken,
+    since: Instant,
+    keeper: &'a mut dyn Keeper,
+}
+
+impl Kept<'_> {
+    /// Waits for something to do and does it. `true` when it is time to end.
+    fn step(&mut self, listener: &UnixListener, signals: &SignalFd) -> io::Result<bool> {
+        let fds = [listener.as_fd(), signals.as_fd()];
+        let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let _ = poll(&mut fds, PollTimeout::from(LOOK_MS));
+        if fds[1].any() == Some(true) || !self.taken.slot().is_in_place() {
+            return Ok(true);
+        }
+        self.keeper.look();
+        if fds[0].any() != Some(true) {
+            return Ok(false);
+        }
+        // Whoever goes away while he is answered has lost interest.
+        let (stream, _) = listener.accept()?;
+        Ok(self.serve(&stream).unwrap_or(false))
+    }
+
+    fn serve(&mut self, stream: &UnixStream) -> io::Result<bool> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let request = receive::<Request>(stream).map(|(request, _)| request);
+        let (reply, ending) = match request {
+            Ok(Request::Down) => (Reply::Done, true),
+            Ok(Request::Status) => (Reply::Status(Box::new(self.status())), false),
+            Ok(Request::Set(change)) => {
+                let done = self.change(&change);
+                (done.map_or_else(Reply::Error, |()| Reply::Done), false)
+            }
+            Ok(Request::Join { node }) => return self.admit(stream, &node).map(|()| false),
+            Err(error) => (Reply::Error(format!("not a request: {error}")), false),
+        };
+        let sent = send(stream, &reply, &[]);
+        if ending { Ok(true) } else { sent.map(|()| false) }
+    }
+
+    fn status(&self) -> Status {
+        let uptime = clock::now().saturating_since(self.since);
+        let (name, Stand { lab, seed, gateways }) = (self.taken.name(), &*self.stand);
+        let (seed, gateways) = (*seed, *gateways);
+        Status::of(lab, &Facts { name: name.as_str(), seed, gateways, uptime })
+    }
+
+    fn change(&mut self, change: &Change) -> Result<(), String> {
+        let lab = &mut self.stand.lab;
+        let changed = self.keeper.change(lab.preset(), change)?;
+        lab.change(changed.preset).map_err(|error| error.to_string())?;
+        if changed.end_outages {
+            lab.end_outages();
+        }
+        changed.outages.into_iter().for_each(|outage| lab.add_outage(outage));
+        Ok(())
+    }
+
+    /// Hands out the way to a host.
+    fn admit(&self, stream: &UnixStream, node: &str) -> io::Result<()> {
+        let lab = &self.stand.lab;
+        let refuse =
+            |error: &dyn core::fmt::Display| send(stream, &Reply::Error(error.to_string()), &[]);
+        let found = node.parse::<Node>().and_then(|node| lab.expect(node).map(|()| node));
+        let node = match found {
+            Ok(node) => node,
+            Err(error) => return refuse(&error),
+        };
+        let open = |kind| File::open(format!("/proc/self/ns/{kind}"));
+        let own = [open("user")?, open("mnt")?, open("pid")?];
+        let mut descriptors: Vec<RawFd> = own.iter().map(AsRawFd::as_raw_fd).collect();
+        descriptors.push(lab.node(node).as_fd().as_raw_fd());
+        debug_assert_eq!(descriptors.len(), DESCRIPTORS);
+        let variables = lab.variables().map(|(name, value)| (name.to_owned(), value));
+        send(stream, &Reply::Joined { variables: variables.into() }, &descriptors)
+    }
+}

@@ -1,0 +1,211 @@
+//! How a lab that stays is.
+
+use core::time::Duration;
+
+use link::{Delay, ErrorModel, Loss, Rate, Tally};
+use serde::{Deserialize, Serialize};
+use units::format_duration;
+
+use crate::{Faults, Gauge, Lab, Lateness, Preset};
+
+/// The state of a lab at a moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Status {
+    /// The lab's name.
+    pub name: String,
+    /// The name of its preset.
+    pub preset: String,
+    /// What the preset says it is.
+    pub description: String,
+    /// What decides which packets are lost.
+    pub seed: u64,
+    /// Since it was ready.
+    pub uptime_s: f64,
+    /// Whether the gateway pair is in it.
+    pub gateways: bool,
+    /// The longest IP packet on the hop in bytes.
+    pub mtu: u16,
+    /// Its hosts.
+    pub hosts: Vec<HostStatus>,
+    /// Its links.
+    pub links: Vec<LinkStatus>,
+    /// Packets that were lost otherwise than on the links.
+    pub faults: FaultsStatus,
+    /// How late packets left the links.
+    pub lateness: LatenessStatus,
+}
+
+/// A host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct HostStatus {
+    /// Its name.
+    pub name: String,
+    /// Its IPv4 address.
+    pub ipv4: String,
+    /// Its IPv6 address.
+    pub ipv6: String,
+}
+
+/// One direction of a link: its settings as text with units, and what it has
+/// counted since the start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LinkStatus {
+    /// `forward`, `return`, `return 2`, `terrestrial forward`, …
+    pub link: String,
+    /// The rate.
+    pub rate: String,
+    /// The one-way delay.
+    pub delay: String,
+    /// What is lost on the way.
+    pub loss: String,
+    /// How much may wait.
+    pub queue: String,
+    /// Handed to the link.
+    pub offered: TallyStatus,
+    /// Refused by the full queue, or dropped by its discipline.
+    pub dropped: TallyStatus,
+    /// Lost on the way.
+    pub lost: TallyStatus,
+    /// Delivered.
+    pub delivered: TallyStatus,
+    /// Waiting, being serialised, or on the way.
+    pub inside: TallyStatus,
+    /// Of those, waiting.
+    pub queued: TallyStatus,
+}
+
+/// Packets and their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TallyStatus {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// See [`Faults`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FaultsStatus {
+    /// Came faster than the driver could take them.
+    pub missed: u64,
+    /// Longer than the MTU.
+    pub oversized: u64,
+    /// Refused by the kernel.
+    pub refused: u64,
+    /// For an address that no terminal has.
+    pub astray: u64,
+}
+
+/// See [`Lateness`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LatenessStatus {
+    /// Packets counted.
+    pub packets: u64,
+    /// Half of them were no later than this, in milliseconds.
+    pub median_ms: f64,
+    /// 99 % of them.
+    pub p99_ms: f64,
+    /// All of them.
+    pub worst_ms: f64,
+}
+
+/// What the lab itself does not know.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'a> {
+    pub(super) name: &'a str,
+    pub(super) seed: u64,
+    pub(super) gateways: bool,
+    pub(super) uptime: Duration,
+}
+
+impl Status {
+    pub(super) fn of(lab: &Lab, facts: &Facts<'_>) -> Self {
+        let preset = lab.preset();
+        let host = |node: crate::Node| HostStatus {
+            name: node.to_string(),
+            ipv4: node.address4().to_string(),
+            ipv6: node.address6().to_string(),
+        };
+        Self {
+            name: facts.name.to_owned(),
+            preset: preset.name.clone(),
+            description: preset.description.clone(),
+            seed: facts.seed,
+            uptime_s: facts.uptime.as_secs_f64(),
+            gateways: facts.gateways,
+            mtu: preset.mtu,
+            hosts: lab.nodes().map(host).collect(),
+            links: lab.gauges().read().iter().map(|gauge| link_status(preset, gauge)).collect(),
+            faults: faults_status(lab.faults()),
+            lateness: lateness_status(&lab.lateness()),
+        }
+    }
+}
+
+fn link_status(preset: &Preset, gauge: &Gauge) -> LinkStatus {
+    let direction = preset.direction(gauge.link);
+    let counters = &gauge.counters;
+    LinkStatus {
+        link: gauge.link.to_string(),
+        rate: describe_rate(&direction.rate),
+        delay: describe_delay(&direction.delay),
+        loss: describe_loss(&direction.loss),
+        queue: direction.queue.to_string(),
+        offered: tally(counters.offered),
+        dropped: tally(counters.dropped_queue),
+        lost: tally(counters.lost),
+        delivered: tally(counters.delivered),
+        inside: tally(counters.inside),
+        queued: tally(gauge.queued),
+    }
+}
+
+fn describe_rate(rate: &Rate) -> String {
+    match rate {
+        Rate::Constant(rate) => rate.to_string(),
+        changing => format!("{} to {}", changing.least(), changing.greatest()),
+    }
+}
+
+fn describe_delay(delay: &Delay) -> String {
+    match delay {
+        Delay::Constant(delay) => format_duration(*delay),
+        changing => format!("at most {}", format_duration(changing.greatest())),
+    }
+}
+
+fn describe_loss(loss: &Loss) -> String {
+    match loss {
+        Loss::None => "none".to_owned(),
+        Loss::Per(per) => format!("PER {per}"),
+        Loss::Ber(ber) => format!("BER {ber}"),
+        Loss::Burst(burst) => format!("bursts: {}", ErrorModel::from(*burst)),
+        Loss::GilbertElliott(model) => format!("Gilbert–Elliott: {model}"),
+        _ => "trace".to_owned(),
+    }
+}
+
+fn tally(tally: Tally) -> TallyStatus {
+    TallyStatus { packets: tally.packets, bytes: tally.bytes.get() }
+}
+
+fn faults_status(faults: Faults) -> FaultsStatus {
+    let Faults { missed, oversized, refused, astray } = faults;
+    FaultsStatus { missed, oversized, refused, astray }
+}
+
+fn lateness_status(lateness: &Lateness) -> LatenessStatus {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    LatenessStatus {
+        packets: lateness.packets(),
+        median_ms: ms(lateness.quantile(0.5)),
+        p99_ms: ms(lateness.quantile(0.99)),
+        worst_ms: ms(lateness.worst()),
+    }
+}

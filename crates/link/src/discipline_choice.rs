@@ -1,0 +1,213 @@
+//! What a queue drops although there is room, as people write it.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use thiserror::Error;
+use units::{BitRate, ByteCount, Probability, format_duration, parse_duration};
+
+use crate::{CoDel, Discipline, Red};
+
+/// The discipline of a queue. Text: `"drop-tail"`, `"red min=5 max=15 max-p=0.1
+/// weight=0.002"`, `"codel target=30ms interval=600ms"`; what is not given
+/// follows from the link.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum DisciplineChoice {
+    /// Nothing is dropped while there is room.
+    #[default]
+    DropTail,
+    /// Random early detection ([`crate::Red`]).
+    Red {
+        /// The lower threshold in packets; 5 if not given.
+        min: Option<f64>,
+        /// The upper threshold in packets; three times the lower if not given.
+        max: Option<f64>,
+        /// The probability at the upper threshold; 0.1 if not given.
+        max_p: Option<Probability>,
+        /// The weight of the queue of now; 0.002 if not given.
+        weight: Option<Probability>,
+    },
+    /// Controlled delay ([`crate::CoDel`]).
+    CoDel {
+        /// The wait that is good; a twentieth of the interval if not given.
+        target: Option<Duration>,
+        /// How long packets may wait longer; the hop's RTT if not given.
+        interval: Option<Duration>,
+    },
+}
+
+/// A text that is no discipline.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{text:?} is no discipline: expected drop-tail, red [min=5] [max=15] [max-p=0.1] \
+     [weight=0.002] with 0 <= min < max, or codel [target=30ms] [interval=600ms] with target \
+     <= interval"
+)]
+#[non_exhaustive]
+pub struct DisciplineError {
+    /// The text as given.
+    pub text: String,
+}
+
+impl DisciplineChoice {
+    /// The discipline on a link of `rate` in a hop of round-trip time `rtt`,
+    /// where packets have up to `mtu` bytes.
+    pub fn on(self, rate: BitRate, rtt: Duration, mtu: u16, ecn: bool) -> Discipline {
+        match self {
+            Self::DropTail => Discipline::DropTail,
+            Self::Red { min, max, max_p, weight } => {
+                let usual = Red::recommended(rate, ByteCount::new(mtu.into()));
+                let min_threshold = min.unwrap_or(usual.min_threshold);
+                Discipline::Red(Red {
+                    min_threshold,
+                    max_threshold: max.unwrap_or(3.0 * min_threshold),
+                    max_p: max_p.unwrap_or(usual.max_p),
+                    weight: weight.unwrap_or(usual.weight),
+                    ecn,
+                    ..usual
+                })
+            }
+            Self::CoDel { target, interval } => {
+                let usual = CoDel::for_rtt(interval.unwrap_or(rtt));
+                let target = target.unwrap_or(usual.target).min(usual.interval);
+                Discipline::CoDel(CoDel { target, ecn, ..usual })
+            }
+        }
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let mut discipline = match words.next()? {
+            "drop-tail" => Self::DropTail,
+            "red" => Self::Red { min: None, max: None, max_p: None, weight: None },
+            "codel" => Self::CoDel { target: None, interval: None },
+            _ => return None,
+        };
+        for word in words {
+            let (name, value) = word.split_once('=')?;
+            discipline.set(name, value)?;
+        }
+        discipline.is_possible().then_some(discipline)
+    }
+
+    /// Sets a parameter that is not set yet.
+    fn set(&mut self, name: &str, value: &str) -> Option<()> {
+        let threshold = |value: &str| value.parse().ok().filter(|packets: &f64| *packets >= 0.0);
+        let twice = match self {
+            Self::DropTail => return None,
+            Self::Red { min, max, max_p, weight } => match name {
+                "min" => min.replace(threshold(value)?).is_some(),
+                "max" => max.replace(threshold(value)?).is_some(),
+                "max-p" => max_p.replace(value.parse().ok()?).is_some(),
+                "weight" => weight.replace(value.parse().ok()?).is_some(),
+                _ => return None,
+            },
+            Self::CoDel { target, interval } => match name {
+                "target" => target.replace(parse_duration(value).ok()?).is_some(),
+                "interval" => interval.replace(parse_duration(value).ok()?).is_some(),
+                _ => return None,
+            },
+        };
+        (!twice).then_some(())
+    }
+
+    fn is_possible(self) -> bool {
+        let link = self.on(BitRate::from_mbit(1), Duration::MAX, 1500, false);
+        match (self, link) {
+            (_, Discipline::Red(red)) => {
+                red.min_threshold < red.max_threshold && red.max_threshold.is_finite()
+            }
+            (Self::CoDel { target: Some(target), interval: Some(interval) }, _) => {
+                target <= interval
+            }
+            _ => true,
+        }
+    }
+}
+
+impl FromStr for DisciplineChoice {
+    type Err = DisciplineError;
+
+    fn from_str(text: &str) -> Result<Self, DisciplineError> {
+        Self::read(text).ok_or_else(|| DisciplineError { text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for DisciplineChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |name: &str, value: Option<String>| {
+            value.map_or(String::new(), |value| format!(" {name}={value}"))
+        };
+        let time = |name, value: Option<Duration>| {
+            word(name, value.map(|value| format_duration(value).replace(' ', "")))
+        };
+        match self {
+            Self::DropTail => f.write_str("drop-tail"),
+            Self::Red { min, max, max_p, weight } => {
+                let number = |name, value: &Option<f64>| word(name, value.map(|v| v.to_string()));
+                let share =
+                    |name, value: &Option<Probability>| word(name, value.map(|v| v.to_string()));
+                let thresholds = number("min", min) + &number("max", max);
+                write!(f, "red{thresholds}{}{}", share("max-p", max_p), share("weight", weight))
+            }
+            Self::CoDel { target, interval } => {
+                write!(f, "codel{}{}", time("target", *target), time("interval", *interval))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(text: &str) -> Discipline {
+        let discipline: DisciplineChoice = text.parse().unwrap();
+        discipline.on(BitRate::from_mbit(12), Duration::from_millis(600), 1500, true)
+    }
+
+    #[test]
+    fn what_is_not_given_follows_from_the_link() {
+        assert_eq!(on("drop-tail"), Discipline::DropTail);
+        let codel = CoDel { ecn: true, ..CoDel::for_rtt(Duration::from_millis(600)) };
+        assert_eq!(on("codel"), Discipline::CoDel(codel));
+        let interval = CoDel { ecn: true, ..CoDel::for_rtt(Duration::from_millis(100)) };
+        assert_eq!(on("codel interval=100ms"), Discipline::CoDel(interval));
+        let red = Red::recommended(BitRate::from_mbit(12), ByteCount::new(1500));
+        assert_eq!(red.packet_time, Duration::from_millis(1));
+        assert_eq!(on("red"), Discipline::Red(Red { ecn: true, ..red }));
+        let wide = Red { ecn: true, min_threshold: 50.0, max_threshold: 150.0, ..red };
+        assert_eq!(on("red min=50"), Discipline::Red(wide));
+    }
+
+    #[test]
+    fn text_is_read_back_or_refused() {
+        for text in [
+            "drop-tail",
+            "red",
+            "red min=50 max=120.5 max-p=0.02 weight=0.001",
+            "codel",
+            "codel target=30ms interval=600ms",
+        ] {
+            assert_eq!(text.parse::<DisciplineChoice>().unwrap().to_string(), text);
+        }
+        for wrong in [
+            "",
+            "fq_codel",
+            "drop-tail min=5",
+            "red min=9 max=9",
+            "red max=4",
+            "red min=-1",
+            "red min=nan",
+            "red max=inf",
+            "red min=1 min=2",
+            "red max-p=2",
+            "codel target=2s interval=1s",
+            "codel 5ms",
+        ] {
+            let error = wrong.parse::<DisciplineChoice>().unwrap_err().to_string();
+            assert!(error.contains("expected drop-tail, red"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! From packets to connections.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::net::SocketAddr;
+
+use units::Instant;
+
+use super::connection::{Connection, Plots};
+use super::file::{self, CaptureError};
+use super::link_type::LinkType;
+use super::packet::{Content, Packet};
+use super::report::{ConnectionReport, TraceReport};
+use super::segment::Segment;
+
+/// What is wanted of a capture.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TraceOptions {
+    /// Only the connection of this number, counted from 1.
+    pub connection: Option<u64>,
+    /// Whether graphs are wanted: of that connection, or of the first
+    /// [`PLOTTED_MAX`].
+    pub plots: bool,
+}
+
+/// Connections that are told of; what belongs to later ones is only counted.
+pub const CONNECTIONS_MAX: u64 = 65_536;
+/// Connections that have graphs, unless one is chosen.
+pub const PLOTTED_MAX: u64 = 50;
+
+/// What came of a capture.
+#[derive(Debug, Default)]
+pub struct Trace {
+    /// The figures.
+    pub report: TraceReport,
+    /// The graphs: the connection's number and its two directions.
+    pub plots: Vec<(u64, Plots)>,
+}
+
+/// Reads a capture to its end, or to the first fault in it, which is among the
+/// report's warnings.
+///
+/// It keeps of each direction at most 65,536 segments on their way (32 bytes
+/// each), 4,096 time stamps, 4,096 holes and twice 4,096 ranges: 2.5 MB, of
+/// which a connection without loss uses what is in flight. A direction's graph
+/// takes at most 2.8 MB more. The file is never in memory.
+///
+/// # Errors
+/// When the file is no capture at all.
+pub fn analyse(source: impl Read, options: TraceOptions) -> Result<Trace, CaptureError> {
+    let mut analysis = Analysis::new(options);
+    let read = file::read(source, &mut |packet| analysis.take(packet));
+    match read {
+        Err(error @ CaptureError::Foreign { .. }) => Err(error),
+        read => Ok(analysis.finish(read)),
+    }
+}
+
+/// Between the same two ports, seen by the same interface.
+type Key = (u32, SocketAddr, SocketAddr);
+
+/// Gathers packets.
+#[derive(Debug)]
+pub struct Analysis {
+    options: TraceOptions,
+    live: BTreeMap<Key, Connection>,
+    done: Vec<(ConnectionReport, Option<Plots>)>,
+    begin: Option<Instant>,
+    connections: u64,
+    packets: u64,
+    tcp_packets: u64,
+    left_out: LeftOut,
+}
+
+/// Packets that are not in the figures.
+#[derive(Debug, Default)]
+struct LeftOut {
+    fragments: u64,
+    unreadable: u64,
+    unknown_links: BTreeMap<u32, u64>,
+    connections: u64,
+}
+
+impl Analysis {
+    /// Nothing yet.
+    pub fn new(options: TraceOptions) -> Self {
+        Self {
+            options,
+            live: BTreeMap::new(),
+            done: Vec::new(),
+            begin: None,
+            connections: 0,
+            packets: 0,
+            tcp_packets: 0,
+            left_out: LeftOut::default(),
+        }
+    }
+
+    /// Takes a packet.
+    pub fn take(&mut self, packet: &Packet<'_>) {
+        self.packets += 1;
+        self.begin.get_or_insert(packet.time);
+        if let LinkType::Unknown(number) = packet.link {
+            *self.left_out.unknown_links.entry(number).or_default() += 1;
+            return;
+        }
+        match packet.content() {
+            Content::Tcp(segment) => self.segment(packet.interface, &segment),
+            Content::Fragment => self.left_out.fragments += 1,
+            Content::Unreadable => self.left_out.unreadable += 1,
+            Content::Other => {}
+        }
+    }
+
+    /// Takes a TCP segment.
+    pub fn segment(&mut self, interface: u32, segment: &Segment) {
+        self.tcp_packets += 1;
+        self.begin.get_or_insert(segment.time);
+        let (low, high) = (segment.from.min(segment.to), segment.from.max(segment.to));
+        let key = (interface, low, high);
+        if self.live.get(&key).is_some_and(|it| it.is_over_with(segment))
+            && let Some(over) = self.live.remove(&key)
+        {
+            self.end(over);
+        }
+        if let Some(connection) = self.live.get_mut(&key) {
+            return connection.take(segment);
+        }
+        if self.connections == CONNECTIONS_MAX {
+            self.left_out.connections += 1;
+            return;
+        }
+        self.connections += 1;
+        let plotted = self.options.plots && self.is_plotted(self.connections);
+        let mut connection = Connection::new(self.connections, interface, segment, plotted);
+        connection.take(segment);
+        self.live.insert(key, connection);
+    }
+
+    fn is_plotted(&self, number: u64) -> bool {
+        self.options.connection.map_or(number <= PLOTTED_MAX, |chosen| chosen == number)
+    }
+
+    fn end(&mut self, connection: Connection) {
+        let (report, plots) = connection.finish(self.begin.unwrap_or_default());
+        if self.options.connection.is_none_or(|chosen| chosen == report.number) {
+            self.done.push((report, plots));
+        }
+    }
+
+    /// All packets have been taken; `read` is how the file ended.
+    pub fn finish(mut self, read: Result<(), CaptureError>) -> Trace {
+        let mut warnings = self.left_out.warnings();
+        if let Err(error) = read {
+            warnings.push(format!("{error}, after {} packets", self.packets));
+        }
+        if self.options.plots && self.options.connection.is_none() && self.connections > PLOTTED_MAX
+        {
+            warnings.push(format!("graphs of the first {PLOTTED_MAX} connections only"));
+        }
+        while let Some((_, connection)) = self.live.pop_first() {
+            self.end(connection);
+        }
+        self.done.sort_by_key(|(report, _)| report.number);
+        let mut trace = Trace::default();
+        trace.report.packets = self.packets;
+        trace.report.tcp_packets = self.tcp_packets;
+        for (report, plots) in self.done {
+            trace.plots.extend(plots.map(|plots| (report.number, plots)));
+            trace.report.connections.push(report);
+        }
+        trace.report.warnings = warnings;
+        trace
+    }
+}
+
+impl LeftOut {
+    fn warnings(&self) -> Vec<String> {
+        let counted = [
+            (self.fragments, "fragments of IP packets with TCP are not analysed"),
+            (self.unreadable, "packets have too few bytes in the capture, or damaged headers"),
+            (self.connections, "packets belong to further connections"),
+        ];
+        let counted = counted.into_iter().filter(|(count, _)| *count > 0);
+        let links = self.unknown_links.iter().map(|(number, count)| {
+            format!("{count} packets have a link-layer header of the unknown type {number}")
+        });
+        counted.map(|(count, what)| format!("{count} {what}")).chain(links).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! One connection: two directions, and how it began and ended.
+
+use std::net::SocketAddr;
+
+use units::Instant;
+
+use super::half::Half;
+use super::plot::Plot;
+use super::report::{ConnectionReport, Ending};
+use super::segment::Segment;
+
+/// A connection in the making.
+#[derive(Debug)]
+pub(super) struct Connection {
+    number: u64,
+    interface: u32,
+    /// A, then B.
+    sides: [SocketAddr; 2],
+    /// What A sent, what B sent.
+    halves: [Half; 2],
+    first: Instant,
+    last: Instant,
+    /// When the SYN was sent and when its answer was acknowledged.
+    opening: Option<Instant>,
+    opened: Option<Instant>,
+    /// Who sent the first RST before both had sent FIN.
+    reset_by: Option<usize>,
+}
+
+/// A connection's two graphs: from A to B, from B to A.
+pub type Plots = [Box<Plot>; 2];
+
+impl Connection {
+    /// Begins with its first segment.
+    pub(super) fn new(number: u64, interface: u32, first: &Segment, plotted: bool) -> Self {
+        // An answer to a SYN that was not captured tells who asked.
+        let answer = first.flags.syn && first.ack.is_some();
+        let sides = if answer { [first.to, first.from] } else { [first.from, first.to] };
+        Self {
+            number,
+            interface,
+            sides,
+            halves: [Half::new(plotted), Half::new(plotted)],
+            first: first.time,
+            last: first.time,
+            opening: None,
+            opened: None,
+            reset_by: None,
+        }
+    }
+
+    /// Whether this segment begins another connection between the same ports:
+    /// a SYN with a number of its own, or after the end of this one.
+    pub(super) fn is_over_with(&self, segment: &Segment) -> bool {
+        let side = self.side(segment);
+        if !segment.flags.syn || segment.flags.rst {
+            return false;
+        }
+        let ended = self.reset_by.is_some() || self.halves.iter().all(Half::has_ended);
+        match (self.halves[side].began_with(segment.sequence), segment.ack) {
+            (Some(same), _) => ended || !same,
+            // The answer of a simultaneous open has no SYN before it.
+            (None, Some(_)) => ended,
+            (None, None) => ended || self.halves[side].has_sent(),
+        }
+    }
+
+    /// Takes a segment.
+    pub(super) fn take(&mut self, segment: &Segment) {
+        let side = self.side(segment);
+        self.last = self.last.max(segment.time);
+        if segment.flags.rst && !self.halves.iter().all(Half::has_ended) {
+            self.reset_by.get_or_insert(side);
+        }
+        if segment.flags.syn && segment.ack.is_none() {
+            self.opening.get_or_insert(segment.time);
+        }
+        let scale = self.scale(side);
+        let said = self.halves[1 - side].answered(segment, scale);
+        if said.new && side == 0 && self.both_syns() && self.opening.is_some() {
+            self.opened.get_or_insert(segment.time);
+        }
+        self.halves[side].sent(segment, &said);
+    }
+
+    fn side(&self, segment: &Segment) -> usize {
+        // A connection to itself has one side only.
+        usize::from(segment.from != self.sides[0])
+    }
+
+    fn both_syns(&self) -> bool {
+        self.halves.iter().all(|half| half.announced_scale().is_some())
+    }
+
+    /// The scale of the windows of `side`: both must have announced one.
+    fn scale(&self, side: usize) -> Option<u8> {
+        let announced = [0, 1].map(|side| self.halves[side].announced_scale());
+        let [Some(a), Some(b)] = announced else { return None };
+        Some(a.and(b).and(if side == 0 { a } else { b }).unwrap_or(0))
+    }
+
+    fn ending(&self) -> Ending {
+        let [a, b] = &self.halves;
+        match (self.reset_by, a.has_ended(), b.has_ended()) {
+            (Some(1), ..) if a.announced_scale().is_some() && b.only_reset() => Ending::Refused,
+            (Some(0), ..) => Ending::ResetByA,
+            (Some(_), ..) => Ending::ResetByB,
+            (None, true, true) => Ending::Closed,
+            (None, true, false) => Ending::HalfClosedByA,
+            (None, false, true) => Ending::HalfClosedByB,
+            (None, false, false) if self.opening.is_some() && !b.has_sent() => Ending::Unanswered,
+            (None, false, false) => Ending::Open,
+        }
+    }
+
+    /// Its report and its graphs; `begin` is the capture's first packet.
+    pub(super) fn finish(mut self, begin: Instant) -> (ConnectionReport, Option<Plots>) {
+        self.halves.iter_mut().for_each(|half| half.finish(self.last));
+        let [a, b] = [0, 1].map(|side| self.halves[side].report(self.first, self.scale(side)));
+        let report = ConnectionReport {
+            number: self.number,
+            interface: self.interface,
+            a: self.sides[0],
+            b: self.sides[1],
+            start: self.first.saturating_since(begin),
+            lasted: self.last.saturating_since(self.first),
+            handshake: self.opening.zip(self.opened).map(|(from, to)| to.saturating_since(from)),
+            begins_in_capture: self.both_syns(),
+            ending: self.ending(),
+            a_to_b: a,
+            b_to_a: b,
+        };
+        let [a, b] = self.halves.map(|half| half.plot);
+        (report, a.zip(b).map(|(a, b)| [a, b]))
+    }
+}

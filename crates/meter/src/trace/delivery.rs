@@ -1,0 +1,238 @@
+//! What became of the payload of one direction: new, again, late or out of
+//! order, judged from what passed the place of the capture.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use units::Instant;
+
+use super::ranges::Ranges;
+
+/// Holes whose age is known. A hole that is not is taken for old.
+const HOLES_MAX: usize = 4096;
+/// What reordering takes at most while no round trip is known.
+const REORDERED_WITHIN: Duration = Duration::from_millis(3);
+
+/// What a segment's payload is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Above all before it.
+    New,
+    /// All or some of it had been seen. `needless` if the receiver had said
+    /// that it has all that was seen before.
+    Retransmitted {
+        /// Whether the receiver had it.
+        needless: bool,
+    },
+    /// Fills a hole so late that it was sent for that: its first sending was
+    /// lost before the capture.
+    Repair,
+    /// Fills a hole that it was overtaken into.
+    Reordered,
+}
+
+/// Payload of one direction.
+#[derive(Debug, Default)]
+pub(super) struct Delivery {
+    /// Payload that was seen.
+    seen: Ranges,
+    /// What the receiver said that it has beyond the acknowledgement.
+    sacked: Ranges,
+    /// Start → the rest.
+    holes: BTreeMap<u64, Hole>,
+    /// The end of the highest payload.
+    high: u64,
+    /// Bytes, each counted once.
+    pub(super) unique: u64,
+}
+
+/// Bytes that were overtaken.
+#[derive(Debug, Clone, Copy)]
+struct Hole {
+    end: u64,
+    opened: Instant,
+    /// The TSval of the segment that was the first above it.
+    stamp: Option<u32>,
+}
+
+/// A segment with payload.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Payload {
+    pub(super) time: Instant,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) stamp: Option<u32>,
+}
+
+impl Delivery {
+    /// Payload begins at `start`.
+    pub(super) fn begin(&mut self, start: u64) {
+        self.high = self.high.max(start);
+    }
+
+    /// The end of the highest payload.
+    pub(super) fn high(&self) -> u64 {
+        self.high
+    }
+
+    /// How many bytes of `start..end` were seen.
+    pub(super) fn seen(&self, start: u64, end: u64) -> u64 {
+        self.seen.overlap(start, end)
+    }
+
+    /// Takes a segment. `acked` is the highest acknowledgement, `rtt` the
+    /// shortest round trip that is known.
+    pub(super) fn take(&mut self, it: &Payload, acked: u64, rtt: Option<Duration>) -> Fate {
+        let before = self.seen.overlap(it.start, it.end);
+        self.unique += self.seen.insert(it.start, it.end);
+        if it.start >= self.high {
+            if it.start > self.high {
+                self.open(self.high, it.start, it.time, it.stamp);
+            }
+            self.high = it.end;
+            return Fate::New;
+        }
+        let hole = self.fill(it.start, it.end);
+        let was_high = self.high;
+        self.high = self.high.max(it.end);
+        if before > 0 {
+            let end = it.end.min(was_high);
+            let unacked = it.start.max(acked);
+            let missing = self.seen.overlap(unacked, end);
+            let needless = self.sacked.overlap(unacked, end) >= missing;
+            return Fate::Retransmitted { needless };
+        }
+        match hole {
+            Some(hole) if hole.was_overtaken(it, rtt) => Fate::Reordered,
+            _ => Fate::Repair,
+        }
+    }
+
+    /// The receiver has these bytes.
+    pub(super) fn sack(&mut self, start: u64, end: u64) {
+        self.sacked.insert(start, end.min(self.high));
+    }
+
+    /// The receiver has all before `ack`.
+    pub(super) fn acked(&mut self, ack: u64) {
+        self.sacked.forget_before(ack);
+    }
+
+    fn open(&mut self, start: u64, end: u64, opened: Instant, stamp: Option<u32>) {
+        if self.holes.len() == HOLES_MAX {
+            self.holes.pop_first();
+        }
+        self.holes.insert(start, Hole { end, opened, stamp });
+    }
+
+    /// Fills `start..end` of the holes there; returns the lowest of these.
+    fn fill(&mut self, start: u64, end: u64) -> Option<Hole> {
+        let mut filled = None;
+        while let Some((&low, &hole)) = self.holes.range(..end).next_back()
+            && hole.end > start
+        {
+            filled = Some(hole);
+            self.holes.remove(&low);
+            if hole.end > end {
+                self.holes.insert(end, hole);
+            }
+            if low < start {
+                self.holes.insert(low, Hole { end: start, ..hole });
+            }
+        }
+        filled
+    }
+}
+
+impl Hole {
+    /// A repair takes a round trip at least: the receiver's word to the sender
+    /// and back. And it is sent later than what lies above the hole, which the
+    /// time stamps (RFC 7323) say if they are there.
+    fn was_overtaken(&self, it: &Payload, rtt: Option<Duration>) -> bool {
+        let late = it.time.saturating_since(self.opened);
+        let soon = late < rtt.map_or(REORDERED_WITHIN, |rtt| rtt / 2);
+        match (it.stamp, self.stamp) {
+            (Some(stamp), Some(above)) if stamp != above => {
+                stamp.wrapping_sub(above).cast_signed() < 0
+            }
+            _ => soon,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Option<Duration> = Some(Duration::from_millis(100));
+
+    fn payload(millis: u64, start: u64, end: u64) -> Payload {
+        let time = Instant::from_nanos(millis * 1_000_000);
+        Payload { time, start, end, stamp: None }
+    }
+
+    fn started() -> Delivery {
+        let mut delivery = Delivery::default();
+        assert_eq!(delivery.take(&payload(0, 0, 100), 0, RTT), Fate::New);
+        delivery
+    }
+
+    #[test]
+    fn what_was_seen_comes_again() {
+        let mut delivery = started();
+        let needed = Fate::Retransmitted { needless: false };
+        let needless = Fate::Retransmitted { needless: true };
+        assert_eq!(delivery.take(&payload(300, 0, 100), 0, RTT), needed);
+        assert_eq!(delivery.take(&payload(300, 50, 150), 0, RTT), needed);
+        assert_eq!(delivery.unique, 150);
+        delivery.acked(120);
+        assert_eq!(delivery.take(&payload(300, 20, 120), 120, RTT), needless);
+        assert_eq!(delivery.take(&payload(300, 20, 130), 120, RTT), needed);
+        delivery.sack(120, 150);
+        assert_eq!(delivery.take(&payload(300, 120, 150), 120, RTT), needless);
+        assert_eq!(delivery.unique, 150);
+    }
+
+    #[test]
+    fn a_hole_is_filled_soon_or_late() {
+        let mut delivery = started();
+        delivery.take(&payload(10, 300, 400), 0, RTT);
+        assert_eq!(delivery.take(&payload(11, 100, 200), 0, RTT), Fate::Reordered);
+        assert_eq!(delivery.take(&payload(110, 250, 300), 0, RTT), Fate::Repair);
+        assert_eq!(delivery.take(&payload(110, 200, 250), 0, RTT), Fate::Repair);
+        assert!(delivery.holes.is_empty());
+        assert_eq!(delivery.unique, 400);
+    }
+
+    #[test]
+    fn without_a_round_trip_three_milliseconds_decide() {
+        let mut delivery = started();
+        delivery.take(&payload(10, 300, 400), 0, None);
+        assert_eq!(delivery.take(&payload(12, 100, 200), 0, None), Fate::Reordered);
+        assert_eq!(delivery.take(&payload(13, 200, 300), 0, None), Fate::Repair);
+    }
+
+    #[test]
+    fn time_stamps_know_what_was_sent_first() {
+        let stamped = |millis, start, end, stamp| Payload {
+            stamp: Some(stamp),
+            ..payload(millis, start, end)
+        };
+        let mut delivery = started();
+        delivery.take(&stamped(10, 300, 400, 2), 0, RTT);
+        // Slow, but sent before; and soon, but sent after.
+        assert_eq!(delivery.take(&stamped(200, 100, 200, u32::MAX), 0, RTT), Fate::Reordered);
+        assert_eq!(delivery.take(&stamped(11, 200, 250, 3), 0, RTT), Fate::Repair);
+        assert_eq!(delivery.take(&stamped(12, 250, 300, 2), 0, RTT), Fate::Reordered);
+    }
+
+    #[test]
+    fn holes_are_bounded() {
+        let mut delivery = Delivery::default();
+        for index in 0..2 * HOLES_MAX as u64 {
+            delivery.take(&payload(index, 10 * index + 5, 10 * index + 10), 0, RTT);
+        }
+        assert_eq!(delivery.holes.len(), HOLES_MAX);
+        assert_eq!(delivery.take(&payload(10, 0, 5), 0, RTT), Fate::Repair);
+    }
+}

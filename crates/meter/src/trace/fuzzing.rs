@@ -1,0 +1,29 @@
+//! What a fuzzer calls: any bytes may be a capture.
+
+use super::{DirectionReport, TraceOptions, analyse, svg};
+
+/// Analyses `bytes` and draws all there is to draw.
+///
+/// # Panics
+/// When the figures contradict each other.
+pub fn capture(bytes: &[u8]) {
+    let options = TraceOptions { connection: None, plots: true };
+    let Ok(trace) = analyse(bytes, options) else { return };
+    let report = &trace.report;
+    let packets = |it: &DirectionReport| it.packets;
+    let directions = || report.connections.iter().flat_map(|it| [&it.a_to_b, &it.b_to_a]);
+    assert!(directions().map(packets).sum::<u64>() <= report.tcp_packets);
+    for it in directions() {
+        assert_eq!(it.payload_bytes, it.unique_bytes + it.retransmitted_bytes, "{it:#?}");
+        assert!(it.data_packets + it.pure_acks <= it.packets, "{it:#?}");
+        assert!(it.needless_packets <= it.retransmitted_packets, "{it:#?}");
+        let mean = it.outstanding_mean_bytes.unwrap_or(0.0);
+        assert!(mean <= it.outstanding_max_bytes as f64 * 1.000_001, "{it:#?}");
+    }
+    // A picture takes longer than all the rest: two show the way.
+    for (number, plots) in trace.plots.iter().take(2) {
+        let connection = report.connections.iter().find(|it| it.number == *number);
+        let drawn = connection.map(|it| svg::draw(it, plots));
+        assert!(drawn.is_some_and(|drawn| drawn.is_ok()));
+    }
+}

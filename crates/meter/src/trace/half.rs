@@ -1,0 +1,391 @@
+//! One direction of a connection: what one side sent, and what the other said
+//! of it.
+
+use std::time::Duration;
+
+use units::{BitRate, ByteCount, Instant};
+
+use super::delivery::{Delivery, Fate, Payload};
+use super::level::{Holding, Level};
+use super::plot::{Mark, Marks, Plot};
+use super::report::DirectionReport;
+use super::rtt::Rtt;
+use super::segment::{Options, Segment};
+use super::sequence::Unwrap;
+use super::window::Windows;
+
+/// A packet that is sure to be one segment has at most so much payload.
+const FULL_SEGMENT_MAX: u64 = 1460;
+
+/// One direction. Its packets come in with [`Half::sent`], the packets of the
+/// other direction with [`Half::answered`].
+#[derive(Debug, Default)]
+pub(super) struct Half {
+    unwrap: Unwrap,
+    /// The first SYN's number and options.
+    syn: Option<(u64, Options)>,
+    /// Where the payload begins, as far as the capture knows.
+    base: Option<u64>,
+    fin: Option<u64>,
+    acked: Option<u64>,
+    /// The receiver's last word: acknowledgement and window field.
+    last_word: Option<(u64, u16)>,
+    /// Whether payload was acknowledged.
+    data_acked: bool,
+    counts: Counts,
+    delivery: Delivery,
+    rtt: Rtt,
+    windows: Windows,
+    outstanding: Level,
+    /// The receiver's window, and where it ends, if its scale is known.
+    window: Option<(u64, u64)>,
+    window_limited: Holding,
+    zero_window: Holding,
+    times: Times,
+    /// For the graph, if there is to be one.
+    pub(super) plot: Option<Box<Plot>>,
+}
+
+/// What is only counted.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    packets: u64,
+    data_packets: u64,
+    pure_acks: u64,
+    duplicate_acks: u64,
+    sack_packets: u64,
+    sack_blocks: u64,
+    dsacks: u64,
+    syns_again: u64,
+    fins_again: u64,
+    resets: u64,
+    probes: u64,
+    payload_bytes: u64,
+    retransmitted_packets: u64,
+    needless_packets: u64,
+    repair_packets: u64,
+    repair_bytes: u64,
+    reordered_packets: u64,
+    largest_payload: u64,
+    initial_window: u64,
+    timestamps: bool,
+}
+
+/// When payload was sent.
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    first: Option<Instant>,
+    last: Option<Instant>,
+    /// The longest gap, and when it began.
+    idle: Option<(Duration, Instant)>,
+}
+
+/// What one side said of the other's payload.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Said {
+    /// It acknowledged something for the first time.
+    pub(super) new: bool,
+    duplicate: bool,
+    sack_blocks: u64,
+    dsack: bool,
+}
+
+impl Half {
+    /// Nothing yet. With a graph, if it is to be `plotted`.
+    pub(super) fn new(plotted: bool) -> Self {
+        Self { plot: plotted.then(Box::default), ..Self::default() }
+    }
+
+    /// This side sent a packet; `said` is what it said of the other's payload.
+    pub(super) fn sent(&mut self, segment: &Segment, said: &Said) {
+        self.count(segment, said);
+        if segment.flags.rst {
+            self.counts.resets += 1;
+            return;
+        }
+        let start = self.unwrap.unwrap(segment.sequence);
+        let start = if segment.flags.syn { self.open(start, segment) } else { start };
+        if !segment.flags.syn {
+            self.windows.advertised(segment.window);
+        }
+        let end = start + u64::from(segment.length);
+        let probe = self.is_probe(segment, start);
+        self.counts.probes += u64::from(probe);
+        if segment.length > 0 {
+            self.payload(segment, start, end, probe);
+        }
+        if segment.flags.fin {
+            self.counts.fins_again += u64::from(self.fin.is_some());
+            self.fin.get_or_insert(end);
+        }
+        self.weigh(segment.time);
+    }
+
+    fn count(&mut self, segment: &Segment, said: &Said) {
+        let counts = &mut self.counts;
+        counts.packets += 1;
+        counts.pure_acks += u64::from(segment.is_pure_ack());
+        counts.duplicate_acks += u64::from(said.duplicate);
+        counts.sack_packets += u64::from(said.sack_blocks > 0);
+        counts.sack_blocks += said.sack_blocks;
+        counts.dsacks += u64::from(said.dsack);
+        counts.timestamps |= segment.options.timestamps.is_some();
+    }
+
+    /// A SYN; returns where payload begins.
+    fn open(&mut self, number: u64, segment: &Segment) -> u64 {
+        match self.syn {
+            Some((first, _)) => self.counts.syns_again += u64::from(first == number),
+            None => self.syn = Some((number, segment.options)),
+        }
+        self.base.get_or_insert(number + 1);
+        self.delivery.begin(number + 1);
+        number + 1
+    }
+
+    /// RFC 9293 §3.8.4 and §3.8.6.1: a byte, or none, from before what is next,
+    /// when all is acknowledged or the window is closed.
+    fn is_probe(&self, segment: &Segment, start: u64) -> bool {
+        let high = self.delivery.high();
+        let plain = !segment.flags.syn && !segment.flags.fin;
+        let all_acked = self.acked.is_some_and(|acked| acked >= high);
+        plain && all_acked && segment.length <= 1 && start + 1 == high
+    }
+
+    fn payload(&mut self, segment: &Segment, start: u64, end: u64, probe: bool) {
+        let time = segment.time;
+        if self.base.is_none() {
+            self.delivery.begin(start);
+        }
+        self.base = Some(self.base.map_or(start, |base| base.min(start)));
+        let stamp = segment.options.timestamps.map(|(value, _)| value);
+        let it = Payload { time, start, end, stamp };
+        let acked = self.acked.unwrap_or(0);
+        let fate = self.delivery.take(&it, acked, self.rtt.min());
+        self.times.sent(time);
+        let counts = &mut self.counts;
+        counts.data_packets += 1;
+        counts.payload_bytes += end - start;
+        counts.largest_payload = counts.largest_payload.max(end - start);
+        if !self.data_acked {
+            counts.initial_window = self.delivery.unique;
+        }
+        if let Some(stamp) = stamp {
+            self.rtt.stamped(time, stamp);
+        }
+        match fate {
+            Fate::New => self.rtt.sent(time, start, end),
+            Fate::Retransmitted { needless } => {
+                // A probe with a byte says nothing about losses.
+                counts.retransmitted_packets += u64::from(!probe);
+                counts.needless_packets += u64::from(needless && !probe);
+                self.rtt.repaired(start, end);
+            }
+            Fate::Repair => {
+                counts.repair_packets += 1;
+                counts.repair_bytes += end - start;
+                self.rtt.repaired(start, end);
+            }
+            Fate::Reordered => counts.reordered_packets += 1,
+        }
+        self.draw(time, start, end, |plot| match fate {
+            Fate::New => &mut plot.data,
+            Fate::Retransmitted { .. } | Fate::Repair => &mut plot.retransmissions,
+            Fate::Reordered => &mut plot.reordered,
+        });
+    }
+
+    /// The other side sent a packet. `scale` is that of its windows, if known.
+    pub(super) fn answered(&mut self, segment: &Segment, scale: Option<u8>) -> Said {
+        let Some(ack) = segment.ack.filter(|_| !segment.flags.rst) else { return Said::default() };
+        let ack = match self.base {
+            Some(_) => self.unwrap.peek(ack),
+            None => self.unwrap.unwrap(ack),
+        };
+        let time = segment.time;
+        let mut said = self.sacked(segment, ack);
+        let word = Some((ack, segment.window));
+        let again = segment.is_pure_ack() && self.last_word == word;
+        said.duplicate = again && self.outstanding_bytes() > 0;
+        self.last_word = word;
+        if self.acked.is_none_or(|acked| ack > acked) {
+            said.new = true;
+            self.acknowledged(segment, ack);
+        }
+        if let Some(scale) = scale.filter(|_| self.acked == Some(ack)) {
+            let scale = if segment.flags.syn { 0 } else { scale };
+            let window = u64::from(segment.window) << scale;
+            self.window = Some((window, ack + window));
+            self.draw(time, ack + window, ack + window, |plot| &mut plot.window);
+        }
+        self.weigh(time);
+        said
+    }
+
+    fn acknowledged(&mut self, segment: &Segment, ack: u64) {
+        self.acked = Some(ack);
+        let base = *self.base.get_or_insert(ack);
+        self.delivery.begin(base);
+        self.data_acked |= ack > base;
+        self.delivery.acked(ack);
+        let echo = segment.options.timestamps.map(|(_, echo)| echo);
+        self.rtt.acked(segment.time, ack, echo);
+        self.draw(segment.time, ack, ack, |plot| &mut plot.acks);
+    }
+
+    /// The SACK option: RFC 2018, and RFC 2883 §4 for what arrived twice.
+    fn sacked(&mut self, segment: &Segment, ack: u64) -> Said {
+        let mut said = Said::default();
+        let blocks = segment.options.sack.map(|block| {
+            let (left, right) = block?;
+            let (left, right) = (self.unwrap.peek(left), self.unwrap.peek(right));
+            (left < right).then_some((left, right))
+        });
+        if let Some((left, right)) = blocks[0] {
+            let within = |&(low, high): &(u64, u64)| low <= left && right <= high;
+            said.dsack = right <= ack || blocks[1].as_ref().is_some_and(within);
+        }
+        for (left, right) in blocks.into_iter().skip(usize::from(said.dsack)).flatten() {
+            said.sack_blocks += 1;
+            self.delivery.sack(left.max(ack), right);
+            self.draw(segment.time, left, right, |plot| &mut plot.sacks);
+        }
+        said
+    }
+
+    fn outstanding_bytes(&self) -> u64 {
+        let from = self.acked.or(self.base).unwrap_or(u64::MAX);
+        self.delivery.high().saturating_sub(from)
+    }
+
+    /// What holds from now on: bytes outstanding, and whether the receiver's
+    /// window leaves no room for another full segment.
+    fn weigh(&mut self, time: Instant) {
+        let outstanding = self.outstanding_bytes();
+        self.outstanding.set(time, outstanding);
+        if let Some((window, edge)) = self.window {
+            // A capture at the sender may hold many segments in one packet.
+            let full = self.counts.largest_payload.clamp(1, FULL_SEGMENT_MAX);
+            let little = edge.saturating_sub(self.delivery.high()) < full;
+            let more = self.fin.is_none() && outstanding > 0;
+            self.window_limited.set(time, little && more);
+            self.zero_window.set(time, window == 0);
+        }
+        if let Some(plot) = &mut self.plot {
+            plot.outstanding.level(time, outstanding);
+        }
+    }
+
+    fn draw(&mut self, time: Instant, start: u64, end: u64, of: impl Fn(&mut Plot) -> &mut Marks) {
+        if let Some(plot) = &mut self.plot {
+            of(plot).push(Mark { time, start, end });
+        }
+    }
+
+    /// The connection's last packet has passed.
+    pub(super) fn finish(&mut self, time: Instant) {
+        if self.counts.packets > 0 || self.base.is_some() {
+            self.weigh(time);
+        }
+        if let (Some(plot), Some(base)) = (&mut self.plot, self.base) {
+            plot.origin = base;
+        }
+    }
+
+    /// The scale that this side announced; `None` without its SYN.
+    pub(super) fn announced_scale(&self) -> Option<Option<u8>> {
+        self.syn.map(|(_, options)| options.window_scale)
+    }
+
+    /// Whether this side's SYN had this number.
+    pub(super) fn began_with(&self, sequence: u32) -> Option<bool> {
+        self.syn.map(|(number, _)| number as u32 == sequence)
+    }
+
+    /// Whether this side has sent anything.
+    pub(super) fn has_sent(&self) -> bool {
+        self.counts.packets > 0
+    }
+
+    /// Whether this side has sent FIN.
+    pub(super) fn has_ended(&self) -> bool {
+        self.fin.is_some()
+    }
+
+    /// Whether this side has sent nothing but resets.
+    pub(super) fn only_reset(&self) -> bool {
+        self.counts.resets > 0 && self.counts.resets == self.counts.packets
+    }
+
+    /// The figures. `begin` is the connection's first packet; `scale` is that of
+    /// this side's windows, if known.
+    pub(super) fn report(&self, begin: Instant, scale: Option<u8>) -> DirectionReport {
+        let (counts, times) = (&self.counts, &self.times);
+        let since = |time: Instant| time.saturating_since(begin);
+        let syn = self.syn.map(|(_, options)| options);
+        let rate = |bytes, time| BitRate::average(ByteCount::new(bytes), time);
+        let sending = times.first.zip(times.last);
+        DirectionReport {
+            packets: counts.packets,
+            data_packets: counts.data_packets,
+            pure_acks: counts.pure_acks,
+            duplicate_acks: counts.duplicate_acks,
+            sack_packets: counts.sack_packets,
+            sack_blocks: counts.sack_blocks,
+            dsacks: counts.dsacks,
+            syn_retransmissions: counts.syns_again,
+            fin_retransmissions: counts.fins_again,
+            resets: counts.resets,
+            probes: counts.probes,
+            payload_bytes: counts.payload_bytes,
+            unique_bytes: self.delivery.unique,
+            retransmitted_bytes: counts.payload_bytes.saturating_sub(self.delivery.unique),
+            retransmitted_packets: counts.retransmitted_packets,
+            needless_packets: counts.needless_packets,
+            repair_packets: counts.repair_packets,
+            repair_bytes: counts.repair_bytes,
+            reordered_packets: counts.reordered_packets,
+            missed_bytes: self.missed(),
+            mss: syn.and_then(|options| options.mss),
+            largest_payload: counts.largest_payload,
+            window_scale: syn.and_then(|options| options.window_scale),
+            sack_permitted: syn.is_some_and(|options| options.sack_permitted),
+            timestamps: counts.timestamps,
+            advertised_window: scale.and_then(|scale| self.windows.report(scale)),
+            initial_window_bytes: syn.map(|_| counts.initial_window).filter(|&it| it > 0),
+            outstanding_max_bytes: self.outstanding.max(),
+            outstanding_mean_bytes: self.outstanding.mean(),
+            window_limited: self.window.map(|_| self.window_limited.total()),
+            zero_window: self.window.map(|_| self.zero_window.total()),
+            rtt: self.rtt.by_ack().durations(),
+            timestamp_rtt: self.rtt.by_stamp().durations(),
+            first_data: times.first.map(since),
+            last_data: times.last.map(since),
+            idle: times.idle.map(|(gap, _)| gap),
+            idle_start: times.idle.map(|(_, start)| since(start)),
+            throughput: sending
+                .and_then(|(first, last)| rate(counts.payload_bytes, last.saturating_since(first))),
+            goodput: times.last.and_then(|last| rate(self.delivery.unique, since(last))),
+        }
+    }
+
+    /// Payload that was acknowledged and is not in the capture.
+    fn missed(&self) -> u64 {
+        let (Some(base), Some(acked)) = (self.base, self.acked) else { return 0 };
+        let end = self.fin.map_or(acked, |fin| acked.min(fin));
+        end.saturating_sub(base).saturating_sub(self.delivery.seen(base, end))
+    }
+}
+
+impl Times {
+    fn sent(&mut self, time: Instant) {
+        if let Some(last) = self.last {
+            let gap = time.saturating_since(last);
+            if self.idle.is_none_or(|(longest, _)| gap > longest) {
+                self.idle = Some((gap, last));
+            }
+        }
+        self.first.get_or_insert(time);
+        self.last = self.last.max(Some(time));
+    }
+}

@@ -1,0 +1,103 @@
+//! What has a value at any time: its mean over time, and how long it was so.
+
+use std::time::Duration;
+
+use units::Instant;
+
+/// A number of bytes that changes: its largest value and its mean over the time
+/// from its first to its last value above zero.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Level {
+    now: u64,
+    changed: Option<Instant>,
+    /// Byte-nanoseconds.
+    area: u128,
+    lasted: Duration,
+    max: u64,
+}
+
+impl Level {
+    /// From `time` on it is `level`.
+    pub(super) fn set(&mut self, time: Instant, level: u64) {
+        if let Some(changed) = self.changed {
+            let passed = time.saturating_since(changed);
+            self.area += u128::from(self.now) * passed.as_nanos();
+            // Time at zero counts when it is over.
+            if self.now > 0 || level > 0 {
+                self.lasted += passed;
+                self.changed = Some(time.max(changed));
+            }
+        } else if level > 0 {
+            self.changed = Some(time);
+        }
+        self.now = level;
+        self.max = self.max.max(level);
+    }
+
+    pub(super) fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// The mean; `None` if it was never above zero for any time.
+    pub(super) fn mean(&self) -> Option<f64> {
+        let nanos = self.lasted.as_nanos();
+        (nanos > 0).then(|| self.area as f64 / nanos as f64)
+    }
+}
+
+/// A condition that holds or does not: for how long it did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Holding {
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl Holding {
+    /// From `time` on it holds, or does not.
+    pub(super) fn set(&mut self, time: Instant, holds: bool) {
+        if let Some(since) = self.since.take() {
+            self.total += time.saturating_since(since);
+        }
+        self.since = holds.then_some(time);
+    }
+
+    pub(super) fn total(&self) -> Duration {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn the_mean_is_over_the_time_from_first_to_last() {
+        let mut level = Level::default();
+        level.set(at(0), 0);
+        level.set(at(5), 100);
+        level.set(at(6), 300);
+        level.set(at(7), 0);
+        assert_eq!((level.mean(), level.max()), (Some(200.0), 300));
+        // Two seconds of nothing count when something follows.
+        level.set(at(8), 0);
+        assert_eq!(level.mean(), Some(200.0));
+        level.set(at(9), 0);
+        level.set(at(9), 400);
+        level.set(at(10), 0);
+        assert_eq!(level.mean(), Some(800.0 / 5.0));
+        assert_eq!(Level::default().mean(), None);
+    }
+
+    #[test]
+    fn conditions_hold_for_a_time() {
+        let mut holding = Holding::default();
+        for (time, holds) in [(1, true), (2, true), (4, false), (7, true), (8, false)] {
+            holding.set(at(time), holds);
+        }
+        assert_eq!(holding.total(), Duration::from_secs(4));
+    }
+}

@@ -1,0 +1,43 @@
+//! Analysis of packet captures, connection by connection.
+//!
+//! ```text
+//! file ── packet ── segment ──► analysis ──► connection ──► 2 × half ──► report, plot
+//! ```
+//!
+//! Everything is told from what passed the place of the capture, and from the
+//! times it passed there. A capture at the sender sees every sending; one at the
+//! receiver sees what arrived, and knows of a loss from the hole and its repair.
+//!
+//! Not modelled: payload (a capture may hold the headers only), checksums, urgent
+//! data, congestion windows (which do not travel), and TCP within tunnels or IP
+//! fragments.
+
+mod analysis;
+mod columns;
+mod connection;
+mod delivery;
+mod file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod half;
+mod level;
+mod link_type;
+mod moments;
+mod packet;
+mod plot;
+mod ranges;
+mod report;
+mod rtt;
+mod segment;
+mod sequence;
+pub mod svg;
+mod window;
+
+pub use analysis::{Analysis, CONNECTIONS_MAX, PLOTTED_MAX, Trace, TraceOptions, analyse};
+pub use connection::Plots;
+pub use file::{CaptureError, read};
+pub use link_type::LinkType;
+pub use packet::{Content, Packet};
+pub use plot::{Mark, Marks, Plot};
+pub use report::{ConnectionReport, DirectionReport, Durations, Ending, TraceReport, WindowReport};
+pub use segment::{Flags, Options, Segment};

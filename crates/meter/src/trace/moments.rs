@@ -1,0 +1,77 @@
+//! Mean and deviation of durations, without keeping them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Gathers samples (B. P. Welford, Technometrics 4 (1962) 419).
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Moments {
+    count: u64,
+    min: Duration,
+    max: Duration,
+    mean: f64,
+    squares: f64,
+}
+
+/// The figures of many durations.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Durations {
+    /// How many.
+    pub samples: u64,
+    /// The shortest.
+    pub min_seconds: f64,
+    /// The arithmetic mean.
+    pub mean_seconds: f64,
+    /// The longest.
+    pub max_seconds: f64,
+    /// The standard deviation of the samples (divided by their number less one);
+    /// zero for one sample.
+    pub deviation_seconds: f64,
+}
+
+impl Moments {
+    pub(super) fn add(&mut self, sample: Duration) {
+        self.min = if self.count == 0 { sample } else { self.min.min(sample) };
+        self.max = self.max.max(sample);
+        self.count += 1;
+        let (seconds, before) = (sample.as_secs_f64(), self.mean);
+        self.mean += (seconds - before) / self.count as f64;
+        self.squares += (seconds - before) * (seconds - self.mean);
+    }
+
+    /// The shortest sample.
+    pub(super) fn min(&self) -> Option<Duration> {
+        (self.count > 0).then_some(self.min)
+    }
+
+    pub(super) fn durations(&self) -> Option<Durations> {
+        let variance = self.squares / (self.count.max(2) - 1) as f64;
+        (self.count > 0).then(|| Durations {
+            samples: self.count,
+            min_seconds: self.min.as_secs_f64(),
+            mean_seconds: self.mean,
+            max_seconds: self.max.as_secs_f64(),
+            deviation_seconds: variance.max(0.0).sqrt(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_textbook_sample() {
+        let mut moments = Moments::default();
+        assert_eq!(moments.durations(), None);
+        for seconds in [2, 4, 4, 4, 5, 5, 7, 9] {
+            moments.add(Duration::from_secs(seconds));
+        }
+        let figures = moments.durations().unwrap();
+        assert_eq!((figures.samples, figures.min_seconds, figures.max_seconds), (8, 2.0, 9.0));
+        assert!((figures.mean_seconds - 5.0).abs() < 1e-12);
+        // Squared deviations sum to 32.
+        assert!((figures.deviation_seconds - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,134 @@
+//! What a time-sequence graph is drawn from: points in time, thinned out so that
+//! a capture of any length takes a bounded memory.
+
+use units::Instant;
+
+/// Marks of one kind that are kept. A graph has a tenth as many columns.
+const MARKS_MAX: usize = 16_384;
+
+/// Bytes of the stream, at a time, in sequence numbers of 64 bits, or of a
+/// quantity of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// When.
+    pub time: Instant,
+    /// The first byte.
+    pub start: u64,
+    /// Behind the last byte; equal to `start` for a level.
+    pub end: u64,
+}
+
+/// Marks in the order of their times.
+#[derive(Debug, Clone, Default)]
+pub struct Marks {
+    marks: Vec<Mark>,
+    /// How many marks become one; zero before the first.
+    every: u32,
+    /// How many are in the last one.
+    gathered: u32,
+}
+
+/// What one direction's graph shows.
+#[derive(Debug, Clone, Default)]
+pub struct Plot {
+    /// The sequence number of the first byte of payload.
+    pub origin: u64,
+    /// Payload sent for the first time, or late and out of order.
+    pub data: Marks,
+    /// Payload sent again, and repairs of what was lost before the capture.
+    pub retransmissions: Marks,
+    /// Payload that was overtaken.
+    pub reordered: Marks,
+    /// The acknowledgement: a level.
+    pub acks: Marks,
+    /// The end of the receiver's window: a level.
+    pub window: Marks,
+    /// What the receiver says it has beyond the acknowledgement.
+    pub sacks: Marks,
+    /// Bytes sent and not acknowledged: from the least to the most.
+    pub outstanding: Marks,
+}
+
+impl Marks {
+    /// Adds one. When there are too many, neighbours become one: of two that
+    /// touch, both; of two that do not, the earlier.
+    pub(super) fn push(&mut self, mark: Mark) {
+        self.gather(mark, |last, next| {
+            if next.start <= last.end && next.end >= last.start {
+                last.start = last.start.min(next.start);
+                last.end = last.end.max(next.end);
+            }
+        });
+    }
+
+    /// Adds a value of a quantity of which the extremes must be kept.
+    pub(super) fn level(&mut self, time: Instant, value: u64) {
+        self.gather(Mark { time, start: value, end: value }, |last, next| {
+            last.start = last.start.min(next.start);
+            last.end = last.end.max(next.end);
+        });
+    }
+
+    /// The marks, in the order of their times.
+    pub fn iter(&self) -> impl Iterator<Item = &Mark> {
+        self.marks.iter()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
+    fn gather(&mut self, mark: Mark, join: impl Fn(&mut Mark, Mark)) {
+        if self.gathered < self.every
+            && let Some(last) = self.marks.last_mut()
+        {
+            join(last, mark);
+            self.gathered += 1;
+            return;
+        }
+        if self.marks.len() == MARKS_MAX {
+            let pairs = self.marks.chunks(2).map(|pair| {
+                let mut first = pair[0];
+                pair[1..].iter().for_each(|&next| join(&mut first, next));
+                first
+            });
+            self.marks = pairs.collect();
+            self.every *= 2;
+        }
+        self.every = self.every.max(1);
+        self.marks.push(mark);
+        self.gathered = 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_marks_become_few_and_none_is_invented() {
+        let mut marks = Marks::default();
+        let mut levels = Marks::default();
+        for index in 0..1_000_000u64 {
+            let time = Instant::from_nanos(index);
+            marks.push(Mark { time, start: index * 10, end: index * 10 + 10 });
+            levels.level(time, if index == 777_777 { 5_000 } else { index % 100 });
+        }
+        assert!((MARKS_MAX / 2..=MARKS_MAX).contains(&marks.marks.len()));
+        let whole = marks.iter().try_fold(0, |end, mark| (mark.start == end).then_some(mark.end));
+        assert_eq!(whole, Some(10_000_000));
+        assert_eq!(levels.iter().map(|mark| mark.end).max(), Some(5_000));
+        assert!(marks.iter().is_sorted_by_key(|mark| mark.time));
+    }
+
+    #[test]
+    fn marks_that_do_not_touch_are_not_joined() {
+        let mut marks = Marks::default();
+        for index in 0..2 * MARKS_MAX as u64 {
+            let start = index * 100;
+            marks.push(Mark { time: Instant::from_nanos(index), start, end: start + 10 });
+        }
+        assert!(marks.iter().all(|mark| mark.end - mark.start == 10));
+    }
+}

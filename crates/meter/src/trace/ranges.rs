@@ -1,0 +1,112 @@
+//! A set of byte ranges of a stream, of bounded size.
+
+use std::collections::BTreeMap;
+
+/// Ranges kept apart; beyond that the two lowest become one. A direction has as
+/// many as it has holes: losses waiting for their repair.
+const RANGES_MAX: usize = 4096;
+
+/// Which bytes there are.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ranges {
+    /// Start → end; apart from each other.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl Ranges {
+    /// Adds `start..end`. Returns how many of these bytes are new.
+    pub(super) fn insert(&mut self, start: u64, end: u64) -> u64 {
+        if start >= end {
+            return 0;
+        }
+        let (mut from, mut to, mut new) = (start, end, end - start);
+        // From the right to the left, all that overlap or touch.
+        while let Some((&low, &high)) = self.ranges.range(..=to).next_back() {
+            if high < from {
+                break;
+            }
+            new -= high.min(end).saturating_sub(low.max(start));
+            from = from.min(low);
+            to = to.max(high);
+            self.ranges.remove(&low);
+        }
+        self.ranges.insert(from, to);
+        if self.ranges.len() > RANGES_MAX {
+            self.join_lowest();
+        }
+        new
+    }
+
+    /// How many bytes of `start..end` there are.
+    pub(super) fn overlap(&self, start: u64, end: u64) -> u64 {
+        if start >= end {
+            return 0;
+        }
+        let mut bytes = 0;
+        for (&low, &high) in self.ranges.range(..end).rev() {
+            if high <= start {
+                break;
+            }
+            bytes += high.min(end) - low.max(start);
+        }
+        bytes
+    }
+
+    /// Forgets all before `end`.
+    pub(super) fn forget_before(&mut self, end: u64) {
+        while let Some(lowest) = self.ranges.first_entry().filter(|it| *it.key() < end) {
+            let high = lowest.remove();
+            if high > end {
+                self.ranges.insert(end, high);
+            }
+        }
+    }
+
+    fn join_lowest(&mut self) {
+        let second = self.ranges.pop_first().and_then(|(low, _)| {
+            let (_, high) = self.ranges.pop_first()?;
+            Some((low, high))
+        });
+        self.ranges.extend(second);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn too_many_holes_close_from_below() {
+        let mut ranges = Ranges::default();
+        for index in 0..RANGES_MAX as u64 + 1 {
+            assert_eq!(ranges.insert(index * 10, index * 10 + 5), 5);
+        }
+        assert_eq!(ranges.ranges.len(), RANGES_MAX);
+        assert_eq!(ranges.overlap(0, 15), 15);
+        assert_eq!(ranges.overlap(15, 25), 5);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_set_of_bytes(
+            inserts in proptest::collection::vec((0u64..200, 0u64..30), 0..40),
+            asked in (0u64..200, 0u64..60), forgotten in 0u64..200,
+        ) {
+            let mut ranges = Ranges::default();
+            let mut bytes = std::collections::BTreeSet::new();
+            for (start, length) in inserts {
+                let new = (start..start + length).filter(|&byte| bytes.insert(byte)).count();
+                prop_assert_eq!(ranges.insert(start, start + length), new as u64);
+            }
+            let within = |bytes: &std::collections::BTreeSet<u64>| {
+                bytes.range(asked.0..asked.0 + asked.1).count() as u64
+            };
+            prop_assert_eq!(ranges.overlap(asked.0, asked.0 + asked.1), within(&bytes));
+            ranges.forget_before(forgotten);
+            bytes.retain(|&byte| byte >= forgotten);
+            prop_assert_eq!(ranges.overlap(asked.0, asked.0 + asked.1), within(&bytes));
+        }
+    }
+}

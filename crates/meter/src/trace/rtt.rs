@@ -1,0 +1,172 @@
+//! Round trips, as the place of the capture sees them: from a segment to its
+//! acknowledgement.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use units::Instant;
+
+use super::moments::Moments;
+
+/// Segments that are timed at once; those beyond it are not.
+const TIMED_MAX: usize = 65_536;
+/// Time stamps waiting for their echo.
+const STAMPS_MAX: usize = 4_096;
+
+/// Times segments.
+#[derive(Debug, Default)]
+pub(super) struct Rtt {
+    timed: VecDeque<Timed>,
+    stamps: VecDeque<(u32, Instant)>,
+    by_ack: Moments,
+    by_stamp: Moments,
+}
+
+/// A segment on its way.
+#[derive(Debug)]
+struct Timed {
+    start: u64,
+    end: u64,
+    sent: Instant,
+    /// Whether it is not known which sending an acknowledgement is for, or
+    /// whether that waited for a repair.
+    ambiguous: bool,
+}
+
+impl Rtt {
+    /// A segment above all before it was sent.
+    pub(super) fn sent(&mut self, time: Instant, start: u64, end: u64) {
+        if self.timed.len() < TIMED_MAX {
+            self.timed.push_back(Timed { start, end, sent: time, ambiguous: false });
+        }
+    }
+
+    /// Bytes were sent again, or at last: an acknowledgement of them, and of
+    /// all that it takes along from behind them, times nothing. That is Karn's
+    /// rule (RFC 6298 §3), which must reach the segments behind a hole too.
+    pub(super) fn repaired(&mut self, start: u64, end: u64) {
+        let first = self.timed.partition_point(|timed| timed.end <= start);
+        for (index, timed) in self.timed.range_mut(first..).enumerate() {
+            if index > 0 && timed.start >= end {
+                break;
+            }
+            timed.ambiguous = true;
+        }
+    }
+
+    /// A segment with payload carried this TSval.
+    pub(super) fn stamped(&mut self, time: Instant, stamp: u32) {
+        let newer = |last: u32| stamp.wrapping_sub(last).cast_signed() > 0;
+        if self.stamps.back().is_none_or(|&(last, _)| newer(last)) {
+            if self.stamps.len() == STAMPS_MAX {
+                self.stamps.pop_front();
+            }
+            self.stamps.push_back((stamp, time));
+        }
+    }
+
+    /// All before `ack` is acknowledged, some of it for the first time.
+    pub(super) fn acked(&mut self, time: Instant, ack: u64, echo: Option<u32>) {
+        let mut newest = None;
+        let mut ambiguous = false;
+        while let Some(timed) = self.timed.pop_front_if(|timed| timed.end <= ack) {
+            ambiguous |= timed.ambiguous;
+            newest = Some(timed.sent);
+        }
+        if let Some(sent) = newest.filter(|_| !ambiguous) {
+            self.by_ack.add(time.saturating_since(sent));
+        }
+        if let Some(echo) = echo {
+            self.echoed(time, echo);
+        }
+    }
+
+    /// RFC 7323 §4.1: the echo that comes with new data acknowledged.
+    fn echoed(&mut self, time: Instant, echo: u32) {
+        let older = |stamp: u32| echo.wrapping_sub(stamp).cast_signed() >= 0;
+        while let Some((stamp, sent)) = self.stamps.pop_front_if(|(stamp, _)| older(*stamp)) {
+            if stamp == echo {
+                self.by_stamp.add(time.saturating_since(sent));
+            }
+        }
+    }
+
+    pub(super) fn min(&self) -> Option<Duration> {
+        self.by_ack.min().into_iter().chain(self.by_stamp.min()).min()
+    }
+
+    pub(super) fn by_ack(&self) -> &Moments {
+        &self.by_ack
+    }
+
+    pub(super) fn by_stamp(&self) -> &Moments {
+        &self.by_stamp
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    fn samples(rtt: &Rtt) -> (u64, f64) {
+        rtt.by_ack().durations().map_or((0, 0.0), |it| (it.samples, it.mean_seconds))
+    }
+
+    #[test]
+    fn the_newest_segment_of_an_ack_is_timed() {
+        let mut rtt = Rtt::default();
+        rtt.sent(at(0), 0, 100);
+        rtt.sent(at(40), 100, 200);
+        rtt.sent(at(50), 200, 300);
+        rtt.acked(at(100), 200, None);
+        assert_eq!(samples(&rtt), (1, 0.060));
+        // Half of a segment times nothing, the rest of it does.
+        rtt.acked(at(101), 250, None);
+        rtt.acked(at(110), 300, None);
+        assert_eq!(samples(&rtt).0, 2);
+    }
+
+    #[test]
+    fn a_repair_and_what_waited_for_it_are_not_timed() {
+        let mut rtt = Rtt::default();
+        for start in [0, 100, 200, 300] {
+            rtt.sent(at(start), start, start + 100);
+        }
+        rtt.acked(at(310), 100, None);
+        rtt.repaired(100, 200);
+        rtt.acked(at(900), 400, None);
+        assert_eq!(samples(&rtt), (1, 0.310));
+        // A hole that was never seen before: the segment behind it waits.
+        rtt.sent(at(1000), 500, 600);
+        rtt.repaired(400, 500);
+        rtt.acked(at(1900), 600, None);
+        assert_eq!(samples(&rtt).0, 1);
+    }
+
+    #[test]
+    fn echoes_time_repairs_too_and_only_once() {
+        let mut rtt = Rtt::default();
+        rtt.stamped(at(0), u32::MAX);
+        rtt.stamped(at(1), u32::MAX);
+        rtt.stamped(at(5), 3);
+        rtt.acked(at(600), 10, Some(u32::MAX));
+        rtt.acked(at(700), 20, Some(u32::MAX));
+        rtt.acked(at(605), 30, Some(3));
+        let figures = rtt.by_stamp().durations().unwrap();
+        assert_eq!((figures.samples, figures.min_seconds, figures.max_seconds), (2, 0.6, 0.6));
+    }
+
+    #[test]
+    fn what_is_timed_is_bounded() {
+        let mut rtt = Rtt::default();
+        for index in 0..TIMED_MAX as u64 + 10 {
+            rtt.sent(at(0), index, index + 1);
+            rtt.stamped(at(0), index as u32);
+        }
+        assert_eq!((rtt.timed.len(), rtt.stamps.len()), (TIMED_MAX, STAMPS_MAX));
+    }
+}

@@ -1,0 +1,132 @@
+//! A TCP segment as a capture shows it: its header, its times, its length.
+//! Never its payload.
+
+use std::net::SocketAddr;
+
+use units::Instant;
+
+/// One TCP segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// When it was captured, since 1970.
+    pub time: Instant,
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// To whom.
+    pub to: SocketAddr,
+    /// The header's sequence number.
+    pub sequence: u32,
+    /// The acknowledgement number, if the flag ACK says that there is one.
+    pub ack: Option<u32>,
+    /// The window field, not scaled.
+    pub window: u16,
+    /// SYN, FIN and RST.
+    pub flags: Flags,
+    /// Bytes of payload on the wire; a capture may hold fewer of them.
+    pub length: u32,
+    /// What its options say.
+    pub options: Options,
+}
+
+/// The flags that open and close connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// SYN.
+    pub syn: bool,
+    /// FIN.
+    pub fin: bool,
+    /// RST.
+    pub rst: bool,
+}
+
+/// The options that are looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Maximum segment size (RFC 9293 §3.7.1), bytes.
+    pub mss: Option<u16>,
+    /// Window scale (RFC 7323 §2), a shift.
+    pub window_scale: Option<u8>,
+    /// Whether SACK is permitted (RFC 2018 §2).
+    pub sack_permitted: bool,
+    /// The blocks of a SACK option: left and right edge (RFC 2018 §3).
+    pub sack: [Option<(u32, u32)>; 4],
+    /// TSval and TSecr (RFC 7323 §3).
+    pub timestamps: Option<(u32, u32)>,
+}
+
+impl Segment {
+    /// Whether it carries nothing but an acknowledgement.
+    pub fn is_pure_ack(&self) -> bool {
+        self.length == 0 && self.ack.is_some() && self.flags == Flags::default()
+    }
+}
+
+impl Options {
+    /// Reads the options of a header (RFC 9293 §3.1). What is cut off, wrong or
+    /// unknown is as if it were not there.
+    pub(super) fn read(mut bytes: &[u8]) -> Self {
+        let mut options = Self::default();
+        loop {
+            bytes = match *bytes {
+                [1, ref rest @ ..] => rest,
+                [kind, length, ref rest @ ..] if kind > 1 && length > 1 => {
+                    let Some((value, rest)) = rest.split_at_checked(usize::from(length) - 2) else {
+                        return options;
+                    };
+                    options.take(kind, value);
+                    rest
+                }
+                _ => return options,
+            };
+        }
+    }
+
+    fn take(&mut self, kind: u8, value: &[u8]) {
+        match (kind, value) {
+            (2, &[high, low]) => self.mss = Some(u16::from_be_bytes([high, low])),
+            // RFC 7323 §2.3: more than 14 is to be taken for 14.
+            (3, &[shift]) => self.window_scale = Some(shift.min(14)),
+            (4, []) => self.sack_permitted = true,
+            (5, _) => {
+                let (blocks, _) = value.as_chunks::<8>();
+                for (block, place) in blocks.iter().zip(&mut self.sack) {
+                    *place = Some(halves(block));
+                }
+            }
+            (8, _) => self.timestamps = value.try_into().ok().map(halves),
+            _ => {}
+        }
+    }
+}
+
+fn halves(value: &[u8; 8]) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = *value;
+    (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_past_unknown_ones() {
+        let bytes = [
+            2, 4, 5, 180, 1, 3, 3, 7, 4, 2, 30, 4, 9, 9, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 5, 10, 0,
+            0, 0, 3, 0, 0, 0, 4, 0, 0,
+        ];
+        let options = Options::read(&bytes);
+        assert_eq!((options.mss, options.window_scale), (Some(1460), Some(7)));
+        assert!(options.sack_permitted);
+        assert_eq!(options.timestamps, Some((1, 2)));
+        assert_eq!(options.sack, [Some((3, 4)), None, None, None]);
+    }
+
+    #[test]
+    fn options_that_are_cut_or_wrong_are_not_there() {
+        assert_eq!(Options::read(&[2, 4, 5]), Options::default());
+        assert_eq!(Options::read(&[2, 0, 1, 1]), Options::default());
+        assert_eq!(Options::read(&[8, 3, 1, 2, 3, 5, 0]), Options::default());
+        assert_eq!(Options::read(&[0, 2, 4, 5, 180]), Options::default());
+        assert_eq!(Options::read(&[3, 3, 99]).window_scale, Some(14));
+    }
+}

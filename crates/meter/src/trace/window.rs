@@ -1,0 +1,33 @@
+//! The windows that one side advertises.
+
+use super::report::WindowReport;
+
+/// Gathers them as the header has them: the scale is known for sure only when
+/// both SYNs were seen (RFC 7323 §2.2).
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Windows {
+    fields: Option<WindowReport>,
+}
+
+impl Windows {
+    /// A packet without SYN and RST advertised this.
+    pub(super) fn advertised(&mut self, field: u16) {
+        let field = u64::from(field);
+        let fresh = WindowReport { first: field, min: field, max: field, zero: 0 };
+        let fields = self.fields.get_or_insert(fresh);
+        fields.min = fields.min.min(field);
+        fields.max = fields.max.max(field);
+        fields.zero += u64::from(field == 0);
+    }
+
+    /// In bytes.
+    pub(super) fn report(&self, scale: u8) -> Option<WindowReport> {
+        let bytes = |field: u64| field << scale.min(14);
+        self.fields.map(|it| WindowReport {
+            first: bytes(it.first),
+            min: bytes(it.min),
+            max: bytes(it.max),
+            zero: it.zero,
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! A receive window of a chosen size, for measuring what small windows do.
+//!
+//! Linux has no such option. What it advertises comes from `SO_RCVBUF` by way of
+//! an estimate of its own overhead, which changes with the first full segment,
+//! and is rounded down to whole segments. `TCP_WINDOW_CLAMP` is exact, but that
+//! same estimate overwrites it. So, before connecting, a window of *W* bytes is
+//!
+//! - a segment size of which an even number (two share an acknowledgement) fills
+//!   *W*, by `TCP_MAXSEG`,
+//! - a receive buffer with room to spare, and
+//! - a clamp, which is set again whenever something was read.
+//!
+//! The first window counts each segment's time stamp option too (12 bytes, RFC
+//! 7323) and is about 1 % larger. Sizes are those of a path that takes packets
+//! of 1440 bytes and a peer that sends time stamps, as Linux does.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use socket2::SockRef;
+use thiserror::Error;
+use units::ByteCount;
+
+use crate::sockets::{SocketError, SocketOptions};
+
+/// The time stamp option with its padding.
+const TIMESTAMPS: u16 = 12;
+/// Payload of a packet of 1440 bytes with IPv6 and time stamps.
+const PAYLOAD_MAX: u16 = 1440 - 40 - 20 - TIMESTAMPS;
+
+/// A window of 2048 to 65,535 bytes: what the header holds without scaling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
+pub struct Window(u16);
+
+/// Why a size is none that a window can be held at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a window of {bytes} bytes cannot be held: expected 2048 to 65535 bytes")]
+pub struct WindowError {
+    /// The size asked for.
+    pub bytes: u64,
+}
+
+impl Window {
+    /// The smallest.
+    const MIN: u16 = 2048;
+
+    /// Its bytes.
+    pub fn bytes(self) -> u16 {
+        self.0
+    }
+
+    /// Full segments in it: an even number.
+    fn segments(self) -> u16 {
+        2 * self.0.div_ceil(2 * PAYLOAD_MAX)
+    }
+
+    fn payload(self) -> u16 {
+        self.0 / self.segments()
+    }
+
+    /// What is set on the socket that will receive, before it connects or
+    /// listens.
+    pub(crate) fn prepare(self, socket: &SockRef<'_>) -> Result<(), SocketError> {
+        let asked = u64::from(self.0);
+        let refused = |error| SocketError::Window { asked, error };
+        let receive_buffer = Some(ByteCount::new(2 * asked));
+        SocketOptions { receive_buffer, ..SocketOptions::default() }.apply(socket)?;
+        let segment = self.payload() + TIMESTAMPS;
+        socket.set_tcp_mss(segment.into()).map_err(refused)?;
+        let first = segment.saturating_mul(self.segments());
+        clamp(socket, first).map_err(refused)
+    }
+
+    /// To be called whenever something was read.
+    pub(crate) fn hold(self, socket: &SockRef<'_>) -> io::Result<()> {
+        clamp(socket, self.payload() * self.segments())
+    }
+}
+
+fn clamp(socket: &SockRef<'_>, bytes: u16) -> io::Result<()> {
+    let value = libc::c_int::from(bytes);
+    // SAFETY: the descriptor is open while `socket` lives, and the kernel reads
+    // `value`, of the length given.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_WINDOW_CLAMP,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+impl TryFrom<u64> for Window {
+    type Error = WindowError;
+
+    fn try_from(bytes: u64) -> Result<Self, WindowError> {
+        let window = u16::try_from(bytes).ok().filter(|&window| window >= Self::MIN);
+        window.map(Self).ok_or(WindowError { bytes })
+    }
+}
+
+impl From<Window> for u64 {
+    fn from(window: Window) -> Self {
+        window.0.into()
+    }
+}
+
+impl FromStr for Window {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bytes: ByteCount =
+            text.parse().map_err(|error: units::ParseError| error.to_string())?;
+        Self::try_from(bytes.get()).map_err(|error| error.to_string())
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_segments_fill_it() {
+        for bytes in [2048, 4096, 8000, 8192, 16_384, 32_768, 65_535] {
+            let window = Window::try_from(bytes).unwrap();
+            let (segments, payload) = (window.segments(), window.payload());
+            assert_eq!(segments % 2, 0);
+            assert!(payload <= PAYLOAD_MAX && payload > 600, "{bytes}: {payload}");
+            let filled = u64::from(segments) * u64::from(payload);
+            assert!(filled <= bytes && bytes - filled < segments.into(), "{bytes}: {filled}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_or_refused() {
+        assert_eq!("8KiB".parse::<Window>().unwrap().bytes(), 8192);
+        for wrong in ["2047 B", "64KiB", "0B"] {
+            let told = wrong.parse::<Window>().unwrap_err();
+            assert!(told.contains("2048 to 65535"), "{told}");
+        }
+        assert!("small".parse::<Window>().is_err());
+    }
+}

@@ -1,0 +1,100 @@
+//! What a packet event costs this computer, as tables:
+//! `cargo bench -p skyhop-sim --bench events`. A packet event is the arrival of
+//! a packet at a node; times are those of the processor.
+//!
+//! Every flow is CUBIC without losses on the way; hosts are joined by one GEO
+//! link each way (250 ms), whose queue is one BDP.
+
+#![allow(missing_docs)]
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use link::{LinkConfig, Loss, QueueLimit};
+use sim::{Amount, Bulk, Direction, Hop, Path, World};
+use units::{BitRate, Instant};
+
+const ONE_WAY: Duration = Duration::from_millis(250);
+
+/// `flows` transfers over one link for `seconds`.
+fn world(mbit: u64, flows: u64, seconds: u64) -> World {
+    let mut world = World::new(1);
+    let [client, server] = [world.add_node(), world.add_node()];
+    let rate = BitRate::from_mbit(mbit);
+    let queue = rate.bytes_in(2 * ONE_WAY);
+    let config = || LinkConfig::new(rate, ONE_WAY, Loss::None, QueueLimit::Bytes(queue));
+    let up = world.connect(server, config());
+    let down = world.connect(client, config());
+    world.set_default_route(client, Hop::Lane(up));
+    world.set_default_route(server, Hop::Lane(down));
+    let tcp = Arc::new(tcp::Config::default());
+    let path = Arc::new(Path::direct(client, server, [Arc::clone(&tcp), tcp]));
+    let end = Instant::ZERO + Duration::from_secs(seconds);
+    for flow in 0..flows {
+        // The first second sees them all begin.
+        let start = Instant::from_nanos(flow * 1_000_000_000 / flows);
+        let amount = Amount::Until(end);
+        world.add_app(Box::new(Bulk::new(Arc::clone(&path), Direction::Down, amount, start)));
+    }
+    world
+}
+
+/// How long this process has had a processor: what others do on the machine
+/// counts little.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
+    let nanos = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.expect("nanoseconds"))
+}
+
+/// Memory of this process in bytes, as the system counts it.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/statm").ok()?;
+    Some(status.split_whitespace().nth(1)?.parse::<u64>().ok()? * 4096)
+}
+
+fn row(mbit: u64, flows: u64, seconds: u64, runs: u32) {
+    let end = Instant::ZERO + Duration::from_secs(seconds);
+    // The quietest of equal runs.
+    let (world, time) = (0..runs)
+        .map(|_| {
+            let mut world = world(mbit, flows, seconds);
+            let before = processor_time();
+            world.run_until(end);
+            (world, processor_time() - before)
+        })
+        .min_by_key(|(_, time)| *time)
+        .expect("a run");
+    let nanos = time.as_nanos() as f64 / world.arrivals() as f64;
+    println!(
+        "{mbit:>8}{flows:>8}{:>12}{nanos:>10.0}{:>12.2}{:>14.1}",
+        world.arrivals(),
+        1e3 / nanos,
+        seconds as f64 / time.as_secs_f64(),
+    );
+}
+
+/// What 10,000 connections, both ends of each with their applications, take.
+fn memory() {
+    const FLOWS: u64 = 10_000;
+    let Some(before) = resident() else { return };
+    let mut world = world(100, FLOWS, 30);
+    world.run_until(Instant::ZERO + Duration::from_secs(30));
+    let Some(after) = resident() else { return };
+    println!("memory of a flow: {} bytes (of {FLOWS}, links included)\n", (after - before) / FLOWS);
+}
+
+fn main() {
+    memory();
+    println!(
+        "{:>8}{:>8}{:>12}{:>10}{:>12}{:>14}",
+        "Mbit/s", "flows", "events", "ns each", "million/s", "× real time"
+    );
+    for (mbit, flows) in [(20, 1), (20, 100), (100, 1), (100, 100)] {
+        row(mbit, flows, 100, 3);
+    }
+    println!();
+    for flows in [1, 10, 100, 1000, 10_000] {
+        row(100, flows, 30, 1);
+    }
+}

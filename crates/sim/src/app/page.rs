@@ -1,0 +1,189 @@
+//! Pages of objects over HTTP, as lengths.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use units::Instant;
+
+use super::{App, AppId, Deed, Notice};
+use crate::path::Path;
+use crate::slab::Key;
+use crate::talk::{Closer, Turn};
+use crate::world::World;
+
+/// How objects are fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// HTTP/1.0: a connection for each object, so many at a time.
+    Http10(u32),
+    /// Connections that stay, so many; each has one request under way.
+    KeepAlive(u32),
+    /// Connections that stay, so many; all requests leave at once.
+    Pipelining(u32),
+}
+
+impl Method {
+    const fn connections(self) -> u32 {
+        match self {
+            Self::Http10(count) | Self::KeepAlive(count) | Self::Pipelining(count) => count,
+        }
+    }
+}
+
+/// A document and, when it is there, the objects it names; again and again.
+#[derive(Debug)]
+pub struct Page {
+    path: Arc<Path>,
+    method: Method,
+    request: u64,
+    objects: Arc<[u64]>,
+    think: Duration,
+    /// Pages still to be fetched, with the present one.
+    pages: u64,
+    start: Instant,
+    begun: Instant,
+    /// Objects that no connection has been asked for.
+    wanted: VecDeque<u64>,
+    /// Objects that have not arrived.
+    missing: usize,
+    /// Open connections, with the requests under way on each.
+    open: Vec<(Key, u32)>,
+}
+
+const NEXT: u64 = 0;
+
+impl Page {
+    /// `pages` pages from `start` on, with `think` between them. The first of
+    /// `objects` (in bytes, with their headers) is the document; requests have
+    /// `request` bytes.
+    pub fn new(
+        path: Arc<Path>,
+        method: Method,
+        request: u64,
+        objects: Arc<[u64]>,
+        start: Instant,
+        (pages, think): (u64, Duration),
+    ) -> Self {
+        Self {
+            path,
+            method,
+            request,
+            objects,
+            think,
+            pages,
+            start,
+            begun: start,
+            wanted: VecDeque::new(),
+            missing: 0,
+            open: Vec::new(),
+        }
+    }
+}
+
+impl App for Page {
+    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+        match notice {
+            Notice::Start if self.pages == 0 || self.objects.is_empty() => world.set_done(me),
+            Notice::Start => world.wake_at(me, self.start, NEXT),
+            Notice::Wake(_) => {
+                if world.tally(me).deeds.is_empty() {
+                    world.begin(me);
+                }
+                self.begun = world.now();
+                self.missing = self.objects.len();
+                self.wanted.push_back(self.objects[0]);
+                self.fetch(world, me);
+            }
+            Notice::Turn(talk) => self.arrived(world, me, talk),
+            Notice::Over { talk, whole } => self.over(world, me, talk, whole),
+            Notice::Datagram(_) => {}
+        }
+    }
+}
+
+impl Page {
+    /// Asks for what is wanted, as far as the method allows.
+    fn fetch(&mut self, world: &mut World, me: AppId) {
+        while let Some(object) = self.wanted.front().copied() {
+            let Some(talk) = self.connection(world, me) else { return };
+            self.wanted.pop_front();
+            world.ask(talk, Turn { request: self.request, reply: object });
+        }
+    }
+
+    /// A connection that takes another request, now counted.
+    fn connection(&mut self, world: &mut World, me: AppId) -> Option<Key> {
+        let most = match self.method {
+            Method::Http10(_) => 0,
+            Method::KeepAlive(_) => 1,
+            Method::Pipelining(_) => u32::MAX,
+        };
+        let is_full = self.open.len() >= self.method.connections() as usize;
+        let free = self.open.iter_mut().filter(|(_, under_way)| *under_way < most);
+        let best = free.min_by_key(|(_, under_way)| *under_way);
+        if let Some((talk, under_way)) = best
+            && (*under_way == 0 || is_full)
+        {
+            *under_way += 1;
+            return Some(*talk);
+        }
+        if is_full {
+            return None;
+        }
+        let closer = match self.method {
+            Method::Http10(_) => Closer::Server,
+            _ => Closer::Client,
+        };
+        let talk = world.open(me, &self.path, closer, None);
+        self.open.push((talk, 1));
+        Some(talk)
+    }
+
+    fn arrived(&mut self, world: &mut World, me: AppId, talk: Key) {
+        if let Some((_, under_way)) = self.open.iter_mut().find(|(open, _)| *open == talk) {
+            *under_way -= 1;
+        }
+        if matches!(self.method, Method::Http10(_)) {
+            // The client knows that it has all; the server closes.
+            self.open.retain(|(open, _)| *open != talk);
+            world.finish(talk);
+        }
+        if self.missing == self.objects.len() {
+            self.wanted.extend(&self.objects[1..]);
+        }
+        self.missing -= 1;
+        if self.missing == 0 {
+            self.complete(world, me);
+        } else {
+            self.fetch(world, me);
+        }
+    }
+
+    fn complete(&mut self, world: &mut World, me: AppId) {
+        let bytes = self.objects.iter().sum();
+        world.note_deed(me, Deed { begin: self.begun, end: world.now(), bytes });
+        self.pages -= 1;
+        // The next page comes over connections of its own: as after a visit
+        // to other sites.
+        for (talk, _) in self.open.drain(..) {
+            world.finish(talk);
+        }
+        if self.pages == 0 {
+            world.set_done(me);
+        } else {
+            world.wake_at(me, world.now() + self.think, NEXT);
+        }
+    }
+
+    fn over(&mut self, world: &mut World, me: AppId, talk: Key, whole: bool) {
+        if !whole {
+            world.note_broken(me);
+        }
+        if self.open.iter().any(|(open, under_way)| *open == talk && *under_way > 0) {
+            // Nobody asks again: the page is never complete.
+            world.set_done(me);
+        }
+        self.open.retain(|(open, _)| *open != talk);
+    }
+}

@@ -1,0 +1,129 @@
+//! Many users of the web, as what they ask for.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use link::Dice;
+use units::Instant;
+
+use super::{App, AppId, Deed, Notice};
+use crate::chance::{exponential, pareto};
+use crate::path::Path;
+use crate::slab::Key;
+use crate::talk::{Closer, Turn};
+use crate::world::World;
+
+/// How long replies are, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sizes {
+    /// All the same.
+    Fixed(u64),
+    /// Heavy-tailed: the probability of more than `x` is `(least/x)^alpha`, up
+    /// to `most` (Crovella and Bestavros, "Self-similarity in World Wide Web
+    /// traffic", 1997: alpha 1.1 to 1.3).
+    Pareto {
+        /// The shortest.
+        least: u64,
+        /// What would be longer is this long.
+        most: u64,
+        /// The tail's exponent; above 0.
+        alpha: f64,
+    },
+}
+
+/// Requests at random times (Poisson), each over a connection of its own.
+#[derive(Debug)]
+pub struct Users {
+    /// The ways they take, one for each request in turn at random.
+    pub paths: Vec<Arc<Path>>,
+    /// The mean time between requests of all of them.
+    pub every: Duration,
+    /// Bytes of a request.
+    pub request: u64,
+    /// Bytes of a reply.
+    pub sizes: Sizes,
+    /// From when on.
+    pub start: Instant,
+    /// No request from then on.
+    pub stop: Instant,
+    dice: Dice,
+    waiting: BTreeMap<Key, (Instant, u64)>,
+    /// Nobody comes any more.
+    over: bool,
+}
+
+impl Users {
+    /// Users whose random numbers come from `seed`.
+    pub fn new(
+        paths: Vec<Arc<Path>>,
+        every: Duration,
+        (request, sizes): (u64, Sizes),
+        [start, stop]: [Instant; 2],
+        seed: u64,
+    ) -> Self {
+        let (dice, waiting) = (Dice::new(seed), BTreeMap::new());
+        Self { paths, every, request, sizes, start, stop, dice, waiting, over: false }
+    }
+
+    fn size(&mut self) -> u64 {
+        match self.sizes {
+            Sizes::Fixed(bytes) => bytes,
+            Sizes::Pareto { least, most, alpha } => {
+                (pareto(self.dice.chance(), least as f64, alpha) as u64).min(most)
+            }
+        }
+    }
+
+    fn come(&mut self, world: &mut World, me: AppId) {
+        let pause = exponential(self.dice.chance(), self.every);
+        world.wake_at(me, world.now() + pause, 1);
+    }
+
+    fn ask(&mut self, world: &mut World, me: AppId) {
+        let path = self.dice.below(self.paths.len() as u64) as usize;
+        let bytes = self.size();
+        let talk = world.open(me, &self.paths[path], Closer::Server, None);
+        world.ask(talk, Turn { request: self.request, reply: bytes });
+        self.waiting.insert(talk, (world.now(), bytes));
+    }
+}
+
+impl App for Users {
+    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+        match notice {
+            Notice::Start => {
+                if self.paths.is_empty() {
+                    world.set_done(me);
+                } else {
+                    world.wake_at(me, self.start, 0);
+                }
+            }
+            Notice::Wake(0) => {
+                world.begin(me);
+                self.come(world, me);
+            }
+            Notice::Wake(_) if world.now() < self.stop => {
+                self.ask(world, me);
+                self.come(world, me);
+            }
+            Notice::Turn(talk) => {
+                if let Some((begin, bytes)) = self.waiting.remove(&talk) {
+                    world.note_deed(me, Deed { begin, end: world.now(), bytes });
+                }
+                world.finish(talk);
+            }
+            Notice::Over { talk, whole } => {
+                self.waiting.remove(&talk);
+                if !whole {
+                    world.note_broken(me);
+                }
+            }
+            Notice::Wake(_) => self.over = true,
+            Notice::Datagram(_) => {}
+        }
+        if self.over && self.waiting.is_empty() {
+            world.set_done(me);
+        }
+    }
+}

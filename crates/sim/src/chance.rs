@@ -1,0 +1,66 @@
+//! Random numbers with a distribution. With additions, multiplications and
+//! divisions only, so that they are the same on every platform; `f64::ln` and
+//! `powf` do not promise that.
+
+use core::time::Duration;
+
+/// The natural logarithm of a positive, normal number, to about 1e-15.
+fn ln(x: f64) -> f64 {
+    const MANTISSA: u64 = (1 << 52) - 1;
+    let bits = x.to_bits();
+    let exponent = (bits >> 52) as i64 - 1023;
+    let mantissa = f64::from_bits(bits & MANTISSA | 1023 << 52);
+    // ln m = 2·artanh((m − 1)/(m + 1)); the argument is at most 1/3.
+    let z = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = z * z;
+    let series = (0..18).rev().fold(0.0, |sum, k| sum * square + 1.0 / (2 * k + 1) as f64);
+    exponent as f64 * core::f64::consts::LN_2 + 2.0 * z * series
+}
+
+/// e^x for 0 ≤ x < 700, to about 1e-13 of the value.
+fn exp(x: f64) -> f64 {
+    let halvings = 10;
+    let small = x / f64::from(1 << halvings);
+    let series = (1..14).rev().fold(1.0, |sum, k| 1.0 + sum * small / f64::from(k));
+    (0..halvings).fold(series, |power, _| power * power)
+}
+
+/// Exponentially distributed with this mean, from a `chance` in `0.0..1.0`.
+pub(crate) fn exponential(chance: f64, mean: Duration) -> Duration {
+    let factor = -ln((1.0 - chance).max(f64::MIN_POSITIVE));
+    Duration::try_from_secs_f64(mean.as_secs_f64() * factor).unwrap_or(Duration::MAX)
+}
+
+/// Pareto distributed: at least `least`, with the tail's exponent `alpha`.
+pub(crate) fn pareto(chance: f64, least: f64, alpha: f64) -> f64 {
+    least * exp((-ln((1.0 - chance).max(f64::MIN_POSITIVE)) / alpha).min(600.0))
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "what ours are compared with")]
+mod tests {
+    use link::Dice;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn they_are_the_library_s(x in 1e-300f64..1e300, y in 0.0f64..600.0) {
+            prop_assert!((ln(x) - x.ln()).abs() <= 1e-13 * x.ln().abs().max(1.0));
+            prop_assert!((exp(y) / y.exp() - 1.0).abs() < 1e-11);
+        }
+    }
+
+    #[test]
+    fn the_means_are_those_of_theory() {
+        let mut dice = Dice::new(1);
+        let n = 200_000;
+        let mean = Duration::from_secs(2);
+        let total: f64 = (0..n).map(|_| exponential(dice.chance(), mean).as_secs_f64()).sum();
+        assert!((total / f64::from(n) - 2.0).abs() < 0.02);
+        // alpha 3: the mean is least·3/2.
+        let total: f64 = (0..n).map(|_| pareto(dice.chance(), 10.0, 3.0)).sum();
+        assert!((total / f64::from(n) - 15.0).abs() < 0.2);
+    }
+}

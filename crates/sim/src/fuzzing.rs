@@ -1,0 +1,29 @@
+//! What the fuzz target (`fuzz/`) and the replay of its corpus
+//! (`tests/corpus.rs`) call: scenario files. None may panic, loop or take memory
+//! without bound; what is accepted can be built and run.
+
+use crate::scenario::Scenario;
+
+/// Takes foreign bytes.
+pub type Target = fn(&[u8]);
+
+/// The targets, by the names of their corpora.
+pub const TARGETS: [(&str, Target); 1] = [("scenario", scenario)];
+
+/// So many events of each case that is run.
+const EVENTS: u32 = 5000;
+
+/// A scenario file.
+pub fn scenario(bytes: &[u8]) {
+    let Ok(text) = core::str::from_utf8(bytes) else { return };
+    match Scenario::parse("fuzz", text) {
+        Ok(scenario) => {
+            for case in scenario.cases.iter().filter(|case| case.is_small()).take(3) {
+                let mut run = case.build(1);
+                run.world.run_events(EVENTS);
+                assert!(run.metrics().iter().all(|metric| !metric.name.is_empty()));
+            }
+        }
+        Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+    }
+}

@@ -1,0 +1,121 @@
+//! Packets as bytes, for captures.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use tcp::wire;
+use tcp::{Payload as _, Segment};
+
+use crate::packet::{Body, IP_HEADER, NodeId, Packet, UDP_HEADER};
+use crate::slab::Key;
+
+/// UDP ports: of SLACP, and of datagrams at a constant rate.
+const SLACP_PORT: u16 = 5258;
+const CBR_PORT: u16 = 5000;
+
+impl NodeId {
+    /// The address that a node has in captures: 10.0.0.0/8.
+    pub const fn address(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(0x0a00_0000 | self.0 & 0x00ff_ffff)
+    }
+}
+
+/// The port that a socket has in captures.
+fn port(socket: Key) -> u16 {
+    (1024 + socket.index() % 64_512) as u16
+}
+
+impl Packet {
+    /// The packet as IPv4 (RFC 791). Data of TCP streams and datagrams are
+    /// zeros, for they do not exist; checksums are right.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; IP_HEADER];
+        let (protocol, ecn) = match &self.body {
+            Body::Tcp { source, destination, segment } => {
+                let path = wire::Path {
+                    from: IpAddr::V4(self.from.address()),
+                    from_port: port(*source),
+                    to: IpAddr::V4(self.to.address()),
+                    to_port: port(*destination),
+                };
+                let ecn = segment.ecn.bits();
+                let segment = Segment {
+                    seq: segment.seq,
+                    ack: segment.ack,
+                    flags: segment.flags,
+                    window: segment.window,
+                    options: segment.options.clone(),
+                    ecn: segment.ecn,
+                    payload: vec![0; segment.payload.len()],
+                };
+                wire::encode(&path, &segment, &mut bytes);
+                (6, ecn)
+            }
+            Body::Cbr(datagram) => {
+                self.udp(&mut bytes, CBR_PORT, &vec![0; datagram.len as usize]);
+                (17, 0)
+            }
+            Body::Slacp(payload) => {
+                self.udp(&mut bytes, SLACP_PORT, payload);
+                (17, 0)
+            }
+        };
+        self.header(&mut bytes, protocol, ecn);
+        bytes
+    }
+
+    fn udp(&self, bytes: &mut Vec<u8>, port: u16, payload: &[u8]) {
+        let len = (UDP_HEADER + payload.len()) as u16;
+        let start = bytes.len();
+        for field in [port, port, len, 0] {
+            bytes.extend(field.to_be_bytes());
+        }
+        bytes.extend(payload);
+        let [from, to] = [self.from, self.to].map(|node| IpAddr::V4(node.address()));
+        // The pseudo header is TCP's but for the protocol's number.
+        let sum = wire::pseudo_header_sum(from, to, len.into()) - 6 + 17;
+        let sum = match wire::checksum(sum, &bytes[start..]) {
+            // RFC 768: 0 would say that there is none.
+            0 => 0xffff,
+            sum => sum,
+        };
+        bytes[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    fn header(&self, bytes: &mut [u8], protocol: u8, ecn: u8) {
+        let len = bytes.len() as u16;
+        bytes[0] = 0x45;
+        bytes[1] = ecn;
+        bytes[2..4].copy_from_slice(&len.to_be_bytes());
+        bytes[6] = 0x40; // do not fragment
+        bytes[8] = 64;
+        bytes[9] = protocol;
+        bytes[12..16].copy_from_slice(&self.from.address().octets());
+        bytes[16..20].copy_from_slice(&self.to.address().octets());
+        let sum = wire::checksum(0, &bytes[..IP_HEADER]);
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use link::Payload as _;
+    use units::Instant;
+
+    use super::*;
+    use crate::packet::Datagram;
+
+    #[test]
+    fn the_bytes_are_as_many_as_links_charge_and_sum_to_zero() {
+        let datagram = Datagram { app: 0, number: 1, sent_at: Instant::ZERO, len: 101 };
+        for body in [Body::Cbr(datagram), Body::Slacp(vec![7; 64])] {
+            let packet = Box::new(Packet { from: NodeId(1), to: NodeId(300), body });
+            let bytes = packet.to_bytes();
+            assert_eq!(bytes.len(), packet.wire_len());
+            assert_eq!(wire::checksum(0, &bytes[..IP_HEADER]), 0);
+            let [from, to] = [packet.from, packet.to].map(|node| IpAddr::V4(node.address()));
+            let sum = wire::pseudo_header_sum(from, to, bytes.len() - IP_HEADER) - 6 + 17;
+            assert_eq!(wire::checksum(sum, &bytes[IP_HEADER..]), 0);
+        }
+        assert_eq!(NodeId(300).address().to_string(), "10.0.1.44");
+    }
+}

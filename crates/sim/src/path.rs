@@ -1,0 +1,44 @@
+//! Where a connection goes, and where it is split.
+
+use std::sync::Arc;
+
+use crate::packet::NodeId;
+
+/// The way of a connection from the client's host over gateways, if any, to
+/// the server's: `nodes.len() == legs.len() + 1`.
+#[derive(Debug, Clone)]
+pub struct Path {
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) legs: Vec<Leg>,
+}
+
+/// One segment of a split connection; the only one if it is not split.
+#[derive(Debug, Clone)]
+pub enum Leg {
+    /// TCP, with the settings of the end nearer to the client and of the other.
+    Tcp(Arc<tcp::Config>, Arc<tcp::Config>),
+    /// A stream of the SLACP session between two gateways, of which the first
+    /// opens it.
+    Slacp,
+}
+
+impl Path {
+    /// From end to end.
+    pub fn direct(client: NodeId, server: NodeId, ends: [Arc<tcp::Config>; 2]) -> Self {
+        let [client_tcp, server_tcp] = ends;
+        Self { nodes: vec![client, server], legs: vec![Leg::Tcp(client_tcp, server_tcp)] }
+    }
+
+    /// Over `gateways`, which split it.
+    ///
+    /// # Panics
+    /// Unless there is one leg more than gateways, the first and the last of
+    /// which are TCP.
+    pub fn split(client: NodeId, gateways: &[NodeId], server: NodeId, legs: Vec<Leg>) -> Self {
+        assert_eq!(legs.len(), gateways.len() + 1, "legs of a path");
+        let ends = [legs.first(), legs.last()];
+        assert!(ends.iter().all(|leg| matches!(leg, Some(Leg::Tcp(..)))), "hosts speak TCP");
+        let nodes = [&[client], gateways, &[server]].concat();
+        Self { nodes, legs }
+    }
+}

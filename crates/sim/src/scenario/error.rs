@@ -1,0 +1,138 @@
+//! Why a text is no scenario.
+
+use thiserror::Error;
+
+/// Why a text is no scenario.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// It is not TOML, or has keys that no scenario has.
+    #[error("{origin}:{line}: {text:?}: {message}")]
+    Syntax {
+        /// The file.
+        origin: String,
+        /// The line, from 1; in a case, of the scenario that the case makes.
+        line: usize,
+        /// That line.
+        text: String,
+        /// What is wrong with it, and what would be accepted.
+        message: String,
+    },
+    /// A value is possible nowhere.
+    #[error("{origin}: {key} = {value}: expected {expected}")]
+    Value {
+        /// The file, with the case if there are several.
+        origin: String,
+        /// The key, such as `hop.forward.rate`.
+        key: String,
+        /// The value as given.
+        value: String,
+        /// What would be accepted.
+        expected: String,
+    },
+    /// A key that must be there is not.
+    #[error("{origin}: {key} is missing: expected {expected}")]
+    Missing {
+        /// The file, with the case if there are several.
+        origin: String,
+        /// The key.
+        key: String,
+        /// What would be accepted.
+        expected: String,
+    },
+}
+
+/// Where in a file a value stands.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    origin: String,
+    prefix: String,
+}
+
+impl Place {
+    pub(super) fn new(origin: &str) -> Self {
+        Self { origin: origin.to_owned(), prefix: String::new() }
+    }
+
+    /// What `key` of the file holds.
+    pub(super) fn within(&self, key: &str) -> Self {
+        Self { origin: self.origin.clone(), prefix: format!("{}{key}.", self.prefix) }
+    }
+
+    pub(super) fn wrong(
+        &self,
+        key: &str,
+        value: impl core::fmt::Display,
+        expected: impl core::fmt::Display,
+    ) -> ScenarioError {
+        ScenarioError::Value {
+            origin: self.origin.clone(),
+            key: format!("{}{key}", self.prefix),
+            value: value.to_string(),
+            expected: expected.to_string(),
+        }
+    }
+
+    pub(super) fn missing(&self, key: &str, expected: &str) -> ScenarioError {
+        ScenarioError::Missing {
+            origin: self.origin.clone(),
+            key: format!("{}{key}", self.prefix),
+            expected: expected.to_owned(),
+        }
+    }
+
+    /// A value that is written as text, if it is there.
+    pub(super) fn read<T: core::str::FromStr<Err: core::fmt::Display>>(
+        &self,
+        key: &str,
+        text: Option<&str>,
+    ) -> Result<Option<T>, ScenarioError> {
+        text.map(|text| text.parse().map_err(|error| self.wrong(key, quoted(text), error)))
+            .transpose()
+    }
+
+    /// A duration, if it is there.
+    pub(super) fn time(
+        &self,
+        key: &str,
+        text: Option<&str>,
+    ) -> Result<Option<core::time::Duration>, ScenarioError> {
+        let read = |text| {
+            let error = |error| self.wrong(key, quoted(text), error);
+            let time = units::parse_duration(text).map_err(error)?;
+            let most = core::time::Duration::from_secs(10_000_000);
+            self.check(time <= most, key, quoted(text), "at most 10,000,000 s").map(|()| time)
+        };
+        text.map(read).transpose()
+    }
+
+    /// That `good` holds.
+    pub(super) fn check(
+        &self,
+        good: bool,
+        key: &str,
+        value: impl core::fmt::Display,
+        expected: impl core::fmt::Display,
+    ) -> Result<(), ScenarioError> {
+        if good { Ok(()) } else { Err(self.wrong(key, value, expected)) }
+    }
+
+    /// One of several words.
+    pub(super) fn word<T: Copy>(
+        &self,
+        key: &str,
+        text: &str,
+        words: &[(&str, T)],
+    ) -> Result<T, ScenarioError> {
+        let known = words.iter().find(|(word, _)| *word == text);
+        known.map(|(_, value)| *value).ok_or_else(|| {
+            let all: Vec<_> = words.iter().map(|(word, _)| quoted(word)).collect();
+            self.wrong(key, quoted(text), format!("one of {}", all.join(", ")))
+        })
+    }
+}
+
+/// As it stands in the file.
+pub(super) fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}

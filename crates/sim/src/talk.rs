@@ -1,0 +1,226 @@
+//! What two applications say to each other over one connection: requests and
+//! replies, of which only the lengths exist.
+
+use std::collections::VecDeque;
+
+use tcp::{ByteRange, Connection, Event, Payload as _};
+
+use crate::app::AppId;
+use crate::slab::Key;
+
+/// A request of so many bytes, answered by so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Bytes from client to server.
+    pub request: u64,
+    /// Bytes from server to client, which leave when the request is complete.
+    pub reply: u64,
+}
+
+/// More than any transfer: it is ended by [`crate::World::stop`].
+pub const ENDLESS: u64 = 1 << 60;
+
+/// Who ends the connection first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closer {
+    /// The client, after the last request.
+    Client,
+    /// The server, after its first reply, as in HTTP/1.0.
+    Server,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+/// One direction of the connection, in bytes.
+#[derive(Debug, Default)]
+struct Stream {
+    /// How far the sender is to write.
+    goal: u64,
+    written: u64,
+    received: u64,
+    closed: bool,
+    /// Its end has arrived.
+    finished: bool,
+}
+
+impl Stream {
+    fn write(&mut self, tcp: &mut Connection<ByteRange>) {
+        while self.written < self.goal {
+            let end = self.goal.min(self.written + (1 << 30));
+            let Ok(taken) = tcp.write(&ByteRange::new(self.written..end)) else { return };
+            if taken == 0 {
+                return;
+            }
+            self.written += taken as u64;
+        }
+    }
+
+    /// How many bytes have arrived, each in its place.
+    fn read(&mut self, tcp: &mut Connection<ByteRange>) -> u64 {
+        let before = self.received;
+        while let Some(data) = tcp.read(usize::MAX) {
+            assert_eq!(data.range().start, self.received, "a byte is not where it was written");
+            self.received += data.len() as u64;
+        }
+        self.received - before
+    }
+
+    fn is_written(&self) -> bool {
+        self.written >= self.goal
+    }
+}
+
+/// What a talk has to tell its application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// A turn is complete: its reply has arrived, or, if it has none, its
+    /// request.
+    Turn,
+    /// The connection is over at both ends; not `whole` if it was cut off.
+    Over { whole: bool },
+}
+
+/// Both ends of a connection, as their applications see it.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    pub(crate) app: AppId,
+    /// Its senders are noted under this name.
+    pub(crate) watch: Option<String>,
+    closer: Closer,
+    up: Stream,
+    down: Stream,
+    /// Where requests end, with the replies to them.
+    asked: VecDeque<(u64, u64)>,
+    /// Where replies end.
+    replies: VecDeque<u64>,
+    /// No further request comes.
+    ended: bool,
+    answered: bool,
+    /// Ends that are over, and whether the news of it is out.
+    ends: [bool; 2],
+    told: bool,
+    open: [bool; 2],
+    /// The applications' sockets, client first.
+    pub(crate) sockets: [Option<Key>; 2],
+    pub(crate) news: VecDeque<News>,
+}
+
+impl Talk {
+    pub(crate) fn new(app: AppId, closer: Closer, watch: Option<String>) -> Self {
+        Self {
+            app,
+            watch,
+            closer,
+            up: Stream::default(),
+            down: Stream::default(),
+            asked: VecDeque::new(),
+            replies: VecDeque::new(),
+            ended: false,
+            answered: false,
+            ends: [false; 2],
+            told: false,
+            open: [false; 2],
+            sockets: [None; 2],
+            news: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn ask(&mut self, turn: Turn) {
+        self.up.goal = self.up.goal.saturating_add(turn.request);
+        self.asked.push_back((self.up.goal, turn.reply));
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.ended = true;
+    }
+
+    /// No byte more than was written.
+    pub(crate) fn stop(&mut self) {
+        for stream in [&mut self.up, &mut self.down] {
+            stream.goal = stream.written;
+        }
+        if let Some((need, _)) = self.asked.back_mut() {
+            *need = (*need).min(self.up.goal);
+        }
+        self.ended = true;
+    }
+
+    /// Bytes that have arrived: at the server, at the client.
+    pub(crate) fn received(&self) -> [u64; 2] {
+        [self.up.received, self.down.received]
+    }
+
+    /// Does what the application at one end does. How many bytes it has read.
+    pub(crate) fn serve(&mut self, side: Side, tcp: &mut Connection<ByteRange>) -> u64 {
+        while let Some(event) = tcp.poll_event() {
+            self.note(side, event);
+        }
+        match side {
+            Side::Client => self.serve_client(tcp),
+            Side::Server => self.serve_server(tcp),
+        }
+    }
+
+    fn note(&mut self, side: Side, event: Event) {
+        match event {
+            Event::Connected => self.open[side as usize] = true,
+            Event::Finished if side == Side::Client => self.down.finished = true,
+            Event::Finished => self.up.finished = true,
+            Event::Closed => self.end([side == Side::Client, side == Side::Server], true),
+            Event::Aborted(_) => self.end([true; 2], false),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, ends: [bool; 2], whole: bool) {
+        self.ends = [self.ends[0] | ends[0], self.ends[1] | ends[1]];
+        if self.ends == [true; 2] && !self.told {
+            self.told = true;
+            let whole = whole && self.up.finished && self.down.finished;
+            self.news.push_back(News::Over { whole });
+        }
+    }
+
+    fn serve_client(&mut self, tcp: &mut Connection<ByteRange>) -> u64 {
+        let read = self.down.read(tcp);
+        while self.replies.front().is_some_and(|end| *end <= self.down.received) {
+            self.replies.pop_front();
+            self.news.push_back(News::Turn);
+        }
+        self.up.write(tcp);
+        let done = self.ended && self.up.is_written() || self.down.finished;
+        if done && self.open[0] && !self.up.closed {
+            self.up.closed = true;
+            tcp.close();
+        }
+        read
+    }
+
+    fn serve_server(&mut self, tcp: &mut Connection<ByteRange>) -> u64 {
+        let read = self.up.read(tcp);
+        while let Some(&(need, reply)) = self.asked.front()
+            && self.open[1]
+            && need <= self.up.received
+        {
+            self.asked.pop_front();
+            self.answered = true;
+            self.down.goal = self.down.goal.saturating_add(reply);
+            match reply {
+                0 => self.news.push_back(News::Turn),
+                _ => self.replies.push_back(self.down.goal),
+            }
+        }
+        self.down.write(tcp);
+        let closes = self.closer == Closer::Server && self.answered;
+        let done = self.asked.is_empty() && self.down.is_written();
+        if done && (closes || self.up.finished) && self.open[1] && !self.down.closed {
+            self.down.closed = true;
+            tcp.close();
+        }
+        read
+    }
+}

@@ -1,0 +1,213 @@
+//! The simulator: nodes, links, connections and applications in virtual time.
+
+mod app;
+mod network;
+mod relay;
+mod sample;
+mod slacp;
+mod socket;
+mod tunnel;
+
+use std::collections::VecDeque;
+
+use link::Dice;
+use units::{Instant, Machine};
+
+use crate::agenda::Agenda;
+use crate::app::{App, AppId, Notice, Tally};
+use crate::network::{Lane, LaneId, Node};
+use crate::packet::{NodeId, Packet};
+use crate::probe::Probe;
+use crate::relay::Relay;
+use crate::slab::{Key, Slab};
+use crate::socket::Socket;
+use crate::talk::Talk;
+use crate::world::slacp::Gateway;
+
+/// What comes up.
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    Lane(LaneId),
+    Socket(Key),
+    Gateway(NodeId),
+    /// With a wish's number, which an application gave.
+    App(AppId, u64),
+    Sample,
+}
+
+/// Sees every packet that a node sends or gets.
+pub trait Tap {
+    /// `node` has sent (`outgoing`) or got a packet.
+    fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &Packet);
+}
+
+/// A network in virtual time, which begins at [`Instant::ZERO`].
+///
+/// Build it (nodes, [`World::connect`], routes), give it applications, and let
+/// it run. The same calls with the same seed give the same run, bit for bit:
+/// events of one instant happen in the order in which they were entered, and
+/// every link, connection and application has its own random numbers.
+///
+/// Not modelled: the time that hosts and routers take; ports (the two ends of
+/// a connection are made together, and know each other); fragmentation; packets
+/// that arrive damaged.
+pub struct World {
+    now: Instant,
+    agenda: Agenda<Due>,
+    seeds: Dice,
+    nodes: Vec<Node>,
+    lanes: Vec<Lane>,
+    sockets: Slab<Socket>,
+    talks: Slab<Talk>,
+    relays: Slab<Relay>,
+    gateways: Vec<Gateway>,
+    /// The far relays of streams, by the names that these open with.
+    opens: Vec<Option<Key>>,
+    /// Packets inside of tunnels.
+    tunnelled: tunnel::Tunnelled,
+    /// Gateways whose streams have been written to or read.
+    restless: VecDeque<NodeId>,
+    apps: Vec<Option<Box<dyn App>>>,
+    tallies: Vec<Tally>,
+    notices: VecDeque<(AppId, Notice)>,
+    probe: Probe,
+    tap: Option<Box<dyn Tap>>,
+    /// Packets that arrived at a node: what the simulator's speed is counted in.
+    arrivals: u64,
+    /// Packets for which a router had no way, or a host no socket.
+    strays: u64,
+}
+
+impl core::fmt::Debug for World {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { now, nodes, lanes, arrivals, .. } = self;
+        let (nodes, links) = (nodes.len(), lanes.len());
+        write!(f, "World {{ now: {now}, nodes: {nodes}, links: {links}, arrivals: {arrivals} }}")
+    }
+}
+
+impl World {
+    /// An empty one. All random numbers come from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            now: Instant::ZERO,
+            agenda: Agenda::new(),
+            seeds: Dice::new(seed),
+            nodes: Vec::new(),
+            lanes: Vec::new(),
+            sockets: Slab::new(),
+            talks: Slab::new(),
+            relays: Slab::new(),
+            gateways: Vec::new(),
+            opens: Vec::new(),
+            tunnelled: tunnel::Tunnelled::default(),
+            restless: VecDeque::new(),
+            apps: Vec::new(),
+            tallies: Vec::new(),
+            notices: VecDeque::new(),
+            probe: Probe::default(),
+            tap: None,
+            arrivals: 0,
+            strays: 0,
+        }
+    }
+
+    /// What the clock shows.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// How many packets have arrived at a node so far.
+    pub fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    /// Packets that nobody wanted: no route, or no such connection any more.
+    pub fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    /// Shows every packet at every node to `tap` from now on.
+    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
+        self.tap = Some(tap);
+    }
+
+    /// Takes the tap away.
+    pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {
+        self.tap.take()
+    }
+
+    /// Lets everything happen that is due by `end`, and moves the clock there.
+    pub fn run_until(&mut self, end: Instant) {
+        while self.step(end) {}
+        self.now = self.now.max(end);
+    }
+
+    /// Like [`World::run_until`], but stops, within a second, once every
+    /// application has said that it is done. Whether all did.
+    pub fn run_until_done(&mut self, end: Instant) -> bool {
+        while self.now < end && !self.is_done() {
+            let next = self.now + core::time::Duration::from_secs(1);
+            self.run_until(next.min(end));
+        }
+        self.is_done()
+    }
+
+    /// Whether every application has come to its end.
+    pub fn is_done(&self) -> bool {
+        self.tallies.iter().all(|tally| tally.done)
+    }
+
+    /// Lets so many events happen, whenever that is.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn run_events(&mut self, count: u32) {
+        for _ in 0..count {
+            self.step(Instant::MAX);
+        }
+    }
+
+    /// One event, if it is due by `end`.
+    fn step(&mut self, end: Instant) -> bool {
+        if self.agenda.next().is_none_or(|at| at > end) {
+            return false;
+        }
+        let Some((at, ticket, due)) = self.agenda.pop() else { return false };
+        self.now = at;
+        match due {
+            Due::Lane(lane) => {
+                if self.lanes[lane.index()].alarm.ring(ticket) {
+                    self.arrive(lane);
+                }
+            }
+            Due::Socket(key) => {
+                if let Some(socket) = self.sockets.get_mut(key)
+                    && socket.alarm.ring(ticket)
+                {
+                    wake(socket, at);
+                    self.service(key);
+                }
+            }
+            Due::Gateway(node) => self.wake_gateway(node, ticket),
+            Due::App(app, wish) => self.notices.push_back((app, Notice::Wake(wish))),
+            Due::Sample => self.sample(),
+        }
+        self.settle();
+        true
+    }
+
+    /// Lets everybody hear and send what is due at this moment.
+    fn settle(&mut self) {
+        loop {
+            self.tell_apps();
+            let Some(node) = self.restless.pop_front() else { return };
+            self.drive_gateway(node);
+        }
+    }
+}
+
+/// A socket's alarm may come early; then nothing happens.
+fn wake(socket: &mut Socket, now: Instant) {
+    if socket.tcp.poll_timeout().is_some_and(|(at, _)| at <= now) {
+        socket.tcp.handle_timeout(now);
+    }
+}

@@ -1,0 +1,189 @@
+//! What applications can do, and how they are told.
+
+use std::sync::Arc;
+
+use units::Instant;
+
+use super::{Due, World};
+use crate::app::{App, AppId, Deed, Notice, Tally};
+use crate::packet::{Body, Datagram, NodeId, Packet};
+use crate::path::{Leg, Path};
+use crate::slab::Key;
+use crate::socket::Owner;
+use crate::talk::{Closer, News, Side, Talk, Turn};
+use crate::world::socket::End;
+
+impl World {
+    /// Adds an application; it is told [`Notice::Start`] before anything else.
+    pub fn add_app(&mut self, app: Box<dyn App>) -> AppId {
+        let id = AppId(self.apps.len() as u32);
+        self.apps.push(Some(app));
+        self.tallies.push(Tally::default());
+        self.notices.push_back((id, Notice::Start));
+        self.tell_apps();
+        self.settle();
+        id
+    }
+
+    /// A seed of its own for somebody.
+    pub fn draw_seed(&mut self) -> u64 {
+        self.seeds.bits()
+    }
+
+    /// What an application has brought about so far.
+    pub fn tally(&self, app: AppId) -> &Tally {
+        &self.tallies[app.index()]
+    }
+
+    /// Sends [`Notice::Wake`] with `wish` to an application at `at`.
+    pub fn wake_at(&mut self, app: AppId, at: Instant, wish: u64) {
+        self.agenda.enter(at.max(self.now), Due::App(app, wish));
+    }
+
+    /// Opens a connection between an application's two ends. With a name for
+    /// `watch`, its senders are noted for plots.
+    pub fn open(
+        &mut self,
+        app: AppId,
+        path: &Arc<Path>,
+        closer: Closer,
+        watch: Option<&str>,
+    ) -> Key {
+        let talk = self.talks.insert(|_| Talk::new(app, closer, watch.map(str::to_owned)));
+        let first = self.open_leg(path, 0, talk, Owner::Talk(talk, Side::Client));
+        if let Some(talk) = self.talks.get_mut(talk) {
+            talk.sockets[0] = first;
+        }
+        if let Some(first) = first {
+            self.service(first);
+        }
+        talk
+    }
+
+    /// Opens a segment that is TCP; `None` if it is not. Its near socket.
+    pub(super) fn open_leg(
+        &mut self,
+        path: &Arc<Path>,
+        at: usize,
+        talk: Key,
+        owner: Owner,
+    ) -> Option<Key> {
+        let Leg::Tcp(near, far) = &path.legs[at] else { return None };
+        let far_owner = self.owner_after(path, at, talk);
+        let ends = [
+            End { node: path.nodes[at], config: Arc::clone(near), owner },
+            End { node: path.nodes[at + 1], config: Arc::clone(far), owner: far_owner },
+        ];
+        let [near, far] = self.open_sockets(ends);
+        match far_owner {
+            Owner::Talk(talk, _) => {
+                if let Some(talk) = self.talks.get_mut(talk) {
+                    talk.sockets[1] = Some(far);
+                }
+            }
+            Owner::Relay(relay) => self.join_relay(relay, far),
+        }
+        self.watch_leg(talk, at, [near, far]);
+        Some(near)
+    }
+
+    /// Who is at the far end of segment `at`: the server's application, or a
+    /// relay that is made for it.
+    pub(super) fn owner_after(&mut self, path: &Arc<Path>, at: usize, talk: Key) -> Owner {
+        if at + 1 == path.legs.len() {
+            return Owner::Talk(talk, Side::Server);
+        }
+        Owner::Relay(self.add_relay(path, at + 1, talk))
+    }
+
+    /// Sends a request; requests are answered in order.
+    pub fn ask(&mut self, talk: Key, turn: Turn) {
+        self.change(talk, |talk| talk.ask(turn));
+    }
+
+    /// No further request comes: the connection may end when all is answered.
+    pub fn finish(&mut self, talk: Key) {
+        self.change(talk, Talk::finish);
+    }
+
+    /// Nothing more is written than has been.
+    pub fn stop(&mut self, talk: Key) {
+        self.change(talk, Talk::stop);
+    }
+
+    fn change(&mut self, talk: Key, change: impl FnOnce(&mut Talk)) {
+        let Some(found) = self.talks.get_mut(talk) else { return };
+        change(found);
+        for socket in found.sockets.into_iter().flatten() {
+            self.service(socket);
+        }
+    }
+
+    /// Bytes that have arrived of a talk: at the server, at the client.
+    pub fn received(&self, talk: Key) -> Option<[u64; 2]> {
+        Some(self.talks.get(talk)?.received())
+    }
+
+    /// Sends a datagram.
+    pub fn send_datagram(&mut self, from: NodeId, to: NodeId, datagram: Datagram) {
+        self.tallies[datagram.app as usize].datagrams[0] += 1;
+        self.send(Box::new(Packet { from, to, body: Body::Cbr(datagram) }));
+    }
+
+    pub(super) fn deliver_datagram(&mut self, datagram: Datagram) {
+        self.notices.push_back((AppId(datagram.app), Notice::Datagram(datagram)));
+    }
+
+    /// An application begins now.
+    pub fn begin(&mut self, app: AppId) {
+        self.tallies[app.index()].began = self.now;
+    }
+
+    /// An application has nothing more to do.
+    pub fn set_done(&mut self, app: AppId) {
+        self.tallies[app.index()].done = true;
+    }
+
+    /// An application has finished something.
+    pub fn note_deed(&mut self, app: AppId, deed: Deed) {
+        self.tallies[app.index()].deeds.push(deed);
+    }
+
+    /// A connection of an application did not end well.
+    pub fn note_broken(&mut self, app: AppId) {
+        self.tallies[app.index()].broken += 1;
+    }
+
+    /// A datagram of an application has arrived.
+    pub fn note_datagram(&mut self, app: AppId, datagram: Datagram) {
+        let (now, tally) = (self.now, &mut self.tallies[app.index()]);
+        tally.delivered(now, u64::from(datagram.len));
+        tally.datagrams[1] += 1;
+        tally.delay += now.saturating_since(datagram.sent_at);
+    }
+
+    /// Hands a talk's news to its application; forgets the talk if it is over.
+    pub(super) fn tell_news(&mut self, key: Key) {
+        while let Some(talk) = self.talks.get_mut(key) {
+            let Some(news) = talk.news.pop_front() else { return };
+            let app = talk.app;
+            let notice = match news {
+                News::Turn => Notice::Turn(key),
+                News::Over { whole } => Notice::Over { talk: key, whole },
+            };
+            self.notices.push_back((app, notice));
+            if matches!(news, News::Over { .. }) {
+                self.talks.remove(key);
+            }
+        }
+    }
+
+    /// Tells applications all there is to tell.
+    pub(super) fn tell_apps(&mut self) {
+        while let Some((id, notice)) = self.notices.pop_front() {
+            let Some(mut app) = self.apps[id.index()].take() else { continue };
+            app.handle(self, id, notice);
+            self.apps[id.index()] = Some(app);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Packets on their way.
+
+use link::{Counters, Link, LinkConfig, Tally};
+use units::Machine;
+
+use super::{Due, World};
+use crate::agenda::Alarm;
+use crate::network::{Hop, Lane, LaneId, Node};
+use crate::packet::{Body, NodeId, Packet};
+
+/// A packet is forwarded so often without a link in between and no more: then
+/// routes form a circle.
+const HOPS: u32 = 64;
+
+impl World {
+    /// Adds a node.
+    pub fn add_node(&mut self) -> NodeId {
+        self.nodes.push(Node::default());
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+
+    /// Makes a link to `to`. Whose packets go into it is said by routes; several
+    /// nodes may share it.
+    pub fn connect(&mut self, to: NodeId, config: LinkConfig) -> LaneId {
+        let link = Link::new(config, self.seeds.bits());
+        self.lanes.push(Lane { link, to, alarm: Alarm::default(), peak: 0 });
+        LaneId(self.lanes.len() as u32 - 1)
+    }
+
+    /// Packets at `node` that are for `to` take `hop`.
+    pub fn set_route(&mut self, node: NodeId, to: NodeId, hop: Hop) {
+        let routes = &mut self.nodes[node.index()].routes;
+        if routes.len() <= to.index() {
+            routes.resize(to.index() + 1, None);
+        }
+        routes[to.index()] = Some(hop);
+    }
+
+    /// All other packets at `node` take `hop`.
+    pub fn set_default_route(&mut self, node: NodeId, hop: Hop) {
+        self.nodes[node.index()].default = Some(hop);
+    }
+
+    /// A link's counters.
+    pub fn counters(&self, lane: LaneId) -> &Counters {
+        self.lanes[lane.index()].link.counters()
+    }
+
+    /// What waits in front of a link.
+    pub fn queued(&self, lane: LaneId) -> Tally {
+        self.lanes[lane.index()].link.queued()
+    }
+
+    /// The most packets that ever waited in front of a link.
+    pub fn peak_queue(&self, lane: LaneId) -> u64 {
+        self.lanes[lane.index()].peak
+    }
+
+    /// Sends a packet that `node` has made.
+    pub(super) fn send(&mut self, packet: Box<Packet>) {
+        let node = packet.from;
+        if let Some(tap) = &mut self.tap {
+            tap.packet(self.now, node, true, &packet);
+        }
+        self.forward(node, packet);
+    }
+
+    /// A packet is at `node` and goes on from there.
+    pub(super) fn forward(&mut self, mut node: NodeId, packet: Box<Packet>) {
+        for _ in 0..HOPS {
+            match self.nodes[node.index()].route(packet.to) {
+                Some(Hop::Lane(lane)) => return self.enter(lane, packet),
+                Some(Hop::Node(next)) => node = next,
+                Some(Hop::Tunnel(peer)) => return self.enter_tunnel(node, peer, packet),
+                None => break,
+            }
+            if node == packet.to {
+                return self.deliver(packet);
+            }
+        }
+        self.strays += 1;
+    }
+
+    fn enter(&mut self, id: LaneId, packet: Box<Packet>) {
+        let lane = &mut self.lanes[id.index()];
+        lane.link.handle_packet(self.now, packet);
+        lane.peak = lane.peak.max(lane.link.queued().packets);
+        let next = lane.link.poll_timeout().map(|(at, _)| at);
+        lane.alarm.set(&mut self.agenda, next, Due::Lane(id));
+    }
+
+    /// Packets are at the end of a link.
+    pub(super) fn arrive(&mut self, id: LaneId) {
+        let to = self.lanes[id.index()].to;
+        while let Some(packet) = self.lanes[id.index()].link.poll_delivery(self.now) {
+            self.arrivals += 1;
+            if packet.to == to {
+                self.deliver(packet);
+            } else {
+                self.forward(to, packet);
+            }
+        }
+        let lane = &mut self.lanes[id.index()];
+        let next = lane.link.poll_timeout().map(|(at, _)| at);
+        lane.alarm.set(&mut self.agenda, next, Due::Lane(id));
+    }
+
+    /// A packet is where it wanted to go.
+    pub(super) fn deliver(&mut self, packet: Box<Packet>) {
+        if let Some(tap) = &mut self.tap {
+            tap.packet(self.now, packet.to, false, &packet);
+        }
+        let Packet { from, to, body } = *packet;
+        match body {
+            Body::Tcp { source, destination, segment } => {
+                self.deliver_segment([from, to], [source, destination], &segment);
+            }
+            Body::Cbr(datagram) => self.deliver_datagram(datagram),
+            Body::Slacp(bytes) => self.deliver_slacp(from, to, bytes),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! How what happens is noted.
+
+use core::time::Duration;
+
+use super::{Due, World};
+use crate::network::LaneId;
+use crate::probe::{Line, Load, Probe, State};
+
+impl World {
+    /// Notes the state of everything watched from now on, so often.
+    pub fn sample_every(&mut self, every: Duration) {
+        self.probe.every = Some(every.max(Duration::from_nanos(1)));
+        self.agenda.enter(self.now, Due::Sample);
+    }
+
+    /// Notes the load of a link.
+    pub fn watch_lane(&mut self, label: String, lane: LaneId) {
+        self.probe.links.push(Line { label, lane, loads: Vec::new() });
+    }
+
+    /// What has been noted.
+    pub fn probe(&self) -> &Probe {
+        &self.probe
+    }
+
+    pub(super) fn sample(&mut self) {
+        let now = self.now;
+        for sender in &mut self.probe.senders {
+            let socket = sender.socket.and_then(|key| self.sockets.get(key));
+            let Some(stats) = socket.map(|socket| socket.tcp.stats()) else { continue };
+            sender.states.push(State {
+                at: now,
+                cwnd: stats.cwnd.get(),
+                ssthresh: stats.ssthresh.get(),
+                outstanding: stats.outstanding.get(),
+                srtt: stats.smoothed_rtt,
+            });
+        }
+        for line in &mut self.probe.links {
+            let link = &self.lanes[line.lane.index()].link;
+            let queued = link.queued();
+            line.loads.push(Load {
+                at: now,
+                queued: queued.packets,
+                queued_bytes: queued.bytes.get(),
+                delivered: link.counters().delivered.bytes.get(),
+            });
+        }
+        if let Some(every) = self.probe.every {
+            self.agenda.enter(now + every, Due::Sample);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Connections: how they are opened, driven and forgotten.
+
+use std::sync::Arc;
+
+use tcp::{ByteRange, Connection, Segment, SeqNr, State, refusal};
+use units::Machine;
+
+use super::{Due, World};
+use crate::agenda::Alarm;
+use crate::packet::{Body, NodeId, Packet};
+use crate::slab::Key;
+use crate::socket::{Owner, Socket};
+
+/// One end of a new connection: where it is, how it behaves and whose it is.
+pub(super) struct End {
+    pub(super) node: NodeId,
+    pub(super) config: Arc<tcp::Config>,
+    pub(super) owner: Owner,
+}
+
+impl World {
+    /// Makes both ends of a connection. Its SYN leaves when the first of them is
+    /// served.
+    pub(super) fn open_sockets(&mut self, [from, to]: [End; 2]) -> [Key; 2] {
+        let numbers = [self.seeds.bits(), self.seeds.bits()].map(|bits| SeqNr::new(bits as u32));
+        let (from_node, to_node) = (from.node, to.node);
+        let active = self.sockets.insert(|me| Socket {
+            tcp: Connection::connect(from.config, numbers[0]),
+            node: from_node,
+            peer: me,
+            peer_node: to_node,
+            owner: from.owner,
+            alarm: Alarm::default(),
+            watched: None,
+        });
+        let passive = self.sockets.insert(|_| Socket {
+            tcp: Connection::listen(to.config, numbers[1]),
+            node: to_node,
+            peer: active,
+            peer_node: from_node,
+            owner: to.owner,
+            alarm: Alarm::default(),
+            watched: None,
+        });
+        if let Some(socket) = self.sockets.get_mut(active) {
+            socket.peer = passive;
+        }
+        [active, passive]
+    }
+
+    pub(super) fn deliver_segment(
+        &mut self,
+        [from, to]: [NodeId; 2],
+        [source, destination]: [Key; 2],
+        segment: &Segment<ByteRange>,
+    ) {
+        let now = self.now;
+        let Some(socket) = self.sockets.get_mut(destination) else {
+            self.strays += 1;
+            if let Some(segment) = refusal(segment) {
+                let body = Body::Tcp { source: destination, destination: source, segment };
+                self.send(Box::new(Packet { from: to, to: from, body }));
+            }
+            return;
+        };
+        if let Some(watched) = socket.watched {
+            self.probe.note_arrival(watched, now, segment);
+        }
+        socket.tcp.handle_segment(now, segment);
+        self.service(destination);
+    }
+
+    /// Lets the owner of a socket read and write, sends what is to be sent, and
+    /// sets the alarm. After everything that has changed a socket.
+    pub(super) fn service(&mut self, key: Key) {
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        match socket.owner {
+            Owner::Talk(talk, side) => {
+                let Some(talk_ref) = self.talks.get_mut(talk) else {
+                    while socket.tcp.poll_event().is_some() {}
+                    return self.flush(key);
+                };
+                let read = talk_ref.serve(side, &mut socket.tcp);
+                let app = talk_ref.app;
+                let tidings = !talk_ref.news.is_empty();
+                if read > 0 {
+                    self.tallies[app.index()].delivered(self.now, read);
+                }
+                self.flush(key);
+                if tidings {
+                    self.tell_news(talk);
+                }
+            }
+            Owner::Relay(relay) => {
+                self.serve_relay(relay);
+                // A relay that is over no longer serves what is left of it.
+                if let Some(socket) = self.sockets.get_mut(key) {
+                    while socket.tcp.poll_event().is_some() {}
+                }
+                self.flush(key);
+            }
+        }
+    }
+
+    /// Sends what a socket has to send and sets its alarm. Forgets it when it
+    /// is closed.
+    pub(super) fn flush(&mut self, key: Key) {
+        let now = self.now;
+        while let Some(socket) = self.sockets.get_mut(key) {
+            let Some(segment) = socket.tcp.poll_transmit(now) else { break };
+            if let Some(watched) = socket.watched {
+                self.probe.note_departure(watched, now, &segment);
+            }
+            let (from, to, destination) = (socket.node, socket.peer_node, socket.peer);
+            let body = Body::Tcp { source: key, destination, segment };
+            self.send(Box::new(Packet { from, to, body }));
+        }
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        if socket.tcp.state() == State::Closed {
+            self.forget(key);
+            return;
+        }
+        let next = socket.tcp.poll_timeout().map(|(at, _)| at);
+        socket.alarm.set(&mut self.agenda, next, Due::Socket(key));
+    }
+
+    /// Removes a closed socket, and its peer if that has heard nothing yet.
+    fn forget(&mut self, key: Key) {
+        let Some(socket) = self.sockets.remove(key) else { return };
+        if let Some(watched) = socket.watched {
+            self.probe.unwatch(watched);
+        }
+        let deaf = |peer: &Socket| peer.tcp.state() == State::Listen;
+        if self.sockets.get(socket.peer).is_some_and(deaf) {
+            self.sockets.remove(socket.peer);
+        }
+    }
+}

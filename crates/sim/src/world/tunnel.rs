@@ -1,0 +1,94 @@
+//! SLACP as a link layer under IP: gateways that carry packets whole, on a
+//! packet channel of their session.
+
+use slacp::{ChannelConfig, ChannelId, Config, ConfigError, ErrorControl};
+
+use super::World;
+use crate::packet::{Body, NodeId, Packet};
+
+/// The channel that packets take.
+const CHANNEL: u8 = 0;
+/// So many packets are kept track of: more than all tunnels hold together.
+const PLACES: usize = 1 << 16;
+/// Where an IPv4 header has its identification, by which the packet is found
+/// again at the other end; and its ECN codepoint.
+const IDENTIFICATION: core::ops::Range<usize> = 4..6;
+const TRAFFIC_CLASS: usize = 1;
+
+/// The packets whose bytes are on their way. What never comes out is forgotten
+/// when its place is needed again.
+#[derive(Debug, Default)]
+pub(super) struct Tunnelled {
+    places: Vec<Option<Box<Packet>>>,
+    next: u16,
+}
+
+impl Tunnelled {
+    /// Keeps a packet; its name.
+    fn put(&mut self, packet: Box<Packet>) -> u16 {
+        let name = self.next;
+        self.next = name.wrapping_add(1);
+        let place = usize::from(name);
+        if self.places.len() <= place {
+            self.places.resize_with((place + 1).next_power_of_two().min(PLACES), || None);
+        }
+        self.places[place] = Some(packet);
+        name
+    }
+
+    fn take(&mut self, name: u16) -> Option<Box<Packet>> {
+        self.places.get_mut(usize::from(name))?.take()
+    }
+}
+
+impl World {
+    /// Adds to a gateway's settings the channel that [`crate::Hop::Tunnel`]
+    /// needs, with `control` of errors. Packets of a satellite link with little
+    /// rate wait long, so that they do not wait on the link.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn add_tunnel(config: &mut Config, control: ErrorControl) -> Result<(), ConfigError> {
+        let Some(channel) = ChannelId::new(CHANNEL) else { return Ok(()) };
+        let queue = units::ByteCount::new(40_000);
+        let queue_time = core::time::Duration::from_secs(3);
+        let channel_config = ChannelConfig { queue, queue_time, ..ChannelConfig::new(control) };
+        config.add_channel(channel, channel_config)
+    }
+
+    /// A packet goes into the session between two gateways; without one it is
+    /// lost.
+    pub(super) fn enter_tunnel(&mut self, node: NodeId, peer: NodeId, packet: Box<Packet>) {
+        let now = self.now;
+        let mut bytes = packet.to_bytes();
+        let name = self.tunnelled.put(packet);
+        bytes[IDENTIFICATION].copy_from_slice(&name.to_be_bytes());
+        let Some(gateway) = self.gateway(node) else { return };
+        let session = gateway.sessions.get(&peer).copied();
+        let (Some(session), Some(channel)) = (session, ChannelId::new(CHANNEL)) else { return };
+        if gateway.endpoint.send_packet(now, session, channel, &bytes).is_ok() {
+            self.restless.push_back(node);
+        }
+    }
+
+    /// Packets that have come out at a gateway go on from there.
+    pub(super) fn leave_tunnels(&mut self, node: NodeId) {
+        while let Some((_, _, bytes)) =
+            self.gateway(node).and_then(|gateway| gateway.endpoint.poll_packet())
+        {
+            let Some(name) = bytes.get(IDENTIFICATION).and_then(|name| name.try_into().ok()) else {
+                continue;
+            };
+            let Some(mut packet) = self.tunnelled.take(u16::from_be_bytes(name)) else { continue };
+            if let Body::Tcp { segment, .. } = &mut packet.body {
+                segment.ecn = tcp::Ecn::from_bits(bytes[TRAFFIC_CLASS]);
+            }
+            self.arrivals += 1;
+            if packet.to == node {
+                self.deliver(packet);
+            } else {
+                self.forward(node, packet);
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The scenario files of the repository.
+
+#![allow(missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sim::Metric;
+use sim::published::{Published, figure};
+use sim::scenario::{Case, Scenario};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+fn read(name: &str) -> Scenario {
+    let text = fs::read_to_string(folder().join(name)).unwrap();
+    Scenario::parse(name, &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn published(name: &str) -> Published {
+    let text = fs::read_to_string(folder().join(name)).unwrap();
+    Published::parse(name, &text).unwrap()
+}
+
+fn names() -> Vec<String> {
+    let files = fs::read_dir(folder()).unwrap();
+    let mut names: Vec<_> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_file_is_read_and_every_published_value_has_its_case() {
+    let mut count = 0;
+    for name in names() {
+        let Some(stem) = name.strip_suffix(".published.toml") else {
+            read(&name);
+            continue;
+        };
+        count += 1;
+        let scenario = read(&format!("{stem}.toml"));
+        let known = |case: &str| scenario.cases.iter().any(|known| known.name == case);
+        let published = published(&name);
+        let claims = published.claim.iter().flat_map(|claim| [&claim.case, &claim.by]);
+        for case in published.value.iter().map(|value| &value.case).chain(claims) {
+            assert!(known(case), "{name}: no case {case:?}");
+        }
+    }
+    assert!(count >= 8, "{count} files with published values");
+}
+
+fn run(case: &Case) -> Vec<Metric> {
+    let mut run = case.build(1);
+    run.finish();
+    run.metrics()
+}
+
+/// The quotient of our figure and the published one, of the file's values.
+fn ratios(stem: &str, metric: &str) -> Vec<f64> {
+    let scenario = read(&format!("{stem}.toml"));
+    let values = published(&format!("{stem}.published.toml")).value;
+    let values = values.into_iter().filter(|value| value.metric == metric);
+    let ratio = |value: sim::published::Value| {
+        let case = scenario.cases.iter().find(|case| case.name == value.case).unwrap();
+        figure(&[&run(case)], &value.of, metric).unwrap() / value.value
+    };
+    values.map(ratio).collect()
+}
+
+/// ITU-R S.1711-1 2.1.3: window over RTT.
+#[test]
+fn a_small_window_limits_as_published() {
+    for ratio in ratios("itu-single", "goodput-mbit/s") {
+        assert!((0.9..1.05).contains(&ratio), "{ratio}");
+    }
+}
+
+/// ITU-R S.1711-1 4.3.1: the queue of their simulation, Fig. 30.
+#[test]
+fn slow_start_fills_the_router_as_published() {
+    let ratios = ratios("itu-buffer", "peak-queue-packets");
+    assert!(ratios.iter().any(|ratio| (0.98..1.02).contains(ratio)), "{ratios:?}");
+}
+
+/// The figures that a fast run shows do not change by themselves.
+#[test]
+fn equal_runs_have_equal_figures() {
+    let scenario = read("opnet.toml");
+    let case = &scenario.cases[3];
+    assert_eq!(run(case), run(case));
+}

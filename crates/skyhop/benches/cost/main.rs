@@ -1,0 +1,136 @@
+//! What a gateway pair costs where there is no link: Gbit/s, and CPU-seconds per
+//! GB of each process, of one download over cabled hosts.
+//!
+//! ```text
+//! cargo bench -p skyhop --bench cost [-- GIGABYTES [ROUNDS [WAY]]]
+//! cargo bench -p skyhop --bench cost -- connections [COUNT]
+//! ```
+//!
+//! Beside the pair, interleaved: kernel TCP without anything between, two relays
+//! that copy between plain TCP connections, and two with QUIC (quinn, GSO on) as
+//! the hop. The relays listen; the pair intercepts.
+
+mod connections;
+mod cpu;
+mod quic;
+mod relay;
+#[allow(unreachable_pub, reason = "shared with another benchmark")]
+#[path = "../../../slacp/benches/quic/tls.rs"]
+mod tls;
+mod way;
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Instant;
+
+use lab::{Cabled, Node};
+
+use self::way::{Running, Way};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+const SERVER_PORT: u16 = 7000;
+const CHUNK: usize = 1 << 16;
+
+/// What one transfer took.
+struct Figures {
+    gbit_per_second: f64,
+    /// CPU-seconds per GB at the terminal's and at the hub's side.
+    terminal: f64,
+    hub: f64,
+}
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["copy", listen, to] => relay::run(listen.parse()?, to.parse()?),
+        ["quic-terminal", listen, hub] => quic::terminal(listen.parse()?, hub.parse()?),
+        ["quic-hub", listen, to] => quic::hub(listen.parse()?, to.parse()?),
+        ["hold", listen] => connections::holder(listen.parse()?),
+        ["connections"] => connections::run(20_000),
+        ["connections", count] => connections::run(count.parse()?),
+        [] => compare(2.0, 5, ""),
+        [gigabytes] => compare(gigabytes.parse()?, 5, ""),
+        [gigabytes, rounds] => compare(gigabytes.parse()?, rounds.parse()?, ""),
+        [gigabytes, rounds, way, ..] => compare(gigabytes.parse()?, rounds.parse()?, way),
+    }
+}
+
+/// Measures all ways, or those with `only` in their name.
+fn compare(gigabytes: f64, rounds: usize, only: &str) -> Result<(), Failure> {
+    lab::enter()?;
+    let hosts = Cabled::start()?;
+    let server = (hosts.address4(Node::Server), SERVER_PORT).into();
+    let bytes = (gigabytes * 1e9) as u64;
+    serve(&hosts, server, bytes)?;
+    let wanted = |way: &Way| way.to_string().contains(only);
+    let mut all: Vec<(Way, Vec<Figures>)> =
+        Way::ALL.into_iter().filter(wanted).map(|way| (way, Vec::new())).collect();
+    for round in 1..=rounds {
+        for (way, figures) in &mut all {
+            eprint!("\rround {round} of {rounds}: {way:<14}");
+            figures.push(measure(&hosts, *way, server, bytes)?);
+        }
+    }
+    eprintln!();
+    println!("{gigabytes} GB, {rounds} rounds, medians (and range)");
+    println!("{:<14} {:>22} {:>26} {:>26}", "", "Gbit/s", "terminal CPU-s/GB", "hub CPU-s/GB");
+    for (way, figures) in &all {
+        let column = |of: fn(&Figures) -> f64| spread(figures.iter().map(of).collect());
+        let (rate, terminal) = (column(|f| f.gbit_per_second), column(|f| f.terminal));
+        println!("{way:<14} {rate:>22} {terminal:>26} {:>26}", column(|f| f.hub));
+    }
+    Ok(())
+}
+
+fn spread(mut values: Vec<f64>) -> String {
+    values.sort_by(f64::total_cmp);
+    let last = values.len() - 1;
+    format!("{:.2} ({:.2}–{:.2})", values[last / 2], values[0], values[last])
+}
+
+/// A server that answers a byte with `bytes` bytes and closes.
+fn serve(hosts: &Cabled, address: SocketAddr, bytes: u64) -> Result<(), Failure> {
+    let listener = hosts.node(Node::Server).run(|| TcpListener::bind(address))?;
+    thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let (chunk, mut left, mut request) = ([7; CHUNK], bytes, [0]);
+            let _ = socket.read_exact(&mut request);
+            while left > 0 {
+                let now = left.min(CHUNK as u64);
+                if socket.write_all(&chunk[..now as usize]).is_err() {
+                    break;
+                }
+                left -= now;
+            }
+        }
+    });
+    Ok(())
+}
+
+fn measure(hosts: &Cabled, way: Way, server: SocketAddr, bytes: u64) -> Result<Figures, Failure> {
+    let running = Running::start(hosts, way, server)?;
+    let mut socket = hosts.node(Node::Client).run(|| TcpStream::connect(running.entrance))?;
+    let (before, begin) = (running.cpu()?, Instant::now());
+    socket.write_all(&[1])?;
+    let (mut buffer, mut got) = (vec![0; 4 * CHUNK], 0);
+    loop {
+        match socket.read(&mut buffer)? {
+            0 => break,
+            count => got += count as u64,
+        }
+    }
+    let (time, after) = (begin.elapsed(), running.cpu()?);
+    if got != bytes {
+        return Err(format!("{way}: {got} bytes of {bytes}").into());
+    }
+    let gigabytes = bytes as f64 / 1e9;
+    Ok(Figures {
+        gbit_per_second: bytes as f64 * 8.0 / 1e9 / time.as_secs_f64(),
+        terminal: (after[0] - before[0]) / gigabytes,
+        hub: (after[1] - before[1]) / gigabytes,
+    })
+}

@@ -1,0 +1,84 @@
+//! What the pair makes of a GEO link, with real kernels and real clients, beside
+//! plain TCP (BBR, CUBIC) on the same link with the same losses, interleaved.
+//!
+//! ```text
+//! cargo bench -p skyhop --bench geo [-- ROUNDS [CASE]]
+//! ```
+//!
+//! 50/10 Mbit/s, RTT 600 ms, queues of one BDP, unless the case says otherwise.
+//! Every round has its own seed, the same for all ways. `CASE` is a part of a
+//! case's name. Five rounds of everything take about an hour, mostly plain TCP's.
+
+mod case;
+mod run;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use self::case::{Bound, CASES, Case};
+use self::run::{Failure, Way, measure};
+
+/// What has been measured of one case, way by way.
+type Values = Vec<(Way, Vec<f64>)>;
+
+fn main() -> Result<ExitCode, Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let rounds = arguments.first().map_or(Ok(5), |rounds| rounds.parse())?;
+    let only = arguments.get(1).map_or("", String::as_str);
+    let cases: Vec<&Case> = CASES.iter().filter(|case| case.name.contains(only)).collect();
+    let mut all: Vec<Values> = cases.iter().map(|case| values(case)).collect();
+    for round in 1..=rounds {
+        for (case, values) in cases.iter().zip(&mut all) {
+            for (way, values) in values {
+                eprint!("\r\x1b[Kround {round} of {rounds}: {}, {way}", case.name);
+                std::io::stderr().flush()?;
+                values.push(measure(case, *way, round)?);
+            }
+        }
+    }
+    eprintln!();
+    println!("{rounds} rounds, medians (and range)");
+    println!("{:<34} {:>24} {:>24} {:>24}  must reach", "", "skyhop", "plain BBR", "plain CUBIC");
+    let missed = cases.iter().zip(&all).filter(|(case, values)| !print_row(case, values)).count();
+    println!("{missed} missed");
+    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn values(case: &Case) -> Values {
+    let ways = if case.plain { &Way::ALL[..] } else { &Way::ALL[..1] };
+    ways.iter().map(|way| (*way, Vec::new())).collect()
+}
+
+/// Prints a case; whether it reached what it must.
+fn print_row(case: &Case, values: &Values) -> bool {
+    let medians: Vec<f64> = values.iter().map(|(_, values)| median(values)).collect();
+    let best_plain = medians[1..].iter().copied().fold(f64::INFINITY, f64::min);
+    let (ours, bound) = (medians[0], case.bound.value(best_plain));
+    let (reached, sign) = match case.bound {
+        Bound::AtLeast(_) => (ours >= bound, "≥"),
+        _ => (ours <= bound, "≤"),
+    };
+    let cell = |index: usize| values.get(index).map_or(String::new(), |(_, v)| spread(v));
+    let verdict = if reached { "" } else { "  MISSED" };
+    println!(
+        "{:<34} {:>24} {:>24} {:>24}  {sign} {bound:.3} {}{verdict}",
+        case.name,
+        cell(0),
+        cell(1),
+        cell(2),
+        case.unit
+    );
+    reached
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[(sorted.len() - 1) / 2]
+}
+
+fn spread(values: &[f64]) -> String {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    format!("{:.3} ({least:.3}–{most:.3})", median(values))
+}

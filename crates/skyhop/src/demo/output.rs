@@ -1,0 +1,64 @@
+//! The files that the demo leaves behind.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A file to be written at the end, which is tried at the beginning: two minutes
+/// are too long to find out that it cannot be. A demo that is interrupted leaves
+/// what was there.
+pub(crate) struct Output(PathBuf);
+
+impl Output {
+    /// Sees that it can be written.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        let is_new = !path.exists();
+        let opened = OpenOptions::new().create(true).append(true).open(path);
+        opened.with_context(|| cannot_write(path))?;
+        if is_new {
+            fs::remove_file(path).with_context(|| cannot_write(path))?;
+        }
+        Ok(Self(path.to_owned()))
+    }
+
+    /// Its path, as it was given.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Puts the text in the place of what was there.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn write(&self, text: &str) -> Result<()> {
+        fs::write(&self.0, text).with_context(|| cannot_write(&self.0))
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_only_by_something_new() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("page.html");
+        let output = Output::new(&path).unwrap();
+        assert!(!path.exists(), "nothing before there is something");
+        output.write("something longer").unwrap();
+        let output = Output::new(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "something longer");
+        output.write("new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        let nowhere = Output::new(&directory.path().join("no/page.html")).err().unwrap();
+        assert!(format!("{nowhere:#}").contains("no/page.html"), "{nowhere:#}");
+    }
+}

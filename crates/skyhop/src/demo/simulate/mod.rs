@@ -1,0 +1,166 @@
+//! The demo in virtual time, for machines that allow no network namespaces.
+//!
+//! The same link and the same work, but everything is a model: the hosts' TCP
+//! is crate `tcp` with the settings of Linux, the pair is the real protocol
+//! (`slacp::Endpoint`) between relays, and the LANs are fast and short. The same
+//! seed gives the same figures on every machine.
+
+mod work;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lab::Preset;
+use link::{LinkConfig, Loss, QueueLimit};
+use sim::{Hop, Leg, NodeId, Path, World};
+use tcp::cc::SpecError;
+use units::{BitRate, ByteCount, Instant};
+
+use self::work::Client;
+use super::display::{Trail, note};
+use super::entry::{Entry, Record};
+use super::figures::{Figures, Limit};
+use super::plan::{Task, Way, Work};
+use crate::pair::window;
+
+/// Virtual time that a task may take.
+const ALLOWANCE: Duration = Duration::from_secs(60);
+/// The pair has its session when the traffic begins.
+const BEGIN: Duration = Duration::from_secs(10);
+/// How often the progress is noted.
+const LOOK: Duration = Duration::from_millis(10);
+/// What the lab's hosts have (`lab::settings`).
+const TCP_BUFFER: ByteCount = ByteCount::new(64 << 20);
+
+/// One measurement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Simulation<'a> {
+    /// In which round, from 0.
+    pub(crate) round: u32,
+    /// What.
+    pub(crate) task: Task,
+    /// How the traffic crosses the link.
+    pub(crate) way: &'a Way,
+    /// The link.
+    pub(crate) preset: &'a Preset,
+    /// Of the link's losses and all keys.
+    pub(crate) seed: u64,
+    /// What the link can carry in the direction of the payload.
+    pub(crate) limit: Limit,
+}
+
+impl Simulation<'_> {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// When there is no model of the congestion control.
+    pub(crate) fn run(&self) -> Result<Record, SpecError> {
+        let mut world = World::new(self.seed);
+        let path = Arc::new(self.path(&mut world)?);
+        world.run_until(Instant::ZERO + BEGIN);
+        let begin = world.now();
+        let app = world.add_app(Box::new(Client::new(self.task, path)));
+        let end = begin + ALLOWANCE;
+        let mut trail: Trail = vec![(0.0, 0)];
+        while world.now() < end && !world.is_done() {
+            let next = world.now() + LOOK;
+            world.run_until(next.min(end));
+            let at = world.now().saturating_since(begin).as_secs_f64();
+            note(&mut trail, at, work::progress(self.task, world.tally(app)));
+        }
+        Ok(self.record(begin, world.tally(app), trail))
+    }
+
+    fn record(&self, begin: Instant, tally: &sim::Tally, mut trail: Trail) -> Record {
+        let since = |at: Instant| at.saturating_since(begin).as_secs_f64();
+        let done = work::progress(self.task, tally);
+        let last = tally.deeds.last().filter(|_| done == self.task.total());
+        let seconds = last.map_or(ALLOWANCE.as_secs_f64(), |deed| since(deed.end));
+        let pieces = match self.task.work() {
+            Work::Flow(_) => Vec::new(),
+            Work::Pieces { .. } => tally.deeds.iter().map(|it| it.time().as_secs_f64()).collect(),
+        };
+        let first = trail.iter().find(|(_, count)| *count > 0).map(|(at, _)| *at);
+        let figures = Figures {
+            // Of an upload the client knows it a round trip later; no matter here.
+            first_byte_seconds: first.filter(|_| self.task == Task::Download),
+            ..Figures::new(self.task, done, seconds, &self.limit).with_responses(&pieces)
+        };
+        trail.retain(|(at, _)| *at < seconds);
+        trail.push((seconds, done));
+        let failure = (tally.broken > 0).then(|| "a connection broke".to_owned());
+        let entry = Entry {
+            round: self.round,
+            task: self.task,
+            way: self.way.clone(),
+            figures: Some(figures).filter(|_| failure.is_none()),
+            failure,
+        };
+        Record {
+            entry,
+            seed: self.seed,
+            trail,
+            response_seconds: pieces,
+            lateness_seconds: None,
+            report: None,
+        }
+    }
+
+    /// The nodes and links, and the way of a connection over them.
+    fn path(&self, world: &mut World) -> Result<Path, SpecError> {
+        let nodes: Vec<NodeId> = (0..4).map(|_| world.add_node()).collect();
+        let [forward, ret] = self.preset.links();
+        let hops = [[lan(), lan()], [ret, forward], [lan(), lan()]];
+        for (at, [right, left]) in hops.into_iter().enumerate() {
+            let (to_right, to_left) =
+                (world.connect(nodes[at + 1], right), world.connect(nodes[at], left));
+            for (other, &node) in nodes.iter().enumerate() {
+                let (from, lane) = if other > at { (at, to_right) } else { (at + 1, to_left) };
+                world.set_route(nodes[from], node, Hop::Lane(lane));
+            }
+        }
+        let [client, terminal, hub, server] = nodes[..] else { unreachable!("four nodes") };
+        let tcp = Arc::new(self.tcp()?);
+        let ends = || [Arc::clone(&tcp), Arc::clone(&tcp)];
+        if *self.way != Way::Pair {
+            return Ok(Path::direct(client, server, ends()));
+        }
+        let gateway = |rate: BitRate| {
+            let mut config = slacp::Config::new(rate);
+            config.stream_window = window(self.preset);
+            config
+        };
+        let [down, up] = [&self.preset.forward, &self.preset.ret];
+        let rates = [down, up].map(|link| link.floor_rate(self.preset.mtu));
+        world.add_hub(hub, gateway(rates[0]), &[terminal]);
+        world.add_terminal(terminal, gateway(rates[1]), hub);
+        let leg = || {
+            let [near, far] = ends();
+            Leg::Tcp(near, far)
+        };
+        Ok(Path::split(client, &[terminal, hub], server, vec![leg(), Leg::Slacp, leg()]))
+    }
+
+    /// The hosts' TCP: that of Linux with this congestion control; behind the
+    /// pair with CUBIC.
+    fn tcp(&self) -> Result<tcp::Config, SpecError> {
+        let linux = tcp::Profile::Linux.config();
+        let controller = match self.way.congestion_control() {
+            Some(name) => name.as_str().parse()?,
+            None => linux.controller.clone(),
+        };
+        // As browsers and servers have it.
+        let nagle = false;
+        let (send_buffer, receive_buffer) = (TCP_BUFFER, TCP_BUFFER);
+        Ok(tcp::Config { controller, nagle, send_buffer, receive_buffer, ..linux })
+    }
+}
+
+/// A LAN: one direction.
+fn lan() -> LinkConfig {
+    let (rate, delay) = (BitRate::from_mbit(1000), Duration::from_micros(50));
+    LinkConfig::new(rate, delay, Loss::None, QueueLimit::Packets(10_000))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! The tasks' traffic as an application of the simulator: what the meter does
+//! on real hosts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sim::{App, AppId, Deed, Key, Notice, Path, Tally, Turn, World};
+use units::Instant;
+
+use super::super::plan::{DOWNLOAD, OBJECT, REPLY, REQUEST, Task, UPLOAD, Work};
+
+/// A meter's request for a flow, its receipt, and an HTTP request; bytes.
+const ASK: u64 = 80;
+const RECEIPT: u64 = 64;
+const HTTP_REQUEST: u64 = 150;
+
+/// The client of a task.
+#[derive(Debug)]
+pub(super) struct Client {
+    task: Task,
+    path: Arc<Path>,
+    /// Turns that no connection has been asked for.
+    left: u64,
+    missing: u64,
+    /// Open connections: when their turn began, and how many more they are to
+    /// make if that is settled beforehand.
+    open: BTreeMap<Key, (Instant, u64)>,
+}
+
+impl Client {
+    pub(super) fn new(task: Task, path: Arc<Path>) -> Self {
+        let turns = turns(task);
+        Self { task, path, left: turns, missing: turns, open: BTreeMap::new() }
+    }
+
+    fn connect(&mut self, world: &mut World, me: AppId, more: u64) {
+        let closer = match self.task {
+            Task::Page => sim::Closer::Server,
+            _ => sim::Closer::Client,
+        };
+        let now = world.now();
+        let talk = world.open(me, &self.path, closer, None);
+        self.open.insert(talk, (now, more));
+        self.left -= 1;
+        world.ask(talk, turn(self.task));
+    }
+
+    /// The reply to a turn is there.
+    fn answered(&mut self, world: &mut World, me: AppId, talk: Key) {
+        let Some((begin, more)) = self.open.remove(&talk) else { return };
+        let now = world.now();
+        let Turn { request, reply } = turn(self.task);
+        world.note_deed(me, Deed { begin, end: now, bytes: request + reply });
+        self.missing -= 1;
+        let goes_on = match self.task {
+            Task::PageKeepAlive => self.left > 0,
+            Task::Requests => more > 0,
+            Task::Download | Task::Upload | Task::Page => false,
+        };
+        if goes_on {
+            self.left -= 1;
+            self.open.insert(talk, (now, more.saturating_sub(1)));
+            world.ask(talk, turn(self.task));
+        } else {
+            world.finish(talk);
+            if self.task == Task::Page && self.left > 0 {
+                self.connect(world, me, 0);
+            }
+        }
+        if self.missing == 0 {
+            world.set_done(me);
+        }
+    }
+}
+
+impl App for Client {
+    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+        match notice {
+            Notice::Start => {
+                world.begin(me);
+                let (count, at_a_time) = match self.task.work() {
+                    Work::Flow(_) => (1, 1),
+                    Work::Pieces { count, at_a_time, .. } => {
+                        (u64::from(count), u64::from(at_a_time))
+                    }
+                };
+                for index in 0..at_a_time {
+                    let share = count / at_a_time + u64::from(index < count % at_a_time);
+                    self.connect(world, me, share - 1);
+                }
+            }
+            Notice::Turn(talk) => self.answered(world, me, talk),
+            Notice::Over { talk, whole } => {
+                if !whole && self.open.remove(&talk).is_some() {
+                    world.note_broken(me);
+                    world.set_done(me);
+                }
+            }
+            Notice::Wake(_) | Notice::Datagram(_) => {}
+        }
+    }
+}
+
+fn turns(task: Task) -> u64 {
+    match task.work() {
+        Work::Flow(_) => 1,
+        Work::Pieces { count, .. } => count.into(),
+    }
+}
+
+fn turn(task: Task) -> Turn {
+    match task {
+        Task::Download => Turn { request: ASK, reply: DOWNLOAD.get() },
+        Task::Upload => Turn { request: UPLOAD.get(), reply: RECEIPT },
+        Task::Page | Task::PageKeepAlive => Turn { request: HTTP_REQUEST, reply: OBJECT.get() },
+        Task::Requests => Turn { request: REQUEST.get(), reply: REPLY.get() },
+    }
+}
+
+/// What has arrived: bytes of the payload, objects or replies.
+pub(super) fn progress(task: Task, tally: &Tally) -> u64 {
+    match task {
+        Task::Download => tally.bytes.saturating_sub(ASK),
+        // The receipt counts for the last byte.
+        Task::Upload if tally.deeds.is_empty() => tally.bytes.min(UPLOAD.get() - 1),
+        Task::Upload => UPLOAD.get(),
+        Task::Page | Task::PageKeepAlive | Task::Requests => tally.deeds.len() as u64,
+    }
+}

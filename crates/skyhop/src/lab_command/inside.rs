@@ -1,0 +1,80 @@
+//! `skyhop lab exec`: into a running lab.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::bail;
+use lab::{Found, LabName, NETNS_VARIABLE, Node, Standing, Standings};
+
+use super::not_run;
+
+/// `skyhop lab exec …`
+#[derive(clap::Args)]
+pub(super) struct ExecArgs {
+    /// The name of a lab that is up; not needed if it is the only one.
+    #[arg(long, value_name = "NAME")]
+    lab: Option<LabName>,
+    /// The host: client, terminal, hub or server; client2, terminal2, … in a star.
+    node: Node,
+    /// The command and its arguments; your shell if there are none.
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the command where it is to be; its exit code.
+pub(super) fn exec(args: &ExecArgs) -> anyhow::Result<ExitCode> {
+    if args.lab.is_none() && std::env::var_os(NETNS_VARIABLE).is_some() {
+        lab::find_netns(args.node)?.enter()?;
+        let mut command = args.command();
+        let error = command.exec();
+        return Ok(not_run(&command, &error));
+    }
+    let found = super::status::look(&Standings::default())?;
+    if args.lab.is_none() && found.up.is_empty() {
+        bail!("not inside a lab, and no lab is up: skyhop lab up PRESET");
+    }
+    let entry = choose(found, args.lab.as_ref())?.join(&args.node.to_string())?;
+    let mut command = args.command();
+    entry.enter()?;
+    match entry.run(&mut command) {
+        Ok(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))),
+        Err(error) => Ok(not_run(&command, &error)),
+    }
+}
+
+impl ExecArgs {
+    fn command(&self) -> Command {
+        let Some((program, arguments)) = self.command.split_first() else {
+            let mut shell = Command::new(own_shell());
+            shell.env("PS1", prompt(&self.node.to_string()));
+            return shell;
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command
+    }
+}
+
+/// The shell of whoever is here.
+pub(super) fn own_shell() -> OsString {
+    std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())
+}
+
+/// Shells with a start-up file of their own set another; `SKYHOP_LAB` is there.
+pub(super) fn prompt(place: &str) -> String {
+    format!("({place}) \\$ ")
+}
+
+/// The lab of that name, or the only one that is up.
+pub(super) fn choose(found: Found, name: Option<&LabName>) -> anyhow::Result<Standing> {
+    if let Some(name) = name {
+        return Ok(found.named(name)?);
+    }
+    let names: Vec<String> = found.up.iter().map(|lab| lab.name().to_string()).collect();
+    match found.up.into_iter().next() {
+        Some(only) if names.len() == 1 => Ok(only),
+        Some(_) => bail!("several labs are up: name one of {}", names.join(", ")),
+        None => bail!("no lab is up: skyhop lab up PRESET"),
+    }
+}

@@ -1,0 +1,185 @@
+//! `skyhop lab up|down|set`: labs that stay.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow, bail};
+use clap::Parser;
+use lab::{
+    Capture, Change, Changed, Detached, Foothold, Keeper, LabName, Overrides, Preset, Stand,
+    Standings,
+};
+
+use super::inside::choose;
+use super::link_args::{LinkArgs, LinkOptions};
+use super::{GatewaysArg, describe};
+use crate::pair::Pair;
+
+/// `skyhop lab up …`
+#[derive(clap::Args)]
+pub(super) struct UpArgs {
+    #[command(flatten)]
+    link: LinkArgs,
+    /// What to call the lab; at first like its preset.
+    #[arg(long)]
+    name: Option<LabName>,
+    #[command(flatten)]
+    gateways: GatewaysArg,
+    /// Captures both sides of each link as pcapng files here, until the lab ends.
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+}
+
+/// `skyhop lab down …`
+#[derive(clap::Args)]
+pub(super) struct DownArgs {
+    /// The lab's name; not needed if it is the only one.
+    name: Option<LabName>,
+    /// Ends all labs that are up.
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
+}
+
+/// `skyhop lab set …`
+#[derive(clap::Args, Clone)]
+pub(super) struct SetArgs {
+    /// The lab's name; not needed if it is the only one.
+    name: Option<LabName>,
+    #[command(flatten)]
+    link: LinkOptions,
+    /// Ends the outages that there are; --outage counts from now.
+    #[arg(long, help_heading = "Link")]
+    end_outages: bool,
+}
+
+/// Starts a lab and leaves it behind.
+pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
+    let preset = args.link.preset()?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => preset.name.parse().context("the preset's name will not do: use --name")?,
+    };
+    // The lab's working directory is another.
+    let pcap = args.pcap.as_ref().map(std::path::absolute).transpose()?;
+    let taken = Standings::default().take(&name)?;
+    match lab::detach(taken)? {
+        Detached::Command(Ok(())) => {
+            crate::print(&welcome(&name, &preset, args.gateways.gateways))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Detached::Command(Err(error)) => Err(anyhow!(error)),
+        Detached::Lab(foothold) => keep(args, &preset, pcap, foothold),
+    }
+}
+
+/// How to use the lab.
+fn welcome(name: &LabName, preset: &Preset, gateways: bool) -> String {
+    let through = if gateways { ", through the gateway pair" } else { "" };
+    format!(
+        "lab {name} is up: {}{through}\n\
+         \x20 skyhop lab exec --lab {name} client -- curl -o /dev/null http://server/10MB\n\
+         \x20 skyhop lab exec --lab {name} client      your shell there\n\
+         \x20 skyhop lab set {name} --per 1%           and other options of its links\n\
+         \x20 skyhop lab status\n\
+         \x20 skyhop lab down {name}\n",
+        describe(preset)
+    )
+}
+
+/// The lab, from the moment the command is left behind.
+fn keep(
+    args: &UpArgs,
+    preset: &Preset,
+    pcap: Option<PathBuf>,
+    foothold: Foothold,
+) -> anyhow::Result<ExitCode> {
+    let start = || -> anyhow::Result<_> {
+        let lab = super::start(preset, args.link.seed())?;
+        let meter = super::serve_meter(&lab)?;
+        let pair = args.gateways.start(&lab, preset)?;
+        let capture = pcap.map(|directory| Capture::start(&lab, &directory)).transpose()?;
+        Ok((lab, meter, pair, capture))
+    };
+    let (lab, _meter, pair, _capture) = match start() {
+        Ok(started) => started,
+        Err(error) => foothold.fail(&format!("{error:#}")),
+    };
+    let (seed, gateways) = (args.link.seed(), pair.is_some());
+    let mut keeper = Housekeeper { pair, failed: false };
+    let mut stand = Stand { lab, seed, gateways };
+    stand.keep(foothold, &mut keeper)?;
+    keeper.pair.map_or(Ok(()), Pair::stop)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Looks after the gateways of a lab that stays, and reads the options of `set`.
+struct Housekeeper {
+    pair: Option<Pair>,
+    failed: bool,
+}
+
+impl Keeper for Housekeeper {
+    fn change(&mut self, preset: &Preset, change: &Change) -> Result<Changed, String> {
+        let here = std::env::current_dir().map_err(|error| error.to_string())?;
+        std::env::set_current_dir(&change.directory)
+            .map_err(|error| format!("cannot enter {}: {error}", change.directory.display()))?;
+        let changed = read(preset, &change.options);
+        std::env::set_current_dir(here).map_err(|error| error.to_string())?;
+        changed
+    }
+
+    fn look(&mut self) {
+        let Some(pair) = self.pair.as_mut().filter(|_| !self.failed) else { return };
+        if let Err(error) = pair.check() {
+            eprintln!("skyhop: {error:#}");
+            self.failed = true;
+        }
+    }
+}
+
+/// The options of `set`, as they stood on the command line.
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct SetLine {
+    #[command(flatten)]
+    args: SetArgs,
+}
+
+fn read(preset: &Preset, options: &[String]) -> Result<Changed, String> {
+    let line = SetLine::try_parse_from(options).map_err(|error| error.to_string())?;
+    let mut overrides = line.args.link.overrides();
+    let outages = core::mem::take(&mut overrides.outages);
+    let preset = preset.clone().with(&overrides).map_err(|error| error.to_string())?;
+    Ok(Changed { preset, outages, end_outages: line.args.end_outages })
+}
+
+/// Ends labs. One that was killed has ended; what it left is removed.
+pub(super) fn down(args: &DownArgs) -> anyhow::Result<ExitCode> {
+    let found = super::status::look(&Standings::default())?;
+    let killed = |name: &LabName| found.swept.contains(name);
+    let nothing_left = match &args.name {
+        Some(name) => killed(name),
+        None => found.up.is_empty() && (args.all || !found.swept.is_empty()),
+    };
+    if nothing_left {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let labs = if args.all { found.up } else { vec![choose(found, args.name.as_ref())?] };
+    for lab in labs {
+        lab.down()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Changes the links of a lab.
+pub(super) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
+    if args.link.overrides() == Overrides::default() && !args.end_outages {
+        bail!("nothing to set: give one of the options of skyhop lab set --help");
+    }
+    let lab = choose(super::status::look(&Standings::default())?, args.name.as_ref())?;
+    let line = std::env::args_os().skip_while(|argument| argument != "set").skip(1);
+    let options = line.map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let directory = std::env::current_dir().context("cannot tell the working directory")?;
+    lab.change(Change { options, directory })?;
+    Ok(ExitCode::SUCCESS)
+}

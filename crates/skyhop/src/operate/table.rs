@@ -1,0 +1,289 @@
+//! The state of a gateway as people read it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use gateway::status::{ConnectionStatus, SessionStatus, Status};
+use units::{BitRate, ByteCount, format_duration};
+
+/// The state, with what has moved since `before` was seen.
+pub(super) fn of(now: &Status, before: Option<&Status>) -> String {
+    let mut text = format!(
+        "{} {}, pid {}, up {}{}\n",
+        now.role.as_str(),
+        now.version,
+        now.pid,
+        seconds(now.uptime_s),
+        if now.draining_s.is_some() { ", draining" } else { "" }
+    );
+    if let Some(interception) = &now.interception {
+        let state = match interception.why {
+            None => "taken over".to_owned(),
+            Some(why) => format!("pass unaccelerated ({})", why.as_str()),
+        };
+        row(&mut text, "new", &format!("{state}, for {}", seconds(interception.since_s)));
+    }
+    let traffic = &now.traffic;
+    row(
+        &mut text,
+        "carried",
+        &format!(
+            "{} connections: {} alive, {} closed, {} reset, {} failed",
+            traffic.connections,
+            now.memory.connections,
+            traffic.closed,
+            traffic.reset,
+            traffic.failed
+        ),
+    );
+    let pace = before.map_or_else(String::new, |before| pace(now, before));
+    let moved = format!(
+        "{} onto the hop, {} from it{pace}",
+        bytes(traffic.to_hop_bytes),
+        bytes(traffic.from_hop_bytes)
+    );
+    row(&mut text, "moved", &moved);
+    let memory = &now.memory;
+    row(
+        &mut text,
+        "memory",
+        &format!(
+            "{} held of {}, {} resident, {} descriptors of {}",
+            bytes(memory.held_bytes),
+            bytes(memory.limit_bytes),
+            bytes(memory.resident_bytes),
+            memory.descriptors,
+            memory.descriptors_limit
+        ),
+    );
+    if now.sessions.is_empty() {
+        row(&mut text, "session", "none");
+    }
+    now.sessions.iter().for_each(|session| session_rows(&mut text, session));
+    if let Some(connections) = &now.connections {
+        text += &connection_table(connections);
+    }
+    text
+}
+
+fn row(text: &mut String, name: &str, what: &str) {
+    let _ = writeln!(text, "  {name:<8} {what}");
+}
+
+/// What moved a second since `before`.
+fn pace(now: &Status, before: &Status) -> String {
+    let time = (now.uptime_s - before.uptime_s).max(1e-3);
+    let rate = |now: u64, before: u64| {
+        let bits = now.saturating_sub(before) as f64 * 8.0 / time;
+        BitRate::from_bits_per_second(round(bits))
+    };
+    let (now, before) = (&now.traffic, &before.traffic);
+    format!(
+        " (now {} and {})",
+        rate(now.to_hop_bytes, before.to_hop_bytes),
+        rate(now.from_hop_bytes, before.from_hop_bytes)
+    )
+}
+
+fn session_rows(text: &mut String, session: &SessionStatus) {
+    let silent = if session.reachable { "" } else { ", UNREACHABLE" };
+    let head = format!(
+        "{} at {}, for {}{silent}",
+        session.peer,
+        session.address,
+        seconds(session.since_s)
+    );
+    row(text, "session", &head);
+    let mut rate = format!("{} ({}", bit_rate(session.rate_bit_s), session.rate_source);
+    if let Some(state) = &session.rate_state {
+        let _ = write!(rate, ", {state}");
+    }
+    if let Some(told) = session.told_for_s {
+        let _ = write!(rate, ", told for {}", seconds(told));
+    }
+    if let Some(capacity) = session.capacity_bit_s {
+        let _ = write!(rate, ", capacity {}", bit_rate(capacity));
+    }
+    let _ = write!(
+        rate,
+        "), RTT {:.0} ms, queue {:.0} ms, loss {:.2} %",
+        session.rtt_ms,
+        session.queue_ms,
+        session.loss * 100.0
+    );
+    row(text, "", &rate);
+    row(
+        text,
+        "",
+        &format!(
+            "{} sent in {} packets, {} lost and sent again; {} repairs ({})",
+            bytes(session.bytes_sent),
+            session.packets_sent,
+            session.packets_lost,
+            session.repairs_sent,
+            bytes(session.repair_bytes)
+        ),
+    );
+    row(
+        text,
+        "",
+        &format!(
+            "{} received in {} packets, {} restored from {} repairs",
+            bytes(session.bytes_received),
+            session.packets_received,
+            session.recovered,
+            session.repairs_received
+        ),
+    );
+    row(
+        text,
+        "",
+        &format!(
+            "{} streams; {} wait to be acknowledged, {} to be read",
+            session.streams,
+            bytes(session.held_to_send_bytes),
+            bytes(session.held_to_read_bytes)
+        ),
+    );
+}
+
+fn connection_table(connections: &[ConnectionStatus]) -> String {
+    let head = [
+        "peer",
+        "client",
+        "destination",
+        "age",
+        "to hop",
+        "from hop",
+        "limited up by",
+        "down by",
+        "LAN ms",
+        "hop ms",
+        "resent",
+        "restored",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    for connection in connections {
+        let lan = connection.lan_rtt_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+        rows.push([
+            connection.peer.clone(),
+            connection.client.clone(),
+            connection.destination.clone(),
+            seconds(connection.age_s),
+            bytes(connection.to_hop_bytes),
+            bytes(connection.from_hop_bytes),
+            connection.to_hop_limit.as_str().to_owned(),
+            connection.from_hop_limit.as_str().to_owned(),
+            lan,
+            format!("{:.0}", connection.hop_rtt_ms),
+            bytes(connection.resent_bytes),
+            bytes(connection.recovered_bytes),
+        ]);
+    }
+    aligned(&rows)
+}
+
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let _ = writeln!(text, "  {}", line.trim_end());
+    }
+    text
+}
+
+fn seconds(seconds: f64) -> String {
+    format_duration(Duration::from_secs(round(seconds)))
+}
+
+fn round(value: f64) -> u64 {
+    value.max(0.0).round() as u64
+}
+
+/// To three digits.
+fn bytes(bytes: u64) -> String {
+    ByteCount::new(three_digits(bytes)).to_string()
+}
+
+fn bit_rate(bits: u64) -> String {
+    BitRate::from_bits_per_second(three_digits(bits)).to_string()
+}
+
+fn three_digits(value: u64) -> u64 {
+    let step = 10u64.pow(value.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    value.saturating_add(step / 2) / step * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> Status {
+        let mut status = Status::default();
+        status.version = "1.2.3".to_owned();
+        status.uptime_s = 61.2;
+        status.traffic.to_hop_bytes = 1_234_567;
+        let mut session = SessionStatus::default();
+        session.peer = "ship-1".to_owned();
+        session.rate_bit_s = 49_876_543;
+        session.rate_source = "auto".to_owned();
+        session.rate_state = Some("cruising".to_owned());
+        session.loss = 0.0123;
+        session.rtt_ms = 602.4;
+        status.sessions.push(session);
+        status
+    }
+
+    #[test]
+    fn what_is_known_is_told() {
+        let text = of(&status(), None);
+        for part in [
+            "terminal 1.2.3",
+            "1.23 MB onto the hop",
+            "ship-1",
+            "UNREACHABLE",
+            "49.9 Mbit/s (auto, cruising)",
+            "RTT 602 ms",
+            "loss 1.23 %",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("now "), "{text}");
+    }
+
+    #[test]
+    fn a_second_look_tells_the_pace() {
+        let before = status();
+        let mut now = status();
+        now.uptime_s += 2.0;
+        now.traffic.to_hop_bytes += 2_500_000;
+        let text = of(&now, Some(&before));
+        assert!(text.contains("(now 10 Mbit/s and 0 bit/s)"), "{text}");
+    }
+
+    #[test]
+    fn connections_are_a_table() {
+        let mut now = status();
+        let mut connection = ConnectionStatus::default();
+        connection.client = "10.1.2.3:40000".to_owned();
+        connection.lan_rtt_ms = Some(0.25);
+        now.connections = Some(vec![connection]);
+        let text = of(&now, None);
+        let lines: Vec<&str> = text.lines().rev().take(2).collect();
+        assert_eq!(lines[1].find("client"), lines[0].find("10.1.2.3:40000"), "{text}");
+        assert!(lines[0].contains("0.2") && lines[0].contains("idle"), "{text}");
+    }
+
+    #[test]
+    fn three_digits_are_enough() {
+        for (value, rounded) in
+            [(0, 0), (7, 7), (999, 999), (1234, 1230), (1235, 1240), (99_950, 100_000)]
+        {
+            assert_eq!(three_digits(value), rounded);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `skyhop sim`.
+
+mod capture;
+mod compare;
+mod draw;
+mod replicate;
+mod table;
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use sim::scenario::{Case, Scenario};
+
+use replicate::Job;
+
+/// Arguments of `skyhop sim`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Scenario files.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Run with so many seeds: 1, 2, …
+    #[arg(long, default_value = "1", value_name = "N")]
+    seeds: NonZeroU32,
+    /// Run so many at once; the results do not depend on it. As many as there
+    /// are processors if not given.
+    #[arg(long, value_name = "T")]
+    threads: Option<NonZeroUsize>,
+    /// Only this case of the files.
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
+    /// Print every figure of every run as CSV.
+    #[arg(long, conflicts_with = "published")]
+    csv: bool,
+    /// Print published values beside ours: those of `NAME.published.toml`.
+    #[arg(long)]
+    published: bool,
+    /// Draw sequence, window and queue over time of each case's first seed, as
+    /// SVG.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write the packets of the first case's first seed as pcapng.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Where these packets are seen.
+    #[arg(long, value_enum, default_value = "server", requires = "pcap")]
+    pcap_at: At,
+}
+
+/// Whose packets are captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum At {
+    /// Those that servers send and get.
+    Server,
+    /// Those of clients.
+    Client,
+    /// Those of the hub's gateway.
+    Hub,
+    /// Those of the first terminal's gateway.
+    Terminal,
+}
+
+/// A file and what is in it.
+struct Given {
+    path: PathBuf,
+    cases: Vec<Case>,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let given = args.files.iter().map(|path| read(path, args)).collect::<Result<Vec<_>>>()?;
+    let published = args.published.then(|| compare::read(&given)).transpose()?;
+    let jobs = given.iter().enumerate().flat_map(|(file, given)| {
+        let seeds = 1..=u64::from(args.seeds.get());
+        given
+            .cases
+            .iter()
+            .flat_map(move |case| seeds.clone().map(move |seed| Job { file, case, seed }))
+    });
+    let jobs: Vec<Job<'_>> = jobs.collect();
+    let outcomes = replicate::all(args, &jobs)?;
+    if let Some(directory) = &args.svg {
+        draw::all(directory, &given, &jobs, &outcomes)?;
+    }
+    let text = match published {
+        Some(published) => compare::all(&given, &published, &jobs, &outcomes)?,
+        None if args.csv => table::csv(&given, &jobs, &outcomes),
+        None => table::text(&given, &jobs, &outcomes),
+    };
+    crate::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path, args: &Args) -> Result<Given> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    let mut cases = Scenario::parse(&shown, &text)?.cases;
+    if let Some(name) = &args.case {
+        let names: Vec<_> = cases.iter().map(|case| format!("{:?}", case.name)).collect();
+        cases.retain(|case| case.name == *name);
+        if cases.is_empty() {
+            bail!("{shown} has no case {name:?}: it has {}", names.join(", "));
+        }
+    }
+    Ok(Given { path: path.to_owned(), cases })
+}

@@ -1,0 +1,91 @@
+//! Many runs at once.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use sim::Metric;
+use sim::scenario::{Case, Run};
+
+use super::{Args, capture, draw};
+
+/// A run to be made.
+pub(super) struct Job<'a> {
+    /// Which of the files.
+    pub(super) file: usize,
+    pub(super) case: &'a Case,
+    pub(super) seed: u64,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    pub(super) metrics: Vec<Metric>,
+    /// Names and texts of graphs, if they are wanted of this run.
+    pub(super) graphs: Vec<(String, String)>,
+}
+
+/// Progress is counted in these parts of a run.
+const PARTS: f64 = 100.0;
+
+/// Runs all jobs; the outcomes are in their order, whichever thread did them.
+pub(super) fn all(args: &Args, jobs: &[Job<'_>]) -> Result<Vec<Outcome>> {
+    let threads = args.threads.or_else(|| thread::available_parallelism().ok());
+    let threads = threads.map_or(1, std::num::NonZero::get).min(jobs.len());
+    let bar = progress(jobs.len());
+    let next = AtomicUsize::new(0);
+    let slots: Vec<_> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let place = jobs.iter().position(|other| core::ptr::eq(other, job));
+                    let outcome = one(args, jobs, job, &bar);
+                    if let Some(mut slot) = place.and_then(|place| slots[place].lock().ok()) {
+                        *slot = Some(outcome);
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let done = slots.into_iter().map(|slot| slot.into_inner().ok().flatten());
+    done.map(|outcome| outcome.context("a run did not end")?).collect()
+}
+
+fn progress(jobs: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {percent} % of {msg}, {eta} left");
+    let bar = ProgressBar::new((jobs as f64 * PARTS) as u64)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.with_message(if jobs == 1 { "1 run".to_owned() } else { format!("{jobs} runs") })
+}
+
+fn one(args: &Args, jobs: &[Job<'_>], job: &Job<'_>, bar: &ProgressBar) -> Result<Outcome> {
+    let mut run = job.case.build(job.seed);
+    let pcap = args.pcap.as_ref().filter(|_| core::ptr::eq(job, &jobs[0]));
+    let capture = pcap.map(|path| capture::start(path, args.pcap_at, &mut run)).transpose()?;
+    let mut shown = 0;
+    loop {
+        let more = run.advance();
+        let now = if more { (run.progress() * PARTS) as u64 } else { PARTS as u64 };
+        bar.inc(now.saturating_sub(shown));
+        shown = shown.max(now);
+        if !more {
+            break;
+        }
+    }
+    capture.map(|capture| capture.end(&mut run)).transpose()?;
+    Ok(Outcome { metrics: run.metrics(), graphs: graphs(args, job, &run)? })
+}
+
+fn graphs(args: &Args, job: &Job<'_>, run: &Run) -> Result<Vec<(String, String)>> {
+    if args.svg.is_none() || job.seed != 1 {
+        return Ok(Vec::new());
+    }
+    draw::run(job.case, run)
+}

@@ -1,0 +1,192 @@
+//! Connections from the hub's side to what is behind a terminal, and from one
+//! terminal's clients to another's.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread;
+use std::time::Instant;
+
+use lab::{Node, find_netns};
+use nix::sys::signal::Signal;
+
+use crate::bare;
+use crate::common::{as_each_user, as_myself};
+use crate::gateways::{Keys, accept_any, both, connect_from, listen_on};
+use crate::inside::{PATIENCE, assert_reset, assert_same, payload};
+
+const PORT: u16 = 4100;
+/// Enough to need more than one round trip.
+const MUCH: usize = 500_000;
+const LITTLE: usize = 1000;
+
+/// Sends so many bytes, ends, and gets them all back; whether the listener sees
+/// another than the host that connects.
+fn is_carried(from: Node, to: Node, address: SocketAddr, length: usize) -> io::Result<bool> {
+    let listener = listen_on(to, address);
+    let client = connect_from(from, address);
+    let sent = payload(length);
+    let (mut server, peer) = accept_any(&listener);
+    let mut back = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut received = Vec::new();
+            // The client is told.
+            let _ = server.read_to_end(&mut received).and_then(|_| server.write_all(&received));
+        });
+        (&client).write_all(&sent)?;
+        client.shutdown(Shutdown::Write)?;
+        (&client).read_to_end(&mut back)
+    })?;
+    assert_same(&back, &sent);
+    Ok(peer.ip() != client.local_addr()?.ip())
+}
+
+/// A gateway that is in service may not have heard of its peer yet, and one whose
+/// peer is gone may just have taken a connection over.
+fn wait_until(from: Node, to: Node, address: SocketAddr, carried: bool) {
+    let began = Instant::now();
+    while is_carried(from, to, address, LITTLE).ok() != Some(carried) {
+        assert!(began.elapsed() < PATIENCE, "{address}: carried is not {carried}");
+    }
+    if carried {
+        assert!(is_carried(from, to, address, MUCH).unwrap());
+    }
+}
+
+#[test]
+fn the_hub_carries_connections_to_what_is_behind_its_terminals() {
+    as_each_user(|runner| runner.inside(bare(), "directions::inside_the_hub_takes_over"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_the_hub_takes_over() {
+    let keys = Keys::new(1);
+    let mut hub = keys.intercepting_hub("", "");
+    let wait = |carried| {
+        for address in both(Node::Client, PORT) {
+            wait_until(Node::Server, Node::Client, address, carried);
+        }
+    };
+    wait(false);
+    let terminal = keys.terminal(1, "", "");
+    wait(true);
+    for address in both(Node::Terminal, PORT) {
+        let carried = is_carried(Node::Server, Node::Terminal, address, LITTLE).unwrap();
+        assert!(!carried, "{address} is in no terminal's networks");
+    }
+    for address in both(Node::Server, PORT) {
+        assert!(is_carried(Node::Client, Node::Server, address, MUCH).unwrap());
+    }
+    terminal.end_by(Signal::SIGTERM);
+    hub.wait_for("session with 1 over");
+    wait(false);
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn terminals_reach_each_other_if_the_hub_allows_it() {
+    let options: Vec<&str> = bare().iter().copied().chain(["--terminals", "2"]).collect();
+    as_myself(|runner| runner.inside(&options, "directions::inside_terminals_meet"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_terminals_meet() {
+    let keys = Keys::new(2);
+    let client2 = Node::client(2).unwrap();
+    let failure = |address| {
+        let socket = find_netns(Node::Client).unwrap().run(|| TcpStream::connect(address));
+        socket.expect_err("the answer is deferred").kind()
+    };
+    for (mesh, setting) in [(true, "mesh = true"), (false, "")] {
+        let mut hub = keys.hub(setting, "");
+        let terminals = [1, 2].map(|number| keys.terminal(number, "", "answer = \"deferred\""));
+        [1, 2].iter().for_each(|number| hub.wait_for(&format!("session up with {number}")));
+        for (address, nobody) in both(client2, PORT).into_iter().zip(both(client2, PORT + 1)) {
+            if mesh {
+                assert!(is_carried(Node::Client, client2, address, MUCH).unwrap());
+                assert_eq!(failure(nobody), io::ErrorKind::ConnectionRefused);
+            } else if address.is_ipv4() {
+                assert_eq!(failure(address), io::ErrorKind::HostUnreachable);
+            } else {
+                assert_eq!(failure(address), io::ErrorKind::PermissionDenied);
+            }
+        }
+        terminals.into_iter().for_each(|terminal| terminal.end_by(Signal::SIGTERM));
+        hub.end_by(Signal::SIGTERM);
+    }
+}
+
+#[test]
+fn a_gateway_takes_over_the_connections_of_its_own_machine() {
+    as_each_user(|runner| runner.inside(bare(), "directions::inside_own_connections"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_own_connections() {
+    let keys = Keys::new(1);
+    for answer in ["early", "deferred"] {
+        let setting = format!("own_traffic = true\nanswer = \"{answer}\"");
+        let before = Mirrored::new(Node::Terminal, Node::Server);
+        let hub = keys.intercepting_hub("", &setting);
+        let terminal = keys.terminal(1, "", &setting);
+        for (from, to) in [
+            (Node::Terminal, Node::Server),
+            (Node::Hub, Node::Client),
+            (Node::Client, Node::Server),
+            (Node::Server, Node::Client),
+        ] {
+            both(to, PORT).into_iter().for_each(|address| wait_until(from, to, address, true));
+        }
+        // There is no hop between these.
+        for (from, to) in [(Node::Terminal, Node::Client), (Node::Hub, Node::Server)] {
+            for address in both(to, PORT) {
+                assert!(!is_carried(from, to, address, LITTLE).unwrap(), "{from} to {to}");
+            }
+        }
+        for address in both(Node::Server, PORT + 1) {
+            let refused = find_netns(Node::Terminal).unwrap().run(|| TcpStream::connect(address));
+            match refused {
+                Ok(early) => assert_reset(&early),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused),
+            }
+        }
+        before.exchange();
+        let held = Mirrored::new(Node::Terminal, Node::Server);
+        held.exchange();
+        terminal.end_by(Signal::SIGTERM);
+        before.exchange();
+        assert_reset(&held.caller);
+        for address in both(Node::Server, PORT) {
+            assert!(!is_carried(Node::Terminal, Node::Server, address, LITTLE).unwrap());
+        }
+        hub.end_by(Signal::SIGTERM);
+    }
+}
+
+/// Both ends of a connection.
+struct Mirrored {
+    caller: TcpStream,
+    listening: TcpStream,
+}
+
+impl Mirrored {
+    fn new(from: Node, to: Node) -> Self {
+        let address = both(to, PORT)[0];
+        let listener = listen_on(to, address);
+        let caller = connect_from(from, address);
+        Self { caller, listening: accept_any(&listener).0 }
+    }
+
+    fn exchange(&self) {
+        for (mut from, mut to) in [(&self.caller, &self.listening), (&self.listening, &self.caller)]
+        {
+            from.write_all(b"ping").unwrap();
+            let mut heard = [0; 4];
+            to.read_exact(&mut heard).unwrap();
+            assert_eq!(&heard, b"ping");
+        }
+    }
+}

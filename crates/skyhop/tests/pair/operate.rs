@@ -1,0 +1,313 @@
+//! What operators ask of a running pair.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::{LAN_DEVICE, Node, find_netns};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::bare;
+use crate::common::{as_each_user, text};
+use crate::gateways::Keys;
+use crate::inside::{Gateway, Mirror, PATIENCE, assert_reset, exchange};
+
+const PORT: u16 = 4000;
+
+/// Where the control sockets of a pair are.
+struct Sockets(tempfile::TempDir);
+
+impl Sockets {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, side: &str) -> PathBuf {
+        self.0.path().join(side)
+    }
+
+    fn key(&self, side: &str) -> String {
+        format!("control = {:?}", self.path(side))
+    }
+}
+
+fn skyhop(arguments: &[&str], control: &Path) -> Output {
+    let mut command = Command::new(std::env::var_os("SKYHOP").unwrap());
+    command.args(arguments).arg("--control").arg(control).output().unwrap()
+}
+
+/// What `skyhop status` says about one gateway.
+fn status(control: &Path) -> Value {
+    let output = skyhop(&["status", "--json", "--connections"], control);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice::<Value>(&output.stdout).unwrap()[0].take()
+}
+
+/// Looks again and again until the gateway is as it should be.
+fn wait_for(control: &Path, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let status = status(control);
+        if is_so(&status) {
+            return status;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: {status:#}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn connections(status: &Value) -> &Vec<Value> {
+    status["connections"].as_array().unwrap()
+}
+
+#[test]
+fn a_running_pair_tells_how_it_is() {
+    as_each_user(|runner| runner.inside(bare(), "operate::inside_a_pair_is_asked"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_pair_is_asked() {
+    let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
+    let hub = keys.hub(&sockets.key("hub"), "");
+    let modem =
+        format!("rate = \"modem\"\ninitial_rate = \"50 Mbit/s\"\n{}", sockets.key("terminal"));
+    let terminal = keys.terminal(1, &modem, "");
+    let (at_hub, at_terminal) = (sockets.path("hub"), sockets.path("terminal"));
+
+    let mut client = mirror.connect_carried();
+    exchange(&mut client);
+    let seen = status(&at_terminal);
+    assert_eq!((&seen["role"], &seen["interception"]["on"]), (&"terminal".into(), &true.into()));
+    let session = &seen["sessions"][0];
+    assert_eq!((&session["peer"], &session["reachable"]), (&"hub".into(), &true.into()));
+    let rtt = session["rtt_ms"].as_f64().unwrap();
+    assert!((100.0..1000.0).contains(&rtt), "{rtt}");
+    let one = &connections(&seen)[0];
+    let address = client.local_addr().unwrap().to_string();
+    assert_eq!(one["client"], address.as_str());
+    // "ping" there, and 'c' and "ping" back.
+    assert_eq!((&one["to_hop_bytes"], &one["from_hop_bytes"]), (&4.into(), &5.into()));
+    assert!(one["lan_rtt_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{one}");
+
+    let seen = status(&at_hub);
+    assert_eq!((&seen["role"], &seen["sessions"][0]["peer"]), (&"hub".into(), &"1".into()));
+    assert_eq!(connections(&seen)[0]["client"], address.as_str());
+
+    a_modem_tells_rates(&at_terminal, &at_hub);
+    drop(client);
+    let over = wait_for(&at_terminal, "over", |status| connections(status).is_empty());
+    assert_eq!(
+        (&over["traffic"]["connections"], &over["traffic"]["closed"]),
+        (&1.into(), &1.into())
+    );
+    let table = skyhop(&["status"], &at_terminal);
+    assert!(text(&table.stdout).contains("1 connections: 0 alive, 1 closed"), "{table:?}");
+
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+    assert!(!at_hub.exists() && !at_terminal.exists());
+    let nobody = skyhop(&["status"], &at_hub);
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(text(&nobody.stderr).contains("no gateway answers"), "{nobody:?}");
+}
+
+fn a_modem_tells_rates(at_terminal: &Path, at_hub: &Path) {
+    let told = skyhop(&["rate", "20Mbit/s", "--for", "1min"], at_terminal);
+    assert_eq!(text(&told.stdout), "hub: 20 Mbit/s for 60 s", "{told:?}");
+    let seen = status(at_terminal);
+    let session = &seen["sessions"][0];
+    assert_eq!(
+        (&session["rate_bit_s"], &session["rate_source"]),
+        (&20_000_000.into(), &"modem".into())
+    );
+    assert!(session["told_for_s"].as_f64().is_some_and(|left| left > 1.0), "{session}");
+    skyhop(&["rate", "10Mbit/s", "--for", "100ms"], at_terminal);
+    wait_for(at_terminal, "expiry", |status| status["sessions"][0]["rate_bit_s"] == 50_000_000);
+    let fixed = skyhop(&["rate", "20Mbit/s", "--for", "1min"], at_hub);
+    assert_eq!(fixed.status.code(), Some(2));
+    assert!(text(&fixed.stderr).contains("rate = \"modem\""), "{fixed:?}");
+}
+
+#[test]
+fn a_terminal_that_drains_ends_with_its_last_connection() {
+    as_each_user(|runner| runner.inside(bare(), "operate::inside_a_terminal_drains"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_terminal_drains() {
+    let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
+    let hub = keys.hub(&sockets.key("hub"), "");
+    let terminal = keys.terminal(1, &sockets.key("terminal"), "");
+    let mut client = mirror.connect_carried();
+    let drained = skyhop(&["drain"], &sockets.path("terminal"));
+    assert!(text(&drained.stdout).contains("1 left"), "{drained:?}");
+    wait_for(&sockets.path("terminal"), "bypass", |status| {
+        status["interception"]["why"] == "draining"
+    });
+    mirror.assert_passes_by();
+    exchange(&mut client);
+    drop(client);
+    terminal.wait_for_end();
+
+    // A hub has nobody to send elsewhere: whoever comes is refused.
+    let terminal = keys.terminal(1, &sockets.key("terminal"), "");
+    let client: TcpStream = mirror.connect_carried();
+    skyhop(&["drain", "--within", "1min"], &sockets.path("hub"));
+    let refused = mirror.try_connect(PATIENCE);
+    assert!(refused.is_none_or(|(_, carried)| !carried));
+    wait_for(&sockets.path("terminal"), "full hub", |status| {
+        status["interception"]["why"] == "peer-full"
+    });
+    mirror.assert_passes_by();
+    drop(client);
+    hub.wait_for_end();
+    terminal.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn a_pair_that_init_writes_works_and_the_doctor_says_so() {
+    as_each_user(|runner| runner.inside(bare(), "operate::inside_a_new_pair_is_examined"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_new_pair_is_examined() {
+    let (mirror, sockets) = (Mirror::start(PORT), Sockets::new());
+    let directory = sockets.path("new");
+    let init = |interface: &str| {
+        let mut command = Command::new(std::env::var_os("SKYHOP").unwrap());
+        command.arg("init").arg(&directory).args(["--hub", "hub:5900", "--name", "ship-1"]);
+        command.args(["--hub-rate", "100Mbit/s", "--interface", interface]).output().unwrap()
+    };
+    let done = init(LAN_DEVICE);
+    assert!(done.status.success() && text(&done.stdout).contains("skyhop doctor"), "{done:?}");
+    let again = init(LAN_DEVICE);
+    assert!(!again.status.success() && text(&again.stderr).contains("overwritten"), "{again:?}");
+
+    let [hub_config, config] = ["hub", "ship-1"].map(|name| {
+        let path = directory.join(format!("{name}.toml"));
+        let own = format!("{}\n{}", sockets.key(name), fs::read_to_string(&path).unwrap());
+        fs::write(&path, &own).unwrap();
+        own
+    });
+    let terminal_file = directory.join("ship-1.toml");
+    let (code, findings) = examine(&terminal_file);
+    assert_eq!((code, verdict(&findings, "hub")), (Some(1), "fail"), "{findings:#}");
+    assert_eq!(verdict(&findings, "interception"), "ok", "{findings:#}");
+
+    let mut hub = Gateway::start(Node::Hub, "hub", &hub_config);
+    hub.wait_for("ready");
+    let (code, findings) = examine(&terminal_file);
+    assert_eq!((code, verdict(&findings, "hub")), (Some(0), "ok"), "{findings:#}");
+    let mut terminal = Gateway::start(Node::Terminal, "terminal", &config);
+    terminal.wait_for("ready");
+    let mut client = mirror.connect_carried();
+    let (code, findings) = examine(&terminal_file);
+    assert_eq!((code, verdict(&findings, "running")), (Some(0), "ok"), "{findings:#}");
+    // Nor does a doctor who does not know of the terminal disturb it.
+    let hidden = config.replace("ship-1\"", "nobody\"");
+    fs::write(&terminal_file, hidden).unwrap();
+    let (_, findings) = examine(&terminal_file);
+    assert_eq!(verdict(&findings, "hub"), "ok", "{findings:#}");
+    exchange(&mut client);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// What the doctor says on the terminal's host.
+fn examine(config: &Path) -> (Option<i32>, Value) {
+    let skyhop = std::env::var_os("SKYHOP").unwrap();
+    let mut command: Command = find_netns(Node::Terminal).unwrap().command(skyhop);
+    let output = command.args(["doctor", "--json"]).arg(config).output().unwrap();
+    let findings = serde_json::from_slice(&output.stdout);
+    (output.status.code(), findings.unwrap_or_else(|error| panic!("{error}: {output:?}")))
+}
+
+/// The worst that the doctor says about a thing.
+fn verdict<'a>(findings: &'a Value, check: &str) -> &'a str {
+    let of = findings.as_array().unwrap().iter().filter(|finding| finding["check"] == check);
+    let verdicts = of.map(|finding| finding["verdict"].as_str().unwrap());
+    verdicts
+        .min_by_key(|verdict| ["fail", "warn", "ok"].iter().position(|it| it == verdict))
+        .unwrap()
+}
+
+#[test]
+fn a_pair_takes_a_changed_configuration_and_exports_its_metrics() {
+    as_each_user(|runner| runner.inside(bare(), "operate::inside_a_pair_reloads"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_pair_reloads() {
+    let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
+    let state = format!("{}\nstate = {:?}", sockets.key("hub"), sockets.path("kept"));
+    let good = keys.hub_config(&state, "[metrics]\nlisten = \"127.0.0.1:9590\"");
+    let file = sockets.path("hub.toml");
+    let write = |text: &str| {
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&file);
+        file.unwrap().write_all(text.as_bytes()).unwrap();
+    };
+    write(&good);
+    let skyhop_hub = std::env::var_os("SKYHOP").unwrap();
+    let mut command: Command = find_netns(Node::Hub).unwrap().command(skyhop_hub);
+    command.arg("hub").arg(&file);
+    let mut hub = Gateway::run(command, "");
+    hub.wait_for("ready");
+    let terminal = keys.terminal(1, &sockets.key("terminal"), "");
+    let mut client = mirror.connect_carried();
+    let at_hub = sockets.path("hub");
+    let rate = || status(&at_hub)["sessions"][0]["rate_bit_s"].as_u64();
+    assert_eq!(rate(), Some(100_000_000));
+
+    write(&good.replace("100 Mbit/s", "60 Mbit/s"));
+    let reloaded = skyhop(&["reload"], &at_hub);
+    assert!(text(&reloaded.stdout).contains("read again"), "{reloaded:?}");
+    assert_eq!(rate(), Some(60_000_000));
+    write(&good.replace("100 Mbit/s", "sixty"));
+    let refused = skyhop(&["reload"], &at_hub);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("sixty"), "{refused:?}");
+    assert_eq!(rate(), Some(60_000_000));
+    exchange(&mut client);
+
+    let metrics = get("/metrics");
+    assert!(metrics.contains("\nskyhop_sessions 1.0\n"), "{metrics}");
+    assert!(
+        metrics.contains("skyhop_session_rate_bits_per_second{peer=\"1\"} 60000000.0"),
+        "{metrics}"
+    );
+    assert!(get("/status.json").contains("\"role\":\"hub\""));
+    assert!(get("/").contains("<title>skyhop</title>"));
+
+    // Its terminal is not served any more.
+    write(
+        &good
+            .replace("100 Mbit/s", "70 Mbit/s")
+            .replace("\nkey = ", "\nkey = \"HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw=\" # "),
+    );
+    hub.hang_up();
+    hub.wait_for("configuration read again");
+    assert_reset(&client);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// What the hub serves at a path.
+fn get(path: &str) -> String {
+    let connect = || TcpStream::connect("127.0.0.1:9590").unwrap();
+    let mut socket = find_netns(Node::Hub).unwrap().run(connect);
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n").unwrap();
+    let mut said = String::new();
+    socket.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    said
+}

@@ -1,0 +1,157 @@
+//! A gateway alone: connections are split on the terminal, and the hub is a
+//! router like any other.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
+
+use lab::Node;
+use nix::sys::signal::Signal;
+use nix::sys::socket::{setsockopt, sockopt};
+
+use crate::bare;
+use crate::common::{as_each_user, as_myself, is_present, skip, text};
+use crate::inside::{
+    Gateway, PATIENCE, accept, addresses, assert_reset, assert_same, connect, listen, payload,
+    read_all, reset,
+};
+
+const PORT: u16 = 4000;
+/// Nobody listens there.
+const CLOSED: u16 = 4001;
+/// Of the links of these tests, in seconds.
+const RTT: f64 = 0.1;
+/// Both interfaces of the terminal: what it sends itself is not taken over again.
+const CONFIG: &str = "[intercept]\ninterfaces = [\"lan0\", \"sat0\"]\n\
+                      [lan]\ncongestion_control = \"reno\"\n\
+                      [wan]\nsend_buffer = \"4 MB\"\nreceive_buffer = \"4 MB\"\n";
+
+fn solo(config: &str) -> Gateway {
+    let mut solo = Gateway::start(Node::Terminal, "solo", config);
+    solo.wait_for("ready");
+    solo
+}
+
+#[test]
+fn files_arrive_whole_in_both_directions() {
+    if !["curl", "sha256sum"].into_iter().all(is_present) {
+        return skip("curl or sha256sum is missing");
+    }
+    as_each_user(|runner| runner.inside(bare(), "solo::inside_files"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_files() {
+    let solo = solo(CONFIG);
+    let script = "set -e; cd $(mktemp -d); trap 'rm -r \"$PWD\"' EXIT
+        for family in -4 -6; do
+            curl=\"curl -sS --max-time 30 $family\"
+            $curl -o object -w '%{time_connect}\\n' http://server/3MB
+            digest=$($curl http://server/3MB.sha256)
+            test \"$(sha256sum < object)\" = \"$digest  -\"
+            test \"$($curl -T object http://server/upload)\" = \"3000000 $digest\"
+        done";
+    let output = Command::new("sh").args(["-c", script]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for connect in text(&output.stdout).lines() {
+        assert!(connect.parse::<f64>().unwrap() < RTT, "not answered by the gateway: {connect}");
+    }
+    // Three connections in each family, and none of them twice.
+    let counted = solo.end_with(Signal::SIGTERM);
+    assert!(counted.contains("connections 6 ("), "{counted}");
+    assert!(counted.contains("reset 0, failed 0)"), "{counted}");
+}
+
+#[test]
+fn connections_end_as_they_are_ended() {
+    as_myself(|runner| runner.inside(bare(), "solo::inside_ends"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_ends() {
+    let (listener, solo) = (listen(PORT), solo(CONFIG));
+    for address in addresses(PORT) {
+        let open = || (connect(address), accept(&listener));
+        assert_answer_after_end(open());
+        assert_slow_reader(open());
+        let (client, server) = open();
+        client.shutdown(Shutdown::Read).unwrap();
+        reset(client);
+        assert_reset(&server);
+        let (client, server) = open();
+        reset(server);
+        assert_reset(&client);
+    }
+    for address in addresses(CLOSED) {
+        let mut client = connect(address);
+        match client.write_all(b"a request") {
+            Ok(()) => assert_reset(&client),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        }
+    }
+    solo.end_by(Signal::SIGTERM);
+}
+
+fn assert_answer_after_end((mut client, mut server): (TcpStream, TcpStream)) {
+    let sent = payload(500_000);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let received = read_all(&server);
+            server.write_all(&received).unwrap();
+        });
+        client.write_all(&sent).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_same(&read_all(&client), &sent);
+    });
+}
+
+fn assert_slow_reader((client, mut server): (TcpStream, TcpStream)) {
+    let sent = payload(2_000_000);
+    setsockopt(&client, sockopt::RcvBuf, &8_192).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            server.write_all(&sent).unwrap();
+            drop(server);
+        });
+        let mut back = Vec::new();
+        let mut part = [0; 1000];
+        loop {
+            match (&client).read(&mut part).unwrap() {
+                0 => break,
+                count => back.extend_from_slice(&part[..count]),
+            }
+        }
+        assert_same(&back, &sent);
+    });
+}
+
+#[test]
+fn a_server_sees_the_client_if_asked() {
+    as_myself(|runner| runner.inside(bare(), "solo::inside_transparent"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_transparent() {
+    let listener = listen(PORT);
+    let solo = solo(&format!("transparent = true\n{CONFIG}"));
+    for address in addresses(PORT) {
+        let mut client = connect(address);
+        let (server, peer) = accept_any(&listener);
+        let [one, other] = [client.local_addr().unwrap(), peer].map(|address| address.ip());
+        assert_eq!(one.to_canonical(), other.to_canonical());
+        client.write_all(b"who am I").unwrap();
+        drop(client);
+        assert_same(&read_all(&server), b"who am I");
+    }
+    solo.end_by(Signal::SIGTERM);
+}
+
+fn accept_any(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
+    let (socket, peer) = listener.accept().unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    (socket, peer)
+}

@@ -1,0 +1,12 @@
+//! Labs that stay (`skyhop lab up`), larger ones (a star, a terrestrial link),
+//! with the real binary and real kernels.
+//!
+//! The tests called `inside_…` are programs for the others: they run in a lab.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod larger;
+mod stays;
+mod terminal;
+mod up;

@@ -1,0 +1,79 @@
+//! A terminal that is closed while a lab runs in it.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+use nix::pty::openpty;
+use nix::unistd::setsid;
+
+use super::stays::Stays;
+use crate::common::{Remains, as_each_user};
+
+/// Starts a command that has a terminal of its own; the other end of it.
+fn on_a_terminal(mut command: Command) -> (Child, File) {
+    let pty = openpty(None, None).unwrap();
+    let end = |fd: &OwnedFd| fd.try_clone().unwrap();
+    command.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(end(&pty.slave));
+    let (slave, master) = (pty.slave, File::from(pty.master));
+    let (terminal, other) = (slave.as_raw_fd(), master.as_raw_fd());
+    // SAFETY: only system calls, on descriptors that are open until exec.
+    unsafe {
+        command.pre_exec(move || {
+            setsid()?;
+            if libc::ioctl(terminal, libc::TIOCSCTTY, 0) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            libc::close(other);
+            libc::close(terminal);
+            Ok(())
+        });
+    }
+    let child = command.spawn().unwrap();
+    (child, master)
+}
+
+/// Reads until the terminal shows `text`.
+fn await_text(terminal: &mut File, text: &str) {
+    let (mut shown, mut bytes) = (String::new(), [0; 1024]);
+    while !shown.contains(text) {
+        let length = terminal.read(&mut bytes).unwrap_or(0);
+        assert!(length > 0, "{text:?} not in {shown:?}");
+        shown += &String::from_utf8_lossy(&bytes[..length]);
+    }
+}
+
+#[test]
+fn a_closed_terminal_leaves_nothing_of_the_lab_in_it() {
+    as_each_user(|runner| {
+        let mut shell = runner.lab(&["shell", "geo"]);
+        shell.env("SHELL", "/bin/sh");
+        let (mut supervisor, mut terminal) = on_a_terminal(shell);
+        // Said by the shell, not by the echo of what is typed.
+        terminal.write_all(b"sleep 1000 & echo rea''dy\n").unwrap();
+        await_text(&mut terminal, "ready");
+        let remains = Remains::of(supervisor.id());
+        drop(terminal);
+        // 129, or what the shell makes of a terminal that cannot be read.
+        assert!(supervisor.wait().unwrap().code().is_some_and(|code| code != 0));
+        remains.assert_gone();
+    });
+}
+
+#[test]
+fn a_closed_terminal_ends_a_shell_in_a_lab_and_not_the_lab() {
+    as_each_user(|runner| {
+        let stays = Stays::new(runner);
+        stays.up("one", &[]);
+        let mut shell = stays.lab(&["exec", "client"]);
+        shell.env("SHELL", "/bin/sh");
+        let (mut command, mut terminal) = on_a_terminal(shell);
+        terminal.write_all(b"echo rea''dy\n").unwrap();
+        await_text(&mut terminal, "ready");
+        drop(terminal);
+        command.wait().unwrap();
+        assert_eq!(stays.status("one")["name"], "one");
+    });
+}

@@ -1,0 +1,226 @@
+//! What a sender gets of a link whose rate nobody told it, in virtual time, as a
+//! table: `cargo bench -p skyhop-slacp --bench rate`; a part of it with `-- downloads`,
+//! `start`, `fades` or `sharing`.
+//!
+//! 600 ms round trip and a queue of one BDP unless said. The limit is a round trip
+//! and the bytes at the link's rate less what it loses.
+
+#[path = "../tests/path/mod.rs"]
+mod path;
+
+use core::time::Duration;
+
+use link::Jitter;
+use path::cases::{Case, first_round_trips};
+use path::fades::Fade;
+use path::ms;
+use path::sharing::{Sharing, beside_udp};
+
+/// Of downloads, of which medians are shown.
+const SEEDS: u64 = 5;
+/// Of the rest, of which the worst is shown.
+const RUNS: u64 = 8;
+const STARTS: u64 = 50;
+
+fn main() {
+    let chosen: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let parts: [(&str, fn()); 4] =
+        [("downloads", downloads), ("start", start), ("fades", fades), ("sharing", sharing)];
+    for (name, part) in parts {
+        if chosen.is_empty() || chosen.iter().any(|chosen| chosen == name) {
+            part();
+        }
+    }
+}
+
+fn verdict(ok: bool) -> &'static str {
+    if ok { "reached" } else { "MISSED" }
+}
+
+/// What a download must reach.
+#[derive(Debug, Clone, Copy)]
+enum Must {
+    Seconds(f64),
+    OfLimit(f64),
+    StartLoss(f64),
+    Nothing,
+}
+
+impl Must {
+    fn words(self) -> String {
+        match self {
+            Self::Seconds(most) => format!("<= {most} s"),
+            Self::OfLimit(least) => format!(">= {:.0}%", least * 100.0),
+            Self::StartLoss(most) => format!("<= {:.0}% lost", most * 100.0),
+            Self::Nothing => "-".to_owned(),
+        }
+    }
+}
+
+fn downloads() {
+    println!(
+        "{:<36} {:>9} {:>9} {:>11} {:>10} {:>7}  {:<11}",
+        "bytes over forward/return Mbit/s",
+        "time s",
+        "of limit",
+        "start loss",
+        "queue p95",
+        "return",
+        "must reach"
+    );
+    for (case, must) in fast().into_iter().chain(ordinary()).chain(unkind()) {
+        let run = case.median(SEEDS);
+        let ok = match must {
+            Must::Seconds(most) => run.seconds <= most,
+            Must::OfLimit(least) => run.of_limit >= least,
+            Must::StartLoss(most) => run.start_loss <= most,
+            Must::Nothing => true,
+        };
+        println!(
+            "{:<36} {:>9.3} {:>8.1}% {:>10.2}% {:>7.0} ms {:>6.2}%  {:<11} {}",
+            case.name,
+            run.seconds,
+            100.0 * run.of_limit,
+            100.0 * run.start_loss,
+            run.queue.as_secs_f64() * 1e3,
+            100.0 * run.returned,
+            must.words(),
+            verdict(ok),
+        );
+    }
+}
+
+fn fast() -> Vec<(Case, Must)> {
+    let geo = |name| Case::geo(name, 250.0, 3.0);
+    let wrong = |name| Case { bytes: 50_000_000, ..Case::geo(name, 25.0, 3.0) }.resumed(250.0);
+    vec![
+        (geo("100 MB 250/3, told").fixed(), Must::Seconds(4.2)),
+        (geo("  cold"), Must::Seconds(5.8)),
+        (Case { per: 0.01, ..geo("  cold, 1 % lost") }, Must::Seconds(6.2)),
+        (Case { queue: 100, ..geo("  cold, queue of 100 packets") }, Must::Seconds(6.2)),
+        (geo("  resumed").resumed(250.0), Must::Seconds(4.5)),
+        (geo("  resumed, remembered a tenth").resumed(25.0), Must::Seconds(7.5)),
+        (wrong("50 MB 25/3, remembered tenfold"), Must::StartLoss(0.1)),
+        (Case { queue: 312, ..wrong("  with a queue of 1/4 BDP") }, Must::StartLoss(0.1)),
+    ]
+}
+
+fn ordinary() -> Vec<(Case, Must)> {
+    let geo = |name| Case::geo(name, 50.0, 10.0);
+    let most = Must::OfLimit(0.9);
+    vec![
+        (geo("100 MB 50/10, told").fixed(), Must::OfLimit(0.94)),
+        (geo("  cold"), most),
+        (Case { per: 0.01, ..geo("  cold, 1 % lost") }, most),
+        (Case { per: 0.1, ..geo("  cold, 10 % lost") }, most),
+        (Case::geo("100 MB 50/0.064, cold", 50.0, 0.064), most),
+        (Case::geo("100 MB 10/2, cold", 10.0, 2.0), most),
+        (Case::geo("100 MB 2/10, cold", 2.0, 10.0), most),
+        (Case { bytes: 10_000_000, ..Case::geo("10 MB 1/1, cold", 1.0, 1.0) }, most),
+        (
+            Case { bytes: 400_000_000, ..Case::geo("400 MB 1000/10, cold", 1000.0, 10.0) },
+            Must::Nothing,
+        ),
+        (
+            Case {
+                delay: ms(10),
+                leo: true,
+                ..Case::geo("100 MB LEO 150/20, 20 ms, cold", 150.0, 20.0)
+            },
+            most,
+        ),
+    ]
+}
+
+fn unkind() -> Vec<(Case, Must)> {
+    let fast = |name| Case::geo(name, 250.0, 3.0);
+    let geo = |name| Case::geo(name, 50.0, 10.0);
+    let slow = |name| Case { bytes: 10_000_000, ..Case::geo(name, 6.0, 1.0) };
+    let most = Must::OfLimit(0.85);
+    let long = |case: Case| Case { bytes: 500_000_000, ..case };
+    vec![
+        (long(Case { jitter: Jitter::InOrder(ms(5)), ..fast("500 MB 250/3, jitter 5 ms") }), most),
+        (long(Case { jitter: Jitter::InOrder(ms(20)), ..fast("  jitter 20 ms") }), most),
+        (Case { jitter: Jitter::InOrder(ms(2)), ..geo("100 MB 50/10, jitter 2 ms") }, most),
+        (Case { jitter: Jitter::InOrder(ms(20)), ..geo("  jitter 20 ms") }, most),
+        (Case { jitter: Jitter::Reordering(ms(2)), ..geo("  reordering jitter 2 ms") }, most),
+        (Case { return_slot: Some(50), ..geo("  return slots every 50 ms") }, most),
+        (Case { slot: Some(26), ..geo("  time slots every 26 ms") }, most),
+        (Case { slot: Some(26), ..slow("10 MB 6/1, time slots every 26 ms") }, most),
+        (Case { slot: Some(100), ..slow("  time slots every 100 ms") }, most),
+    ]
+}
+
+fn start() {
+    println!("250/3 Mbit/s, cold, after three round trips; the worst of {STARTS} seeds");
+    for (name, queue) in [("queue 1 BDP", 0), ("queue 1/4 BDP", 3125), ("queue 100 packets", 100)] {
+        let runs: Vec<(f64, f64)> =
+            (1..=STARTS).map(|seed| first_round_trips(queue, seed)).collect();
+        let used = runs.iter().map(|run| run.0).fold(f64::INFINITY, f64::min);
+        let lost = runs.iter().map(|run| run.1).fold(0.0, f64::max);
+        let ok = used >= 0.9 && lost <= 0.02;
+        let must = ">= 90 % used, <= 2 % lost";
+        println!(
+            "  {name:<20} {:>5.1}% used {:>5.2}% lost   {must} {}",
+            used * 100.0,
+            lost * 100.0,
+            verdict(ok)
+        );
+    }
+}
+
+fn fades() {
+    println!("50 -> 5 -> 50 Mbit/s; the worst of {RUNS} seeds, in s after the last change");
+    for fade in [
+        Fade::step("queue 1 BDP", ms(600)),
+        Fade::step("queue 100 ms", ms(100)),
+        Fade::ramp("ten steps in 10 s", 10.0),
+        Fade::ramp("ten steps in 60 s", 60.0),
+    ] {
+        let runs: Vec<_> = (1..=RUNS).map(|n| fade.run(n * 4)).collect();
+        let late = runs.iter().map(|run| run.calm - run.earliest).fold(f64::NEG_INFINITY, f64::max);
+        let full = runs.iter().map(|run| run.full).fold(0.0, f64::max);
+        let used = runs.iter().map(|run| run.used).fold(1.0, f64::min);
+        let earliest = runs.iter().map(|run| run.earliest).fold(0.0, f64::max);
+        println!(
+            "  {:<20} empty at the earliest {earliest:.2}, calm {late:+.2} (<= +1.2) {}; full after \
+             {full:.2} (<= 1.8) {}; {:.1}% used",
+            fade.name,
+            verdict(late <= 1.2),
+            verdict(full <= 1.8),
+            used * 100.0,
+        );
+    }
+}
+
+fn sharing() {
+    println!("two sessions on 50 Mbit/s; the worst of {RUNS} seeds, from 7 round trips on");
+    for nearer in [false, true] {
+        for later in [0.0, 3.0, 10.0] {
+            let runs = (1..=RUNS).map(|seed| Sharing { later, nearer }.run(seed));
+            let runs: Vec<_> = runs.collect();
+            let least = |of: fn(&path::sharing::Shared) -> f64| {
+                runs.iter().map(of).fold(f64::INFINITY, f64::min)
+            };
+            let jain = least(|run| run.jain.iter().copied().fold(1.0, f64::min));
+            let queue = runs.iter().map(|run| run.queue).max().unwrap_or(Duration::ZERO);
+            println!(
+                "  RTT 600/{} ms, {later:>4} s later: Jain {jain:.3} (>= 0.95) {}; least share \
+                 {:.2}, {:.1}% used, queue p50 {queue:.0?}",
+                if nearer { 300 } else { 600 },
+                verdict(jain >= 0.95),
+                least(|run| run.least),
+                least(|run| run.used) * 100.0,
+            );
+        }
+    }
+    let runs: Vec<(f64, Duration)> = (1..=RUNS).map(|seed| beside_udp(25.0, seed)).collect();
+    let share = runs.iter().map(|run| run.0).fold(f64::INFINITY, f64::min);
+    let queue = runs.iter().map(|run| run.1).max().unwrap_or(Duration::ZERO);
+    println!(
+        "  beside UDP of 25 Mbit/s: {:.1}% of the rest (>= 90 %) {}, queue p50 {queue:.0?}",
+        share * 100.0,
+        verdict(share >= 0.9),
+    );
+}

@@ -1,0 +1,112 @@
+//! How fast one core seals, frames, opens and reads, both ends together, in
+//! memory: `cargo bench -p skyhop-slacp --bench speed`. Beside it quinn-proto
+//! with a congestion window that never limits it.
+
+#[path = "../tests/hop/mod.rs"]
+mod hop;
+#[path = "../tests/pair/mod.rs"]
+mod pair;
+mod quic;
+#[path = "../tests/rows/mod.rs"]
+mod rows;
+
+use core::time::Duration;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use link::testkit::Peer;
+use pair::{Pair, pass};
+use quic::{Control, Quic};
+use slacp::{Read, StreamId};
+use units::{BitRate, Instant, Machine};
+
+const BYTES: u64 = 10_000_000;
+
+/// So fast that the pacer never waits.
+const RATE: BitRate = BitRate::from_mbit(1_000_000);
+
+fn slacp_bytes(pair: &mut Pair, id: StreamId) {
+    let [terminal, hub] = pair.ids;
+    let (data, mut buffer) = ([7; 65_536], [0; 65_536]);
+    let (mut to_write, mut to_read) = (BYTES, BYTES);
+    while to_read > 0 {
+        let most = to_write.min(data.len() as u64) as usize;
+        to_write -= pair.hub.write(hub, id, &data[..most]).unwrap() as u64;
+        pass(pair.now, &mut pair.hub, &mut pair.terminal);
+        while let Ok(Read::Data(count)) = pair.terminal.read(terminal, id, &mut buffer) {
+            to_read -= count as u64;
+        }
+        pair.now += Duration::from_millis(1);
+        pass(pair.now, &mut pair.terminal, &mut pair.hub);
+        while pair.hub.poll_event().or_else(|| pair.terminal.poll_event()).is_some() {}
+    }
+}
+
+fn quinn_pass(now: Instant, from: &mut Quic, to: &mut Quic, me: usize) {
+    if from.poll_timeout().is_some_and(|(at, ())| at <= now) {
+        from.handle_timeout(now);
+    }
+    while let Some((_, datagram)) = from.transmit(now) {
+        to.receive(now, me, datagram);
+    }
+}
+
+fn quinn_until(peers: &mut [Quic; 2], now: &mut Instant, done: impl Fn(&[Quic; 2]) -> bool) {
+    while !done(peers) {
+        let [terminal, hub] = peers;
+        quinn_pass(*now, hub, terminal, hop::HUB);
+        *now += Duration::from_millis(1);
+        quinn_pass(*now, terminal, hub, hop::TERMINAL);
+    }
+}
+
+fn bench(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("in memory");
+    group.throughput(Throughput::Bits(BYTES * 8)).sample_size(30);
+    group.bench_function("slacp", |bencher| {
+        let mut pair = Pair::new(RATE);
+        let id = pair.open();
+        bencher.iter(|| slacp_bytes(&mut pair, id));
+    });
+    group.bench_function("quinn-proto", |bencher| {
+        let mut now = Instant::from_nanos(1);
+        let mut peers =
+            [hop::TERMINAL, hop::HUB].map(|me| Quic::new(me, Control::Unlimited, 64, 1));
+        quinn_until(&mut peers, &mut now, |peers| peers.iter().all(|peer| peer.connected));
+        bencher.iter(|| {
+            let id = peers[0].request(now, 100, BYTES);
+            let got = |peers: &[Quic; 2]| peers[0].received.get(&id).is_some_and(|r| r.0 == BYTES);
+            quinn_until(&mut peers, &mut now, got);
+        });
+    });
+    group.finish();
+    idle_streams(criterion);
+}
+
+/// What a datagram costs a session with many streams that have nothing to say.
+fn idle_streams(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("a packet and its timers beside idle streams");
+    for count in [0, 10_000] {
+        let mut pair = Pair::new(RATE);
+        let idle: Vec<StreamId> = (0..count).map(|_| pair.open_only()).collect();
+        pair.exchange();
+        assert_eq!(idle.len(), count);
+        let id = pair.open();
+        group.bench_function(format!("{count}"), |bencher| {
+            let [terminal, hub] = pair.ids;
+            let mut buffer = [0; 2000];
+            bencher.iter(|| {
+                pair.hub.write(hub, id, &[7; 1000]).unwrap();
+                pass(pair.now, &mut pair.hub, &mut pair.terminal);
+                let _ = pair.terminal.read(terminal, id, &mut buffer);
+                pair.now += Duration::from_millis(1);
+                pass(pair.now, &mut pair.terminal, &mut pair.hub);
+                let _ = (pair.hub.poll_timeout(), pair.terminal.poll_timeout());
+                while pair.hub.poll_event().or_else(|| pair.terminal.poll_event()).is_some() {}
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);

@@ -1,0 +1,166 @@
+//! When to drop the head of a lane's queue: CoDel (RFC 8289 §5), and a stop for
+//! those who do not listen.
+//!
+//! CoDel lets a queue stand that is needed to absorb bursts and drops, ever
+//! faster, when the wait never falls below its target. A sender that does not
+//! slow down when it loses packets makes it take minutes on a hop of 600 ms; so
+//! when the wait has not been good for [`PATIENCE`] intervals of dropping,
+//! everything that has waited for [`SLACK`] more than the target goes.
+//!
+//! Not modelled: marking instead of dropping; the congestion bits of packets
+//! inside are not touched.
+
+use core::time::Duration;
+
+use units::Instant;
+
+/// How many intervals of dropping without effect make a sender deaf.
+const PATIENCE: u32 = 4;
+/// By how much a packet of a deaf sender may wait longer than the target.
+const SLACK: Duration = Duration::from_millis(20);
+
+/// The two parameters of RFC 8289 §4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Law {
+    /// The wait that is good.
+    pub(crate) target: Duration,
+    /// The round-trip time of the flows inside.
+    pub(crate) interval: Duration,
+}
+
+impl Law {
+    /// For flows that cross a hop with this round-trip time: that as interval,
+    /// at least the RFC's 100 ms, and a twentieth of it as target.
+    pub(crate) fn for_rtt(rtt: Duration) -> Self {
+        let interval = rtt.max(Duration::from_millis(100));
+        Self { target: interval / 20, interval }
+    }
+}
+
+/// The variables of RFC 8289 §5.1, of one queue.
+#[derive(Debug, Default)]
+pub(crate) struct CoDel {
+    /// When the wait will have been above the target for an interval.
+    first_above: Option<Instant>,
+    /// Since when packets are being dropped.
+    dropping: Option<Instant>,
+    drop_next: Instant,
+    count: u64,
+    last_count: u64,
+}
+
+impl CoDel {
+    /// Whether the head of the queue, which has waited for `wait`, is to be
+    /// dropped. It is not when it is the `last` packet there is.
+    pub(crate) fn drops(&mut self, now: Instant, wait: Duration, last: bool, law: &Law) -> bool {
+        let bad = self.is_bad(now, wait, last, law);
+        match self.dropping {
+            None if bad => {
+                self.enter(now, law);
+                true
+            }
+            Some(_) if !bad => {
+                self.dropping = None;
+                false
+            }
+            Some(since) if now >= since + law.interval * PATIENCE && wait > law.target + SLACK => {
+                true
+            }
+            Some(_) if now >= self.drop_next => {
+                self.count += 1;
+                self.drop_next = self.after(self.drop_next, law);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// §5.4, `dodequeue`.
+    fn is_bad(&mut self, now: Instant, wait: Duration, last: bool, law: &Law) -> bool {
+        if wait < law.target || last {
+            self.first_above = None;
+            return false;
+        }
+        now >= *self.first_above.get_or_insert(now + law.interval)
+    }
+
+    /// §5.5: begins to drop; soon after the last time at nearly the rate of then.
+    fn enter(&mut self, now: Instant, law: &Law) {
+        self.dropping = Some(now);
+        let delta = self.count.saturating_sub(self.last_count);
+        let recent = now.saturating_since(self.drop_next) < law.interval * 16;
+        self.count = if delta > 1 && recent { delta } else { 1 };
+        self.last_count = self.count;
+        self.drop_next = self.after(now, law);
+    }
+
+    /// §5.3: drops come the faster the more there have been.
+    fn after(&self, from: Instant, law: &Law) -> Instant {
+        from + law.interval.div_f64((self.count as f64).sqrt())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAW: Law = Law { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+
+    fn ms(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    /// When heads that always have waited for `wait` are dropped, if one is
+    /// sent each millisecond.
+    fn drops(wait: Duration, until: u64) -> Vec<u64> {
+        let mut codel = CoDel::default();
+        let mut drops = Vec::new();
+        for at in 0..until {
+            while codel.drops(ms(1000 + at), wait, false, &LAW) {
+                drops.push(at);
+                assert!(drops.len() < 10_000);
+            }
+        }
+        drops
+    }
+
+    #[test]
+    fn a_wait_below_the_target_drops_nothing() {
+        assert_eq!(drops(Duration::from_millis(4), 5000), []);
+    }
+
+    /// §5.3: an interval after the wait began to be too long, and then after
+    /// 100, 100 / √2, 100 / √3, … ms.
+    #[test]
+    fn a_long_wait_drops_at_the_times_of_the_control_law() {
+        let expected: Vec<u64> = (0..6)
+            .scan(100.0, |at, count| {
+                let now = *at;
+                *at += 100.0 / f64::sqrt(f64::from(count + 1));
+                Some(f64::ceil(now) as u64)
+            })
+            .collect();
+        assert_eq!(drops(Duration::from_millis(6), 425), expected);
+    }
+
+    #[test]
+    fn a_deaf_sender_gets_no_more_than_the_target_and_a_little() {
+        let mut codel = CoDel::default();
+        for at in 0..500 {
+            codel.drops(ms(at), Duration::from_millis(200), false, &LAW);
+        }
+        for at in 500..550 {
+            assert!(codel.drops(ms(at), Duration::from_millis(26), false, &LAW));
+        }
+        assert!(!codel.drops(ms(551), Duration::from_millis(4), false, &LAW));
+        assert!(!codel.drops(ms(552), Duration::from_millis(26), false, &LAW));
+    }
+
+    #[test]
+    fn the_last_packet_is_no_standing_queue() {
+        let mut codel = CoDel::default();
+        for at in 0..2000 {
+            assert!(!codel.drops(ms(at), Duration::from_millis(50), true, &LAW));
+        }
+    }
+}

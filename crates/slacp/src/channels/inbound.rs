@@ -1,0 +1,190 @@
+//! The receiving side of packet channels: packets put together, put in order,
+//! and waited for no longer than is good.
+
+mod lane;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use units::{ByteCount, Instant};
+
+use super::{ChannelConfig, ChannelId};
+use crate::event_log::{EventLog, LogEvent, Unit};
+use crate::frame::{Announcement, Packet};
+use crate::stats::ChannelStats;
+use lane::{Lane, Outcome};
+
+/// How long a channel that does not wait remembers what is missing, so that no
+/// packet is delivered twice.
+const REMEMBERED: Duration = Duration::from_secs(5);
+
+/// Everything received on packet channels.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    channels: BTreeMap<ChannelId, Receiver>,
+    /// When the first missing packet of a lane is given up.
+    deadlines: BTreeSet<(Instant, ChannelId, u8)>,
+    /// Delivered, for the owner to take.
+    ready: VecDeque<(ChannelId, Box<[u8]>)>,
+    ready_bytes: usize,
+    /// Bytes in all lanes.
+    held: usize,
+    /// The most of both together.
+    limit: usize,
+    unknown: u64,
+}
+
+#[derive(Debug, Default)]
+struct Receiver {
+    /// Until announced, packets are not waited for.
+    deadline: Duration,
+    lanes: BTreeMap<u8, Lane>,
+    stats: ChannelStats,
+}
+
+impl Receiver {
+    fn patience(&self) -> Duration {
+        if self.deadline.is_zero() { REMEMBERED } else { self.deadline }
+    }
+}
+
+impl Inbound {
+    /// The receiver of these channels, which holds at most `limit` bytes.
+    pub(crate) fn new(channels: &BTreeMap<ChannelId, ChannelConfig>, limit: usize) -> Self {
+        Self {
+            channels: channels.keys().map(|id| (*id, Receiver::default())).collect(),
+            deadlines: BTreeSet::new(),
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            held: 0,
+            limit,
+            unknown: 0,
+        }
+    }
+
+    /// What was counted, added to what the sending side counted.
+    pub(crate) fn stats(&self, id: ChannelId, sent: ChannelStats) -> ChannelStats {
+        let Some(receiver) = self.channels.get(&id) else { return sent };
+        let ChannelStats { received, delivered, bytes_delivered, late, missing, .. } =
+            receiver.stats.clone();
+        let held = receiver.lanes.values().map(Lane::held).sum::<usize>();
+        let held = ByteCount::new(held as u64);
+        ChannelStats { received, held, delivered, bytes_delivered, late, missing, ..sent }
+    }
+
+    /// Frames of channels that this side does not have.
+    pub(crate) fn unknown(&self) -> u64 {
+        self.unknown
+    }
+
+    /// Bytes held: waiting for others, or for the owner.
+    pub(crate) fn held(&self) -> usize {
+        self.held + self.ready_bytes
+    }
+
+    /// The next packet in order, of any channel.
+    pub(crate) fn poll(&mut self) -> Option<(ChannelId, Vec<u8>)> {
+        let (channel, packet) = self.ready.pop_front()?;
+        self.ready_bytes -= packet.len();
+        Some((channel, packet.into_vec()))
+    }
+
+    pub(crate) fn announced(&mut self, announcement: &Announcement) {
+        if let Some(receiver) = self.channels.get_mut(&announcement.channel) {
+            receiver.deadline = announcement.deadline;
+        }
+    }
+
+    /// Takes a packet, or a part of one.
+    pub(crate) fn packet(&mut self, now: Instant, packet: &Packet, log: &mut EventLog) {
+        let Some(receiver) = self.channels.get_mut(&packet.channel) else {
+            self.unknown += 1;
+            return;
+        };
+        let lane = receiver.lanes.entry(packet.lane).or_default();
+        let before = lane.held();
+        let (sequence, outcome) = lane.insert(now, packet);
+        match outcome {
+            Outcome::Late => receiver.stats.late += 1,
+            Outcome::Part => {}
+            Outcome::Whole => receiver.stats.received += 1,
+        }
+        let unit = Unit::Packet { channel: packet.channel, lane: packet.lane, sequence };
+        log.record(now, || LogEvent::Arrived { unit, late: outcome == Outcome::Late });
+        self.held = self.held + lane.held() - before;
+        if lane.has_too_many_gaps() {
+            self.give_up(now, packet.channel, packet.lane, log);
+        }
+        self.release(now, packet.channel, packet.lane, log);
+        self.keep_within_limit(now, log);
+    }
+
+    /// Delivers what a lane may deliver now, and sets its deadline.
+    fn release(&mut self, now: Instant, channel: ChannelId, id: u8, log: &mut EventLog) {
+        let Some(receiver) = self.channels.get_mut(&channel) else { return };
+        let patience = receiver.patience();
+        let in_order = !receiver.deadline.is_zero();
+        let Some(lane) = receiver.lanes.get_mut(&id) else { return };
+        while let Some((sequence, packet)) = lane.pop(in_order) {
+            self.held -= packet.len();
+            self.ready_bytes += packet.len();
+            receiver.stats.delivered += 1;
+            receiver.stats.bytes_delivered += packet.len() as u64;
+            let unit = Unit::Packet { channel, lane: id, sequence };
+            log.record(now, || LogEvent::Delivered { unit });
+            self.ready.push_back((channel, packet));
+        }
+        let due = lane.missing_since().map(|since| since + patience);
+        if let Some(old) = core::mem::replace(&mut lane.due, due) {
+            self.deadlines.remove(&(old, channel, id));
+        }
+        self.deadlines.extend(due.map(|due| (due, channel, id)));
+    }
+
+    /// The oldest gap gives way first; then what the owner does not take.
+    fn keep_within_limit(&mut self, now: Instant, log: &mut EventLog) {
+        while self.held() > self.limit {
+            let Some((_, channel, lane)) = self.deadlines.first().copied() else { break };
+            self.give_up(now, channel, lane, log);
+        }
+        while self.held() > self.limit {
+            let Some((channel, packet)) = self.ready.pop_back() else { break };
+            self.ready_bytes -= packet.len();
+            if let Some(receiver) = self.channels.get_mut(&channel) {
+                receiver.stats.delivered -= 1;
+                receiver.stats.bytes_delivered -= packet.len() as u64;
+                receiver.stats.missing += 1;
+            }
+        }
+    }
+
+    /// Waits no longer for the first missing packets of a lane.
+    fn give_up(&mut self, now: Instant, channel: ChannelId, id: u8, log: &mut EventLog) {
+        let Some(receiver) = self.channels.get_mut(&channel) else { return };
+        let Some(lane) = receiver.lanes.get_mut(&id) else { return };
+        let before = lane.held();
+        let gone = lane.give_up();
+        receiver.stats.missing += gone.end - gone.start;
+        log.record(now, || LogEvent::Missing {
+            channel,
+            lane: id,
+            first: gone.start,
+            count: gone.end - gone.start,
+        });
+        self.held = self.held + lane.held() - before;
+        self.release(now, channel, id, log);
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(due, ..)| *due)
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant, log: &mut EventLog) {
+        while let Some((due, channel, lane)) = self.deadlines.first().copied()
+            && due <= now
+        {
+            self.give_up(now, channel, lane, log);
+        }
+    }
+}

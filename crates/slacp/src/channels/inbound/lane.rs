@@ -1,0 +1,257 @@
+//! One lane of a channel: what is missing, and what waits for it.
+
+use core::ops::Range;
+use std::collections::BTreeMap;
+
+use units::Instant;
+
+use crate::frame::{Packet, Part};
+use units::RangeSet;
+
+/// The most gaps that a lane remembers; beyond, the oldest is given up.
+const MOST_GAPS: usize = 4096;
+
+/// The packets of a lane that are not delivered yet.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// One more than the highest number of which anything has come.
+    next: u64,
+    /// What below is missing, and since when that is known; later ones not
+    /// sooner.
+    missing: BTreeMap<u64, Gap>,
+    waiting: BTreeMap<u64, Box<[u8]>>,
+    /// Packets of which parts have come; they are missing, too.
+    partial: BTreeMap<u64, Partial>,
+    held: usize,
+    /// When the first missing packet is given up, as [`super::Inbound`] noted.
+    pub(super) due: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    end: u64,
+    since: Instant,
+}
+
+#[derive(Debug)]
+struct Partial {
+    data: Box<[u8]>,
+    have: RangeSet,
+}
+
+/// What became of a packet that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It has been delivered, waits already, or was given up.
+    Late,
+    /// More of it is missing.
+    Part,
+    Whole,
+}
+
+impl Lane {
+    /// Bytes held.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Since when the first missing packet has been missing.
+    pub(super) fn missing_since(&self) -> Option<Instant> {
+        self.missing.first_key_value().map(|(_, gap)| gap.since)
+    }
+
+    /// Takes a packet or a part; gives its number, too.
+    pub(super) fn insert(&mut self, now: Instant, packet: &Packet) -> (u64, Outcome) {
+        let sequence = packet.sequence.expand(self.next);
+        if sequence >= self.next {
+            self.extend(now, sequence, packet.part.is_some());
+        } else if !self.is_missing(sequence) {
+            return (sequence, Outcome::Late);
+        }
+        let whole = match packet.part {
+            None => Some(packet.data.into()),
+            Some(part) => self.put_together(sequence, part, packet.data),
+        };
+        let Some(whole) = whole else { return (sequence, Outcome::Part) };
+        self.forget(sequence);
+        self.found(sequence);
+        self.held += whole.len();
+        self.waiting.insert(sequence, whole);
+        (sequence, Outcome::Whole)
+    }
+
+    /// Notes what is missing up to `sequence`, the highest number so far.
+    fn extend(&mut self, now: Instant, sequence: u64, is_part: bool) {
+        let start = core::mem::replace(&mut self.next, sequence + 1);
+        let end = if is_part { sequence + 1 } else { sequence };
+        if start < end {
+            self.missing.insert(start, Gap { end, since: now });
+        }
+    }
+
+    /// Adds a part; the packet if that was the last.
+    fn put_together(&mut self, sequence: u64, part: Part, data: &[u8]) -> Option<Box<[u8]>> {
+        let held = &mut self.held;
+        let partial = self.partial.entry(sequence).or_insert_with(|| {
+            *held += part.total;
+            Partial { data: vec![0; part.total].into(), have: RangeSet::default() }
+        });
+        let range = part.offset..part.offset + data.len();
+        // A part of another packet: the peer contradicts itself.
+        let target = partial.data.get_mut(range.clone())?;
+        target.copy_from_slice(data);
+        partial.have.insert(range.start as u64..range.end as u64);
+        let all = 0..partial.data.len() as u64;
+        if partial.have.first() != Some(all) {
+            return None;
+        }
+        self.held -= partial.data.len();
+        Some(self.partial.remove(&sequence)?.data)
+    }
+
+    fn forget(&mut self, sequence: u64) {
+        if let Some(partial) = self.partial.remove(&sequence) {
+            self.held -= partial.data.len();
+        }
+    }
+
+    fn gap_at(&self, sequence: u64) -> Option<(u64, Gap)> {
+        let (start, gap) = self.missing.range(..=sequence).next_back()?;
+        (sequence < gap.end).then_some((*start, *gap))
+    }
+
+    fn is_missing(&self, sequence: u64) -> bool {
+        self.gap_at(sequence).is_some()
+    }
+
+    /// A missing packet is missing no more.
+    fn found(&mut self, sequence: u64) {
+        let Some((start, gap)) = self.gap_at(sequence) else { return };
+        self.missing.remove(&start);
+        if start < sequence {
+            self.missing.insert(start, Gap { end: sequence, ..gap });
+        }
+        if sequence + 1 < gap.end {
+            self.missing.insert(sequence + 1, gap);
+        }
+    }
+
+    /// The next packet to be delivered: behind no gap if `in_order`.
+    pub(super) fn pop(&mut self, in_order: bool) -> Option<(u64, Box<[u8]>)> {
+        let first = *self.waiting.first_key_value()?.0;
+        let gap = self.missing.first_key_value().map_or(u64::MAX, |(start, _)| *start);
+        if in_order && gap < first {
+            return None;
+        }
+        let packet = self.waiting.pop_first()?;
+        self.held -= packet.1.len();
+        Some(packet)
+    }
+
+    /// Waits no longer for the first packets missing in a row; which.
+    pub(super) fn give_up(&mut self) -> Range<u64> {
+        let Some((start, gap)) = self.missing.pop_first() else { return 0..0 };
+        while let Some((&sequence, _)) = self.partial.range(start..gap.end).next() {
+            self.forget(sequence);
+        }
+        start..gap.end
+    }
+
+    /// Whether there are more gaps than a peer in its right mind would leave.
+    pub(super) fn has_too_many_gaps(&self) -> bool {
+        self.missing.len() > MOST_GAPS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::channels::ChannelId;
+    use crate::frame::TruncatedOffset;
+
+    fn packet(sequence: u64, part: Option<Part>, data: &[u8]) -> Packet<'_> {
+        let sequence = TruncatedOffset::new(sequence);
+        Packet { channel: ChannelId(0), lane: 0, sequence, part, data }
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    fn popped(lane: &mut Lane) -> Vec<u64> {
+        core::iter::from_fn(|| lane.pop(true)).map(|(sequence, _)| sequence).collect()
+    }
+
+    #[test]
+    fn what_follows_a_gap_waits_until_it_is_given_up() {
+        let mut lane = Lane::default();
+        for (time, sequence) in [(0, 0), (1, 1), (2, 4), (3, 7), (4, 8)] {
+            assert_eq!(lane.insert(at(time), &packet(sequence, None, b"x")).1, Outcome::Whole);
+        }
+        assert_eq!(popped(&mut lane), [0, 1]);
+        assert_eq!(lane.missing_since(), Some(at(2)));
+        assert_eq!(lane.insert(at(5), &packet(2, None, b"x")).1, Outcome::Whole);
+        assert_eq!(popped(&mut lane), [2]);
+        assert_eq!(lane.give_up(), 3..4);
+        assert_eq!(popped(&mut lane), [4]);
+        assert_eq!(lane.insert(at(6), &packet(3, None, b"x")).1, Outcome::Late);
+        assert_eq!(lane.insert(at(6), &packet(8, None, b"x")).1, Outcome::Late);
+        assert_eq!(lane.missing_since(), Some(at(3)));
+        assert_eq!(lane.give_up(), 5..7);
+        assert_eq!(popped(&mut lane), [7, 8]);
+        assert_eq!((lane.held(), lane.missing_since()), (0, None));
+    }
+
+    #[test]
+    fn parts_make_a_packet_and_nonsense_makes_none() {
+        let mut lane = Lane::default();
+        let part = |offset, total| Some(Part { offset, total });
+        assert_eq!(lane.insert(at(0), &packet(0, part(3, 6), b"def")).1, Outcome::Part);
+        assert_eq!(lane.insert(at(0), &packet(0, part(5, 9), b"zzz")).1, Outcome::Part);
+        assert_eq!(lane.insert(at(0), &packet(1, None, b"x")).1, Outcome::Whole);
+        assert!(lane.pop(true).is_none());
+        assert_eq!(lane.insert(at(0), &packet(0, part(0, 6), b"abc")).1, Outcome::Whole);
+        assert_eq!(lane.pop(true), Some((0, b"abcdef"[..].into())));
+        assert_eq!(lane.pop(true), Some((1, b"x"[..].into())));
+        lane.insert(at(0), &packet(2, part(0, 60_000), b"abc"));
+        assert_eq!(lane.held(), 60_000);
+        assert_eq!((lane.give_up(), lane.held()), (2..3, 0));
+    }
+
+    proptest! {
+        /// In any order, with repetitions and give-ups: each at most once, in
+        /// order, and none lost that was not given up.
+        #[test]
+        fn at_most_once_in_order_and_nothing_forgotten(
+            steps in prop::collection::vec((0u64..60, 0u8..12), 1..200)
+        ) {
+            let mut lane = Lane::default();
+            let mut out = Vec::new();
+            let (mut came, mut gone) = (RangeSet::default(), RangeSet::default());
+            for (time, (sequence, what)) in steps.into_iter().enumerate() {
+                if what == 0 {
+                    gone.insert(lane.give_up());
+                } else {
+                    let (_, outcome) = lane.insert(at(time as u64), &packet(sequence, None, b"x"));
+                    let is_new = !came.contains(sequence) && !gone.contains(sequence);
+                    prop_assert_eq!(outcome == Outcome::Whole, is_new);
+                    came.insert_one(sequence);
+                }
+                out.extend(popped(&mut lane));
+            }
+            while lane.missing_since().is_some() {
+                gone.insert(lane.give_up());
+                out.extend(popped(&mut lane));
+            }
+            prop_assert!(out.windows(2).all(|pair| pair[0] < pair[1]));
+            for sequence in 0..60 {
+                let delivered = out.contains(&sequence);
+                prop_assert!(delivered || !came.contains(sequence) || gone.contains(sequence));
+                prop_assert!(!(delivered && gone.contains(sequence)));
+            }
+            prop_assert_eq!(lane.held(), 0);
+        }
+    }
+}

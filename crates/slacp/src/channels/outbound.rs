@@ -1,0 +1,320 @@
+//! The sending side of packet channels: queues, order, retransmission.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use units::{ByteCount, Instant};
+
+use super::codel::{CoDel, Law};
+use super::piece::{Fit, Piece, Room};
+use super::{ChannelConfig, ChannelError, ChannelId, MAX_PACKET, flow};
+use crate::event_log::{DropReason, EventLog, LogEvent, Unit};
+use crate::frame::CHANNEL_SIZE;
+use crate::scheduler::{Backlog, FairQueue};
+use crate::stats::ChannelStats;
+
+/// Names a lane of a channel.
+type LaneId = (ChannelId, u8);
+
+/// Everything that waits to be sent on packet channels.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    channels: BTreeMap<ChannelId, Sender>,
+    /// The lanes with packets, per class.
+    turns: Vec<FairQueue<LaneId>>,
+    /// Rests of packets that are partly sent, then retransmissions.
+    urgent: VecDeque<Piece>,
+}
+
+#[derive(Debug)]
+struct Sender {
+    config: ChannelConfig,
+    /// Whether the peer is known to know of the channel.
+    announced: bool,
+    /// Bytes in all lanes.
+    bytes: usize,
+    lanes: BTreeMap<u8, Lane>,
+    stats: ChannelStats,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    queue: VecDeque<Queued>,
+    bytes: usize,
+    next_sequence: u64,
+    codel: CoDel,
+}
+
+#[derive(Debug)]
+struct Queued {
+    since: Instant,
+    data: Arc<[u8]>,
+}
+
+/// A new piece, and what it costs its class.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) piece: Piece,
+    /// The whole packet with its frame, although a part of it may go later.
+    pub(crate) bytes: usize,
+}
+
+impl Sender {
+    fn announcement(&self) -> usize {
+        if self.announced { 0 } else { CHANNEL_SIZE }
+    }
+
+    /// Takes the oldest packet of a lane away; whether there was one.
+    fn drop_head(&mut self, now: Instant, id: LaneId, why: DropReason, log: &mut EventLog) -> bool {
+        let Some(lane) = self.lanes.get_mut(&id.1) else { return false };
+        let Some(queued) = lane.queue.pop_front() else { return false };
+        lane.bytes -= queued.data.len();
+        self.bytes -= queued.data.len();
+        match why {
+            DropReason::Full => self.stats.dropped_full += 1,
+            DropReason::Stale => self.stats.dropped_stale += 1,
+            DropReason::Aqm => self.stats.dropped_aqm += 1,
+        }
+        log.record(now, || LogEvent::Dropped { channel: id.0, lane: id.1, why });
+        true
+    }
+
+    fn longest_lane(&self) -> Option<u8> {
+        self.lanes.iter().max_by_key(|(_, lane)| lane.bytes).map(|(lane, _)| *lane)
+    }
+
+    /// Whether the head of the lane is to be dropped, and why.
+    fn verdict(&mut self, now: Instant, lane: u8, law: &Law) -> Option<DropReason> {
+        let lane = self.lanes.get_mut(&lane)?;
+        let head = lane.queue.front()?;
+        let (wait, size) = (now.saturating_since(head.since), head.data.len());
+        if wait > self.config.queue_time {
+            return Some(DropReason::Stale);
+        }
+        let last = lane.bytes - size <= size;
+        lane.codel.drops(now, wait, last, law).then_some(DropReason::Aqm)
+    }
+
+    /// The head of a lane as a piece, still in the queue.
+    fn peek(&self, now: Instant, id: LaneId) -> Option<Piece> {
+        let lane = self.lanes.get(&id.1)?;
+        let data = Arc::clone(&lane.queue.front()?.data);
+        Some(Piece {
+            channel: id.0,
+            lane: id.1,
+            sequence: lane.next_sequence,
+            error_control: self.config.error_control,
+            first_sent: now,
+            again: false,
+            range: 0..data.len(),
+            data,
+        })
+    }
+
+    /// Takes the head of a lane out; whether another follows it.
+    fn pop(&mut self, now: Instant, lane: u8) -> bool {
+        let Some(lane) = self.lanes.get_mut(&lane) else { return false };
+        let Some(queued) = lane.queue.pop_front() else { return false };
+        lane.next_sequence += 1;
+        lane.bytes -= queued.data.len();
+        self.bytes -= queued.data.len();
+        self.stats.sent += 1;
+        self.stats.bytes_sent += queued.data.len() as u64;
+        self.stats.queue_wait = now.saturating_since(queued.since);
+        !lane.queue.is_empty()
+    }
+}
+
+impl Outbound {
+    /// The channels of a session with so many classes, for packets of `mtu`
+    /// bytes.
+    pub(crate) fn new(
+        channels: &BTreeMap<ChannelId, ChannelConfig>,
+        classes: usize,
+        mtu: usize,
+    ) -> Self {
+        let sender = |config: &ChannelConfig| Sender {
+            config: *config,
+            announced: false,
+            bytes: 0,
+            lanes: BTreeMap::new(),
+            stats: ChannelStats::default(),
+        };
+        Self {
+            channels: channels.iter().map(|(id, config)| (*id, sender(config))).collect(),
+            turns: (0..classes).map(|_| FairQueue::new(mtu)).collect(),
+            urgent: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn stats(&self, id: ChannelId) -> Option<ChannelStats> {
+        let sender = self.channels.get(&id)?;
+        let urgent = self.urgent.iter().filter(|piece| piece.channel == id).map(Piece::len);
+        let waiting = sender.bytes + urgent.sum::<usize>();
+        Some(ChannelStats { waiting: ByteCount::new(waiting as u64), ..sender.stats.clone() })
+    }
+
+    /// Queues a packet. If the queue is full, the longest lane gives way.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        packet: &[u8],
+        log: &mut EventLog,
+    ) -> Result<(), ChannelError> {
+        let sender = self.channels.get_mut(&channel).ok_or(ChannelError::NoChannel)?;
+        let size = packet.len();
+        if !(1..=MAX_PACKET).contains(&size) {
+            return Err(ChannelError::Size { size });
+        }
+        sender.stats.offered += 1;
+        let class = usize::from(sender.config.class.0);
+        let id = (channel, flow::lane(packet));
+        let lane = sender.lanes.entry(id.1).or_default();
+        lane.queue.push_back(Queued { since: now, data: packet.into() });
+        lane.bytes += size;
+        sender.bytes += size;
+        self.turns[class].push(id);
+        while sender.bytes as u64 > sender.config.queue.get() {
+            let Some(longest) = sender.longest_lane() else { break };
+            sender.drop_head(now, (channel, longest), DropReason::Full, log);
+            if sender.lanes.get(&longest).is_none_or(|lane| lane.queue.is_empty()) {
+                self.turns[class].remove((channel, longest));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something waits that goes before everything new.
+    pub(crate) fn has_urgent(&self) -> bool {
+        !self.urgent.is_empty()
+    }
+
+    /// Whether anything waits.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.has_urgent() || self.turns.iter().any(|class| !class.is_empty())
+    }
+
+    /// What waits in a class.
+    pub(crate) fn backlog(&self, class: usize) -> Backlog {
+        let turns = &self.turns[class];
+        Backlog { flows: turns.len(), sparse: turns.has_sparse() }
+    }
+
+    /// The next rest of a packet, or retransmission, if it fits in `room`.
+    pub(crate) fn next_urgent(
+        &mut self,
+        now: Instant,
+        room: Room,
+        log: &mut EventLog,
+    ) -> Option<Piece> {
+        loop {
+            let piece = self.urgent.front()?;
+            let sender = self.channels.get_mut(&piece.channel)?;
+            if piece.again && now.saturating_since(piece.first_sent) > wait(&sender.config) {
+                sender.give_up(now, piece, log);
+                self.urgent.pop_front();
+                continue;
+            }
+            let fit = piece.fit(sender.announcement(), room);
+            if fit == Fit::Later {
+                return None;
+            }
+            let mut piece = self.urgent.pop_front()?;
+            match fit {
+                Fit::Cut(size) => self.urgent.push_front(piece.cut(size)),
+                Fit::Never => continue,
+                Fit::Whole | Fit::Later => {}
+            }
+            if piece.again {
+                sender.stats.retransmitted += 1;
+            }
+            return Some(piece);
+        }
+    }
+
+    /// The next packet of a class that has waited as long as is good, if it
+    /// fits in `room`. The rest of one that is cut goes with the next packets.
+    pub(crate) fn next_new(
+        &mut self,
+        now: Instant,
+        class: usize,
+        room: Room,
+        law: &Law,
+        log: &mut EventLog,
+    ) -> Option<Taken> {
+        loop {
+            let id = self.turns[class].front()?;
+            let sender = self.channels.get_mut(&id.0)?;
+            while let Some(why) = sender.verdict(now, id.1, law) {
+                sender.drop_head(now, id, why, log);
+            }
+            let Some(mut piece) = sender.peek(now, id) else {
+                self.turns[class].sent(id, 0, false);
+                continue;
+            };
+            let bytes = piece.frame().head() + piece.len();
+            let fit = piece.fit(sender.announcement(), room);
+            if fit == Fit::Later {
+                return None;
+            }
+            let more = sender.pop(now, id.1);
+            self.turns[class].sent(id, bytes, more);
+            match fit {
+                Fit::Cut(size) => self.urgent.push_front(piece.cut(size)),
+                Fit::Never => continue,
+                Fit::Whole | Fit::Later => {}
+            }
+            return Some(Taken { piece, bytes });
+        }
+    }
+
+    /// How the peer is to receive the channel, while it may not know.
+    pub(crate) fn announcement(&self, channel: ChannelId) -> Option<Duration> {
+        let sender = self.channels.get(&channel)?;
+        (!sender.announced).then_some(sender.config.deadline)
+    }
+
+    pub(crate) fn on_announced(&mut self, channel: ChannelId) {
+        if let Some(sender) = self.channels.get_mut(&channel) {
+            sender.announced = true;
+        }
+    }
+
+    pub(crate) fn on_acknowledged(&mut self, channel: ChannelId) {
+        if let Some(sender) = self.channels.get_mut(&channel) {
+            sender.stats.acknowledged += 1;
+        }
+    }
+
+    /// A piece was lost, and is not to be sent again.
+    pub(crate) fn on_gone(&mut self, channel: ChannelId) {
+        if let Some(sender) = self.channels.get_mut(&channel) {
+            sender.stats.lost += 1;
+        }
+    }
+
+    /// A piece was lost, or may be; it is sent again unless that is too late.
+    pub(crate) fn resend(&mut self, now: Instant, piece: Piece, log: &mut EventLog) {
+        let Some(sender) = self.channels.get_mut(&piece.channel) else { return };
+        if now.saturating_since(piece.first_sent) > wait(&sender.config) {
+            return sender.give_up(now, &piece, log);
+        }
+        self.urgent.push_back(Piece { again: true, ..piece });
+    }
+}
+
+impl Sender {
+    fn give_up(&mut self, now: Instant, piece: &Piece, log: &mut EventLog) {
+        self.stats.lost += 1;
+        let unit = Unit::from(piece);
+        log.record(now, || LogEvent::GivenUp { unit });
+    }
+}
+
+/// How long after a packet was first sent a retransmission is of use: as long
+/// as the receiver waits for it.
+fn wait(config: &ChannelConfig) -> Duration {
+    if config.deadline.is_zero() { super::MAX_DEADLINE } else { config.deadline }
+}

@@ -1,0 +1,158 @@
+//! A packet on its way, or a part of one.
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use units::Instant;
+
+use super::ErrorControl;
+use super::config::ChannelId;
+use crate::frame::{Packet, Part, TruncatedOffset};
+
+/// Parts are not made shorter than this, in bytes, but for the last of a packet.
+const SHORTEST_PART: usize = 64;
+
+/// A packet, or a part of one, that goes into one SLACP packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) channel: ChannelId,
+    pub(crate) lane: u8,
+    pub(crate) sequence: u64,
+    pub(crate) error_control: ErrorControl,
+    /// When the packet was first sent.
+    pub(crate) first_sent: Instant,
+    /// Whether it has been sent before.
+    pub(crate) again: bool,
+    pub(crate) range: Range<usize>,
+    /// The whole packet.
+    pub(crate) data: Arc<[u8]>,
+}
+
+/// How much of a SLACP packet is there for a piece.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Bytes left for frames.
+    pub(crate) left: usize,
+    /// Bytes for frames in a packet of its own.
+    pub(crate) whole: usize,
+}
+
+/// How a piece fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    Whole,
+    /// So many bytes of it; it would not fit in a packet of its own either.
+    Cut(usize),
+    /// The next packet takes it.
+    Later,
+    /// No packet of this path takes it.
+    Never,
+}
+
+impl Piece {
+    pub(crate) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether repairs protect what carries it: every retransmission, and
+    /// everything on channels with FEC.
+    pub(crate) fn is_source(&self) -> bool {
+        self.again || self.error_control.has_fec()
+    }
+
+    pub(crate) fn frame(&self) -> Packet<'_> {
+        let total = self.data.len();
+        let part = (self.range != (0..total)).then_some(Part { offset: self.range.start, total });
+        Packet {
+            channel: self.channel,
+            lane: self.lane,
+            sequence: TruncatedOffset::new(self.sequence),
+            part,
+            data: &self.data[self.range.clone()],
+        }
+    }
+
+    /// How the piece fits behind `before` bytes that must go with it.
+    pub(crate) fn fit(&self, before: usize, room: Room) -> Fit {
+        let size = before + self.frame().head() + self.len();
+        if size <= room.left {
+            return Fit::Whole;
+        }
+        if size <= room.whole {
+            return Fit::Later;
+        }
+        let head = before + self.part(self.range.start..self.range.end - 1).frame().head();
+        match room.left.saturating_sub(head) {
+            space if space >= SHORTEST_PART => Fit::Cut(space.min(self.len() - 1)),
+            _ if room.left < room.whole => Fit::Later,
+            _ => Fit::Never,
+        }
+    }
+
+    /// Cuts the piece after `size` bytes; gives the rest.
+    pub(crate) fn cut(&mut self, size: usize) -> Self {
+        let at = self.range.start + size;
+        let rest = self.part(at..self.range.end);
+        self.range.end = at;
+        rest
+    }
+
+    fn part(&self, range: Range<usize>) -> Self {
+        Self { range, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn piece(len: usize) -> Piece {
+        Piece {
+            channel: ChannelId(1),
+            lane: 5,
+            sequence: 70_000,
+            error_control: ErrorControl::FecArq,
+            first_sent: Instant::ZERO,
+            again: false,
+            range: 0..len,
+            data: (0..len).map(|i| i as u8).collect(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_fit_and_together_are_the_packet(
+            len in 1usize..9000, whole in 100usize..2000, used in 0usize..2000, before in 0usize..5
+        ) {
+            let mut rest = piece(len);
+            let mut room = Room { left: whole - used.min(whole), whole };
+            let mut back = Vec::new();
+            let mut parts = 0;
+            loop {
+                match rest.fit(before, room) {
+                    Fit::Later => prop_assert!(room.left < whole),
+                    Fit::Never => unreachable!("every piece can be cut"),
+                    Fit::Whole => {
+                        let frame = rest.frame();
+                        prop_assert!(before + frame.head() + frame.data.len() <= room.left);
+                        back.extend_from_slice(frame.data);
+                        break;
+                    }
+                    Fit::Cut(size) => {
+                        let next = rest.cut(size);
+                        let frame = rest.frame();
+                        prop_assert!(before + frame.head() + frame.data.len() <= room.left);
+                        back.extend_from_slice(frame.data);
+                        rest = next;
+                        parts += 1;
+                    }
+                }
+                room.left = whole;
+            }
+            prop_assert_eq!(&back[..], &*piece(len).data);
+            prop_assert!(parts == 0 || piece(len).frame().head() + len + before > whole);
+        }
+    }
+}

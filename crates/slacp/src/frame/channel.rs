@@ -1,0 +1,153 @@
+//! The frames of packet channels.
+
+use core::time::Duration;
+
+use super::TruncatedOffset;
+use crate::channels::{CHANNELS, ChannelId, LANES, MAX_DEADLINE, MAX_PACKET};
+use crate::varint;
+
+pub(super) const CHANNEL: u8 = 0x20;
+pub(super) const PACKET: u8 = 0x18;
+pub(super) const PACKET_LEN: u8 = 0x01;
+pub(super) const PACKET_PART: u8 = 0x02;
+
+/// The bytes of a [`Frame::Channel`](super::Frame::Channel), at most.
+pub(crate) const CHANNEL_SIZE: usize = 1 + 1 + 2;
+
+/// What the receiver must know of a channel: how long it is to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Announcement {
+    pub(crate) channel: ChannelId,
+    /// Whole milliseconds, at most [`MAX_DEADLINE`].
+    pub(crate) deadline: Duration,
+}
+
+/// A packet that is not split, or a part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Packet<'a> {
+    pub(crate) channel: ChannelId,
+    pub(crate) lane: u8,
+    /// The low 30 bits of its number in the lane.
+    pub(crate) sequence: TruncatedOffset,
+    pub(crate) part: Option<Part>,
+    pub(crate) data: &'a [u8],
+}
+
+/// Where a part of a packet belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) offset: usize,
+    /// The size of the whole packet.
+    pub(crate) total: usize,
+}
+
+impl Announcement {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let ms = u64::try_from(self.deadline.min(MAX_DEADLINE).as_millis()).unwrap_or(0);
+        super::write_numbers(out, CHANNEL, &[u64::from(self.channel.0), ms]);
+    }
+
+    pub(super) fn read(input: &mut &[u8]) -> Option<Self> {
+        let channel = read_channel(input)?;
+        let deadline = Duration::from_millis(varint::read(input)?);
+        (deadline <= MAX_DEADLINE).then_some(Self { channel, deadline })
+    }
+}
+
+impl<'a> Packet<'a> {
+    /// The bytes of the frame before its data, without a length.
+    pub(crate) fn head(&self) -> usize {
+        let part = self
+            .part
+            .map_or(0, |part| varint::len(part.offset as u64) + varint::len(part.total as u64));
+        1 + 1 + 1 + varint::len(self.sequence.low) + part
+    }
+
+    /// Appends the frame; with its length unless it is the last.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, last: bool) {
+        let flags = if last { 0 } else { PACKET_LEN };
+        let part = if self.part.is_some() { PACKET_PART } else { 0 };
+        let names = [u64::from(self.channel.0), u64::from(self.lane), self.sequence.low];
+        super::write_numbers(out, PACKET | flags | part, &names);
+        if let Some(part) = self.part {
+            varint::write(out, part.offset as u64);
+            varint::write(out, part.total as u64);
+        }
+        if !last {
+            varint::write(out, self.data.len() as u64);
+        }
+        out.extend_from_slice(self.data);
+    }
+
+    pub(super) fn read(kind: u8, input: &mut &'a [u8]) -> Option<Self> {
+        let channel = read_channel(input)?;
+        let lane = u8::try_from(varint::read(input)?).ok().filter(|lane| *lane < LANES)?;
+        let sequence = super::read_truncated(input)?;
+        let part = if kind & PACKET_PART != 0 { Some(Part::read(input)?) } else { None };
+        let data = super::read_data(input, kind & PACKET_LEN != 0)?;
+        let end = part.map_or(0, |part| part.offset) + data.len();
+        let fits = end <= part.map_or(MAX_PACKET, |part| part.total);
+        (fits && !data.is_empty()).then_some(Self { channel, lane, sequence, part, data })
+    }
+}
+
+impl Part {
+    fn read(input: &mut &[u8]) -> Option<Self> {
+        let mut size = || varint::read(input).and_then(|size| usize::try_from(size).ok());
+        let (offset, total) = (size()?, size()?);
+        (offset < total && total <= MAX_PACKET).then_some(Self { offset, total })
+    }
+}
+
+fn read_channel(input: &mut &[u8]) -> Option<ChannelId> {
+    let number = varint::read(input)?;
+    (number < u64::from(CHANNELS)).then_some(ChannelId(number as u8))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{Frame, read};
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn packets_read_back(
+            channel in 0u8..32, lane in 0u8..64, sequence in 0u64..1 << 40, last: bool,
+            part in prop::option::of((0usize..2000, 100usize..3000)),
+            data in prop::collection::vec(any::<u8>(), 1..100)
+        ) {
+            let part = part.map(|(offset, more)| Part { offset, total: offset + more });
+            let sequence = TruncatedOffset::new(sequence);
+            let packet = Packet { channel: ChannelId(channel), lane, sequence, part, data: &data };
+            let mut out = Vec::new();
+            packet.write(&mut out, last);
+            prop_assert_eq!(out.len(), packet.head() + data.len() + if last { 0 } else { varint::len(data.len() as u64) });
+            prop_assert_eq!(read(&mut &out[..]), Ok(Some(Frame::Packet(packet))));
+        }
+
+        #[test]
+        fn announcements_read_back(channel in 0u8..32, ms in 0u64..=10_000) {
+            let deadline = Duration::from_millis(ms);
+            let announcement = Announcement { channel: ChannelId(channel), deadline };
+            let mut out = Vec::new();
+            announcement.write(&mut out);
+            prop_assert!(out.len() <= CHANNEL_SIZE);
+            prop_assert_eq!(read(&mut &out[..]), Ok(Some(Frame::Channel(announcement))));
+        }
+    }
+
+    #[test]
+    fn parts_beyond_the_packet_are_malformed() {
+        for (offset, total, len) in [(10, 10, 1), (0, 65_536, 9), (8, 10, 3), (0, 10, 0)] {
+            let part = Some(Part { offset, total });
+            let data = vec![0; len];
+            let sequence = TruncatedOffset::new(0);
+            let packet = Packet { channel: ChannelId(0), lane: 0, sequence, part, data: &data };
+            let mut out = Vec::new();
+            packet.write(&mut out, true);
+            assert!(read(&mut &out[..]).is_err(), "{part:?}");
+        }
+    }
+}

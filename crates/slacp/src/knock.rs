@@ -1,0 +1,116 @@
+//! Cheap authentication of what comes before a session (`docs/slacp.md`,
+//! Session set-up). It proves knowledge of the hub's public key, no more: enough
+//! to keep quiet towards scanners and to believe the hub's short answers.
+
+use ring::hmac;
+
+use crate::PublicKey;
+use crate::packet::{self, Index};
+
+/// A keyed hash, cut to 16 bytes.
+pub(crate) type Mac = [u8; MAC];
+/// The length of a [`Mac`].
+pub(crate) const MAC: usize = 16;
+
+/// Writes and checks the knocks of one hub's terminals and the tags of the
+/// hub's answers.
+pub(crate) struct Knocker {
+    /// The hub whose key this is made of.
+    pub(crate) hub: PublicKey,
+    key: hmac::Key,
+}
+
+impl Knocker {
+    pub(crate) fn new(hub: PublicKey) -> Self {
+        let mut secret = b"SLACP knock".to_vec();
+        secret.extend_from_slice(&hub.0);
+        Self { hub, key: hmac::Key::new(hmac::HMAC_SHA256, &secret) }
+    }
+
+    /// Appends the knock to an initiation and gives it.
+    pub(crate) fn seal(&self, initiation: &mut Vec<u8>) -> Mac {
+        let knock = truncate(hmac::sign(&self.key, initiation));
+        initiation.extend_from_slice(&knock);
+        knock
+    }
+
+    /// The knock at the end of an initiation, of whatever version; `None` if it
+    /// is wrong.
+    pub(crate) fn check(&self, initiation: &[u8]) -> Option<Mac> {
+        let (message, knock) = initiation.split_last_chunk::<MAC>()?;
+        same(&truncate(hmac::sign(&self.key, message)), knock).then_some(*knock)
+    }
+
+    /// Completes an answer to the initiation with this `knock` (or to no
+    /// initiation): only who has seen that can know what to answer to.
+    pub(crate) fn seal_answer(&self, mut answer: Vec<u8>, knock: Option<&Mac>) -> Vec<u8> {
+        let tag = self.answer_tag(&answer, knock);
+        answer.extend_from_slice(&tag);
+        answer
+    }
+
+    /// Whether an answer is one to the initiation with this `knock`.
+    pub(crate) fn is_answer(&self, answer: &[u8], knock: Option<&Mac>) -> bool {
+        let Some((head, tag)) = answer.split_last_chunk::<MAC>() else { return false };
+        same(&self.answer_tag(head, knock), tag)
+    }
+
+    fn answer_tag(&self, answer: &[u8], knock: Option<&Mac>) -> Mac {
+        let mut context = hmac::Context::with_key(&self.key);
+        context.update(answer);
+        context.update(knock.map_or(&[][..], |knock| knock));
+        truncate(context.sign())
+    }
+
+    /// Asks for the initiation with `knock` again, with a cookie.
+    pub(crate) fn cookie_request(&self, receiver: Index, cookie: &Mac, knock: &Mac) -> Vec<u8> {
+        self.seal_answer(packet::cookie_request(receiver, cookie), Some(knock))
+    }
+
+    /// Tells which versions are spoken here.
+    pub(crate) fn versions(&self, receiver: Index, knock: &Mac) -> Vec<u8> {
+        self.seal_answer(packet::versions(receiver, &[packet::VERSION]), Some(knock))
+    }
+}
+
+pub(crate) fn truncate(tag: hmac::Tag) -> Mac {
+    let mut mac = [0; MAC];
+    mac.copy_from_slice(&tag.as_ref()[..MAC]);
+    mac
+}
+
+/// Compares in a time that does not tell where the difference is.
+pub(crate) fn same(one: &Mac, other: &Mac) -> bool {
+    let difference = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
+    core::hint::black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_knock_is_made_for_one_hub_and_one_message() {
+        let (ours, other) = (Knocker::new(PublicKey([1; 32])), Knocker::new(PublicKey([2; 32])));
+        let mut message = b"initiation".to_vec();
+        let knock = ours.seal(&mut message);
+        assert_eq!(ours.check(&message), Some(knock));
+        assert_eq!(other.check(&message), None);
+        for i in 0..message.len() {
+            let mut forged = message.clone();
+            forged[i] ^= 1;
+            assert_eq!(ours.check(&forged), None, "byte {i}");
+            assert_eq!(ours.check(&message[..i]), None);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_made_for_one_initiation() {
+        let ours = Knocker::new(PublicKey([1; 32]));
+        let answer = ours.cookie_request(7, &[3; MAC], &[4; MAC]);
+        assert!(ours.is_answer(&answer, Some(&[4; MAC])));
+        assert!(!ours.is_answer(&answer, Some(&[5; MAC])));
+        assert!(!ours.is_answer(&answer, None));
+        assert!(!Knocker::new(PublicKey([2; 32])).is_answer(&answer, Some(&[4; MAC])));
+    }
+}

@@ -1,0 +1,257 @@
+//! Where the peer is, when packets begin to come from elsewhere
+//! (`docs/slacp.md`, Migration). An address is used once a challenge sent to it
+//! has been answered, and one sent to the present address at the same time has
+//! not.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::Rng;
+use units::Instant;
+
+use crate::frame::Frame;
+
+/// So many new addresses are looked at at once.
+const CANDIDATES: usize = 4;
+/// So many challenges go to each address: the link may lose some.
+const CHALLENGES: u32 = 3;
+/// How long no new address is looked at after the present one has proved good.
+const CALM: Duration = Duration::from_secs(1);
+/// So many answers wait to be sent at most.
+const ANSWERS: usize = 8;
+/// A challenge takes no more than this on the wire, in IP bytes.
+const CHALLENGE_SIZE: u64 = 100;
+/// What may be sent to an unproven address, in shares of what came from it
+/// (RFC 9000 §8.1).
+const AMPLIFICATION: u64 = 3;
+
+/// What becomes of an address that is not the present one.
+#[derive(Debug, Default)]
+pub(crate) struct Path {
+    candidates: Vec<Candidate>,
+    /// No new candidate before this time.
+    calm_until: Instant,
+    answers: VecDeque<(SocketAddr, u64)>,
+}
+
+#[derive(Debug)]
+struct Candidate {
+    address: SocketAddr,
+    /// What the candidate, and the present address, are to give back.
+    tokens: [u64; 2],
+    begun: Instant,
+    /// IP bytes that came from it, and that went to it.
+    received: u64,
+    sent: u64,
+    /// Challenges sent to the candidate, and to the present address.
+    challenges: [u32; 2],
+    answered: Option<Instant>,
+}
+
+impl Candidate {
+    /// When the next challenge is due: to the candidate or, `1`, to the present
+    /// address.
+    fn next_challenge(&self, delay: Duration) -> Option<(Instant, usize)> {
+        let at = |which: usize| (self.begun + delay / 8 * self.challenges[which], which);
+        let affordable = self.sent + CHALLENGE_SIZE <= self.received * AMPLIFICATION;
+        let wanted = |which: usize| self.challenges[which] < CHALLENGES;
+        let to_candidate = (wanted(0) && affordable && self.answered.is_none()).then(|| at(0));
+        let to_present = wanted(1).then(|| at(1));
+        to_candidate.into_iter().chain(to_present).min()
+    }
+
+    /// When it is clear what becomes of it.
+    fn decided_at(&self, delay: Duration) -> Instant {
+        self.begun + if self.answered.is_some() { delay } else { delay * 3 }
+    }
+}
+
+impl Path {
+    /// An authentic packet of `size` IP bytes came from somewhere else than the
+    /// present address; `newest` if nothing later has come.
+    pub(crate) fn strayed(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        size: usize,
+        newest: bool,
+        rng: &mut ChaCha20Rng,
+    ) {
+        let known = self.candidates.iter_mut().find(|known| known.address == from);
+        if let Some(known) = known {
+            known.received += size as u64;
+        } else if newest && now >= self.calm_until && self.candidates.len() < CANDIDATES {
+            self.candidates.push(Candidate {
+                address: from,
+                tokens: [rng.next_u64(), rng.next_u64()],
+                begun: now,
+                received: size as u64,
+                sent: 0,
+                challenges: [0, 0],
+                answered: None,
+            });
+        }
+    }
+
+    /// The peer at `from` wants its challenge back.
+    pub(crate) fn challenged(&mut self, from: SocketAddr, token: u64) {
+        if self.answers.len() < ANSWERS {
+            self.answers.push_back((from, token));
+        }
+    }
+
+    /// A challenge came back: what was sent to its address reaches the peer.
+    pub(crate) fn answered(&mut self, now: Instant, token: u64) {
+        for candidate in &mut self.candidates {
+            if candidate.tokens[0] == token {
+                candidate.answered.get_or_insert(now);
+            }
+        }
+        let before = self.candidates.len();
+        self.candidates.retain(|candidate| candidate.tokens[1] != token);
+        if self.candidates.len() < before {
+            // The present address is good; the rest was a copy on another way.
+            self.calm_until = now + CALM;
+        }
+    }
+
+    /// When [`Self::next`] or [`Self::decide`] has something; `delay` is how
+    /// long an answer takes at most.
+    pub(crate) fn poll_timeout(&self, delay: Duration) -> Option<Instant> {
+        self.candidates.iter().map(|candidate| candidate.decided_at(delay)).min()
+    }
+
+    /// When [`Self::next`] has something.
+    pub(crate) fn send_time(&self, delay: Duration) -> Option<Instant> {
+        if !self.answers.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        self.candidates.iter().filter_map(|one| Some(one.next_challenge(delay)?.0)).min()
+    }
+
+    /// The next frame to be sent, alone, and where to.
+    pub(crate) fn next(
+        &mut self,
+        now: Instant,
+        present: SocketAddr,
+        delay: Duration,
+    ) -> Option<(SocketAddr, Frame<'static>)> {
+        if let Some((to, token)) = self.answers.pop_front() {
+            return Some((to, Frame::PathAnswer(token)));
+        }
+        self.candidates.iter_mut().find_map(|candidate| {
+            let (_, which) = candidate.next_challenge(delay).filter(|next| next.0 <= now)?;
+            candidate.challenges[which] += 1;
+            if which == 0 {
+                candidate.sent += CHALLENGE_SIZE;
+            }
+            let to = [candidate.address, present][which];
+            Some((to, Frame::PathChallenge(candidate.tokens[which])))
+        })
+    }
+
+    /// The address to be used from now on, if there is a new one, and how long
+    /// an answer from there took.
+    pub(crate) fn decide(
+        &mut self,
+        now: Instant,
+        delay: Duration,
+    ) -> Option<(SocketAddr, Duration)> {
+        let due = |candidate: &Candidate| candidate.decided_at(delay) <= now;
+        let moved = self.candidates.iter().filter(|one| due(one)).find_map(|candidate| {
+            let time = candidate.answered?.saturating_since(candidate.begun);
+            Some((candidate.address, time))
+        });
+        match moved {
+            Some(_) => self.candidates.clear(),
+            None => self.candidates.retain(|candidate| !due(candidate)),
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_core::SeedableRng;
+
+    use super::*;
+
+    const DELAY: Duration = Duration::from_millis(700);
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, last], 1))
+    }
+
+    /// A path whose peer, at 1, has been heard from 2 at time 0, and what it
+    /// asks there and at 1.
+    fn strayed(size: usize) -> (Path, Vec<(SocketAddr, u64)>) {
+        let mut path = Path::default();
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        path.strayed(at(0), address(2), size, true, &mut rng);
+        let mut asked = Vec::new();
+        for ms in 0..600 {
+            while let Some((to, Frame::PathChallenge(token))) = path.next(at(ms), address(1), DELAY)
+            {
+                asked.push((to, token));
+            }
+        }
+        (path, asked)
+    }
+
+    #[test]
+    fn moves_when_the_new_address_answers_and_the_old_one_does_not() {
+        let (mut path, asked) = strayed(1500);
+        assert_eq!(asked.iter().filter(|ask| ask.0 == address(2)).count(), 3);
+        assert_eq!(asked.iter().filter(|ask| ask.0 == address(1)).count(), 3);
+        path.answered(at(610), asked.iter().find(|ask| ask.0 == address(2)).unwrap().1);
+        assert_eq!(path.decide(at(699), DELAY), None);
+        assert_eq!(path.decide(at(700), DELAY), Some((address(2), Duration::from_millis(610))));
+        assert_eq!(path.poll_timeout(DELAY), None);
+    }
+
+    #[test]
+    fn stays_when_the_old_address_answers() {
+        let (mut path, asked) = strayed(1500);
+        for (_, token) in asked {
+            path.answered(at(610), token);
+        }
+        assert_eq!(path.decide(at(5000), DELAY), None);
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        path.strayed(at(1609), address(2), 100, true, &mut rng);
+        assert_eq!(path.send_time(DELAY), None, "calm for a second");
+        path.strayed(at(1610), address(2), 100, false, &mut rng);
+        assert_eq!(path.send_time(DELAY), None, "an old packet");
+        path.strayed(at(1610), address(2), 100, true, &mut rng);
+        assert!(path.send_time(DELAY).is_some());
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_gets_three_times_what_came_and_is_forgotten() {
+        let (mut path, asked) = strayed(50);
+        assert_eq!(asked.iter().filter(|ask| ask.0 == address(2)).count(), 1);
+        for token in 0..1000 {
+            path.answered(at(610), token);
+        }
+        assert_eq!(path.decide(at(2099), DELAY), None);
+        assert!(path.poll_timeout(DELAY).is_some());
+        assert_eq!(path.decide(at(2100), DELAY), None);
+        assert_eq!(path.poll_timeout(DELAY), None);
+    }
+
+    #[test]
+    fn many_addresses_take_no_more_room_than_four() {
+        let mut path = Path::default();
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        for last in 2..100 {
+            path.strayed(at(0), address(last), 1500, true, &mut rng);
+            path.challenged(address(last), 7);
+        }
+        assert_eq!((path.candidates.len(), path.answers.len()), (4, 8));
+    }
+}

@@ -1,0 +1,354 @@
+//! The keys of a session and how they are renewed (`docs/slacp.md`, Keys): each
+//! generation from a fresh X25519 exchange inside the session and from what came
+//! before it. The key phase in a packet's header is the generation's last bit.
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use ring::hkdf;
+use snow::params::DHChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+use snow::types::Dh;
+use thiserror::Error;
+
+use crate::crypto::{Cipher, PacketKey};
+use crate::frame::Frame;
+use crate::handshake::Keys;
+use crate::packet::Header;
+
+/// A secret of 32 bytes from which others are derived.
+pub(crate) type Chain = [u8; 32];
+
+/// The peer's offer of new keys makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum RekeyError {
+    #[error("key generation {generation} follows {present}")]
+    Generation { generation: u64, present: u64 },
+    #[error("key generation {generation} is offered with two keys")]
+    Contradiction { generation: u64 },
+    #[error("the offered key is not one")]
+    Degenerate,
+}
+
+/// The keys in use. The terminal offers, the hub answers; so offers never cross.
+pub(crate) struct Phases {
+    terminal: bool,
+    rng: ChaCha20Rng,
+    cipher: Cipher,
+    chain: Chain,
+    send: PacketKey,
+    send_generation: u64,
+    recv: PacketKey,
+    /// The newest generation in which a packet has come.
+    recv_generation: u64,
+    other: Other,
+    change: Change,
+}
+
+/// The receiving key of the other phase.
+enum Other {
+    None,
+    Next(PacketKey),
+    /// For packets that were overtaken by the change.
+    Previous(PacketKey),
+}
+
+enum Change {
+    None,
+    /// The terminal has offered its half.
+    Offered(Box<dyn Dh>),
+    /// The hub has given its half for `theirs` and sends with `send` as soon as
+    /// the terminal does.
+    Answered {
+        theirs: [u8; 32],
+        send: Box<PacketKey>,
+    },
+    /// The terminal sends with the new key and waits for the hub to do so.
+    Switched,
+}
+
+impl Phases {
+    pub(crate) fn new(keys: Keys, terminal: bool, seed: [u8; 32]) -> Self {
+        Self {
+            terminal,
+            rng: ChaCha20Rng::from_seed(seed),
+            cipher: keys.cipher,
+            chain: keys.chain,
+            send: keys.send,
+            send_generation: 0,
+            recv: keys.recv,
+            recv_generation: 0,
+            other: Other::None,
+            change: Change::None,
+        }
+    }
+
+    /// Seals a packet that [`Self::phase`] is in the header of.
+    pub(crate) fn seal(&self, number: u64, header_len: usize, packet: &mut Vec<u8>) {
+        self.send.seal(number, header_len, packet);
+    }
+
+    /// The key phase of packets to be sent.
+    pub(crate) fn phase(&self) -> bool {
+        self.send_generation % 2 == 1
+    }
+
+    /// How often the keys have been renewed.
+    pub(crate) fn generation(&self) -> u64 {
+        self.recv_generation
+    }
+
+    /// Opens a packet; `None` if it is not authentic. The first one of a new
+    /// phase completes the change: [`Self::holds_previous`] then.
+    pub(crate) fn open<'a>(
+        &mut self,
+        header: &Header,
+        number: u64,
+        packet: &'a mut [u8],
+    ) -> Option<&'a [u8]> {
+        if header.phase == (self.recv_generation % 2 == 1) {
+            return self.recv.open(number, header.len(), packet);
+        }
+        match &self.other {
+            Other::None => None,
+            Other::Previous(key) => key.open(number, header.len(), packet),
+            Other::Next(key) => {
+                let frames = key.open(number, header.len(), packet)?;
+                self.complete();
+                Some(frames)
+            }
+        }
+    }
+
+    /// The peer uses the next key.
+    fn complete(&mut self) {
+        if let Other::Next(next) = core::mem::replace(&mut self.other, Other::None) {
+            self.other = Other::Previous(core::mem::replace(&mut self.recv, next));
+            self.recv_generation += 1;
+        }
+        if let Change::Answered { send, .. } = core::mem::replace(&mut self.change, Change::None) {
+            self.send = *send;
+            self.send_generation = self.recv_generation;
+        }
+    }
+
+    /// Whether packets of the previous phase can still be opened.
+    pub(crate) fn holds_previous(&self) -> bool {
+        matches!(self.other, Other::Previous(_))
+    }
+
+    /// Forgets the previous key: what was sealed with it cannot be opened any
+    /// more, by nobody.
+    pub(crate) fn drop_previous(&mut self) {
+        if self.holds_previous() {
+            self.other = Other::None;
+        }
+    }
+
+    /// Whether this side may offer new keys now.
+    pub(crate) fn may_offer(&self) -> bool {
+        self.terminal && matches!((&self.change, &self.other), (Change::None, Other::None))
+    }
+
+    /// Begins a change of keys, if [`Self::may_offer`].
+    pub(crate) fn offer(&mut self) -> Option<Frame<'static>> {
+        if !self.may_offer() {
+            return None;
+        }
+        let dh = self.ephemeral();
+        let key = public(dh.as_ref());
+        self.change = Change::Offered(dh);
+        Some(Frame::Rekey { generation: self.recv_generation + 1, key })
+    }
+
+    /// Takes the peer's half; what to answer with, if anything.
+    pub(crate) fn on_rekey(
+        &mut self,
+        generation: u64,
+        key: [u8; 32],
+    ) -> Result<Option<Frame<'static>>, RekeyError> {
+        let present = self.recv_generation;
+        if generation <= present {
+            return Ok(None);
+        }
+        if generation != present + 1 {
+            return Err(RekeyError::Generation { generation, present });
+        }
+        match core::mem::replace(&mut self.change, Change::None) {
+            Change::None if !self.terminal => self.answer(generation, key).map(Some),
+            Change::Offered(ours) => {
+                let [up, down] = self.derive(ours.as_ref(), &key, &public(ours.as_ref()), &key)?;
+                self.send = up;
+                self.send_generation = generation;
+                self.other = Other::Next(down);
+                self.change = Change::Switched;
+                Ok(None)
+            }
+            Change::Answered { theirs, .. } if theirs != key => {
+                Err(RekeyError::Contradiction { generation })
+            }
+            Change::None => Err(RekeyError::Generation { generation, present }),
+            under_way => {
+                self.change = under_way;
+                Ok(None)
+            }
+        }
+    }
+
+    fn answer(&mut self, generation: u64, theirs: [u8; 32]) -> Result<Frame<'static>, RekeyError> {
+        let ours = self.ephemeral();
+        let key = public(ours.as_ref());
+        let [up, down] = self.derive(ours.as_ref(), &theirs, &theirs, &key)?;
+        self.other = Other::Next(up);
+        self.change = Change::Answered { theirs, send: Box::new(down) };
+        Ok(Frame::Rekey { generation, key })
+    }
+
+    fn ephemeral(&mut self) -> Box<dyn Dh> {
+        let mut private = [0; 32];
+        self.rng.fill_bytes(&mut private);
+        let mut dh = DefaultResolver
+            .resolve_dh(&DHChoice::Curve25519)
+            .expect("the Curve25519 feature of snow is on");
+        dh.set(&private);
+        dh
+    }
+
+    /// The next keys, terminal to hub and hub to terminal, from the exchange and
+    /// from all exchanges before; `up` and `down` are the halves of terminal and
+    /// hub.
+    fn derive(
+        &mut self,
+        ours: &dyn Dh,
+        theirs: &[u8; 32],
+        up: &[u8; 32],
+        down: &[u8; 32],
+    ) -> Result<[PacketKey; 2], RekeyError> {
+        let mut secret = [0; 32];
+        ours.dh(theirs, &mut secret).map_err(|_| RekeyError::Degenerate)?;
+        if secret == [0; 32] {
+            return Err(RekeyError::Degenerate);
+        }
+        let input = [secret, *up, *down].concat();
+        let [up, down, chain] = expand(&self.chain, &input, b"SLACP keys");
+        self.chain = chain;
+        Ok([&up, &down].map(|key| PacketKey::new(self.cipher, key)))
+    }
+}
+
+fn public(dh: &dyn Dh) -> [u8; 32] {
+    let mut key = [0; 32];
+    key.copy_from_slice(dh.pubkey());
+    key
+}
+
+/// `N` secrets by HKDF-SHA256 (RFC 5869).
+pub(crate) fn expand<const N: usize>(salt: &[u8], input: &[u8], info: &[u8]) -> [Chain; N] {
+    struct Length(usize);
+    impl hkdf::KeyType for Length {
+        fn len(&self) -> usize {
+            self.0
+        }
+    }
+    let mut out = [[0; 32]; N];
+    let pseudorandom = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(input);
+    pseudorandom
+        .expand(&[info], Length(32 * N))
+        .and_then(|material| material.fill(out.as_flattened_mut()))
+        .expect("the length is below 255 hashes");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Phases, Phases) {
+        let key = |byte| PacketKey::new(Cipher::Aes256Gcm, &[byte; 32]);
+        let keys = |send, recv| Keys {
+            cipher: Cipher::Aes256Gcm,
+            send: key(send),
+            recv: key(recv),
+            name: 1,
+            chain: [3; 32],
+        };
+        (Phases::new(keys(1, 2), true, [4; 32]), Phases::new(keys(2, 1), false, [5; 32]))
+    }
+
+    fn sealed(from: &Phases, number: u64) -> (Header, Vec<u8>) {
+        let header = Header { phase: from.phase(), ..Header::new(1, number, 0, false) };
+        let mut packet = Vec::new();
+        header.write(&mut packet);
+        packet.extend_from_slice(b"frames");
+        from.seal(number, header.len(), &mut packet);
+        (header, packet)
+    }
+
+    fn opens(to: &mut Phases, number: u64, sealed: &(Header, Vec<u8>)) -> bool {
+        to.open(&sealed.0, number, &mut sealed.1.clone()) == Some(&b"frames"[..])
+    }
+
+    fn half(frame: Option<Frame<'static>>) -> (u64, [u8; 32]) {
+        match frame {
+            Some(Frame::Rekey { generation, key }) => (generation, key),
+            other => panic!("no half: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn both_phases_are_open_while_the_keys_change() {
+        let (mut terminal, mut hub) = pair();
+        for generation in 1..10 {
+            let old_up = sealed(&terminal, 10);
+            let old_down = sealed(&hub, 11);
+            let offer = half(terminal.offer());
+            assert_eq!((offer.0, terminal.offer()), (generation, None));
+            let answer = half(hub.on_rekey(offer.0, offer.1).unwrap());
+            // Both halves may come again at any time.
+            assert_eq!(hub.on_rekey(offer.0, offer.1), Ok(None));
+            assert_eq!(hub.phase(), terminal.phase(), "nobody uses the new keys yet");
+            assert_eq!(terminal.on_rekey(answer.0, answer.1), Ok(None));
+            assert_eq!(terminal.on_rekey(answer.0, answer.1), Ok(None));
+            let (new_up, late_down) = (sealed(&terminal, 12), sealed(&hub, 13));
+            assert!(opens(&mut hub, 12, &new_up) && opens(&mut hub, 10, &old_up));
+            assert!(opens(&mut terminal, 13, &late_down) && opens(&mut terminal, 11, &old_down));
+            let new_down = sealed(&hub, 14);
+            assert_ne!(new_down.0.phase, late_down.0.phase);
+            assert!(opens(&mut terminal, 14, &new_down) && opens(&mut terminal, 13, &late_down));
+            assert!(!terminal.may_offer(), "the previous key is still there");
+            for side in [&mut terminal, &mut hub] {
+                assert_eq!(side.generation(), generation);
+                side.drop_previous();
+            }
+            assert!(!opens(&mut hub, 10, &old_up) && !opens(&mut terminal, 11, &old_down));
+            assert_eq!(hub.on_rekey(offer.0, offer.1), Ok(None));
+        }
+    }
+
+    #[test]
+    fn senseless_offers_are_refused() {
+        let (mut terminal, mut hub) = pair();
+        let error = RekeyError::Generation { generation: 2, present: 0 };
+        assert_eq!(hub.on_rekey(2, [9; 32]), Err(error));
+        assert_eq!(hub.on_rekey(1, [0; 32]), Err(RekeyError::Degenerate));
+        let error = RekeyError::Generation { generation: 1, present: 0 };
+        assert_eq!(terminal.on_rekey(1, [9; 32]), Err(error), "nothing was offered");
+        let (_, mut hub) = pair();
+        assert!(hub.on_rekey(1, [9; 32]).is_ok());
+        assert_eq!(hub.on_rekey(1, [8; 32]), Err(RekeyError::Contradiction { generation: 1 }));
+    }
+
+    #[test]
+    fn a_corrupted_packet_of_the_next_phase_changes_nothing() {
+        let (mut terminal, mut hub) = pair();
+        let offer = half(terminal.offer());
+        let answer = half(hub.on_rekey(offer.0, offer.1).unwrap());
+        terminal.on_rekey(answer.0, answer.1).unwrap();
+        let (header, packet) = sealed(&terminal, 12);
+        for place in 0..packet.len() {
+            let mut forged = packet.clone();
+            forged[place] ^= 1;
+            assert_eq!(hub.open(&header, 12, &mut forged), None);
+        }
+        assert_eq!(hub.generation(), 0);
+    }
+}

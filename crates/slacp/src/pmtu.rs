@@ -1,0 +1,241 @@
+//! The size of the largest packet that the path carries, found by probing
+//! (Datagram PLPMTUD, RFC 8899; `docs/slacp.md`, Path MTU). Sizes are those of
+//! IP packets, in bytes.
+
+use core::time::Duration;
+
+use units::Instant;
+
+/// What every path is taken to carry: the least MTU of IPv6.
+const BASE: usize = 1280;
+/// A size does not pass if so many probes of it are lost (RFC 8899 §5.1.2).
+const TRIES: u32 = 3;
+/// The search ends when the answer is known to so many bytes.
+const STEP: usize = 16;
+/// When to try larger sizes again (RFC 8899 §5.1.1).
+const RAISE: Duration = Duration::from_secs(600);
+/// So many packets above the base lost one after another, and none of that size
+/// received since: the path has changed.
+const BLACK_HOLE: u32 = 10;
+
+/// A probe on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MtuProbe {
+    id: u32,
+    pub(crate) size: usize,
+}
+
+/// The search for one direction of a path.
+#[derive(Debug)]
+pub(crate) struct Pmtu {
+    base: usize,
+    most: usize,
+    /// What is known to pass, and the least that is known not to.
+    size: usize,
+    failed: usize,
+    tries: u32,
+    in_flight: Option<u32>,
+    next_id: u32,
+    raise_at: Option<Instant>,
+    /// The largest number of an acknowledged packet above the base.
+    large_acked: u64,
+    large_lost: u32,
+}
+
+impl Pmtu {
+    /// A search up to `most` bytes.
+    pub(crate) fn new(most: usize) -> Self {
+        let base = BASE.min(most);
+        Self {
+            base,
+            most,
+            size: base,
+            failed: most + 1,
+            tries: 0,
+            in_flight: None,
+            next_id: 0,
+            raise_at: None,
+            large_acked: 0,
+            large_lost: 0,
+        }
+    }
+
+    /// The size of packets to be sent.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// What any path carries.
+    pub(crate) fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Begins anew, on another path.
+    pub(crate) fn restart(&mut self) {
+        let next_id = self.next_id;
+        *self = Self { next_id, large_acked: self.large_acked, ..Self::new(self.most) };
+    }
+
+    /// When [`Self::probe`] gives the next probe.
+    pub(crate) fn probe_at(&self) -> Option<Instant> {
+        if self.in_flight.is_some() {
+            None
+        } else if self.is_complete() {
+            self.raise_at
+        } else {
+            Some(Instant::ZERO)
+        }
+    }
+
+    /// The next probe, which is sent now.
+    pub(crate) fn probe(&mut self, now: Instant) -> Option<MtuProbe> {
+        if self.probe_at()? > now {
+            return None;
+        }
+        if self.raise_at.take().is_some() {
+            self.failed = self.most + 1;
+        }
+        self.next_id += 1;
+        self.in_flight = Some(self.next_id);
+        Some(MtuProbe { id: self.next_id, size: self.candidate() })
+    }
+
+    /// The largest first: it is right as a rule.
+    fn candidate(&self) -> usize {
+        if self.failed > self.most { self.most } else { (self.size + self.failed) / 2 }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.size == self.most || self.failed - self.size <= STEP
+    }
+
+    /// The path carries the probe.
+    pub(crate) fn arrived(&mut self, now: Instant, probe: MtuProbe) {
+        self.finish(probe);
+        if probe.size > self.size && probe.size < self.failed {
+            self.size = probe.size;
+            self.tries = 0;
+        }
+        self.rest(now);
+    }
+
+    /// The probe was lost, for whatever reason.
+    pub(crate) fn lost(&mut self, now: Instant, probe: MtuProbe) {
+        if !self.finish(probe) {
+            return;
+        }
+        self.tries += 1;
+        if self.tries == TRIES {
+            self.tries = 0;
+            self.failed = probe.size;
+        }
+        self.rest(now);
+    }
+
+    fn finish(&mut self, probe: MtuProbe) -> bool {
+        self.in_flight.take_if(|id| *id == probe.id).is_some()
+    }
+
+    fn rest(&mut self, now: Instant) {
+        if self.is_complete() && self.size < self.most {
+            self.raise_at.get_or_insert(now + RAISE);
+        }
+    }
+
+    /// A packet of this size was acknowledged.
+    pub(crate) fn packet_arrived(&mut self, number: u64, size: usize) {
+        if size > self.base {
+            self.large_acked = self.large_acked.max(number);
+            self.large_lost = 0;
+        }
+    }
+
+    /// A packet of this size was lost. Whether the path has turned out to carry
+    /// only the base.
+    pub(crate) fn packet_lost(&mut self, number: u64, size: usize) -> bool {
+        if size <= self.base || self.size == self.base || number < self.large_acked {
+            return false;
+        }
+        self.large_lost += 1;
+        let black_hole = self.large_lost >= BLACK_HOLE;
+        if black_hole {
+            self.restart();
+        }
+        black_hole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Searches on a path of `mtu`; the probes it took.
+    fn search(pmtu: &mut Pmtu, mtu: usize, now: Instant) -> usize {
+        let mut count = 0;
+        while let Some(probe) = pmtu.probe(now) {
+            count += 1;
+            assert!(count < 100);
+            assert_eq!(pmtu.probe(now), None, "one at a time");
+            if probe.size <= mtu { pmtu.arrived(now, probe) } else { pmtu.lost(now, probe) }
+        }
+        count
+    }
+
+    proptest! {
+        #[test]
+        fn finds_any_mtu(most in 576usize..9217, mtu in 1280usize..9217) {
+            let mut pmtu = Pmtu::new(most);
+            let probes = search(&mut pmtu, mtu, Instant::ZERO);
+            prop_assert!(pmtu.size() <= mtu.min(most));
+            prop_assert!(pmtu.size() + STEP >= mtu.min(most));
+            prop_assert!(probes <= 3 * 11);
+        }
+    }
+
+    #[test]
+    fn an_ordinary_path_takes_one_probe_and_none_later() {
+        let mut pmtu = Pmtu::new(1500);
+        assert_eq!(pmtu.size(), 1280);
+        assert_eq!(search(&mut pmtu, 1500, Instant::ZERO), 1);
+        assert_eq!((pmtu.size(), pmtu.probe_at()), (1500, None));
+    }
+
+    #[test]
+    fn a_path_that_grows_is_found_after_ten_minutes() {
+        let mut pmtu = Pmtu::new(1500);
+        search(&mut pmtu, 1400, Instant::ZERO);
+        assert_eq!(pmtu.probe_at(), Some(Instant::ZERO + RAISE));
+        assert_eq!(search(&mut pmtu, 1500, Instant::ZERO + RAISE), 1);
+        assert_eq!((pmtu.size(), pmtu.probe_at()), (1500, None));
+    }
+
+    #[test]
+    fn only_large_losses_that_nothing_large_followed_mean_a_black_hole() {
+        let mut pmtu = Pmtu::new(1500);
+        search(&mut pmtu, 1500, Instant::ZERO);
+        pmtu.packet_arrived(100, 1500);
+        for number in 0..1000 {
+            assert!(!pmtu.packet_lost(number.min(99), 1500), "overtaken");
+            assert!(!pmtu.packet_lost(200, 1280), "small");
+        }
+        for number in 101..110 {
+            assert!(!pmtu.packet_lost(number, 1500));
+        }
+        assert!(pmtu.packet_lost(110, 1500));
+        assert_eq!(pmtu.size(), 1280);
+        assert!(pmtu.probe_at().is_some(), "it looks again at once");
+    }
+
+    #[test]
+    fn a_late_answer_to_a_probe_given_up_still_counts() {
+        let mut pmtu = Pmtu::new(1500);
+        let probe = pmtu.probe(Instant::ZERO).unwrap();
+        pmtu.lost(Instant::ZERO, probe);
+        pmtu.lost(Instant::ZERO, probe);
+        assert_eq!(pmtu.tries, 1, "lost once");
+        pmtu.arrived(Instant::ZERO, probe);
+        assert_eq!(pmtu.size(), 1500);
+    }
+}

@@ -1,0 +1,252 @@
+//! What the peer's clock says about the way of our packets: how long they
+//! queued, and how fast they came.
+//!
+//! The two clocks have any offset and drift apart slowly; only differences of
+//! one clock's times are used, and one-way delays only beside their recent
+//! minimum. So neither the return path's queue nor late or missing
+//! acknowledgements disturb what is measured here.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use units::Instant;
+
+/// How long a minimum of the one-way delay counts, at least: clocks that drift
+/// by 100 ppm are 2 ms apart after it. Counts twice as long at most.
+const BASE_WINDOW: Duration = Duration::from_secs(10);
+
+/// What one sample changes of the mean noise.
+const NOISE_GAIN: f64 = 1.0 / 16.0;
+
+/// A sample counts for so many times the mean, and so many µs, at most: the
+/// bends of a queue that begins and ends are no noise.
+const NOISE_STEP: (f64, f64) = (4.0, 500.0);
+
+/// How much history is kept.
+const KEPT: Duration = Duration::from_secs(2);
+
+/// A packet that the peer has, the newest of its acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Arrival {
+    /// When it was sent, by our clock.
+    pub(crate) sent: Instant,
+    /// When it arrived, in µs of the peer's clock.
+    pub(crate) arrived: i64,
+    /// All bytes sent until and with it.
+    pub(crate) sent_bytes: u64,
+    /// All bytes acknowledged until then.
+    pub(crate) delivered: u64,
+}
+
+impl Arrival {
+    /// The one-way delay in µs, plus the unknown difference of the clocks.
+    fn delay(&self) -> i64 {
+        self.arrived - micros(self.sent)
+    }
+}
+
+/// What happened to the packets between two [`Arrival`]s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Window {
+    /// At how many bit/s they were sent, and acknowledged.
+    pub(crate) sent: f64,
+    pub(crate) delivered: f64,
+    /// The share that is not acknowledged.
+    pub(crate) missing: f64,
+    /// The least time that one of them waited, beside the path's minimum.
+    pub(crate) queue: Duration,
+    /// The most.
+    pub(crate) longest: Duration,
+    /// What the newest one waited.
+    pub(crate) latest: Duration,
+    /// Whether nothing came for more than half of the time.
+    pub(crate) torn: bool,
+    /// By how much delays vary from packet to packet.
+    pub(crate) noise: Duration,
+    /// How many bytes these were.
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    /// The peer's clock as it came, and without wrapping.
+    clock: Option<(u32, i64)>,
+    recent: VecDeque<Arrival>,
+    /// The least delay of the present and the last period.
+    base: [Option<i64>; 2],
+    base_since: Instant,
+    /// The mean of what delays differ by from the line through their
+    /// neighbours, µs.
+    noise: f64,
+}
+
+impl Arrivals {
+    /// The peer's clock in µs without wrapping.
+    pub(crate) fn unwrap_clock(&mut self, clock: u32) -> i64 {
+        let time = match self.clock {
+            None => i64::from(clock),
+            Some((last, time)) => time + i64::from(clock.wrapping_sub(last) as i32),
+        };
+        self.clock = Some((clock, time));
+        time
+    }
+
+    /// Enters an arrival, unless it is older than the last one.
+    pub(crate) fn enter(&mut self, now: Instant, arrival: Arrival) {
+        if self.recent.back().is_some_and(|last| last.arrived >= arrival.arrived) {
+            return;
+        }
+        self.enter_delay(now, arrival.delay());
+        self.recent.push_back(arrival);
+        self.enter_noise();
+        while self.recent.front().is_some_and(|first| first.sent + KEPT < arrival.sent) {
+            self.recent.pop_front();
+        }
+    }
+
+    fn enter_delay(&mut self, now: Instant, delay: i64) {
+        if now.saturating_since(self.base_since) > BASE_WINDOW {
+            self.base = [None, self.base[0]];
+            self.base_since = now;
+        }
+        self.base[0] = Some(self.base[0].map_or(delay, |base| base.min(delay)));
+    }
+
+    /// A queue grows and shrinks in lines; what leaves them is jitter, or slots
+    /// of time.
+    fn enter_noise(&mut self) {
+        let mut delays = self.recent.iter().rev().map(Arrival::delay);
+        let (Some(c), Some(b), Some(a)) = (delays.next(), delays.next(), delays.next()) else {
+            return;
+        };
+        let off = (a - 2 * b + c).unsigned_abs() as f64 / 2.0;
+        let off = off.min(NOISE_STEP.0 * self.noise + NOISE_STEP.1);
+        self.noise += (off - self.noise) * NOISE_GAIN;
+    }
+
+    fn base(&self) -> Option<i64> {
+        self.base.into_iter().flatten().min()
+    }
+
+    /// Takes what packets lately waited at least for the path's own delay: it
+    /// has become longer, or others keep a queue that is not ours to empty.
+    pub(crate) fn rebase(&mut self, over: Duration) {
+        let least = self.over(over).map(Arrival::delay).min();
+        self.base = [least, None];
+    }
+
+    /// Forgets what arrived before the last `time`.
+    pub(crate) fn forget_before(&mut self, time: Duration) {
+        let kept = self.over(time).count();
+        self.recent.drain(..self.recent.len() - kept);
+    }
+
+    pub(crate) fn last(&self) -> Option<&Arrival> {
+        self.recent.back()
+    }
+
+    /// The arrivals of the last `time`, by the peer's clock, and the one before.
+    fn over(&self, time: Duration) -> impl Iterator<Item = &Arrival> {
+        let last = self.recent.back().map_or(0, |last| last.arrived);
+        let from = last - i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 2);
+        let begin = self.recent.partition_point(|arrival| arrival.arrived <= from);
+        self.recent.iter().skip(begin.saturating_sub(1))
+    }
+
+    /// The longest time without an arrival, in µs.
+    fn longest_pause(&self, time: Duration) -> i64 {
+        let times = || self.over(time).map(|arrival| arrival.arrived);
+        times().zip(times().skip(1)).map(|(a, b)| b - a).max().unwrap_or(0)
+    }
+
+    /// What happened over the last `time`; `None` before so much is known.
+    pub(crate) fn window(&self, time: Duration) -> Option<Window> {
+        let (first, last) = (*self.over(time).next()?, *self.recent.back()?);
+        let (arriving, sending) = (last.arrived - first.arrived, last.sent - first.sent_at());
+        if arriving < i64::try_from(time.as_micros()).ok()? {
+            return None;
+        }
+        let sending = sending.as_nanos() as f64 / 1e9;
+        let (sent, delivered) =
+            (last.sent_bytes - first.sent_bytes, last.delivered - first.delivered);
+        // The first one's delay belongs to the packets before.
+        let delays = || self.over(time).skip(1).map(Arrival::delay);
+        let (least, most, base) = (delays().min()?, delays().max()?, self.base()?);
+        let queue = |delay: i64| Duration::from_micros(u64::try_from(delay - base).unwrap_or(0));
+        Some(Window {
+            sent: sent as f64 * 8.0 / sending.max(1e-6),
+            delivered: delivered as f64 * 8.0 / (arriving as f64 / 1e6),
+            missing: (1.0 - delivered as f64 / (sent as f64).max(1.0)).max(0.0),
+            queue: queue(least),
+            longest: queue(most),
+            latest: queue(last.delay()),
+            torn: self.longest_pause(time) * 2 > arriving,
+            bytes: sent,
+            noise: Duration::from_micros(self.noise as u64),
+        })
+    }
+}
+
+impl Arrival {
+    fn sent_at(&self) -> Duration {
+        self.sent.saturating_since(Instant::ZERO)
+    }
+}
+
+pub(crate) fn micros(time: Instant) -> i64 {
+    (time.as_nanos() / 1000) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// A packet of 1000 bytes each millisecond, the n-th delayed by `delay(n)` µs.
+    fn arrivals(count: u64, delay: impl Fn(u64) -> i64) -> Arrivals {
+        let mut arrivals = Arrivals::default();
+        for n in 0..count {
+            let sent = Instant::from_nanos(n * 1_000_000);
+            let arrived = micros(sent) + delay(n);
+            let bytes = n * 1000;
+            let arrival = Arrival { sent, arrived, sent_bytes: bytes, delivered: bytes };
+            arrivals.enter(sent, arrival);
+        }
+        arrivals
+    }
+
+    #[test]
+    fn the_offset_of_the_clocks_does_not_matter() {
+        for offset in [0, 1 << 40, -(1 << 40)] {
+            let window = arrivals(300, |n| offset + if n < 100 { 0 } else { 7000 });
+            let window = window.window(ms(100)).unwrap();
+            assert_eq!(window.queue, ms(7));
+            assert!((window.delivered - 8e6).abs() < 1.0 && (window.sent - 8e6).abs() < 1.0);
+        }
+    }
+
+    #[test]
+    fn drift_is_no_queue() {
+        let window = arrivals(100_000, |n| (n / 10) as i64).window(ms(100)).unwrap();
+        assert!(window.queue <= ms(2), "{window:?}");
+    }
+
+    #[test]
+    fn a_clock_wraps() {
+        let mut arrivals = Arrivals::default();
+        let begin = arrivals.unwrap_clock(u32::MAX - 10);
+        assert_eq!(arrivals.unwrap_clock(20) - begin, 31);
+        assert_eq!(arrivals.unwrap_clock(15) - begin, 26);
+    }
+
+    #[test]
+    fn a_new_base_holds_from_then_on() {
+        let mut arrivals = arrivals(1000, |n| if n < 100 { 0 } else { 290_000 });
+        assert_eq!(arrivals.window(ms(100)).unwrap().queue, ms(290));
+        arrivals.rebase(ms(100));
+        assert_eq!(arrivals.window(ms(100)).unwrap().queue, ms(0));
+    }
+}

@@ -1,0 +1,346 @@
+//! The rate when nobody knows the link: found by packet trains, held by the
+//! queueing delay (`docs/slacp.md`, Rate).
+
+mod cruise;
+mod start;
+
+use core::time::Duration;
+
+use units::{BitRate, ByteCount, Instant};
+
+use super::arrivals::{Arrival, Arrivals, Window};
+use super::train::{Measured, Train};
+use super::{PathMemory, RateState};
+use crate::pacer::Pacer;
+use cruise::Cruise;
+use start::Start;
+
+/// A full packet, where packets are counted.
+const PACKET: f64 = 12_000.0;
+
+/// How fast a train leaves that is to find an unknown rate.
+const TRAIN_RATE: f64 = 2e9;
+
+/// How much a late driver may send at once to catch up.
+const BURST: Duration = Duration::from_millis(4);
+const TRAIN_BURST: Duration = Duration::from_millis(1);
+
+/// Below this no session paces itself, whatever it measures.
+pub(super) const SLOWEST: f64 = 10_000.0;
+
+/// What a session knows about an acknowledgement.
+#[derive(Debug)]
+pub(crate) struct Acknowledged<'a> {
+    /// The newly acknowledged packets: number and size.
+    pub(crate) packets: &'a [(u64, u16)],
+    /// The newest packet that it speaks of first, if it does: when it was
+    /// sent, and all bytes sent until and with it.
+    pub(crate) newest: Option<(Instant, u64)>,
+    /// The largest number that has arrived.
+    pub(crate) largest: u64,
+    /// How long the peer held the newest one.
+    pub(crate) held: Duration,
+    /// The peer's clock in µs modulo 2^32 and the ages of marked packets, if it
+    /// tells.
+    pub(crate) times: Option<(u32, Vec<(u64, Duration)>)>,
+}
+
+/// Finds and follows the rate of one direction of a path.
+#[derive(Debug)]
+pub(crate) struct Auto {
+    phase: Phase,
+    pacer: Pacer,
+    train: Option<Train>,
+    train_pacer: Pacer,
+    arrivals: Arrivals,
+    /// The rate that packets leave at, bit/s.
+    rate: f64,
+    rtt: Duration,
+    /// The least RTT seen.
+    min_rtt: Option<Duration>,
+    /// Bytes sent in all, acknowledged, and neither acknowledged nor lost.
+    sent: u64,
+    delivered: u64,
+    in_flight: u64,
+    /// When capacity was last measured.
+    measured_at: Option<Instant>,
+    memory: Option<PathMemory>,
+    ceiling: f64,
+    /// Packets below this number went another path.
+    first: u64,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Start(Start),
+    Cruise(Box<Cruise>),
+}
+
+impl Auto {
+    /// Begins with nothing remembered, never to go beyond `ceiling`.
+    pub(crate) fn new(ceiling: Option<BitRate>) -> Self {
+        let ceiling = ceiling.map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64);
+        Self::on_path(ceiling, 0)
+    }
+
+    /// Begins anew with packet number `next`: the session takes another path.
+    pub(crate) fn move_to(&mut self, next: u64) {
+        let phase = Phase::Start(Start::in_motion());
+        *self = Self { phase, sent: self.sent, ..Self::on_path(self.ceiling, next) };
+    }
+
+    /// What is remembered of the path, before anything is sent.
+    pub(crate) fn remember(&mut self, memory: PathMemory) {
+        self.memory = Some(memory);
+    }
+
+    fn on_path(ceiling: f64, first: u64) -> Self {
+        Self {
+            phase: Phase::Start(Start::default()),
+            pacer: pacer(TRAIN_RATE, BURST),
+            train: None,
+            train_pacer: pacer(TRAIN_RATE, TRAIN_BURST),
+            arrivals: Arrivals::default(),
+            rate: TRAIN_RATE,
+            rtt: Duration::from_millis(800),
+            min_rtt: None,
+            sent: 0,
+            delivered: 0,
+            in_flight: 0,
+            measured_at: None,
+            memory: None,
+            ceiling,
+            first,
+        }
+    }
+
+    pub(crate) fn rate(&self) -> BitRate {
+        // Before anything is measured, what a first flight makes of it.
+        let rate = match &self.phase {
+            Phase::Start(start) => start.expected(self.rtt),
+            Phase::Cruise(_) => self.rate,
+        };
+        BitRate::from_bits_per_second(rate as u64)
+    }
+
+    /// What is known of the path.
+    pub(crate) fn state(&self) -> RateState {
+        match &self.phase {
+            Phase::Start(start) => start.state(),
+            Phase::Cruise(cruise) => cruise.state(),
+        }
+    }
+
+    /// The capacity of the path for this session, once measured.
+    pub(crate) fn capacity(&self) -> Option<BitRate> {
+        match &self.phase {
+            Phase::Start(_) => None,
+            Phase::Cruise(cruise) => Some(BitRate::from_bits_per_second(cruise.capacity() as u64)),
+        }
+    }
+
+    /// What packets wait for each other, as far as known.
+    pub(crate) fn queue(&self) -> Duration {
+        self.window().map_or(Duration::ZERO, |window| window.queue)
+    }
+
+    fn window(&self) -> Option<Window> {
+        let Phase::Cruise(cruise) = &self.phase else { return None };
+        let usual = self.arrivals.window(cruise.look(self.rtt));
+        usual.or_else(|| self.arrivals.window(cruise.glance()))
+    }
+
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt
+    }
+
+    /// What another session on the path should know.
+    pub(crate) fn memory(&self, now: Instant) -> Option<PathMemory> {
+        let age = now.saturating_since(self.measured_at?);
+        Some(PathMemory { capacity: self.capacity()?, min_rtt: self.min_rtt?, age })
+    }
+
+    /// When payload may leave; `None` while it waits for acknowledgements.
+    pub(crate) fn ready_at(&self) -> Option<Instant> {
+        if self.in_flight as f64 * 8.0 >= self.allowed_in_flight() {
+            return None;
+        }
+        let leaving = self.train.as_ref().is_some_and(Train::is_leaving);
+        let pacer = if leaving { &self.train_pacer } else { &self.pacer };
+        Some(pacer.ready_at())
+    }
+
+    /// In bits.
+    fn allowed_in_flight(&self) -> f64 {
+        match &self.phase {
+            Phase::Start(start) => start.allowed_in_flight(self.delivered),
+            Phase::Cruise(cruise) => cruise.allowed_in_flight(self.rtt),
+        }
+    }
+
+    /// Whether the arrival of the packet that is being made is of interest.
+    pub(crate) fn wants_mark(&self) -> bool {
+        self.train.as_ref().is_some_and(Train::wants_mark)
+    }
+
+    /// Before payload leaves: what RTT is known, and whether a train is due.
+    pub(crate) fn prepare(&mut self, now: Instant, rtt: Duration) {
+        self.rtt = rtt;
+        let urgent = matches!(&self.phase, Phase::Cruise(cruise) if cruise.train_is_urgent());
+        if self.train.as_ref().is_some_and(|train| train.is_leaving() || !urgent) {
+            return;
+        }
+        let memory = self.memory.filter(|memory| memory.fits(rtt));
+        let plan = match &mut self.phase {
+            Phase::Start(start) => start.next_train(self.in_flight == 0, memory, rtt),
+            Phase::Cruise(cruise) => cruise.next_train(),
+        };
+        let Some(Plan { packets, rate }) = plan else { return };
+        self.train = Some(Train::new(packets));
+        self.train_pacer = pacer(rate, TRAIN_BURST);
+        self.set_rate(now);
+    }
+
+    /// A packet of `size` bytes left, and whether it counts as in flight.
+    pub(crate) fn sent(&mut self, now: Instant, number: u64, size: u16, counts: bool) {
+        let bytes = ByteCount::new(u64::from(size));
+        self.sent += bytes.get();
+        let leaving = self.train.as_mut().filter(|train| counts && train.is_leaving());
+        let owed = match (&self.phase, leaving) {
+            (_, None) => true,
+            (phase, Some(train)) => {
+                train.sent(now, number, size);
+                self.train_pacer.sent(now, bytes);
+                matches!(phase, Phase::Cruise(_))
+            }
+        };
+        // A train of the start comes on top of what is paced.
+        if owed {
+            self.pacer.sent(now, bytes);
+        }
+        if counts {
+            self.in_flight += bytes.get();
+        }
+    }
+
+    /// There is nothing more to send now.
+    pub(crate) fn app_limited(&mut self) {
+        if let Some(train) = self.train.as_mut().filter(|train| train.is_leaving()) {
+            train.cut();
+        }
+        if let Phase::Cruise(cruise) = &mut self.phase {
+            cruise.app_limited();
+        }
+    }
+
+    /// A packet of `size` bytes is lost.
+    pub(crate) fn lost(&mut self, number: u64, size: u16) {
+        if number >= self.first {
+            self.in_flight = self.in_flight.saturating_sub(size.into());
+        }
+    }
+
+    pub(crate) fn acknowledged(&mut self, now: Instant, rtt: Duration, ack: &Acknowledged) {
+        self.rtt = rtt;
+        let bytes = ack.packets.iter();
+        let bytes = bytes.filter(|(number, _)| *number >= self.first);
+        let bytes: u64 = bytes.map(|(_, size)| u64::from(*size)).sum();
+        self.delivered += bytes;
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.enter_times(now, ack);
+        let measured = self.take_train(ack.largest);
+        self.decide(now, measured);
+        self.set_rate(now);
+    }
+
+    /// Enters when packets arrived. A peer that does not tell has them arrive
+    /// when we hear of them.
+    fn enter_times(&mut self, now: Instant, ack: &Acknowledged) {
+        let clock = match &ack.times {
+            Some((clock, _)) => self.arrivals.unwrap_clock(*clock),
+            None => super::arrivals::micros(now),
+        };
+        let micros = |age: Duration| i64::try_from(age.as_micros()).unwrap_or(i64::MAX / 4);
+        if let Some((sent, sent_bytes)) = ack.newest.filter(|_| ack.largest >= self.first) {
+            let path = now.saturating_since(sent).saturating_sub(ack.held);
+            self.min_rtt = Some(self.min_rtt.map_or(path, |least| least.min(path)));
+            let arrived = clock - micros(ack.held);
+            let arrival = Arrival { sent, arrived, sent_bytes, delivered: self.delivered };
+            self.arrivals.enter(now, arrival);
+        }
+        let Some(train) = &mut self.train else { return };
+        ack.packets.iter().for_each(|(number, _)| train.acknowledged(*number));
+        for (number, age) in ack.times.iter().flat_map(|(_, marks)| marks) {
+            train.arrived(*number, clock - micros(*age));
+        }
+    }
+
+    /// The train that has come by packet `largest`, and what it has shown.
+    fn take_train(&mut self, largest: u64) -> Option<Option<Measured>> {
+        self.train.take_if(|train| train.is_over(largest)).map(|train| train.measure())
+    }
+
+    fn decide(&mut self, now: Instant, train: Option<Option<Measured>>) {
+        self.glance();
+        let window = self.window();
+        let flight = self.arrivals.last().map(|last| cruise::Flight {
+            bits: self.sent.saturating_sub(last.sent_bytes) as f64 * 8.0,
+            total: self.sent as f64 * 8.0,
+            sent: last.sent,
+            min_rtt: self.min_rtt.unwrap_or(self.rtt),
+        });
+        match &mut self.phase {
+            Phase::Start(start) => {
+                let Some(train) = train else { return };
+                let found = start.train_came(train, self.delivered, self.rtt);
+                if let Some(capacity) = found {
+                    self.measured_at = Some(now);
+                    let cruise = Cruise::new(now, capacity, self.ceiling);
+                    self.phase = Phase::Cruise(Box::new(cruise));
+                }
+            }
+            Phase::Cruise(cruise) => {
+                if let Some(train) = train {
+                    cruise.train_came(train);
+                }
+                if let (Some(window), Some(flight)) = (window, flight) {
+                    self.measured_at = Some(now);
+                    if let Some(over) = cruise.acknowledged(now, self.rtt, window, flight) {
+                        self.arrivals.rebase(over);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notices at once when the link becomes much slower.
+    fn glance(&mut self) {
+        let Phase::Cruise(cruise) = &mut self.phase else { return };
+        let glance = cruise.glance();
+        if self.arrivals.window(glance).is_some_and(|window| cruise.glanced(window)) {
+            self.arrivals.forget_before(glance);
+        }
+    }
+
+    fn set_rate(&mut self, now: Instant) {
+        self.rate = match &self.phase {
+            Phase::Start(start) => start.rate(),
+            Phase::Cruise(cruise) => cruise.rate(),
+        }
+        .min(self.ceiling)
+        .max(SLOWEST);
+        self.pacer.set_rate(now, BitRate::from_bits_per_second(self.rate as u64));
+    }
+}
+
+/// A train to be sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Plan {
+    packets: usize,
+    /// At bit/s.
+    rate: f64,
+}
+
+fn pacer(rate: f64, burst: Duration) -> Pacer {
+    Pacer::new(BitRate::from_bits_per_second(rate as u64), burst)
+}

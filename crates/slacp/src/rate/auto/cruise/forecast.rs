@@ -1,0 +1,126 @@
+//! What queue was expected, beside what came: a queue that stays although it
+//! should have gone is not ours, and one that is gone too early means that
+//! there is more capacity than we know of.
+
+use std::collections::VecDeque;
+
+use units::Instant;
+
+/// A capacity that has fallen below this share makes older forecasts void.
+const VOID: f64 = 0.75;
+
+#[derive(Debug, Default)]
+pub(super) struct Forecast {
+    /// For packets sent at these times: the queue, in seconds.
+    made: VecDeque<(Instant, f64)>,
+    /// The forecast for the newest packet heard of.
+    current: Option<f64>,
+    /// Since when the queue has been larger than forecast.
+    exceeded_since: Option<Instant>,
+    capacity: f64,
+}
+
+/// How a forecast turned out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Met,
+    /// The queue is larger, which is news.
+    Exceeded,
+    /// The queue stays, a round trip after that was noticed.
+    Stuck(Instant),
+    /// The queue is gone.
+    Gone,
+    /// There is much less capacity than when it was made.
+    Void,
+}
+
+impl Forecast {
+    pub(super) fn make(&mut self, now: Instant, queue: f64) {
+        self.made.push_back((now, queue));
+    }
+
+    /// Judges the queue met by a packet that was `sent`, tolerating so much less
+    /// and so much more; all in seconds, at a capacity in bit/s.
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        queue: f64,
+        tolerance: (f64, f64),
+        capacity: f64,
+    ) -> Outcome {
+        if self.is_void(capacity) {
+            return Outcome::Void;
+        }
+        while let Some((_, forecast)) = self.made.pop_front_if(|(made, _)| *made <= sent) {
+            self.current = Some(forecast);
+        }
+        let Some(forecast) = self.current else { return Outcome::Met };
+        if queue < forecast - tolerance.0 {
+            return Outcome::Gone;
+        }
+        if queue <= forecast + tolerance.1 {
+            self.exceeded_since = None;
+            return Outcome::Met;
+        }
+        let Some(since) = self.exceeded_since else {
+            self.exceeded_since = Some(now);
+            return Outcome::Exceeded;
+        };
+        if sent <= since { Outcome::Met } else { Outcome::Stuck(since) }
+    }
+
+    /// Begins afresh.
+    pub(super) fn reset(&mut self, capacity: f64) {
+        *self = Self { capacity, ..Self::default() };
+    }
+
+    fn is_void(&mut self, capacity: f64) -> bool {
+        let void = capacity < VOID * self.capacity;
+        if void {
+            *self = Self { capacity, ..Self::default() };
+        }
+        self.capacity = self.capacity.max(capacity);
+        void
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    /// A queue, met 600 ms after each forecast of it, and the outcomes.
+    fn judge(forecast: f64, queue: f64, times: u64) -> Vec<Outcome> {
+        let mut book = Forecast::default();
+        (0..times)
+            .map(|n| {
+                book.make(at(n * 100), forecast);
+                let sent = at((n * 100).saturating_sub(600));
+                book.judge(at(n * 100), sent, queue, (0.02, 0.02), 1e6)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_queue_as_forecast_is_nothing_special() {
+        assert!(judge(0.05, 0.06, 20).iter().all(|outcome| *outcome == Outcome::Met));
+    }
+
+    #[test]
+    fn a_queue_that_stays_for_a_round_trip_is_stuck() {
+        let outcomes = judge(0.0, 0.3, 20);
+        assert_eq!(
+            outcomes.iter().position(|outcome| matches!(outcome, Outcome::Stuck(_))),
+            Some(7)
+        );
+    }
+
+    #[test]
+    fn a_queue_that_vanishes_is_noticed_at_once() {
+        assert_eq!(judge(0.05, 0.0, 9).last(), Some(&Outcome::Gone));
+    }
+}

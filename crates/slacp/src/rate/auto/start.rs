@@ -1,0 +1,175 @@
+//! The first round trips: from nothing, or from a memory, to a rate that a
+//! train has confirmed.
+//!
+//! A train of [`FIRST`] packets spreads to the link's rate, so that one round
+//! trip tells it roughly. A longer train, sent a quarter faster than that,
+//! either spreads again, and then the rate is found, or does not, and then the
+//! link is faster and the next train twice as fast. What is under way meanwhile
+//! is bounded by what has arrived so far: a wrong guess costs no more.
+
+use core::time::Duration;
+
+use super::{PACKET, Plan, TRAIN_RATE};
+use crate::rate::train::Measured;
+use crate::rate::{PathMemory, RateState};
+
+/// The packets of the first train (RFC 6928 allows a TCP 10).
+const FIRST: usize = 16;
+/// A sender of small messages is not held up by the start.
+const UNMEASURED: f64 = 4.0 * FIRST as f64 * PACKET;
+/// By how much a confirming train is faster than what it is to confirm.
+const EXCESS: f64 = 1.25;
+/// How long a confirming train takes, and its least and most packets: the fifth
+/// that exceeds the link must find room in a queue of 100.
+const CONFIRM: Duration = Duration::from_millis(50);
+const CONFIRM_PACKETS: (usize, usize) = (24, 256);
+/// What may be under way as a multiple of what has arrived.
+const GROWTH: f64 = 160.0;
+/// The same when no train could be measured.
+const BLIND_GROWTH: f64 = 4.0;
+/// A train that came at this share of the rate at which it was sent was not
+/// spread.
+const UNSPREAD: f64 = 0.93;
+/// What is sent in the first round trip of a remembered path, of what it held:
+/// a path of a tenth, with a queue of half a BDP, has room for it.
+const JUMP: f64 = 0.15;
+/// What a rate seen by one short train is trusted for meanwhile.
+const TRUST: f64 = 0.9;
+
+#[derive(Debug)]
+pub(super) enum Start {
+    /// Nothing is known. `again`: a train has come that measured nothing, and
+    /// the next is due whatever is under way.
+    Blind { again: bool },
+    /// A rate was seen, and is to be confirmed by a train that is `due` or
+    /// under way.
+    Confirm { rate: f64, train_rate: f64, due: bool },
+    /// A rate is remembered, and a part of it is used until a train has confirmed
+    /// it (Careful Resume, RFC 9959: unvalidated).
+    Resume { memory: PathMemory, flight: f64, due: bool },
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self::Blind { again: false }
+    }
+}
+
+impl Start {
+    /// Of a session that has data and something under way already.
+    pub(super) fn in_motion() -> Self {
+        Self::Blind { again: true }
+    }
+
+    pub(super) fn state(&self) -> RateState {
+        match self {
+            Self::Blind { .. } => RateState::Blind,
+            Self::Confirm { .. } => RateState::Confirming,
+            Self::Resume { .. } => RateState::Resuming,
+        }
+    }
+
+    /// At which rate packets leave that belong to no train.
+    pub(super) fn rate(&self) -> f64 {
+        match self {
+            Self::Blind { .. } => TRAIN_RATE,
+            Self::Confirm { rate, .. } => rate * TRUST,
+            Self::Resume { memory, .. } => bits(memory) * JUMP,
+        }
+    }
+
+    /// The rate that can be expected of the next round trip.
+    pub(super) fn expected(&self, rtt: Duration) -> f64 {
+        match self {
+            Self::Blind { .. } => UNMEASURED / rtt.as_secs_f64().max(1e-3),
+            _ => self.rate(),
+        }
+    }
+
+    /// How many bits may be under way when so many bytes have arrived.
+    pub(super) fn allowed_in_flight(&self, delivered: u64) -> f64 {
+        let delivered = delivered as f64 * 8.0;
+        match self {
+            Self::Blind { .. } => (FIRST as f64 * PACKET + delivered).min(UNMEASURED),
+            Self::Confirm { .. } => GROWTH * delivered.max(FIRST as f64 * PACKET),
+            Self::Resume { flight, .. } => *flight,
+        }
+    }
+
+    /// The train that is due when payload is about to leave.
+    pub(super) fn next_train(
+        &mut self,
+        idle: bool,
+        memory: Option<PathMemory>,
+        rtt: Duration,
+    ) -> Option<Plan> {
+        if let (Self::Blind { .. }, Some(memory)) = (&*self, memory) {
+            let flight = bits(&memory) * JUMP * rtt.as_secs_f64();
+            *self = Self::Resume { memory, flight, due: true };
+        }
+        match self {
+            Self::Blind { again } => {
+                let due = core::mem::take(again) || idle;
+                due.then_some(Plan { packets: FIRST, rate: TRAIN_RATE })
+            }
+            Self::Confirm { rate, train_rate, due } => {
+                core::mem::take(due).then(|| confirming(*rate, *train_rate))
+            }
+            Self::Resume { memory, due, .. } => {
+                let rate = bits(memory);
+                core::mem::take(due).then(|| confirming(rate, rate * EXCESS))
+            }
+        }
+    }
+
+    /// A train has come, and shown something or nothing; the capacity once it
+    /// is confirmed.
+    pub(super) fn train_came(
+        &mut self,
+        train: Option<Measured>,
+        delivered: u64,
+        rtt: Duration,
+    ) -> Option<f64> {
+        let blind = BLIND_GROWTH * delivered as f64 * 8.0 / rtt.as_secs_f64().max(1e-3);
+        let confirm = |rate: f64, excess: f64| Self::Confirm {
+            rate: rate.min(TRAIN_RATE),
+            train_rate: rate.min(TRAIN_RATE) * excess,
+            due: true,
+        };
+        let (next, found) = match (&*self, train) {
+            (Self::Blind { .. }, None) if delivered as f64 * 8.0 < UNMEASURED => {
+                (Self::Blind { again: true }, None)
+            }
+            (Self::Blind { .. }, None) => (confirm(blind, 2.0), None),
+            // Nothing is known beyond what was.
+            (Self::Confirm { rate, .. }, None) => {
+                (confirm(rate.max(blind.min(rate * 2.0)), EXCESS), None)
+            }
+            (Self::Resume { memory, .. }, None) => (confirm(bits(memory) / 2.0, EXCESS), None),
+            (Self::Blind { .. }, Some(seen)) => (confirm(seen.received, EXCESS), None),
+            (_, Some(seen)) if seen.received > UNSPREAD * seen.sent => {
+                (confirm(seen.received, 2.0), None)
+            }
+            (_, Some(seen)) => (Self::default(), Some(seen.received)),
+        };
+        let resumed = match &*self {
+            Self::Resume { memory, .. } => Some(bits(memory)),
+            _ => None,
+        };
+        *self = next;
+        match (resumed, train) {
+            // The path is as it was.
+            (Some(memory), Some(seen)) if seen.received >= memory => Some(memory),
+            _ => found,
+        }
+    }
+}
+
+fn confirming(rate: f64, train_rate: f64) -> Plan {
+    let packets = (rate * CONFIRM.as_secs_f64() / PACKET) as usize;
+    Plan { packets: packets.clamp(CONFIRM_PACKETS.0, CONFIRM_PACKETS.1), rate: train_rate }
+}
+
+fn bits(memory: &PathMemory) -> f64 {
+    memory.capacity.bits_per_second() as f64
+}

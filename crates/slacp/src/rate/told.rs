@@ -1,0 +1,84 @@
+//! A rate that somebody knows: the configuration, or the modem for a while.
+
+use core::time::Duration;
+
+use units::{BitRate, Instant};
+
+use super::RateError;
+
+/// A configured rate, and the one that the modem has told, until it expires.
+#[derive(Debug)]
+pub(crate) struct Told {
+    configured: BitRate,
+    from_modem: bool,
+    told: Option<(BitRate, Instant)>,
+}
+
+impl Told {
+    pub(crate) fn fixed(rate: BitRate) -> Self {
+        Self { configured: rate, from_modem: false, told: None }
+    }
+
+    pub(crate) fn modem(initial: BitRate) -> Self {
+        Self { from_modem: true, ..Self::fixed(initial) }
+    }
+
+    /// Takes another configured rate, of the same source.
+    pub(crate) fn configure(&mut self, rate: BitRate, from_modem: bool) -> bool {
+        if from_modem == self.from_modem {
+            self.configured = rate;
+        }
+        from_modem == self.from_modem
+    }
+
+    pub(crate) fn rate(&self) -> BitRate {
+        self.told.map_or(self.configured, |(rate, _)| rate)
+    }
+
+    pub(crate) fn tell(
+        &mut self,
+        now: Instant,
+        rate: BitRate,
+        valid_for: Duration,
+    ) -> Result<(), RateError> {
+        if !self.from_modem {
+            return Err(RateError::NotTold);
+        }
+        self.told = Some((rate, now + valid_for));
+        Ok(())
+    }
+
+    /// When the told rate expires.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.told.map(|(_, until)| until)
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.told = self.told.filter(|(_, until)| *until > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_told_rate_holds_until_it_expires() {
+        let (at, mbit) = (|s: u64| Instant::from_nanos(s * 1_000_000_000), BitRate::from_mbit);
+        let mut told = Told::modem(mbit(50));
+        told.tell(at(1), mbit(5), Duration::from_secs(10)).unwrap();
+        assert_eq!((told.rate(), told.poll_timeout()), (mbit(5), Some(at(11))));
+        told.handle_timeout(at(10));
+        assert_eq!(told.rate(), mbit(5));
+        told.handle_timeout(at(11));
+        assert_eq!((told.rate(), told.poll_timeout()), (mbit(50), None));
+    }
+
+    #[test]
+    fn a_fixed_rate_is_not_told() {
+        let mut told = Told::fixed(BitRate::from_mbit(50));
+        let answer = told.tell(Instant::ZERO, BitRate::from_mbit(5), Duration::MAX);
+        assert_eq!(answer, Err(RateError::NotTold));
+        assert_eq!(told.rate(), BitRate::from_mbit(50));
+    }
+}

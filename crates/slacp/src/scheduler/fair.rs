@@ -1,0 +1,240 @@
+//! Flows in turn, sparse ones first: after the queues of RFC 8290 §4.2.
+//!
+//! Each round a flow may send its quantum: deficit round robin. A flow that has
+//! not had its quantum in the present round goes before those that have had
+//! something to send all the time, so one that asks for less than its share
+//! never waits for the others' queues. In RFC 8290 a flow loses that right by
+//! sending once; here by spending its quantum.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The flows that have something to send, by name.
+#[derive(Debug)]
+pub(crate) struct FairQueue<K> {
+    /// Bytes that a flow may send in its turn.
+    quantum: i64,
+    fresh: VecDeque<K>,
+    old: VecDeque<K>,
+    flows: BTreeMap<K, Flow>,
+    /// Flows that have something to send. Others stay for a turn in `old`, so
+    /// that a flow does not become fresh by pausing for a moment.
+    backlogged: usize,
+}
+
+#[derive(Debug)]
+struct Flow {
+    /// Bytes left of its turn.
+    deficit: i64,
+    backlogged: bool,
+    /// Whether it has not spent its quantum since it is here.
+    sparse: bool,
+    in_fresh: bool,
+    in_old: bool,
+}
+
+impl<K: Copy + Ord> FairQueue<K> {
+    pub(crate) fn new(quantum: usize) -> Self {
+        Self {
+            quantum: quantum.max(1) as i64,
+            fresh: VecDeque::new(),
+            old: VecDeque::new(),
+            flows: BTreeMap::new(),
+            backlogged: 0,
+        }
+    }
+
+    /// How many flows have something to send.
+    pub(crate) fn len(&self) -> usize {
+        self.backlogged
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.backlogged == 0
+    }
+
+    /// Whether a flow that was quiet until now is next.
+    pub(crate) fn has_sparse(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
+    /// Whether the flow has not spent its quantum since it was quiet.
+    pub(crate) fn is_sparse(&self, key: K) -> bool {
+        self.flows.get(&key).is_none_or(|flow| flow.sparse)
+    }
+
+    /// The flow has something to send.
+    pub(crate) fn push(&mut self, key: K) {
+        let flow = self.flows.entry(key).or_insert(Flow {
+            deficit: self.quantum,
+            backlogged: false,
+            sparse: true,
+            in_fresh: false,
+            in_old: false,
+        });
+        if flow.backlogged {
+            return;
+        }
+        flow.backlogged = true;
+        self.backlogged += 1;
+        if flow.sparse {
+            flow.in_fresh = true;
+            self.fresh.push_back(key);
+        }
+    }
+
+    /// The flow whose turn it is.
+    pub(crate) fn front(&mut self) -> Option<K> {
+        if let Some(key) = self.fresh.front() {
+            return Some(*key);
+        }
+        while let Some(key) = self.old.pop_front() {
+            let Some(flow) = self.flows.get_mut(&key) else { continue };
+            if !flow.backlogged {
+                self.flows.remove(&key);
+            } else if flow.deficit > 0 {
+                self.old.push_front(key);
+                return Some(key);
+            } else {
+                flow.deficit += self.quantum;
+                self.old.push_back(key);
+            }
+        }
+        None
+    }
+
+    /// [`Self::front`], which is `key`, sent `bytes`, and has `more` or not.
+    pub(crate) fn sent(&mut self, key: K, bytes: usize, more: bool) {
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        flow.deficit -= bytes as i64;
+        let spent = flow.deficit <= 0;
+        if spent {
+            flow.deficit += self.quantum;
+            flow.sparse = false;
+        }
+        if !more && flow.backlogged {
+            flow.backlogged = false;
+            self.backlogged -= 1;
+        }
+        if !spent && more {
+            return;
+        }
+        if core::mem::take(&mut flow.in_fresh) {
+            self.fresh.pop_front();
+        } else if flow.in_old && self.old.front() == Some(&key) {
+            flow.in_old = false;
+            self.old.pop_front();
+        }
+        if !core::mem::replace(&mut flow.in_old, true) {
+            self.old.push_back(key);
+        }
+    }
+
+    /// The flow is gone.
+    pub(crate) fn remove(&mut self, key: K) {
+        let Some(flow) = self.flows.remove(&key) else { return };
+        self.backlogged -= usize::from(flow.backlogged);
+        if flow.in_fresh {
+            self.fresh.retain(|other| *other != key);
+        }
+        if flow.in_old {
+            self.old.retain(|other| *other != key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Sends `bytes` of the flow in front, which has `more`.
+    fn step(queue: &mut FairQueue<u8>, bytes: usize, more: bool) -> Option<u8> {
+        let key = queue.front()?;
+        queue.sent(key, bytes, more);
+        Some(key)
+    }
+
+    #[test]
+    fn greedy_flows_share_bytes_not_turns() {
+        let mut queue = FairQueue::new(1500);
+        queue.push(0u8);
+        queue.push(1);
+        let mut sent = [0; 2];
+        for _ in 0..10_000 {
+            let key = queue.front().unwrap();
+            let bytes = [1500, 200][usize::from(key)];
+            queue.sent(key, bytes, true);
+            sent[usize::from(key)] += bytes;
+        }
+        assert!(sent[0].abs_diff(sent[1]) <= 1700, "{sent:?}");
+    }
+
+    #[test]
+    fn a_sparse_flow_overtakes_until_its_quantum_is_spent() {
+        let mut queue = FairQueue::new(1500);
+        (0..5).for_each(|key| queue.push(key));
+        (0..5).for_each(|_| _ = step(&mut queue, 1500, true));
+        queue.push(9);
+        assert!(queue.has_sparse());
+        assert_eq!(step(&mut queue, 1000, true), Some(9));
+        assert_eq!(step(&mut queue, 1000, true), Some(9));
+        assert!(!queue.has_sparse());
+        let turns: Vec<_> = (0..5).filter_map(|_| step(&mut queue, 1500, true)).collect();
+        assert_eq!(turns, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_flow_of_small_pieces_is_sparse_until_it_had_its_share_of_the_round() {
+        let mut queue = FairQueue::new(1500);
+        (0..5).for_each(|key| queue.push(key));
+        (0..5).for_each(|_| _ = step(&mut queue, 1500, true));
+        let mut early = 0;
+        for _ in 0..20 {
+            queue.push(9);
+            let key = step(&mut queue, 200, false).unwrap();
+            if key != 9 {
+                break;
+            }
+            early += 200;
+        }
+        assert_eq!(early, 1600);
+    }
+
+    #[test]
+    fn a_pause_of_a_moment_does_not_make_a_greedy_flow_sparse() {
+        let mut queue = FairQueue::new(1500);
+        queue.push(1);
+        queue.push(2);
+        step(&mut queue, 1500, true);
+        step(&mut queue, 1500, false);
+        queue.push(2);
+        assert!(!queue.has_sparse());
+        assert_eq!(step(&mut queue, 1500, true), Some(1));
+    }
+
+    proptest! {
+        #[test]
+        fn every_flow_with_something_is_counted_and_found(
+            steps in prop::collection::vec((0u8..8, 0u8..4, 1usize..4000), 1..200)
+        ) {
+            let mut queue = FairQueue::new(1500);
+            let mut plain = std::collections::BTreeSet::new();
+            for (key, what, bytes) in steps {
+                match what {
+                    0 => { queue.push(key); plain.insert(key); }
+                    1 => { queue.remove(key); plain.remove(&key); }
+                    more => {
+                        if let Some(front) = queue.front() {
+                            prop_assert!(plain.contains(&front));
+                            queue.sent(front, bytes, more == 2);
+                            if more != 2 { plain.remove(&front); }
+                        }
+                    }
+                }
+                prop_assert_eq!(queue.len(), plain.len());
+                prop_assert_eq!(queue.front().is_none(), plain.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Weighted shares of what is sent: start-time fair queueing.
+//!
+//! P. Goyal, H. Vin and H. Cheng, *Start-time Fair Queuing*, SIGCOMM 1996.
+//! Each party has a virtual time at which its next piece starts; the earliest
+//! goes first, and a piece moves its party on by its size over its weight. A
+//! party that had nothing to send starts anew at the virtual time of the
+//! others: it neither saves up nor owes.
+
+/// Fixed point: virtual time counts so many steps per byte and unit of weight.
+const STEPS: u64 = 256;
+
+/// The virtual times of parties known by their index.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    /// When the piece sent last started.
+    now: u64,
+    next: Vec<u64>,
+}
+
+impl Shares {
+    pub(crate) fn new(parties: usize) -> Self {
+        Self { now: 0, next: vec![0; parties] }
+    }
+
+    /// The party among `ready` whose turn it is; of equals the one with the
+    /// lower index.
+    pub(crate) fn first(&self, ready: impl Iterator<Item = usize>) -> Option<usize> {
+        ready.min_by_key(|party| (self.start(*party), *party))
+    }
+
+    /// `party`, of this `weight`, sends `bytes`.
+    pub(crate) fn sent(&mut self, party: usize, bytes: usize, weight: u64) {
+        let start = self.start(party);
+        self.now = start;
+        self.next[party] = start + bytes as u64 * STEPS / weight.max(1);
+    }
+
+    fn start(&self, party: usize) -> u64 {
+        self.next[party].max(self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_follow_the_weights_whatever_the_sizes() {
+        let mut shares = Shares::new(3);
+        let parties = [(1, 1500), (2, 300), (5, 1000)];
+        let mut sent = [0; 3];
+        while sent.iter().sum::<usize>() < 8_000_000 {
+            let party = shares.first(0..3).unwrap();
+            let (weight, bytes) = parties[party];
+            shares.sent(party, bytes, weight);
+            sent[party] += bytes;
+        }
+        for (got, want) in sent.iter().zip([1_000_000, 2_000_000, 5_000_000]) {
+            assert!(got.abs_diff(want) <= 3000, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn who_was_away_gets_nothing_extra_and_owes_nothing() {
+        let mut shares = Shares::new(2);
+        for _ in 0..1000 {
+            shares.sent(0, 1000, 1);
+        }
+        let mut turns = [0; 2];
+        for _ in 0..10 {
+            let party = shares.first(0..2).unwrap();
+            turns[party] += 1;
+            shares.sent(party, 1000, 1);
+        }
+        assert_eq!(turns, [5, 5]);
+    }
+}

@@ -1,0 +1,87 @@
+//! When the keys of a session are renewed (`docs/slacp.md`, Keys).
+
+use core::time::Duration;
+
+use units::Instant;
+
+use super::Session;
+use crate::Config;
+use crate::frame::Frame;
+use crate::phases::RekeyError;
+use crate::received::ACK_DELAY;
+
+/// The schedule of the changes.
+#[derive(Debug)]
+pub(super) struct Rekey {
+    after: Duration,
+    packets: u64,
+    /// When the last change ended, and after how many packets.
+    changed_at: Instant,
+    changed_after: u64,
+    /// Until when packets of the previous phase are taken.
+    previous_until: Option<Instant>,
+}
+
+impl Rekey {
+    pub(super) fn new(now: Instant, config: &Config) -> Self {
+        Self {
+            after: config.rekey_after,
+            packets: config.rekey_packets,
+            changed_at: now,
+            changed_after: 0,
+            previous_until: None,
+        }
+    }
+}
+
+impl Session {
+    /// Packets of both directions, sent or known to be.
+    fn packets(&self) -> u64 {
+        self.sent.next_number() + self.received.expected()
+    }
+
+    pub(super) fn rekey_timeout(&self) -> Option<Instant> {
+        if self.rekey.previous_until.is_some() || !self.keys.may_offer() || !self.reachable {
+            return self.rekey.previous_until;
+        }
+        let many = self.packets() - self.rekey.changed_after >= self.rekey.packets;
+        Some(if many { Instant::ZERO } else { self.rekey.changed_at + self.rekey.after })
+    }
+
+    /// Forgets the previous key, or begins the next change.
+    pub(super) fn on_rekey_timeout(&mut self) {
+        if self.rekey.previous_until.take().is_some() {
+            self.keys.drop_previous();
+        } else if let Some(offer) = self.keys.offer() {
+            self.streams.send_control(offer);
+        }
+    }
+
+    /// After a packet has been opened: has it completed a change?
+    pub(super) fn follow_phase(&mut self, now: Instant) {
+        if self.keys.holds_previous() && self.rekey.previous_until.is_none() {
+            // RFC 9001 §6.5.
+            self.rekey.previous_until = Some(now + self.rtt.probe_delay(ACK_DELAY) * 3);
+            self.rekey.changed_at = now;
+            self.rekey.changed_after = self.packets();
+        }
+    }
+
+    pub(super) fn on_rekey(&mut self, generation: u64, key: [u8; 32]) -> Result<(), RekeyError> {
+        // A new change began: nothing of the one before is under way.
+        if self.rekey.previous_until.is_some() && generation > self.keys.generation() {
+            self.rekey.previous_until = None;
+            self.keys.drop_previous();
+        }
+        let phase = self.keys.phase();
+        if let Some(answer) = self.keys.on_rekey(generation, key)? {
+            debug_assert!(matches!(answer, Frame::Rekey { .. }));
+            self.streams.send_control(answer);
+        }
+        // The hub changes with the first packet of the new phase: here it is.
+        if self.keys.phase() != phase {
+            self.ping();
+        }
+        Ok(())
+    }
+}

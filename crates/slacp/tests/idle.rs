@@ -1,0 +1,103 @@
+//! What idle streams cost: memory, and nothing else.
+
+mod pair;
+
+use core::time::Duration;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use pair::{Pair, pass};
+use slacp::Read;
+use units::{BitRate, Machine};
+
+/// The most bytes that an idle stream may take on one side.
+const PER_STREAM: i64 = 2048;
+const STREAMS: usize = 10_000;
+
+static HELD: AtomicI64 = AtomicI64::new(0);
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+/// The system's allocator, counting.
+struct Counting;
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        TAKEN.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Moves a few bytes both ways on a stream of its own, with all timers.
+fn exchanges(pair: &mut Pair, count: usize) {
+    let [terminal, hub] = pair.ids;
+    let id = pair.open();
+    let mut buffer = [0; 2000];
+    for _ in 0..count {
+        pair.hub.write(hub, id, &[7; 1000]).unwrap();
+        pair.terminal.write(terminal, id, &[7; 1000]).unwrap();
+        for _ in 0..50 {
+            pair.now += Duration::from_millis(1);
+            pass(pair.now, &mut pair.hub, &mut pair.terminal);
+            pass(pair.now, &mut pair.terminal, &mut pair.hub);
+            let _ = (pair.hub.poll_timeout(), pair.terminal.poll_timeout());
+        }
+        assert!(matches!(pair.terminal.read(terminal, id, &mut buffer), Ok(Read::Data(1000))));
+        assert!(matches!(pair.hub.read(hub, id, &mut buffer), Ok(Read::Data(1000))));
+        while pair.hub.poll_event().or_else(|| pair.terminal.poll_event()).is_some() {}
+    }
+}
+
+/// One test, so that nothing else is counted.
+#[test]
+fn idle_streams_take_little_memory_and_no_work() {
+    let mut pair = Pair::new(BitRate::from_mbit(100));
+    // Until the link is known to be clean.
+    exchanges(&mut pair, 400);
+    let before = TAKEN.load(Ordering::Relaxed);
+    exchanges(&mut pair, 200);
+    let alone = TAKEN.load(Ordering::Relaxed) - before;
+
+    let empty = HELD.load(Ordering::Relaxed);
+    let ids: Vec<_> = (0..STREAMS).map(|_| pair.open_only()).collect();
+    let [terminal, hub] = pair.ids;
+    // Each has carried something in both directions and is idle again.
+    for batch in ids.chunks(100) {
+        batch.iter().for_each(|id| _ = pair.terminal.write(terminal, *id, &[7; 100]).unwrap());
+        pair.exchange();
+        for id in batch {
+            assert!(matches!(pair.hub.read(hub, *id, &mut [0; 200]), Ok(Read::Data(100))));
+            pair.hub.write(hub, *id, &[7; 100]).unwrap();
+        }
+        pair.exchange();
+        for id in batch {
+            assert!(matches!(
+                pair.terminal.read(terminal, *id, &mut [0; 200]),
+                Ok(Read::Data(100))
+            ));
+        }
+        pair.exchange();
+        while pair.hub.poll_event().or_else(|| pair.terminal.poll_event()).is_some() {}
+    }
+    let per_stream = (HELD.load(Ordering::Relaxed) - empty) / (2 * STREAMS as i64);
+    println!("{per_stream} bytes for each stream and side");
+    assert!(per_stream <= PER_STREAM, "{per_stream} bytes");
+
+    let before = TAKEN.load(Ordering::Relaxed);
+    exchanges(&mut pair, 200);
+    let beside = TAKEN.load(Ordering::Relaxed) - before;
+    println!("{alone} allocations alone, {beside} beside {STREAMS} idle streams");
+    // Not proportional to their number; the benchmark `speed` shows the time.
+    assert!(beside <= alone + alone / 10, "{alone} allocations became {beside}");
+}

@@ -1,0 +1,230 @@
+//! The terminal moves, and others pretend that it has.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use slacp::{Config, Endpoint, Event, KeyPair, Open, Read, SessionId, StreamId};
+use units::{BitRate, Instant, Machine};
+
+const ONE_WAY: Duration = Duration::from_millis(300);
+const OVERHEAD: usize = 28;
+const TERMINAL: SocketAddr = address(1);
+const HUB: SocketAddr = address(2);
+const MOVED: SocketAddr = address(3);
+const THIEF: SocketAddr = address(66);
+
+const fn address(last: u8) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, last)), 7)
+}
+
+/// What somebody on the way does with every packet of the terminal.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Attack {
+    None,
+    /// Sends a copy from an address of his, which arrives first.
+    Copy,
+    /// And forwards to the terminal what comes there.
+    Relay,
+}
+
+struct World {
+    now: Instant,
+    terminal: Endpoint,
+    hub: Endpoint,
+    /// Where the terminal is.
+    place: SocketAddr,
+    attack: Attack,
+    /// By time and number: whether it is for the hub, from where, what.
+    under_way: BTreeMap<(Instant, u64), (bool, SocketAddr, Vec<u8>)>,
+    count: u64,
+    /// IP bytes that the hub sent to, and got from, each address.
+    sent: BTreeMap<SocketAddr, usize>,
+    got: BTreeMap<SocketAddr, usize>,
+    session: Option<SessionId>,
+    stream: Option<(SessionId, StreamId)>,
+    received: usize,
+    events: Vec<(Instant, Event)>,
+}
+
+impl World {
+    /// A session on which the hub sends without end at 10 Mbit/s.
+    fn new() -> Self {
+        let key = |seed: u8| KeyPair::from_private([seed; 32]);
+        let config = Config::new(BitRate::from_mbit(10));
+        let (own, hub) = (key(1), key(2));
+        let mut world = Self {
+            now: Instant::ZERO,
+            terminal: Endpoint::terminal(
+                config.clone(),
+                own.clone(),
+                hub.public(),
+                vec![HUB],
+                [1; 32],
+            ),
+            hub: Endpoint::hub(config, hub, vec![own.public()], [2; 32]),
+            place: TERMINAL,
+            attack: Attack::None,
+            under_way: BTreeMap::new(),
+            count: 0,
+            sent: BTreeMap::new(),
+            got: BTreeMap::new(),
+            session: None,
+            stream: None,
+            received: 0,
+            events: Vec::new(),
+        };
+        world.run(Duration::from_secs(5));
+        world
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.own();
+            self.transmit();
+            let next = [self.terminal.poll_timeout(), self.hub.poll_timeout()];
+            let timers = next.iter().flatten().map(|next| next.0);
+            let arrivals = self.under_way.keys().next().map(|key| key.0);
+            self.now = timers.chain(arrivals).min().unwrap_or(end).clamp(self.now, end);
+            self.deliver();
+            self.terminal.handle_timeout(self.now);
+            self.hub.handle_timeout(self.now);
+        }
+    }
+
+    /// What the owners of the two do.
+    fn own(&mut self) {
+        while let Some((session, event)) = self.terminal.poll_event() {
+            if let Event::Up { .. } = event {
+                let open = Open { destination: address(9), source: address(8) };
+                self.session = Some(session);
+                let stream = self.terminal.open(self.now, session, open).unwrap();
+                self.stream = Some((session, stream));
+            }
+        }
+        if let Some((session, stream)) = self.stream {
+            let mut buf = [0; 65536];
+            while let Ok(Read::Data(count)) = self.terminal.read(session, stream, &mut buf) {
+                self.received += count;
+            }
+        }
+        while let Some((session, event)) = self.hub.poll_event() {
+            match event {
+                Event::Opened { stream, .. } | Event::Writable(stream) => {
+                    while self.hub.write(session, stream, &[7; 65536]) == Ok(65536) {}
+                }
+                event => self.events.push((self.now, event)),
+            }
+        }
+    }
+
+    fn transmit(&mut self) {
+        let mut buf = Vec::new();
+        while self.terminal.poll_transmit(self.now, &mut buf).is_some() {
+            self.send(ONE_WAY, true, self.place, &buf);
+            if self.attack != Attack::None {
+                self.send(ONE_WAY - Duration::from_millis(10), true, THIEF, &buf);
+            }
+        }
+        while let Some(to) = self.hub.poll_transmit(self.now, &mut buf) {
+            *self.sent.entry(to).or_default() += buf.len() + OVERHEAD;
+            if to == self.place || to == THIEF && self.attack == Attack::Relay {
+                self.send(ONE_WAY, false, HUB, &buf);
+            }
+        }
+    }
+
+    fn send(&mut self, delay: Duration, to_hub: bool, from: SocketAddr, datagram: &[u8]) {
+        self.count += 1;
+        let datagram = (to_hub, from, datagram.to_vec());
+        self.under_way.insert((self.now + delay, self.count), datagram);
+    }
+
+    fn deliver(&mut self) {
+        while let Some(entry) = self.under_way.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let (to_hub, from, mut datagram) = entry.remove();
+            let to = if to_hub { &mut self.hub } else { &mut self.terminal };
+            if to_hub {
+                *self.got.entry(from).or_default() += datagram.len() + OVERHEAD;
+            }
+            to.handle_datagram(self.now, from, &mut datagram);
+        }
+    }
+
+    /// The bytes that the terminal gets in so long.
+    fn receives(&mut self, time: Duration) -> usize {
+        let before = self.received;
+        self.run(time);
+        self.received - before
+    }
+
+    fn sent_to(&self, address: SocketAddr) -> usize {
+        self.sent.get(&address).copied().unwrap_or(0)
+    }
+}
+
+#[test]
+fn traffic_follows_a_terminal_that_moves_once_it_has_answered_there() {
+    let mut world = World::new();
+    let before = world.receives(Duration::from_secs(10));
+    world.place = MOVED;
+    let moved_at = world.now;
+    while world.sent_to(MOVED) < 10_000 {
+        let (sent, got) = (world.sent_to(MOVED), world.got.get(&MOVED).copied().unwrap_or(0));
+        let moved = world.events.iter().any(|(_, event)| matches!(event, Event::Moved { .. }));
+        assert!(moved || sent <= 3 * got, "{sent} bytes to an address that sent {got}");
+        world.run(Duration::from_millis(1));
+    }
+    let time = world.now.saturating_since(moved_at);
+    println!("moved after {time:?}");
+    // The way to the hub, a round trip, and what answers may be late.
+    assert!(time < Duration::from_millis(300 + 600 + 150), "{time:?}");
+    world.run(Duration::from_secs(5));
+    let old = world.sent_to(TERMINAL);
+    let after = world.receives(Duration::from_secs(10));
+    assert_eq!(world.sent_to(TERMINAL), old);
+    assert!(after as f64 > before as f64 * 0.99, "{after} of {before} bytes");
+    let session: Vec<&Event> = world.events.iter().map(|(_, event)| event).collect();
+    assert!(
+        matches!(session[..], [Event::Up { .. }, Event::Moved { address: MOVED }]),
+        "{session:?}"
+    );
+}
+
+#[test]
+fn copies_from_another_address_move_nothing() {
+    for attack in [Attack::Copy, Attack::Relay] {
+        let mut world = World::new();
+        let before = world.receives(Duration::from_secs(10));
+        world.attack = attack;
+        let after = world.receives(Duration::from_secs(60)) / 6;
+        let (sent, got) = (world.sent_to(THIEF), world.got[&THIEF]);
+        println!("{attack:?}: {sent} bytes to the thief, who sent {got}");
+        assert!(matches!(world.events[..], [(_, Event::Up { .. })]), "{:?}", world.events);
+        assert!(sent <= 3 * got && sent < 30_000, "{sent} bytes to the thief, who sent {got}");
+        assert!(after as f64 > before as f64 * 0.99, "{attack:?}: {after} of {before} bytes");
+    }
+}
+
+#[test]
+fn a_session_led_astray_comes_back() {
+    let mut world = World::new();
+    // The terminal's own way is cut while a relay works: it is the way then.
+    world.attack = Attack::Relay;
+    world.place = MOVED;
+    world.run(Duration::from_secs(10));
+    let led = world.events.iter().any(|(_, event)| matches!(event, Event::Moved { .. }));
+    assert!(led, "{:?}", world.events);
+    world.attack = Attack::None;
+    let stolen = world.now;
+    let before = world.sent_to(MOVED);
+    while world.sent_to(MOVED) < before + 10_000 {
+        world.run(Duration::from_millis(1));
+    }
+    let time = world.now.saturating_since(stolen);
+    println!("back after {time:?}");
+    assert!(time < Duration::from_millis(300 + 600 + 150 + 1000), "{time:?}");
+}

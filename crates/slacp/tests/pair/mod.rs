@@ -1,0 +1,80 @@
+//! A terminal and a hub that hear each other at once.
+
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use slacp::{Config, Endpoint, Event, KeyPair, Open, SessionId, StreamId};
+use units::{BitRate, Instant, Machine};
+
+pub struct Pair {
+    pub now: Instant,
+    pub terminal: Endpoint,
+    pub hub: Endpoint,
+    /// The session, as each calls it.
+    pub ids: [SessionId; 2],
+}
+
+pub fn address() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 1))
+}
+
+impl Pair {
+    /// With a session.
+    pub fn new(rate: BitRate) -> Self {
+        let key = |seed: u8| KeyPair::from_private([seed; 32]);
+        let mut config = Config::new(rate);
+        config.aes = true;
+        let to = vec![address()];
+        let mut hub = Endpoint::hub(config.clone(), key(1), vec![key(2).public()], [9; 32]);
+        let mut terminal = Endpoint::terminal(config, key(2), key(1).public(), to, [8; 32]);
+        let mut now = Instant::from_nanos(1_000_000_000);
+        exchange(&mut now, &mut terminal, &mut hub);
+        let ids = [up(&mut terminal), up(&mut hub)];
+        Self { now, terminal, hub, ids }
+    }
+
+    /// Lets half a second pass.
+    pub fn exchange(&mut self) {
+        exchange(&mut self.now, &mut self.terminal, &mut self.hub);
+    }
+
+    /// A stream that the terminal opens.
+    pub fn open_only(&mut self) -> StreamId {
+        let open = Open { destination: address(), source: address() };
+        self.terminal.open(self.now, self.ids[0], open).unwrap()
+    }
+
+    /// A stream that the hub knows of.
+    pub fn open(&mut self) -> StreamId {
+        let id = self.open_only();
+        self.exchange();
+        id
+    }
+}
+
+fn exchange(now: &mut Instant, terminal: &mut Endpoint, hub: &mut Endpoint) {
+    for _ in 0..20 {
+        *now += Duration::from_millis(30);
+        pass(*now, terminal, hub);
+        pass(*now, hub, terminal);
+    }
+}
+
+/// Takes everything that one has to send to the other; how many datagrams.
+pub fn pass(now: Instant, from: &mut Endpoint, to: &mut Endpoint) -> usize {
+    let (mut datagram, mut count) = (Vec::new(), 0);
+    from.handle_timeout(now);
+    while from.poll_transmit(now, &mut datagram).is_some() {
+        to.handle_datagram(now, address(), &mut datagram);
+        count += 1;
+    }
+    count
+}
+
+fn up(endpoint: &mut Endpoint) -> SessionId {
+    let events = core::iter::from_fn(|| endpoint.poll_event());
+    let mut ups = events.filter(|(_, event)| matches!(event, Event::Up { .. }));
+    ups.next().expect("a session").0
+}

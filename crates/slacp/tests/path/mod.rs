@@ -1,0 +1,532 @@
+//! One satellite path in virtual time that several senders share: SLACP
+//! sessions with a bulk transfer each, and a model of a loss-based TCP. What
+//! every packet met is on record.
+//!
+//! All senders sit before one forward link and hear through one return link.
+
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+pub mod cases;
+pub mod fades;
+pub mod sharing;
+mod tcp;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use link::{Link, LinkConfig, Payload};
+use slacp::{
+    CloseReason, Config, Endpoint, Event, KeyPair, Open, PathKey, PathMemory, RateState, Read,
+    SessionId, Stats, StreamId,
+};
+use units::{BitRate, ByteCount, Instant, Machine};
+
+use tcp::Tcp;
+
+/// What IPv4 and UDP add to a datagram.
+const OVERHEAD: usize = 28;
+/// Where the terminals are.
+pub const TERMINAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 2);
+
+pub fn at(seconds: f64) -> Instant {
+    Instant::from_nanos((seconds * 1e9) as u64)
+}
+
+pub fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A packet on a link.
+#[derive(Debug)]
+struct Packet {
+    flow: usize,
+    /// Its place in the record; forward only.
+    record: usize,
+    size: usize,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// And to which terminal.
+    Datagram(Vec<u8>, SocketAddr),
+    Segment(u64),
+}
+
+impl Payload for Packet {
+    fn wire_len(&self) -> usize {
+        self.size
+    }
+}
+
+/// What a packet of the forward link met.
+#[derive(Debug, Clone, Copy)]
+pub struct Record {
+    pub flow: usize,
+    pub size: usize,
+    pub sent: Instant,
+    pub arrived: Option<Instant>,
+}
+
+impl Record {
+    /// How long it waited and was sent, on a path of this delay.
+    pub fn queued(&self, delay: Duration) -> Option<Duration> {
+        Some(self.arrived?.saturating_since(self.sent).saturating_sub(delay))
+    }
+}
+
+/// A sender and its receiver.
+enum Flow {
+    Slacp(Box<Transfer>),
+    Tcp(Tcp),
+    /// Packets of 1500 bytes at a constant rate, from a time on.
+    Udp {
+        rate: BitRate,
+        next: Instant,
+    },
+}
+
+/// A terminal that downloads from a hub over a session of their own.
+pub struct Transfer {
+    pub hub: Endpoint,
+    pub terminal: Endpoint,
+    pub session: Option<SessionId>,
+    hub_session: Option<SessionId>,
+    stream: Option<StreamId>,
+    hub_stream: Option<StreamId>,
+    start: Instant,
+    pub opened: Option<Instant>,
+    to_send: u64,
+    finished: bool,
+    total: u64,
+    pub received: u64,
+    pub done: Option<Instant>,
+    /// How often the hub has followed the terminal elsewhere.
+    pub moves: u32,
+    /// Where the terminal is.
+    pub place: SocketAddr,
+    /// By how much the terminal's clock is ahead, and how much faster it runs.
+    skew: (Duration, f64),
+}
+
+impl Transfer {
+    pub fn new(config: [Config; 2], bytes: u64, start: Instant, seed: u64) -> Self {
+        let key = |seed: u8| KeyPair::from_private([seed; 32]);
+        let [hub_config, terminal_config] = config;
+        let mut bits = [7; 32];
+        bits[..8].copy_from_slice(&seed.to_le_bytes());
+        let hub = Endpoint::hub(hub_config, key(2), vec![key(1).public()], bits);
+        bits[8] = 1;
+        let address = SocketAddr::from(([10, 0, 0, 1], 1));
+        let public = key(2).public();
+        let terminal = Endpoint::terminal(terminal_config, key(1), public, vec![address], bits);
+        Self {
+            hub,
+            terminal,
+            session: None,
+            hub_session: None,
+            stream: None,
+            hub_stream: None,
+            start,
+            opened: None,
+            to_send: bytes,
+            finished: false,
+            total: bytes,
+            received: 0,
+            done: None,
+            moves: 0,
+            place: TERMINAL,
+            skew: (Duration::ZERO, 0.0),
+        }
+    }
+
+    /// Has the hub remember the path to the terminal.
+    pub fn remember(&mut self, memory: PathMemory) {
+        let path = PathKey::new(KeyPair::from_private([1; 32]).public(), TERMINAL.ip());
+        self.hub.remember(Instant::ZERO, path, memory);
+    }
+
+    /// Ends the session; the terminal sets up another and asks for so much again.
+    pub fn renew(&mut self, now: Instant, bytes: u64) {
+        let theirs = self.terminal_time(now);
+        self.terminal.close(theirs, self.session.unwrap(), CloseReason::Shutdown).unwrap();
+        (self.session, self.stream, self.hub_stream) = (None, None, None);
+        (self.to_send, self.total, self.received) = (bytes, bytes, 0);
+        (self.finished, self.done) = (false, None);
+    }
+
+    /// Sets the terminal's clock ahead, and faster by parts in a million.
+    pub fn skewed(mut self, ahead: Duration, ppm: f64) -> Self {
+        self.skew = (ahead, ppm * 1e-6);
+        self
+    }
+
+    pub fn hub_stats(&self) -> Stats {
+        self.hub.stats(self.hub_session.unwrap()).unwrap()
+    }
+
+    /// How much the hub knows of the rate, if there is a session.
+    pub fn hub_state(&self) -> Option<RateState> {
+        Some(self.hub.stats(self.hub_session?)?.rate_state)
+    }
+
+    pub fn hub_id(&self) -> SessionId {
+        self.hub_session.unwrap()
+    }
+
+    fn terminal_time(&self, now: Instant) -> Instant {
+        now + self.skew.0 + Duration::from_nanos((now.as_nanos() as f64 * self.skew.1) as u64)
+    }
+
+    /// When the terminal's clock has come to a time; a nanosecond late rather than
+    /// early, or time would stand still.
+    fn true_time(&self, terminal: Instant) -> Instant {
+        let nanos = (terminal - self.skew.0).as_nanos() as f64 / (1.0 + self.skew.1);
+        Instant::from_nanos(nanos.ceil() as u64 + 1)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let waits = self.session.is_some() && self.stream.is_none();
+        let start = waits.then_some(self.start);
+        let hub = self.hub.poll_timeout().map(|(time, _)| time);
+        let terminal = self.terminal.poll_timeout().map(|(time, _)| self.true_time(time));
+        [start, hub, terminal].into_iter().flatten().min()
+    }
+
+    fn wake(&mut self, now: Instant) {
+        let theirs = self.terminal_time(now);
+        if self.hub.poll_timeout().is_some_and(|(time, _)| time <= now) {
+            self.hub.handle_timeout(now);
+        }
+        if self.terminal.poll_timeout().is_some_and(|(time, _)| time <= theirs) {
+            self.terminal.handle_timeout(theirs);
+        }
+        self.use_streams(now);
+    }
+
+    fn use_streams(&mut self, now: Instant) {
+        while let Some((id, event)) = self.terminal.poll_event() {
+            if let Event::Up { .. } = event {
+                self.session = Some(id);
+            }
+        }
+        while let Some((id, event)) = self.hub.poll_event() {
+            match event {
+                Event::Up { .. } => self.hub_session = Some(id),
+                Event::Opened { stream, .. } => self.hub_stream = Some(stream),
+                Event::Moved { .. } => self.moves += 1,
+                _ => {}
+            }
+        }
+        self.open(now);
+        self.write();
+        self.read(now);
+    }
+
+    fn open(&mut self, now: Instant) {
+        let Some(session) = self.session.filter(|_| self.stream.is_none() && now >= self.start)
+        else {
+            return;
+        };
+        let nowhere = SocketAddr::from(([10, 0, 0, 9], 9));
+        let open = Open { destination: nowhere, source: nowhere };
+        let theirs = self.terminal_time(now);
+        let stream = self.terminal.open(theirs, session, open).unwrap();
+        self.terminal.finish(session, stream).unwrap();
+        self.stream = Some(stream);
+        self.opened = Some(now);
+    }
+
+    fn write(&mut self) {
+        let (Some(session), Some(stream)) = (self.hub_session, self.hub_stream) else { return };
+        while self.to_send > 0 {
+            let zeros = [0; 65_536];
+            let count = zeros.len().min(usize::try_from(self.to_send).unwrap());
+            let taken = self.hub.write(session, stream, &zeros[..count]).unwrap();
+            self.to_send -= taken as u64;
+            if taken < count {
+                return;
+            }
+        }
+        if !self.finished {
+            self.finished = true;
+            self.hub.finish(session, stream).unwrap();
+        }
+    }
+
+    fn read(&mut self, now: Instant) {
+        let (Some(session), Some(stream)) = (self.session, self.stream) else { return };
+        let mut buf = [0; 65_536];
+        while self.done.is_none()
+            && let Ok(Read::Data(count)) = self.terminal.read(session, stream, &mut buf)
+        {
+            self.received += count as u64;
+            if self.received == self.total {
+                self.done = Some(now);
+            }
+        }
+    }
+}
+
+/// A change of the links while they run.
+pub type Change = Box<dyn FnMut(&mut Path)>;
+
+pub struct Path {
+    forward: Link<Packet>,
+    ret: Link<Packet>,
+    farther: BTreeMap<usize, Duration>,
+    /// What has come over the return link and has farther to go.
+    under_way: BTreeMap<(Instant, u64), Packet>,
+    late: u64,
+    flows: Vec<Flow>,
+    pub records: Vec<Record>,
+    changes: Vec<(Instant, Change)>,
+    pub now: Instant,
+    /// The bytes of the return link.
+    pub returned: u64,
+}
+
+impl Path {
+    pub fn new(forward: LinkConfig, ret: LinkConfig, seed: u64) -> Self {
+        Self {
+            forward: Link::new(forward, seed),
+            ret: Link::new(ret, seed + 1000),
+            farther: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            late: 0,
+            flows: Vec::new(),
+            records: Vec::new(),
+            changes: Vec::new(),
+            now: Instant::ZERO,
+            returned: 0,
+        }
+    }
+
+    pub fn add(&mut self, transfer: Transfer) -> usize {
+        self.flows.push(Flow::Slacp(Box::new(transfer)));
+        self.flows.len() - 1
+    }
+
+    /// A TCP that sends for ever from `start` on.
+    pub fn add_tcp(&mut self, start: Instant) -> usize {
+        self.flows.push(Flow::Tcp(Tcp::new(start)));
+        self.flows.len() - 1
+    }
+
+    /// UDP at a constant rate, whatever becomes of it, from `start` on.
+    pub fn add_udp(&mut self, rate: BitRate, start: Instant) -> usize {
+        self.flows.push(Flow::Udp { rate, next: start });
+        self.flows.len() - 1
+    }
+
+    /// Has what a flow's receiver says take so much longer.
+    pub fn set_farther(&mut self, flow: usize, by: Duration) {
+        self.farther.insert(flow, by);
+    }
+
+    /// Does something at a time.
+    pub fn change(&mut self, when: Instant, what: impl FnMut(&mut Path) + 'static) {
+        self.changes.push((when, Box::new(what)));
+        self.changes.sort_by_key(|(when, _)| *when);
+    }
+
+    pub fn set_rate(&mut self, rate: BitRate) {
+        self.forward.set_rate(self.now, rate);
+    }
+
+    pub fn set_delay(&mut self, delay: Duration) {
+        self.forward.set_delay(self.now, delay);
+        self.ret.set_delay(self.now, delay);
+    }
+
+    pub fn transfer(&mut self, flow: usize) -> &mut Transfer {
+        match &mut self.flows[flow] {
+            Flow::Slacp(transfer) => transfer,
+            _ => panic!("flow {flow} is no transfer"),
+        }
+    }
+
+    /// Runs until `end`, or until all transfers are done.
+    pub fn run(&mut self, end: Instant) {
+        loop {
+            self.transmit();
+            let done = |flow: &Flow| matches!(flow, Flow::Slacp(t) if t.done.is_some());
+            let next = self.next();
+            if next > end || self.flows.iter().all(done) {
+                return;
+            }
+            self.now = self.now.max(next);
+            self.step();
+        }
+    }
+
+    fn next(&self) -> Instant {
+        let links = [self.forward.poll_timeout(), self.ret.poll_timeout()];
+        let links = links.into_iter().flatten().map(|(time, _)| time);
+        let flows = self.flows.iter().filter_map(|flow| match flow {
+            Flow::Slacp(transfer) => transfer.next(),
+            Flow::Tcp(tcp) => tcp.next(),
+            Flow::Udp { next, .. } => Some(*next),
+        });
+        let under_way = self.under_way.keys().next().map(|key| key.0);
+        let changes = self.changes.first().map(|(time, _)| *time);
+        links.chain(flows).chain(changes).chain(under_way).min().unwrap_or(Instant::MAX)
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        while self.changes.first().is_some_and(|(when, _)| *when <= now) {
+            let (_, mut change) = self.changes.remove(0);
+            change(self);
+        }
+        while let Some(packet) = self.forward.poll_delivery(now) {
+            self.records[packet.record].arrived = Some(now);
+            self.arrive(packet);
+        }
+        while let Some(packet) = self.ret.poll_delivery(now) {
+            match self.farther.get(&packet.flow) {
+                None => self.hear(packet),
+                Some(more) => {
+                    self.late += 1;
+                    self.under_way.insert((now + *more, self.late), packet);
+                }
+            }
+        }
+        while let Some(entry) = self.under_way.first_entry()
+            && entry.key().0 <= now
+        {
+            let packet = entry.remove();
+            self.hear(packet);
+        }
+        for flow in &mut self.flows {
+            match flow {
+                Flow::Slacp(transfer) => transfer.wake(now),
+                Flow::Tcp(tcp) => tcp.wake(now),
+                Flow::Udp { .. } => {}
+            }
+        }
+    }
+
+    /// A packet of the forward link arrives.
+    fn arrive(&mut self, packet: Packet) {
+        let now = self.now;
+        match (&mut self.flows[packet.flow], packet.body) {
+            (Flow::Slacp(transfer), Body::Datagram(mut bytes, to)) => {
+                if to != transfer.place {
+                    return;
+                }
+                let hub = SocketAddr::from(([10, 0, 0, 1], 1));
+                let theirs = transfer.terminal_time(now);
+                transfer.terminal.handle_datagram(theirs, hub, &mut bytes);
+                transfer.use_streams(now);
+            }
+            (Flow::Tcp(_), Body::Segment(number)) => {
+                let ack = Packet { size: 40, body: Body::Segment(number), ..packet };
+                self.ret.handle_packet(now, ack);
+            }
+            (Flow::Udp { .. }, _) => {}
+            _ => unreachable!("flows keep to their kind"),
+        }
+    }
+
+    /// A packet of the return link arrives.
+    fn hear(&mut self, packet: Packet) {
+        let now = self.now;
+        match (&mut self.flows[packet.flow], packet.body) {
+            (Flow::Slacp(transfer), Body::Datagram(mut bytes, from)) => {
+                transfer.hub.handle_datagram(now, from, &mut bytes);
+                transfer.use_streams(now);
+            }
+            (Flow::Tcp(tcp), Body::Segment(number)) => tcp.acknowledged(now, number),
+            _ => unreachable!("flows keep to their kind"),
+        }
+    }
+
+    fn transmit(&mut self) {
+        for flow in 0..self.flows.len() {
+            while let Some((body, size)) = self.next_packet(flow) {
+                let (record, sent) = (self.records.len(), self.now);
+                self.records.push(Record { flow, size, sent, arrived: None });
+                self.forward.handle_packet(sent, Packet { flow, record, size, body });
+            }
+            while let Some((body, size)) = self.next_return(flow) {
+                self.returned += size as u64;
+                self.ret.handle_packet(self.now, Packet { flow, record: 0, size, body });
+            }
+        }
+    }
+
+    fn next_packet(&mut self, flow: usize) -> Option<(Body, usize)> {
+        match &mut self.flows[flow] {
+            Flow::Slacp(transfer) => {
+                let mut bytes = Vec::new();
+                let to = transfer.hub.poll_transmit(self.now, &mut bytes)?;
+                transfer.write();
+                let size = bytes.len() + OVERHEAD;
+                Some((Body::Datagram(bytes, to), size))
+            }
+            Flow::Tcp(tcp) => Some((Body::Segment(tcp.transmit(self.now)?), 1500)),
+            Flow::Udp { rate, next } => {
+                let due = *next <= self.now;
+                due.then(|| {
+                    *next += rate.time_to_send(ByteCount::new(1500));
+                    (Body::Segment(0), 1500)
+                })
+            }
+        }
+    }
+
+    fn next_return(&mut self, flow: usize) -> Option<(Body, usize)> {
+        let Flow::Slacp(transfer) = &mut self.flows[flow] else { return None };
+        let mut bytes = Vec::new();
+        let theirs = transfer.terminal_time(self.now);
+        transfer.terminal.poll_transmit(theirs, &mut bytes)?;
+        let size = bytes.len() + OVERHEAD;
+        Some((Body::Datagram(bytes, transfer.place), size))
+    }
+}
+
+/// What the records say.
+impl Path {
+    fn between(&self, flow: usize, from: Instant, to: Instant) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(move |r| r.flow == flow && (from..to).contains(&r.sent))
+    }
+
+    /// The share of packets sent in a time that never arrived.
+    pub fn loss(&self, flow: usize, from: Instant, to: Instant) -> f64 {
+        let sent = self.between(flow, from, to).count();
+        let lost = self.between(flow, from, to).filter(|r| r.arrived.is_none()).count();
+        lost as f64 / (sent as f64).max(1.0)
+    }
+
+    /// A percentile of the queueing delays of packets sent in a time, on a path
+    /// of this delay.
+    pub fn queue(
+        &self,
+        flow: usize,
+        delay: Duration,
+        p: f64,
+        from: Instant,
+        to: Instant,
+    ) -> Duration {
+        let queued = self.between(flow, from, to).filter_map(|record| record.queued(delay));
+        let mut queued: Vec<Duration> = queued.collect();
+        queued.sort_unstable();
+        let index = (queued.len() as f64 * p) as usize;
+        queued.get(index.min(queued.len().saturating_sub(1))).copied().unwrap_or_default()
+    }
+
+    /// The rate in Mbit/s at which a flow's packets arrived in a time.
+    pub fn arrived(&self, flow: usize, from: Instant, to: Instant) -> f64 {
+        let arrived = |r: &&Record| r.arrived.is_some_and(|time| (from..to).contains(&time));
+        let bytes: usize =
+            self.records.iter().filter(|r| r.flow == flow).filter(arrived).map(|r| r.size).sum();
+        bytes as f64 * 8e-6 / to.saturating_since(from).as_secs_f64()
+    }
+}
+
+/// A link with a drop-tail queue of so many bytes.
+pub fn queue_of(bytes: u64) -> link::QueueLimit {
+    link::QueueLimit::Bytes(ByteCount::new(bytes))
+}

@@ -1,0 +1,91 @@
+//! The size of packets follows the path, and nothing waits for it.
+
+mod hop;
+
+use core::time::Duration;
+
+use hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
+use link::testkit::{Mangle, Net};
+use slacp::{Event, Stats};
+
+fn set_mtu(net: &mut Net<Host>, mtu: usize) {
+    for (from, to) in [(HUB, TERMINAL), (TERMINAL, HUB)] {
+        net.mangle(from, to, Mangle { mtu: Some(mtu), ..Mangle::default() });
+    }
+}
+
+fn stats(net: &Net<Host>, side: usize) -> Stats {
+    let host = &net.peers()[side];
+    host.endpoint.stats(host.session.unwrap()).unwrap()
+}
+
+fn only_up(net: &Net<Host>) {
+    for host in net.peers() {
+        assert!(matches!(host.log[..], [(_, Event::Up { .. })]), "{:?}", host.log);
+    }
+}
+
+#[test]
+fn packets_take_the_size_that_the_path_carries() {
+    for mtu in [1280, 1281, 1300, 1352, 1400, 1420, 1492, 1499, 1500, 9000] {
+        for per in [0.0, 0.02] {
+            let mut net = Hop::geo(per, mtu as u64).net(&[]);
+            set_mtu(&mut net, mtu);
+            net.run_for(Duration::from_secs(25)).unwrap();
+            for side in [TERMINAL, HUB] {
+                let size = stats(&net, side).packet_size.get() as usize;
+                assert!(size <= mtu && size + 16 >= mtu.min(1500), "{size} of {mtu}, PER {per}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_ordinary_path_is_used_in_full_after_one_round_trip() {
+    let mut net = Hop::geo(0.0, 1).connected(&[]);
+    net.run_for(Duration::from_millis(650)).unwrap();
+    assert_eq!([TERMINAL, HUB].map(|side| stats(&net, side).packet_size.get()), [1500, 1500]);
+}
+
+/// The time of a 30 MB download, seconds; and the hub's counts.
+fn download(mtu: usize, later: Option<(f64, usize)>) -> (f64, Stats) {
+    let mut net = Hop::geo(0.0, 7).net(&[Plan::new(100, 30_000_000)]);
+    set_mtu(&mut net, mtu);
+    net.run_until(|hosts| hosts.iter().all(|host| host.session.is_some()), at(30.0)).unwrap();
+    let start = net.now();
+    open_all(&mut net, TERMINAL);
+    if let Some((after, mtu)) = later {
+        net.run_for(Duration::from_secs_f64(after)).unwrap();
+        set_mtu(&mut net, mtu);
+    }
+    run_to_end(&mut net, 60.0);
+    only_up(&net);
+    let flow = net.peers()[TERMINAL].flows.values().next().unwrap();
+    (flow.last_byte.unwrap().saturating_since(start).as_secs_f64(), stats(&net, HUB))
+}
+
+#[test]
+fn the_search_stalls_nothing() {
+    let (ideal, _) = download(1500, None);
+    for mtu in [1280, 1400, 1492] {
+        let (time, stats) = download(mtu, None);
+        println!("{mtu}: {time:.3} s, ideal {ideal:.3} s");
+        assert_eq!((stats.packets_lost, stats.black_holes), (0, 0));
+        // No slower than the larger share of headers explains: 55 bytes each.
+        assert!(
+            time < ideal * (1500.0 - 55.0) / 1500.0 * 1280.0 / (1280.0 - 55.0) + 0.01,
+            "{time}"
+        );
+    }
+}
+
+#[test]
+fn a_path_that_shrinks_costs_two_round_trips() {
+    let (ideal, _) = download(1500, None);
+    for mtu in [1280, 1400] {
+        let (time, stats) = download(1500, Some((2.0, mtu)));
+        println!("{mtu}: {time:.3} s, ideal {ideal:.3} s, {} lost", stats.packets_lost);
+        assert!(stats.black_holes >= 1, "it was not noticed");
+        assert!(time < ideal * 1.02 + 1.5, "{time} s after a path of {mtu} bytes");
+    }
+}

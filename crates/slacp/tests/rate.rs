@@ -1,0 +1,235 @@
+//! How fast sessions send: told by a modem, or found out.
+
+mod path;
+
+use core::time::Duration;
+
+use link::{Jitter, LinkConfig, Loss};
+use path::cases::{Case, first_round_trips, rate};
+use path::fades::Fade;
+use path::sharing::{Sharing, beside_udp};
+use path::{Path, Transfer, at, ms, queue_of};
+use slacp::{Config, Rate, RateError, RateState};
+use units::BitRate;
+
+const DELAY: Duration = Duration::from_millis(300);
+
+/// A link of so many Mbit/s with a queue of one BDP of 600 ms.
+fn link(mbit: u64) -> LinkConfig {
+    let rate = BitRate::from_mbit(mbit);
+    LinkConfig::new(rate, DELAY, Loss::None, queue_of(rate.bytes_in(DELAY * 2).get()))
+}
+
+/// Sessions that begin at these times to send for ever over 50/10 Mbit/s.
+fn sharing(starts: &[f64]) -> Path {
+    let mut path = Path::new(link(50), link(10), 1);
+    for (seed, start) in (1..).zip(starts) {
+        let config = [Config::new(Rate::auto()), Config::new(BitRate::from_mbit(10))];
+        path.add(Transfer::new(config, 1 << 40, at(*start), seed));
+    }
+    path
+}
+
+#[test]
+fn a_told_rate_takes_effect_at_once() {
+    let mut path = Path::new(link(50), link(10), 1);
+    let hub = Config::new(Rate::Modem { initial: BitRate::from_mbit(50) });
+    let terminal = Config::new(BitRate::from_mbit(10));
+    let flow = path.add(Transfer::new([hub, terminal], 1_000_000_000, at(1.0), 1));
+    for (time, mbit) in [(5.0, 5), (10.0, 50)] {
+        let rate = BitRate::from_mbit(mbit);
+        path.change(at(time), move |path| {
+            path.set_rate(rate);
+            let (now, transfer) = (path.now, path.transfer(flow));
+            let id = transfer.hub_id();
+            transfer.hub.set_rate(now, id, rate, ms(60_000)).unwrap();
+        });
+    }
+    path.run(at(15.0));
+    // Within a round trip of the change the queue is gone, and the link full.
+    assert!(path.queue(flow, DELAY, 1.0, at(5.6), at(15.0)) <= ms(50));
+    assert!(path.arrived(flow, at(5.9), at(9.9)) > 0.98 * 5.0);
+    assert!(path.arrived(flow, at(10.6), at(15.0)) > 0.98 * 50.0);
+    assert_eq!(path.loss(flow, at(1.0), at(14.0)), 0.0);
+}
+
+#[test]
+fn only_a_modem_tells_rates() {
+    let mut path = sharing(&[1.0]);
+    path.run(at(3.0));
+    let (now, transfer) = (path.now, path.transfer(0));
+    let id = transfer.hub_id();
+    let answer = transfer.hub.set_rate(now, id, BitRate::from_mbit(5), ms(1000));
+    assert_eq!(answer, Err(RateError::NotTold));
+}
+
+/// A case's time in seconds is at most this, and its start loses at most 2 %.
+fn takes_at_most(case: &Case, seconds: f64) {
+    // Chance has no part in a link without losses.
+    for seed in 1..=if case.per > 0.0 { 3 } else { 1 } {
+        let run = case.run(seed);
+        assert!(run.seconds <= seconds, "seed {seed}: {case:?}: {run:?}");
+        assert!(run.start_loss <= 0.02, "seed {seed}: {case:?}: {run:?}");
+        // An acknowledgement now and then is owed by the slowest links too.
+        assert!(run.returned <= 0.012, "seed {seed}: {case:?}: {run:?}");
+    }
+}
+
+#[test]
+fn an_unknown_fast_link_is_found_in_three_round_trips() {
+    takes_at_most(&Case::geo("cold", 250.0, 3.0), 5.8);
+    takes_at_most(&Case { per: 0.01, ..Case::geo("1 % loss", 250.0, 3.0) }, 6.2);
+    takes_at_most(&Case { queue: 100, ..Case::geo("short queue", 250.0, 3.0) }, 6.2);
+}
+
+#[test]
+fn ninety_percent_of_an_unknown_link_are_used_after_three_round_trips() {
+    // One BDP, a quarter of it, and 100 packets. The benchmark does 50 seeds.
+    for queue in [0, 3125, 100] {
+        for seed in 1..=2 {
+            let (used, lost) = first_round_trips(queue, seed);
+            assert!(used > 0.9 && lost < 0.02, "{queue}, seed {seed}: {used}, {lost}");
+        }
+    }
+}
+
+#[test]
+fn a_remembered_link_is_used_from_the_first_round_trip() {
+    takes_at_most(&Case::geo("resumed", 250.0, 3.0).resumed(250.0), 4.5);
+}
+
+#[test]
+fn a_wrong_memory_costs_little() {
+    let case = Case { bytes: 50_000_000, ..Case::geo("wrong", 25.0, 3.0) }.resumed(250.0);
+    let run = case.run(1);
+    assert!(run.of_limit > 0.92 && run.start_loss < 0.1, "{run:?}");
+    // A memory that is too small is outgrown.
+    assert!(Case::geo("small", 250.0, 3.0).resumed(25.0).run(1).seconds < 7.5);
+    // One of another path is not used.
+    let mut moved = Case::geo("moved", 50.0, 10.0).resumed(250.0);
+    moved.delay = ms(100);
+    let run = moved.run(1);
+    assert!(run.start_loss == 0.0 && run.of_limit > 0.9, "{run:?}");
+}
+
+#[test]
+fn ordinary_links_are_filled() {
+    for case in [
+        Case::geo("50/10", 50.0, 10.0),
+        Case { bytes: 30_000_000, ..Case::geo("10/2", 10.0, 2.0) },
+        Case { bytes: 10_000_000, ..Case::geo("2/10", 2.0, 10.0) },
+        Case { bytes: 5_000_000, ..Case::geo("1/1", 1.0, 1.0) },
+        Case::geo("50/0.064", 50.0, 0.064),
+        Case { bytes: 400_000_000, ..Case::geo("1000/10", 1000.0, 10.0) },
+        Case { delay: ms(10), leo: true, ..Case::geo("LEO", 150.0, 20.0) },
+    ] {
+        let limit = if case.mbit.0 > 500.0 { 0.48 } else { 0.9 };
+        let run = case.run(1);
+        assert!(run.of_limit > limit && run.start_loss <= 0.02, "{case:?}: {run:?}");
+        // Small against the round trip; a few packets of a slow link are more.
+        let packets = Duration::from_secs_f64(20.0 * 0.012 / case.mbit.0);
+        assert!(run.queue <= ms(35) + packets, "{case:?}: {run:?}");
+        assert!(run.returned <= 0.012, "{case:?}: {run:?}");
+    }
+}
+
+#[test]
+fn chance_does_not_look_like_congestion() {
+    for per in [0.01, 0.05, 0.1] {
+        let case = Case { per, bytes: 60_000_000, ..Case::geo("loss", 50.0, 10.0) };
+        let (auto, fixed) = (case.run(1), case.clone().fixed().run(1));
+        assert!(auto.seconds < fixed.seconds + 1.5, "{per}: {auto:?} {fixed:?}");
+    }
+}
+
+#[test]
+fn jitter_and_slots_do_not_look_like_congestion() {
+    for case in [
+        Case { jitter: Jitter::InOrder(ms(2)), ..Case::geo("jitter", 50.0, 10.0) },
+        Case { jitter: Jitter::Reordering(ms(2)), ..Case::geo("reordering", 50.0, 10.0) },
+        Case { slot: Some(26), ..Case::geo("slots", 6.0, 1.0) },
+        Case { slot: Some(100), ..Case::geo("slots", 6.0, 1.0) },
+    ] {
+        let case = Case { bytes: (case.mbit.0 * 2e6) as u64, ..case };
+        let run = case.run(1);
+        assert!(run.of_limit > 0.84, "{case:?}: {run:?}");
+    }
+}
+
+#[test]
+fn a_fade_is_followed() {
+    for fade in [
+        Fade::step("a queue of 1 BDP", ms(600)),
+        Fade::step("a queue of 100 ms", ms(100)),
+        Fade::ramp("ten steps in 10 s", 10.0),
+    ] {
+        let followed = fade.run(1);
+        let context = format!("{}: {followed:?}", fade.name);
+        // Two round trips after what was under way has gone at the earliest, and
+        // three after the rate is back. The benchmark does more seeds.
+        assert!(followed.calm <= followed.earliest + 1.2, "{context}");
+        assert!(followed.full <= 1.8 && followed.used > 0.97, "{context}");
+    }
+}
+
+#[test]
+fn a_path_may_become_longer_and_shorter() {
+    let mut path = sharing(&[2.0]);
+    path.set_delay(ms(10));
+    path.change(at(8.0), |path| path.set_delay(ms(300)));
+    path.change(at(16.0), |path| path.set_delay(ms(10)));
+    path.run(at(24.0));
+    for (from, to) in [(3.0, 8.0), (10.0, 16.0), (17.0, 23.5)] {
+        let rate = path.arrived(0, at(from), at(to));
+        assert!(rate > 0.95 * 50.0, "{rate} from {from} s on");
+    }
+    let longest = |delay, from: f64, to: f64| path.queue(0, delay, 0.95, at(from), at(to));
+    assert!(longest(ms(300), 11.0, 15.0) < ms(60) && longest(ms(10), 18.0, 23.0) < ms(60));
+}
+
+#[test]
+fn two_sessions_share_a_link_evenly() {
+    for (later, nearer) in [(8.0, false), (3.0, true)] {
+        let shared = Sharing { later, nearer }.run(1);
+        let least = shared.jain.iter().copied().fold(1.0, f64::min);
+        assert!(least > 0.9 && shared.least > 0.65, "{later}, {nearer}: {shared:?}");
+        assert!(shared.used > 0.98 && shared.queue < ms(50), "{later}, {nearer}: {shared:?}");
+    }
+}
+
+#[test]
+fn what_others_leave_is_used_without_a_standing_queue() {
+    let (share, queue) = beside_udp(25.0, 1);
+    assert!(share > 0.9 && queue < ms(50), "{share}, {queue:?}");
+}
+
+#[test]
+fn a_loss_based_tcp_leaves_its_share_and_gets_its_own() {
+    let mut path = sharing(&[2.0]);
+    let tcp = path.add_tcp(at(10.0));
+    path.run(at(70.0));
+    for (from, to) in [(20.0, 40.0), (40.0, 70.0)] {
+        let (own, other) = (path.arrived(0, at(from), at(to)), path.arrived(tcp, at(from), at(to)));
+        assert!(own > 0.2 * 50.0 && other > 0.2 * 50.0, "{own} and {other}");
+    }
+}
+
+#[test]
+fn what_is_measured_is_told() {
+    let mut path = sharing(&[2.0]);
+    path.run(at(10.0));
+    let now = path.now;
+    let transfer = path.transfer(0);
+    let stats = transfer.hub_stats();
+    assert_eq!(stats.rate_state, RateState::Cruising);
+    let close = |measured: BitRate| (measured.bits_per_second() as f64 / 50e6 - 1.0).abs() < 0.05;
+    assert!(close(stats.rate) && close(stats.capacity.unwrap()), "{stats:?}");
+    assert!(stats.min_rtt.unwrap().abs_diff(ms(600)) < ms(3), "{stats:?}");
+    assert!(stats.queue < ms(50), "{stats:?}");
+    let memory = transfer.hub.path_memory(now, transfer.hub_id()).unwrap();
+    assert_eq!(Some(memory.capacity), stats.capacity);
+    assert!(memory.age < ms(100));
+    let session = transfer.session.unwrap();
+    assert_eq!(transfer.terminal.path_memory(now, session), None);
+    assert_eq!(rate(50.0), BitRate::from_mbit(50));
+}

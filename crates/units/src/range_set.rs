@@ -1,0 +1,160 @@
+//! Sets of numbers that are mostly contiguous: received packets, acknowledged
+//! bytes, streams that were.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A set of `u64` kept as disjoint, non-adjacent half-open ranges. Operations
+/// cost O(log n) in the number of ranges.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RangeSet {
+    /// Start → end.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl RangeSet {
+    /// Whether there is no number in it.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Whether `value` is in it.
+    pub fn contains(&self, value: u64) -> bool {
+        self.before(value).is_some_and(|(_, end)| value < end)
+    }
+
+    /// The range with the largest start at or below `value`.
+    fn before(&self, value: u64) -> Option<(u64, u64)> {
+        self.ranges.range(..=value).next_back().map(|(start, end)| (*start, *end))
+    }
+
+    /// Adds one number; `false` if it was there.
+    pub fn insert_one(&mut self, value: u64) -> bool {
+        if self.contains(value) {
+            return false;
+        }
+        self.insert(value..value + 1);
+        true
+    }
+
+    /// Adds a range, merging what it touches.
+    pub fn insert(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let (mut start, mut end) = (range.start, range.end);
+        if let Some((before, before_end)) = self.before(start)
+            && before_end >= start
+        {
+            start = before;
+            end = end.max(before_end);
+        }
+        while let Some((&next, &next_end)) = self.ranges.range(start..=end).next() {
+            end = end.max(next_end);
+            self.ranges.remove(&next);
+        }
+        self.ranges.insert(start, end);
+    }
+
+    /// Takes a range out.
+    pub fn remove(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        if let Some((start, end)) = self.before(range.start)
+            && end > range.start
+        {
+            self.ranges.remove(&start);
+            self.keep(start..range.start);
+            self.keep(range.end..end);
+        }
+        while let Some((&start, &end)) = self.ranges.range(range.clone()).next() {
+            self.ranges.remove(&start);
+            self.keep(range.end..end);
+        }
+    }
+
+    fn keep(&mut self, range: Range<u64>) {
+        if !range.is_empty() {
+            self.ranges.insert(range.start, range.end);
+        }
+    }
+
+    /// The lowest range.
+    pub fn first(&self) -> Option<Range<u64>> {
+        self.ranges.first_key_value().map(|(start, end)| *start..*end)
+    }
+
+    /// The highest range.
+    pub fn last(&self) -> Option<Range<u64>> {
+        self.ranges.last_key_value().map(|(start, end)| *start..*end)
+    }
+
+    /// All ranges, the highest first.
+    pub fn descending(&self) -> impl Iterator<Item = Range<u64>> {
+        self.ranges.iter().rev().map(|(start, end)| *start..*end)
+    }
+
+    /// The parts of `range` that are not in the set, in order. Costs
+    /// O(log n), and as much again for each part.
+    pub fn gaps(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let mut from =
+            self.before(range.start).map_or(range.start, |(_, end)| end.max(range.start));
+        let mut inside = self.ranges.range(from..range.end.max(from));
+        core::iter::from_fn(move || {
+            while from < range.end {
+                let (start, end) = inside.next().map_or((range.end, range.end), |(s, e)| (*s, *e));
+                let gap = from..start;
+                from = end;
+                if !gap.is_empty() {
+                    return Some(gap);
+                }
+            }
+            None
+        })
+    }
+
+    #[cfg(test)]
+    fn ascending(&self) -> impl Iterator<Item = Range<u64>> {
+        self.ranges.iter().map(|(start, end)| *start..*end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_plain_set(
+            steps in prop::collection::vec((any::<bool>(), 0u64..60, 0u64..12), 0..60)
+        ) {
+            let mut plain = BTreeSet::new();
+            let mut set = RangeSet::default();
+            for (add, start, len) in steps {
+                for value in start..start + len {
+                    if add { plain.insert(value); } else { plain.remove(&value); }
+                }
+                if add { set.insert(start..start + len); } else { set.remove(start..start + len); }
+            }
+            let flat: Vec<u64> = set.ascending().flatten().collect();
+            prop_assert_eq!(flat, plain.iter().copied().collect::<Vec<_>>());
+            let ranges: Vec<_> = set.ascending().collect();
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
+            prop_assert_eq!(set.first().map(|r| r.start), plain.first().copied());
+            prop_assert_eq!(set.last().map(|r| r.end - 1), plain.last().copied());
+            for value in 0..80 {
+                prop_assert_eq!(set.contains(value), plain.contains(&value));
+            }
+            for start in 0..80 {
+                let gaps: Vec<u64> = set.gaps(start..60).flatten().collect();
+                let missing: Vec<u64> = (start..60).filter(|v| !plain.contains(v)).collect();
+                prop_assert_eq!(gaps, missing);
+            }
+        }
+    }
+}
