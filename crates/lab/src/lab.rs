@@ -4,9 +4,11 @@
 use std::ffi::OsStr;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::process::Command;
 
 use link::{Counters, Link, LinkConfig, Outage};
+use nix::mount::{MsFlags, mount};
 use thiserror::Error;
 use units::Instant;
 
@@ -101,6 +103,16 @@ impl Lab {
     /// The links as they are now.
     pub fn preset(&self) -> &Preset {
         &self.preset
+    }
+
+    /// Covers a directory with an empty one that nobody outside this lab sees, and
+    /// that is gone with the lab. Only the lab's root may write there.
+    ///
+    /// # Errors
+    /// When there is no such directory, or the kernel refuses.
+    pub fn cover_directory(&self, path: &Path) -> io::Result<()> {
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        Ok(mount(Some("tmpfs"), path, Some("tmpfs"), flags, Some("mode=755"))?)
     }
 
     /// The longest IP packet on the hop in bytes.

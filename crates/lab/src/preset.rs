@@ -82,9 +82,9 @@ impl Direction {
         self.of_packets(self.rate.greatest(), len)
     }
 
-    /// The least rate above zero that IP packets of `len` bytes ever get.
-    pub fn floor_rate(&self, len: u16) -> BitRate {
-        self.of_packets(self.rate.least(), len)
+    /// Whether the rate is not the same all the time.
+    pub fn rate_changes(&self) -> bool {
+        self.rate.least() != self.rate.greatest()
     }
 
     /// What is left of `rate` when packets of `len` bytes follow each other.

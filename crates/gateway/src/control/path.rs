@@ -40,10 +40,19 @@ pub fn default_directories() -> Vec<PathBuf> {
 
 /// The usual place for the socket of a gateway; its directory is made.
 pub(super) fn usual(role: Role) -> io::Result<PathBuf> {
+    Ok(usual_directory()?.join(format!("{}.sock", role.as_str())))
+}
+
+/// The first of the [`default_directories`] that can be had; it is made if it is
+/// not there.
+///
+/// # Errors
+/// When none can be had, with what is wrong with the last.
+pub fn usual_directory() -> io::Result<PathBuf> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for directory in default_directories() {
         match own_directory(&directory) {
-            Ok(()) => return Ok(directory.join(format!("{}.sock", role.as_str()))),
+            Ok(()) => return Ok(directory),
             Err(error) => last = error,
         }
     }

@@ -242,8 +242,9 @@ fn traces_are_found_beside_the_preset() {
     std::fs::create_dir(folder.path().join("traces")).unwrap();
     std::fs::write(folder.path().join("traces/fade"), "0s 50 Mbit/s\n9s 5 Mbit/s\n").unwrap();
     let preset = load().unwrap();
-    let ends = [preset.forward.peak_rate(1500), preset.forward.floor_rate(1500)];
+    let ends = [preset.forward.rate.greatest(), preset.forward.rate.least()];
     assert_eq!((preset.name.as_str(), ends), ("own", [50, 5].map(BitRate::from_mbit)));
+    assert!(preset.forward.rate_changes() && !preset.ret.rate_changes());
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod child;
 
 use std::fmt::Write as _;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -38,11 +39,13 @@ impl Pair {
         let hosts: Vec<Node> = lab.nodes().filter(|node| is_terminal(*node)).collect();
         let keys = hosts.iter().map(|_| PrivateKey::generate()).collect::<Result<Vec<_>, _>>()?;
         let limit = READY_LIMIT + 5 * preset.rtt();
-        let config = hub_config(preset, &hub_key, hosts.iter().zip(&keys));
+        let controls = controls(lab);
+        let control = |node| control(controls.as_deref(), node);
+        let config = control(Node::Hub) + &hub_config(preset, &hub_key, hosts.iter().zip(&keys));
         let mut hub = start(lab, Node::Hub, "hub", &config)?;
         hub.wait_ready(limit)?;
-        let config = |key| terminal_config(lab, preset, &hub_key, key);
-        let start = |(host, key)| start(lab, host, "terminal", &config(key));
+        let config = |host, key| control(host) + &terminal_config(lab, preset, &hub_key, key);
+        let start = |(host, key)| start(lab, host, "terminal", &config(host, key));
         let terminals = hosts.into_iter().zip(&keys).map(start);
         let mut terminals = terminals.collect::<Result<Vec<_>>>()?;
         terminals.iter_mut().try_for_each(|terminal| terminal.wait_ready(limit))?;
@@ -107,6 +110,21 @@ fn start(lab: &Lab, node: Node, role: &str, config: &str) -> Result<Gateway> {
     Gateway::start(node.to_string(), command, config)
 }
 
+/// The directory of the control sockets: the usual one, where `skyhop status`
+/// in the lab looks, but the lab's own. Gateways of the machine and of other labs
+/// have theirs in the real one. `None` where the user may not have it.
+fn controls(lab: &Lab) -> Option<PathBuf> {
+    let directory = gateway::control::usual_directory().ok()?;
+    lab.cover_directory(&directory).ok().map(|()| directory)
+}
+
+/// The line of the configuration that says where the control socket is.
+fn control(directory: Option<&Path>, node: Node) -> String {
+    let path = directory.map(|directory| directory.join(format!("{node}.sock")));
+    let path = path.unwrap_or_else(|| "none".into());
+    format!("control = \"{}\"\n", path.display())
+}
+
 fn hub_config<'a>(
     preset: &Preset,
     hub: &PrivateKey,
@@ -133,15 +151,19 @@ fn terminal_config(lab: &Lab, preset: &Preset, hub: &PrivateKey, own: &PrivateKe
     config
 }
 
-/// What both sides are told: who they are, the rate at which they send (the
-/// least, if it changes: more would flood the link), and windows of at least
-/// two BDP.
+/// What both sides are told: who they are, the rate at which they send (if it
+/// changes they find it out), and windows of at least two BDP.
 fn common(preset: &Preset, key: &PrivateKey, sends: &Direction) -> String {
-    let rate = sends.floor_rate(preset.mtu);
+    let greatest = sends.peak_rate(preset.mtu);
+    let rate = if sends.rate_changes() {
+        format!("rate = \"auto\"\nmaximum_rate = \"{greatest}\"")
+    } else {
+        format!("rate = \"{greatest}\"")
+    };
     let window = window(preset);
     let memory = ByteCount::new(window.get().saturating_mul(4));
     format!(
-        "private_key = \"{}\"\nrate = \"{rate}\"\nmtu = {}\nstream_window = \"{window}\"\nmemory = \"{memory}\"\n",
+        "private_key = \"{}\"\n{rate}\nmtu = {}\nstream_window = \"{window}\"\nmemory = \"{memory}\"\n",
         key.to_base64(),
         preset.mtu
     )

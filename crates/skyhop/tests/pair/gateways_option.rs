@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, read_to_string};
 use std::process::Stdio;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::LOSSY;
 use crate::common::{Running, as_each_user, as_myself, text};
@@ -40,6 +41,30 @@ fn a_gateway_that_dies_is_told_and_the_command_goes_on() {
             drop(lab.stdin.take());
             assert_eq!(lab.wait().unwrap().code(), Some(5));
             assert_eq!(read_to_string(stderr).unwrap(), "");
+        }
+    });
+}
+
+#[test]
+fn each_lab_has_control_sockets_of_its_own() {
+    as_each_user(|runner| {
+        let asks = "echo ready; read line; exec \"$SKYHOP\" status --json";
+        let mut labs = [0, 1].map(|_| {
+            let mut lab = runner.shell(&["--gateways", "--terminals", "2"], asks);
+            lab.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+        });
+        let mut outputs = labs.each_mut().map(|lab| BufReader::new(lab.stdout.take().unwrap()));
+        for output in &mut outputs {
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            assert_eq!(line, "ready\n");
+        }
+        for (lab, output) in labs.iter_mut().zip(outputs) {
+            drop(lab.stdin.take());
+            let gateways: Vec<Value> = serde_json::from_reader(output).unwrap();
+            let roles: Vec<&Value> = gateways.iter().map(|gateway| &gateway["role"]).collect();
+            assert_eq!(roles, ["hub", "terminal", "terminal"]);
+            assert!(lab.wait().unwrap().success());
         }
     });
 }

@@ -10,7 +10,7 @@ mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lab::Preset;
+use lab::{Direction, Preset};
 use link::{LinkConfig, Loss, QueueLimit};
 use sim::{Hop, Leg, NodeId, Path, World};
 use tcp::cc::SpecError;
@@ -125,15 +125,17 @@ impl Simulation<'_> {
         if *self.way != Way::Pair {
             return Ok(Path::direct(client, server, ends()));
         }
-        let gateway = |rate: BitRate| {
-            let mut config = slacp::Config::new(rate);
+        let gateway = |link: &Direction| {
+            let greatest = link.peak_rate(self.preset.mtu);
+            let mut config = slacp::Config::new(greatest);
+            if link.rate_changes() {
+                config.rate = slacp::Rate::Auto { ceiling: Some(greatest) };
+            }
             config.stream_window = window(self.preset);
             config
         };
-        let [down, up] = [&self.preset.forward, &self.preset.ret];
-        let rates = [down, up].map(|link| link.floor_rate(self.preset.mtu));
-        world.add_hub(hub, gateway(rates[0]), &[terminal]);
-        world.add_terminal(terminal, gateway(rates[1]), hub);
+        world.add_hub(hub, gateway(&self.preset.forward), &[terminal]);
+        world.add_terminal(terminal, gateway(&self.preset.ret), hub);
         let leg = || {
             let [near, far] = ends();
             Leg::Tcp(near, far)
