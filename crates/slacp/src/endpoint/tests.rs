@@ -1,8 +1,13 @@
 //! Setting up sessions, datagram by datagram.
 
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use units::BitRate;
+
 use super::*;
 use crate::handshake::Message;
 use crate::packet::INITIATION_COOKIE;
+use crate::{CloseReason, DownReason, Footprint, Open, Rate, Read, ResetReason, StreamId};
 
 fn at(ms: u64) -> Instant {
     Instant::from_nanos(1_000_000_000 + ms * 1_000_000)

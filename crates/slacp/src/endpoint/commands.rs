@@ -1,0 +1,200 @@
+//! What the owner wants of an endpoint.
+
+use core::time::Duration;
+
+use units::{BitRate, Instant};
+
+use super::{Endpoint, Role};
+use crate::{
+    ChannelError, ChannelId, ClassId, CloseReason, Open, PathKey, PathMemory, PublicKey, Rate,
+    RateError, Read, ResetReason, SessionId, StreamError, StreamId,
+};
+
+/// Commands on sessions and the endpoint.
+impl Endpoint {
+    /// Ends a session and all its streams at once, and tells the peer why.
+    /// [`crate::Event::Down`] follows. A terminal then sets up another.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`].
+    pub fn close(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        reason: CloseReason,
+    ) -> Result<(), StreamError> {
+        self.core.now = now;
+        self.session(session)?.close(now, reason);
+        self.core.bury();
+        Ok(())
+    }
+
+    /// Closes all sessions and takes part in no further handshake. The peers
+    /// have been told three times after 150 ms.
+    pub fn shut_down(&mut self, now: Instant) {
+        self.core.now = now;
+        self.core.shut = true;
+        let usable = self.core.sessions.values_mut().filter(|session| session.is_usable());
+        usable.for_each(|session| session.close(now, CloseReason::Shutdown));
+        self.core.bury();
+    }
+
+    /// Sets the rate of a session, as its modem tells it, for the time that it
+    /// is `valid_for`; then the configured one holds again. Takes effect at
+    /// once. At rate 0 nothing but probes is sent.
+    ///
+    /// # Errors
+    /// [`RateError`].
+    pub fn set_rate(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        rate: BitRate,
+        valid_for: Duration,
+    ) -> Result<(), RateError> {
+        self.core.now = now;
+        let known = self.core.sessions.get_mut(&session).ok_or(RateError::NoSession)?;
+        known.set_rate(now, rate, valid_for)?;
+        self.core.follow_rate(now);
+        Ok(())
+    }
+
+    /// Sets where the rate comes from. Sessions whose rate is fixed, or told, take
+    /// another of the same kind at once; the others keep theirs and only those that
+    /// are set up from now on have it. Whether all have taken it.
+    pub fn configure_rate(&mut self, now: Instant, rate: Rate) -> bool {
+        self.core.now = now;
+        let usable = self.core.sessions.values_mut().filter(|session| session.is_usable());
+        let mut all = true;
+        for session in usable {
+            all &= session.configure_rate(now, &rate);
+        }
+        self.core.config.rate = rate;
+        self.core.follow_rate(now);
+        all
+    }
+
+    /// Sets which terminals a hub serves. The sessions of others end
+    /// ([`CloseReason::Prohibited`]). Does nothing to a terminal.
+    pub fn set_allowed(&mut self, now: Instant, allow: Vec<PublicKey>) {
+        self.core.now = now;
+        if let Role::Hub(hub) = &mut self.role {
+            hub.set_allowed(&mut self.core, now, allow);
+        }
+        self.core.bury();
+    }
+
+    /// Takes what was remembered of a path, for sessions that begin or move
+    /// there from now on, unless it knows something newer. An endpoint remembers
+    /// by itself what its own sessions have learnt. At most 4,096 paths are kept,
+    /// none for more than a day, and nothing that no path can be.
+    pub fn remember(&mut self, now: Instant, path: PathKey, memory: PathMemory) {
+        self.core.memories.enter(now, path, memory);
+    }
+}
+
+/// Commands on streams and channels.
+impl Endpoint {
+    /// Opens a stream. It may be written to at once.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`], [`StreamError::TooMany`].
+    pub fn open(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        open: Open,
+    ) -> Result<StreamId, StreamError> {
+        self.core.now = now;
+        self.session(session)?.streams.open(open)
+    }
+
+    /// Tells the opener that the destination is connected.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`], [`StreamError::NoStream`].
+    pub fn accept(&mut self, session: SessionId, stream: StreamId) -> Result<(), StreamError> {
+        self.session(session)?.streams.accept(stream)
+    }
+
+    /// Writes as many bytes as there is room for; if that is not all,
+    /// [`crate::Event::Writable`] follows.
+    ///
+    /// # Errors
+    /// [`StreamError`], except `TooMany`.
+    pub fn write(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        data: &[u8],
+    ) -> Result<usize, StreamError> {
+        self.session(session)?.streams.write(stream, data)
+    }
+
+    /// Reads the next bytes. [`crate::Event::Readable`] follows only after this has
+    /// said [`Read::Blocked`].
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`], [`StreamError::NoStream`].
+    pub fn read(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        buf: &mut [u8],
+    ) -> Result<Read, StreamError> {
+        self.session(session)?.streams.read(stream, buf)
+    }
+
+    /// Ends this side's direction after the bytes written so far.
+    ///
+    /// # Errors
+    /// [`StreamError`], except `TooMany`.
+    pub fn finish(&mut self, session: SessionId, stream: StreamId) -> Result<(), StreamError> {
+        self.session(session)?.streams.finish(stream)
+    }
+
+    /// Ends both directions at once and forgets the stream; the peer hears
+    /// why.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`], [`StreamError::NoStream`].
+    pub fn reset(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        reason: ResetReason,
+    ) -> Result<(), StreamError> {
+        self.session(session)?.streams.reset(stream, reason)
+    }
+
+    /// Puts a stream in a class; it is in [`ClassId::DEFAULT`] until then.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`], [`StreamError::NoStream`],
+    /// [`StreamError::NoClass`].
+    pub fn classify(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        class: ClassId,
+    ) -> Result<(), StreamError> {
+        self.session(session)?.streams.classify(stream, class)
+    }
+
+    /// Sends an IP packet on a packet channel, or drops it when the channel's
+    /// queue is full of others of its flow.
+    ///
+    /// # Errors
+    /// [`ChannelError`].
+    pub fn send_packet(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        channel: ChannelId,
+        packet: &[u8],
+    ) -> Result<(), ChannelError> {
+        self.core.now = now;
+        let session = self.core.sessions.get_mut(&session).ok_or(ChannelError::NoSession)?;
+        session.send_packet(now, channel, packet)
+    }
+}

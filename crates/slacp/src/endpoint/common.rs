@@ -1,0 +1,285 @@
+//! What hubs and terminals have in common: their sessions, and what leaves next.
+
+use core::ops::Bound;
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use units::{ByteCount, Instant, earliest};
+
+use crate::handshake::Params;
+use crate::knock::Knocker;
+use crate::pacer::Pacer;
+use crate::packet::Index;
+use crate::rate::Memories;
+use crate::session::{Session, Wake, ip_udp_overhead, limits, next_seed};
+use crate::{CloseReason, Config, DownReason, Event, KeyPair, Notice, PublicKey, Rate, SessionId};
+
+/// How much a late wake-up may send at once to catch up. Long enough for the
+/// timers of a general-purpose kernel, short enough not to build a queue.
+const BURST: Duration = Duration::from_millis(4);
+/// So many handshake datagrams wait for the link at most, and so many short
+/// answers; further ones are dropped, as the network might.
+const OUTBOX: usize = 1024;
+const ANSWERS: usize = 256;
+
+/// What a packet of a known number belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Session(SessionId),
+    /// A session that the hub has answered for and that is not used yet.
+    Tentative(PublicKey),
+    /// The terminal's handshake under way.
+    Initiator,
+}
+
+/// What hubs and terminals have in common.
+pub(crate) struct Core {
+    pub(crate) config: Config,
+    pub(crate) identity: KeyPair,
+    pub(crate) knocker: Knocker,
+    pub(crate) rng: ChaCha20Rng,
+    pub(super) now: Instant,
+    pub(super) pacer: Pacer,
+    pub(super) sessions: BTreeMap<SessionId, Session>,
+    pub(super) indices: BTreeMap<Index, Owner>,
+    pub(super) memories: Memories,
+    next_session: u64,
+    /// The session that sent last: the one after it is next.
+    turn: SessionId,
+    pub(super) events: VecDeque<(SessionId, Event)>,
+    pub(crate) notices: VecDeque<Notice>,
+    /// Handshake datagrams to be sent.
+    pub(super) outbox: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Answers that anybody can provoke. They take turns with the sessions.
+    pub(super) answers: VecDeque<(SocketAddr, Vec<u8>)>,
+    pub(super) answers_turn: bool,
+    /// No further session is wanted.
+    pub(crate) shut: bool,
+    pub(super) ignored: u64,
+}
+
+impl Core {
+    pub(super) fn new(config: Config, identity: KeyPair, knocker: Knocker, seed: [u8; 32]) -> Self {
+        Self {
+            pacer: Pacer::new(config.rate.initial(), BURST),
+            config,
+            identity,
+            knocker,
+            rng: ChaCha20Rng::from_seed(seed),
+            now: Instant::ZERO,
+            sessions: BTreeMap::new(),
+            indices: BTreeMap::new(),
+            memories: Memories::default(),
+            next_session: 0,
+            turn: SessionId(0),
+            events: VecDeque::new(),
+            notices: VecDeque::new(),
+            outbox: VecDeque::new(),
+            answers: VecDeque::new(),
+            answers_turn: false,
+            shut: false,
+            ignored: 0,
+        }
+    }
+
+    /// What this side tells in a handshake.
+    pub(crate) fn params(&self, present: Option<u64>) -> Params {
+        let rate: &Rate = &self.config.rate;
+        let times = Some(rate.is_measured());
+        let (limits, aes) = (limits(&self.config), self.config.aes);
+        Params { limits, rate: rate.initial(), present, times, aes }
+    }
+
+    /// The seed of a session's ephemeral keys.
+    pub(crate) fn seed(&mut self) -> [u8; 32] {
+        next_seed(&mut self.rng)
+    }
+
+    /// A number for packets to come, not in use.
+    pub(crate) fn claim_index(&mut self, owner: Owner) -> Option<Index> {
+        if self.indices.len() > usize::from(Index::MAX) / 2 {
+            return None;
+        }
+        loop {
+            let index = self.rng.next_u32() as Index;
+            if let std::collections::btree_map::Entry::Vacant(entry) = self.indices.entry(index) {
+                entry.insert(owner);
+                return Some(index);
+            }
+        }
+    }
+
+    pub(crate) fn release_index(&mut self, index: Index) {
+        self.indices.remove(&index);
+    }
+
+    pub(crate) fn send_later(&mut self, to: SocketAddr, datagram: Vec<u8>) {
+        if self.outbox.len() < OUTBOX {
+            self.outbox.push_back((to, datagram));
+        }
+    }
+
+    /// [`Self::send_later`] for what anybody can provoke.
+    pub(crate) fn answer_later(&mut self, to: SocketAddr, datagram: Vec<u8>) {
+        if self.answers.len() < ANSWERS {
+            self.answers.push_back((to, datagram));
+        }
+    }
+
+    pub(super) fn transmit_outbox(
+        &mut self,
+        now: Instant,
+        buf: &mut Vec<u8>,
+    ) -> Option<SocketAddr> {
+        let (to, datagram) = self.outbox.pop_front()?;
+        Some(self.transmit_alone(now, to, &datagram, buf))
+    }
+
+    pub(super) fn transmit_answer(
+        &mut self,
+        now: Instant,
+        buf: &mut Vec<u8>,
+    ) -> Option<SocketAddr> {
+        let (to, datagram) = self.answers.pop_front()?;
+        Some(self.transmit_alone(now, to, &datagram, buf))
+    }
+
+    fn transmit_alone(
+        &mut self,
+        now: Instant,
+        to: SocketAddr,
+        datagram: &[u8],
+        buf: &mut Vec<u8>,
+    ) -> SocketAddr {
+        buf.extend_from_slice(datagram);
+        let size = buf.len() + ip_udp_overhead(to);
+        self.pacer.sent(now, ByteCount::new(size as u64));
+        to
+    }
+
+    pub(crate) fn ignore(&mut self) {
+        self.ignored += 1;
+    }
+
+    /// The session, unless it is over.
+    pub(crate) fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id).filter(|session| session.is_usable())
+    }
+
+    /// Puts a session to use that packets with `index` belong to.
+    pub(crate) fn establish(&mut self, index: Index, mut session: Session) -> SessionId {
+        let id = SessionId(self.next_session);
+        self.next_session += 1;
+        self.indices.insert(index, Owner::Session(id));
+        let up = Event::Up { peer: session.peer.key, address: session.peer.address };
+        if let Some(memory) = self.memories.get(self.now, &session.path_key()) {
+            session.remember(memory);
+        }
+        self.sessions.insert(id, session);
+        self.events.push_back((id, up));
+        id
+    }
+
+    /// Ends a session and tells the peer why.
+    pub(crate) fn close(&mut self, now: Instant, id: SessionId, reason: CloseReason) {
+        if let Some(session) = self.sessions.get_mut(&id).filter(|session| session.is_usable()) {
+            session.close(now, reason);
+        }
+    }
+
+    /// Ends a session that the peer has replaced, with all its streams.
+    pub(crate) fn replace(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        if session.is_usable() {
+            self.events.push_back((id, Event::Down(DownReason::Replaced)));
+        }
+        self.forget(id);
+    }
+
+    fn forget(&mut self, id: SessionId) {
+        let (now, session) = (self.now, self.sessions.remove(&id));
+        let memory = session.and_then(|s| Some((s.path_key(), s.path_memory(now)?)));
+        if let Some((path, memory)) = memory {
+            self.memories.enter(now, path, memory);
+        }
+        self.indices.retain(|_, owner| *owner != Owner::Session(id));
+    }
+
+    /// Has the pacer hold what was sent last to the present rate of its session.
+    pub(super) fn follow_rate(&mut self, now: Instant) {
+        if let Some(rate) = self.sessions.get(&self.turn).and_then(Session::shared_rate) {
+            self.pacer.set_rate(now, rate);
+        }
+    }
+
+    /// Keeps what sessions have learnt of the paths they have left, and tells
+    /// them what is remembered of their new ones.
+    pub(super) fn follow_paths(&mut self, now: Instant) {
+        for session in self.sessions.values_mut() {
+            let Some((left, memory)) = session.take_left() else { continue };
+            if let Some(memory) = memory {
+                self.memories.enter(now, left, memory);
+            }
+            if let Some(memory) = self.memories.get(now, &session.path_key()) {
+                session.remember(memory);
+            }
+        }
+    }
+
+    /// Tells of the sessions that are over, and forgets those that have told
+    /// their peers.
+    pub(super) fn bury(&mut self) {
+        for (id, session) in &mut self.sessions {
+            let down = session.take_end().map(|why| (*id, Event::Down(why)));
+            self.events.extend(down);
+        }
+        let over: Vec<SessionId> =
+            self.sessions.iter().filter(|(_, s)| s.is_over()).map(|(id, _)| *id).collect();
+        over.into_iter().for_each(|id| self.forget(id));
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+        let link_free = self.pacer.ready_at();
+        let waiting = !self.outbox.is_empty() || !self.answers.is_empty();
+        let outbox = waiting.then_some((link_free, Wake::Pacing));
+        self.sessions.values().fold(outbox, |soonest, session| {
+            let send = session.send_time().map(|(time, wake)| (time.max(link_free), wake));
+            earliest(soonest, earliest(send, session.poll_timeout()))
+        })
+    }
+
+    /// One packet of the next session that has one.
+    pub(super) fn transmit_session(
+        &mut self,
+        now: Instant,
+        buf: &mut Vec<u8>,
+    ) -> Option<SocketAddr> {
+        let mut id = self.turn;
+        for _ in 0..self.sessions.len() {
+            id = self.session_after(id)?;
+            let session = self.sessions.get_mut(&id)?;
+            if session.send_time().is_none_or(|(time, _)| time > now) {
+                continue;
+            }
+            if let Some((to, size)) = session.transmit(now, buf) {
+                if let Some(rate) = session.shared_rate() {
+                    self.pacer.set_rate(now, rate);
+                    self.pacer.sent(now, size);
+                }
+                self.turn = id;
+                return Some(to);
+            }
+        }
+        None
+    }
+
+    /// The session that comes after `id` when they take turns.
+    fn session_after(&self, id: SessionId) -> Option<SessionId> {
+        let after = (Bound::Excluded(id), Bound::Unbounded);
+        let next = self.sessions.range(after).next().or_else(|| self.sessions.first_key_value());
+        next.map(|(id, _)| *id)
+    }
+}

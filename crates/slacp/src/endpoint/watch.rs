@@ -1,0 +1,71 @@
+//! What an endpoint knows and has counted.
+
+use std::collections::BTreeMap;
+
+use units::Instant;
+
+use super::{Endpoint, Role};
+use crate::session::Session;
+use crate::{
+    ChannelId, ChannelStats, ClassId, ClassStats, Footprint, PathKey, PathMemory, SessionId, Stats,
+    StreamId, StreamStats,
+};
+
+impl Endpoint {
+    /// What the endpoint remembers at present.
+    pub fn footprint(&self) -> Footprint {
+        let handshakes = match &self.role {
+            Role::Hub(hub) => hub.handshakes(),
+            Role::Terminal(terminal) => terminal.handshakes(),
+        };
+        let waiting = self.core.outbox.len() + self.core.answers.len();
+        Footprint { sessions: self.core.sessions.len(), handshakes, waiting }
+    }
+
+    /// What a packet channel of a session has counted.
+    pub fn channel_stats(&self, session: SessionId, channel: ChannelId) -> Option<ChannelStats> {
+        self.core.sessions.get(&session)?.channel_stats(channel)
+    }
+
+    /// What a class of a session has counted.
+    pub fn class_stats(&self, session: SessionId, class: ClassId) -> Option<ClassStats> {
+        self.core.sessions.get(&session)?.class_stats(class)
+    }
+
+    /// What is known of a stream; `None` once it is over.
+    pub fn stream_stats(&self, session: SessionId, stream: StreamId) -> Option<StreamStats> {
+        self.core.session(session)?.streams.stats(stream)
+    }
+
+    /// What a session has counted.
+    pub fn stats(&self, session: SessionId) -> Option<Stats> {
+        self.core.session(session).map(Session::stats)
+    }
+
+    /// What is worth remembering of a session's path; `None` if its rate is not
+    /// measured ([`crate::Rate::Auto`]), or not yet.
+    pub fn path_memory(&self, now: Instant, session: SessionId) -> Option<PathMemory> {
+        self.core.sessions.get(&session)?.path_memory(now)
+    }
+
+    /// What is remembered of all paths, those of present sessions included, one
+    /// memory each in the order of the keys: to be kept by the owner, and given
+    /// to [`Self::remember`] after a restart with the ages that they have then.
+    pub fn memories(&self, now: Instant) -> Vec<(PathKey, PathMemory)> {
+        let mut all: BTreeMap<PathKey, PathMemory> = self.core.memories.useful(now).collect();
+        for session in self.core.sessions.values() {
+            all.extend(session.path_memory(now).map(|memory| (session.path_key(), memory)));
+        }
+        all.into_iter().collect()
+    }
+
+    /// Whether a session's peer takes packets on a channel.
+    pub fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
+        self.core.session(session).is_some_and(|session| session.peer_receives(channel))
+    }
+
+    /// How many datagrams came that no session, and no handshake, knew.
+    pub fn ignored(&self) -> u64 {
+        self.core.ignored
+    }
+}

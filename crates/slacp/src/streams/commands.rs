@@ -1,0 +1,122 @@
+//! What the owner wants of its streams.
+
+use super::{Stream, Streams};
+use crate::frame::Frame;
+use crate::scheduler::ClassId;
+use crate::{Open, Read, ResetReason, StreamError, StreamId};
+
+impl Streams {
+    pub(crate) fn open(&mut self, open: Open) -> Result<StreamId, StreamError> {
+        if self.own_open >= self.peer_limits.max_streams {
+            return Err(StreamError::TooMany { limit: self.peer_limits.max_streams });
+        }
+        let id = StreamId(self.next_id);
+        self.next_id += 2;
+        self.own_open += 1;
+        let credit = self.limits.share(self.recv_credit.held());
+        self.map.insert(id, Stream::new(self.peer_limits.stream_window, credit, true));
+        self.control.push_back(Frame::Open { stream: id, credit, open });
+        Ok(id)
+    }
+
+    pub(crate) fn accept(&mut self, id: StreamId) -> Result<(), StreamError> {
+        self.stream(id)?;
+        self.control.push_back(Frame::Accept(id));
+        Ok(())
+    }
+
+    pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, StreamError> {
+        let room = self.room(id)?;
+        let stream = self.stream(id)?;
+        if stream.send.is_finished() {
+            return Err(StreamError::Finished);
+        }
+        let count = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        stream.send.write(&bytes[..count]);
+        self.held += count as u64;
+        if count < bytes.len() {
+            self.writers.insert(id);
+        }
+        self.enqueue(id);
+        Ok(count)
+    }
+
+    /// How many bytes may be written to the stream now.
+    pub(super) fn room(&self, id: StreamId) -> Result<u64, StreamError> {
+        let send = &self.map.get(&id).ok_or(StreamError::NoStream)?.send;
+        let window = self.limits.share(self.held).saturating_sub(send.held());
+        Ok(window.min(self.unsent_limit.saturating_sub(send.unsent())))
+    }
+
+    pub(crate) fn read(&mut self, id: StreamId, out: &mut [u8]) -> Result<Read, StreamError> {
+        if let Some(drain) = self.drains.get_mut(&id) {
+            let count = drain.recv.read(out);
+            self.recv_credit.consume(count as u64);
+            self.grant_session();
+            self.end_drain_if(id, |drain| drain.recv.highest() == drain.recv.read_offset());
+            return Ok(if count == 0 { Read::Blocked } else { Read::Data(count) });
+        }
+        let stream = self.stream(id)?;
+        let count = stream.recv.read(out);
+        if count == 0 {
+            if stream.recv.is_done() {
+                stream.end_told = true;
+                self.retire_if_done(id);
+                return Ok(Read::End);
+            }
+            stream.reader_waits = !stream.recv.is_readable();
+            return Ok(Read::Blocked);
+        }
+        self.recv_credit.consume(count as u64);
+        self.grant(id);
+        Ok(Read::Data(count))
+    }
+
+    pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), StreamError> {
+        let stream = self.stream(id)?;
+        if stream.send.is_finished() {
+            return Err(StreamError::Finished);
+        }
+        stream.send.finish();
+        self.writers.remove(&id);
+        self.enqueue(id);
+        Ok(())
+    }
+
+    pub(crate) fn reset(&mut self, id: StreamId, reason: ResetReason) -> Result<(), StreamError> {
+        if let Some(drain) = self.drains.remove(&id) {
+            self.give_back(&drain.recv);
+            return Ok(());
+        }
+        let stream = self.remove(id).ok_or(StreamError::NoStream)?;
+        let sent = stream.send.sent();
+        self.control.push_back(Frame::Reset { stream: id, reason, sent });
+        self.recv_credit.consume(stream.recv.highest() - stream.recv.read_offset());
+        self.resetting.insert(id, stream.recv.highest());
+        if let Some(end) = stream.recv.end() {
+            let _ = self.discard_to(id, end);
+            self.end_reset(id);
+        }
+        self.grant_session();
+        self.wake_writers();
+        Ok(())
+    }
+
+    /// Puts a stream in a class.
+    pub(crate) fn classify(&mut self, id: StreamId, class: ClassId) -> Result<(), StreamError> {
+        if usize::from(class.0) >= self.ready.len() {
+            return Err(StreamError::NoClass);
+        }
+        let stream = self.stream(id)?;
+        let old = core::mem::replace(&mut stream.class, class);
+        if old != class && core::mem::take(&mut stream.ready) {
+            self.ready[usize::from(old.0)].remove(id);
+            self.enqueue(id);
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
+        self.map.get_mut(&id).ok_or(StreamError::NoStream)
+    }
+}

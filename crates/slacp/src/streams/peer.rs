@@ -1,0 +1,200 @@
+//! What the peer says about streams.
+
+use core::time::Duration;
+
+use units::Instant;
+
+use super::{Drain, ProtocolError, Stream, Streams};
+use crate::frame::{Frame, TruncatedOffset};
+use crate::recv_buffer::RecvBuffer;
+use crate::{Event, Open, ResetReason, StreamId};
+
+/// How long what came before a reset waits for its reader.
+const DRAIN: Duration = Duration::from_secs(30);
+
+impl Streams {
+    pub(crate) fn on_open(
+        &mut self,
+        id: StreamId,
+        credit: u64,
+        open: Open,
+    ) -> Result<(), ProtocolError> {
+        let Some(stream) = self.peer_stream(id)? else { return Ok(()) };
+        if stream.opened {
+            return Ok(());
+        }
+        stream.opened = true;
+        stream.send.grant(credit);
+        let readable = stream.recv.is_readable();
+        stream.reader_waits = !readable;
+        if self.peer_open > self.limits.max_streams {
+            let _ = self.reset(id, ResetReason::Limit);
+            return Ok(());
+        }
+        self.events.push_back(Event::Opened { stream: id, open });
+        if readable {
+            self.events.push_back(Event::Readable(id));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_accept(&mut self, id: StreamId) {
+        if self.map.contains_key(&id) {
+            self.events.push_back(Event::Accepted(id));
+        }
+    }
+
+    pub(crate) fn on_data(
+        &mut self,
+        id: StreamId,
+        offset: TruncatedOffset,
+        data: &[u8],
+        fin: bool,
+    ) -> Result<(), ProtocolError> {
+        if let Some(&highest) = self.resetting.get(&id) {
+            let end = offset.expand(highest) + data.len() as u64;
+            self.discard_to(id, end)?;
+            if fin {
+                self.end_reset(id);
+            }
+            return Ok(());
+        }
+        let Some(stream) = self.peer_stream(id)? else { return Ok(()) };
+        let offset = offset.expand(stream.recv.highest());
+        let grown = stream
+            .recv
+            .insert(offset, data, fin)
+            .map_err(|violation| ProtocolError::Stream { stream: id, violation })?;
+        let tell = stream.opened && stream.reader_waits && stream.recv.is_readable();
+        if tell {
+            stream.reader_waits = false;
+            self.events.push_back(Event::Readable(id));
+        }
+        if self.recv_credit.receive(grown) { Ok(()) } else { Err(ProtocolError::SessionCredit) }
+    }
+
+    pub(crate) fn on_reset(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        reason: ResetReason,
+        sent: u64,
+    ) -> Result<(), ProtocolError> {
+        if self.resetting.contains_key(&id) {
+            self.discard_to(id, sent)?;
+            self.end_reset(id);
+            return Ok(());
+        }
+        if self.peer_stream(id)?.is_none() {
+            return Ok(());
+        }
+        let Some(stream) = self.remove(id) else { return Ok(()) };
+        self.resetting.insert(id, stream.recv.highest());
+        self.discard_to(id, sent)?;
+        self.end_reset(id);
+        self.control.push_back(Frame::Reset { stream: id, reason, sent: stream.send.sent() });
+        self.wake_writers();
+        let Stream { mut recv, opened, .. } = stream;
+        let came = recv.highest() - recv.read_offset();
+        let left = if opened { recv.cut() } else { 0 };
+        self.recv_credit.consume(came - left as u64);
+        self.grant_session();
+        if left > 0 {
+            self.drains.insert(id, Drain { recv, reason, until: now + DRAIN });
+        } else if opened {
+            self.events.push_back(Event::Reset { stream: id, reason });
+        }
+        Ok(())
+    }
+
+    /// When [`Self::end_drains`] has something to do.
+    pub(crate) fn drain_timeout(&self) -> Option<Instant> {
+        self.drains.values().map(|drain| drain.until).min()
+    }
+
+    /// Gives up on readers that do not read what came before a reset.
+    pub(crate) fn end_drains(&mut self, now: Instant) {
+        let late = self.drains.iter().filter(|(_, drain)| drain.until <= now);
+        let late: Vec<StreamId> = late.map(|(id, _)| *id).collect();
+        late.into_iter().for_each(|id| self.end_drain_if(id, |_| true));
+    }
+
+    pub(super) fn end_drain_if(&mut self, id: StreamId, over: impl FnOnce(&Drain) -> bool) {
+        if self.drains.get(&id).is_some_and(over)
+            && let Some(Drain { recv, reason, .. }) = self.drains.remove(&id)
+        {
+            self.give_back(&recv);
+            self.events.push_back(Event::Reset { stream: id, reason });
+        }
+    }
+
+    /// What nobody will read any more.
+    pub(super) fn give_back(&mut self, recv: &RecvBuffer) {
+        self.recv_credit.consume(recv.highest() - recv.read_offset());
+        self.grant_session();
+    }
+
+    pub(crate) fn on_session_credit(&mut self, limit: u64) {
+        self.send_credit.raise(limit);
+    }
+
+    pub(crate) fn on_stream_credit(&mut self, id: StreamId, limit: u64) {
+        if let Some(stream) = self.map.get_mut(&id) {
+            stream.send.grant(limit);
+            self.enqueue(id);
+        }
+    }
+
+    /// The live stream of this name, made if the peer may open it and it is
+    /// new; `None` if it is over.
+    fn peer_stream(&mut self, id: StreamId) -> Result<Option<&mut Stream>, ProtocolError> {
+        if id.0 % 2 == self.parity {
+            return if id.0 < self.next_id {
+                Ok(self.map.get_mut(&id))
+            } else {
+                Err(ProtocolError::NotOpened)
+            };
+        }
+        if self.retired.contains(id.0 / 2) {
+            return Ok(None);
+        }
+        if !self.map.contains_key(&id) {
+            self.check_new(id)?;
+            self.peer_open += 1;
+            self.peer_opened += 1;
+            self.map.insert(id, Stream::new(0, self.limits.stream_window, false));
+        }
+        Ok(self.map.get_mut(&id))
+    }
+
+    /// A peer numbers its streams one after another and keeps to the limit, by
+    /// its own count; ours lags behind. Twice the limit is a lie, and would
+    /// let it fill our memory with names.
+    fn check_new(&self, id: StreamId) -> Result<(), ProtocolError> {
+        let most = u64::from(self.limits.max_streams) * 2;
+        if u64::from(self.peer_open) >= most || id.0 / 2 >= self.peer_opened + most {
+            return Err(ProtocolError::TooMany);
+        }
+        Ok(())
+    }
+
+    /// Counts bytes of a stream being reset, up to offset `end`, as received
+    /// and read.
+    pub(super) fn discard_to(&mut self, id: StreamId, end: u64) -> Result<(), ProtocolError> {
+        let Some(highest) = self.resetting.get_mut(&id) else { return Ok(()) };
+        let grown = end.saturating_sub(*highest);
+        if !self.recv_credit.receive(grown) {
+            return Err(ProtocolError::SessionCredit);
+        }
+        *highest += grown;
+        self.recv_credit.consume(grown);
+        self.grant_session();
+        Ok(())
+    }
+
+    /// All bytes of a stream being reset are accounted for: forget it.
+    pub(super) fn end_reset(&mut self, id: StreamId) {
+        self.resetting.remove(&id);
+        self.retire(id);
+    }
+}

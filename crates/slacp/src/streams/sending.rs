@@ -1,0 +1,167 @@
+//! What of the streams goes into the next packet, and what becomes of it.
+
+use core::ops::Range;
+
+use super::{Chunk, Streams};
+use crate::frame::{self, COMPACT_SPAN, Frame};
+use crate::scheduler::{Backlog, FairQueue};
+use crate::{Event, StreamId};
+
+/// What becomes of packets.
+impl Streams {
+    pub(crate) fn on_acknowledged(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        let before = stream.send.held();
+        stream.send.acknowledged(range, fin);
+        self.held -= before - stream.send.held();
+        if stream.retransmit && !stream.send.has_lost() {
+            stream.retransmit = false;
+            self.retransmit.retain(|other| *other != id);
+        }
+        self.retire_if_done(id);
+    }
+
+    pub(crate) fn on_lost(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        stream.send.lost(range, fin);
+        if stream.send.has_lost() && !stream.retransmit {
+            stream.retransmit = true;
+            if self.ready[usize::from(stream.class.0)].is_sparse(id) {
+                self.retransmit.push_front(id);
+            } else {
+                self.retransmit.push_back(id);
+            }
+        }
+        self.enqueue(id);
+    }
+
+    /// A lost control frame goes again; credit with its present value.
+    pub(crate) fn on_control_lost(&mut self, frame: Frame<'static>) {
+        let frame = match frame {
+            Frame::StreamCredit { stream, .. } => {
+                let Some(live) = self.map.get(&stream) else { return };
+                Frame::StreamCredit { stream, limit: live.recv.limit() }
+            }
+            frame => frame,
+        };
+        self.control.push_front(frame);
+    }
+
+    /// Tells the writers that were refused bytes and that have room again.
+    pub(crate) fn wake_writers(&mut self) {
+        let waiting: Vec<StreamId> = self.writers.iter().copied().collect();
+        waiting.into_iter().for_each(|id| self.wake_writer(id));
+    }
+
+    /// Not for every byte: for a quarter of what the stream may get at all.
+    fn wake_writer(&mut self, id: StreamId) {
+        let most = self.unsent_limit.min(self.limits.share(self.held));
+        let enough = (most / 4).max(1);
+        if self.writers.contains(&id) && self.room(id).is_ok_and(|room| room >= enough) {
+            self.writers.remove(&id);
+            self.events.push_back(Event::Writable(id));
+        }
+    }
+}
+
+/// What goes into the next packet.
+impl Streams {
+    /// Has a frame sent that must arrive.
+    pub(crate) fn send_control(&mut self, frame: Frame<'static>) {
+        self.control.push_back(frame);
+    }
+
+    pub(crate) fn next_control(
+        &mut self,
+        fits: impl FnOnce(&Frame) -> bool,
+    ) -> Option<Frame<'static>> {
+        let frame = self.control.front()?;
+        if fits(frame) { self.control.pop_front() } else { None }
+    }
+
+    /// Whether [`Self::next_control`], [`Self::next_lost`] or
+    /// [`Self::next_new`] has something.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        let ready = self.ready.iter().any(|class| !class.is_empty());
+        ready && self.send_credit.room() > 0 || self.has_urgent()
+    }
+
+    /// What waits to be sent for the first time in a class.
+    pub(crate) fn backlog(&self, class: usize) -> Backlog {
+        if self.send_credit.room() == 0 {
+            return Backlog::default();
+        }
+        let ready = &self.ready[class];
+        Backlog { flows: ready.len(), sparse: ready.has_sparse() }
+    }
+
+    /// Whether a stream waits that was quiet until now.
+    pub(crate) fn has_sparse(&self) -> bool {
+        self.send_credit.room() > 0 && self.ready.iter().any(FairQueue::has_sparse)
+    }
+
+    /// Whether something waits that goes before everything else.
+    pub(crate) fn has_urgent(&self) -> bool {
+        !self.control.is_empty() || !self.retransmit.is_empty()
+    }
+
+    /// The next lost piece to send again; `room` says how many bytes of a stream
+    /// fit.
+    pub(crate) fn next_lost(&mut self, room: impl Fn(StreamId, bool) -> usize) -> Option<Chunk> {
+        let id = *self.retransmit.front()?;
+        let stream = self.map.get_mut(&id)?;
+        let compact = stream.send.held() <= COMPACT_SPAN;
+        let max = room(id, compact);
+        if max == 0 {
+            return None;
+        }
+        let sparse = self.ready[usize::from(stream.class.0)].is_sparse(id);
+        let chunk = stream.send.take_lost(max);
+        if !stream.send.has_lost() {
+            stream.retransmit = false;
+            self.retransmit.pop_front();
+        }
+        stream.resent += chunk.as_ref().map_or(0, |(range, _)| range.end - range.start);
+        chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
+    }
+
+    /// The next new piece of the stream of a class whose turn it is.
+    pub(crate) fn next_new(
+        &mut self,
+        class: usize,
+        room: impl Fn(StreamId, bool) -> usize,
+    ) -> Option<Chunk> {
+        let id = self.ready[class].front()?;
+        let stream = self.map.get_mut(&id)?;
+        let compact = stream.send.held() <= COMPACT_SPAN;
+        let max = (room(id, compact) as u64).min(self.send_credit.room());
+        if max == 0 {
+            return None;
+        }
+        let sparse = self.ready[class].is_sparse(id);
+        let before = stream.send.sent();
+        let chunk = stream.send.take_new(max);
+        let taken = stream.send.sent() - before;
+        stream.ready = stream.send.has_new();
+        self.send_credit.spend(taken);
+        let bytes = frame::stream_head(id, compact) + taken as usize;
+        self.ready[class].sent(id, bytes, stream.ready);
+        self.wake_writer(id);
+        chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
+    }
+
+    /// Appends the bytes of a chunk just taken.
+    pub(crate) fn copy(&self, id: StreamId, range: &Range<u64>, out: &mut Vec<u8>) {
+        if let Some(stream) = self.map.get(&id) {
+            stream.send.copy(range, out);
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, id: StreamId) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        if !stream.ready && stream.send.has_new() {
+            stream.ready = true;
+            self.ready[usize::from(stream.class.0)].push(id);
+        }
+    }
+}
