@@ -11,15 +11,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use slacp::{KeyPair, PublicKey};
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 /// What a key looks like, for error messages.
 pub(crate) const KEY_FORM: &str = "32 bytes in base64 (44 characters), as `skyhop keygen` prints";
 
 const READABLE_BY_OTHERS: u32 = 0o077;
 
-/// The private key of a gateway (Curve25519). Never printed by `{:?}`.
+/// The private key of a gateway (Curve25519). Never printed by `{:?}`, and
+/// overwritten when dropped.
 #[derive(Clone)]
-pub struct PrivateKey([u8; 32]);
+pub struct PrivateKey(Zeroizing<[u8; 32]>);
 
 impl fmt::Debug for PrivateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -79,7 +81,7 @@ impl PrivateKey {
     /// # Errors
     /// When the system has none.
     pub fn generate() -> Result<Self, KeyError> {
-        random_bytes().map(Self)
+        random_bytes().map(|bytes| Self(Zeroizing::new(bytes)))
     }
 
     /// Reads a key from its base64 text.
@@ -87,7 +89,7 @@ impl PrivateKey {
     /// # Errors
     /// When the text is not 32 bytes of base64.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        parse_key(text).map(Self)
+        parse_key(text).map(|bytes| Self(Zeroizing::new(bytes)))
     }
 
     /// Reads a key from a file that holds its base64 text and that nobody but
@@ -98,7 +100,7 @@ impl PrivateKey {
     pub fn read_file(path: &Path) -> Result<Self, KeyError> {
         let read = |cause| KeyError::Read { path: path.to_owned(), cause };
         check_permissions(path, &fs::metadata(path).map_err(read)?)?;
-        let text = fs::read_to_string(path).map_err(read)?;
+        let text = Zeroizing::new(fs::read_to_string(path).map_err(read)?);
         Self::parse(&text).map_err(|_| KeyError::MalformedFile { path: path.to_owned() })
     }
 
@@ -117,12 +119,12 @@ impl PrivateKey {
 
     /// The key as text. Anybody who has it is this gateway.
     pub fn to_base64(&self) -> String {
-        STANDARD.encode(self.0)
+        STANDARD.encode(*self.0)
     }
 
     /// The key with its public half.
     pub fn pair(&self) -> KeyPair {
-        KeyPair::from_private(self.0)
+        KeyPair::from_private(*self.0)
     }
 
     /// The public half.
@@ -163,7 +165,8 @@ pub(crate) fn random_bytes() -> Result<[u8; 32], KeyError> {
 
 fn parse_key(text: &str) -> Result<[u8; 32], KeyError> {
     let bytes = STANDARD.decode(text.trim()).map_err(|_| KeyError::Malformed)?;
-    bytes.try_into().map_err(|_| KeyError::Malformed)
+    let bytes = Zeroizing::new(bytes);
+    <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| KeyError::Malformed)
 }
 
 #[cfg(test)]

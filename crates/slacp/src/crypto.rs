@@ -4,6 +4,7 @@
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use crate::packet::TAG;
+use crate::secret::Wiped;
 
 /// What the packets of a session are sealed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +27,10 @@ impl Cipher {
     }
 }
 
-/// The key of one direction of a session. A packet's number is its nonce.
+/// The key of one direction of a session, overwritten when dropped. A packet's
+/// number is its nonce.
 pub(crate) struct PacketKey {
-    key: LessSafeKey,
+    key: Wiped<LessSafeKey>,
     cipher: Cipher,
 }
 
@@ -39,7 +41,7 @@ impl PacketKey {
             Cipher::Aes256Gcm => &AES_256_GCM,
         };
         let key = UnboundKey::new(algorithm, key).expect("the key has 32 bytes");
-        Self { key: LessSafeKey::new(key), cipher }
+        Self { key: Wiped::new(LessSafeKey::new(key)), cipher }
     }
 
     /// Encrypts `packet[header_len..]` in place and appends the tag. The header

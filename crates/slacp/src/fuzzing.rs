@@ -11,6 +11,7 @@ use crate::fec::Decoder;
 use crate::frame::{self, Frame};
 use crate::handshake::Keys;
 use crate::knock::Knocker;
+use crate::secret::Secret;
 use crate::session::{Peer, Session, limits};
 use crate::{
     ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, KeyPair, PublicKey, Read, packet,
@@ -151,7 +152,7 @@ fn set_up() -> Session {
         send: key(),
         recv: key(),
         name: 1,
-        chain: [7; 32],
+        chain: Secret::new([7; 32]),
     };
     let peer = Peer {
         key: PublicKey([1; 32]),
@@ -160,7 +161,7 @@ fn set_up() -> Session {
         limits: limits(&config()),
         times: Some(true),
     };
-    Session::new(Instant::ZERO, &config(), keys, peer, true, None, [8; 32])
+    Session::new(Instant::ZERO, &config(), keys, peer, true, None, &Secret::new([8; 32]))
 }
 
 /// Reads and writes what there is, sends packets back, refuses every third stream, ends others.

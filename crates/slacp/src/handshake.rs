@@ -10,12 +10,14 @@ use snow::types::{self, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 use thiserror::Error;
 use units::{BitRate, Instant};
+use zeroize::Zeroizing;
 
 use crate::crypto::{Cipher, PacketKey};
 use crate::flow::Limits;
 use crate::knock::{Knocker, MAC, Mac};
 use crate::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, VERSION};
-use crate::phases::{Chain, expand};
+use crate::phases::expand;
+use crate::secret::{self, Secret, Wiped, draw};
 use crate::{KeyPair, PublicKey, varint};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
@@ -159,14 +161,16 @@ pub(crate) struct Keys {
     /// Names the session, the same on both sides.
     pub(crate) name: u64,
     /// What later keys are made of, besides fresh secrets.
-    pub(crate) chain: Chain,
+    pub(crate) chain: Secret,
 }
 
-fn keys(mut state: HandshakeState, initiator: bool, cipher: Cipher) -> Keys {
+fn keys(mut state: Wiped<HandshakeState>, initiator: bool, cipher: Cipher) -> Keys {
     let name = state.get_handshake_hash()[..8].iter().fold(0, |n, b| n << 8 | u64::from(*b)) >> 2;
     let hash = state.get_handshake_hash().to_vec();
     let (first, second) = state.dangerously_get_raw_split();
-    let [chain] = expand(&hash, &[first, second].concat(), b"SLACP chain");
+    let (first, second) = (Secret::new(first), Secret::new(second));
+    let both = Zeroizing::new([*first, *second].concat());
+    let [chain] = expand(&hash, &both, b"SLACP chain");
     let (send, recv) = if initiator { (first, second) } else { (second, first) };
     let [send, recv] = [&send, &recv].map(|key| PacketKey::new(cipher, key));
     Keys { cipher, send, recv, name, chain }
@@ -174,7 +178,7 @@ fn keys(mut state: HandshakeState, initiator: bool, cipher: Cipher) -> Keys {
 
 /// The terminal's side of a handshake under way.
 pub(crate) struct Initiator {
-    state: HandshakeState,
+    state: Wiped<HandshakeState>,
     datagram: Vec<u8>,
     knock: Mac,
     pub(crate) index: Index,
@@ -284,7 +288,7 @@ impl Initiator {
 
 /// A first message as it is sent.
 pub(crate) struct Message {
-    state: HandshakeState,
+    state: Wiped<HandshakeState>,
     pub(crate) datagram: Vec<u8>,
     knock: Mac,
 }
@@ -302,6 +306,7 @@ impl Message {
         let mut state = builder(identity, &prologue, rng)
             .remote_public_key(&hub.hub.0)
             .and_then(Builder::build_initiator)
+            .map(Wiped::new)
             .expect("the keys have the right length");
         let mut message = [0; 512];
         let length =
@@ -315,7 +320,7 @@ impl Message {
 
 /// The hub's side, after the first message and before its answer.
 pub(crate) struct Responder {
-    state: HandshakeState,
+    state: Wiped<HandshakeState>,
     pub(crate) peer: PublicKey,
     pub(crate) params: Result<Params, Unsupported>,
 }
@@ -333,6 +338,7 @@ impl Responder {
         let prologue = prologue(cookie);
         let mut state = builder(identity, &prologue, rng)
             .build_responder()
+            .map(Wiped::new)
             .expect("the key has the right length");
         let mut payload = [0; 512];
         if body.len() > payload.len() {
@@ -370,7 +376,11 @@ impl Responder {
         self.respond(packet::response(0, peer_index), &payload).0
     }
 
-    fn respond(mut self, mut datagram: Vec<u8>, payload: &[u8]) -> (Vec<u8>, HandshakeState) {
+    fn respond(
+        mut self,
+        mut datagram: Vec<u8>,
+        payload: &[u8],
+    ) -> (Vec<u8>, Wiped<HandshakeState>) {
         let mut message = [0; 512];
         let length =
             self.state.write_message(payload, &mut message).expect("the message fits its buffer");
@@ -386,8 +396,7 @@ pub(crate) fn cookie_of(initiation: &[u8]) -> Option<&Mac> {
 }
 
 fn builder<'a>(identity: &'a KeyPair, prologue: &'a [u8], rng: &mut ChaCha20Rng) -> Builder<'a> {
-    let mut seed = [0; 32];
-    rng.fill_bytes(&mut seed);
+    let seed = draw(rng);
     let pattern = PATTERN.parse().expect("the pattern is one that snow knows");
     Builder::with_resolver(pattern, Box::new(SeededResolver { seed }))
         .prologue(prologue)
@@ -395,18 +404,19 @@ fn builder<'a>(identity: &'a KeyPair, prologue: &'a [u8], rng: &mut ChaCha20Rng)
         .expect("each is set once")
 }
 
-/// The default primitives, with random numbers from a seed.
+/// The default primitives, with random numbers from a seed and keys that are
+/// overwritten.
 struct SeededResolver {
-    seed: [u8; 32],
+    seed: Secret,
 }
 
 impl CryptoResolver for SeededResolver {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        Some(Box::new(SeededRandom(ChaCha20Rng::from_seed(self.seed))))
+        Some(Box::new(SeededRandom(Wiped::new(ChaCha20Rng::from_seed(*self.seed)))))
     }
 
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        DefaultResolver.resolve_dh(choice)
+        (*choice == DHChoice::Curve25519).then(secret::x25519)
     }
 
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
@@ -414,11 +424,11 @@ impl CryptoResolver for SeededResolver {
     }
 
     fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn types::Cipher>> {
-        DefaultResolver.resolve_cipher(choice)
+        secret::cipher(choice)
     }
 }
 
-struct SeededRandom(ChaCha20Rng);
+struct SeededRandom(Wiped<ChaCha20Rng>);
 
 impl Random for SeededRandom {
     fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), snow::Error> {

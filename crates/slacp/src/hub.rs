@@ -203,7 +203,7 @@ impl Hub {
         let ours = core.params(present);
         let (answer, keys) = responder.answer(index, sender, &ours, ours.cipher(&params));
         let seed = core.seed();
-        let session = Session::new(now, &core.config, keys, peer, true, None, seed);
+        let session = Session::new(now, &core.config, keys, peer, true, None, &seed);
         core.send_later(from, answer.clone());
         self.answered.insert(knock, key);
         let (answered, last_answered) = (now, now);

@@ -1,24 +1,21 @@
 //! Static keys, the names of gateways.
 
-use snow::params::DHChoice;
-use snow::resolvers::{CryptoResolver, DefaultResolver};
-
 use crate::PublicKey;
+use crate::secret::{Secret, x25519};
 
-/// A Curve25519 key pair.
+/// A Curve25519 key pair. The private key is overwritten when dropped.
 #[derive(Clone)]
 pub struct KeyPair {
-    private: [u8; 32],
+    private: Secret,
     public: PublicKey,
 }
 
 impl KeyPair {
     /// The pair of a private key: any 32 bytes drawn from a good source.
     pub fn from_private(private: [u8; 32]) -> Self {
-        let mut dh = DefaultResolver
-            .resolve_dh(&DHChoice::Curve25519)
-            .expect("the Curve25519 feature of snow is on");
-        dh.set(&private);
+        let private = Secret::new(private);
+        let mut dh = x25519();
+        dh.set(&*private);
         let mut public = [0; 32];
         public.copy_from_slice(dh.pubkey());
         Self { private, public: PublicKey(public) }

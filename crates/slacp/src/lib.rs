@@ -32,6 +32,7 @@ mod received;
 mod recv_buffer;
 mod rtt;
 mod scheduler;
+mod secret;
 mod send_buffer;
 mod sent;
 mod session;

@@ -3,20 +3,17 @@
 //! before it. The key phase in a packet's header is the generation's last bit.
 
 use rand_chacha::ChaCha20Rng;
-use rand_core::{Rng, SeedableRng};
+use rand_core::SeedableRng;
 use ring::hkdf;
-use snow::params::DHChoice;
-use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::Dh;
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 use crate::crypto::{Cipher, PacketKey};
 use crate::frame::Frame;
 use crate::handshake::Keys;
 use crate::packet::Header;
-
-/// A secret of 32 bytes from which others are derived.
-pub(crate) type Chain = [u8; 32];
+use crate::secret::{Secret, draw, x25519};
 
 /// The peer's offer of new keys makes no sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -34,7 +31,7 @@ pub(crate) struct Phases {
     terminal: bool,
     rng: ChaCha20Rng,
     cipher: Cipher,
-    chain: Chain,
+    chain: Secret,
     send: PacketKey,
     send_generation: u64,
     recv: PacketKey,
@@ -67,10 +64,10 @@ enum Change {
 }
 
 impl Phases {
-    pub(crate) fn new(keys: Keys, terminal: bool, seed: [u8; 32]) -> Self {
+    pub(crate) fn new(keys: Keys, terminal: bool, seed: &Secret) -> Self {
         Self {
             terminal,
-            rng: ChaCha20Rng::from_seed(seed),
+            rng: ChaCha20Rng::from_seed(**seed),
             cipher: keys.cipher,
             chain: keys.chain,
             send: keys.send,
@@ -204,12 +201,8 @@ impl Phases {
     }
 
     fn ephemeral(&mut self) -> Box<dyn Dh> {
-        let mut private = [0; 32];
-        self.rng.fill_bytes(&mut private);
-        let mut dh = DefaultResolver
-            .resolve_dh(&DHChoice::Curve25519)
-            .expect("the Curve25519 feature of snow is on");
-        dh.set(&private);
+        let mut dh = x25519();
+        dh.set(&*draw(&mut self.rng));
         dh
     }
 
@@ -223,13 +216,13 @@ impl Phases {
         up: &[u8; 32],
         down: &[u8; 32],
     ) -> Result<[PacketKey; 2], RekeyError> {
-        let mut secret = [0; 32];
-        ours.dh(theirs, &mut secret).map_err(|_| RekeyError::Degenerate)?;
-        if secret == [0; 32] {
+        let mut secret = Secret::default();
+        ours.dh(theirs, &mut *secret).map_err(|_| RekeyError::Degenerate)?;
+        if *secret == [0; 32] {
             return Err(RekeyError::Degenerate);
         }
-        let input = [secret, *up, *down].concat();
-        let [up, down, chain] = expand(&self.chain, &input, b"SLACP keys");
+        let input = Zeroizing::new([*secret, *up, *down].concat());
+        let [up, down, chain] = expand(&*self.chain, &input, b"SLACP keys");
         self.chain = chain;
         Ok([&up, &down].map(|key| PacketKey::new(self.cipher, key)))
     }
@@ -242,20 +235,20 @@ fn public(dh: &dyn Dh) -> [u8; 32] {
 }
 
 /// `N` secrets by HKDF-SHA256 (RFC 5869).
-pub(crate) fn expand<const N: usize>(salt: &[u8], input: &[u8], info: &[u8]) -> [Chain; N] {
+pub(crate) fn expand<const N: usize>(salt: &[u8], input: &[u8], info: &[u8]) -> [Secret; N] {
     struct Length(usize);
     impl hkdf::KeyType for Length {
         fn len(&self) -> usize {
             self.0
         }
     }
-    let mut out = [[0; 32]; N];
+    let mut out = Zeroizing::new([[0; 32]; N]);
     let pseudorandom = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(input);
     pseudorandom
         .expand(&[info], Length(32 * N))
         .and_then(|material| material.fill(out.as_flattened_mut()))
         .expect("the length is below 255 hashes");
-    out
+    core::array::from_fn(|n| Secret::new(out[n]))
 }
 
 #[cfg(test)]
@@ -269,9 +262,12 @@ mod tests {
             send: key(send),
             recv: key(recv),
             name: 1,
-            chain: [3; 32],
+            chain: Secret::new([3; 32]),
         };
-        (Phases::new(keys(1, 2), true, [4; 32]), Phases::new(keys(2, 1), false, [5; 32]))
+        (
+            Phases::new(keys(1, 2), true, &Secret::new([4; 32])),
+            Phases::new(keys(2, 1), false, &Secret::new([5; 32])),
+        )
     }
 
     fn sealed(from: &Phases, number: u64) -> (Header, Vec<u8>) {

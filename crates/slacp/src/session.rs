@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use rand_chacha::ChaCha20Rng;
-use rand_core::{Rng, SeedableRng};
+use rand_core::SeedableRng;
 use units::{BitRate, ByteCount, Instant};
 
 use crate::channels::{ChannelError, ChannelId, Inbound, Outbound};
@@ -32,6 +32,7 @@ use crate::rate::{Auto, Control, RateState};
 use crate::received::Received;
 use crate::rtt::Rtt;
 use crate::scheduler::{ClassId, Scheduler};
+use crate::secret::{Secret, draw};
 use crate::sent::{Cargo, SentPackets};
 use crate::session::close::Closing;
 use crate::session::rekey::Rekey;
@@ -150,10 +151,10 @@ impl Session {
         peer: Peer,
         opens_odd: bool,
         rtt: Option<Duration>,
-        seed: [u8; 32],
+        seed: &Secret,
     ) -> Self {
         let limits = limits(config);
-        let mut rng = ChaCha20Rng::from_seed(seed);
+        let mut rng = ChaCha20Rng::from_seed(**seed);
         let rate = Control::new(&config.rate);
         let mut estimate = Rtt::new();
         if let Some(rtt) = rtt {
@@ -161,7 +162,7 @@ impl Session {
         }
         Self {
             name: keys.name,
-            keys: Phases::new(keys, !opens_odd, next_seed(&mut rng)),
+            keys: Phases::new(keys, !opens_odd, &draw(&mut rng)),
             rekey: Rekey::new(now, config),
             path: Path::default(),
             left: None,
@@ -364,13 +365,6 @@ impl Session {
     pub(crate) fn ping(&mut self) {
         self.probe_pending = true;
     }
-}
-
-/// A seed for a part of the session.
-pub(crate) fn next_seed(rng: &mut ChaCha20Rng) -> [u8; 32] {
-    let mut seed = [0; 32];
-    rng.fill_bytes(&mut seed);
-    seed
 }
 
 /// How many written bytes a stream may hold unsent at a rate: 50 ms of it.

@@ -199,7 +199,7 @@ impl Terminal {
         let peer = Peer { key, address, index: sender, limits, times };
         let keys = initiator.into_keys(params.cipher(&core.params(None)));
         let seed = core.seed();
-        let mut session = Session::new(now, &core.config, keys, peer, false, Some(rtt), seed);
+        let mut session = Session::new(now, &core.config, keys, peer, false, Some(rtt), &seed);
         session.ping();
         if let Some(old) = self.session.take() {
             core.replace(old);

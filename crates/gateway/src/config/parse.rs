@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use slacp::PublicKey;
 use units::ByteCount;
+use zeroize::Zeroizing;
 
 use super::operation;
 use super::rate::Written;
@@ -140,7 +141,7 @@ impl Source {
             (None, None) => {
                 return Err(self.missing("private_key_file", "a file that `skyhop keygen` wrote"));
             }
-            (Some(text), None) => self.inline_key(&text),
+            (Some(text), None) => self.inline_key(&Zeroizing::new(text)),
             (None, Some(file)) => PrivateKey::read_file(&self.relative(&file)),
         };
         key.map_err(|cause| ConfigError::Key { file: self.file.clone(), cause })

@@ -14,7 +14,8 @@ use crate::knock::Knocker;
 use crate::pacer::Pacer;
 use crate::packet::Index;
 use crate::rate::Memories;
-use crate::session::{Session, Wake, ip_udp_overhead, limits, next_seed};
+use crate::secret::{Secret, draw};
+use crate::session::{Session, Wake, ip_udp_overhead, limits};
 use crate::{CloseReason, Config, DownReason, Event, KeyPair, Notice, PublicKey, Rate, SessionId};
 
 /// How much a late wake-up may send at once to catch up. Long enough for the
@@ -68,7 +69,7 @@ impl Core {
             config,
             identity,
             knocker,
-            rng: ChaCha20Rng::from_seed(seed),
+            rng: ChaCha20Rng::from_seed(*Secret::new(seed)),
             now: Instant::ZERO,
             sessions: BTreeMap::new(),
             indices: BTreeMap::new(),
@@ -94,8 +95,8 @@ impl Core {
     }
 
     /// The seed of a session's ephemeral keys.
-    pub(crate) fn seed(&mut self) -> [u8; 32] {
-        next_seed(&mut self.rng)
+    pub(crate) fn seed(&mut self) -> Secret {
+        draw(&mut self.rng)
     }
 
     /// A number for packets to come, not in use.
