@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::Uid;
 
 pub(crate) use self::running::{Remains, Running};
@@ -75,10 +76,25 @@ impl Runner {
     pub(crate) fn skyhop(&self) -> Command {
         let mut command = Command::new(&self.skyhop);
         command.stdin(Stdio::null()).current_dir("/");
+        heed_signals(&mut command);
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
         command
+    }
+}
+
+/// Lets signals end the command, whatever the tests were started with: a shell's
+/// background job ignores SIGINT, `nohup` SIGHUP, and children inherit that.
+fn heed_signals(command: &mut Command) {
+    // SAFETY: between fork and exec nothing but sigaction(2) is called.
+    unsafe {
+        command.pre_exec(|| {
+            for ending in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
+                signal(ending, SigHandler::SigDfl)?;
+            }
+            Ok(())
+        });
     }
 }
 
