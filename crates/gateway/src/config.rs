@@ -195,6 +195,8 @@ pub struct SoloConfig {
     /// How long a connection to a destination may take to open. Key
     /// `connect_timeout`, default 30 s.
     pub connect_timeout: Duration,
+    /// How it is run. Keys `control`, `metrics`, `total_memory`, `max_connections`.
+    pub operation: OperationConfig,
 }
 
 /// How the kernel's TCP is set up on one side of a solo gateway. What is not said

@@ -30,7 +30,9 @@ struct Entries {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
-    pub(crate) session: SessionId,
+    /// None if it goes straight to its server: then what is said of the hop is true
+    /// of the connection to the server.
+    pub(crate) session: Option<SessionId>,
     pub(crate) open: Open,
     /// Whether the peer opened it: then the TCP connection here is the server's.
     pub(crate) by_peer: bool,
@@ -44,6 +46,8 @@ pub(crate) struct Moving {
     pub(crate) stream: Option<StreamId>,
     /// Its TCP socket, while that is open.
     pub(crate) socket: Option<RawFd>,
+    /// That to the server, if there is no hop.
+    pub(crate) far_socket: Option<RawFd>,
     pub(crate) to_hop: Direction,
     pub(crate) from_hop: Direction,
 }
@@ -128,9 +132,16 @@ impl Entry {
         (moving.stream, moving.socket) = (Some(stream), Some(socket));
     }
 
-    /// The socket is about to be closed: its descriptor may become another's.
+    /// Joins it to the sockets of its client and its server.
+    pub(crate) fn joins(&self, client: RawFd, server: RawFd) {
+        let mut moving = self.lock();
+        (moving.socket, moving.far_socket) = (Some(client), Some(server));
+    }
+
+    /// The sockets are about to be closed: their descriptors may become others'.
     pub(crate) fn socket_ends(&self) {
-        self.lock().socket = None;
+        let mut moving = self.lock();
+        (moving.socket, moving.far_socket) = (None, None);
     }
 }
 
@@ -148,7 +159,12 @@ impl<'a> Registered<'a> {
         open: Open,
         by_peer: bool,
     ) -> Self {
-        Self { counters, entry: counters.live.enter(session, open, by_peer) }
+        Self { counters, entry: counters.live.enter(Some(session), open, by_peer) }
+    }
+
+    /// The same for a connection that goes straight to its server.
+    pub(crate) fn straight(counters: &'a Counters, open: Open) -> Self {
+        Self { counters, entry: counters.live.enter(None, open, false) }
     }
 
     pub(crate) fn moved_to_hop(&self, bytes: usize) {
@@ -158,6 +174,18 @@ impl<'a> Registered<'a> {
 
     pub(crate) fn moved_from_hop(&self, bytes: usize) {
         self.counters.bytes_from_hop.add(bytes as u64);
+        self.lock().from_hop.moved(clock::now(), bytes);
+    }
+
+    /// From the client straight to the server.
+    pub(crate) fn moved_up(&self, bytes: usize) {
+        self.counters.bytes_up.add(bytes as u64);
+        self.lock().to_hop.moved(clock::now(), bytes);
+    }
+
+    /// From the server straight to the client.
+    pub(crate) fn moved_down(&self, bytes: usize) {
+        self.counters.bytes_down.add(bytes as u64);
         self.lock().from_hop.moved(clock::now(), bytes);
     }
 }
@@ -181,7 +209,7 @@ impl Register {
         self.0.lock().expect("nobody panics while holding the register")
     }
 
-    fn enter(&self, session: SessionId, open: Open, by_peer: bool) -> Arc<Entry> {
+    fn enter(&self, session: Option<SessionId>, open: Open, by_peer: bool) -> Arc<Entry> {
         let now = clock::now();
         let mut entries = self.lock();
         let id = entries.next;
@@ -189,6 +217,7 @@ impl Register {
         let moving = Moving {
             stream: None,
             socket: None,
+            far_socket: None,
             to_hop: Direction::new(now, Waits::Socket),
             from_hop: Direction::new(now, Waits::Stream),
         };

@@ -33,6 +33,34 @@ impl fmt::Display for Counter {
     }
 }
 
+/// How much there is at present.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// There are `count` more until what this returns is dropped.
+    pub(crate) fn hold(&self, count: usize) -> Share<'_> {
+        self.0.fetch_add(count as u64, Ordering::Relaxed);
+        Share { gauge: self, count: count as u64 }
+    }
+}
+
+/// A part of a [`Gauge`].
+pub(crate) struct Share<'g> {
+    gauge: &'g Gauge,
+    count: u64,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.gauge.0.fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
 /// Everything that one gateway counts.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -54,6 +82,8 @@ pub(crate) struct Counters {
     pub(crate) bytes_up: Counter,
     /// Bytes of these from servers to clients.
     pub(crate) bytes_down: Counter,
+    /// Bytes that are in pipes at present.
+    pub(crate) in_pipes: Gauge,
     /// Packets of the tunnel sent over the hop.
     pub(crate) packets_to_hop: Counter,
     /// Packets from the hop that the kernel was given to route on.

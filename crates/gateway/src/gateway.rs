@@ -20,6 +20,7 @@ use crate::hop::{Hop, HopEvent, Stream};
 use crate::interception::Arrival;
 use crate::listener::Accepted;
 use crate::netfilter::PASSING;
+use crate::ops::View;
 use crate::proxy::{self, Exit, Wish};
 use crate::tunnel::Port;
 use crate::udp::UdpLink;
@@ -113,6 +114,11 @@ impl Gateway {
 
     pub(crate) fn hop(&self) -> &Hop {
         &self.hop
+    }
+
+    /// What operators see of it.
+    pub(crate) fn view(&self) -> View<'_> {
+        View { hop: Some(&self.hop), counters: &self.counters }
     }
 
     pub(crate) fn counters(&self) -> Arc<Counters> {

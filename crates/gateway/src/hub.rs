@@ -21,6 +21,7 @@ use crate::interception::{self, Arrival, Interception};
 use crate::keys::random_bytes;
 use crate::netfilter::Scope;
 use crate::ops::{Operations, Task};
+use crate::peers::Peers;
 use crate::prefix::Prefix;
 use crate::sites::{Sites, Way};
 use crate::status::{Bypass, Role};
@@ -49,7 +50,8 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     };
     let allow = config.terminals.iter().map(|terminal| terminal.key).collect();
     let (names, policy) = (names(&config), policy(&config));
-    let ops = Operations::start(Role::Hub, &config.operation, &config.link.rate, names)?;
+    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names);
+    let ops = Operations::start(Role::Hub, &config.operation, peers)?;
     let endpoint = Endpoint::hub(config.link, config.identity.pair(), allow, seed);
     let (classes, counters) = (Arc::new(config.classes), Arc::new(Counters::default()));
     let selection = Selection::Terminals { hop: local.port() };
@@ -67,9 +69,9 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     say_ready();
     ops.say_ready();
     let mut hub = Hub { gateway, ops, intake, tunnel, sites };
-    hub.ops.remember(&hub.gateway);
+    hub.ops.remember(hub.gateway.hop());
     let result = hub.serve(shutdown).await;
-    hub.ops.stop(&hub.gateway);
+    hub.ops.stop(hub.gateway.view());
     // New connections first: from here on they pass by.
     drop(hub.intake);
     drop(hub.tunnel);
@@ -116,7 +118,7 @@ struct Hub {
 impl Hub {
     async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let mut shutdown = pin!(shutdown);
-        while !self.ops.is_drained(&self.gateway) {
+        while !self.ops.is_drained(self.gateway.view()) {
             tokio::select! {
                 () = &mut shutdown => return Ok(()),
                 task = self.ops.next() => self.attend(task),
@@ -139,7 +141,10 @@ impl Hub {
 
     /// Which connections are to be taken over, or why none are.
     fn wanted(&self) -> Result<Scope, Bypass> {
-        match (self.ops.hindrance(&self.gateway), Scope::only(self.sites.reachable_networks())) {
+        match (
+            self.ops.hindrance(self.gateway.view()),
+            Scope::only(self.sites.reachable_networks()),
+        ) {
             (Some(why), _) => Err(why),
             (None, Scope::Nothing) => Err(Bypass::PeerUnreachable),
             (None, scope) => Ok(scope),
@@ -151,12 +156,12 @@ impl Hub {
         let interception = self.intake.as_ref().map(Intake::status);
         match task {
             Task::Answer(call) => {
-                if let Some(call) = self.ops.answer(&self.gateway, interception, call) {
+                if let Some(call) = self.ops.answer(self.gateway.view(), interception, call) {
                     let outcome = self.reload();
                     self.ops.reloaded(call, outcome);
                 }
             }
-            Task::Look => self.ops.look(&self.gateway),
+            Task::Look => self.ops.look(self.gateway.view()),
         }
     }
 
@@ -171,13 +176,15 @@ impl Hub {
         let names = names(&config);
         self.gateway.hop().set_allowed(keys);
         self.sites.configure(config.terminals, config.mesh);
-        Ok(self.ops.configure(self.gateway.hop(), config.operation, &config.link.rate, names))
+        let mut notes = self.ops.configure(config.operation);
+        notes.extend(self.ops.configure_hop(self.gateway.hop(), &config.link.rate, names));
+        Ok(notes)
     }
 
     /// Carries a connection on, unless there is no room for it: then the terminal
     /// lets further ones pass by for a while.
     fn answer(&mut self, stream: Stream, open: Open) {
-        if self.ops.hindrance(&self.gateway).is_some() {
+        if self.ops.hindrance(self.gateway.view()).is_some() {
             return self.gateway.refuse(stream, open, ResetReason::Limit);
         }
         match self.sites.way(stream.session(), open) {

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::bypass::BypassClock;
 use crate::clock;
-use crate::config::InterceptConfig;
+use crate::config::{InterceptConfig, SideConfig};
 use crate::counters::Counters;
 use crate::error::RunError;
 use crate::interception::{Arrival, Arrived, Interception};
@@ -68,6 +68,11 @@ impl Intake {
     pub(crate) fn configure(&mut self, config: &InterceptConfig) -> Result<(), RunError> {
         self.interception.configure(config);
         self.interception.take_over(&self.scope)
+    }
+
+    /// Sets up the connections of clients, those that are accepted from now on.
+    pub(crate) fn prepare(&self, side: &SideConfig) {
+        self.interception.prepare(side);
     }
 
     /// Has new connections pass by for a while.

@@ -103,6 +103,7 @@ mod tests {
     fn what_is_known_is_exported() {
         let mut status = Status { version: "1.2".to_owned(), ..Status::default() };
         status.traffic.to_hop_bytes = 7;
+        status.traffic.down_bytes = u64::from(u32::MAX) + 2;
         status.traffic.resets = vec![("refused".to_owned(), 3)];
         let bypassed = vec![BypassStatus { why: Bypass::Memory, total_s: 1.5, times: 2 }];
         status.interception =
@@ -119,6 +120,7 @@ mod tests {
         for line in [
             "skyhop_info{role=\"terminal\",version=\"1.2\"} 1.0",
             "skyhop_relayed_bytes_total{direction=\"to_hop\"} 7",
+            "skyhop_relayed_bytes_total{direction=\"down\"} 4294967297",
             "skyhop_connections_reset_total{reason=\"refused\"} 3",
             "skyhop_bypass_seconds_total{reason=\"memory\"} 1.5",
             "skyhop_session_rtt_seconds{peer=\"ship-1\"} 0.6",

@@ -1,4 +1,4 @@
-//! What operators ask of a running gateway, the same on both sides.
+//! What operators ask of a running gateway, the same of every role.
 
 mod limits;
 
@@ -18,8 +18,8 @@ use self::limits::Limits;
 use crate::clock;
 use crate::connections::{Entry, Held, Waits};
 use crate::control::{Answer, Call, ControlPath, Request, Server};
+use crate::counters::Counters;
 use crate::error::RunError;
-use crate::gateway::Gateway;
 use crate::hop::Hop;
 use crate::metrics::MetricsServer;
 use crate::notify::Notifier;
@@ -44,7 +44,8 @@ const WAITING: usize = 32;
 pub struct OperationConfig {
     /// Where the control socket is. Key `control`: a path, or `"none"`.
     pub control: ControlPath,
-    /// No new connections are carried while the streams of all sessions hold more.
+    /// No new connections are carried while the streams of all sessions, or the pipes
+    /// of a gateway alone, hold more.
     /// Key `total_memory`, default half of the machine's memory.
     pub total_memory: Option<ByteCount>,
     /// The most connections that are carried. Key `max_connections`, default as
@@ -59,6 +60,29 @@ pub struct OperationConfig {
     pub maximum_rate: Option<BitRate>,
     /// The file that all this was read from, if it can be read again.
     pub file: Option<PathBuf>,
+}
+
+/// What a gateway is, for its operators: its connections, and its hop if it has
+/// one.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) hop: Option<&'a Hop>,
+    pub(crate) counters: &'a Counters,
+}
+
+impl View<'_> {
+    /// Connections alive.
+    fn live(&self) -> usize {
+        self.counters.live.count()
+    }
+
+    /// Bytes held for connections: in the streams of all sessions, and in pipes.
+    fn held(&self, peers: &Peers) -> u64 {
+        let stats = peers.sessions().filter_map(|session| self.hop?.stats(session));
+        let streams: u64 =
+            stats.map(|stats| stats.held_to_send.get() + stats.held_to_read.get()).sum();
+        streams + self.counters.in_pipes.get()
+    }
 }
 
 /// Something to do for a gateway.
@@ -106,8 +130,7 @@ impl Operations {
     pub(crate) fn start(
         role: Role,
         config: &OperationConfig,
-        rate: &Rate,
-        names: BTreeMap<PublicKey, String>,
+        peers: Peers,
     ) -> Result<Self, RunError> {
         let (sender, calls) = mpsc::channel(WAITING);
         let server = Server::start(&config.control, role, sender.clone())?;
@@ -129,11 +152,11 @@ impl Operations {
             next_save: clock::now() + SAVE,
             next_sign: Instant::ZERO,
             look,
-            limits: Limits::new(config),
+            limits: Limits::new(config, role),
             config: config.clone(),
             held: 0,
             draining: None,
-            peers: Peers::new(rate, config.maximum_rate, names),
+            peers,
         })
     }
 
@@ -167,20 +190,10 @@ impl Operations {
         call.answer(outcome.map_or_else(Answer::Error, Answer::Done));
     }
 
-    /// Takes other bounds and names, and another rate. Says what needs a restart.
-    pub(crate) fn configure(
-        &mut self,
-        hop: &Hop,
-        config: OperationConfig,
-        rate: &Rate,
-        names: BTreeMap<PublicKey, String>,
-    ) -> Vec<String> {
+    /// Takes other bounds. Says what needs a restart.
+    pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
         let mut notes = vec!["configuration read again".to_owned()];
-        if !hop.configure_rate(rate.clone()) {
-            notes.push("rate: sessions that are up keep theirs until they are set up again".into());
-        }
-        self.peers.configure(rate, config.maximum_rate, names);
-        self.limits = Limits::new(&config);
+        self.limits = Limits::new(&config, self.role);
         if (&config.control, &config.state, config.metrics)
             != (&self.config.control, &self.config.state, self.config.metrics)
         {
@@ -190,71 +203,85 @@ impl Operations {
         notes
     }
 
+    /// Takes other names and another rate, with the configuration that was taken
+    /// last. Says what needs a restart.
+    pub(crate) fn configure_hop(
+        &mut self,
+        hop: &Hop,
+        rate: &Rate,
+        names: BTreeMap<PublicKey, String>,
+    ) -> Option<String> {
+        self.peers.configure(rate, self.config.maximum_rate, names);
+        let note = "rate: sessions that are up keep theirs until they are set up again";
+        (!hop.configure_rate(rate.clone())).then(|| note.to_owned())
+    }
+
     /// The gateway is in service.
     pub(crate) fn say_ready(&self) {
         self.notifier.tell("READY=1");
     }
 
     /// Gives the gateway what an earlier one has learnt of paths.
-    pub(crate) fn remember(&mut self, gateway: &Gateway) {
+    pub(crate) fn remember(&mut self, hop: &Hop) {
         if let Some(store) = &mut self.store {
-            gateway.hop().remember(store.load());
+            hop.remember(store.load());
         }
     }
 
     /// What is due now and then: a sign of life, a status line, and writing down
     /// what was learnt of paths.
-    pub(crate) fn look(&mut self, gateway: &Gateway) {
+    pub(crate) fn look(&mut self, view: View<'_>) {
         let now = clock::now();
-        self.held = held(&self.peers, gateway.hop());
+        self.held = view.held(&self.peers);
         if now >= self.next_sign {
             let every = self.notifier.watchdog().unwrap_or(SIGN);
             self.next_sign = now + every.min(SIGN);
-            let (sessions, live) = (self.peers.sessions().count(), gateway.counters().live.count());
-            let status = format!("{sessions} sessions, {live} connections");
+            let sessions =
+                view.hop.map(|_| format!("{} sessions, ", self.peers.sessions().count()));
+            let status = format!("{}{} connections", sessions.unwrap_or_default(), view.live());
             self.notifier.tell(&format!("WATCHDOG=1\nSTATUS={status}"));
         }
         if now >= self.next_save {
             self.next_save = now + SAVE;
-            self.save(gateway);
+            self.save(view);
         }
     }
 
-    fn save(&mut self, gateway: &Gateway) {
-        if let Some(store) = &mut self.store
-            && let Err(error) = store.save(&gateway.hop().memories())
+    fn save(&mut self, view: View<'_>) {
+        if let (Some(store), Some(hop)) = (&mut self.store, view.hop)
+            && let Err(error) = store.save(&hop.memories())
         {
             tracing::warn!("{} is not kept: {error}", store.path().display());
         }
     }
 
     /// The gateway is about to end.
-    pub(crate) fn stop(&mut self, gateway: &Gateway) {
+    pub(crate) fn stop(&mut self, view: View<'_>) {
         self.notifier.tell("STOPPING=1");
-        self.save(gateway);
+        self.save(view);
     }
 
     /// Why no new connection is to be carried, if it is not.
-    pub(crate) fn hindrance(&self, gateway: &Gateway) -> Option<Bypass> {
+    pub(crate) fn hindrance(&self, view: View<'_>) -> Option<Bypass> {
         if self.draining.is_some() {
             return Some(Bypass::Draining);
         }
-        self.limits.exceeded(gateway.counters().live.count(), self.held)
+        self.limits.exceeded(view.live(), self.held)
     }
 
     /// Has the gateway end with its last connection, or after a time.
-    pub(crate) fn drain(&mut self, gateway: &Gateway, within: Option<Duration>) -> Vec<String> {
+    pub(crate) fn drain(&mut self, view: View<'_>, within: Option<Duration>) -> Vec<String> {
         self.draining = Some(Drain { until: within.map(|within| clock::now() + within) });
-        let left = gateway.counters().live.count();
+        let left = view.live();
         tracing::info!("draining: {left} connections left");
         vec![format!("no new connections from now on; {left} left")]
     }
 
     /// Whether it is time to end.
-    pub(crate) fn is_drained(&self, gateway: &Gateway) -> bool {
+    pub(crate) fn is_drained(&self, view: View<'_>) -> bool {
         self.draining.is_some_and(|drain| {
             let late = drain.until.is_some_and(|until| until <= clock::now());
-            late || gateway.counters().live.count() == 0
+            late || view.live() == 0
         })
     }
 
@@ -262,25 +289,25 @@ impl Operations {
     /// read the configuration again.
     pub(crate) fn answer(
         &mut self,
-        gateway: &Gateway,
+        view: View<'_>,
         interception: Option<InterceptionStatus>,
         call: Call,
     ) -> Option<Call> {
         let answer = match &call.request {
             Request::Status { connections } => {
-                Answer::Status(Box::new(self.status(gateway, interception, *connections)))
+                Answer::Status(Box::new(self.status(view, interception, *connections)))
             }
             Request::Rate { bit_s, for_s, peer } => match Duration::try_from_secs_f64(*for_s) {
                 Ok(valid_for) => {
                     let rate = BitRate::from_bits_per_second(*bit_s);
-                    let told = self.peers.tell(gateway.hop(), rate, valid_for, peer.as_deref());
+                    let told = self.peers.tell(view.hop, rate, valid_for, peer.as_deref());
                     told.map_or_else(Answer::Error, Answer::Done)
                 }
                 Err(error) => Answer::Error(format!("for_s = {for_s}: {error}")),
             },
             Request::Drain { within_s } => {
                 let within = within_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
-                Answer::Done(self.drain(gateway, within))
+                Answer::Done(self.drain(view, within))
             }
             Request::Reload => return Some(call),
         };
@@ -290,16 +317,14 @@ impl Operations {
 
     fn status(
         &self,
-        gateway: &Gateway,
+        view: View<'_>,
         interception: Option<InterceptionStatus>,
         connections: bool,
     ) -> Status {
-        let (hop, now) = (gateway.hop(), clock::now());
+        let now = clock::now();
         let drain = self.draining.map(|drain| {
             drain.until.map_or(0.0, |until| until.saturating_since(now).as_secs_f64())
         });
-        let live = &gateway.counters().live;
-        let held = held(&self.peers, hop);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: self.role,
@@ -307,32 +332,36 @@ impl Operations {
             uptime_s: now.saturating_since(self.started).as_secs_f64(),
             draining_s: drain,
             interception,
-            sessions: self.peers.status(hop),
-            traffic: traffic(gateway),
-            memory: self.limits.status(live.count(), held),
-            connections: connections
-                .then(|| live.all().iter().map(|entry| self.connection(hop, now, entry)).collect()),
+            sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(hop)),
+            traffic: traffic(view),
+            memory: self.limits.status(view.live(), view.held(&self.peers)),
+            connections: connections.then(|| {
+                let live = view.counters.live.all();
+                live.iter().map(|entry| self.connection(view.hop, now, entry)).collect()
+            }),
         }
     }
 
-    fn connection(&self, hop: &Hop, now: Instant, entry: &Entry) -> ConnectionStatus {
+    fn connection(&self, hop: Option<&Hop>, now: Instant, entry: &Entry) -> ConnectionStatus {
         let moving = entry.lock().clone();
-        let stream = moving.stream.and_then(|stream| hop.stream_stats(entry.session, stream));
+        let session = entry.session.and_then(|session| Some((hop?, session)));
+        let stream = session.zip(moving.stream);
+        let stream = stream.and_then(|((hop, session), stream)| hop.stream_stats(session, stream));
         let stream = stream.unwrap_or_default();
-        let (near, far, beyond) = if entry.by_peer {
-            (Limit::Server, Limit::Client, Limit::HopOrClient)
-        } else {
-            (Limit::Client, Limit::Server, Limit::HopOrServer)
+        let (near, far, beyond) = match entry.session {
+            None => (Limit::Client, Limit::Server, Limit::Server),
+            Some(_) if entry.by_peer => (Limit::Server, Limit::Client, Limit::HopOrClient),
+            Some(_) => (Limit::Client, Limit::Server, Limit::HopOrServer),
         };
         let limit = |held, otherwise| match held {
             Held::Idle => Limit::Idle,
             Held::By(Waits::Socket) => near,
             Held::By(Waits::Stream) => otherwise,
         };
-        let onto = if stream.blocked_by_peer { far } else { Limit::Hop };
+        let onto = if session.is_none() || stream.blocked_by_peer { far } else { Limit::Hop };
         ConnectionStatus {
             id: entry.id,
-            peer: self.peers.name(entry.session).unwrap_or_default(),
+            peer: entry.session.and_then(|it| self.peers.name(it)).unwrap_or_default(),
             client: entry.open.source.to_string(),
             destination: entry.open.destination.to_string(),
             age_s: now.saturating_since(entry.since).as_secs_f64(),
@@ -341,7 +370,10 @@ impl Operations {
             to_hop_limit: limit(moving.to_hop.held(now), onto),
             from_hop_limit: limit(moving.from_hop.held(now), beyond),
             lan_rtt_ms: moving.socket.and_then(tcp::rtt).map(ms),
-            hop_rtt_ms: hop.stats(entry.session).map_or(0.0, |stats| ms(stats.rtt)),
+            wan_rtt_ms: moving.far_socket.and_then(tcp::rtt).map(ms),
+            hop_rtt_ms: session
+                .and_then(|(hop, session)| hop.stats(session))
+                .map_or(0.0, |stats| ms(stats.rtt)),
             held_to_send_bytes: stream.unsent + stream.unacknowledged,
             held_to_read_bytes: stream.held_to_read,
             resent_bytes: stream.resent,
@@ -357,14 +389,8 @@ fn store(directory: &Path, role: Role) -> PathStore {
     PathStore::new(directory.join(format!("{}-paths.json", role.as_str())))
 }
 
-/// Bytes held for the streams of all sessions.
-fn held(peers: &Peers, hop: &Hop) -> u64 {
-    let stats = peers.sessions().filter_map(|session| hop.stats(session));
-    stats.map(|stats| stats.held_to_send.get() + stats.held_to_read.get()).sum()
-}
-
-fn traffic(gateway: &Gateway) -> TrafficStatus {
-    let counters = gateway.counters();
+fn traffic(view: View<'_>) -> TrafficStatus {
+    let counters = view.counters;
     TrafficStatus {
         connections: counters.connections.get(),
         closed: counters.closed.get(),
@@ -372,9 +398,12 @@ fn traffic(gateway: &Gateway) -> TrafficStatus {
         failed: counters.failed.get(),
         to_hop_bytes: counters.bytes_to_hop.get(),
         from_hop_bytes: counters.bytes_from_hop.get(),
+        straight: counters.straight.get(),
+        up_bytes: counters.bytes_up.get(),
+        down_bytes: counters.bytes_down.get(),
         datagrams_sent: counters.datagrams_sent.get(),
         datagrams_received: counters.datagrams_received.get(),
-        datagrams_ignored: gateway.hop().ignored(),
+        datagrams_ignored: view.hop.map_or(0, Hop::ignored),
         datagrams_too_large: counters.too_large.get(),
         socket_errors: counters.socket_errors.get(),
         resets: counters.reasons.all(),

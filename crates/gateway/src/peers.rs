@@ -13,7 +13,7 @@ use crate::keys::format_public_key;
 use crate::status::SessionStatus;
 
 /// Who has a session, and what the modem has told about it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Peers {
     names: BTreeMap<PublicKey, String>,
     source: &'static str,
@@ -91,11 +91,14 @@ impl Peers {
     /// When rates are not told here, or there is no such session.
     pub(crate) fn tell(
         &mut self,
-        hop: &Hop,
+        hop: Option<&Hop>,
         rate: BitRate,
         valid_for: Duration,
         name: Option<&str>,
     ) -> Result<Vec<String>, String> {
+        let Some(hop) = hop else {
+            return Err("there is no hop here whose rate could be told".to_owned());
+        };
         if self.source != "modem" {
             let source = self.source;
             return Err(format!(

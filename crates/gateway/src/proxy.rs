@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
-pub(crate) use self::carry::{Exit, carry};
+pub(crate) use self::carry::{Exit, carry, turn_away};
 use self::handshake::{Handshake, Request, Step};
 use crate::config::{ProxyConfig, SideConfig};
 use crate::error::RunError;

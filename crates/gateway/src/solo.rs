@@ -4,35 +4,30 @@
 //! Its own connections to servers never come back to us: they begin on this
 //! machine, and where its own traffic is taken over too, they bear a mark.
 
+mod server;
+
 use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slacp::Open;
-use tokio::net::TcpStream;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
 
+use self::server::Server;
 use crate::config::{Answer, SoloConfig};
 use crate::counters::Counters;
-use crate::deferral::Question;
-use crate::dial::{self, Dialer};
+use crate::dial::Dialer;
 use crate::error::RunError;
 use crate::gateway::{say_ready, tell_panic};
 use crate::intake::{self, Intake};
 use crate::interception::{self, Arrival, Interception};
-use crate::leg::{Leg, PATIENCE};
-use crate::listener::{Accepted, is_exhaustion};
 use crate::netfilter::{PASSING, Scope};
+use crate::ops::{Operations, Task, View};
+use crate::peers::Peers;
 use crate::proxy::{self, Exit, Proxy, Wish};
-use crate::status::Bypass;
-use crate::straight;
+use crate::status::{Bypass, Role};
 
-/// How long a connection waits when there is no descriptor for its other half.
+/// How long new connections pass by when there is no descriptor left.
 const RECOVERY: Duration = Duration::from_secs(1);
 
 /// Runs a solo gateway until `shutdown` completes, then leaves the machine as it
@@ -41,42 +36,13 @@ const RECOVERY: Duration = Duration::from_secs(1);
 /// # Errors
 /// When it cannot start ([`RunError::is_setup`]).
 pub async fn run(config: SoloConfig, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-    config.lan.check("lan")?;
-    config.wan.check("wan")?;
-    let counters = Arc::new(Counters::default());
-    let interception = config.intercept.as_ref().map(Interception::install).transpose()?;
-    if let Some(interception) = &interception {
-        interception.prepare(&config.lan);
-    }
-    let marked = config.intercept.as_ref().is_some_and(|it| it.own_traffic);
-    let dialer = Dialer {
-        side: Arc::new(config.wan),
-        timeout: config.connect_timeout,
-        allow_loopback: config.allow_loopback,
-        mark: marked.then_some(PASSING.value),
-    };
-    let mut solo = Solo {
-        intake: interception.map(|it| Intake::new(it, counters.clone())),
-        proxy: None,
-        exit: Exit::new(Answer::default(), dialer.clone(), counters.clone()),
-        server: Server {
-            dialer,
-            transparent: config.transparent,
-            counters,
-            exhausted: Arc::default(),
-        },
-        relays: JoinSet::new(),
-    };
-    if let Some(proxy) = config.proxy {
-        let proxy = Proxy::listen(proxy).await?;
-        proxy.prepare(&config.lan);
-        solo.proxy = Some(proxy);
-    }
+    let mut solo = Solo::start(config).await?;
     let result = solo.serve(shutdown).await;
+    solo.ops.stop(View { hop: None, counters: &solo.counters });
     // New connections first: from here on they pass by.
     drop((solo.intake, solo.proxy));
     solo.relays.shutdown().await;
-    tracing::info!("stopped: {}", solo.server.counters.straight_only());
+    tracing::info!("stopped: {}", solo.counters.straight_only());
     result
 }
 
@@ -87,6 +53,8 @@ pub fn print_rules(config: &SoloConfig) -> String {
 }
 
 struct Solo {
+    counters: Arc<Counters>,
+    ops: Operations,
     intake: Option<Intake>,
     proxy: Option<Proxy>,
     exit: Exit,
@@ -95,30 +63,99 @@ struct Solo {
 }
 
 impl Solo {
+    async fn start(config: SoloConfig) -> Result<Self, RunError> {
+        config.lan.check("lan")?;
+        config.wan.check("wan")?;
+        let counters = Arc::new(Counters::default());
+        let interception = config.intercept.as_ref().map(Interception::install).transpose()?;
+        if let Some(interception) = &interception {
+            interception.prepare(&config.lan);
+        }
+        let proxy = match config.proxy.clone() {
+            Some(proxy) => Some(Proxy::listen(proxy).await?),
+            None => None,
+        };
+        proxy.iter().for_each(|proxy| proxy.prepare(&config.lan));
+        let ops = Operations::start(Role::Solo, &config.operation, Peers::default())?;
+        let dialer = dialer(&config);
+        Ok(Self {
+            ops,
+            intake: interception.map(|it| Intake::new(it, counters.clone())),
+            proxy,
+            exit: Exit::new(Answer::default(), dialer.clone(), counters.clone()),
+            server: Server::new(dialer, config.transparent, counters.clone()),
+            relays: JoinSet::new(),
+            counters,
+        })
+    }
+
+    fn view(&self) -> View<'_> {
+        View { hop: None, counters: &self.counters }
+    }
+
     async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let mut shutdown = pin!(shutdown);
-        self.take_over()?;
+        self.set_interception()?;
         say_ready();
-        loop {
+        self.ops.say_ready();
+        while !self.ops.is_drained(self.view()) {
             tokio::select! {
                 () = &mut shutdown => return Ok(()),
+                task = self.ops.next() => self.attend(task),
                 arrival = intake::next(&mut self.intake) => {
                     arrival.into_iter().for_each(|arrival| self.take(arrival));
                 }
                 wish = proxy::next(&mut self.proxy) => self.fulfil(wish),
                 () = self.server.exhausted.notified() => {
-                    self.server.counters.exhausted.increment();
+                    self.counters.exhausted.increment();
                     let pause = |intake: &mut Intake| intake.pause(RECOVERY, Bypass::Descriptors);
                     self.intake.iter_mut().for_each(pause);
                 }
                 Some(ended) = self.relays.join_next() => tell_panic(ended),
             }
-            self.take_over()?;
+            self.set_interception()?;
+        }
+        Ok(())
+    }
+
+    /// Does what operators want.
+    fn attend(&mut self, task: Task) {
+        let interception = self.intake.as_ref().map(Intake::status);
+        let view = View { hop: None, counters: &self.counters };
+        match task {
+            Task::Answer(call) => {
+                if let Some(call) = self.ops.answer(view, interception, call) {
+                    let outcome = self.reload();
+                    self.ops.reloaded(call, outcome);
+                }
+            }
+            Task::Look => self.ops.look(view),
         }
     }
 
-    fn take_over(&mut self) -> Result<(), RunError> {
-        self.intake.iter_mut().try_for_each(|intake| intake.set(Ok(Scope::Everything)))
+    /// Takes what has changed in the configuration, for new connections; nothing of
+    /// one that is not good.
+    fn reload(&mut self) -> Result<Vec<String>, String> {
+        let config = SoloConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
+        for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
+            side.check(section).map_err(|error| error.to_string())?;
+        }
+        if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
+            intake.configure(intercept).map_err(|error| error.to_string())?;
+            intake.prepare(&config.lan);
+        }
+        self.proxy.iter().for_each(|proxy| proxy.prepare(&config.lan));
+        let dialer = dialer(&config);
+        self.exit = Exit::new(Answer::default(), dialer.clone(), self.counters.clone());
+        self.server.configure(dialer, config.transparent);
+        Ok(self.ops.configure(config.operation))
+    }
+
+    /// Takes connections over while there is room for them.
+    fn set_interception(&mut self) -> Result<(), RunError> {
+        let hindrance = self.ops.hindrance(View { hop: None, counters: &self.counters });
+        let wanted = hindrance.map_or(Ok(Scope::Everything), Err);
+        self.intake.iter_mut().try_for_each(|intake| intake.set(wanted.clone()))
     }
 
     fn take(&mut self, arrival: Arrival) {
@@ -130,79 +167,21 @@ impl Solo {
     }
 
     fn fulfil(&mut self, wish: Wish) {
-        self.relays.spawn(proxy::carry(wish, None, self.exit.clone()));
-    }
-}
-
-/// What connects clients to their servers.
-#[derive(Clone)]
-struct Server {
-    dialer: Dialer,
-    transparent: bool,
-    counters: Arc<Counters>,
-    /// There is no descriptor left.
-    exhausted: Arc<Notify>,
-}
-
-impl Server {
-    /// Carries a connection that was taken over.
-    async fn connect(self, accepted: Accepted) {
-        self.counters.connections.increment();
-        let leg = Leg::new(accepted.socket);
-        let connected = tokio::select! {
-            connected = self.dial(accepted.open) => connected,
-            _ = leg.failure(|| false) => return self.counters.failed.increment(),
+        let exit = self.exit.clone();
+        match self.ops.hindrance(self.view()) {
+            None => self.relays.spawn(proxy::carry(wish, None, exit)),
+            Some(_) => self.relays.spawn(proxy::turn_away(wish, exit)),
         };
-        match connected {
-            Ok(socket) => self.relay(leg, socket).await,
-            // Dropping the leg resets the client: it was answered already.
-            Err(error) => self.tell_failure(accepted.open, &error),
-        }
     }
+}
 
-    /// Carries a connection that a client has asked for, once the server has
-    /// answered.
-    async fn answer(self, mut question: Question) {
-        self.counters.connections.increment();
-        let open = question.open();
-        match self.dial(open).await {
-            Ok(socket) if question.let_in() => match timeout(PATIENCE, question.socket()).await {
-                Ok(client) => self.relay(Leg::new(client), socket).await,
-                Err(_) => self.counters.reset.increment(),
-            },
-            Ok(_) => self.counters.reset.increment(),
-            Err(error) => {
-                self.tell_failure(open, &error);
-                question.turn_away(dial::reason(&error));
-            }
-        }
-    }
-
-    async fn relay(&self, leg: Leg, socket: TcpStream) {
-        self.counters.straight.increment();
-        straight::relay(leg, Leg::new(socket), &[], &self.counters).await;
-    }
-
-    fn tell_failure(&self, open: Open, error: &io::Error) {
-        self.counters.failed.increment();
-        tracing::debug!(destination = %open.destination, "not connected: {error}");
-    }
-
-    /// Connects to the server. A client that was answered waits for a descriptor;
-    /// others pass by meanwhile.
-    async fn dial(&self, open: Open) -> io::Result<TcpStream> {
-        // The client's address, not its port: the firewall's memory of connections
-        // would take both halves for the same.
-        let source = self.transparent.then(|| SocketAddr::new(open.source.ip(), 0));
-        let patience = Instant::now() + self.dialer.timeout;
-        loop {
-            match self.dialer.connect(open.destination, source).await {
-                Err(error) if is_exhaustion(&error) && Instant::now() < patience => {
-                    self.exhausted.notify_one();
-                    sleep(RECOVERY).await;
-                }
-                result => return result,
-            }
-        }
+/// How servers are connected to.
+fn dialer(config: &SoloConfig) -> Dialer {
+    let marked = config.intercept.as_ref().is_some_and(|it| it.own_traffic);
+    Dialer {
+        side: Arc::new(config.wan.clone()),
+        timeout: config.connect_timeout,
+        allow_loopback: config.allow_loopback,
+        mark: marked.then_some(PASSING.value),
     }
 }

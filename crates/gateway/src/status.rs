@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Status {
     /// The version of the program.
     pub version: String,
-    /// Which side it is.
+    /// What it is.
     pub role: Role,
     /// Its process.
     pub pid: u32,
@@ -32,7 +32,7 @@ pub struct Status {
     pub connections: Option<Vec<ConnectionStatus>>,
 }
 
-/// Which side of the hop a gateway is.
+/// What a gateway is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -41,6 +41,8 @@ pub enum Role {
     /// The clients' side.
     #[default]
     Terminal,
+    /// A gateway alone, without a hop.
+    Solo,
 }
 
 impl Role {
@@ -49,6 +51,7 @@ impl Role {
         match self {
             Self::Hub => "hub",
             Self::Terminal => "terminal",
+            Self::Solo => "solo",
         }
     }
 }
@@ -208,6 +211,13 @@ pub struct TrafficStatus {
     pub to_hop_bytes: u64,
     /// From the hop to TCP connections.
     pub from_hop_bytes: u64,
+    /// Connections that went straight to their servers, without a hop: all of a
+    /// gateway alone, those of a terminal's proxy while the hub is away.
+    pub straight: u64,
+    /// Of these, from clients to servers.
+    pub up_bytes: u64,
+    /// Of these, from servers to clients.
+    pub down_bytes: u64,
     /// Handed to the kernel.
     pub datagrams_sent: u64,
     /// Received.
@@ -226,7 +236,8 @@ pub struct TrafficStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MemoryStatus {
-    /// Held for streams: to be acknowledged, or to be read.
+    /// Held for streams: to be acknowledged, or to be read; in pipes where there is
+    /// no hop.
     pub held_bytes: u64,
     /// Above this no new connections are carried. Key `total_memory`.
     pub limit_bytes: u64,
@@ -248,7 +259,7 @@ pub struct MemoryStatus {
 pub struct ConnectionStatus {
     /// Counts the connections of this gateway.
     pub id: u64,
-    /// Over which session.
+    /// Over which session; nothing if it goes straight to its server.
     pub peer: String,
     /// Who opened it.
     pub client: String,
@@ -256,9 +267,11 @@ pub struct ConnectionStatus {
     pub destination: String,
     /// Since when.
     pub age_s: f64,
-    /// From the TCP connection here onto the hop.
+    /// From the TCP connection here onto the hop; without one, from the client to
+    /// the server.
     pub to_hop_bytes: u64,
-    /// From the hop to the TCP connection here.
+    /// From the hop to the TCP connection here; without one, from the server to the
+    /// client.
     pub from_hop_bytes: u64,
     /// What limits the direction onto the hop at present.
     pub to_hop_limit: Limit,
@@ -266,6 +279,8 @@ pub struct ConnectionStatus {
     pub from_hop_limit: Limit,
     /// The round-trip time of the TCP connection here, by its kernel.
     pub lan_rtt_ms: Option<f64>,
+    /// That of the connection to the server, by its kernel, where there is no hop.
+    pub wan_rtt_ms: Option<f64>,
     /// The round-trip time of the hop.
     pub hop_rtt_ms: f64,
     /// Held for it: to be acknowledged by the peer.

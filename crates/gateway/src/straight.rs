@@ -5,12 +5,14 @@
 //! FIN, a reset a reset, and who reads slowly slows the sender down.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::counters::{Counter, Counters};
+use crate::connections::{Registered, Waits};
+use crate::counters::{Counters, Gauge};
 use crate::leg::{self, Leg, PATIENCE};
 use crate::pipe::{CAPACITY, Pipe};
 use crate::{scratch, tcp};
@@ -31,29 +33,56 @@ enum End {
     Deaf,
 }
 
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// From the client to the server.
+    Up,
+    Down,
+}
+
 /// One direction.
 struct Flow<'a> {
     from: &'a Leg,
     to: &'a Leg,
-    moved: &'a Counter,
+    way: Way,
+    entry: &'a Registered<'a>,
+    /// What waits between the legs.
+    in_pipes: &'a Gauge,
     /// The FIN has been passed on.
     passed: AtomicBool,
 }
 
 /// Relays until both directions are over. `first` is what the client has said
 /// already.
-pub(crate) async fn relay(client: Leg, server: Leg, first: &[u8], counters: &Counters) {
+pub(crate) async fn relay(
+    client: Leg,
+    server: Leg,
+    first: &[u8],
+    entry: Registered<'_>,
+    counters: &Counters,
+) {
+    entry.joins(client.socket().as_raw_fd(), server.socket().as_raw_fd());
     for leg in [&client, &server] {
         // It fails when the peer has reset the connection; copying finds that out.
         let _ = tcp::prepare(leg.socket());
     }
-    let up = Flow::new(&client, &server, &counters.bytes_up);
-    let down = Flow::new(&server, &client, &counters.bytes_down);
+    let flow = |from, to, way| Flow {
+        from,
+        to,
+        way,
+        entry: &entry,
+        in_pipes: &counters.in_pipes,
+        passed: AtomicBool::new(false),
+    };
+    let up = flow(&client, &server, Way::Up);
+    let down = flow(&server, &client, Way::Down);
     let ended = tokio::select! {
         ended = async { tokio::try_join!(up.run(first), down.run(&[])) } => ended,
         _ = client.failure(|| up.is_passed()) => Err(Broken),
         _ = server.failure(|| down.is_passed()) => Err(Broken),
     };
+    entry.socket_ends();
     let is_clean = matches!(ended, Ok((End::Passed, End::Passed)));
     if is_clean { &counters.closed } else { &counters.reset }.increment();
     match ended {
@@ -72,11 +101,7 @@ pub(crate) async fn relay(client: Leg, server: Leg, first: &[u8], counters: &Cou
     }
 }
 
-impl<'a> Flow<'a> {
-    fn new(from: &'a Leg, to: &'a Leg, moved: &'a Counter) -> Self {
-        Self { from, to, moved, passed: AtomicBool::new(false) }
-    }
-
+impl Flow<'_> {
     fn is_passed(&self) -> bool {
         self.passed.load(Ordering::Relaxed)
     }
@@ -96,22 +121,47 @@ impl<'a> Flow<'a> {
     async fn move_all(&self, first: &[u8]) -> Result<(), Failure> {
         let (from, to) = (self.from.socket(), self.to.socket());
         send_all(to, first).await?;
-        self.moved.add(first.len() as u64);
+        self.moved(first.len());
         let mut turn = 0;
         loop {
+            self.waits_for_source();
             from.readable().await.map_err(|_| Failure::Source)?;
+            self.waits_for_sink();
             // Only what the other leg has room for is taken.
             to.writable().await.map_err(Failure::Sink)?;
-            let Some(count) = step(from, to).await? else { continue };
+            let Some(count) = step(from, to, self.in_pipes).await? else { continue };
             if count == 0 {
                 return leg::shut_down(to).map_err(Failure::Sink);
             }
-            self.moved.add(count as u64);
+            self.moved(count);
             turn += count;
             if turn >= TURN {
                 turn = 0;
                 tokio::task::yield_now().await;
             }
+        }
+    }
+}
+
+impl Flow<'_> {
+    fn moved(&self, count: usize) {
+        match self.way {
+            Way::Up => self.entry.moved_up(count),
+            Way::Down => self.entry.moved_down(count),
+        }
+    }
+
+    fn waits_for_source(&self) {
+        match self.way {
+            Way::Up => self.entry.waits_to_hop(Waits::Socket),
+            Way::Down => self.entry.waits_from_hop(Waits::Stream),
+        }
+    }
+
+    fn waits_for_sink(&self) {
+        match self.way {
+            Way::Up => self.entry.waits_to_hop(Waits::Stream),
+            Way::Down => self.entry.waits_from_hop(Waits::Socket),
         }
     }
 }
@@ -126,19 +176,29 @@ enum Failure {
 
 /// Moves what there is: `None` for nothing yet, 0 for the FIN. Without a pipe,
 /// for want of descriptors, the bytes are copied.
-async fn step(from: &TcpStream, to: &TcpStream) -> Result<Option<usize>, Failure> {
+async fn step(
+    from: &TcpStream,
+    to: &TcpStream,
+    in_pipes: &Gauge,
+) -> Result<Option<usize>, Failure> {
     match Pipe::borrow() {
-        Ok(pipe) => splice(pipe, from, to).await,
+        Ok(pipe) => splice(pipe, from, to, in_pipes).await,
         Err(_) => copy(from, to).await,
     }
 }
 
-async fn splice(pipe: Pipe, from: &TcpStream, to: &TcpStream) -> Result<Option<usize>, Failure> {
+async fn splice(
+    pipe: Pipe,
+    from: &TcpStream,
+    to: &TcpStream,
+    in_pipes: &Gauge,
+) -> Result<Option<usize>, Failure> {
     let filled = from.try_io(Interest::READABLE, || Ok(pipe.fill(from)?));
     let Some(count) = unless_blocked(filled).map_err(|_| Failure::Source)? else {
         pipe.give_back();
         return Ok(None);
     };
+    let _held = in_pipes.hold(count);
     let mut left = count;
     while left > 0 {
         let emptied = to.try_io(Interest::WRITABLE, || Ok(pipe.empty(to, left)?));

@@ -22,6 +22,7 @@ use crate::interception::{self, Arrival, Interception};
 use crate::keys::random_bytes;
 use crate::netfilter::{PASSING, Scope};
 use crate::ops::{Operations, Task};
+use crate::peers::Peers;
 use crate::proxy::{self, Exit, Proxy};
 use crate::status::{Bypass, Role};
 use crate::tunnel::{self, Selection, Tunnel};
@@ -54,7 +55,8 @@ pub async fn run(
     let identity = config.identity.pair();
     let looking = hubs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let names = [(config.hub_key, HUB.to_owned())].into();
-    let ops = Operations::start(Role::Terminal, &config.operation, &config.link.rate, names)?;
+    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names);
+    let ops = Operations::start(Role::Terminal, &config.operation, peers)?;
     let endpoint = Endpoint::terminal(config.link, identity, config.hub_key, hubs, seed);
     let policy = DialPolicy {
         timeout: config.connect_timeout,
@@ -97,10 +99,10 @@ pub async fn run(
         reachable: false,
         told_ready: false,
     };
-    terminal.ops.remember(&terminal.gateway);
+    terminal.ops.remember(terminal.gateway.hop());
     terminal.ops.say_ready();
     let result = terminal.serve(shutdown).await;
-    terminal.ops.stop(&terminal.gateway);
+    terminal.ops.stop(terminal.gateway.view());
     // New connections first: from here on they pass by.
     drop((terminal.intake, terminal.tunnel, terminal.proxy));
     terminal.gateway.stop().await;
@@ -142,7 +144,7 @@ struct Terminal {
 impl Terminal {
     async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let mut shutdown = pin!(shutdown);
-        while !self.ops.is_drained(&self.gateway) {
+        while !self.ops.is_drained(self.gateway.view()) {
             tokio::select! {
                 () = &mut shutdown => return Ok(()),
                 task = self.ops.next() => self.attend(task),
@@ -175,12 +177,12 @@ impl Terminal {
         let interception = self.intake.as_ref().map(Intake::status);
         match task {
             Task::Answer(call) => {
-                if let Some(call) = self.ops.answer(&self.gateway, interception, call) {
+                if let Some(call) = self.ops.answer(self.gateway.view(), interception, call) {
                     let outcome = self.reload();
                     self.ops.reloaded(call, outcome);
                 }
             }
-            Task::Look => self.ops.look(&self.gateway),
+            Task::Look => self.ops.look(self.gateway.view()),
         }
     }
 
@@ -191,7 +193,9 @@ impl Terminal {
             intake.configure(intercept).map_err(|error| error.to_string())?;
         }
         let names = [(config.hub_key, HUB.to_owned())].into();
-        Ok(self.ops.configure(self.gateway.hop(), config.operation, &config.link.rate, names))
+        let mut notes = self.ops.configure(config.operation);
+        notes.extend(self.ops.configure_hop(self.gateway.hop(), &config.link.rate, names));
+        Ok(notes)
     }
 
     fn handle(&mut self, event: HopEvent) {
@@ -272,7 +276,7 @@ impl Terminal {
         if !self.reachable {
             return Some(Bypass::PeerUnreachable);
         }
-        self.ops.hindrance(&self.gateway)
+        self.ops.hindrance(self.gateway.view())
     }
 
     /// Takes connections over exactly while that is of use.

@@ -123,6 +123,10 @@ pub(super) struct PermittedTerminal {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Solo {
+    pub(super) control: Option<String>,
+    pub(super) metrics: Option<Metrics>,
+    pub(super) total_memory: Option<String>,
+    pub(super) max_connections: Option<i64>,
     pub(super) connect_timeout: Option<String>,
     pub(super) transparent: Option<bool>,
     pub(super) allow_loopback: Option<bool>,

@@ -2,6 +2,7 @@
 
 use units::{BitRate, ByteCount};
 
+use super::operation::Written;
 use super::parse::quoted;
 use super::{ConfigError, SideConfig, SoloConfig, Source, raw};
 
@@ -14,7 +15,16 @@ impl Source {
     pub(super) fn solo(&self, text: &str) -> Result<SoloConfig, ConfigError> {
         let raw: raw::Solo = raw::read(self, text)?;
         let (intercept, proxy) = self.entrances(raw.intercept, raw.proxy)?;
+        let operation = Written {
+            control: raw.control,
+            state: None,
+            metrics: raw.metrics,
+            total_memory: raw.total_memory,
+            max_connections: raw.max_connections,
+            maximum_rate: None,
+        };
         Ok(SoloConfig {
+            operation: self.operation(operation)?,
             intercept,
             proxy,
             lan: self.side("lan", raw.lan)?,

@@ -1,6 +1,6 @@
 //! Where control sockets are.
 //!
-//! Unless the configuration says otherwise: `hub.sock` or `terminal.sock` in
+//! Unless the configuration says otherwise: `hub.sock`, `terminal.sock` or `solo.sock` in
 //! `/run/skyhop`, in `$XDG_RUNTIME_DIR/skyhop`, or in `/tmp/skyhop-UID`, the first
 //! that can be had. Nobody else may write there.
 

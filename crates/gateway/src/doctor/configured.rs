@@ -10,7 +10,9 @@ use nix::net::if_::InterfaceFlags;
 
 use super::machine::has_net_admin;
 use super::{Finding, knock};
-use crate::config::{ConfigError, HubConfig, InterceptConfig, OperationConfig, TerminalConfig};
+use crate::config::{
+    ConfigError, HubConfig, InterceptConfig, OperationConfig, SoloConfig, TerminalConfig,
+};
 use crate::control::{Answer, Control, ControlPath, Request, default_directories};
 use crate::status::{Role, Status};
 
@@ -25,27 +27,37 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
     match config {
         Config::Terminal(config) => terminal(&config),
         Config::Hub(config) => hub(&config),
+        Config::Solo(config) => solo(&config),
     }
 }
 
 enum Config {
     Terminal(Box<TerminalConfig>),
     Hub(Box<HubConfig>),
+    Solo(Box<SoloConfig>),
 }
 
-/// Reads the configuration of either side: only a terminal's says who the hub
-/// is.
+/// Reads the configuration of any role.
 fn read(path: &Path) -> Result<Config, ConfigError> {
-    let is_terminal = fs::read_to_string(path).is_ok_and(|text| names_hub(&text));
-    if is_terminal {
-        return TerminalConfig::read(path).map(|config| Config::Terminal(Box::new(config)));
+    match fs::read_to_string(path).map_or(Role::Hub, |text| role(&text)) {
+        Role::Terminal => TerminalConfig::read(path).map(|it| Config::Terminal(Box::new(it))),
+        Role::Hub => HubConfig::read(path).map(|it| Config::Hub(Box::new(it))),
+        Role::Solo => SoloConfig::read(path).map(|it| Config::Solo(Box::new(it))),
     }
-    HubConfig::read(path).map(|config| Config::Hub(Box::new(config)))
 }
 
-fn names_hub(text: &str) -> bool {
-    let keys = text.lines().filter_map(|line| line.split_once('='));
-    keys.into_iter().any(|(key, _)| matches!(key.trim(), "hub" | "hub_key"))
+/// Whose configuration this is: only a terminal's says who the hub is, and only
+/// those with a hop have a key and a rate.
+fn role(text: &str) -> Role {
+    let keys = text.lines().filter_map(|line| line.split_once('=')).map(|(key, _)| key.trim());
+    let has = |names: &[&str]| keys.clone().any(|key| names.contains(&key));
+    if has(&["hub", "hub_key"]) {
+        Role::Terminal
+    } else if has(&["private_key", "private_key_file", "rate"]) {
+        Role::Hub
+    } else {
+        Role::Solo
+    }
 }
 
 fn terminal(config: &TerminalConfig) -> Vec<Finding> {
@@ -88,11 +100,33 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings
 }
 
+fn solo(config: &SoloConfig) -> Vec<Finding> {
+    let mut findings = vec![Finding::ok("configuration", "of a gateway alone")];
+    if let Some(intercept) = &config.intercept {
+        findings.extend(interfaces(intercept));
+    }
+    if config.transparent && !has_net_admin() {
+        findings.push(Finding::fail("transparent", "needs CAP_NET_ADMIN", "run it as root"));
+    }
+    for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
+        findings.push(match side.check(section) {
+            Ok(()) => Finding::ok(section, "the kernel sets connections up so"),
+            Err(error) => {
+                Finding::fail(section, error.to_string(), "leave the key out, or run it as root")
+            }
+        });
+    }
+    findings.extend(running(&config.operation, Role::Solo).iter().map(of_running));
+    findings
+}
+
 fn of_running(status: &Status) -> Finding {
-    let role = status.role.as_str();
-    let text =
-        format!("a {role} runs (pid {}), with {} sessions", status.pid, status.sessions.len());
-    Finding::ok("running", text)
+    let (role, pid) = (status.role.as_str(), status.pid);
+    let with = match status.role {
+        Role::Solo => format!("{} connections", status.memory.connections),
+        Role::Hub | Role::Terminal => format!("{} sessions", status.sessions.len()),
+    };
+    Finding::ok("running", format!("a {role} runs (pid {pid}), with {with}"))
 }
 
 /// The gateway that runs with this configuration, if one does.
@@ -224,10 +258,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_says_who_the_hub_is() {
-        assert!(names_hub("rate = \"auto\"\nhub = \"x:1\"\n"));
-        assert!(names_hub("  hub_key=\"…\""));
-        assert!(!names_hub("listen = \"[::]:5900\"\n[[terminal]]\nname = \"hub\"\n# hub\n"));
+    fn each_role_has_its_keys() {
+        assert_eq!(role("rate = \"auto\"\nhub = \"x:1\"\n"), Role::Terminal);
+        assert_eq!(role("  hub_key=\"…\""), Role::Terminal);
+        assert_eq!(role("rate = \"auto\"\n[[terminal]]\nname = \"hub\"\n# hub\n"), Role::Hub);
+        assert_eq!(role("[proxy]\nlisten = \"[::1]:1080\"\n"), Role::Solo);
     }
 
     #[test]

@@ -125,9 +125,15 @@ fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let resets: Vec<_> =
         traffic.resets.iter().map(|(reason, count)| (label("reason", reason), *count)).collect();
     families.counter("skyhop_connections_reset", "Why they ended before their time", &resets)?;
-    let directions = [("to_hop", traffic.to_hop_bytes), ("from_hop", traffic.from_hop_bytes)];
+    let directions = [
+        ("to_hop", traffic.to_hop_bytes),
+        ("from_hop", traffic.from_hop_bytes),
+        ("up", traffic.up_bytes),
+        ("down", traffic.down_bytes),
+    ];
     let rows = directions.map(|(direction, bytes)| (label("direction", direction), bytes));
-    families.counter("skyhop_relayed_bytes", "Of TCP connections", &rows)?;
+    let help = "Of TCP connections; up and down is straight to servers and from them";
+    families.counter("skyhop_relayed_bytes", help, &rows)?;
     let datagrams = [
         ("sent", traffic.datagrams_sent),
         ("received", traffic.datagrams_received),
@@ -155,7 +161,7 @@ fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
 fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let memory = &status.memory;
     for (name, help, value) in [
-        ("skyhop_held_bytes", "Held for streams", memory.held_bytes),
+        ("skyhop_held_bytes", "Held for streams, and in pipes", memory.held_bytes),
         ("skyhop_held_limit_bytes", "Above this no new connection is carried", memory.limit_bytes),
         ("skyhop_resident_bytes", "In memory, by the kernel", memory.resident_bytes),
         ("skyhop_connections_limit", "The most connections carried", memory.connections_limit),

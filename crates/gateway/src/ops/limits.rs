@@ -5,7 +5,7 @@ use std::fs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::OperationConfig;
-use crate::status::{Bypass, MemoryStatus};
+use crate::status::{Bypass, MemoryStatus, Role};
 
 /// Descriptors that are not connections: the hop, listeners, whoever asks.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -23,9 +23,13 @@ pub(super) struct Limits {
 impl Limits {
     /// The configured bounds, or those of the machine. The process may open as
     /// many descriptors as it is allowed from now on.
-    pub(super) fn new(config: &OperationConfig) -> Self {
+    pub(super) fn new(config: &OperationConfig, role: Role) -> Self {
         let descriptors = raise_descriptors();
-        let possible = descriptors.saturating_sub(OTHER_DESCRIPTORS).max(1);
+        let each = match role {
+            Role::Hub | Role::Terminal => 1,
+            Role::Solo => 2,
+        };
+        let possible = (descriptors.saturating_sub(OTHER_DESCRIPTORS) / each).max(1);
         let configured = config.total_memory.map(|memory| memory.get());
         Self {
             memory: configured.unwrap_or_else(|| usable_memory() / 2),
@@ -96,7 +100,7 @@ mod tests {
             max_connections: Some(10),
             ..OperationConfig::default()
         };
-        let limits = Limits::new(&config);
+        let limits = Limits::new(&config, Role::Hub);
         assert_eq!(limits.exceeded(9, 999), None);
         assert_eq!(limits.exceeded(10, 0), Some(Bypass::Connections));
         assert_eq!(limits.exceeded(0, 1000), Some(Bypass::Memory));
@@ -104,11 +108,14 @@ mod tests {
 
     #[test]
     fn unconfigured_bounds_are_those_of_the_machine() {
-        let limits = Limits::new(&OperationConfig::default());
+        let limits = Limits::new(&OperationConfig::default(), Role::Terminal);
         let status = limits.status(0, 0);
         assert!(status.limit_bytes > 1 << 20 && status.resident_bytes > 1 << 20, "{status:?}");
         assert!(status.descriptors >= 3 && status.descriptors < status.descriptors_limit);
         assert!(status.connections_limit < status.descriptors_limit);
+        // A connection has two sockets there.
+        let alone = Limits::new(&OperationConfig::default(), Role::Solo).status(0, 0);
+        assert_eq!(alone.connections_limit, status.connections_limit / 2);
     }
 
     #[test]

@@ -78,6 +78,11 @@ pub(crate) async fn carry(wish: Wish, hop: Option<(Hop, SessionId)>, exit: Exit)
     }
 }
 
+/// Tells a client that there is no room for it.
+pub(crate) async fn turn_away(wish: Wish, exit: Exit) {
+    give_up(wish.leg, wish.request.dialect, ResetReason::Limit, &exit).await;
+}
+
 async fn give_up(leg: Leg, dialect: Dialect, reason: ResetReason, exit: &Exit) {
     exit.counters.failed.increment();
     refuse(leg, &dialect.answer(Err(reason))).await;
@@ -134,6 +139,8 @@ impl Client {
 
     /// The way without a hop: the answer is the server's.
     async fn straight(mut self, addresses: &[SocketAddr], exit: &Exit) {
+        let open = Open { destination: addresses[0], source: self.source };
+        let entry = Registered::straight(&exit.counters, open);
         let mut reason = ResetReason::Unreachable;
         for destination in addresses {
             let dialled = tokio::select! {
@@ -145,7 +152,7 @@ impl Client {
                     exit.counters.straight.increment();
                     let server = Leg::new(socket);
                     if self.say_connected().await.is_ok() {
-                        straight::relay(self.leg, server, &self.first, &exit.counters).await;
+                        straight::relay(self.leg, server, &self.first, entry, &exit.counters).await;
                     }
                     return;
                 }

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use slacp::Open;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::counters::Counter;
 
 /// A client and a server with a relay between them.
 struct Joined {
@@ -29,9 +31,14 @@ async fn pair() -> (TcpStream, TcpStream) {
 async fn joined(first: &[u8]) -> Joined {
     let ((client, near), (far, server)) = (pair().await, pair().await);
     let (counters, first) = (Arc::new(Counters::default()), first.to_vec());
+    let source = near.peer_addr().unwrap();
+    let open = Open { destination: far.peer_addr().unwrap(), source };
     let relay = tokio::spawn({
         let counters = counters.clone();
-        async move { relay(Leg::new(near), Leg::new(far), &first, &counters).await }
+        async move {
+            let entry = Registered::straight(&counters, open);
+            relay(Leg::new(near), Leg::new(far), &first, entry, &counters).await;
+        }
     });
     Joined { client, server, relay, counters }
 }
@@ -91,6 +98,7 @@ async fn both_directions_arrive_whole_and_are_counted() {
     relay.await.unwrap();
     let counts = [&counters.bytes_up, &counters.bytes_down, &counters.closed].map(Counter::get);
     assert_eq!(counts, [LENGTH as u64 + 5, LENGTH as u64 / 2, 1]);
+    assert_eq!((counters.live.count(), counters.in_pipes.get()), (0, 0));
 }
 
 #[tokio::test]
@@ -179,11 +187,14 @@ async fn a_stopped_reader_stops_the_sender_and_its_reset_is_noticed() {
     }
     // What it holds is in the pipe; all else is in the kernel's buffers.
     assert!(counters.bytes_down.get() < 100_000_000);
+    let held = counters.in_pipes.get();
+    assert!((1..=CAPACITY as u64).contains(&held), "{held}");
     abort(client);
     server.ready(Interest::ERROR).await.unwrap();
     let error = server.take_error().unwrap().expect("an error is pending");
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     relay.await.unwrap();
+    assert_eq!(counters.in_pipes.get(), 0);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use gateway::status::{ConnectionStatus, SessionStatus, Status};
+use gateway::status::{ConnectionStatus, Role, SessionStatus, Status, TrafficStatus};
 use units::{BitRate, ByteCount, format_duration};
 
 /// The state, with what has moved since `before` was seen.
@@ -36,13 +36,7 @@ pub(super) fn of(now: &Status, before: Option<&Status>) -> String {
             traffic.failed
         ),
     );
-    let pace = before.map_or_else(String::new, |before| pace(now, before));
-    let moved = format!(
-        "{} onto the hop, {} from it{pace}",
-        bytes(traffic.to_hop_bytes),
-        bytes(traffic.from_hop_bytes)
-    );
-    row(&mut text, "moved", &moved);
+    row(&mut text, "moved", &moved(now, before));
     let memory = &now.memory;
     row(
         &mut text,
@@ -56,12 +50,12 @@ pub(super) fn of(now: &Status, before: Option<&Status>) -> String {
             memory.descriptors_limit
         ),
     );
-    if now.sessions.is_empty() {
+    if now.sessions.is_empty() && now.role != Role::Solo {
         row(&mut text, "session", "none");
     }
     now.sessions.iter().for_each(|session| session_rows(&mut text, session));
     if let Some(connections) = &now.connections {
-        text += &connection_table(connections);
+        text += &connection_table(connections, now.role);
     }
     text
 }
@@ -70,19 +64,32 @@ fn row(text: &mut String, name: &str, what: &str) {
     let _ = writeln!(text, "  {name:<8} {what}");
 }
 
-/// What moved a second since `before`.
-fn pace(now: &Status, before: &Status) -> String {
-    let time = (now.uptime_s - before.uptime_s).max(1e-3);
-    let rate = |now: u64, before: u64| {
-        let bits = now.saturating_sub(before) as f64 * 8.0 / time;
-        BitRate::from_bits_per_second(round(bits))
+/// What has moved, and how much a second since `before`.
+fn moved(now: &Status, before: Option<&Status>) -> String {
+    let time = before.map(|before| (now.uptime_s - before.uptime_s).max(1e-3));
+    let of = |count: fn(&TrafficStatus) -> u64| {
+        let total = count(&now.traffic);
+        let since = before.map(|before| total.saturating_sub(count(&before.traffic)));
+        let pace = since.zip(time).map(|(since, time)| since as f64 * 8.0 / time);
+        (bytes(total), pace.map(|bits| BitRate::from_bits_per_second(round(bits))))
     };
-    let (now, before) = (&now.traffic, &before.traffic);
-    format!(
-        " (now {} and {})",
-        rate(now.to_hop_bytes, before.to_hop_bytes),
-        rate(now.from_hop_bytes, before.from_hop_bytes)
-    )
+    let pace = |pace: (Option<BitRate>, Option<BitRate>)| match pace {
+        (Some(one), Some(other)) => format!(" (now {one} and {other})"),
+        _ => String::new(),
+    };
+    let mut parts = Vec::new();
+    if now.role != Role::Solo {
+        let (onto, from) =
+            (of(|traffic| traffic.to_hop_bytes), of(|traffic| traffic.from_hop_bytes));
+        let paces = pace((onto.1, from.1));
+        parts.push(format!("{} onto the hop, {} from it{paces}", onto.0, from.0));
+    }
+    if now.role == Role::Solo || now.traffic.straight > 0 {
+        let (up, down) = (of(|traffic| traffic.up_bytes), of(|traffic| traffic.down_bytes));
+        let paces = pace((up.1, down.1));
+        parts.push(format!("{} straight up, {} down{paces}", up.0, down.0));
+    }
+    parts.join("; ")
 }
 
 fn session_rows(text: &mut String, session: &SessionStatus) {
@@ -147,7 +154,10 @@ fn session_rows(text: &mut String, session: &SessionStatus) {
     );
 }
 
-fn connection_table(connections: &[ConnectionStatus]) -> String {
+fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
+    if role == Role::Solo {
+        return straight_table(connections);
+    }
     let head = [
         "peer",
         "client",
@@ -178,6 +188,37 @@ fn connection_table(connections: &[ConnectionStatus]) -> String {
             format!("{:.0}", connection.hop_rtt_ms),
             bytes(connection.resent_bytes),
             bytes(connection.recovered_bytes),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// Connections of a gateway without a hop.
+fn straight_table(connections: &[ConnectionStatus]) -> String {
+    let head = [
+        "client",
+        "destination",
+        "age",
+        "up",
+        "down",
+        "limited up by",
+        "down by",
+        "LAN ms",
+        "WAN ms",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    let rtt = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+    for connection in connections {
+        rows.push([
+            connection.client.clone(),
+            connection.destination.clone(),
+            seconds(connection.age_s),
+            bytes(connection.to_hop_bytes),
+            bytes(connection.from_hop_bytes),
+            connection.to_hop_limit.as_str().to_owned(),
+            connection.from_hop_limit.as_str().to_owned(),
+            rtt(connection.lan_rtt_ms),
+            rtt(connection.wan_rtt_ms),
         ]);
     }
     aligned(&rows)
@@ -276,6 +317,22 @@ mod tests {
         let lines: Vec<&str> = text.lines().rev().take(2).collect();
         assert_eq!(lines[1].find("client"), lines[0].find("10.1.2.3:40000"), "{text}");
         assert!(lines[0].contains("0.2") && lines[0].contains("idle"), "{text}");
+    }
+
+    #[test]
+    fn a_gateway_alone_has_no_hop_to_tell_of() {
+        let mut now = Status::default();
+        now.role = Role::Solo;
+        now.traffic.up_bytes = 1_000;
+        now.traffic.down_bytes = 2_000_000;
+        let mut connection = ConnectionStatus::default();
+        connection.client = "10.1.2.3:40000".to_owned();
+        connection.wan_rtt_ms = Some(601.5);
+        now.connections = Some(vec![connection]);
+        let text = of(&now, None);
+        assert!(text.contains("1 kB straight up, 2 MB down"), "{text}");
+        assert!(text.contains("601.5") && !text.contains("hop"), "{text}");
+        assert!(!text.contains("session"), "{text}");
     }
 
     #[test]

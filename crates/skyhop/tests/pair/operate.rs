@@ -21,36 +21,36 @@ use crate::inside::{Gateway, Mirror, PATIENCE, assert_reset, exchange};
 const PORT: u16 = 4000;
 
 /// Where the control sockets of a pair are.
-struct Sockets(tempfile::TempDir);
+pub(crate) struct Sockets(tempfile::TempDir);
 
 impl Sockets {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self, side: &str) -> PathBuf {
+    pub(crate) fn path(&self, side: &str) -> PathBuf {
         self.0.path().join(side)
     }
 
-    fn key(&self, side: &str) -> String {
+    pub(crate) fn key(&self, side: &str) -> String {
         format!("control = {:?}", self.path(side))
     }
 }
 
-fn skyhop(arguments: &[&str], control: &Path) -> Output {
+pub(crate) fn skyhop(arguments: &[&str], control: &Path) -> Output {
     let mut command = Command::new(std::env::var_os("SKYHOP").unwrap());
     command.args(arguments).arg("--control").arg(control).output().unwrap()
 }
 
 /// What `skyhop status` says about one gateway.
-fn status(control: &Path) -> Value {
+pub(crate) fn status(control: &Path) -> Value {
     let output = skyhop(&["status", "--json", "--connections"], control);
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice::<Value>(&output.stdout).unwrap()[0].take()
 }
 
 /// Looks again and again until the gateway is as it should be.
-fn wait_for(control: &Path, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn wait_for(control: &Path, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
         let status = status(control);
@@ -62,7 +62,7 @@ fn wait_for(control: &Path, what: &str, is_so: impl Fn(&Value) -> bool) -> Value
     }
 }
 
-fn connections(status: &Value) -> &Vec<Value> {
+pub(crate) fn connections(status: &Value) -> &Vec<Value> {
     status["connections"].as_array().unwrap()
 }
 
@@ -279,14 +279,14 @@ fn inside_a_pair_reloads() {
     assert_eq!(rate(), Some(60_000_000));
     exchange(&mut client);
 
-    let metrics = get("/metrics");
+    let metrics = get(Node::Hub, "/metrics");
     assert!(metrics.contains("\nskyhop_sessions 1.0\n"), "{metrics}");
     assert!(
         metrics.contains("skyhop_session_rate_bits_per_second{peer=\"1\"} 60000000.0"),
         "{metrics}"
     );
-    assert!(get("/status.json").contains("\"role\":\"hub\""));
-    assert!(get("/").contains("<title>skyhop</title>"));
+    assert!(get(Node::Hub, "/status.json").contains("\"role\":\"hub\""));
+    assert!(get(Node::Hub, "/").contains("<title>skyhop</title>"));
 
     // Its terminal is not served any more.
     write(
@@ -301,10 +301,10 @@ fn inside_a_pair_reloads() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// What the hub serves at a path.
-fn get(path: &str) -> String {
+/// What a gateway's host serves at a path.
+pub(crate) fn get(node: Node, path: &str) -> String {
     let connect = || TcpStream::connect("127.0.0.1:9590").unwrap();
-    let mut socket = find_netns(Node::Hub).unwrap().run(connect);
+    let mut socket = find_netns(node).unwrap().run(connect);
     write!(socket, "GET {path} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n").unwrap();
     let mut said = String::new();
     socket.read_to_string(&mut said).unwrap();

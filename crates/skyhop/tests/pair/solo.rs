@@ -1,21 +1,24 @@
 //! A gateway alone: connections are split on the terminal, and the hub is a
 //! router like any other.
 
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::thread;
 
-use lab::Node;
+use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::bare;
 use crate::common::{as_each_user, as_myself, is_present, skip, text};
 use crate::inside::{
-    Gateway, PATIENCE, accept, addresses, assert_reset, assert_same, connect, listen, payload,
-    read_all, reset,
+    Gateway, Mirror, PATIENCE, accept, addresses, assert_reset, assert_same, connect, exchange,
+    listen, payload, read_all, reset,
 };
+use crate::operate::{Sockets, connections, get, skyhop, status, wait_for};
 
 const PORT: u16 = 4000;
 /// Nobody listens there.
@@ -126,6 +129,79 @@ fn assert_slow_reader((client, mut server): (TcpStream, TcpStream)) {
         }
         assert_same(&back, &sent);
     });
+}
+
+#[test]
+fn a_gateway_alone_tells_how_it_is_and_does_what_it_is_told() {
+    as_each_user(|runner| runner.inside(bare(), "solo::inside_it_is_operated"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_it_is_operated() {
+    let (mirror, sockets) = (Mirror::start(PORT), Sockets::new());
+    let (file, control) = (sockets.path("solo.toml"), sockets.path("solo"));
+    let heard = UnixDatagram::bind(sockets.path("systemd")).unwrap();
+    heard.set_read_timeout(Some(PATIENCE)).unwrap();
+    let metrics = "max_connections = 2\n[metrics]\nlisten = \"127.0.0.1:9590\"";
+    let config = format!("{}\n{metrics}\n{CONFIG}", sockets.key("solo"));
+    fs::write(&file, &config).unwrap();
+    let skyhop_solo = std::env::var_os("SKYHOP").unwrap();
+    let mut command = find_netns(Node::Terminal).unwrap().command(skyhop_solo);
+    command.arg("solo").arg(&file).env("NOTIFY_SOCKET", sockets.path("systemd"));
+    command.env("WATCHDOG_USEC", "1000000");
+    let mut gateway = Gateway::run(command, "");
+    gateway.wait_for("ready");
+    for said in ["READY=1", "WATCHDOG=1\nSTATUS=0 connections", "WATCHDOG=1"] {
+        assert!(next_datagram(&heard).starts_with(said), "{said}");
+    }
+
+    let mut client = mirror.connect_carried();
+    exchange(&mut client);
+    let seen = status(&control);
+    assert_eq!((&seen["role"], &seen["interception"]["on"]), (&"solo".into(), &true.into()));
+    let one = &connections(&seen)[0];
+    assert_eq!(one["client"], client.local_addr().unwrap().to_string());
+    // "ping" there, and 'c' and "ping" back.
+    assert_eq!((&one["to_hop_bytes"], &one["from_hop_bytes"]), (&4.into(), &5.into()));
+    let rtt = one["wan_rtt_ms"].as_f64().unwrap();
+    assert!(rtt >= RTT * 1e3 && one["lan_rtt_ms"].as_f64().unwrap() < rtt, "{one}");
+    let counted = get(Node::Terminal, "/metrics");
+    for line in ["skyhop_connections 1.0", "skyhop_relayed_bytes_total{direction=\"down\"} 5"] {
+        assert!(counted.lines().any(|there| there == line), "{line}: {counted}");
+    }
+    let told = skyhop(&["rate", "1Mbit/s", "--for", "1s"], &control);
+    assert!(text(&told.stderr).contains("no hop"), "{told:?}");
+
+    // There is room for two, and then for more.
+    let second = mirror.connect_carried();
+    wait_for(&control, "full", |status| status["interception"]["why"] == "connections");
+    mirror.assert_passes_by();
+    fs::write(&file, config.replace("max_connections = 2", "max_connections = 3")).unwrap();
+    let reloaded = skyhop(&["reload"], &control);
+    assert!(text(&reloaded.stdout).contains("read again"), "{reloaded:?}");
+    wait_for(&control, "room", |status| status["interception"]["on"] == true);
+    drop(mirror.connect_carried());
+    fs::write(&file, config.replace("reno", "fast")).unwrap();
+    let refused = skyhop(&["reload"], &control);
+    assert!(text(&refused.stderr).contains("lan.congestion_control"), "{refused:?}");
+    drop(second);
+
+    wait_for(&control, "one left", |status| connections(status).len() == 1);
+    let drained = skyhop(&["drain"], &control);
+    assert!(text(&drained.stdout).contains("1 left"), "{drained:?}");
+    wait_for(&control, "bypass", |status| status["interception"]["why"] == "draining");
+    mirror.assert_passes_by();
+    exchange(&mut client);
+    drop(client);
+    gateway.wait_for_end();
+    while next_datagram(&heard) != "STOPPING=1" {}
+}
+
+fn next_datagram(socket: &UnixDatagram) -> String {
+    let mut buffer = [0; 200];
+    let length = socket.recv(&mut buffer).expect("it tells how it is");
+    text(&buffer[..length])
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! Connects clients that were taken over to their servers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use slacp::Open;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::RECOVERY;
+use crate::connections::Registered;
+use crate::counters::Counters;
+use crate::deferral::Question;
+use crate::dial::{self, Dialer};
+use crate::leg::{Leg, PATIENCE};
+use crate::listener::{Accepted, is_exhaustion};
+use crate::straight;
+
+/// What connects clients to their servers.
+#[derive(Clone)]
+pub(super) struct Server {
+    dialer: Dialer,
+    transparent: bool,
+    counters: Arc<Counters>,
+    /// There is no descriptor left.
+    pub(super) exhausted: Arc<Notify>,
+}
+
+impl Server {
+    pub(super) fn new(dialer: Dialer, transparent: bool, counters: Arc<Counters>) -> Self {
+        Self { dialer, transparent, counters, exhausted: Arc::default() }
+    }
+
+    /// Connects further clients so.
+    pub(super) fn configure(&mut self, dialer: Dialer, transparent: bool) {
+        (self.dialer, self.transparent) = (dialer, transparent);
+    }
+
+    /// Carries a connection that was taken over.
+    pub(super) async fn connect(self, accepted: Accepted) {
+        self.counters.connections.increment();
+        let entry = Registered::straight(&self.counters, accepted.open);
+        let leg = Leg::new(accepted.socket);
+        let connected = tokio::select! {
+            connected = self.dial(accepted.open) => connected,
+            _ = leg.failure(|| false) => return self.counters.failed.increment(),
+        };
+        match connected {
+            Ok(socket) => self.relay(leg, socket, entry).await,
+            // Dropping the leg resets the client: it was answered already.
+            Err(error) => self.tell_failure(accepted.open, &error),
+        }
+    }
+
+    /// Carries a connection that a client has asked for, once the server has
+    /// answered.
+    pub(super) async fn answer(self, mut question: Question) {
+        self.counters.connections.increment();
+        let open = question.open();
+        let entry = Registered::straight(&self.counters, open);
+        match self.dial(open).await {
+            Ok(socket) if question.let_in() => match timeout(PATIENCE, question.socket()).await {
+                Ok(client) => self.relay(Leg::new(client), socket, entry).await,
+                Err(_) => self.counters.reset.increment(),
+            },
+            Ok(_) => self.counters.reset.increment(),
+            Err(error) => {
+                self.tell_failure(open, &error);
+                question.turn_away(dial::reason(&error));
+            }
+        }
+    }
+
+    async fn relay(&self, leg: Leg, socket: TcpStream, entry: Registered<'_>) {
+        self.counters.straight.increment();
+        straight::relay(leg, Leg::new(socket), &[], entry, &self.counters).await;
+    }
+
+    fn tell_failure(&self, open: Open, error: &io::Error) {
+        self.counters.failed.increment();
+        self.counters.reasons.count(dial::reason(error));
+        tracing::debug!(destination = %open.destination, "not connected: {error}");
+    }
+
+    /// Connects to the server. A client that was answered waits for a descriptor;
+    /// others pass by meanwhile.
+    async fn dial(&self, open: Open) -> io::Result<TcpStream> {
+        // The client's address, not its port: the firewall's memory of connections
+        // would take both halves for the same.
+        let source = self.transparent.then(|| SocketAddr::new(open.source.ip(), 0));
+        let patience = Instant::now() + self.dialer.timeout;
+        loop {
+            match self.dialer.connect(open.destination, source).await {
+                Err(error) if is_exhaustion(&error) && Instant::now() < patience => {
+                    self.exhausted.notify_one();
+                    sleep(RECOVERY).await;
+                }
+                result => return result,
+            }
+        }
+    }
+}
