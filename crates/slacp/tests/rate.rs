@@ -103,6 +103,8 @@ fn a_wrong_memory_costs_little() {
     let case = Case { bytes: 50_000_000, ..Case::geo("wrong", 25.0, 3.0) }.resumed(250.0);
     let run = case.run(1);
     assert!(run.of_limit > 0.92 && run.start_loss < 0.1, "{run:?}");
+    let run = Case { queue: 312, ..case }.run(1);
+    assert!(run.of_limit > 0.92 && run.start_loss <= 0.1, "queue of 1/4 BDP: {run:?}");
     // A memory that is too small is outgrown.
     assert!(Case::geo("small", 250.0, 3.0).resumed(25.0).run(1).seconds < 7.5);
     // One of another path is not used.
