@@ -8,6 +8,7 @@ mod flight;
 #[doc(hidden)]
 pub mod fuzzing;
 mod math;
+mod options;
 mod pacer;
 mod payload;
 mod profile;
@@ -26,6 +27,7 @@ pub mod wire;
 
 pub use config::{AckConfig, Config, Counting, Detection, Keepalive};
 pub use connection::{Abort, Connection, Event, State, WriteError, refusal};
+pub use options::ConfigError;
 pub use payload::{ByteRange, Payload};
 pub use profile::{Profile, UnknownProfile};
 pub use prr::PrrBound;

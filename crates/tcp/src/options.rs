@@ -1,0 +1,357 @@
+//! Settings as text: `profile=satellite,initial-window=4,cc=hybla:rtt0=50ms`.
+
+use core::str::FromStr;
+use core::time::Duration;
+
+use thiserror::Error;
+use units::{BitRate, ByteCount, parse_duration};
+
+use crate::cc::{ControllerSpec, FastRecovery};
+use crate::config::{Config, Counting, Detection};
+use crate::profile::Profile;
+use crate::prr::PrrBound;
+use crate::rtt::Sampling;
+
+/// A text that is no setting.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No name and value.
+    #[error("{text:?} is no option: expected name=value")]
+    Form {
+        /// What was written.
+        text: String,
+    },
+    /// There is no such option.
+    #[error("there is no option {name:?}: expected one of {}", Config::names().collect::<Vec<_>>().join(", "))]
+    Unknown {
+        /// What was written.
+        name: String,
+    },
+    /// The value is not one of the option's.
+    #[error("{name} = {value:?}: expected {expected}")]
+    Value {
+        /// The option.
+        name: String,
+        /// What was written.
+        value: String,
+        /// What would be accepted.
+        expected: String,
+    },
+}
+
+/// One option: its name, what it accepts, and how it is set.
+struct Setting {
+    name: &'static str,
+    expected: &'static str,
+    /// Nothing if the value is not accepted.
+    set: fn(&mut Config, &str) -> Option<()>,
+}
+
+const fn setting(
+    name: &'static str,
+    expected: &'static str,
+    set: fn(&mut Config, &str) -> Option<()>,
+) -> Setting {
+    Setting { name, expected, set }
+}
+
+const SWITCH: &str = "on or off";
+const SIZE: &str = "1 B to 1 GiB";
+const TIME: &str = "a duration up to 10,000,000 s, such as 200ms";
+const SEGMENTS: &str = "1 to 100,000 segments";
+/// The longest interval that any option takes.
+const LONGEST: Duration = Duration::from_secs(10_000_000);
+
+macro_rules! switches {
+    ($($name:literal => $($field:ident).+),+ $(,)?) => {
+        [$(setting($name, SWITCH, |config, text| assign(&mut config.$($field).+, switch(text)))),+]
+    };
+}
+
+const SWITCHES: [Setting; 13] = switches! {
+    "window-scaling" => window_scaling,
+    "timestamps" => timestamps,
+    "sack" => sack,
+    "dsack" => dsack,
+    "ecn" => ecn,
+    "nagle" => nagle,
+    "daass" => acks.after_slow_start,
+    "limited-transmit" => limited_transmit,
+    "frto" => frto,
+    "eifel" => eifel,
+    "dsack-undo" => dsack_undo,
+    "pacing" => pacing,
+    "restart-after-idle" => restart_after_idle,
+};
+
+const VALUES: [Setting; 20] = [
+    setting("mss", "64 to 9000 bytes", |config, text| {
+        assign(&mut config.mss, number(text, 64, 9000))
+    }),
+    setting("initial-window", SEGMENTS, |config, text| {
+        assign(&mut config.initial_window, number(text, 1, 100_000))
+    }),
+    setting("initial-ssthresh", "1 B to 1 GiB, or none", |config, text| {
+        assign(&mut config.initial_ssthresh, unless("none", text, size))
+    }),
+    setting("receive-buffer", SIZE, |config, text| assign(&mut config.receive_buffer, size(text))),
+    setting("send-buffer", SIZE, |config, text| assign(&mut config.send_buffer, size(text))),
+    setting("ack-delay", "a duration, or none", |config, text| {
+        assign(&mut config.acks.delay, unless("none", text, time))
+    }),
+    setting("ack-every", "1 to 1000 segments", |config, text| {
+        assign(&mut config.acks.every, number(text, 1, 1000))
+    }),
+    setting("ack-quick", "0 to 100,000 segments", |config, text| {
+        assign(&mut config.acks.quick, number(text, 0, 100_000))
+    }),
+    setting("counting", "acks, bytes, or \"bytes 2\" (the limit L)", |config, text| {
+        assign(&mut config.counting, counting(text))
+    }),
+    setting("detection", "dup-acks, sack, fack, rack or rack-tlp", |config, text| {
+        assign(&mut config.detection, detection(text))
+    }),
+    setting("recovery", "go-back-n, reno, newreno, or the controller's: auto", |config, text| {
+        assign(&mut config.recovery, unless("auto", text, recovery))
+    }),
+    setting("prr", "off, conservative or slow-start", |config, text| {
+        assign(&mut config.prr, unless("off", text, prr))
+    }),
+    setting("rto-initial", TIME, |config, text| assign(&mut config.rto.initial, time(text))),
+    setting("rto-min", "a duration that is at most rto-max", |config, text| {
+        let min = time(text).filter(|min| *min <= config.rto.max);
+        assign(&mut config.rto.min, min)
+    }),
+    setting("rto-max", "a duration above 0 that is at least rto-min", |config, text| {
+        let max = time(text).filter(|max| *max >= config.rto.min && !max.is_zero());
+        assign(&mut config.rto.max, max)
+    }),
+    setting("rto-granularity", TIME, |config, text| {
+        assign(&mut config.rto.granularity, time(text))
+    }),
+    setting("rtt-sampling", "every or once-per-rtt", |config, text| {
+        assign(&mut config.rto.sampling, sampling(text))
+    }),
+    setting("max-rate", "a rate above 0, or none", |config, text| {
+        assign(&mut config.max_rate, unless("none", text, rate))
+    }),
+    setting("user-timeout", "a duration, or none", |config, text| {
+        assign(&mut config.user_timeout, unless("none", text, time))
+    }),
+    setting("time-wait", TIME, |config, text| assign(&mut config.time_wait, time(text))),
+];
+
+fn settings() -> impl Iterator<Item = &'static Setting> {
+    SWITCHES.iter().chain(&VALUES)
+}
+
+impl Config {
+    /// The names of all options that can be written.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ["profile", "cc"].into_iter().chain(settings().map(|setting| setting.name))
+    }
+
+    /// Sets the option `name` to what `value` says. A `profile` sets all of
+    /// them; `controller` is another name of `cc`.
+    ///
+    /// # Errors
+    /// When there is no such option, or the value is not one of it; the
+    /// settings are as they were then.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+        let wrong = |expected: String| {
+            let (name, value) = (name.to_owned(), value.to_owned());
+            ConfigError::Value { name, value, expected }
+        };
+        match name {
+            "profile" => {
+                let profile: Profile = value.parse().map_err(|error| wrong(told(&error)))?;
+                *self = profile.config();
+            }
+            "cc" | "controller" => {
+                let spec = value.parse::<ControllerSpec>();
+                self.controller = spec.map_err(|error| wrong(told(&error)))?;
+            }
+            _ => {
+                let known = settings().find(|setting| setting.name == name);
+                let setting =
+                    known.ok_or_else(|| ConfigError::Unknown { name: name.to_owned() })?;
+                let set = (setting.set)(self, value);
+                set.ok_or_else(|| wrong(setting.expected.to_owned()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn told(error: &impl core::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Options with commas between them, on top of the profile `linux` or the one
+/// that is named. What follows the options of a controller and is no option of
+/// the endpoint belongs to the controller: `cc=cubic:hystart=off,beta=0.8`.
+impl FromStr for Config {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let mut config = Profile::Linux.config();
+        let pairs = pairs(text)?;
+        let (profiles, others): (Vec<_>, Vec<_>) =
+            pairs.iter().partition(|(name, _)| *name == "profile");
+        for (name, value) in profiles.into_iter().chain(others) {
+            config.set(name, value)?;
+        }
+        Ok(config)
+    }
+}
+
+/// Names and values, the options of a controller with their controller.
+fn pairs(text: &str) -> Result<Vec<(&str, String)>, ConfigError> {
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let form = || ConfigError::Form { text: part.to_owned() };
+        let (name, value) = part.split_once('=').ok_or_else(form)?;
+        let (name, value) = (name.trim(), value.trim());
+        let is_own = name == "controller" || Config::names().any(|known| known == name);
+        match pairs.last_mut() {
+            Some((_, spec)) if !is_own && spec.contains(':') => {
+                spec.push(',');
+                spec.push_str(part);
+            }
+            _ => pairs.push((name, value.to_owned())),
+        }
+    }
+    Ok(pairs)
+}
+
+fn assign<T>(to: &mut T, value: Option<T>) -> Option<()> {
+    *to = value?;
+    Some(())
+}
+
+/// Nothing for the word `none`, else what `read` makes of the text.
+fn unless<T>(none: &str, text: &str, read: fn(&str) -> Option<T>) -> Option<Option<T>> {
+    if text == none { Some(None) } else { read(text).map(Some) }
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn number<T: FromStr + PartialOrd>(text: &str, low: T, high: T) -> Option<T> {
+    text.parse().ok().filter(|value| (low..=high).contains(value))
+}
+
+fn size(text: &str) -> Option<ByteCount> {
+    text.parse().ok().filter(|bytes: &ByteCount| (1..=1 << 30).contains(&bytes.get()))
+}
+
+fn time(text: &str) -> Option<Duration> {
+    parse_duration(text).ok().filter(|time| *time <= LONGEST)
+}
+
+fn rate(text: &str) -> Option<BitRate> {
+    text.parse().ok().filter(|rate: &BitRate| rate.bits_per_second() > 0)
+}
+
+fn counting(text: &str) -> Option<Counting> {
+    match text.split_once(' ') {
+        None if text == "acks" => Some(Counting::Acks),
+        None if text == "bytes" => Some(Counting::Bytes { limit: None }),
+        Some(("bytes", limit)) => {
+            number(limit, 1, u32::MAX).map(|limit| Counting::Bytes { limit: Some(limit) })
+        }
+        _ => None,
+    }
+}
+
+fn detection(text: &str) -> Option<Detection> {
+    match text {
+        "dup-acks" => Some(Detection::DupAcks),
+        "sack" => Some(Detection::Sack),
+        "fack" => Some(Detection::Fack),
+        "rack" => Some(Detection::Rack { tlp: false }),
+        "rack-tlp" => Some(Detection::Rack { tlp: true }),
+        _ => None,
+    }
+}
+
+fn recovery(text: &str) -> Option<FastRecovery> {
+    match text {
+        "go-back-n" => Some(FastRecovery::GoBackN),
+        "reno" => Some(FastRecovery::Reno),
+        "newreno" => Some(FastRecovery::NewReno),
+        _ => None,
+    }
+}
+
+fn prr(text: &str) -> Option<PrrBound> {
+    match text {
+        "conservative" => Some(PrrBound::Conservative),
+        "slow-start" => Some(PrrBound::SlowStart),
+        _ => None,
+    }
+}
+
+fn sampling(text: &str) -> Option<Sampling> {
+    match text {
+        "every" => Some(Sampling::EveryAck),
+        "once-per-rtt" => Some(Sampling::OncePerRtt),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        text.parse::<Config>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn text_sets_what_it_says() {
+        let text = "sack=off, cc=cubic:hystart=off,beta=0.8,mss=1000,profile=satellite,\
+                    counting=bytes 2,max-rate=none,ack-delay=none,recovery=reno";
+        let config: Config = text.parse().unwrap();
+        let satellite = Profile::Satellite.config();
+        assert_eq!(config.controller.to_string(), "cubic:hystart=off,beta=0.8");
+        assert_eq!((config.mss, config.sack, config.acks.delay), (1000, false, None));
+        assert_eq!(config.counting, Counting::Bytes { limit: Some(2) });
+        assert_eq!(config.recovery, Some(FastRecovery::Reno));
+        // The rest is the profile's, wherever in the text that stands.
+        assert_eq!(config.initial_window, satellite.initial_window);
+        assert_eq!(config.receive_buffer, satellite.receive_buffer);
+        let default: Config = "".parse().unwrap();
+        assert_eq!(default.rto, Profile::Linux.config().rto);
+    }
+
+    #[test]
+    fn mistakes_say_what_there_is() {
+        assert_eq!(error("sack"), "\"sack\" is no option: expected name=value");
+        let unknown = error("sock=on");
+        assert!(unknown.starts_with("there is no option \"sock\": expected one of profile, cc, "));
+        assert!(unknown.contains("initial-window"), "{unknown}");
+        assert_eq!(error("sack=yes"), "sack = \"yes\": expected on or off");
+        assert!(error("mss=9001").ends_with("expected 64 to 9000 bytes"));
+        let controller = error("cc=cubic:hystart=off,beat=1");
+        assert!(controller.contains("there is no option \"beat\""), "{controller}");
+        assert!(error("cc=cubik").contains("expected one of bbr"));
+        assert!(error("profile=gnu").contains("expected one of reference"));
+        assert!(error("rto-min=200s").ends_with("at most rto-max"));
+    }
+
+    #[test]
+    fn no_option_has_two_names() {
+        let mut names: Vec<_> = Config::names().collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}
