@@ -52,6 +52,7 @@ mod ring;
 mod server;
 mod settings;
 mod standing;
+mod station;
 mod supervise;
 mod tap;
 mod topology;
@@ -73,10 +74,12 @@ pub use link_name::LinkName;
 pub use netns::NetNs;
 pub use node::{Further, Node, Site, UnknownNode};
 pub use preset::{Direction, Overrides, Preset, PresetError, TerrestrialOverrides, TraceFault};
+pub use server::TestObject;
 pub use standing::{
     AskError, Change, Changed, Detached, FaultsStatus, Foothold, Found, HostStatus, Keeper,
     LabName, LabNameError, LatenessStatus, LinkStatus, STATE_VARIABLE, Stand, Standing, Standings,
     StateError, Status, Taken, TallyStatus, detach,
 };
+pub use station::{Datagram, Station, StationError, spare_addresses};
 pub use supervise::leave_signals_to_the_command;
 pub use topology::{HOP_DEVICE, LAN_DEVICE, Place, TopologyError};

@@ -3,9 +3,11 @@
 use std::io;
 use std::net::IpAddr;
 
+use futures_util::StreamExt;
 use nix::net::if_::if_nametoindex;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
 use rtnetlink::{
     Error, Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder, new_connection,
 };
@@ -81,6 +83,23 @@ impl Netlink {
         let route = route.destination_prefix(to.0, to.1).and_then(|route| route.gateway(via));
         let route = route.map_err(|error| Error::InvalidNla(error.to_string()))?;
         self.runtime.block_on(self.handle.route().add(route.build()).execute())
+    }
+
+    /// The neighbour by whom packets for `to` leave; `to` itself if it is one.
+    pub(crate) fn next_hop(&self, to: IpAddr) -> Result<IpAddr, Error> {
+        let prefix = if to.is_ipv4() { 32 } else { 128 };
+        let route = RouteMessageBuilder::<IpAddr>::new().destination_prefix(to, prefix);
+        let route = route.map_err(|error| Error::InvalidNla(error.to_string()))?;
+        let routes = self.handle.route().get(route.build()).execute();
+        let first = self.runtime.block_on(async { core::pin::pin!(routes).next().await });
+        let route = first.transpose()?;
+        let attributes = route.into_iter().flat_map(|route| route.attributes);
+        let gateway = attributes.filter_map(|attribute| match attribute {
+            RouteAttribute::Gateway(RouteAddress::Inet(gateway)) => Some(gateway.into()),
+            RouteAttribute::Gateway(RouteAddress::Inet6(gateway)) => Some(gateway.into()),
+            _ => None,
+        });
+        Ok({ gateway }.next().unwrap_or(to))
     }
 }
 

@@ -27,7 +27,7 @@ impl Port {
     /// Packets are sent to the station `peer`; those that come wait in a ring of
     /// so many bytes.
     pub(crate) fn open(device: &str, peer: [u8; 6], mtu: u16, ring: usize) -> io::Result<Self> {
-        let (socket, ring, index) = open(device, mtu, ring, Hears::Incoming)?;
+        let (socket, ring, index) = open(device, mtu, ring, Hears::Incoming, Layer::Ip)?;
         let to4 = address(index, libc::ETH_P_IP, peer);
         let to6 = address(index, libc::ETH_P_IPV6, peer);
         Ok(Self { socket, ring, to4, to6 })
@@ -100,6 +100,24 @@ pub(crate) enum Hears {
     Both,
 }
 
+/// What a packet socket reads and writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// IP packets.
+    Ip,
+    /// Ethernet frames.
+    Ethernet,
+}
+
+impl Layer {
+    const fn socket_type(self) -> i32 {
+        match self {
+            Self::Ip => libc::SOCK_DGRAM,
+            Self::Ethernet => libc::SOCK_RAW,
+        }
+    }
+}
+
 /// A packet socket with its ring, and the number of the device it hears, in the
 /// calling thread's network namespace.
 pub(crate) fn open(
@@ -107,10 +125,12 @@ pub(crate) fn open(
     mtu: u16,
     ring: usize,
     hears: Hears,
+    layer: Layer,
 ) -> io::Result<(OwnedFd, Ring, u32)> {
     // Protocol 0 receives nothing yet: the ring must be there before.
+    let kind = layer.socket_type() | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers are involved.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     Errno::result(fd)?;
     // SAFETY: the descriptor is new and nobody else's.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };

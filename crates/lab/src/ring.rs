@@ -26,7 +26,7 @@ const HEADROOM: usize = 80;
 
 /// A packet in the ring.
 pub(crate) struct Frame<'a> {
-    /// The packet, from its IP header.
+    /// The packet, from its IP header, or the frame, as the socket was opened.
     pub(crate) bytes: &'a [u8],
     /// When the device received it: nanoseconds since the epoch.
     pub(crate) wall: u64,
@@ -37,6 +37,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) losing: bool,
     /// Whether the device has sent it, not received it.
     pub(crate) outgoing: bool,
+    /// Whether the kernel has left the checksum to a device.
+    pub(crate) unfinished: bool,
 }
 
 /// The mapped ring. Packets are taken in the order in which they came.
@@ -101,7 +103,8 @@ impl Ring {
     unsafe fn read(&self, frame: NonNull<u8>) -> Frame<'_> {
         // SAFETY: the frame begins with a tpacket2_hdr.
         let header = unsafe { frame.cast::<libc::tpacket2_hdr>().as_ref() };
-        let start = usize::from(header.tp_net).min(self.frame_bytes);
+        // Without link-layer headers that is where the IP header begins.
+        let start = usize::from(header.tp_mac).min(self.frame_bytes);
         let length = (header.tp_snaplen as usize).min(self.frame_bytes - start);
         // SAFETY: `start + length` is within the frame.
         let bytes = unsafe { core::slice::from_raw_parts(frame.add(start).as_ptr(), length) };
@@ -113,7 +116,8 @@ impl Ring {
         // SAFETY: as above.
         let address = unsafe { address.cast::<libc::sockaddr_ll>().as_ref() };
         let outgoing = address.sll_pkttype == libc::PACKET_OUTGOING;
-        Frame { bytes, wall, whole: header.tp_len as usize == length, losing, outgoing }
+        let unfinished = header.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0;
+        Frame { bytes, wall, whole: header.tp_len as usize == length, losing, outgoing, unfinished }
     }
 }
 

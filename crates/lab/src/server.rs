@@ -5,6 +5,8 @@ mod echo;
 mod http;
 mod object;
 
+pub use object::TestObject;
+
 use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use crate::port::{Hears, dropped, open};
+use crate::port::{Hears, Layer, dropped, open};
 use crate::ring::{Frame, RING_BYTES, Ring};
 
 /// A packet socket that only listens.
@@ -18,7 +18,7 @@ impl Tap {
     /// Opens it on `device` (of that MTU) in the calling thread's network
     /// namespace.
     pub(crate) fn open(device: &str, mtu: u16) -> io::Result<Self> {
-        let (socket, ring, _) = open(device, mtu, RING_BYTES, Hears::Both)?;
+        let (socket, ring, _) = open(device, mtu, RING_BYTES, Hears::Both, Layer::Ip)?;
         Ok(Self { socket, ring, missed: 0 })
     }
 

@@ -74,7 +74,10 @@ impl CongestionControl {
     }
 
     /// Makes `socket` use this congestion control.
-    pub(crate) fn apply(&self, socket: &SockRef<'_>) -> Result<(), CongestionError> {
+    ///
+    /// # Errors
+    /// As [`CongestionControl::check`].
+    pub fn apply(&self, socket: &SockRef<'_>) -> Result<(), CongestionError> {
         socket.set_tcp_congestion(self.0.as_bytes()).map_err(|error| self.refused(&error))
     }
 

@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use clap::Subcommand;
 use lab::{Capture, Direction, Lab, Node, Preset};
 
-use self::link_args::LinkArgs;
+pub(crate) use self::link_args::LinkArgs;
 use self::stats::Stats;
 use crate::meter_server::Server;
 use crate::pair::Pair;

@@ -10,6 +10,7 @@ mod meter_server;
 mod operate;
 mod pair;
 mod sim_command;
+mod tcp_command;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -60,6 +61,9 @@ enum Command {
     Meter(meter_command::MeterCommand),
     /// Simulate a scenario file in virtual time.
     Sim(sim_command::Args),
+    /// A TCP endpoint of our own on a network device, against real kernels.
+    #[command(subcommand)]
+    Tcp(Box<tcp_command::TcpCommand>),
 }
 
 /// Single-threaded: a lab is entered before there is any thread or runtime.
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab_command::run(*args),
         Command::Meter(command) => meter_command::run(command),
         Command::Sim(args) => sim_command::run(&args),
+        Command::Tcp(command) => tcp_command::run(*command),
     };
     done.unwrap_or_else(|error| complain(&format!("{error:#}")))
 }

@@ -20,7 +20,7 @@ use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 
-use super::object::{Object, hex};
+use super::object::{TestObject, hex};
 
 const INDEX: &str = "\
 The server of the skyhop lab.
@@ -50,13 +50,13 @@ async fn object(Path(name): Path<String>) -> axum::response::Response {
         Some(name) => (name, true),
         None => (name.as_str(), false),
     };
-    let Some(object) = Object::named(name) else {
+    let Some(object) = TestObject::named(name) else {
         return (StatusCode::NOT_FOUND, format!("no object {name:?}\n\n{INDEX}")).into_response();
     };
     if digest { sha256(object).await } else { bytes(object).into_response() }
 }
 
-fn bytes(object: Object) -> Response<Body> {
+fn bytes(object: TestObject) -> Response<Body> {
     let chunks = object.chunks().map(Ok::<_, Infallible>);
     let mut response = Response::new(Body::from_stream(stream::iter(chunks)));
     let headers = response.headers_mut();
@@ -65,7 +65,7 @@ fn bytes(object: Object) -> Response<Body> {
     response
 }
 
-async fn sha256(object: Object) -> axum::response::Response {
+async fn sha256(object: TestObject) -> axum::response::Response {
     // Elsewhere than on the server's only thread: it takes seconds per gigabyte.
     match tokio::task::spawn_blocking(move || object.sha256()).await {
         Ok(digest) => (digest + "\n").into_response(),

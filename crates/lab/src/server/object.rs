@@ -11,26 +11,26 @@ const LARGEST: ByteCount = ByteCount::new(100_000_000_000);
 /// How much of an object is in memory at a time.
 const CHUNK: usize = 65_536;
 
-/// An object of a size.
+/// An object of a size, as `server` has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Object {
+pub struct TestObject {
     size: ByteCount,
 }
 
-impl Object {
+impl TestObject {
     /// The object of that name (`10MB`, `1500B`), if there is one.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub fn named(name: &str) -> Option<Self> {
         let size: ByteCount = name.parse().ok()?;
         (size <= LARGEST).then_some(Self { size })
     }
 
     /// Its size.
-    pub(super) fn size(self) -> ByteCount {
+    pub fn size(self) -> ByteCount {
         self.size
     }
 
     /// Its bytes, in pieces of up to 64 KiB.
-    pub(super) fn chunks(self) -> impl Iterator<Item = Vec<u8>> + Send {
+    pub fn chunks(self) -> impl Iterator<Item = Vec<u8>> + Send {
         let mut random = ChaCha8Rng::seed_from_u64(self.size.get());
         let mut left = self.size.get();
         core::iter::from_fn(move || {
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn an_object_has_the_size_of_its_name() {
         for (name, size) in [("64kB", 64_000), ("1500B", 1500), ("200 kB", 200_000), ("0B", 0)] {
-            let object = Object::named(name).unwrap();
+            let object = TestObject::named(name).unwrap();
             assert_eq!(object.chunks().map(|chunk| chunk.len()).sum::<usize>(), size, "{name}");
         }
     }
@@ -70,16 +70,16 @@ mod tests {
     #[test]
     fn other_names_are_no_objects() {
         for name in ["", "index.html", "-1B", "101GB", "10Mb"] {
-            assert_eq!(Object::named(name), None, "{name}");
+            assert_eq!(TestObject::named(name), None, "{name}");
         }
     }
 
     #[test]
     fn its_bytes_are_the_same_every_time() {
-        let object = Object::named("1MB").unwrap();
+        let object = TestObject::named("1MB").unwrap();
         assert!(object.chunks().eq(object.chunks()));
-        assert_ne!(object.sha256(), Object::named("64kB").unwrap().sha256());
+        assert_ne!(object.sha256(), TestObject::named("64kB").unwrap().sha256());
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(Object::named("0B").unwrap().sha256(), empty);
+        assert_eq!(TestObject::named("0B").unwrap().sha256(), empty);
     }
 }

@@ -10,7 +10,7 @@ use units::{BitRate, Probability, parse_duration};
 
 /// The link of a new lab.
 #[derive(clap::Args)]
-pub(super) struct LinkArgs {
+pub(crate) struct LinkArgs {
     /// A built-in preset (see `skyhop lab presets`) or the path of your own.
     preset: String,
     #[command(flatten)]
@@ -114,14 +114,14 @@ pub(super) struct LinkOptions {
 
 impl LinkArgs {
     /// The preset, with what the options change.
-    pub(super) fn preset(&self) -> Result<Preset, PresetError> {
+    pub(crate) fn preset(&self) -> Result<Preset, PresetError> {
         let overrides =
             Overrides { mtu: self.lab.mtu, terminals: self.lab.terminals, ..self.link.overrides() };
         Preset::load(&self.preset)?.with(&overrides)
     }
 
     /// What decides which packets are lost.
-    pub(super) fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.lab.seed
     }
 }

@@ -1,0 +1,239 @@
+//! A station of our own on a device: IP addresses and a hardware address that
+//! the kernel does not have.
+//!
+//! Packets for it reach the device as they would reach a second machine on the
+//! same wire. The kernel drops them, for they are not for its hardware address,
+//! and so never answers with a reset. The station answers ARP and neighbour
+//! solicitations itself.
+//!
+//! Not modelled: fragments (dropped), ICMP, multicast listening; programs of
+//! the same host cannot be reached, as with macvlan.
+
+mod wire;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use thiserror::Error;
+use units::Instant;
+
+use crate::clock;
+use crate::netlink::Netlink;
+use crate::port::{Hears, Layer, open, set_option};
+use crate::ring::Ring;
+use wire::Wire;
+
+pub use wire::Datagram;
+
+/// Why there is no station.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StationError {
+    /// The device cannot be heard.
+    #[error("cannot open a packet socket on {device}: {cause}")]
+    Socket {
+        /// The device.
+        device: String,
+        /// The kernel's answer.
+        cause: io::Error,
+    },
+    /// The kernel has the address itself, and would answer for it.
+    #[error("the kernel has the address {address} itself: expected one that nobody has")]
+    Taken {
+        /// The address.
+        address: IpAddr,
+    },
+    /// The device has no address to derive one from.
+    #[error("{device} has no address")]
+    NoAddress {
+        /// The device.
+        device: String,
+    },
+}
+
+/// The kernel puts together what comes from a host nearby (GSO), so a frame has
+/// room for the longest packet there is.
+const LONGEST: u16 = u16::MAX;
+/// 256 frames: 20 ms at 150 Mbit/s.
+const RING_BYTES: usize = 32 << 20;
+
+/// A station; it is gone when dropped.
+pub struct Station {
+    socket: OwnedFd,
+    ring: Ring,
+    wire: Wire,
+}
+
+impl Station {
+    /// Opens a station with these addresses on `device`, in the calling thread's
+    /// network namespace.
+    ///
+    /// # Errors
+    /// Without `CAP_NET_RAW`, without the device, or if the kernel has one of
+    /// the addresses.
+    pub fn open(device: &str, addresses: &[IpAddr]) -> Result<Self, StationError> {
+        let failed = |cause| StationError::Socket { device: device.to_owned(), cause };
+        if let Some(address) = own_addresses(None).map_err(failed)?.find(|a| addresses.contains(a))
+        {
+            return Err(StationError::Taken { address });
+        }
+        let (socket, ring, index) =
+            open(device, LONGEST, RING_BYTES, Hears::Incoming, Layer::Ethernet).map_err(failed)?;
+        hear_everything(&socket, index).map_err(failed)?;
+        Ok(Self { socket, ring, wire: Wire::new(addresses) })
+    }
+
+    /// Hands everything that has arrived for this station to `take`.
+    ///
+    /// # Errors
+    /// When the device is gone.
+    pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<()> {
+        let wire = &mut self.wire;
+        let mut hear = |frame: crate::ring::Frame<'_>| {
+            if !frame.whole {
+                return;
+            }
+            if let Some(mut datagram) = wire.hear(frame.bytes) {
+                if frame.unfinished {
+                    finish(&mut datagram);
+                }
+                take(datagram);
+            }
+        };
+        while self.ring.take(&mut hear) {}
+        self.flush()
+    }
+
+    /// Sends a datagram, whose `from` is an address of this station.
+    ///
+    /// # Errors
+    /// When there is no way there, or the device is gone.
+    pub fn send(&mut self, datagram: &Datagram) -> io::Result<()> {
+        let via = if self.wire.knows(datagram.to) {
+            datagram.to
+        } else {
+            Netlink::open()?.next_hop(datagram.to).map_err(io::Error::other)?
+        };
+        self.wire.send(datagram, via);
+        self.flush()
+    }
+
+    /// Waits until something has arrived or it is `until`.
+    ///
+    /// # Errors
+    /// Those of ppoll(2).
+    pub fn wait(&self, until: Option<Instant>) -> io::Result<()> {
+        let left = until.map(|at| TimeSpec::from(clock::until(at)));
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        match ppoll(&mut fds, left, None) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The time, as state machines are handed it: of the monotonic clock.
+    pub fn now() -> Instant {
+        clock::now()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while let Some(frame) = self.wire.outbox.pop_front() {
+            match nix::unistd::write(&self.socket, &frame) {
+                // A full device loses packets, as a wire does.
+                Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EINTR | Errno::EMSGSIZE) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Addresses on the subnets of `device` for a station: those of the kernel with
+/// 100 added to their last byte. In a lab nobody has them.
+///
+/// # Errors
+/// When the device has no address.
+pub fn spare_addresses(device: &str) -> Result<Vec<IpAddr>, StationError> {
+    let failed = |cause| StationError::Socket { device: device.to_owned(), cause };
+    let spare: Vec<IpAddr> = own_addresses(Some(device)).map_err(failed)?.map(spare).collect();
+    if spare.is_empty() {
+        return Err(StationError::NoAddress { device: device.to_owned() });
+    }
+    Ok(spare)
+}
+
+/// IPv6 addresses read like the IPv4 ones: `::2` becomes `::102`.
+fn spare(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            Ipv4Addr::new(a, b, c, d.wrapping_add(100)).into()
+        }
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits().wrapping_add(0x100)).into(),
+    }
+}
+
+/// The kernel's addresses, on one device or all; without those that are of one
+/// link only.
+fn own_addresses(device: Option<&str>) -> io::Result<impl Iterator<Item = IpAddr>> {
+    let all: Vec<_> = getifaddrs()?.collect();
+    let device = device.map(str::to_owned);
+    let wanted = move |name: &str| device.as_ref().is_none_or(|device| device == name);
+    let addresses = all.into_iter().filter(move |one| wanted(&one.interface_name));
+    Ok(addresses.filter_map(|one| {
+        let address = one.address?;
+        if let Some(v4) = address.as_sockaddr_in() {
+            return Some(v4.ip().into());
+        }
+        let v6 = address.as_sockaddr_in6()?.ip();
+        (!v6.is_unicast_link_local()).then_some(v6.into())
+    }))
+}
+
+/// Frames for our hardware address, which the device does not have.
+fn hear_everything(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: index as i32,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// Puts in the checksum that the kernel leaves to a device (RFC 9293 §3.1; what
+/// is there is the sum of the pseudo header).
+fn finish(datagram: &mut Datagram) {
+    if datagram.protocol != etherparse::IpNumber::TCP.0 {
+        return;
+    }
+    let Ok(segment) = etherparse::TcpSlice::from_slice(&datagram.payload) else { return };
+    let sum = match (datagram.from, datagram.to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            segment.calc_checksum_ipv4(from.octets(), to.octets()).ok()
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            segment.calc_checksum_ipv6(from.octets(), to.octets()).ok()
+        }
+        _ => None,
+    };
+    if let Some(sum) = sum {
+        datagram.payload[16..18].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_addresses_read_alike() {
+        let spare = |address: &str| spare(address.parse().unwrap()).to_string();
+        assert_eq!([spare("10.1.0.2"), spare("fd00:1::2")], ["10.1.0.102", "fd00:1::102"]);
+    }
+}

@@ -1,0 +1,75 @@
+//! Connections of `tcp` on a station: segments as they come, timers when they
+//! are due.
+
+use anyhow::Result;
+use bytes::Bytes;
+use lab::{Datagram, Station};
+use tcp::{Ecn, Segment, wire};
+use units::Instant;
+
+/// The protocol number of TCP.
+const TCP: u8 = 6;
+
+/// Whoever owns connections.
+pub(super) trait Side {
+    /// A segment has come along `path`.
+    fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>);
+
+    /// When something is due.
+    fn next_wake(&self) -> Option<Instant>;
+
+    /// Does what is due.
+    fn wake(&mut self, now: Instant);
+
+    /// The next segment to send, and its way.
+    fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)>;
+
+    /// Whether there is nothing more to do.
+    fn is_over(&self) -> bool;
+}
+
+/// Lets a side talk until it is over.
+pub(super) fn drive(station: &mut Station, side: &mut impl Side) -> Result<()> {
+    let mut heard = Vec::new();
+    loop {
+        station.receive(|datagram| heard.push(datagram))?;
+        for datagram in heard.drain(..) {
+            let Some((path, segment)) = decode(datagram) else { continue };
+            let now = Station::now();
+            side.take(now, &path, &segment);
+            // After each: what is acknowledged at once is not acknowledged late.
+            send(station, side, now)?;
+        }
+        let now = Station::now();
+        if side.next_wake().is_some_and(|at| at <= now) {
+            side.wake(now);
+        }
+        send(station, side, now)?;
+        if side.is_over() {
+            return Ok(());
+        }
+        station.wait(side.next_wake())?;
+    }
+}
+
+fn decode(datagram: Datagram) -> Option<(wire::Path, Segment<Bytes>)> {
+    let Datagram { from, to, ecn, payload, protocol } = datagram;
+    let ecn = Ecn::from_bits(ecn);
+    let decoded = || wire::decode(from, to, ecn, &payload.into()).ok();
+    (protocol == TCP).then(decoded).flatten()
+}
+
+fn send(station: &mut Station, side: &mut impl Side, now: Instant) -> Result<()> {
+    while let Some((path, segment)) = side.emit(now) {
+        let mut payload = Vec::with_capacity(segment.wire_len());
+        wire::encode(&path, &segment, &mut payload);
+        let ecn = segment.ecn.bits();
+        station.send(&Datagram { from: path.from, to: path.to, protocol: TCP, ecn, payload })?;
+    }
+    Ok(())
+}
+
+/// The way back.
+pub(super) fn back(path: &wire::Path) -> wire::Path {
+    wire::Path { from: path.to, from_port: path.to_port, to: path.from, to_port: path.from_port }
+}

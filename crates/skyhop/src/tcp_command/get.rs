@@ -1,0 +1,318 @@
+//! `skyhop tcp get`: a test object over HTTP by an endpoint of `tcp`, verified
+//! byte by byte.
+
+use core::fmt;
+use core::str::FromStr;
+
+use bytes::Bytes;
+use lab::TestObject;
+use tcp::{Connection, Event, Segment, State, wire};
+use thiserror::Error;
+use units::{Instant, Machine};
+
+use super::drive::{Side, back};
+use super::report::Got;
+
+/// A longer head of a reply is no good one.
+const HEAD_MAX: usize = 8192;
+const HTTP_PORT: u16 = 80;
+
+/// What to get, and where: `http://server/1MB` or `server:80/1MB`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) host: String,
+    pub(super) port: u16,
+    name: String,
+    object: TestObject,
+}
+
+/// A text that is no target.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{text:?}: expected http://HOST[:PORT]/SIZE or HOST[:PORT]/SIZE, such as http://server/1MB"
+)]
+pub(super) struct NoTarget {
+    text: String,
+}
+
+impl FromStr for Target {
+    type Err = NoTarget;
+
+    fn from_str(text: &str) -> Result<Self, NoTarget> {
+        let read = || {
+            let rest = text.strip_prefix("http://").unwrap_or(text);
+            let (place, name) = rest.split_once('/')?;
+            let (host, port) = match place.strip_prefix('[') {
+                Some(v6) => v6.split_once(']')?,
+                None => place.split_at(place.find(':').unwrap_or(place.len())),
+            };
+            let port = match port.strip_prefix(':') {
+                Some(port) => port.parse().ok()?,
+                None if port.is_empty() => HTTP_PORT,
+                None => return None,
+            };
+            let object = TestObject::named(name)?;
+            let (host, name) = (host.to_owned(), name.to_owned());
+            (!host.is_empty()).then_some(Self { host, port, name, object })
+        };
+        read().ok_or_else(|| NoTarget { text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}/{}", self.host, self.port, self.name)
+    }
+}
+
+/// One transfer.
+pub(super) struct Client {
+    tcp: Connection<Bytes>,
+    way: wire::Path,
+    begun: Instant,
+    /// Of the request, what is not written yet.
+    request: Bytes,
+    reply: Reply,
+    first_byte: Option<Instant>,
+    /// How it went, once that is known.
+    pub(super) outcome: Option<Result<Got, GetError>>,
+    is_over: bool,
+}
+
+/// Why there is no object.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub(super) enum GetError {
+    #[error("the connection ended: {0:?}")]
+    Aborted(tcp::Abort),
+    #[error("the server ended the stream after {got} of {expected} bytes")]
+    Short { got: u64, expected: u64 },
+    #[error("the server's reply is no HTTP")]
+    NoHttp,
+    #[error("the server answered {status}")]
+    Status { status: u16 },
+    #[error("the server has {told} bytes, the object has {expected}")]
+    Length { told: u64, expected: u64 },
+    #[error("byte {at} is not the one that was sent")]
+    Wrong { at: u64 },
+    #[error("the server sent more than the object's {expected} bytes")]
+    Long { expected: u64 },
+}
+
+impl Client {
+    pub(super) fn new(
+        tcp: Connection<Bytes>,
+        way: wire::Path,
+        now: Instant,
+        target: &Target,
+    ) -> Self {
+        let request = format!(
+            "GET /{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: skyhop\r\nConnection: close\r\n\r\n",
+            target.name, target.host
+        );
+        let mut client = Self {
+            tcp,
+            way,
+            begun: now,
+            request: request.into(),
+            reply: Reply::new(target.object),
+            first_byte: None,
+            outcome: None,
+            is_over: false,
+        };
+        client.live(now);
+        client
+    }
+
+    fn live(&mut self, now: Instant) {
+        if !self.request.is_empty()
+            && let Ok(taken) = self.tcp.write(&self.request)
+        {
+            self.request = self.request.slice(taken..);
+        }
+        let mut finished = false;
+        while let Some(event) = self.tcp.poll_event() {
+            match event {
+                Event::Finished => finished = true,
+                Event::Closed => self.is_over = true,
+                Event::Aborted(why) => {
+                    self.conclude(Err(GetError::Aborted(why)));
+                    self.is_over = true;
+                }
+                _ => {}
+            }
+        }
+        while let Some(data) = self.tcp.read(usize::MAX) {
+            self.first_byte.get_or_insert(now);
+            if let Err(error) = self.reply.hear(&data) {
+                self.conclude(Err(error));
+                self.tcp.abort(now);
+            }
+        }
+        if finished {
+            let time = now.saturating_since(self.begun);
+            let first = self.first_byte.map(|at| at.saturating_since(self.begun));
+            let bytes = self.reply.got;
+            self.conclude(self.reply.end().map(|()| Got::new(bytes, time, first)));
+            self.tcp.close();
+        }
+    }
+
+    fn conclude(&mut self, outcome: Result<Got, GetError>) {
+        self.outcome.get_or_insert(outcome);
+    }
+}
+
+impl Side for Client {
+    /// What is not of this connection is another program's.
+    fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
+        if back(path) == self.way {
+            self.tcp.handle_segment(now, segment);
+            self.live(now);
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.tcp.poll_timeout().map(|(at, _)| at)
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.tcp.handle_timeout(now);
+        self.live(now);
+    }
+
+    fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)> {
+        Some((self.way, self.tcp.poll_transmit(now)?))
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over || self.tcp.state() == State::Closed
+    }
+}
+
+/// What has come of a reply.
+struct Reply {
+    object: TestObject,
+    head: Vec<u8>,
+    in_body: bool,
+    /// Bytes of the object that have come, all right.
+    got: u64,
+    expected: Box<dyn Iterator<Item = Vec<u8>>>,
+    chunk: Bytes,
+}
+
+impl Reply {
+    fn new(object: TestObject) -> Self {
+        Self {
+            object,
+            head: Vec::new(),
+            in_body: false,
+            got: 0,
+            expected: Box::new(object.chunks()),
+            chunk: Bytes::new(),
+        }
+    }
+
+    fn hear(&mut self, data: &[u8]) -> Result<(), GetError> {
+        if self.in_body {
+            return self.compare(data);
+        }
+        self.head.extend_from_slice(data);
+        let mut fields = [httparse::EMPTY_HEADER; 64];
+        let mut response = httparse::Response::new(&mut fields);
+        let length = match response.parse(&self.head) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) if self.head.len() <= HEAD_MAX => return Ok(()),
+            _ => return Err(GetError::NoHttp),
+        };
+        let status = response.code.unwrap_or_default();
+        if status != 200 {
+            return Err(GetError::Status { status });
+        }
+        let expected = self.object.size().get();
+        let told =
+            response.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
+        let told = told.and_then(|field| core::str::from_utf8(field.value).ok()?.parse().ok());
+        if let Some(told) = told.filter(|told| *told != expected) {
+            return Err(GetError::Length { told, expected });
+        }
+        self.in_body = true;
+        let body = self.head.split_off(length);
+        self.compare(&body)
+    }
+
+    fn compare(&mut self, mut data: &[u8]) -> Result<(), GetError> {
+        while !data.is_empty() {
+            if self.chunk.is_empty() {
+                let expected = self.object.size().get();
+                let next = self.expected.next().ok_or(GetError::Long { expected })?;
+                self.chunk = next.into();
+            }
+            let len = data.len().min(self.chunk.len());
+            let (here, rest) = data.split_at(len);
+            if here != &self.chunk[..len] {
+                let same = here.iter().zip(&self.chunk[..]).take_while(|(a, b)| a == b).count();
+                return Err(GetError::Wrong { at: self.got + same as u64 });
+            }
+            self.got += len as u64;
+            self.chunk = self.chunk.slice(len..);
+            data = rest;
+        }
+        Ok(())
+    }
+
+    /// The stream has ended.
+    fn end(&self) -> Result<(), GetError> {
+        let (got, expected) = (self.got, self.object.size().get());
+        if got == expected && self.in_body {
+            return Ok(());
+        }
+        Err(GetError::Short { got, expected })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read() {
+        for (text, shown) in [
+            ("http://server/1MB", "server:80/1MB"),
+            ("server:8080/64kB", "server:8080/64kB"),
+            ("http://[fd00:2::2]:81/1kB", "fd00:2::2:81/1kB"),
+            ("10.2.0.2/1B", "10.2.0.2:80/1B"),
+        ] {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), shown);
+        }
+        for text in
+            ["server", "http://server", "/1MB", "server:x/1MB", "server/index.html", "[::1]x/1B"]
+        {
+            let error = text.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains("expected http://"), "{error}");
+        }
+    }
+
+    fn reply(parts: &[&[u8]]) -> Result<(), GetError> {
+        let mut reply = Reply::new(TestObject::named("1kB").unwrap());
+        parts.iter().try_for_each(|part| reply.hear(part))?;
+        reply.end()
+    }
+
+    #[test]
+    fn the_object_and_nothing_else_is_taken() {
+        let object = TestObject::named("1kB").unwrap().chunks().next().unwrap();
+        let head: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n";
+        assert_eq!(reply(&[head, &object]), Ok(()));
+        assert_eq!(reply(&[&head[..9], &head[9..], &object[..7], &object[7..]]), Ok(()));
+        assert_eq!(reply(&[head, &object[..7]]), Err(GetError::Short { got: 7, expected: 1000 }));
+        assert_eq!(reply(&[head, &object, b"x"]), Err(GetError::Long { expected: 1000 }));
+        let mut wrong = object.clone();
+        wrong[700] ^= 1;
+        assert_eq!(reply(&[head, &wrong]), Err(GetError::Wrong { at: 700 }));
+        assert_eq!(reply(&[b"HTTP/1.1 404 X\r\n\r\n"]), Err(GetError::Status { status: 404 }));
+        assert_eq!(reply(&[b"SSH-2.0-x\r\n"]), Err(GetError::NoHttp));
+        let other = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
+        assert_eq!(reply(&[other]), Err(GetError::Length { told: 7, expected: 1000 }));
+    }
+}

@@ -1,0 +1,185 @@
+//! `skyhop tcp …`: TCP endpoints of our own on a network device, with every
+//! option and congestion controller, against real kernels.
+
+mod compare;
+mod drive;
+mod get;
+mod report;
+mod serve;
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Subcommand;
+use lab::{LAB_VARIABLE, LAN_DEVICE, Station, spare_addresses};
+use serde::Serialize;
+use tcp::{Config, Connection, SeqNr, wire};
+
+use self::drive::drive;
+use self::get::{Client, Target};
+use self::serve::Server;
+
+/// The exit code of a transfer that failed.
+const FAILED: u8 = 1;
+
+#[derive(Subcommand)]
+pub(crate) enum TcpCommand {
+    /// Serves test objects over HTTP: `curl http://ADDRESS/10MB`.
+    Serve(ServeArgs),
+    /// Gets a test object over HTTP and verifies every byte.
+    Get(GetArgs),
+    /// Our endpoint beside the kernel's: goodput on the same links with the same
+    /// seeds, medians.
+    Compare(Box<compare::CompareArgs>),
+}
+
+/// The endpoint and its place.
+#[derive(clap::Args)]
+struct StationArgs {
+    /// Its options, such as `profile=satellite,cc=hybla:rtt0=25ms,sack=off`; a
+    /// wrong one is answered with what there is.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    options: Config,
+    /// The device. In a lab the host's LAN if nothing is said.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Its address, which nobody may have; one per family. In a lab the host's
+    /// plus 100 (10.1.0.102, fd00:1::102 on the client) if nothing is said.
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<IpAddr>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    station: StationArgs,
+    /// The port to listen on.
+    #[arg(long, default_value_t = 80)]
+    port: u16,
+    /// End when so many connections have ended.
+    #[arg(long, value_name = "N")]
+    connections: Option<u64>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct GetArgs {
+    /// What to get, such as http://server/1MB.
+    #[arg(value_name = "URL")]
+    target: Target,
+    #[command(flatten)]
+    station: StationArgs,
+    /// Over IPv4 only.
+    #[arg(short = '4', conflicts_with = "v6")]
+    v4: bool,
+    /// Over IPv6 only.
+    #[arg(short = '6')]
+    v6: bool,
+}
+
+pub(crate) fn run(command: TcpCommand) -> Result<ExitCode> {
+    match command {
+        TcpCommand::Serve(args) => serve(args),
+        TcpCommand::Get(args) => get(&args),
+        TcpCommand::Compare(args) => compare::run(&args),
+    }
+}
+
+fn serve(args: ServeArgs) -> Result<ExitCode> {
+    let (mut station, addresses) = args.station.open()?;
+    let json = args.station.json;
+    let mut server = Server::new(args.station.options, args.port, args.connections, |served| {
+        let _ = tell(served, json);
+    });
+    for address in &addresses {
+        eprintln!("skyhop: serving on {}", SocketAddr::new(*address, args.port));
+    }
+    drive(&mut station, &mut server)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn get(args: &GetArgs) -> Result<ExitCode> {
+    let (mut station, addresses) = args.station.open()?;
+    let server = args.resolve(&addresses)?;
+    let own = addresses.iter().find(|own| own.is_ipv4() == server.is_ipv4());
+    let own = *own.with_context(|| format!("no address of our own to reach {server} from"))?;
+    let way = wire::Path {
+        from: own,
+        from_port: 49_152 + (random() % 16_384) as u16,
+        to: server.ip(),
+        to_port: server.port(),
+    };
+    let config = fitting(&args.station.options, own);
+    let tcp = Connection::connect(config, SeqNr::new(random() as u32));
+    let mut client = Client::new(tcp, way, Station::now(), &args.target);
+    drive(&mut station, &mut client)?;
+    match client.outcome.with_context(|| "the connection ended without an object")? {
+        Ok(got) => {
+            tell(&got, args.station.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            eprintln!("skyhop: {}: {error}", args.target);
+            Ok(ExitCode::from(FAILED))
+        }
+    }
+}
+
+impl StationArgs {
+    fn open(&self) -> Result<(Station, Vec<IpAddr>)> {
+        let in_lab = std::env::var_os(LAB_VARIABLE).is_some();
+        let device = match &self.device {
+            Some(device) => device.as_str(),
+            None if in_lab => LAN_DEVICE,
+            None => bail!("--device is missing: outside a lab nobody knows which"),
+        };
+        let addresses = if !self.address.is_empty() {
+            self.address.clone()
+        } else if in_lab {
+            spare_addresses(device)?
+        } else {
+            bail!("--address is missing: outside a lab nobody knows which are free");
+        };
+        Ok((Station::open(device, &addresses)?, addresses))
+    }
+}
+
+impl GetArgs {
+    fn resolve(&self, own: &[IpAddr]) -> Result<SocketAddr> {
+        let Target { host, port, .. } = &self.target;
+        let all = (host.as_str(), *port).to_socket_addrs();
+        let all = all.with_context(|| format!("cannot find {host}"))?;
+        let wanted = |address: &SocketAddr| {
+            let family = address.is_ipv4();
+            (!self.v4 || family)
+                && (!self.v6 || !family)
+                && own.iter().any(|own| own.is_ipv4() == family)
+        };
+        let found = all.into_iter().find(wanted);
+        found.with_context(|| format!("{host} has no address of a family that we have too"))
+    }
+}
+
+/// The settings as they fit on an Ethernet: path MTU discovery is not modelled.
+fn fitting(config: &Config, own: IpAddr) -> Arc<Config> {
+    let most = if own.is_ipv4() { 1460 } else { 1440 };
+    Arc::new(Config { mss: config.mss.min(most), seed: random(), ..config.clone() })
+}
+
+fn tell<T: Serialize + core::fmt::Display>(report: &T, json: bool) -> Result<()> {
+    let text = if json { serde_json::to_string(report)? } else { report.to_string() };
+    crate::print(&format!("{text}\n"))?;
+    Ok(())
+}
+
+/// Unpredictable: initial sequence numbers (RFC 6528) and ports.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Without the system's randomness nothing of this program works.
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,267 @@
+//! `skyhop tcp serve`: test objects over HTTP from endpoints of `tcp`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lab::TestObject;
+use tcp::{Config, Connection, Event, Segment, SeqNr, State, Stats, refusal, wire};
+use units::{Instant, Machine};
+
+use super::drive::{Side, back};
+use super::report::Served;
+
+/// More connections at a time are not answered.
+const MOST: usize = 1000;
+/// A longer head of a request is refused.
+const HEAD_MAX: usize = 8192;
+
+/// Who asks, and which of our addresses.
+type Key = (SocketAddr, SocketAddr);
+
+/// All connections of a server.
+pub(super) struct Server<F> {
+    config: Arc<Config>,
+    port: u16,
+    flows: BTreeMap<Key, Flow>,
+    /// Those that may have something to send.
+    ready: BTreeSet<Key>,
+    refusals: VecDeque<(wire::Path, Segment<Bytes>)>,
+    /// How many more may end until it is over; `None` is for ever.
+    left: Option<u64>,
+    /// Told of every connection that has ended.
+    on_end: F,
+}
+
+impl<F: FnMut(&Served)> Server<F> {
+    pub(super) fn new(config: Config, port: u16, left: Option<u64>, on_end: F) -> Self {
+        Self {
+            config: Arc::new(config),
+            port,
+            flows: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            refusals: VecDeque::new(),
+            left,
+            on_end,
+        }
+    }
+
+    fn accept(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
+        if path.to_port != self.port || !segment.flags.syn || segment.ack.is_some() {
+            let answer = refusal(segment).map(|reset| (back(path), reset));
+            self.refusals.extend(answer);
+            return;
+        }
+        if self.flows.len() >= MOST {
+            return;
+        }
+        let config = super::fitting(&self.config, path.to);
+        let tcp = Connection::listen(config, SeqNr::new(super::random() as u32));
+        let flow = Flow {
+            tcp,
+            way: back(path),
+            talk: Talk::Head(Vec::new()),
+            begun: now,
+            asked: None,
+            served: None,
+        };
+        self.flows.insert(key(path), flow);
+    }
+
+    /// Looks after a connection to which something has happened.
+    fn attend(&mut self, now: Instant, key: Key) {
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        if let Some(served) = flow.live(now) {
+            (self.on_end)(&served);
+            self.left = self.left.map(|left| left.saturating_sub(1));
+        }
+        self.ready.insert(key);
+    }
+}
+
+fn key(path: &wire::Path) -> Key {
+    (SocketAddr::new(path.from, path.from_port), SocketAddr::new(path.to, path.to_port))
+}
+
+impl<F: FnMut(&Served)> Side for Server<F> {
+    fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
+        if !self.flows.contains_key(&key(path)) {
+            self.accept(now, path, segment);
+        }
+        if let Some(flow) = self.flows.get_mut(&key(path)) {
+            flow.tcp.handle_segment(now, segment);
+            self.attend(now, key(path));
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.flows.values().filter_map(|flow| Some(flow.tcp.poll_timeout()?.0)).min()
+    }
+
+    fn wake(&mut self, now: Instant) {
+        let due = |flow: &Flow| flow.tcp.poll_timeout().is_some_and(|(at, _)| at <= now);
+        let keys: Vec<Key> =
+            self.flows.iter().filter(|(_, flow)| due(flow)).map(|(key, _)| *key).collect();
+        for key in keys {
+            if let Some(flow) = self.flows.get_mut(&key) {
+                flow.tcp.handle_timeout(now);
+            }
+            self.attend(now, key);
+        }
+    }
+
+    fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)> {
+        if let Some(refusal) = self.refusals.pop_front() {
+            return Some(refusal);
+        }
+        while let Some(key) = self.ready.first().copied() {
+            if let Some(flow) = self.flows.get_mut(&key) {
+                if let Some(segment) = flow.tcp.poll_transmit(now) {
+                    return Some((flow.way, segment));
+                }
+                if matches!(flow.tcp.state(), State::Closed | State::Listen) {
+                    self.flows.remove(&key);
+                }
+            }
+            self.ready.remove(&key);
+        }
+        None
+    }
+
+    fn is_over(&self) -> bool {
+        self.left == Some(0)
+    }
+}
+
+/// One connection.
+struct Flow {
+    tcp: Connection<Bytes>,
+    way: wire::Path,
+    talk: Talk,
+    begun: Instant,
+    asked: Option<TestObject>,
+    served: Option<Served>,
+}
+
+enum Talk {
+    /// What has come of the request.
+    Head(Vec<u8>),
+    /// What is to be sent: a part of it at once, the rest as there is room.
+    Reply(Bytes, Box<dyn Iterator<Item = Vec<u8>>>),
+    Over,
+}
+
+impl Flow {
+    /// Reads and writes what can be. How the connection went, once, when it has
+    /// ended.
+    fn live(&mut self, now: Instant) -> Option<Served> {
+        let mut ended = None;
+        while let Some(event) = self.tcp.poll_event() {
+            match event {
+                Event::Finished if matches!(self.talk, Talk::Head(_)) => self.finish(),
+                Event::Closed => ended = Some(None),
+                Event::Aborted(why) => ended = Some(Some(why)),
+                _ => {}
+            }
+        }
+        while let Some(data) = self.tcp.read(usize::MAX) {
+            self.hear(&data);
+        }
+        self.write();
+        let error = ended.filter(|_| self.served.is_none())?;
+        let time = now.saturating_since(self.begun);
+        let peer = SocketAddr::new(self.way.to, self.way.to_port);
+        let stats: Stats = self.tcp.stats();
+        let served = Served::new(peer, self.asked, time, error, &stats);
+        self.served = Some(served.clone());
+        Some(served)
+    }
+
+    fn hear(&mut self, data: &Bytes) {
+        let Talk::Head(head) = &mut self.talk else { return };
+        head.extend_from_slice(data);
+        let (reply, object) = match answer(head) {
+            Some(reply) => reply,
+            None if head.len() > HEAD_MAX => (refuse("431 Request Header Fields Too Large"), None),
+            None => return,
+        };
+        self.asked = object;
+        let rest: Box<dyn Iterator<Item = Vec<u8>>> = match object {
+            Some(object) => Box::new(object.chunks()),
+            None => Box::new(core::iter::empty()),
+        };
+        self.talk = Talk::Reply(reply.into(), rest);
+    }
+
+    fn write(&mut self) {
+        while let Talk::Reply(part, rest) = &mut self.talk {
+            if part.is_empty() {
+                match rest.next() {
+                    Some(next) => *part = next.into(),
+                    None => return self.finish(),
+                }
+            }
+            let Ok(taken) = self.tcp.write(part) else { return };
+            *part = part.slice(taken..);
+            if !part.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        self.talk = Talk::Over;
+        self.tcp.close();
+    }
+}
+
+/// The head of the reply to a request, and the object that follows; `None` as
+/// long as the request has no end.
+fn answer(head: &[u8]) -> Option<(String, Option<TestObject>)> {
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut fields);
+    match request.parse(head) {
+        Ok(httparse::Status::Partial) => return None,
+        Ok(httparse::Status::Complete(_)) => {}
+        Err(_) => return Some((refuse("400 Bad Request"), None)),
+    }
+    let is_head = request.method == Some("HEAD");
+    if request.method != Some("GET") && !is_head {
+        return Some((refuse("405 Method Not Allowed"), None));
+    }
+    let name = request.path.and_then(|path| path.strip_prefix('/'));
+    let Some(object) = name.and_then(TestObject::named) else {
+        return Some((refuse("404 Not Found"), None));
+    };
+    let reply = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nContent-Type: application/octet-stream\r\n\
+         Connection: close\r\n\r\n",
+        object.size().get()
+    );
+    Some((reply, (!is_head).then_some(object)))
+}
+
+fn refuse(status: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_answered() {
+        let status = |request: &str| {
+            let (reply, object) = answer(request.as_bytes())?;
+            Some((reply.split(' ').nth(1)?.to_owned(), object.is_some()))
+        };
+        let get = |path: &str| status(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert_eq!(get("/10MB"), Some(("200".into(), true)));
+        assert_eq!(get("/nothing"), Some(("404".into(), false)));
+        assert_eq!(status("HEAD /1kB HTTP/1.0\r\n\r\n"), Some(("200".into(), false)));
+        assert_eq!(status("PUT /1kB HTTP/1.0\r\n\r\n"), Some(("405".into(), false)));
+        assert_eq!(status("GET\0/1kB\r\n\r\n"), Some(("400".into(), false)));
+        assert_eq!(status("GET /1kB HTTP/1.1\r\nHost: x\r\n"), None);
+    }
+}
