@@ -56,6 +56,11 @@ pub trait Controller: fmt::Debug + Send {
     /// The loss recovery has ended; `in_flight` bytes are outstanding.
     fn on_recovered(&mut self, _now: Instant, _in_flight: ByteCount) {}
 
+    /// The path is estimated to hold no more than this: the threshold of the
+    /// slow start comes down to it. Controllers that probe for the rate
+    /// themselves need no such word.
+    fn limit_slow_start(&mut self, _ssthresh: ByteCount) {}
+
     /// How much may be in flight.
     fn cwnd(&self) -> ByteCount;
 
@@ -267,6 +272,10 @@ impl Window {
             self.reduce(event.flight_size, factor);
         }
         self.cwnd = self.mss;
+    }
+
+    pub(crate) fn limit_slow_start(&mut self, ssthresh: ByteCount) {
+        self.ssthresh = self.ssthresh.min(ssthresh.get() as f64);
     }
 
     pub(crate) fn restart(&mut self, window: ByteCount) {

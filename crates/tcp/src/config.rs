@@ -7,6 +7,8 @@ use units::{BitRate, ByteCount};
 use crate::cc::{ControllerSpec, FastRecovery};
 use crate::prr::PrrBound;
 use crate::rtt::RtoConfig;
+use crate::segment::Cookie;
+use crate::tcb::ControlBlock;
 
 /// The settings of a connection. [`Config::default`] is a plain, current TCP:
 /// RFC 9293 with SACK, timestamps, window scaling, RACK-TLP, PRR and CUBIC.
@@ -38,6 +40,15 @@ pub struct Config {
     pub dsack: bool,
     /// Offer and accept explicit congestion notification (RFC 3168).
     pub ecn: bool,
+    /// Offer and accept negative acknowledgements of holes (SCPS-TP's SNACK,
+    /// CCSDS 714.0-B-2 §3.2.5, short form). They can be used without SACK, and
+    /// beside it.
+    pub snack: bool,
+    /// Losses are taken for corruption (SCPS-TP, CCSDS 714.0-B-2 §3.2.4): they
+    /// are repaired and the window stays; time-outs reduce it all the same.
+    pub assume_corruption: bool,
+    /// Data with the SYN.
+    pub syn_data: SynData,
     /// When data is acknowledged.
     pub acks: AckConfig,
     /// Gather small writes while data is outstanding (Nagle; RFC 9293 §3.7.4).
@@ -72,6 +83,17 @@ pub struct Config {
     pub pacing: bool,
     /// Send no faster than this; for instance the rate of the satellite link.
     pub max_rate: Option<BitRate>,
+    /// How much may leave at once after a pause where a rate bounds the sender:
+    /// the depth of a token bucket (TBF; ITU-R S.1711-1). `None` is what takes
+    /// 1 ms.
+    pub bucket: Option<ByteCount>,
+    /// What earlier connections, or others at the same time, know of the path
+    /// (TCB interdependence, RFC 9040).
+    pub shared: Option<ControlBlock>,
+    /// Set the threshold of the first slow start to the rate at which the first
+    /// acknowledgements come times the RTT (Hoe, SIGCOMM 1996; the sender's
+    /// estimation of Allman and Paxson, SIGCOMM 1999).
+    pub estimate_ssthresh: bool,
     /// After an idle time-out, begin again with at most the initial window
     /// (RFC 5681 §4.1).
     pub restart_after_idle: bool,
@@ -103,6 +125,27 @@ pub struct AckConfig {
     /// segment is acknowledged while the sender is in slow start. The receiver
     /// takes slow start to last until the first hole or mark.
     pub after_slow_start: bool,
+}
+
+/// Data with the SYN: what a client sends, and what a server takes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SynData {
+    /// None. A server leaves data of a SYN to be sent again.
+    #[default]
+    Off,
+    /// TCP Fast Open (RFC 7413).
+    FastOpen {
+        /// The server's cookie for this client: as a server, what it gives and
+        /// accepts (§4.1.2: made of the client's address with a secret, by the
+        /// owner, who knows addresses); as a client, that of an earlier
+        /// connection ([`crate::Connection::cookie`]), or an empty one, which
+        /// asks for it. A server with an empty one does without Fast Open.
+        cookie: Cookie,
+    },
+    /// From everybody, without any proof: what T/TCP (RFC 1644) gains, a round
+    /// trip, without its counters of connections, which tell old SYNs from new
+    /// ones. Historic (RFC 6247); a SYN that arrives twice opens twice.
+    Always,
 }
 
 /// What of an acknowledgement counts for the growth of the window.
@@ -169,6 +212,9 @@ impl Default for Config {
             sack: true,
             dsack: true,
             ecn: false,
+            snack: false,
+            assume_corruption: false,
+            syn_data: SynData::Off,
             acks: AckConfig::default(),
             nagle: true,
             counting: Counting::Bytes { limit: Some(2) },
@@ -183,6 +229,9 @@ impl Default for Config {
             controller: ControllerSpec::default(),
             pacing: false,
             max_rate: None,
+            bucket: None,
+            shared: None,
+            estimate_ssthresh: false,
             restart_after_idle: true,
             keepalive: None,
             user_timeout: Some(Duration::from_secs(300)),

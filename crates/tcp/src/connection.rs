@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use units::{Instant, Machine};
 
-use crate::config::Config;
+use crate::config::{Config, SynData};
 use crate::receiver::Receiver;
-use crate::segment::Segment;
+use crate::segment::{Cookie, Segment};
 use crate::sender::{Agreed, Sender};
 use crate::stats::Stats;
+use crate::tcb::ControlBlock;
 use crate::wake::Wake;
 use crate::{Payload, SeqNr};
 use acks::Acks;
@@ -36,8 +37,8 @@ pub use emit::refusal;
 /// Ports, addresses and the demultiplexing of segments belong to the owner.
 ///
 /// Not modelled: urgent data, IP fragmentation and path MTU discovery (the MSS
-/// never changes), ICMP errors, automatic sizing of buffers, TCP Fast Open, SYN
-/// cookies, RFC 6191's reuse of TIME-WAIT.
+/// never changes), ICMP errors, automatic sizing of buffers, SYN cookies,
+/// RFC 6191's reuse of TIME-WAIT.
 #[derive(Debug, Clone)]
 pub struct Connection<P> {
     config: Arc<Config>,
@@ -62,6 +63,10 @@ pub struct Connection<P> {
     /// A mark is to be echoed until the peer has reduced its window
     /// (RFC 3168 §6.1.3).
     echoes_mark: bool,
+    /// What the server has given for the next time (RFC 7413 §4.1.3).
+    cookie: Cookie,
+    /// What our SYN-ACK gives the client.
+    gives_cookie: bool,
     challenges: Challenges,
     timers: Timers,
     write_blocked: bool,
@@ -179,6 +184,8 @@ impl<P: Payload> Connection<P> {
             acks: Acks::new(config.acks),
             clock: TimestampClock { offset: iss.get(), ..TimestampClock::default() },
             echoes_mark: false,
+            cookie: Cookie::new(),
+            gives_cookie: false,
             challenges: Challenges::default(),
             timers: Timers::default(),
             write_blocked: false,
@@ -191,7 +198,13 @@ impl<P: Payload> Connection<P> {
     /// Opens a connection: a SYN with the initial sequence number `iss` is to be
     /// sent. Who speaks to strangers makes it unpredictable (RFC 6528).
     pub fn connect(config: impl Into<Arc<Config>>, iss: SeqNr) -> Self {
-        Self::new(config.into(), State::SynSent, iss)
+        let mut connection = Self::new(config.into(), State::SynSent, iss);
+        connection.sender.may_hurry = match &connection.config.syn_data {
+            SynData::Off => false,
+            SynData::FastOpen { cookie } => !cookie.is_empty(),
+            SynData::Always => true,
+        };
+        connection
     }
 
     /// Waits for a SYN, which will be answered with `iss`.
@@ -202,6 +215,18 @@ impl<P: Payload> Connection<P> {
     /// The state.
     pub fn state(&self) -> State {
         self.state
+    }
+
+    /// What it knows of the path, for other connections
+    /// ([`Config::shared`](crate::Config::shared)).
+    pub fn control_block(&self) -> ControlBlock {
+        self.sender.control_block()
+    }
+
+    /// The cookie that the server has given, for the data of a later
+    /// connection's SYN ([`SynData::FastOpen`]); empty if it has given none.
+    pub fn cookie(&self) -> &Cookie {
+        &self.cookie
     }
 
     /// Counters, and the sender's state of the moment.

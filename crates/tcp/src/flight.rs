@@ -154,6 +154,32 @@ impl Flight {
         self.order.push_back((serial, id));
     }
 
+    /// What is outstanding was not taken and will be cut anew: nothing is.
+    pub(crate) fn clear(&mut self) {
+        self.first += self.segments.len() as u64;
+        self.segments.clear();
+        self.order.clear();
+        self.lost.clear();
+        self.sacked = RangeSet::default();
+        (self.in_flight, self.sacked_count) = (0, 0);
+    }
+
+    /// Takes what overlaps `range` for lost, if it was sent once, or before
+    /// `before`. Whether there was any.
+    pub(crate) fn mark_lost_within(&mut self, range: Range<u64>, before: Instant) -> bool {
+        let mut any = false;
+        let mut index = self.index_at(range.start);
+        while let Some(sent) = self.segments.get(index)
+            && sent.start < range.end
+        {
+            if !sent.was_retransmitted() || sent.sent_at < before {
+                any |= self.mark_lost(self.first + index as u64);
+            }
+            index += 1;
+        }
+        any
+    }
+
     /// Everything below `position` is acknowledged. Calls `on` for each segment
     /// that is whole, as it was.
     pub(crate) fn acknowledge(&mut self, position: u64, mut on: impl FnMut(&Sent)) {

@@ -7,15 +7,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use bytes::Bytes;
 use units::{Instant, Machine};
 
-use crate::{Config, Connection, Ecn, SeqNr, wire};
+use crate::{Config, Connection, Ecn, SeqNr, SynData, wire};
 
 /// Foreign bytes at a connection. Each segment is a byte that says where it
 /// goes and how much later it comes, a length, and so many bytes of a segment
 /// without checksum and ports.
 pub fn segments(mut bytes: &[u8]) {
+    let cookie = [1, 2, 3, 4].into_iter().collect();
+    let fast_open = SynData::FastOpen { cookie };
+    let config = |syn_data| Config { syn_data, snack: true, ..Config::default() };
     let mut ends = [
-        Connection::listen(Config::default(), SeqNr::new(0)),
-        Connection::connect(Config::default(), SeqNr::new(0)),
+        Connection::listen(config(fast_open), SeqNr::new(0)),
+        Connection::connect(config(SynData::Always), SeqNr::new(0)),
     ];
     let mut now = Instant::from_nanos(1_000_000_000);
     for end in &mut ends {

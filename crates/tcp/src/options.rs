@@ -7,7 +7,7 @@ use thiserror::Error;
 use units::{BitRate, ByteCount, parse_duration};
 
 use crate::cc::{ControllerSpec, FastRecovery};
-use crate::config::{Config, Counting, Detection};
+use crate::config::{Config, Counting, Detection, SynData};
 use crate::profile::Profile;
 use crate::prr::PrrBound;
 use crate::rtt::Sampling;
@@ -69,12 +69,14 @@ macro_rules! switches {
     };
 }
 
-const SWITCHES: [Setting; 13] = switches! {
+const SWITCHES: [Setting; 16] = switches! {
     "window-scaling" => window_scaling,
     "timestamps" => timestamps,
     "sack" => sack,
     "dsack" => dsack,
     "ecn" => ecn,
+    "snack" => snack,
+    "assume-corruption" => assume_corruption,
     "nagle" => nagle,
     "daass" => acks.after_slow_start,
     "limited-transmit" => limited_transmit,
@@ -82,10 +84,11 @@ const SWITCHES: [Setting; 13] = switches! {
     "eifel" => eifel,
     "dsack-undo" => dsack_undo,
     "pacing" => pacing,
+    "estimate-ssthresh" => estimate_ssthresh,
     "restart-after-idle" => restart_after_idle,
 };
 
-const VALUES: [Setting; 20] = [
+const VALUES: [Setting; 22] = [
     setting("mss", "64 to 9000 bytes", |config, text| {
         assign(&mut config.mss, number(text, 64, 9000))
     }),
@@ -105,6 +108,9 @@ const VALUES: [Setting; 20] = [
     }),
     setting("ack-quick", "0 to 100,000 segments", |config, text| {
         assign(&mut config.acks.quick, number(text, 0, 100_000))
+    }),
+    setting("syn-data", "off, fast-open or always", |config, text| {
+        assign(&mut config.syn_data, syn_data(text))
     }),
     setting("counting", "acks, bytes, or \"bytes 2\" (the limit L)", |config, text| {
         assign(&mut config.counting, counting(text))
@@ -135,6 +141,9 @@ const VALUES: [Setting; 20] = [
     }),
     setting("max-rate", "a rate above 0, or none", |config, text| {
         assign(&mut config.max_rate, unless("none", text, rate))
+    }),
+    setting("bucket", "1 B to 1 GiB, or none", |config, text| {
+        assign(&mut config.bucket, unless("none", text, size))
     }),
     setting("user-timeout", "a duration, or none", |config, text| {
         assign(&mut config.user_timeout, unless("none", text, time))
@@ -257,6 +266,15 @@ fn time(text: &str) -> Option<Duration> {
 
 fn rate(text: &str) -> Option<BitRate> {
     text.parse().ok().filter(|rate: &BitRate| rate.bits_per_second() > 0)
+}
+
+fn syn_data(text: &str) -> Option<SynData> {
+    match text {
+        "off" => Some(SynData::Off),
+        "fast-open" => Some(SynData::FastOpen { cookie: crate::Cookie::new() }),
+        "always" => Some(SynData::Always),
+        _ => None,
+    }
 }
 
 fn counting(text: &str) -> Option<Counting> {

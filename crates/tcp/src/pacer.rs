@@ -18,10 +18,20 @@ impl Pacer {
         self.free_at
     }
 
-    /// `bytes` leave `now`, at `rate`.
-    pub(crate) fn sent(&mut self, now: Instant, bytes: u64, rate: Option<BitRate>) {
+    /// `bytes` leave `now`, at `rate`. `bucket` bytes may leave at once after a
+    /// pause, or what takes [`BURST`]: a token bucket, kept as the time at which
+    /// it would be full of debt.
+    pub(crate) fn sent(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        rate: Option<BitRate>,
+        bucket: Option<ByteCount>,
+    ) {
         let Some(rate) = rate else { return };
         let time = rate.time_to_send(ByteCount::new(bytes));
-        self.free_at = self.free_at.max(now - BURST) + time;
+        let burst = bucket.map_or(BURST, |bucket| rate.time_to_send(bucket));
+        let full = now.as_nanos().saturating_sub(burst.as_nanos() as u64);
+        self.free_at = self.free_at.max(Instant::from_nanos(full)) + time;
     }
 }

@@ -34,17 +34,23 @@ pub enum Profile {
     /// Linux of today: CUBIC with `HyStart++`, SACK, RACK-TLP, PRR-SSRB, F-RTO,
     /// an initial window of ten segments, a minimum time-out of 200 ms.
     Linux,
+    /// SCPS-TP (CCSDS 714.0-B-2) as a gateway of its time used it on a link of
+    /// its own: SNACK, losses taken for corruption, timestamps and window
+    /// scaling, no slow growth but a constant rate (`max-rate`, to be given)
+    /// within a window of 1 MiB.
+    Scps,
 }
 
 impl Profile {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 7] = [
         ("reference", Self::Reference),
         ("satellite", Self::Satellite),
         ("enhanced", Self::Enhanced),
         ("tahoe-1988", Self::Tahoe1988),
         ("windows-98", Self::Windows98),
         ("linux", Self::Linux),
+        ("scps", Self::Scps),
     ];
 
     /// The settings.
@@ -56,6 +62,7 @@ impl Profile {
             Self::Tahoe1988 => tahoe_1988(),
             Self::Windows98 => windows_98(),
             Self::Linux => linux(),
+            Self::Scps => scps(),
         }
     }
 
@@ -73,6 +80,7 @@ fn bare(controller: &str) -> Config {
         sack: false,
         dsack: false,
         ecn: false,
+        snack: false,
         receive_buffer: ByteCount::new(65_535),
         counting: Counting::Acks,
         detection: Detection::DupAcks,
@@ -166,6 +174,20 @@ fn linux() -> Config {
     }
 }
 
+fn scps() -> Config {
+    let buffer = ByteCount::new(1 << 20);
+    Config {
+        snack: true,
+        assume_corruption: true,
+        window_scaling: true,
+        timestamps: true,
+        receive_buffer: buffer,
+        send_buffer: buffer,
+        initial_window: 2,
+        ..bare("newreno")
+    }
+}
+
 /// There is no profile of that name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no TCP profile \"{name}\": expected one of {}", Profile::ALL.map(|(name, _)| name).join(", "))]
@@ -206,7 +228,7 @@ mod tests {
     #[test]
     fn every_profile_has_the_controller_it_names() {
         let controllers = Profile::ALL.map(|(_, profile)| profile.config().controller.to_string());
-        let expected = ["newreno", "newreno", "newreno", "tahoe", "reno", "cubic"];
+        let expected = ["newreno", "newreno", "newreno", "tahoe", "reno", "cubic", "newreno"];
         assert_eq!(controllers, expected);
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Receiver<P> {
     recent: VecDeque<u64>,
     /// What arrived a second time, to be reported once (RFC 2883).
     duplicate: Option<Range<u64>>,
+    /// Where the hole begins that was told of last (SNACK).
+    told: u64,
 }
 
 /// Contiguous data.
@@ -68,6 +70,7 @@ impl<P: Payload> Receiver<P> {
             fin: None,
             recent: VecDeque::new(),
             duplicate: None,
+            told: 0,
         }
     }
 
@@ -87,6 +90,21 @@ impl<P: Payload> Receiver<P> {
 
     pub(crate) fn has_holes(&self) -> bool {
         !self.islands.is_empty()
+    }
+
+    /// A hole to tell of: each in turn, from the first.
+    pub(crate) fn next_hole(&mut self) -> Option<Range<u64>> {
+        let (first, _) = self.islands.first_key_value()?;
+        let first = self.next..*first;
+        let after = |(_, island): (&u64, &Island<P>)| {
+            let (start, _) = self.islands.range(island.end..).next()?;
+            Some(island.end..*start)
+        };
+        let later = self.islands.range(self.told..).find_map(after);
+        // The first one has its turn after the last.
+        let hole = if self.told < first.start { first } else { later.unwrap_or(first) };
+        self.told = hole.start;
+        Some(hole)
     }
 
     /// The window that the peer was last told: RCV.WND.

@@ -69,6 +69,16 @@ impl Rtt {
         }
     }
 
+    /// Begins with what another connection has measured.
+    pub(crate) fn adopt(&mut self, smoothed: Duration, variation: Duration) {
+        (self.smoothed, self.variation) = (Some(smoothed), variation);
+    }
+
+    /// RTTVAR.
+    pub(crate) fn variation(&self) -> Duration {
+        self.variation
+    }
+
     /// Takes a sample that an acknowledgement of `una` gave, when `nxt` was the
     /// next position and a round trip gives about `per_round` samples.
     pub(crate) fn sample(&mut self, sample: Duration, una: u64, nxt: u64, per_round: u64) {

@@ -78,8 +78,7 @@ impl Ecn {
     }
 }
 
-/// The options of a segment. SACK-negative acknowledgements (SCPS-TP's SNACK)
-/// are not among them yet.
+/// The options of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
     /// The largest segment that the sender wants to receive (RFC 9293 §3.7.1).
@@ -94,7 +93,30 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// A cookie, or with an empty one the request for it (RFC 7413 §4.1.1).
     pub fast_open: Option<Cookie>,
+    /// What an endpoint of SCPS-TP can do: the bits of its capabilities option
+    /// (CCSDS 714.0-B-2 §3.2.3).
+    pub scps: Option<u8>,
+    /// A hole in what has arrived (CCSDS 714.0-B-2 §3.2.5).
+    pub snack: Option<Snack>,
 }
+
+/// A hole, counted in maximum segments (without timestamps) from the
+/// acknowledgement number of the segment that tells of it. The bit vector of the
+/// long form is not modelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Snack {
+    /// Where it begins.
+    pub offset: u16,
+    /// How long it is.
+    pub size: u16,
+}
+
+/// The capabilities of SCPS-TP, and SNACK with its alignment, in bytes.
+const SCPS_LEN: usize = 4;
+const SNACK_LEN: usize = 8;
+
+/// SCPS-TP: the short form of SNACK is understood.
+pub(crate) const SCPS_SNACK: u8 = 0x40;
 
 /// Up to four ranges of sequence numbers.
 pub type SackBlocks = SmallVec<[SackBlock; 4]>;
@@ -124,8 +146,8 @@ pub type Cookie = SmallVec<[u8; 16]>;
 pub(crate) const OPTIONS_MAX: usize = 40;
 
 impl Options {
-    /// The bytes that the options take in the header, a multiple of 4. SACK
-    /// blocks that find no room are not counted.
+    /// The bytes that the options take in the header, a multiple of 4. What
+    /// finds no room is not counted: of SCPS-TP, then SACK blocks.
     pub fn wire_len(&self) -> usize {
         let len = self.len_without_sack();
         len + match self.sack_room(len) {
@@ -141,6 +163,24 @@ impl Options {
     }
 
     pub(crate) fn len_without_sack(&self) -> usize {
+        let (len, scps) = (self.len_of_tcp(), self.has_room_for_scps());
+        let snack = self.has_room_for_snack();
+        len + if scps { SCPS_LEN } else { 0 } + if snack { SNACK_LEN } else { 0 }
+    }
+
+    /// Whether there are capabilities of SCPS-TP, and room for them.
+    pub(crate) fn has_room_for_scps(&self) -> bool {
+        self.scps.is_some() && self.len_of_tcp() + SCPS_LEN <= OPTIONS_MAX
+    }
+
+    /// Whether there is a hole to tell of, and room for it.
+    pub(crate) fn has_room_for_snack(&self) -> bool {
+        let scps = if self.has_room_for_scps() { SCPS_LEN } else { 0 };
+        self.snack.is_some() && self.len_of_tcp() + scps + SNACK_LEN <= OPTIONS_MAX
+    }
+
+    /// What always has room.
+    fn len_of_tcp(&self) -> usize {
         let mut len = 0;
         len += if self.mss.is_some() { 4 } else { 0 };
         len += if self.window_scale.is_some() { 4 } else { 0 };

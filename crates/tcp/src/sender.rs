@@ -1,6 +1,7 @@
 //! The sending half: what to send, and when to send it again.
 
 mod ack;
+mod estimate;
 mod recovery;
 mod timeout;
 mod transmit;
@@ -22,6 +23,8 @@ use crate::rate::RateMeter;
 use crate::rtt::Rtt;
 use crate::send_buffer::SendBuffer;
 use crate::stats::Stats;
+use crate::tcb::ControlBlock;
+use estimate::Estimate;
 
 /// What an acknowledgement says, in positions of the stream.
 #[derive(Debug, Clone)]
@@ -30,6 +33,8 @@ pub(crate) struct AckInfo {
     pub(crate) position: u64,
     /// Selectively acknowledged, within what is outstanding.
     pub(crate) sack: SmallVec<[Range<u64>; 4]>,
+    /// Told to be missing (SNACK).
+    pub(crate) hole: Option<Range<u64>>,
     /// Reported as having arrived twice (RFC 2883).
     pub(crate) duplicate: Option<Range<u64>>,
     /// The window that the peer advertises, in bytes.
@@ -49,6 +54,7 @@ pub(crate) struct AckInfo {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Agreed {
     pub(crate) sack: bool,
+    pub(crate) snack: bool,
     pub(crate) timestamps: bool,
     pub(crate) ecn: bool,
 }
@@ -60,7 +66,7 @@ pub(crate) struct Sender<P> {
     pub(crate) agreed: Agreed,
     buffer: SendBuffer<P>,
     flight: Flight,
-    /// SND.UNA and SND.NXT (never set back).
+    /// SND.UNA and SND.NXT (never set back but for data that a SYN carried).
     una: u64,
     nxt: u64,
     /// Where the FIN goes, once the stream is closed.
@@ -74,6 +80,7 @@ pub(crate) struct Sender<P> {
     pub(crate) cc: Box<dyn Controller>,
     pub(crate) rtt: Rtt,
     rate: RateMeter,
+    estimate: Estimate,
     rack: Rack,
     pacer: Pacer,
     repair: Repair,
@@ -87,6 +94,9 @@ pub(crate) struct Sender<P> {
     pub(crate) owes_cwr: bool,
     /// The SYN had to be sent again.
     syn_was_lost: bool,
+    /// Data may leave before the handshake is through: with the SYN, or as the
+    /// answer to data of a SYN.
+    pub(crate) may_hurry: bool,
     timers: Timers,
     pub(crate) stats: Stats,
 }
@@ -186,6 +196,7 @@ impl<P: Payload> Sender<P> {
             window: 0,
             max_window: 0,
             rate: RateMeter::default(),
+            estimate: Estimate::default(),
             rack: Rack::new(),
             pacer: Pacer::default(),
             repair: Repair::new(),
@@ -194,10 +205,14 @@ impl<P: Payload> Sender<P> {
             cwr_until: 0,
             owes_cwr: false,
             syn_was_lost: false,
+            may_hurry: false,
             timers: Timers::default(),
             stats: Stats::default(),
             config,
         };
+        if let Some((smoothed, variation)) = sender.config.shared.and_then(|shared| shared.rtt) {
+            sender.rtt.adopt(smoothed, variation);
+        }
         sender.stats.cwnd = sender.cc.cwnd();
         sender
     }
@@ -213,6 +228,25 @@ impl<P: Payload> Sender<P> {
             self.cc.on_idle(now, ByteCount::new(self.mss));
             self.rtt.syn_was_retransmitted();
         }
+    }
+
+    /// The peer's window, from its SYN (never scaled: RFC 7323 §2.2).
+    pub(crate) fn set_window(&mut self, window: u16) {
+        self.window = window.into();
+        self.max_window = self.window;
+        self.edge = 1 + self.window;
+    }
+
+    /// The peer has taken the SYN: what it has left of the data with it is sent
+    /// again at once, cut as was agreed (RFC 7413 §4.2.1: no sign of
+    /// congestion).
+    pub(crate) fn forget_syn_data(&mut self) {
+        if !core::mem::take(&mut self.may_hurry) || self.flight.is_empty() {
+            return;
+        }
+        self.flight.clear();
+        self.nxt = self.una;
+        self.timers = Timers::default();
     }
 
     pub(crate) fn mss(&self) -> u64 {
@@ -315,6 +349,17 @@ impl<P: Payload> Sender<P> {
         (self.nxt - self.una).min(self.cc.cwnd().get())
     }
 
+    /// What others may know. A threshold that nothing has set is none.
+    pub(crate) fn control_block(&self) -> ControlBlock {
+        let ssthresh = self.cc.ssthresh();
+        let was_set = ssthresh.get() < u64::from(u32::MAX);
+        ControlBlock {
+            rtt: self.rtt.smoothed().map(|smoothed| (smoothed, self.rtt.variation())),
+            ssthresh: was_set.then_some(ssthresh),
+            cwnd: (self.una > 1).then(|| self.cc.cwnd()),
+        }
+    }
+
     /// What there is to see.
     pub(crate) fn snapshot(&self) -> Stats {
         let mut stats = self.stats.clone();
@@ -332,10 +377,13 @@ impl<P: Payload> Sender<P> {
 }
 
 fn start(config: &Config, mss: u64) -> Start {
+    let shared = config.shared.unwrap_or_default();
+    let ssthresh = config.initial_ssthresh.or(shared.ssthresh);
+    let initial = mss * u64::from(config.initial_window.max(1));
     Start {
         mss,
-        window: mss * u64::from(config.initial_window.max(1)),
-        ssthresh: config.initial_ssthresh.map_or(u64::MAX, |bytes| bytes.get().max(2 * mss)),
+        window: shared.cwnd.map_or(initial, |cwnd| cwnd.get().max(mss)),
+        ssthresh: ssthresh.map_or(u64::MAX, |bytes| bytes.get().max(2 * mss)),
         seed: config.seed,
     }
 }

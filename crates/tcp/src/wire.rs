@@ -1,5 +1,5 @@
-//! Segments as bytes: RFC 9293 §3.1 with the options of RFC 2018, 7323 and
-//! 7413, and real checksums over the pseudo headers of IPv4 and IPv6.
+//! Segments as bytes: RFC 9293 §3.1 with the options of RFC 2018, 7323, 7413 and
+//! SCPS-TP, and real checksums over the pseudo headers of IPv4 and IPv6.
 //!
 //! [`View`] reads the fields of a segment in place; [`decode`] and [`encode`]
 //! convert between bytes and [`Segment`]. What an IP header holds (addresses,
@@ -100,8 +100,8 @@ pub fn decode(
     ))
 }
 
-/// Appends the bytes of a segment to `out`, with its checksum. SACK blocks that
-/// find no room among the options are left out.
+/// Appends the bytes of a segment to `out`, with its checksum. What finds no
+/// room among the options (SACK blocks, those of SCPS-TP) is left out.
 pub fn encode<P: AsRef<[u8]>>(path: &Path, segment: &Segment<P>, out: &mut Vec<u8>) {
     let start = out.len();
     let options = segment.options.wire_len();

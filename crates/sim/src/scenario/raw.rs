@@ -61,41 +61,8 @@ pub(super) struct Direction {
     pub(super) outages: Option<Vec<String>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Tcp {
-    pub(super) profile: Option<String>,
-    pub(super) controller: Option<String>,
-    pub(super) mss: Option<u16>,
-    pub(super) initial_window: Option<u32>,
-    pub(super) initial_ssthresh: Option<String>,
-    pub(super) receive_buffer: Option<String>,
-    pub(super) send_buffer: Option<String>,
-    pub(super) window_scaling: Option<bool>,
-    pub(super) timestamps: Option<bool>,
-    pub(super) sack: Option<bool>,
-    pub(super) dsack: Option<bool>,
-    pub(super) ecn: Option<bool>,
-    pub(super) ack_delay: Option<String>,
-    pub(super) ack_every: Option<u32>,
-    pub(super) ack_quick: Option<u32>,
-    pub(super) daass: Option<bool>,
-    pub(super) nagle: Option<bool>,
-    pub(super) counting: Option<String>,
-    pub(super) detection: Option<String>,
-    pub(super) recovery: Option<String>,
-    pub(super) prr: Option<String>,
-    pub(super) limited_transmit: Option<bool>,
-    pub(super) frto: Option<bool>,
-    pub(super) eifel: Option<bool>,
-    pub(super) dsack_undo: Option<bool>,
-    pub(super) rto_initial: Option<String>,
-    pub(super) rto_min: Option<String>,
-    pub(super) rto_max: Option<String>,
-    pub(super) pacing: Option<bool>,
-    pub(super) max_rate: Option<String>,
-    pub(super) restart_after_idle: Option<bool>,
-}
+/// Options of an endpoint, by the names of `tcp::Config::set`.
+pub(super) type Tcp = BTreeMap<String, toml::Value>;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -204,6 +204,10 @@ impl Controller for Cubic {
         self.epoch = None;
     }
 
+    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
+        self.window.limit_slow_start(ssthresh);
+    }
+
     fn cwnd(&self) -> ByteCount {
         self.window.cwnd()
     }

@@ -57,6 +57,10 @@ impl Controller for Reno {
         self.window.restart(restart);
     }
 
+    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
+        self.window.limit_slow_start(ssthresh);
+    }
+
     fn cwnd(&self) -> ByteCount {
         self.window.cwnd()
     }

@@ -162,6 +162,11 @@ impl<P: Payload> Connection<P> {
                 return false;
             }
             self.take_ack(now, segment, ack);
+            if self.is_passive {
+                self.sender.may_hurry = false;
+            } else {
+                self.sender.forget_syn_data();
+            }
             self.become_established(now);
             self.after_own_fin(now);
             return true;
@@ -194,6 +199,7 @@ impl<P: Payload> Connection<P> {
         let info = AckInfo {
             position,
             sack,
+            hole: self.read_snack(segment, position),
             duplicate,
             window: u64::from(segment.window) << shift,
             updates_window,
@@ -206,6 +212,15 @@ impl<P: Payload> Connection<P> {
             self.write_blocked = false;
             self.notify(Event::Writable);
         }
+    }
+
+    /// The hole that the segment tells of, as far as it is possible.
+    fn read_snack(&self, segment: &Segment<P>, ack: u64) -> Option<Range<u64>> {
+        let snack = segment.options.snack.filter(|_| self.agreed.snack)?;
+        let mss = self.sender.mss();
+        let start = ack + u64::from(snack.offset) * mss;
+        let hole = start..(start + u64::from(snack.size) * mss).min(self.sender.nxt());
+        (!hole.is_empty()).then_some(hole)
     }
 
     fn read_echo(&self, now: Instant, segment: &Segment<P>) -> Option<(Duration, u32)> {

@@ -5,7 +5,10 @@ use core::ops::Range;
 use units::Instant;
 
 use super::{Connection, State};
-use crate::segment::{Ecn, Flags, Options, SackBlock, Segment, Timestamps};
+use crate::config::SynData;
+use crate::segment::{
+    Cookie, Ecn, Flags, Options, SCPS_SNACK, SackBlock, Segment, Snack, Timestamps,
+};
 use crate::{Payload, SeqNr};
 
 impl<P: Payload> Connection<P> {
@@ -36,6 +39,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn bare_segment(&mut self, now: Instant) -> Segment<P> {
         let mut segment = Segment { seq: self.seq(self.sender.nxt()), ..Segment::default() };
         self.acknowledge(now, &mut segment);
+        self.add_snack(&mut segment);
         self.add_sack(&mut segment, usize::MAX);
         segment
     }
@@ -63,7 +67,7 @@ impl<P: Payload> Connection<P> {
             self.acknowledge(now, &mut segment);
         }
         if syn {
-            self.offer(now, &mut segment);
+            self.offer(now, &mut segment, is_new);
         } else {
             let room = self.sender.mss() as usize - segment.payload.len();
             self.add_sack(&mut segment, room);
@@ -86,6 +90,20 @@ impl<P: Payload> Connection<P> {
         self.acks.sent();
     }
 
+    /// Tells of a hole, each in turn, in whole segments.
+    fn add_snack(&mut self, segment: &mut Segment<P>) {
+        if !self.agreed.snack {
+            return;
+        }
+        let Some(hole) = self.receiver.next_hole() else { return };
+        let (mss, next) = (self.sender.mss(), self.receiver.next());
+        let first = (hole.start - next) / mss;
+        let end = (hole.end - next).div_ceil(mss);
+        if let (Ok(offset), Ok(size)) = (u16::try_from(first), u16::try_from(end - first)) {
+            segment.options.snack = Some(Snack { offset, size });
+        }
+    }
+
     /// Puts in as many SACK blocks as find room in `room` bytes.
     fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
         let blocks = room.saturating_sub(4) / 8;
@@ -104,7 +122,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The options of a SYN, and what it says of ECN.
-    fn offer(&mut self, now: Instant, segment: &mut Segment<P>) {
+    fn offer(&mut self, now: Instant, segment: &mut Segment<P>, is_new: bool) {
         let config = &self.config;
         let answers = segment.ack.is_some();
         let offers = |wanted: bool, agreed: bool| if answers { agreed } else { wanted };
@@ -116,6 +134,8 @@ impl<P: Payload> Connection<P> {
             window_scale: scales.then(|| super::handshake::shift_for(config)),
             sack_permitted: offers(config.sack, self.agreed.sack),
             timestamps: timestamps.then(|| Timestamps { value: self.clock.value(now), echo }),
+            fast_open: self.cookie_to_send(answers, is_new),
+            scps: offers(config.snack, self.agreed.snack).then_some(SCPS_SNACK),
             ..Options::default()
         };
         let ecn = offers(config.ecn, self.agreed.ecn);
@@ -124,6 +144,16 @@ impl<P: Payload> Connection<P> {
         if !answers {
             segment.window = self.receiver.advertise(0, u64::from(config.mss));
         }
+    }
+}
+
+impl<P> Connection<P> {
+    /// RFC 7413 §4.1.3: a SYN shows the cookie or asks for it, and is sent again
+    /// without.
+    fn cookie_to_send(&self, answers: bool, is_new: bool) -> Option<Cookie> {
+        let SynData::FastOpen { cookie } = &self.config.syn_data else { return None };
+        let sends = if answers { self.gives_cookie } else { is_new };
+        sends.then(|| cookie.clone())
     }
 }
 

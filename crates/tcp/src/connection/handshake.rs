@@ -4,8 +4,8 @@ use units::Instant;
 
 use super::{Abort, Connection, Event, State};
 use crate::Payload;
-use crate::config::Config;
-use crate::segment::Segment;
+use crate::config::{Config, SynData};
+use crate::segment::{SCPS_SNACK, Segment};
 use crate::sender::Agreed;
 
 /// RFC 9293 §3.7.1: without the option.
@@ -32,11 +32,37 @@ impl<P: Payload> Connection<P> {
         } else if segment.flags.syn {
             self.state = State::SynReceived;
             self.take_syn(now, segment);
+            self.take_syn_data(segment);
         }
     }
 
-    /// RFC 9293 §3.10.7.3. Data that comes with a SYN is not taken: the peer
-    /// sends it again.
+    /// RFC 7413 §4.2.2: data of a SYN is taken at once if it comes with the right
+    /// cookie, which is given to whoever has not got it.
+    fn take_syn_data(&mut self, segment: &Segment<P>) {
+        let takes = match &self.config.syn_data {
+            SynData::Off => false,
+            SynData::FastOpen { cookie } if cookie.is_empty() => false,
+            SynData::FastOpen { cookie } => {
+                let shown = segment.options.fast_open.as_ref();
+                self.gives_cookie = shown.is_some_and(|shown| shown != cookie);
+                shown == Some(cookie)
+            }
+            SynData::Always => true,
+        };
+        if !takes || segment.payload.is_empty() {
+            return;
+        }
+        // The window has not been told yet: what there is room for.
+        let room = usize::try_from(self.config.receive_buffer.get()).unwrap_or(usize::MAX);
+        let len = segment.payload.len().min(room);
+        self.receiver.insert(1, &segment.payload.slice(0..len));
+        self.sender.may_hurry = true;
+        self.sender.set_window(segment.window);
+        self.notify(Event::Readable);
+    }
+
+    /// RFC 9293 §3.10.7.3. Data that comes with the answer to a SYN is not taken:
+    /// the peer sends it again.
     pub(super) fn arrive_in_syn_sent(&mut self, now: Instant, segment: &Segment<P>) {
         let acks_syn = segment.ack.map(|ack| self.acknowledges_syn(ack));
         if acks_syn == Some(false) {
@@ -56,6 +82,7 @@ impl<P: Payload> Connection<P> {
         match segment.ack {
             Some(ack) => {
                 self.take_ack(now, segment, ack);
+                self.sender.forget_syn_data();
                 self.become_established(now);
                 self.acks.due = true;
             }
@@ -86,6 +113,7 @@ impl<P: Payload> Connection<P> {
         let ecn_setup = if segment.ack.is_some() { (true, false) } else { (true, true) };
         self.agreed = Agreed {
             sack: config.sack && options.sack_permitted,
+            snack: config.snack && options.scps.is_some_and(|bits| bits & SCPS_SNACK != 0),
             timestamps: config.timestamps && options.timestamps.is_some(),
             ecn: config.ecn && flags == ecn_setup,
         };
@@ -97,6 +125,9 @@ impl<P: Payload> Connection<P> {
         if let Some(timestamps) = options.timestamps.filter(|_| self.agreed.timestamps) {
             self.clock.recent = timestamps.value;
             self.clock.recent_at = now;
+        }
+        if let Some(cookie) = &options.fast_open {
+            self.cookie = cookie.clone();
         }
         let mss = options.mss.unwrap_or(DEFAULT_MSS).min(self.config.mss);
         let used = if self.agreed.timestamps { TIMESTAMPS_LEN } else { 0 };

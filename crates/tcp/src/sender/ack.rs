@@ -62,11 +62,12 @@ impl<P: Payload> Sender<P> {
         }
         self.check_eifel(now, ack, &news);
         self.check_tail_probe(now, ack, &news);
-        self.repair_losses(now, &news);
+        self.repair_losses(now, &news, ack.hole.clone());
         if ack.ece {
             self.on_ece(now);
         }
         if news.delivered > 0 && self.una > 1 {
+            self.estimate_ssthresh(now);
             let rate = self.rate.sample(self.rtt.min());
             self.cc.on_ack(&Ack {
                 now,
@@ -88,6 +89,17 @@ impl<P: Payload> Sender<P> {
             });
         }
         self.settle_timers(now, &news);
+    }
+
+    fn estimate_ssthresh(&mut self, now: Instant) {
+        let Some(rtt) = self.rtt.min().filter(|_| self.config.estimate_ssthresh) else { return };
+        if self.repair.phase != Phase::Open {
+            self.estimate.give_up();
+        }
+        if let Some(bytes) = self.estimate.on_ack(now, self.rate.delivered(), rtt) {
+            let least = self.cc.cwnd().get().min(2 * self.mss);
+            self.cc.limit_slow_start(ByteCount::new(bytes.max(least)));
+        }
     }
 
     /// Takes the advertised window over (RFC 9293 §3.10.7.4); whether it has

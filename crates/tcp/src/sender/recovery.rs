@@ -15,7 +15,7 @@ use crate::prr::Prr;
 const DUP_THRESH: u32 = 3;
 
 impl<P: Payload> Sender<P> {
-    pub(super) fn repair_losses(&mut self, now: Instant, news: &News) {
+    pub(super) fn repair_losses(&mut self, now: Instant, news: &News, hole: Option<Range<u64>>) {
         if self.una == 0 || self.flight.is_empty() && self.repair.phase == Phase::Open {
             self.repair.dup_acks = 0;
             self.repair.dup_bytes = 0;
@@ -28,7 +28,7 @@ impl<P: Payload> Sender<P> {
             Phase::Recovery => self.go_on_with_recovery(now, news),
             Phase::Loss => self.go_on_after_timeout(now, news),
         }
-        let lost = self.detect(now, news);
+        let lost = self.detect(now, news) | hole.is_some_and(|hole| self.take_hole(now, hole));
         if lost && self.repair.phase == Phase::Open {
             self.begin_recovery(now);
         }
@@ -74,7 +74,9 @@ impl<P: Payload> Sender<P> {
         }
         self.repair.partial_acks += 1;
         // RFC 6582 §3.2 step 3.
+        let told = self.agreed.snack && self.flight.front().is_some_and(|f| f.was_retransmitted());
         if self.detection() == Detection::DupAcks
+            && !told
             && let Some(id) = self.flight.front_id()
         {
             self.flight.mark_lost(id);
@@ -82,6 +84,14 @@ impl<P: Payload> Sender<P> {
                 self.forced = Some(Forced::Again(id));
             }
         }
+    }
+
+    /// A hole that the peer tells of is lost, at once; what was sent again must
+    /// have had the time to arrive (CCSDS 714.0-B-2 §3.2.5).
+    fn take_hole(&mut self, now: Instant, hole: Range<u64>) -> bool {
+        let Some(rtt) = self.rtt.smoothed() else { return false };
+        let before = Instant::from_nanos(now.as_nanos().saturating_sub(rtt.as_nanos() as u64));
+        self.repair.frto.is_none() && self.flight.mark_lost_within(hole, before)
     }
 
     fn go_on_after_timeout(&mut self, now: Instant, news: &News) {
@@ -181,9 +191,12 @@ impl<P: Payload> Sender<P> {
         self.remember_for_undo();
         self.stats.recoveries += 1;
         let in_flight = self.flight.in_flight();
-        self.cc.on_congestion(&Congestion { now, signal: Signal::Loss, flight_size, in_flight });
-        self.owes_cwr = self.agreed.ecn;
-        self.cwr_until = self.nxt;
+        if !self.config.assume_corruption {
+            let signal = Signal::Loss;
+            self.cc.on_congestion(&Congestion { now, signal, flight_size, in_flight });
+            self.owes_cwr = self.agreed.ecn;
+            self.cwr_until = self.nxt;
+        }
         let go_back = self.style() == FastRecovery::GoBackN;
         if go_back {
             self.flight.mark_all_lost();
@@ -197,7 +210,7 @@ impl<P: Payload> Sender<P> {
         repair.next_hole = self.flight.front_id().unwrap_or(0);
         repair.tail_probe = None;
         self.timers.probe = None;
-        let reduces = !go_back && !self.cc.rules_recovery();
+        let reduces = !go_back && !self.cc.rules_recovery() && !self.config.assume_corruption;
         repair.prr = self.config.prr.filter(|_| reduces).map(|bound| Prr::new(bound, outstanding));
         // The first retransmission leaves whatever the window says (RFC 5681
         // §3.2 step 3, RFC 6675 §5 step 4.3).

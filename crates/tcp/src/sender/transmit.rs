@@ -10,6 +10,10 @@ use crate::cc::Phase;
 use crate::config::Detection;
 use crate::flight::{Fate, Id};
 
+/// What the peer takes at least, in one segment (RFC 7413 §4.2.1: without a
+/// remembered MSS).
+const SYN_DATA_MAX: u64 = 536;
+
 /// A segment that is due.
 #[derive(Debug, Clone)]
 enum Choice {
@@ -38,7 +42,7 @@ impl<P: Payload> Sender<P> {
         if let Some(prr) = &mut self.repair.prr {
             prr.on_sent(len);
         }
-        self.pacer.sent(now, len, self.pacing_rate());
+        self.pacer.sent(now, len, self.pacing_rate(), self.config.bucket);
         self.timers.last_sent = Some(now);
         self.timers.stalled_since = self.timers.stalled_since.or(Some(now));
         if self.timers.rto.is_none() {
@@ -55,7 +59,7 @@ impl<P: Payload> Sender<P> {
         if let Some(choice) = self.forced() {
             return Some(choice);
         }
-        if self.una == 0 {
+        if self.una == 0 && !self.may_answer_early() {
             return None;
         }
         self.restart_after_idle(now);
@@ -65,6 +69,20 @@ impl<P: Payload> Sender<P> {
             return None;
         }
         Some(choice)
+    }
+
+    /// The data of the peer's SYN has been taken (RFC 7413 §4.2.2: it may be
+    /// answered before the handshake is through).
+    fn may_answer_early(&self) -> bool {
+        self.may_hurry && self.window > 0
+    }
+
+    /// How much data goes with the SYN.
+    fn syn_data_len(&self) -> u64 {
+        if !self.may_hurry || self.window > 0 {
+            return 0;
+        }
+        self.buffer.len().min(self.mss).min(SYN_DATA_MAX)
     }
 
     fn forced(&mut self) -> Option<Choice> {
@@ -169,6 +187,13 @@ impl<P: Payload> Sender<P> {
     fn launch_new(&mut self, now: Instant, range: Range<u64>) -> Transmission {
         let snapshot = self.rate.sent(now, self.flight.in_flight() == 0);
         self.flight.push(range.clone(), now, snapshot);
+        let mut range = range;
+        let with_syn = if range.start == 0 { self.syn_data_len() } else { 0 };
+        if with_syn > 0 {
+            // On its own in the books: the SYN is sent again without it.
+            self.flight.push(1..1 + with_syn, now, snapshot);
+            range.end += with_syn;
+        }
         self.nxt = range.end;
         self.timers.persist = None;
         if let Some(Frto::Probing(left)) = &mut self.repair.frto {

@@ -2,7 +2,7 @@
 
 use super::WireError;
 use crate::SeqNr;
-use crate::segment::{Options, SackBlock, Timestamps};
+use crate::segment::{Options, SackBlock, Snack, Timestamps};
 
 const END: u8 = 0;
 const NOP: u8 = 1;
@@ -11,6 +11,8 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
+const SCPS: u8 = 20;
+const SNACK: u8 = 21;
 const FAST_OPEN: u8 = 34;
 
 /// Reads all options. The first of a kind counts.
@@ -51,6 +53,15 @@ fn read_one(kind: u8, body: &[u8], options: &mut Options) {
                 (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
             options.timestamps.get_or_insert(Timestamps { value, echo });
         }
+        // The second byte is the connection's identifier, not used.
+        (SCPS, &[capabilities, _]) => {
+            options.scps.get_or_insert(capabilities);
+        }
+        // The long form goes on with a bit vector.
+        (SNACK, &[a, b, c, d, ..]) => {
+            let (offset, size) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            options.snack.get_or_insert(Snack { offset, size });
+        }
         // RFC 7413 §4.1.1: a cookie has 4 to 16 bytes, and an even number.
         (FAST_OPEN, cookie)
             if cookie.is_empty() || (4..=16).contains(&cookie.len()) && cookie.len() % 2 == 0 =>
@@ -90,6 +101,14 @@ pub(super) fn write(options: &Options, out: &mut Vec<u8>) {
     }
     if let Some(shift) = options.window_scale {
         out.extend_from_slice(&[NOP, WINDOW_SCALE, 3, shift]);
+    }
+    if let Some(capabilities) = options.scps.filter(|_| options.has_room_for_scps()) {
+        out.extend_from_slice(&[SCPS, 4, capabilities, 0]);
+    }
+    if let Some(Snack { offset, size }) = options.snack.filter(|_| options.has_room_for_snack()) {
+        out.extend_from_slice(&[NOP, NOP, SNACK, 6]);
+        out.extend_from_slice(&offset.to_be_bytes());
+        out.extend_from_slice(&size.to_be_bytes());
     }
     if let Some(cookie) = &options.fast_open {
         out.extend_from_slice(&[FAST_OPEN, 2 + cookie.len() as u8]);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::SeqNr;
-use crate::segment::{Cookie, Options, SackBlock, Timestamps};
+use crate::segment::{Cookie, Options, SackBlock, Snack, Timestamps};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -137,6 +137,29 @@ fn blocks_that_find_no_room_are_left_out() {
     assert_eq!(read.options.sack[..], segment.options.sack[..3]);
 }
 
+/// What no real segment needs more room for.
+fn leave_out(options: &mut Options) {
+    options.scps = options.scps.filter(|_| options.has_room_for_scps());
+    options.snack = options.snack.filter(|_| options.has_room_for_snack());
+    options.sack.truncate(options.sack_room(options.len_without_sack()));
+}
+
+/// The capabilities and the short form of SNACK (CCSDS 714.0-B-2 §3.2.3, §3.2.5).
+#[test]
+fn scps_byte_by_byte() {
+    let snack = Some(Snack { offset: 0x0102, size: 3 });
+    let options = Options { scps: Some(0x40), snack, ..Options::default() };
+    let bytes = encoded(&path(), &Segment { options, ..Segment::default() });
+    assert_eq!(bytes[20..], [20, 4, 0x40, 0, 1, 1, 21, 6, 1, 2, 0, 3]);
+    // The long form's bit vector is passed over.
+    let mut long = bytes.to_vec();
+    long.truncate(20);
+    long[12] = 8 << 4;
+    long.extend_from_slice(&[21, 9, 0, 1, 0, 2, 0xff, 0xff, 0xff, 0, 0, 0]);
+    let (_, read) = decoded(sealed(long)).unwrap();
+    assert_eq!(read.options.snack, Some(Snack { offset: 1, size: 2 }));
+}
+
 prop_compose! {
     fn options()(
         mss in any::<Option<u16>>(),
@@ -144,6 +167,8 @@ prop_compose! {
         sack_permitted: bool,
         blocks in prop::collection::vec(any::<(u32, u32)>(), 0..=3),
         timestamps in any::<Option<(u32, u32)>>(),
+        scps in any::<Option<u8>>(),
+        snack in any::<Option<(u16, u16)>>(),
         cookie in prop::option::of(prop::sample::select(vec![0usize, 4, 6, 8, 10, 12, 14, 16])),
     ) -> Options {
         let block = |(start, end)| SackBlock { start: SeqNr::new(start), end: SeqNr::new(end) };
@@ -154,9 +179,10 @@ prop_compose! {
             sack: blocks.into_iter().map(block).collect(),
             timestamps: timestamps.map(|(value, echo)| Timestamps { value, echo }),
             fast_open: cookie.map(|len| Cookie::from_elem(7, len)),
+            scps,
+            snack: snack.map(|(offset, size)| Snack { offset, size }),
         };
-        // What no real segment needs more room for.
-        options.sack.truncate(options.sack_room(options.len_without_sack()));
+        leave_out(&mut options);
         options
     }
 }
@@ -217,8 +243,7 @@ proptest! {
         if bytes.len() >= 20 {
             bytes[12] = bytes[12].max(0x50);
             if let Ok((path, mut segment)) = decoded(sealed(bytes)) {
-                let options = &mut segment.options;
-                options.sack.truncate(options.sack_room(options.len_without_sack()));
+                leave_out(&mut segment.options);
                 // What was understood is written and read the same way.
                 let again = decoded(encoded(&path, &segment).to_vec()).unwrap();
                 prop_assert_eq!(again, (path, segment));

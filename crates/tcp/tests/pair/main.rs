@@ -10,7 +10,7 @@ use host::{Host, Plan};
 use link::testkit::{Mangle, Net};
 use link::{Dice, LinkConfig, Loss, QueueLimit};
 use tcp::cc::{FastRecovery, NAMES};
-use tcp::{AckConfig, Config, Connection, Counting, Detection, Profile, PrrBound, SeqNr};
+use tcp::{AckConfig, Config, Connection, Counting, Detection, Profile, PrrBound, SeqNr, SynData};
 use units::{BitRate, ByteCount, Instant, Probability};
 
 /// IPv4's header, less what [`Host`] appends.
@@ -62,7 +62,7 @@ fn probability(p: f64) -> Probability {
 /// A configuration with the combination, and everything else by chance.
 fn config(combination: &Combination, dice: &mut Dice) -> Config {
     let mut coin = || dice.below(2) == 0;
-    let flags: [bool; 14] = core::array::from_fn(|_| coin());
+    let flags: [bool; 17] = core::array::from_fn(|_| coin());
     let pick = |dice: &mut Dice, values: &[u64]| values[dice.below(values.len() as u64) as usize];
     Config {
         mss: pick(dice, &[536, 1000, 1460]) as u16,
@@ -75,6 +75,17 @@ fn config(combination: &Combination, dice: &mut Dice) -> Config {
         sack: combination.sack,
         dsack: flags[3],
         ecn: flags[4],
+        snack: flags[14],
+        assume_corruption: flags[15] && flags[14],
+        estimate_ssthresh: flags[16],
+        syn_data: match pick(dice, &[0, 0, 1, 2, 3]) {
+            0 => SynData::Off,
+            1 => SynData::Always,
+            // The right cookie, or one of another server.
+            number => SynData::FastOpen { cookie: [number as u8; 8].into_iter().collect() },
+        },
+        max_rate: (pick(dice, &[0, 1]) == 0).then(|| BitRate::from_mbit(5)),
+        bucket: (pick(dice, &[0, 1]) == 0).then(|| ByteCount::new(20_000)),
         acks: AckConfig {
             delay: flags[5].then(|| Duration::from_millis(pick(dice, &[40, 200]))),
             every: pick(dice, &[1, 2, 4]) as u32,

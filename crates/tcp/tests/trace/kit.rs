@@ -3,7 +3,8 @@
 //! A segment is a line in the manner of tcpdump, with positions instead of
 //! sequence numbers (0 is the SYN, 1 the first byte): flags, `from:to` of its
 //! data, `ack N`, and as needed `win N`, `sack a:b,c:d`, `ts value,echo`,
-//! `mss N`, `ws N`, `sackok`, `ce`, `ect`. Flags: S F R P, `.` for ACK, E for
+//! `mss N`, `ws N`, `sackok`, `fo COOKIE` (hexadecimal, `-` asks), `scps N`,
+//! `snack OFFSET,SIZE`, `ce`, `ect`. The data of a SYN is `0:to`. Flags: S F R P, `.` for ACK, E for
 //! ECE, W for CWR, `-` for none.
 //!
 //! `send!(t, time 100, "…")` hands segments to the connection under test at
@@ -11,7 +12,9 @@
 //! segments, and none between the last line of the test and then.
 
 use bytes::Bytes;
-use tcp::{Config, Connection, Ecn, Event, SackBlock, Segment, SeqNr, State, Timestamps};
+use tcp::{
+    Config, Connection, Cookie, Ecn, Event, SackBlock, Segment, SeqNr, Snack, State, Timestamps,
+};
 use units::{Instant, Machine};
 
 /// The connection's and its peer's initial sequence numbers: near the wrap, so
@@ -151,6 +154,13 @@ fn byte(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
+/// From hexadecimal; `-` is empty.
+pub(crate) fn cookie(text: &str) -> Cookie {
+    let digits = text.trim_matches('-').as_bytes();
+    let byte = |pair: &[u8]| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
 fn range(text: &str) -> (u64, u64) {
     let (from, to) = text.split_once(':').expect("from:to");
     (from.parse().unwrap(), to.parse().unwrap())
@@ -185,6 +195,13 @@ fn parse(line: &str, zero: u32) -> Segment<Bytes> {
             "mss" => options.mss = Some(value().parse().unwrap()),
             "ws" => options.window_scale = Some(value().parse().unwrap()),
             "sackok" => options.sack_permitted = true,
+            "fo" => options.fast_open = Some(cookie(value())),
+            "scps" => options.scps = Some(value().parse().unwrap()),
+            "snack" => {
+                let (offset, size) = value().split_once(',').unwrap();
+                let (offset, size) = (offset.parse().unwrap(), size.parse().unwrap());
+                options.snack = Some(Snack { offset, size });
+            }
             "sack" => {
                 let block = |text| {
                     let (from, to) = range(text);
@@ -224,7 +241,9 @@ fn show(segment: &Segment<Bytes>, like: &str, zero: u32) -> String {
     }
     let from = segment.seq.get().wrapping_sub(OURS.get());
     line += &format!(" {from}:{}", from as usize + segment.payload.len());
-    let check = |at: usize, data: &u8| *data == byte(u64::from(from) + at as u64 - 1);
+    // The SYN itself has position 0.
+    let first = u64::from(from) + u64::from(flags.syn);
+    let check = |at: usize, data: &u8| *data == byte(first + at as u64 - 1);
     let is_right = segment.payload.iter().enumerate().all(|(at, data)| check(at, data));
     assert!(is_right, "wrong bytes in {line}");
     if let Some(ack) = segment.ack {
@@ -243,6 +262,16 @@ fn show(segment: &Segment<Bytes>, like: &str, zero: u32) -> String {
     }
     if options.sack_permitted {
         line += " sackok";
+    }
+    if let Some(cookie) = &options.fast_open {
+        let hex: String = cookie.iter().map(|byte| format!("{byte:02x}")).collect();
+        line += &format!(" fo {}", if hex.is_empty() { "-" } else { &hex });
+    }
+    if let Some(bits) = options.scps {
+        line += &format!(" scps {bits}");
+    }
+    if let Some(snack) = options.snack {
+        line += &format!(" snack {},{}", snack.offset, snack.size);
     }
     if !options.sack.is_empty() {
         let relative = |seq: SeqNr| seq.get().wrapping_sub(PEERS.get());

@@ -3,7 +3,10 @@
 
 mod acks;
 mod kit;
+mod opening;
 mod recovery;
+mod sharing;
+mod snack;
 mod spurious;
 mod states;
 mod windows;
