@@ -161,6 +161,31 @@ fn endpoints_of_our_own_talk_to_each_other() {
     });
 }
 
+/// RFC 7413: the second connection saves a round trip of 400 ms, of which the
+/// first has two and its FIN none.
+#[test]
+fn data_on_the_syn_saves_a_round_trip() {
+    let script = "set -e
+        \"$SKYHOP\" lab exec server -- \"$SKYHOP\" tcp serve --connections 2 \
+            --options syn-data=fast-open 2>&1 | (
+          read line
+          \"$SKYHOP\" tcp get http://10.2.0.102/1kB --times 2 --options syn-data=fast-open --json
+          cat >/dev/null
+        )";
+    as_myself(|runner| {
+        let slow = ["--delay", "200ms", "--rate", "100Mbit/s", "--return-rate", "100Mbit/s"];
+        let output = runner.shell(&slow, script).output().unwrap();
+        let first_bytes: Vec<f64> = text(&output.stdout)
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+            .map(|report| report["first_byte_seconds"].as_f64().unwrap())
+            .collect();
+        let [first, second] = first_bytes[..] else { panic!("{output:?}") };
+        assert!(first >= 0.8, "{first}: a round trip for the handshake, one for the object");
+        assert!((0.4..0.8).contains(&second), "{second}: one round trip");
+    });
+}
+
 #[test]
 fn the_gateways_carry_it() {
     as_myself(|runner| {

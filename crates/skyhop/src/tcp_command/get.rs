@@ -67,7 +67,7 @@ impl fmt::Display for Target {
 
 /// One transfer.
 pub(super) struct Client {
-    tcp: Connection<Bytes>,
+    pub(super) tcp: Connection<Bytes>,
     way: wire::Path,
     begun: Instant,
     /// Of the request, what is not written yet.

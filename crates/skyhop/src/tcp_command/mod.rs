@@ -9,13 +9,13 @@ mod serve;
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
 use clap::Subcommand;
 use lab::{LAB_VARIABLE, LAN_DEVICE, Station, spare_addresses};
 use serde::Serialize;
-use tcp::{Config, Connection, SeqNr, wire};
+use tcp::{Config, Connection, SeqNr, SynData, wire};
 
 use self::drive::drive;
 use self::get::{Client, Target};
@@ -79,6 +79,24 @@ pub(crate) struct GetArgs {
     /// Over IPv6 only.
     #[arg(short = '6')]
     v6: bool,
+    /// So often, one after the other; with `syn-data=fast-open` later connections
+    /// show the cookie of the earlier ones.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    times: u32,
+    /// What later connections begin with of what earlier ones have learnt
+    /// (RFC 9040).
+    #[arg(long, value_enum, default_value_t = Share::Nothing)]
+    share: Share,
+}
+
+/// TCB interdependence.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Share {
+    Nothing,
+    /// The slow-start threshold.
+    Ssthresh,
+    /// The threshold, the RTT and the window.
+    All,
 }
 
 pub(crate) fn run(command: TcpCommand) -> Result<ExitCode> {
@@ -107,26 +125,27 @@ fn get(args: &GetArgs) -> Result<ExitCode> {
     let server = args.resolve(&addresses)?;
     let own = addresses.iter().find(|own| own.is_ipv4() == server.is_ipv4());
     let own = *own.with_context(|| format!("no address of our own to reach {server} from"))?;
-    let way = wire::Path {
-        from: own,
-        from_port: 49_152 + (random() % 16_384) as u16,
-        to: server.ip(),
-        to_port: server.port(),
-    };
-    let config = fitting(&args.station.options, own);
-    let tcp = Connection::connect(config, SeqNr::new(random() as u32));
-    let mut client = Client::new(tcp, way, Station::now(), &args.target);
-    drive(&mut station, &mut client)?;
-    match client.outcome.with_context(|| "the connection ended without an object")? {
-        Ok(got) => {
-            tell(&got, args.station.json)?;
-            Ok(ExitCode::SUCCESS)
+    let mut config = fitting(&args.station.options, own);
+    for _ in 0..args.times {
+        let way = wire::Path {
+            from: own,
+            from_port: 49_152 + (random() % 16_384) as u16,
+            to: server.ip(),
+            to_port: server.port(),
+        };
+        let tcp = Connection::connect(config.clone(), SeqNr::new(random() as u32));
+        let mut client = Client::new(tcp, way, Station::now(), &args.target);
+        drive(&mut station, &mut client)?;
+        match client.outcome.as_ref().context("the connection ended without an object")? {
+            Ok(got) => tell(got, args.station.json)?,
+            Err(error) => {
+                eprintln!("skyhop: {}: {error}", args.target);
+                return Ok(ExitCode::from(FAILED));
+            }
         }
-        Err(error) => {
-            eprintln!("skyhop: {}: {error}", args.target);
-            Ok(ExitCode::from(FAILED))
-        }
+        args.learn(&mut config, &client.tcp);
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 impl StationArgs {
@@ -149,6 +168,20 @@ impl StationArgs {
 }
 
 impl GetArgs {
+    /// What the next connection begins with.
+    fn learn(&self, config: &mut Config, tcp: &Connection<Bytes>) {
+        config.shared = match self.share {
+            Share::Nothing => None,
+            Share::Ssthresh => Some(tcp.control_block().ssthresh_only()),
+            Share::All => Some(tcp.control_block()),
+        };
+        if let SynData::FastOpen { cookie } = &mut config.syn_data
+            && !tcp.cookie().is_empty()
+        {
+            *cookie = tcp.cookie().clone();
+        }
+    }
+
     fn resolve(&self, own: &[IpAddr]) -> Result<SocketAddr> {
         let Target { host, port, .. } = &self.target;
         let all = (host.as_str(), *port).to_socket_addrs();
@@ -165,9 +198,9 @@ impl GetArgs {
 }
 
 /// The settings as they fit on an Ethernet: path MTU discovery is not modelled.
-fn fitting(config: &Config, own: IpAddr) -> Arc<Config> {
+fn fitting(config: &Config, own: IpAddr) -> Config {
     let most = if own.is_ipv4() { 1460 } else { 1440 };
-    Arc::new(Config { mss: config.mss.min(most), seed: random(), ..config.clone() })
+    Config { mss: config.mss.min(most), seed: random(), ..config.clone() }
 }
 
 fn tell<T: Serialize + core::fmt::Display>(report: &T, json: bool) -> Result<()> {

@@ -1,12 +1,12 @@
 //! `skyhop tcp serve`: test objects over HTTP from endpoints of `tcp`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use lab::TestObject;
-use tcp::{Config, Connection, Event, Segment, SeqNr, State, Stats, refusal, wire};
+use tcp::{Config, Connection, Event, Segment, SeqNr, State, Stats, SynData, refusal, wire};
 use units::{Instant, Machine};
 
 use super::drive::{Side, back};
@@ -22,12 +22,14 @@ type Key = (SocketAddr, SocketAddr);
 
 /// All connections of a server.
 pub(super) struct Server<F> {
-    config: Arc<Config>,
+    config: Config,
     port: u16,
     flows: BTreeMap<Key, Flow>,
     /// Those that may have something to send.
     ready: BTreeSet<Key>,
     refusals: VecDeque<(wire::Path, Segment<Bytes>)>,
+    /// What cookies are made with.
+    secret: RandomState,
     /// How many more may end until it is over; `None` is for ever.
     left: Option<u64>,
     /// Told of every connection that has ended.
@@ -37,11 +39,12 @@ pub(super) struct Server<F> {
 impl<F: FnMut(&Served)> Server<F> {
     pub(super) fn new(config: Config, port: u16, left: Option<u64>, on_end: F) -> Self {
         Self {
-            config: Arc::new(config),
+            config,
             port,
             flows: BTreeMap::new(),
             ready: BTreeSet::new(),
             refusals: VecDeque::new(),
+            secret: RandomState::new(),
             left,
             on_end,
         }
@@ -56,7 +59,11 @@ impl<F: FnMut(&Served)> Server<F> {
         if self.flows.len() >= MOST {
             return;
         }
-        let config = super::fitting(&self.config, path.to);
+        let mut config = super::fitting(&self.config, path.to);
+        if let SynData::FastOpen { cookie } = &mut config.syn_data {
+            // RFC 7413 §4.1.2: of the client's address, with a secret.
+            *cookie = self.secret.hash_one(path.from).to_be_bytes().into_iter().collect();
+        }
         let tcp = Connection::listen(config, SeqNr::new(super::random() as u32));
         let flow = Flow {
             tcp,
