@@ -107,8 +107,7 @@ impl<P: Payload> Sender<P> {
             None => {}
         }
         if let Some(id) = self.flight.first_lost() {
-            let len = self.flight.get(id)?.len();
-            return self.allows(len).then_some(Choice::Again(id));
+            return self.choose_repair(id);
         }
         match self.sendable() {
             Some(range) if self.allows(range.end - range.start) => Some(Choice::New(range)),
@@ -121,6 +120,19 @@ impl<P: Payload> Sender<P> {
                 self.choose_rescue()
             }
         }
+    }
+
+    /// What was lost goes again as soon as the window has room for it. If it has
+    /// none, the window is what limits, whatever limited the first transmission:
+    /// else it could not grow after a time-out.
+    fn choose_repair(&mut self, id: Id) -> Option<Choice> {
+        let sent = self.flight.get(id)?;
+        let (len, end) = (sent.len(), sent.end);
+        if self.allows(len) {
+            return Some(Choice::Again(id));
+        }
+        self.limited_until = self.limited_until.max(end);
+        None
     }
 
     /// Whether the congestion window has room for `len` bytes.

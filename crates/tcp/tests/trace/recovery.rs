@@ -341,6 +341,20 @@ fn timeouts_back_off_and_slow_start_follows() {
     assert_eq!(t.tcp.stats().rto.as_secs(), 1);
 }
 
+/// RFC 5681 §3.1: slow start follows a time-out, also if the window was not what
+/// limited the first transmission of what is sent again.
+#[test]
+fn slow_start_follows_the_time_out_of_an_unused_window() {
+    let mut t = Trace::established(plain(10), "mss 1000");
+    t.write(7000);
+    assert_eq!(t.drain().len(), 7);
+    recv!(t, time 1100, ". 1:1001 ack 1");
+    send!(t, time 1200, ". 1:1 ack 1001");
+    recv!(t, time 1200, ". 1001:2001 ack 1", ". 2001:3001 ack 1");
+    send!(t, time 1300, ". 1:1 ack 3001");
+    recv!(t, time 1300, ". 3001:4001 ack 1", ". 4001:5001 ack 1", ". 5001:6001 ack 1");
+}
+
 /// RFC 2018 §8: the receiver has thrown away what it had.
 #[test]
 fn reneging() {
