@@ -12,6 +12,8 @@ mod channel;
 mod error_model;
 mod gilbert;
 
+use core::num::NonZeroU64;
+
 use units::Probability;
 
 use crate::Trace;
@@ -34,6 +36,9 @@ pub enum Loss {
     Ber(Probability),
     /// Everything of which any part is received during a burst.
     Burst(Burst),
+    /// Every n-th packet: the deterministic loss of TCP's response functions
+    /// (Mathis et al. 1997; RFC 9438 §5).
+    Periodic(NonZeroU64),
     /// As the state of a Markov chain says that steps with each packet.
     GilbertElliott(GilbertElliott),
     /// Each packet with the probability that the trace has when it arrives. The

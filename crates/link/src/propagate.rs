@@ -153,6 +153,7 @@ impl<P> Propagation<P> {
 
 #[cfg(test)]
 mod tests {
+    use core::num::NonZeroU64;
     use core::time::Duration;
 
     use units::{BitRate, Probability};
@@ -187,6 +188,15 @@ mod tests {
             propagation.depart(Instant::ZERO, frame(packet, 0.5));
         }
         assert_eq!(order(&mut propagation), (0..100).map(|i| (5, i)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_period_loses_every_nth_packet() {
+        let mut propagation = propagation(0, Loss::Periodic(NonZeroU64::new(3).unwrap()));
+        (0..7).for_each(|packet| propagation.depart(Instant::ZERO, frame(packet, 0.5)));
+        let lost = core::iter::from_fn(|| propagation.pop_arrival(Instant::ZERO));
+        let lost: Vec<_> = lost.map(|arrival| arrival.lost).collect();
+        assert_eq!(lost, [false, false, true, false, false, true, false]);
     }
 
     #[test]

@@ -187,6 +187,7 @@ fn describe_loss(loss: &Loss) -> String {
         Loss::Ber(ber) => format!("BER {ber}"),
         Loss::Burst(burst) => format!("bursts: {}", ErrorModel::from(*burst)),
         Loss::GilbertElliott(model) => format!("Gilbert–Elliott: {model}"),
+        Loss::Periodic(period) => format!("every {period}th packet"),
         _ => "trace".to_owned(),
     }
 }

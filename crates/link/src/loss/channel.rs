@@ -24,6 +24,8 @@ enum State {
     /// The same for each bit.
     Ber(f64),
     Burst(Bursts),
+    /// The period, and the packets since the last loss.
+    Periodic(u64, u64),
     GilbertElliott(Chain),
     Trace(Trace<Probability>),
 }
@@ -35,6 +37,7 @@ impl Channel {
             Loss::Per(per) => State::Per(per.get()),
             Loss::Ber(ber) => State::Ber(ber.get()),
             Loss::Burst(model) => State::Burst(Bursts::new(model, begin, seed)),
+            Loss::Periodic(period) => State::Periodic(period.get(), 0),
             Loss::GilbertElliott(model) => State::GilbertElliott(Chain::new(model, seed)),
             Loss::Trace(trace) => State::Trace(trace),
         };
@@ -47,6 +50,10 @@ impl Channel {
             State::Per(per) => *per,
             State::Ber(ber) => any_of(*ber, (frame.len as u64).saturating_mul(8)),
             State::Burst(bursts) => return bursts.hit(reception),
+            State::Periodic(period, since) => {
+                *since = (*since + 1) % *period;
+                return *since == 0;
+            }
             State::GilbertElliott(chain) => chain.next_loss(),
             State::Trace(trace) => {
                 trace.value_at(reception.until.saturating_since(self.begin)).get()
