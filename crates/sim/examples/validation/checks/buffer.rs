@@ -1,0 +1,51 @@
+//! The router's buffer of ITU-R S.1711-1.
+
+use sim::published::Published;
+use sim::scenario::Scenario;
+
+use super::{Effort, Row, Section};
+
+const SCENARIO: &str = include_str!("../../../../../scenarios/itu-buffer.toml");
+const PUBLISHED: &str = include_str!("../../../../../scenarios/itu-buffer.published.toml");
+/// The scenario's window, in bytes, and its segments'.
+const WINDOW: &str = "9114820 B";
+const MSS: u64 = 1430;
+
+pub(super) fn section(_: Effort) -> Section {
+    let published = Published::parse("itu-buffer.published.toml", PUBLISHED).expect("published");
+    let ours = peak(SCENARIO);
+    let mut rows = Vec::new();
+    for value in published.value.iter().filter(|value| value.metric == "peak-queue-packets") {
+        let claim = format!("window of 6374 packets: greatest queue, {}", value.place);
+        let row = Row::near(claim, &published.source, "packets", (value.value, ours), 0.02);
+        rows.push(row.because(
+            "the formula takes the last doubling of slow start for whole; from 1 segment it goes \
+             to 4096 and then to the limit of 6374, which leaves 6374 − 4096 = 2278",
+        ));
+    }
+    for segments in [1024, 4096] {
+        let text = SCENARIO.replace(WINDOW, &format!("{} B", segments * MSS));
+        let claim = format!("window of {segments} packets, a power of two: greatest queue");
+        let source = format!("half the window ({})", published.source);
+        let expected = segments as f64 / 2.0;
+        rows.push(Row::near(claim, source, "packets", (expected, peak(&text)), 0.02));
+    }
+    Section {
+        title: "The router's buffer",
+        text:
+            "Slow start from 500 into 135 Mbit/s at an RTT of 540 ms (`scenarios/itu-buffer.toml`)."
+                .to_owned(),
+        rows,
+        plots: Vec::new(),
+    }
+}
+
+fn peak(text: &str) -> f64 {
+    let scenario = Scenario::parse("itu-buffer.toml", text).expect("the scenario");
+    let case = scenario.cases.iter().find(|case| case.name == "enough").expect("the case");
+    let mut run = case.build(1);
+    run.finish();
+    let metrics = run.metrics();
+    let peak = metrics.iter().find(|it| it.of == "forward" && it.name == "peak-queue-packets");
+    peak.expect("a peak").value
+}

@@ -1,0 +1,47 @@
+//! What the simulator is checked against, and what comes of it.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "what theory says is printed with three digits, and decides nothing"
+)]
+
+mod bands;
+mod buffer;
+mod equations;
+mod hybla;
+mod operating;
+mod published;
+mod response;
+mod row;
+mod trial;
+mod window;
+
+use std::thread;
+
+pub(crate) use row::{Plot, Row, Section, Series, Verdict};
+
+/// How much is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// The rows that take a second or two.
+    Quick,
+    /// All of them.
+    Full,
+}
+
+/// Runs every check; the sections are in a fixed order, and each row is the
+/// same on every machine.
+pub(crate) fn sections(effort: Effort) -> Vec<Section> {
+    let all: [fn(Effort) -> Section; 6] = [
+        window::section,
+        response::section,
+        hybla::section,
+        operating::section,
+        buffer::section,
+        bands::section,
+    ];
+    thread::scope(|scope| {
+        let threads: Vec<_> = all.map(|one| scope.spawn(move || one(effort))).into();
+        threads.into_iter().map(|thread| thread.join().expect("a check")).collect()
+    })
+}

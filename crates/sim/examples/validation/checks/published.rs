@@ -1,0 +1,45 @@
+//! Published values, from `published.toml`.
+
+use serde::Deserialize;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Published {
+    /// Mean windows.
+    pub(crate) response: Vec<Response>,
+    /// Goodputs over GEO in another simulator.
+    pub(crate) band: Vec<Band>,
+}
+
+/// A mean window of a table.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Response {
+    pub(crate) controller: String,
+    /// Seconds.
+    pub(crate) rtt: f64,
+    pub(crate) p: f64,
+    /// Segments.
+    pub(crate) window: f64,
+    #[serde(rename = "where")]
+    pub(crate) place: String,
+}
+
+/// A goodput and its spread over seeds, in Mbit/s.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Band {
+    pub(crate) controller: String,
+    pub(crate) per: f64,
+    pub(crate) mean: f64,
+    /// The standard deviation; none of a single run.
+    #[serde(default)]
+    pub(crate) sd: f64,
+    /// Why ours is elsewhere, if it is.
+    #[serde(default)]
+    pub(crate) differs: Option<String>,
+}
+
+pub(crate) fn read() -> Published {
+    toml::from_str(include_str!("../published.toml")).expect("published.toml")
+}

@@ -1,0 +1,71 @@
+//! Compares the simulator with theory and with published values, and writes
+//! `validation.md` and its graphs:
+//! `cargo run --release -p skyhop-sim --example validation -- docs`.
+
+mod checks;
+mod draw;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use checks::{Effort, Section, Verdict};
+
+const COMMAND: &str = "cargo run --release -p skyhop-sim --example validation -- docs";
+
+fn main() -> ExitCode {
+    let Some(directory) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("usage: validation DIRECTORY (of validation.md and of validation/*.svg)");
+        return ExitCode::from(2);
+    };
+    let sections = checks::sections(Effort::Full);
+    if let Err(error) = write(&directory, &sections) {
+        eprintln!("{}: {error}", directory.display());
+        return ExitCode::from(2);
+    }
+    let rows = || sections.iter().flat_map(|section| &section.rows);
+    let mut unexplained = rows().filter(|row| row.verdict == Verdict::Differs(None)).peekable();
+    if unexplained.peek().is_none() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("rows that differ, and nothing says why:");
+    unexplained.for_each(|row| eprintln!("{}", row.line()));
+    ExitCode::FAILURE
+}
+
+fn write(directory: &Path, sections: &[Section]) -> Result<(), Box<dyn std::error::Error>> {
+    let graphs = directory.join("validation");
+    fs::create_dir_all(&graphs)?;
+    for plot in sections.iter().flat_map(|section| &section.plots) {
+        fs::write(graphs.join(plot.name).with_extension("svg"), draw::plot(plot)?)?;
+    }
+    Ok(fs::write(directory.join("validation.md"), page(sections))?)
+}
+
+fn page(sections: &[Section]) -> String {
+    let mut text = format!(
+        "# Validation\n\nThe simulator against theory and published values. `{COMMAND}` makes this \
+         page, its graphs\nand all that is in them; published values stand in \
+         `crates/sim/examples/validation/published.toml` and\n`scenarios/`. The runs have a seed \
+         and no clock: the page is the same on every machine.\n"
+    );
+    let rows = || sections.iter().flat_map(|section| &section.rows);
+    let good = rows().filter(|row| row.verdict == Verdict::Reproduced).count();
+    text += &format!(
+        "\n{good} of {} rows are reproduced; each other says where it is.\n",
+        rows().count()
+    );
+    for section in sections {
+        text += &format!("\n## {}\n\n{}\n\n", section.title, section.text);
+        text +=
+            "| claim | source | expected | ours | ratio | verdict |\n|---|---|---|---|---|---|\n";
+        for row in &section.rows {
+            text += &row.line();
+            text.push('\n');
+        }
+        for plot in &section.plots {
+            text += &format!("\n![{}](validation/{}.svg)\n", plot.title, plot.name);
+        }
+    }
+    text
+}
