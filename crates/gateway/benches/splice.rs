@@ -52,6 +52,11 @@ fn main() {
         let cost = median(rounds.iter().map(|round| round.cpu_seconds_per_gb));
         println!("{name:<18}{rate:>8.1}{cost:>22.3}");
     }
+    let [_, bare, solo] = &rounds;
+    // Rounds of about the same moment are compared.
+    let shares =
+        bare.iter().zip(solo).map(|(bare, solo)| solo.gbit_per_second / bare.gbit_per_second);
+    println!("skyhop solo moves {:.0} % of what the bare loop does", median(shares) * 100.0);
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

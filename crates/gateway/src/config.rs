@@ -214,6 +214,16 @@ pub struct SideConfig {
     pub receive_buffer: Option<ByteCount>,
     /// The most that one connection sends. Key `pacing_rate`.
     pub pacing_rate: Option<BitRate>,
+    /// How many segments are sent before the first acknowledgement; the kernel's
+    /// ten without it (RFC 6928). Needs CAP_NET_ADMIN. Key `initial_window`.
+    pub initial_window: Option<u32>,
+    /// How many segments the peer may send at first, as far as the receive buffer
+    /// allows. Needs CAP_NET_ADMIN. Key `initial_receive_window`.
+    pub initial_receive_window: Option<u32>,
+    /// Whether what comes is acknowledged at once, not after 40 ms or with the next
+    /// segment: it costs packets, and helps a sender that is slow to start. Key
+    /// `quick_ack`, default false.
+    pub quick_ack: bool,
 }
 
 /// What a hub is told.

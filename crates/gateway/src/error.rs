@@ -134,6 +134,9 @@ fn side_hint(key: &str) -> &'static str {
             ": expected one of /proc/sys/net/ipv4/tcp_available_congestion_control, which \
              another user than root may use if tcp_allowed_congestion_control has it too"
         }
+        "initial_window" | "initial_receive_window" => {
+            ": it takes CAP_NET_ADMIN, and a main routing table that can be copied"
+        }
         _ => "",
     }
 }

@@ -70,9 +70,10 @@ impl Intake {
         self.interception.take_over(&self.scope)
     }
 
-    /// Sets up the connections of clients, those that are accepted from now on.
-    pub(crate) fn prepare(&self, side: &SideConfig) {
-        self.interception.prepare(side);
+    /// Sets up the connections of clients that are accepted from now on, whose
+    /// packets bear `mark`.
+    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
+        self.interception.prepare(side, mark);
     }
 
     /// Has new connections pass by for a while.

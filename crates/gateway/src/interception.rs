@@ -13,7 +13,7 @@ use crate::netfilter::{Rules, Scope, Slot, Table};
 use crate::routing::{self, Routing};
 use crate::rule::Version;
 use crate::syn_tap::{SynTap, Usher};
-use crate::tcp;
+use crate::{tcp, window};
 
 /// The port in printed rules; a running gateway takes any free one.
 const PRINTED_PORT: u16 = 5901;
@@ -111,9 +111,9 @@ impl Interception {
         self.rules.bypass.clone_from(&config.bypass);
     }
 
-    /// Sets up the connections of clients.
-    pub(crate) fn prepare(&self, side: &SideConfig) {
-        self.listeners.iter().for_each(|listener| listener.prepare(side));
+    /// Sets up the connections of clients, whose packets bear `mark`.
+    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
+        self.listeners.iter().for_each(|listener| listener.prepare(side, mark));
     }
 
     /// Takes new connections to `scope` over from now on and lets others pass by;
@@ -182,10 +182,14 @@ pub(crate) fn print_rules(config: &TerminalConfig) -> String {
 
 /// The same for a solo gateway.
 pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
-    match &config.intercept {
+    let rules = match &config.intercept {
         Some(intercept) => print(intercept, &Scope::Everything),
         None => "# This gateway sets no rules: it takes nothing over.\n".to_owned(),
-    }
+    };
+    let sides = [&config.lan, &config.wan];
+    let with = sides.into_iter().filter(|side| window::display(0, side).is_some());
+    let windows = with.zip(0..).filter_map(|(side, number)| window::display(number, side));
+    windows.collect::<String>() + &rules
 }
 
 /// The same for a hub all of whose terminals can be reached.

@@ -22,19 +22,38 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One leg of a split connection. Dropped before it has ended cleanly it is
 /// reset: its peer must not take an accident for the end of the data.
-pub(crate) struct Leg(Option<TcpStream>);
+pub(crate) struct Leg {
+    socket: Option<TcpStream>,
+    /// What comes is acknowledged at once.
+    quick_ack: bool,
+}
 
 impl Leg {
     pub(crate) fn new(socket: TcpStream) -> Self {
-        Self(Some(socket))
+        Self { socket: Some(socket), quick_ack: false }
+    }
+
+    /// Has what comes acknowledged at once, if asked.
+    pub(crate) fn acknowledging_at_once(mut self, quick_ack: bool) -> Self {
+        self.quick_ack = quick_ack;
+        self.has_read();
+        self
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {
-        self.0.as_ref().expect("the socket is there until the end")
+        self.socket.as_ref().expect("the socket is there until the end")
     }
 
     pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
-        self.0.as_mut().expect("the socket is there until the end")
+        self.socket.as_mut().expect("the socket is there until the end")
+    }
+
+    /// Something has been read. The kernel forgets again and again that it is to
+    /// acknowledge at once.
+    pub(crate) fn has_read(&self) {
+        if self.quick_ack {
+            tcp::acknowledge_at_once(self.socket());
+        }
     }
 
     /// Waits until the socket fails, even while nobody reads or writes it: a
@@ -84,7 +103,7 @@ impl Leg {
     /// a socket without owner when the peer's window stays closed: a slow reader
     /// would lose the end.
     pub(crate) async fn deliver_rest(mut self) {
-        let socket = self.0.take().expect("the socket is there until the end");
+        let socket = self.socket.take().expect("the socket is there until the end");
         let mut pause = FIRST_LOOK;
         while tcp::unacknowledged(&socket).is_ok_and(|bytes| bytes > 0) {
             tokio::time::sleep(pause).await;
@@ -95,7 +114,7 @@ impl Leg {
 
 impl Drop for Leg {
     fn drop(&mut self) {
-        if let Some(socket) = self.0.take() {
+        if let Some(socket) = self.socket.take() {
             tcp::reset(socket);
         }
     }

@@ -69,6 +69,7 @@ mod testkit;
 mod timer;
 mod tunnel;
 mod udp;
+mod window;
 
 pub use error::RunError;
 pub use prefix::{Prefix, PrefixError};

@@ -61,10 +61,9 @@ impl Listener {
         }
     }
 
-    /// Sets up the connections that it accepts.
-    pub(crate) fn prepare(&self, side: &SideConfig) {
-        // It was tried on another socket.
-        let _ = side.apply(&SockRef::from(&self.socket));
+    /// Sets up the connections that it accepts, whose packets bear `mark`.
+    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
+        side.apply_to_listener(&SockRef::from(&self.socket), mark);
     }
 
     /// The version it listens for, and its port.

@@ -371,6 +371,8 @@ impl Operations {
             from_hop_limit: limit(moving.from_hop.held(now), beyond),
             lan_rtt_ms: moving.socket.and_then(tcp::rtt).map(ms),
             wan_rtt_ms: moving.far_socket.and_then(tcp::rtt).map(ms),
+            lan_window_segments: moving.socket.and_then(tcp::congestion_window),
+            wan_window_segments: moving.far_socket.and_then(tcp::congestion_window),
             hop_rtt_ms: session
                 .and_then(|(hop, session)| hop.stats(session))
                 .map_or(0.0, |stats| ms(stats.rtt)),

@@ -75,10 +75,9 @@ impl Proxy {
         Ok(Self { listener, config, handshakes, order, paused_until: None })
     }
 
-    /// Sets up the connections of clients.
-    pub(crate) fn prepare(&self, side: &SideConfig) {
-        // It was tried on another socket.
-        let _ = side.apply(&SockRef::from(&self.listener));
+    /// Sets up the connections of clients, whose packets bear `mark`.
+    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
+        side.apply_to_listener(&SockRef::from(&self.listener), mark);
     }
 
     /// Waits for the next client that has said where it wants to go. May be

@@ -10,7 +10,7 @@
 use std::io;
 
 use rtnetlink::packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use rtnetlink::packet_route::route::{
     RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -92,11 +92,16 @@ fn table(slot: Slot) -> u32 {
 
 /// A rule that has packets with a mark routed by a table.
 pub(crate) fn rule(mark: Mark, table: u32, version: Version) -> RuleMessage {
+    rule_at(PRIORITY, mark, table, version)
+}
+
+/// The same with another priority.
+pub(crate) fn rule_at(priority: u32, mark: Mark, table: u32, version: Version) -> RuleMessage {
     let mut rule = RuleMessage::default();
     rule.header.family = family(version);
     rule.header.action = RuleAction::ToTable;
     rule.attributes = vec![
-        RuleAttribute::Priority(PRIORITY),
+        RuleAttribute::Priority(priority),
         RuleAttribute::FwMark(mark.value),
         RuleAttribute::FwMask(mark.mask),
         RuleAttribute::Table(table),
@@ -157,16 +162,56 @@ impl Kernel {
         }
     }
 
-    /// Has the kernel carry out a request, and waits until it has.
-    pub(crate) fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    /// All routes of all tables.
+    pub(crate) fn routes(&mut self) -> io::Result<Vec<RouteMessage>> {
+        let mut routes = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut all = RouteMessage::default();
+            all.header.address_family = family;
+            self.send(RouteNetlinkMessage::GetRoute(all), NLM_F_DUMP)?;
+            while self.receive_routes(&mut routes)? {}
+        }
+        Ok(routes)
+    }
+
+    /// Adds what comes of a list; whether there is more.
+    fn receive_routes(&mut self, routes: &mut Vec<RouteMessage>) -> io::Result<bool> {
+        let (bytes, _) = self.socket.recv_from_full()?;
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                .map_err(io::Error::other)?;
+            let length = (message.header.length as usize).next_multiple_of(4).max(16);
+            rest = rest.get(length..).unwrap_or_default();
+            if message.header.sequence_number != self.sequence {
+                continue;
+            }
+            match message.payload {
+                NetlinkPayload::Done(_) => return Ok(false),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
+                    routes.push(route);
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.sequence += 1;
         let mut message = NetlinkMessage::from(message);
-        message.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        message.header.flags = NLM_F_REQUEST | flags;
         message.header.sequence_number = self.sequence;
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
+        self.socket.send(&bytes, 0).map(drop)
+    }
+
+    /// Has the kernel carry out a request, and waits until it has.
+    pub(crate) fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.send(message, NLM_F_ACK | flags)?;
         loop {
             let (answer, _) = self.socket.recv_from_full()?;
             let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)

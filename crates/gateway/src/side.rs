@@ -36,6 +36,14 @@ impl SideConfig {
         Ok(())
     }
 
+    /// Prepares a listener whose connections' packets bear `mark`.
+    pub(crate) fn apply_to_listener(&self, socket: &SockRef<'_>, mark: Option<u32>) {
+        // The keys were tried on another socket, and the mark takes no more
+        // privilege than its routes.
+        let _ = self.apply(socket);
+        let _ = mark.map(|mark| socket.set_mark(mark));
+    }
+
     /// Sees whether the system lets connections of this side be set up so.
     ///
     /// # Errors
@@ -95,6 +103,7 @@ mod tests {
             send_buffer: Some(ByteCount::new(65_536)),
             receive_buffer: Some(ByteCount::new(32_768)),
             pacing_rate: Some(BitRate::from_mbit(8)),
+            ..SideConfig::default()
         };
         let socket = socket();
         side.apply(&SockRef::from(&socket)).unwrap();

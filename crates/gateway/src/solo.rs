@@ -5,6 +5,7 @@
 //! machine, and where its own traffic is taken over too, they bear a mark.
 
 mod server;
+mod windows;
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use self::server::Server;
+use self::windows::Windows;
 use crate::config::{Answer, SoloConfig};
 use crate::counters::Counters;
 use crate::dial::Dialer;
@@ -59,6 +61,7 @@ struct Solo {
     proxy: Option<Proxy>,
     exit: Exit,
     server: Server,
+    windows: Windows,
     relays: JoinSet<()>,
 }
 
@@ -66,24 +69,26 @@ impl Solo {
     async fn start(config: SoloConfig) -> Result<Self, RunError> {
         config.lan.check("lan")?;
         config.wan.check("wan")?;
+        let windows = Windows::install(&config.lan, &config.wan)?;
         let counters = Arc::new(Counters::default());
         let interception = config.intercept.as_ref().map(Interception::install).transpose()?;
         if let Some(interception) = &interception {
-            interception.prepare(&config.lan);
+            interception.prepare(&config.lan, windows.lan_mark());
         }
         let proxy = match config.proxy.clone() {
             Some(proxy) => Some(Proxy::listen(proxy).await?),
             None => None,
         };
-        proxy.iter().for_each(|proxy| proxy.prepare(&config.lan));
+        proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, windows.lan_mark()));
         let ops = Operations::start(Role::Solo, &config.operation, Peers::default())?;
-        let dialer = dialer(&config);
+        let dialer = dialer(&config, &windows);
         Ok(Self {
             ops,
             intake: interception.map(|it| Intake::new(it, counters.clone())),
             proxy,
-            exit: Exit::new(Answer::default(), dialer.clone(), counters.clone()),
-            server: Server::new(dialer, config.transparent, counters.clone()),
+            exit: exit(&dialer, &config, &counters),
+            server: Server::new(dialer, &config, counters.clone()),
+            windows,
             relays: JoinSet::new(),
             counters,
         })
@@ -106,6 +111,7 @@ impl Solo {
                     arrival.into_iter().for_each(|arrival| self.take(arrival));
                 }
                 wish = proxy::next(&mut self.proxy) => self.fulfil(wish),
+                () = self.windows.changed() => self.windows.follow(),
                 () = self.server.exhausted.notified() => {
                     self.counters.exhausted.increment();
                     let pause = |intake: &mut Intake| intake.pause(RECOVERY, Bypass::Descriptors);
@@ -142,13 +148,18 @@ impl Solo {
         }
         if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
             intake.configure(intercept).map_err(|error| error.to_string())?;
-            intake.prepare(&config.lan);
+            intake.prepare(&config.lan, self.windows.lan_mark());
         }
-        self.proxy.iter().for_each(|proxy| proxy.prepare(&config.lan));
-        let dialer = dialer(&config);
-        self.exit = Exit::new(Answer::default(), dialer.clone(), self.counters.clone());
-        self.server.configure(dialer, config.transparent);
-        Ok(self.ops.configure(config.operation))
+        let mark = self.windows.lan_mark();
+        self.proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, mark));
+        let dialer = dialer(&config, &self.windows);
+        self.exit = exit(&dialer, &config, &self.counters);
+        self.server.configure(dialer, &config);
+        let mut notes = self.ops.configure(config.operation);
+        if !self.windows.are_of(&config.lan, &config.wan) {
+            notes.push("initial_window and initial_receive_window need a restart".to_owned());
+        }
+        Ok(notes)
     }
 
     /// Takes connections over while there is room for them.
@@ -175,13 +186,21 @@ impl Solo {
     }
 }
 
+/// How the proxy's clients get out.
+fn exit(dialer: &Dialer, config: &SoloConfig, counters: &Arc<Counters>) -> Exit {
+    let exit = Exit::new(Answer::default(), dialer.clone(), counters.clone());
+    exit.acknowledging_at_once(config.lan.quick_ack)
+}
+
 /// How servers are connected to.
-fn dialer(config: &SoloConfig) -> Dialer {
+fn dialer(config: &SoloConfig, windows: &Windows) -> Dialer {
     let marked = config.intercept.as_ref().is_some_and(|it| it.own_traffic);
+    let passing = if marked { PASSING.value } else { 0 };
+    let mark = passing | windows.wan_mark().unwrap_or_default();
     Dialer {
         side: Arc::new(config.wan.clone()),
         timeout: config.connect_timeout,
         allow_loopback: config.allow_loopback,
-        mark: marked.then_some(PASSING.value),
+        mark: (mark != 0).then_some(mark),
     }
 }

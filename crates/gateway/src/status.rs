@@ -281,6 +281,10 @@ pub struct ConnectionStatus {
     pub lan_rtt_ms: Option<f64>,
     /// That of the connection to the server, by its kernel, where there is no hop.
     pub wan_rtt_ms: Option<f64>,
+    /// The congestion window of the TCP connection here, in segments, by its kernel.
+    pub lan_window_segments: Option<u32>,
+    /// That of the connection to the server, where there is no hop.
+    pub wan_window_segments: Option<u32>,
     /// The round-trip time of the hop.
     pub hop_rtt_ms: f64,
     /// Held for it: to be acknowledged by the peer.

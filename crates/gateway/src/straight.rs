@@ -133,6 +133,7 @@ impl Flow<'_> {
             if count == 0 {
                 return leg::shut_down(to).map_err(Failure::Sink);
             }
+            self.from.has_read();
             self.moved(count);
             turn += count;
             if turn >= TURN {

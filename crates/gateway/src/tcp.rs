@@ -76,6 +76,14 @@ fn switch_on(socket: &impl AsRawFd, level: libc::c_int, option: libc::c_int) -> 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Has what has come, and what comes next, acknowledged without delay (tcp(7),
+/// TCP_QUICKACK). Not for good: the kernel goes back when the connection looks
+/// interactive.
+pub(crate) fn acknowledge_at_once(socket: &TcpStream) {
+    // It cannot fail on a TCP socket.
+    let _ = switch_on(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK);
+}
+
 /// The code point of the SYN that opened an accepted connection; asked a second
 /// time, or without [`keep_syns`], there is none.
 pub(crate) fn dscp_of_syn(socket: &TcpStream) -> Option<u8> {
@@ -137,6 +145,16 @@ pub(crate) fn rtt(socket: RawFd) -> Option<Duration> {
     let length = info(socket, &mut bytes).ok()?;
     let micros: [u8; 4] = bytes[RTT..].try_into().expect("four bytes are left");
     (length == bytes.len()).then(|| Duration::from_micros(u32::from_ne_bytes(micros).into()))
+}
+
+/// The congestion window of a connection, in segments.
+pub(crate) fn congestion_window(socket: RawFd) -> Option<u32> {
+    /// Where `tcpi_snd_cwnd` is in `struct tcp_info`.
+    const WINDOW: usize = 80;
+    let mut bytes = [0; WINDOW + 4];
+    let length = info(socket, &mut bytes).ok()?;
+    let segments: [u8; 4] = bytes[WINDOW..].try_into().expect("four bytes are left");
+    (length == bytes.len()).then(|| u32::from_ne_bytes(segments))
 }
 
 /// The beginning of `struct tcp_info`; how much there is of it.

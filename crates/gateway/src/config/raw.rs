@@ -145,6 +145,9 @@ pub(super) struct Side {
     pub(super) send_buffer: Option<String>,
     pub(super) receive_buffer: Option<String>,
     pub(super) pacing_rate: Option<String>,
+    pub(super) initial_window: Option<i64>,
+    pub(super) initial_receive_window: Option<i64>,
+    pub(super) quick_ack: Option<bool>,
 }
 
 /// Reads TOML; an error tells the line and what stands on it.

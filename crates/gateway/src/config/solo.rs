@@ -11,6 +11,9 @@ const LONGEST_CONGESTION_CONTROL: usize = 15;
 /// A segment or two; SO_SNDBUF takes a signed number and doubles it.
 const BUFFER: std::ops::RangeInclusive<u64> = 4_096..=1_000_000_000;
 
+/// A megabyte at most: more in one go is a flood, and no longer a start.
+const SEGMENTS: std::ops::RangeInclusive<u32> = 1..=700;
+
 impl Source {
     pub(super) fn solo(&self, text: &str) -> Result<SoloConfig, ConfigError> {
         let raw: raw::Solo = raw::read(self, text)?;
@@ -43,7 +46,18 @@ impl Source {
             send_buffer: self.buffer(&key("send_buffer"), raw.send_buffer)?,
             receive_buffer: self.buffer(&key("receive_buffer"), raw.receive_buffer)?,
             pacing_rate: self.pacing_rate(&key("pacing_rate"), raw.pacing_rate)?,
+            initial_window: self.segments(&key("initial_window"), raw.initial_window)?,
+            initial_receive_window: self
+                .segments(&key("initial_receive_window"), raw.initial_receive_window)?,
+            quick_ack: raw.quick_ack.unwrap_or(false),
         })
+    }
+
+    fn segments(&self, key: &str, count: Option<i64>) -> Result<Option<u32>, ConfigError> {
+        let Some(count) = count else { return Ok(None) };
+        let segments = u32::try_from(count).ok().filter(|count| SEGMENTS.contains(count));
+        let problem = format!("expected {} to {} segments", SEGMENTS.start(), SEGMENTS.end());
+        segments.map(Some).ok_or_else(|| self.value(key, count, problem))
     }
 
     fn congestion_control(&self, key: &str, name: String) -> Result<String, ConfigError> {

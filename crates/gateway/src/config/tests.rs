@@ -404,7 +404,8 @@ fn a_solo_gateway_needs_one_way_in_and_takes_every_key_of_its_sides() {
                 [proxy]\nlisten = \"[::1]:1080\"\n\
                 [lan]\nreceive_buffer = \"64 kB\"\n\
                 [wan]\ncongestion_control = \"bbr\"\nsend_buffer = \"8 MB\"\n\
-                pacing_rate = \"10 Mbit/s\"\n";
+                pacing_rate = \"10 Mbit/s\"\ninitial_window = 32\n\
+                initial_receive_window = 64\nquick_ack = true\n";
     let config = directory.solo(text).unwrap();
     assert!(config.intercept.is_none() && config.transparent && config.allow_loopback);
     assert_eq!(config.connect_timeout, Duration::from_secs(5));
@@ -412,6 +413,11 @@ fn a_solo_gateway_needs_one_way_in_and_takes_every_key_of_its_sides() {
     assert_eq!(config.wan.congestion_control.as_deref(), Some("bbr"));
     assert_eq!(config.wan.send_buffer, Some(ByteCount::new(8_000_000)));
     assert_eq!(config.wan.pacing_rate, Some(BitRate::from_mbit(10)));
+    assert_eq!(
+        (config.wan.initial_window, config.wan.initial_receive_window),
+        (Some(32), Some(64))
+    );
+    assert!(config.wan.quick_ack && !config.lan.quick_ack);
 }
 
 #[test]
@@ -422,6 +428,7 @@ fn a_bad_solo_configuration_is_told_in_one_line() {
         ("[wan]\npace = 1\n", &["line 2", "pace"]),
         ("[wan]\npacing_rate = \"0 bit/s\"\n", &["wan.pacing_rate", "10 Mbit/s"]),
         ("[lan]\nsend_buffer = \"1 kB\"\n", &["lan.send_buffer", "4096 B to 1 GB"]),
+        ("[lan]\ninitial_window = 0\n", &["lan.initial_window = 0", "1 to 700 segments"]),
         ("[lan]\ncongestion_control = \"\"\n", &["lan.congestion_control", "cubic"]),
         ("[lan]\ncongestion_control = \"a/b\"\n", &["lan.congestion_control", "a/b"]),
         ("rate = \"1 Mbit/s\"\n", &["rate", "unknown field"]),

@@ -36,12 +36,19 @@ pub(crate) struct Exit {
     /// How they get there without a hop; its patience is also that with names.
     dialer: Dialer,
     lookups: Arc<Semaphore>,
+    quick_ack: bool,
     counters: Arc<Counters>,
 }
 
 impl Exit {
+    /// Has what clients say acknowledged at once, if asked.
+    pub(crate) fn acknowledging_at_once(self, quick_ack: bool) -> Self {
+        Self { quick_ack, ..self }
+    }
+
     pub(crate) fn new(answer: Answer, dialer: Dialer, counters: Arc<Counters>) -> Self {
-        Self { answer, dialer, lookups: Arc::new(Semaphore::new(LOOKUPS)), counters }
+        let lookups = Arc::new(Semaphore::new(LOOKUPS));
+        Self { answer, dialer, lookups, quick_ack: false, counters }
     }
 
     /// The addresses of `target`, in the order in which they should be tried.
@@ -150,9 +157,10 @@ impl Client {
             match dialled {
                 Ok(socket) => {
                     exit.counters.straight.increment();
-                    let server = Leg::new(socket);
+                    let server = Leg::new(socket).acknowledging_at_once(exit.dialer.side.quick_ack);
                     if self.say_connected().await.is_ok() {
-                        straight::relay(self.leg, server, &self.first, entry, &exit.counters).await;
+                        let client = self.leg.acknowledging_at_once(exit.quick_ack);
+                        straight::relay(client, server, &self.first, entry, &exit.counters).await;
                     }
                     return;
                 }

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::RECOVERY;
+use crate::config::SoloConfig;
 use crate::connections::Registered;
 use crate::counters::Counters;
 use crate::deferral::Question;
@@ -23,19 +24,23 @@ use crate::straight;
 pub(super) struct Server {
     dialer: Dialer,
     transparent: bool,
+    /// Of clients.
+    quick_ack: bool,
     counters: Arc<Counters>,
     /// There is no descriptor left.
     pub(super) exhausted: Arc<Notify>,
 }
 
 impl Server {
-    pub(super) fn new(dialer: Dialer, transparent: bool, counters: Arc<Counters>) -> Self {
-        Self { dialer, transparent, counters, exhausted: Arc::default() }
+    pub(super) fn new(dialer: Dialer, config: &SoloConfig, counters: Arc<Counters>) -> Self {
+        let (transparent, quick_ack) = (config.transparent, config.lan.quick_ack);
+        Self { dialer, transparent, quick_ack, counters, exhausted: Arc::default() }
     }
 
     /// Connects further clients so.
-    pub(super) fn configure(&mut self, dialer: Dialer, transparent: bool) {
-        (self.dialer, self.transparent) = (dialer, transparent);
+    pub(super) fn configure(&mut self, dialer: Dialer, config: &SoloConfig) {
+        self.dialer = dialer;
+        (self.transparent, self.quick_ack) = (config.transparent, config.lan.quick_ack);
     }
 
     /// Carries a connection that was taken over.
@@ -75,7 +80,9 @@ impl Server {
 
     async fn relay(&self, leg: Leg, socket: TcpStream, entry: Registered<'_>) {
         self.counters.straight.increment();
-        straight::relay(leg, Leg::new(socket), &[], entry, &self.counters).await;
+        let client = leg.acknowledging_at_once(self.quick_ack);
+        let server = Leg::new(socket).acknowledging_at_once(self.dialer.side.quick_ack);
+        straight::relay(client, server, &[], entry, &self.counters).await;
     }
 
     fn tell_failure(&self, open: Open, error: &io::Error) {

@@ -2,13 +2,16 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use lab::{Node, find_netns};
+use lab::{LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
 
 use crate::bare;
 use crate::common::{as_each_user, is_present, skip};
-use crate::inside::{Mirror, Pair, assert_reset, exchange};
+use crate::gateways::Keys;
+use crate::inside::{Gateway, Mirror, PATIENCE, Pair, assert_reset, exchange};
 
 const PORT: u16 = 4000;
 /// What shows everything that a gateway could leave.
@@ -20,6 +23,9 @@ const LISTS: [(&str, &[&str]); 6] = [
     ("ip", &["-6", "route", "show", "table", "all"]),
     ("ip", &["-o", "address"]),
 ];
+
+/// Three times the way to the server and back, with a lost packet.
+const NO_ANSWER: Duration = Duration::from_millis(500);
 
 fn check(test: &str) {
     if !["nft", "ip"].into_iter().all(|program| path(program).is_some()) {
@@ -35,7 +41,7 @@ pub(crate) fn path(program: &str) -> Option<String> {
 }
 
 /// Everything on a host that is ours, and everything else that is set there.
-fn traces(node: Node) -> String {
+pub(crate) fn traces(node: Node) -> String {
     let netns = find_netns(node).unwrap();
     let mut traces = String::new();
     for (program, arguments) in LISTS {
@@ -116,4 +122,72 @@ fn inside_a_terminal_is_killed() {
     terminal.end_by(Signal::SIGTERM);
     assert_eq!(traces(Node::Terminal), before);
     hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn whatever_is_killed_is_in_nobodys_way() {
+    check("inside_each_is_killed");
+}
+
+/// What a killed gateway leaves does nothing, and the next start removes it.
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_each_is_killed() {
+    let (mirror, keys) = (Mirror::start(PORT), Keys::new(1));
+    let before = [Node::Terminal, Node::Hub].map(traces);
+    for answer in ["early", "deferred"] {
+        let all = format!("own_traffic = true\nanswer = \"{answer}\"\n[tunnel]");
+        for killed in [Node::Hub, Node::Terminal] {
+            let (hub, terminal) = (keys.intercepting_hub("", &all), keys.terminal(1, "", &all));
+            assert_carried(&mirror, true);
+            let [killed, other] = match killed {
+                Node::Hub => [(Node::Hub, hub), (Node::Terminal, terminal)],
+                _ => [(Node::Terminal, terminal), (Node::Hub, hub)],
+            };
+            assert_killed_does_no_harm(&mirror, killed.0, killed.1);
+            other.1.end_by(Signal::SIGTERM);
+        }
+        let solo = || {
+            let config = format!(
+                "[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\nown_traffic = true\n\
+                 answer = \"{answer}\"\n"
+            );
+            let mut solo = Gateway::start(Node::Terminal, "solo", &config);
+            solo.wait_for("ready");
+            solo
+        };
+        let gateway = solo();
+        assert_carried(&mirror, true);
+        assert_killed_does_no_harm(&mirror, Node::Terminal, gateway);
+        solo().end_by(Signal::SIGTERM);
+        // The pair's next start, of either side, removes what is left of the pair.
+        let (hub, terminal) = (keys.intercepting_hub("", &all), keys.terminal(1, "", &all));
+        assert_carried(&mirror, true);
+        terminal.end_by(Signal::SIGTERM);
+        hub.end_by(Signal::SIGTERM);
+        // A virtual device takes the kernel a moment.
+        let began = Instant::now();
+        while [Node::Terminal, Node::Hub].map(traces) != before && began.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!([Node::Terminal, Node::Hub].map(traces), before, "{answer}");
+    }
+}
+
+fn assert_killed_does_no_harm(mirror: &Mirror, node: Node, gateway: Gateway) {
+    gateway.end_by(Signal::SIGKILL);
+    let after = traces(node);
+    assert!(!after.contains("table inet skyhop"), "{after}");
+    assert_carried(mirror, false);
+}
+
+/// Connects, from the client and from the terminal, until connections are, or are
+/// not, carried. A hub's silence may last two seconds.
+fn assert_carried(mirror: &Mirror, carried: bool) {
+    let began = Instant::now();
+    while mirror.try_connect(NO_ANSWER).is_none_or(|(_, is)| is != carried) {
+        assert!(began.elapsed() < PATIENCE, "carried is not {carried}");
+    }
+    let own = || mirror.try_connect(PATIENCE);
+    assert!(find_netns(Node::Terminal).unwrap().run(own).is_some(), "the terminal's own");
 }

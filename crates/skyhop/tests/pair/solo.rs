@@ -7,12 +7,14 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::thread;
+use std::time::Instant;
 
 use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::bare;
+use crate::clean_up::{path, traces};
 use crate::common::{as_each_user, as_myself, is_present, skip, text};
 use crate::inside::{
     Gateway, Mirror, PATIENCE, accept, addresses, assert_reset, assert_same, connect, exchange,
@@ -202,6 +204,75 @@ fn next_datagram(socket: &UnixDatagram) -> String {
     let mut buffer = [0; 200];
     let length = socket.recv(&mut buffer).expect("it tells how it is");
     text(&buffer[..length])
+}
+
+#[test]
+fn each_side_has_its_initial_window() {
+    if !["nft", "ip"].into_iter().all(|program| path(program).is_some()) {
+        return skip("nft or ip is missing");
+    }
+    as_each_user(|runner| runner.inside(bare(), "solo::inside_windows"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_windows() {
+    let (listener, sockets) = (listen(PORT), Sockets::new());
+    let before = traces(Node::Terminal);
+    let sides = "[lan]\ninitial_window = 24\nquick_ack = true\n\
+                 [wan]\ninitial_window = 48\ninitial_receive_window = 50\nquick_ack = true\n";
+    let config = format!(
+        "{}\n[intercept]\ninterfaces = [\"lan0\"]\nown_traffic = true\n{sides}",
+        sockets.key("solo")
+    );
+    let gateway = solo(&config);
+    assert!(traces(Node::Terminal).contains("initcwnd 48 initrwnd 50"));
+    let seen: Vec<_> = addresses(PORT).map(|to| (connect(to), accept(&listener))).into();
+    let now = status(&sockets.path("solo"));
+    assert_eq!(connections(&now).len(), 2);
+    for one in connections(&now) {
+        let windows = ["lan_window_segments", "wan_window_segments"].map(|key| &one[key]);
+        assert_eq!(windows, [24, 48], "{one}");
+    }
+    for pair in seen {
+        assert_answer_after_end(pair);
+    }
+    gateway.end_by(Signal::SIGTERM);
+    assert_eq!(traces(Node::Terminal), before);
+}
+
+#[test]
+fn clients_pass_by_while_there_are_no_descriptors() {
+    as_myself(|runner| runner.inside(bare(), "solo::inside_descriptors_run_out"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_descriptors_run_out() {
+    const MOST: usize = 80;
+    let mirror = Mirror::start(PORT);
+    let config = format!("{CONFIG}[proxy]\nlisten = \"0.0.0.0:1080\"\nclients = [\"0.0.0.0/0\"]\n");
+    let mut command = find_netns(Node::Terminal).unwrap().command("sh");
+    command.args(["-c", "ulimit -n $0; exec \"$SKYHOP\" solo /dev/stdin", &MOST.to_string()]);
+    let mut gateway = Gateway::run(command, &config);
+    gateway.wait_for("ready");
+    let mut held = mirror.connect_carried();
+    exchange(&mut held);
+    // Clients of the proxy that say nothing have all of them, for ten seconds.
+    let terminal = (Node::Terminal.address4(), 1080);
+    let silent: Vec<_> = (0..MOST).map(|_| TcpStream::connect(terminal).unwrap()).collect();
+    let began = Instant::now();
+    while mirror.try_connect(PATIENCE / 20).is_none_or(|(_, carried)| carried) {
+        assert!(began.elapsed() < PATIENCE, "nothing passes by");
+    }
+    mirror.assert_passes_by();
+    exchange(&mut held);
+    drop(silent);
+    while mirror.try_connect(PATIENCE / 20).is_none_or(|(_, carried)| !carried) {
+        assert!(began.elapsed() < PATIENCE, "nothing is carried");
+    }
+    exchange(&mut held);
+    gateway.end_by(Signal::SIGTERM);
 }
 
 #[test]

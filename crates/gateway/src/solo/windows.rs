@@ -1,0 +1,68 @@
+//! The initial windows of both sides, kept up while the machine's routes change.
+
+use std::future::pending;
+
+use crate::config::SideConfig;
+use crate::error::RunError;
+use crate::window::{Changes, Window};
+
+/// What the configuration says: of segments to send and to receive.
+type Said = [Option<u32>; 2];
+
+/// The windows of those sides that have wishes.
+pub(super) struct Windows {
+    lan: Option<Window>,
+    wan: Option<Window>,
+    changes: Option<Changes>,
+    said: [Said; 2],
+}
+
+impl Windows {
+    pub(super) fn install(lan: &SideConfig, wan: &SideConfig) -> Result<Self, RunError> {
+        let said = [said(lan), said(wan)];
+        let wanted = said.iter().flatten().any(Option::is_some);
+        // Before the first copy, so that no change is missed.
+        let changes = wanted.then(Changes::listen).transpose().map_err(RunError::System)?;
+        let install = |section, side| {
+            let refused = |(key, cause)| RunError::Side { section, key, cause };
+            Window::install(side).map_err(refused)
+        };
+        Ok(Self { lan: install("lan", lan)?, wan: install("wan", wan)?, changes, said })
+    }
+
+    /// What the packets of clients' connections bear.
+    pub(super) fn lan_mark(&self) -> Option<u32> {
+        self.lan.as_ref().map(Window::mark)
+    }
+
+    /// What the packets of connections to servers bear.
+    pub(super) fn wan_mark(&self) -> Option<u32> {
+        self.wan.as_ref().map(Window::mark)
+    }
+
+    /// Whether they are those of these sides.
+    pub(super) fn are_of(&self, lan: &SideConfig, wan: &SideConfig) -> bool {
+        self.said == [said(lan), said(wan)]
+    }
+
+    /// Waits until the machine's routes have changed. May be cancelled.
+    pub(super) async fn changed(&mut self) {
+        match &mut self.changes {
+            Some(changes) => changes.next().await,
+            None => pending().await,
+        }
+    }
+
+    /// Takes the machine's routes as they are.
+    pub(super) fn follow(&self) {
+        for (section, window) in [("lan", &self.lan), ("wan", &self.wan)] {
+            if let Some(Err(error)) = window.as_ref().map(Window::copy) {
+                tracing::warn!("{section}: new connections have the usual windows: {error}");
+            }
+        }
+    }
+}
+
+fn said(side: &SideConfig) -> Said {
+    [side.initial_window, side.initial_receive_window]
+}

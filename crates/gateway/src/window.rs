@@ -1,0 +1,234 @@
+//! The initial windows of one side's connections.
+//!
+//! No socket option sets them: without eBPF the kernel takes them from the route
+//! alone (`initcwnd` and `initrwnd`, ip-route(8)). So the connections of a side bear
+//! a mark, and a rule just before that of the main routing table sends marked
+//! packets to a table of ours: a copy of the main table whose routes have these
+//! windows. Whatever the operator's own rules say comes first, paths are those of
+//! the main table, and a copy that cannot be had whole is not used at all.
+//!
+//! As with interception, what a killed gateway leaves does no harm, since nothing
+//! bears the mark any more, and the next start removes it. An nftables table
+//! without chains tells whether the gateway of a place lives.
+
+mod changes;
+mod copy;
+
+use std::io;
+
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::route::{RouteMessage, RouteMetric};
+use rtnetlink::packet_route::rule::RuleMessage;
+
+pub(crate) use self::changes::Changes;
+use crate::config::SideConfig;
+use crate::netfilter::{FAMILY, OWNED, has_table, taken};
+use crate::netlink::{Batch, Socket};
+use crate::routing::{self, Kernel};
+use crate::rule::{Mark, Version};
+
+/// Routing tables 5940 and up: one for each place.
+const FIRST_TABLE: u32 = 5940;
+/// The three bits above those of tunnels.
+const MARK_SHIFT: u32 = 29;
+const MARK_MASK: u32 = 7 << MARK_SHIFT;
+/// How many sides may have windows in one network namespace: the values of these
+/// bits, less zero.
+const PLACES: u32 = 7;
+/// Before the main table (32766), behind everything else.
+const PRIORITY: u32 = 32_765;
+const VERSIONS: [Version; 2] = [Version::V4, Version::V6];
+
+/// One of the places for a side's windows: its nftables table, packet mark and
+/// routing table follow from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place(u32);
+
+impl Place {
+    fn name(self) -> String {
+        format!("skyhop-window-{}", self.0)
+    }
+
+    fn mark(self) -> Mark {
+        Mark { value: (self.0 + 1) << MARK_SHIFT, mask: MARK_MASK }
+    }
+
+    fn table(self) -> u32 {
+        FIRST_TABLE + self.0
+    }
+
+    fn rule(self, version: Version) -> RuleMessage {
+        routing::rule_at(PRIORITY, self.mark(), self.table(), version)
+    }
+}
+
+/// The windows of one side's connections. Nothing is left when dropped.
+pub(crate) struct Window {
+    place: Place,
+    metrics: Vec<RouteMetric>,
+    /// Owns the nftables table.
+    claim: Socket,
+}
+
+impl Window {
+    /// Sets up what the connections of a side need; `None` if it has no wish.
+    ///
+    /// # Errors
+    /// The key, and the kernel's refusal: `PermissionDenied` without CAP_NET_ADMIN.
+    pub(crate) fn install(side: &SideConfig) -> Result<Option<Self>, (&'static str, io::Error)> {
+        let metrics = metrics(side);
+        let key = match metrics.first() {
+            None => return Ok(None),
+            Some(RouteMetric::InitCwnd(_)) => "initial_window",
+            Some(_) => "initial_receive_window",
+        };
+        Self::claim(metrics).map(Some).map_err(|error| (key, error))
+    }
+
+    fn claim(metrics: Vec<RouteMetric>) -> io::Result<Self> {
+        let (claim, place) = claim_place()?;
+        let window = Self { place, metrics, claim };
+        let mut kernel = Kernel::open()?;
+        for other in (0..PLACES).map(Place) {
+            if other == place || !has_table(&other.name())? {
+                sweep(&mut kernel, other)?;
+            }
+        }
+        window.copy()?;
+        Ok(window)
+    }
+
+    /// What the packets of the side bear.
+    pub(crate) fn mark(&self) -> u32 {
+        self.place.mark().value
+    }
+
+    /// Copies the main table once more. Meanwhile, and if it cannot be copied
+    /// whole, connections go by the main table itself, without the windows.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn copy(&self) -> io::Result<()> {
+        let mut kernel = Kernel::open()?;
+        let routes = kernel.routes()?;
+        let wanted = copy::wanted(&routes, self.place.table(), &self.metrics)?;
+        let present = copy::present(&routes, self.place.table());
+        let all_there =
+            present.len() == wanted.len() && wanted.iter().all(|it| present.contains(it));
+        if all_there && !wanted.is_empty() && self.has_rules(&mut kernel) {
+            return Ok(());
+        }
+        sweep(&mut kernel, self.place)?;
+        for route in wanted {
+            let added = kernel.request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE);
+            if let Err(error) = added {
+                sweep(&mut kernel, self.place)?;
+                return Err(error);
+            }
+        }
+        self.add_rules(&mut kernel)
+    }
+
+    /// Whether the rule is there; adding it again says so.
+    fn has_rules(&self, kernel: &mut Kernel) -> bool {
+        let add = RouteNetlinkMessage::NewRule(self.place.rule(Version::V4));
+        let added = kernel.request(add, NLM_F_CREATE | NLM_F_EXCL);
+        added.is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST))
+    }
+
+    fn add_rules(&self, kernel: &mut Kernel) -> io::Result<()> {
+        for version in VERSIONS {
+            let rule = RouteNetlinkMessage::NewRule(self.place.rule(version));
+            match kernel.request(rule, NLM_F_CREATE | NLM_F_EXCL) {
+                Err(error) if version == Version::V6 && routing::is_absence(&error) => {}
+                added => added?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let swept = Kernel::open().and_then(|mut kernel| sweep(&mut kernel, self.place));
+        if let Err(error) = swept {
+            tracing::warn!("routing table {} is left behind: {error}", self.place.table());
+        }
+        let mut batch = Batch::new();
+        let name = self.place.name();
+        batch.message(libc::NFT_MSG_DELTABLE, FAMILY, 0, |table| table.text(1, &name));
+        // It goes with its socket in any case.
+        let _ = self.claim.execute(batch);
+    }
+}
+
+/// The first free place, which is ours while the socket lives.
+fn claim_place() -> io::Result<(Socket, Place)> {
+    let socket = Socket::open()?;
+    let mut refusal = io::Error::from(io::ErrorKind::AddrInUse);
+    for place in (0..PLACES).map(Place) {
+        let mut batch = Batch::new();
+        batch.message(
+            libc::NFT_MSG_NEWTABLE,
+            FAMILY,
+            libc::NLM_F_CREATE | libc::NLM_F_EXCL,
+            |table| {
+                table.text(1, &place.name());
+                table.number(2, OWNED);
+            },
+        );
+        match socket.execute(batch) {
+            Ok(()) => return Ok((socket, place)),
+            Err(error) if taken(&error) => refusal = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refusal)
+}
+
+/// Removes everything of `place`: the rules first, since half a table would lead
+/// packets astray.
+fn sweep(kernel: &mut Kernel, place: Place) -> io::Result<()> {
+    for version in VERSIONS {
+        while kernel.remove(RouteNetlinkMessage::DelRule(place.rule(version)))? {}
+    }
+    for route in copy::present(&kernel.routes()?, place.table()) {
+        kernel.remove(RouteNetlinkMessage::DelRoute(route))?;
+    }
+    Ok(())
+}
+
+/// What the routes of a side say.
+fn metrics(side: &SideConfig) -> Vec<RouteMetric> {
+    let send = side.initial_window.map(RouteMetric::InitCwnd);
+    let receive = side.initial_receive_window.map(RouteMetric::InitRwnd);
+    send.into_iter().chain(receive).collect()
+}
+
+/// What an operator types for the same effect, for the `number`-th side that has
+/// windows.
+pub(crate) fn display(number: u32, side: &SideConfig) -> Option<String> {
+    let (place, metrics) = (Place(number), metrics(side));
+    let words = metrics.iter().map(|metric| match metric {
+        RouteMetric::InitCwnd(segments) => format!(" initcwnd {segments}"),
+        RouteMetric::InitRwnd(segments) => format!(" initrwnd {segments}"),
+        _ => unreachable!("a side has no other metrics"),
+    });
+    let words: String = words.collect();
+    let (mark, table) = (place.mark(), place.table());
+    let line = |family: &str| {
+        format!(
+            "# ip {family}rule add priority {PRIORITY} fwmark {:#x}/{:#x} lookup {table}\n\
+             # ip {family}route add … table {table}{words}    # for each route of the main table\n",
+            mark.value, mark.mask
+        )
+    };
+    (!words.is_empty()).then(|| line("") + &line("-6 "))
+}
+
+/// A route as the kernel lists it.
+type Route = RouteMessage;
+
+#[cfg(test)]
+mod tests;
