@@ -58,16 +58,21 @@ impl Keys {
         keys: &str,
         intercept: &str,
     ) -> Gateway {
+        let config = self.terminal_config(number, keys, intercept);
+        let mut terminal = Gateway::start(node, "terminal", &config);
+        terminal.wait_for("ready");
+        terminal
+    }
+
+    /// The configuration of the `number`-th terminal.
+    pub(crate) fn terminal_config(&self, number: u8, keys: &str, intercept: &str) -> String {
         let rate = if keys.contains("rate =") { "" } else { "rate = \"50 Mbit/s\"" };
-        let config = format!(
+        format!(
             "private_key = \"{}\"\nhub = \"hub:5900\"\nhub_key = \"{}\"\n{rate}\n\
              {keys}\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n{intercept}\n",
             self.terminals[usize::from(number) - 1].to_base64(),
             format_public_key(&self.hub.public())
-        );
-        let mut terminal = Gateway::start(node, "terminal", &config);
-        terminal.wait_for("ready");
-        terminal
+        )
     }
 }
 

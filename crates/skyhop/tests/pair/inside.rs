@@ -4,6 +4,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -136,6 +137,17 @@ impl Mirror {
     }
 }
 
+/// A new connection that is carried, though those before may not be yet.
+pub(crate) fn connect_carried_until(mirror: &Mirror) -> TcpStream {
+    let began = Instant::now();
+    loop {
+        match mirror.try_connect(PATIENCE) {
+            Some((socket, true)) => return socket,
+            _ => assert!(began.elapsed() < PATIENCE, "nothing is carried"),
+        }
+    }
+}
+
 /// Says something and hears it back.
 pub(crate) fn exchange(socket: &mut TcpStream) {
     socket.write_all(b"ping").unwrap();
@@ -218,9 +230,19 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn start(node: Node, role: &str, config: &str) -> Self {
+        Self::start_with(node, role, config, &[])
+    }
+
+    /// The same, with variables in its environment.
+    pub(crate) fn start_with(
+        node: Node,
+        role: &str,
+        config: &str,
+        variables: &[(&str, PathBuf)],
+    ) -> Self {
         let skyhop = std::env::var_os("SKYHOP").unwrap();
         let mut command: Command = find_netns(node).unwrap().command(skyhop);
-        command.args([role, "/dev/stdin"]);
+        command.args([role, "/dev/stdin"]).envs(variables.iter().map(|(name, at)| (name, at)));
         Self::run(command, config)
     }
 
@@ -265,6 +287,14 @@ impl Gateway {
     /// How many descriptors it has open.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
+    }
+
+    /// Its resident memory, in bytes.
+    pub(crate) fn resident(&self) -> u64 {
+        let file = format!("/proc/{}/status", self.process.id());
+        let status = std::fs::read_to_string(file).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
     }
 
     /// Sends it a signal and waits for its end, which must be the right one.

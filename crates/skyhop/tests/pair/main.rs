@@ -12,6 +12,7 @@ mod demo;
 mod directions;
 mod endings;
 mod fail_open;
+mod faults;
 mod gateways;
 mod gateways_option;
 mod inside;

@@ -1,6 +1,7 @@
 //! Everything that TCP's users rely on, in each case: a connection from the
 //! client to the server and the other way, over IPv4 and IPv6, answered early and
-//! deferred. All connections of a case are there at the same time.
+//! deferred. All connections of a case are there at the same time. The same through
+//! a gateway alone, whose own machine is a client too.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::{Node, find_netns};
+use lab::{LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Socket, Type};
@@ -82,6 +83,60 @@ fn inside_the_hub_dies() {
     terminal.end_by(Signal::SIGTERM);
 }
 
+#[test]
+fn tcp_is_tcp_through_a_gateway_alone() {
+    as_myself(|runner| runner.inside(bare(), "semantics::inside_alone_early"));
+}
+
+#[test]
+fn tcp_is_tcp_through_a_gateway_alone_that_defers() {
+    as_each_user(|runner| runner.inside(bare(), "semantics::inside_alone_deferred"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_alone_early() {
+    check_alone("early");
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_alone_deferred() {
+    check_alone("deferred");
+}
+
+fn check_alone(answer: &str) {
+    // The pipes that it keeps for the next connections.
+    const PIPES: usize = 2 * 16;
+    let config = format!(
+        "connect_timeout = \"{} s\"\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n\
+         own_traffic = true\nanswer = \"{answer}\"\n",
+        CONNECT_TIMEOUT.as_secs()
+    );
+    let mut solo = Gateway::start(Node::Terminal, "solo", &config);
+    solo.wait_for("ready");
+    let cells: Vec<Cell> = [Node::Client, Node::Terminal]
+        .into_iter()
+        .flat_map(|from| {
+            both(Node::Server, 0).map(|address| Cell {
+                from,
+                to: Node::Server,
+                ip: address.ip(),
+                deferred: answer == "deferred",
+            })
+        })
+        .collect();
+    check_cells(&cells, &[&solo], PIPES);
+    let told = solo.end_with(Signal::SIGTERM);
+    let counted = told.split("connections ").nth(1).and_then(|rest| rest.split(' ').next());
+    // Each cell has 40 refused and 40 live ones, and some more.
+    let most = 2 * CROWD * cells.len();
+    assert!(
+        counted.and_then(|count| count.parse().ok()).is_some_and(|n: usize| n > most),
+        "{told}"
+    );
+}
+
 fn check(deferred: bool) {
     let keys = Keys::new(1);
     let setting = format!("connect_timeout = \"{} s\"", CONNECT_TIMEOUT.as_secs());
@@ -96,27 +151,29 @@ fn check(deferred: bool) {
         })
         .collect();
     cells.iter().for_each(Cell::wait_until_carried);
-    let descriptors = [&hub, &terminal].map(Gateway::descriptors);
+    check_cells(&cells, &[&hub, &terminal], 0);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// Checks every case in every cell. Of all these connections nothing is left in the
+/// gateways but so many descriptors.
+fn check_cells(cells: &[Cell], gateways: &[&Gateway], kept: usize) {
+    let descriptors = || gateways.iter().map(|gateway| gateway.descriptors());
+    let before: Vec<usize> = descriptors().collect();
     thread::scope(|scope| {
-        for cell in &cells {
+        for cell in cells {
             for case in CASES {
                 scope.spawn(move || case(cell));
             }
         }
     });
     cells.iter().for_each(Cell::single_bytes_are_not_held_back);
-    // Of all these connections nothing is left.
     let began = Instant::now();
-    let left = || {
-        let now = [&hub, &terminal].map(Gateway::descriptors);
-        now.into_iter().zip(descriptors).any(|(now, before)| now > before)
-    };
-    while left() {
-        assert!(began.elapsed() < PATIENCE, "more descriptors than {descriptors:?}");
+    while descriptors().zip(&before).any(|(now, before)| now > before + kept) {
+        assert!(began.elapsed() < PATIENCE, "more descriptors than {before:?}");
         thread::sleep(Duration::from_millis(10));
     }
-    terminal.end_by(Signal::SIGTERM);
-    hub.end_by(Signal::SIGTERM);
 }
 
 const CASES: [fn(&Cell); 15] = [
@@ -171,12 +228,15 @@ impl Cell {
         find_netns(self.from).unwrap().run(|| TcpStream::connect_timeout(&address, patience))
     }
 
-    /// Both ends of a connection that a pair carries.
+    /// Both ends of a connection that is carried.
     fn connection(&self) -> (TcpStream, TcpStream) {
         let (listener, address) = self.listen(1);
         let caller = self.connect(address);
         let (listening, peer) = accept_any(&listener);
-        assert_ne!(peer.ip(), caller.local_addr().unwrap().ip(), "it passed the pair by");
+        // A gateway's own connections look the same when they pass by.
+        let passed_by =
+            self.from != Node::Terminal && peer.ip() == caller.local_addr().unwrap().ip();
+        assert!(!passed_by, "it passed the gateways by");
         (caller, listening)
     }
 

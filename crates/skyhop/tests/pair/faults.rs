@@ -1,0 +1,151 @@
+//! Gateways that are full, that start and end again and again, and what they keep.
+
+use std::io::Write;
+use std::os::unix::net::UnixDatagram;
+use std::time::Instant;
+
+use lab::Node;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::bare;
+use crate::clean_up::{path, traces};
+use crate::common::{as_each_user, as_myself, skip, text};
+use crate::gateways::Keys;
+use crate::inside::{Gateway, Mirror, PATIENCE, connect_carried_until, exchange, payload};
+use crate::operate::{Sockets, status, wait_for};
+
+const PORT: u16 = 4000;
+/// How often gateways are started and ended, unless SKYHOP_CYCLES says otherwise.
+const CYCLES: usize = 8;
+/// What a process may have more after that, bytes: the allocator keeps some.
+const KEPT: u64 = 4_000_000;
+
+#[test]
+fn a_full_gateway_lets_new_connections_pass_and_old_ones_live() {
+    as_myself(|runner| runner.inside(bare(), "faults::inside_a_terminal_is_full"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_terminal_is_full() {
+    let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
+    let at = sockets.path("terminal");
+    let bounds = "max_connections = 3\ntotal_memory = \"1 MB\"";
+    let hub = keys.hub(&sockets.key("hub"), "");
+    let terminal = keys.terminal(1, &format!("{bounds}\n{}", sockets.key("terminal")), "");
+    let passes_by = |why: &str| {
+        wait_for(&at, why, |status| status["interception"]["why"] == why);
+        mirror.assert_passes_by();
+    };
+    let is_on = || wait_for(&at, "room", |status| status["interception"]["on"] == true);
+
+    let mut held = mirror.connect_carried();
+    let (greedy, third) = (mirror.connect_carried(), mirror.connect_carried());
+    passes_by("connections");
+    exchange(&mut held);
+    drop(third);
+    is_on();
+
+    // What comes back is not read.
+    greedy.set_nonblocking(true).unwrap();
+    let part = payload(100_000);
+    wait_for(&at, "memory", |status| {
+        while (&greedy).write(&part).is_ok() {}
+        status["interception"]["why"] == "memory"
+    });
+    passes_by("memory");
+    exchange(&mut held);
+    drop(greedy);
+    is_on();
+    drop(mirror.connect_carried());
+    exchange(&mut held);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn starts_and_stops_leave_nothing() {
+    if !["nft", "ip"].into_iter().all(|program| path(program).is_some()) {
+        return skip("nft or ip is missing");
+    }
+    as_myself(|runner| runner.inside(bare(), "faults::inside_starts_and_stops"));
+}
+
+/// `SKYHOP_CYCLES=1000 cargo test -p skyhop --test pair starts_and_stops` takes longer.
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_starts_and_stops() {
+    let cycles = std::env::var("SKYHOP_CYCLES").map_or(CYCLES, |text| text.parse().unwrap());
+    let (mirror, keys) = (Mirror::start(PORT), Keys::new(1));
+    let before = traces(Node::Terminal);
+    let hub = keys.hub("", "");
+    let cycle = || {
+        let terminal = keys.terminal(1, "", "own_traffic = true\n[tunnel]\ndevice = \"veth\"");
+        exchange(&mut connect_carried_until(&mirror));
+        terminal.end_by(Signal::SIGTERM);
+        let mut solo =
+            Gateway::start(Node::Terminal, "solo", "[intercept]\ninterfaces = [\"lan0\"]\n");
+        solo.wait_for("ready");
+        exchange(&mut mirror.connect_carried());
+        solo.end_by(Signal::SIGTERM);
+    };
+    cycle();
+    let (descriptors, memory) = (hub.descriptors(), hub.resident());
+    (0..cycles).for_each(|_| cycle());
+    let began = Instant::now();
+    while hub.descriptors() > descriptors || traces(Node::Terminal) != before {
+        assert!(began.elapsed() < PATIENCE, "{}", traces(Node::Terminal));
+    }
+    let more = hub.resident().saturating_sub(memory);
+    println!("{cycles} cycles: the hub has {more} bytes more");
+    assert!(more < KEPT, "{more} bytes in {cycles} cycles");
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn a_terminal_keeps_what_it_learnt_of_its_path_and_tells_systemd() {
+    as_each_user(|runner| runner.inside(bare(), "faults::inside_a_terminal_remembers"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_terminal_remembers() {
+    let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
+    let (kept, at) = (sockets.path("kept"), sockets.path("terminal"));
+    let keys_of_terminal =
+        format!("rate = \"auto\"\nstate = {kept:?}\n{}", sockets.key("terminal"));
+    let hub = keys.hub(&sockets.key("hub"), "");
+    let heard = UnixDatagram::bind(sockets.path("systemd")).unwrap();
+    heard.set_read_timeout(Some(PATIENCE)).unwrap();
+    let config = keys.terminal_config(1, &keys_of_terminal, "");
+    let start = || {
+        let variable = [("NOTIFY_SOCKET", sockets.path("systemd"))];
+        let mut terminal = Gateway::start_with(Node::Terminal, "terminal", &config, &variable);
+        terminal.wait_for("ready");
+        assert_eq!(said(&heard), "READY=1");
+        terminal
+    };
+    let state = |status: &Value| status["sessions"][0]["rate_state"].clone();
+
+    let terminal = start();
+    assert_eq!(state(&status(&at)), "blind");
+    let mut client = mirror.connect_carried();
+    client.write_all(&payload(4_000_000)).unwrap();
+    wait_for(&at, "the rate", |status| state(status) == "cruising");
+    drop(client);
+    terminal.end_by(Signal::SIGTERM);
+    while said(&heard) != "STOPPING=1" {}
+    assert!(kept.join("terminal-paths.json").is_file());
+
+    let terminal = start();
+    exchange(&mut mirror.connect_carried());
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+fn said(socket: &UnixDatagram) -> String {
+    let mut buffer = [0; 200];
+    let length = socket.recv(&mut buffer).expect("it tells how it is");
+    text(&buffer[..length])
+}
