@@ -41,10 +41,10 @@ pub struct Config {
     /// Offer and accept explicit congestion notification (RFC 3168).
     pub ecn: bool,
     /// Offer and accept negative acknowledgements of holes (SCPS-TP's SNACK,
-    /// CCSDS 714.0-B-2 §3.2.5, short form). They can be used without SACK, and
+    /// CCSDS 714.0-B-2, short form). They can be used without SACK, and
     /// beside it.
     pub snack: bool,
-    /// Losses are taken for corruption (SCPS-TP, CCSDS 714.0-B-2 §3.2.4): they
+    /// Losses are taken for corruption (SCPS-TP, CCSDS 714.0-B-2): they
     /// are repaired and the window stays; time-outs reduce it all the same.
     pub assume_corruption: bool,
     /// Data with the SYN.

@@ -94,9 +94,9 @@ pub struct Options {
     /// A cookie, or with an empty one the request for it (RFC 7413 §4.1.1).
     pub fast_open: Option<Cookie>,
     /// What an endpoint of SCPS-TP can do: the bits of its capabilities option
-    /// (CCSDS 714.0-B-2 §3.2.3).
+    /// (CCSDS 714.0-B-2).
     pub scps: Option<u8>,
-    /// A hole in what has arrived (CCSDS 714.0-B-2 §3.2.5).
+    /// A hole in what has arrived (CCSDS 714.0-B-2).
     pub snack: Option<Snack>,
 }
 

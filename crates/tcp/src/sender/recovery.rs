@@ -87,7 +87,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// A hole that the peer tells of is lost, at once; what was sent again must
-    /// have had the time to arrive (CCSDS 714.0-B-2 §3.2.5).
+    /// have had the time to arrive (CCSDS 714.0-B-2).
     fn take_hole(&mut self, now: Instant, hole: Range<u64>) -> bool {
         let Some(rtt) = self.rtt.smoothed() else { return false };
         let before = Instant::from_nanos(now.as_nanos().saturating_sub(rtt.as_nanos() as u64));

@@ -144,7 +144,7 @@ fn leave_out(options: &mut Options) {
     options.sack.truncate(options.sack_room(options.len_without_sack()));
 }
 
-/// The capabilities and the short form of SNACK (CCSDS 714.0-B-2 §3.2.3, §3.2.5).
+/// The capabilities and the short form of SNACK (CCSDS 714.0-B-2).
 #[test]
 fn scps_byte_by_byte() {
     let snack = Some(Snack { offset: 0x0102, size: 3 });

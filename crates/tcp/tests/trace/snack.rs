@@ -1,4 +1,4 @@
-//! Negative acknowledgements of SCPS-TP (CCSDS 714.0-B-2 §3.2.5, short form), and
+//! Negative acknowledgements of SCPS-TP (CCSDS 714.0-B-2, short form), and
 //! losses that are taken for corruption (§3.2.4).
 
 use tcp::Config;
