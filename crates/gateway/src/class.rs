@@ -39,9 +39,13 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    fn has(&self, protocol: u8, port: u16) -> bool {
+    /// Whether they are ports of this protocol.
+    pub(crate) fn of(&self, protocol: u8) -> bool {
         self.protocol.is_none_or(|only| only == protocol)
-            && (self.first..=self.last).contains(&port)
+    }
+
+    fn has(&self, protocol: u8, port: u16) -> bool {
+        self.of(protocol) && (self.first..=self.last).contains(&port)
     }
 }
 

@@ -31,6 +31,7 @@
 mod classes;
 mod operation;
 mod parse;
+mod policy;
 mod proxy;
 mod rate;
 mod raw;
@@ -52,6 +53,7 @@ use units::{BitRate, ByteCount};
 use crate::class::Classes;
 use crate::keys::{KeyError, PrivateKey, check_permissions};
 pub use crate::ops::OperationConfig;
+use crate::policy::Policy;
 use crate::prefix::Prefix;
 
 /// What a terminal is told.
@@ -86,6 +88,9 @@ pub struct TerminalConfig {
     pub tunnel: Option<TunnelConfig>,
     /// How the rate is divided. Sections `[[class]]`.
     pub classes: Classes,
+    /// What is split, what crosses the hop whole and what is left alone; the first
+    /// that fits decides. Key `intercept.bypass`, then sections `[[policy]]`.
+    pub policies: Vec<Policy>,
 }
 
 /// How packets that are not split get from the kernel to a gateway and back.
@@ -119,8 +124,6 @@ pub enum TunnelDevice {
 pub struct InterceptConfig {
     /// The interfaces that the clients are behind; at least one.
     pub interfaces: Vec<String>,
-    /// Destinations that are left alone.
-    pub bypass: Vec<Prefix>,
     /// When clients are answered. Key `answer`, default `"early"`.
     pub answer: Answer,
     /// Whether the connections of this machine itself are taken over too. Key
@@ -143,12 +146,7 @@ pub enum Answer {
 impl InterceptConfig {
     /// None at all.
     pub(crate) fn nowhere() -> Self {
-        Self {
-            interfaces: Vec::new(),
-            bypass: Vec::new(),
-            answer: Answer::Early,
-            own_traffic: false,
-        }
+        Self { interfaces: Vec::new(), answer: Answer::Early, own_traffic: false }
     }
 }
 
@@ -180,6 +178,9 @@ impl ProxyConfig {
 pub struct SoloConfig {
     /// Which connections are taken over; none without it. Section `intercept`.
     pub intercept: Option<InterceptConfig>,
+    /// Which connections are split and which are left alone; the first that fits
+    /// decides. Key `intercept.bypass`, then sections `[[policy]]`.
+    pub policies: Vec<Policy>,
     /// Where clients ask to be connected; nowhere without it. Section `proxy`.
     pub proxy: Option<ProxyConfig>,
     /// Connections with clients. Section `lan`.
@@ -262,6 +263,9 @@ pub struct HubConfig {
     pub tunnel: Option<TunnelConfig>,
     /// How the rate is divided. Sections `[[class]]`.
     pub classes: Classes,
+    /// What is split, what crosses the hop whole and what is left alone; the first
+    /// that fits decides. Key `intercept.bypass`, then sections `[[policy]]`.
+    pub policies: Vec<Policy>,
 }
 
 /// A terminal that a hub serves.

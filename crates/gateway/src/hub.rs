@@ -20,12 +20,13 @@ use crate::intake::{self, Intake};
 use crate::interception::{self, Arrival, Interception};
 use crate::keys::random_bytes;
 use crate::netfilter::Scope;
-use crate::ops::{Operations, Task};
+use crate::ops::{Operations, Own, Task};
 use crate::peers::Peers;
+use crate::policy::Policy;
 use crate::prefix::Prefix;
 use crate::sites::{Sites, Way};
 use crate::status::{Bypass, Role};
-use crate::tunnel::{self, Selection, Tunnel};
+use crate::tunnel::{self, Selection, Traffic, Tunnel};
 use crate::udp::UdpLink;
 
 /// The hub's UDP port unless it is told another.
@@ -44,7 +45,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let local = link.local_addr().map_err(RunError::System)?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let interception = match &config.intercept {
-        Some(intercept) => Some(Interception::install(intercept)?),
+        Some(intercept) => Some(Interception::install(intercept, &config.policies)?),
         None if config.transparent => Some(Interception::of_replies()?),
         None => None,
     };
@@ -54,7 +55,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let ops = Operations::start(Role::Hub, &config.operation, peers)?;
     let endpoint = Endpoint::hub(config.link, config.identity.pair(), allow, seed);
     let (classes, counters) = (Arc::new(config.classes), Arc::new(Counters::default()));
-    let selection = Selection::Terminals { hop: local.port() };
+    let selection = selection(local.port(), config.intercept.is_some(), &config.policies);
     let install =
         |tunnel| Tunnel::install(tunnel, selection, config.mesh, classes.clone(), counters.clone());
     let mut tunnel = config.tunnel.as_ref().map(install).transpose()?;
@@ -68,7 +69,8 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     tracing::info!("serving {} terminals on UDP {local}", sites.count());
     say_ready();
     ops.say_ready();
-    let mut hub = Hub { gateway, ops, intake, tunnel, sites };
+    let (port, policies) = (local.port(), config.policies);
+    let mut hub = Hub { gateway, ops, intake, tunnel, sites, port, policies };
     hub.ops.remember(hub.gateway.hop());
     let result = hub.serve(shutdown).await;
     hub.ops.stop(hub.gateway.view());
@@ -100,8 +102,22 @@ pub fn print_rules(config: &HubConfig) -> String {
     let hop = config.listen.map_or(PORT, |address| address.port());
     let networks: Vec<Prefix> =
         config.terminals.iter().flat_map(|terminal| terminal.networks.clone()).collect();
-    rules += &tunnel::print(tunnel, &Selection::Terminals { hop }, &networks);
+    rules += &tunnel::print(
+        tunnel,
+        &selection(hop, config.intercept.is_some(), &config.policies),
+        &networks,
+    );
     rules
+}
+
+/// What goes through a hub's tunnel. Without interception nobody else counts
+/// connections.
+fn selection(hop: u16, intercepts: bool, policies: &[Policy]) -> Selection {
+    Selection {
+        traffic: Traffic::ToTerminals { hop },
+        policies: policies.to_vec(),
+        counts_connections: !intercepts,
+    }
 }
 
 struct Hub {
@@ -113,6 +129,9 @@ struct Hub {
     /// Carries packets to what is behind the terminals.
     tunnel: Option<Tunnel>,
     sites: Sites,
+    /// Of the hop.
+    port: u16,
+    policies: Vec<Policy>,
 }
 
 impl Hub {
@@ -153,10 +172,10 @@ impl Hub {
 
     /// Does what operators want.
     fn attend(&mut self, task: Task) {
-        let interception = self.intake.as_ref().map(Intake::status);
         match task {
             Task::Answer(call) => {
-                if let Some(call) = self.ops.answer(self.gateway.view(), interception, call) {
+                let own = Own::of(self.intake.as_ref(), self.tunnel.as_ref(), &self.policies);
+                if let Some(call) = self.ops.answer(self.gateway.view(), own, call) {
                     let outcome = self.reload();
                     self.ops.reloaded(call, outcome);
                 }
@@ -170,11 +189,16 @@ impl Hub {
         let config = HubConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
         self.gateway.set_policy(config.connect_timeout, config.allow_loopback);
         if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
-            intake.configure(intercept).map_err(|error| error.to_string())?;
+            intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
+        }
+        if let Some(tunnel) = &self.tunnel {
+            let selection = selection(self.port, self.intake.is_some(), &config.policies);
+            tunnel.configure(selection).map_err(|error| error.to_string())?;
         }
         let keys = config.terminals.iter().map(|terminal| terminal.key).collect();
         let names = names(&config);
         self.gateway.hop().set_allowed(keys);
+        self.policies = config.policies;
         self.sites.configure(config.terminals, config.mesh);
         let mut notes = self.ops.configure(config.operation);
         notes.extend(self.ops.configure_hop(self.gateway.hop(), &config.link.rate, names));

@@ -1,5 +1,6 @@
 //! New connections of clients: taken over exactly while that is of use.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::counters::Counters;
 use crate::error::RunError;
 use crate::interception::{Arrival, Arrived, Interception};
 use crate::netfilter::Scope;
+use crate::policy::Policy;
 use crate::status::{Bypass, InterceptionStatus};
 
 /// How long new connections pass by after the process ran out of descriptors.
@@ -65,8 +67,12 @@ impl Intake {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn configure(&mut self, config: &InterceptConfig) -> Result<(), RunError> {
-        self.interception.configure(config);
+    pub(crate) fn configure(
+        &mut self,
+        config: &InterceptConfig,
+        policies: &[Policy],
+    ) -> Result<(), RunError> {
+        self.interception.configure(config, policies);
         self.interception.take_over(&self.scope)
     }
 
@@ -101,6 +107,11 @@ impl Intake {
     /// Whether, why and for how long connections have passed by.
     pub(crate) fn status(&self) -> InterceptionStatus {
         self.bypass.status(clock::now())
+    }
+
+    /// How many connections each policy has decided about.
+    pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
+        self.interception.counts()
     }
 
     /// Whether new connections are taken over.

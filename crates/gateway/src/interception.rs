@@ -1,6 +1,7 @@
 //! Everything that brings clients' connections to us: listeners, the nftables
 //! table, rules and routes. Dropping it leaves the machine as it was.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use slacp::Open;
@@ -10,6 +11,7 @@ use crate::deferral::{Deferral, Question};
 use crate::error::RunError;
 use crate::listener::{Accept, Accepted, Listener};
 use crate::netfilter::{Rules, Scope, Slot, Table};
+use crate::policy::Policy;
 use crate::routing::{self, Routing};
 use crate::rule::Version;
 use crate::syn_tap::{SynTap, Usher};
@@ -76,14 +78,14 @@ impl Interception {
     /// # Errors
     /// For want of privilege or of kernel features.
     pub(crate) fn of_replies() -> Result<Self, RunError> {
-        Self::install(&InterceptConfig::nowhere()).map_err(RunError::of_transparency)
+        Self::install(&InterceptConfig::nowhere(), &[]).map_err(RunError::of_transparency)
     }
 
     /// Installs everything; nothing is taken over until [`Self::take_over`].
     ///
     /// # Errors
     /// For want of an interface, of privilege, or of kernel features.
-    pub(crate) fn install(config: &InterceptConfig) -> Result<Self, RunError> {
+    pub(crate) fn install(config: &InterceptConfig, policies: &[Policy]) -> Result<Self, RunError> {
         for name in &config.interfaces {
             if nix::net::if_::if_nametoindex(name.as_str()).is_err() {
                 return Err(RunError::Interface { name: name.clone() });
@@ -100,15 +102,23 @@ impl Interception {
             Answer::Early => None,
             Answer::Deferred => Some(Withheld::new(table.slot(), &versions)?),
         };
-        let rules = rules(config, listeners.iter().map(Listener::port).collect());
+        let rules = rules(config, policies, listeners.iter().map(Listener::port).collect());
         Ok(Self { listeners, withheld, rules, table, _routing: routing })
     }
 
-    /// Takes connections over behind these interfaces, but to these destinations,
-    /// from the next [`Self::take_over`] on. How they are answered stays.
-    pub(crate) fn configure(&mut self, config: &InterceptConfig) {
+    /// Takes connections over behind these interfaces, as these policies say, from the
+    /// next [`Self::take_over`] on. How they are answered stays.
+    pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[Policy]) {
         self.rules.interfaces.clone_from(&config.interfaces);
-        self.rules.bypass.clone_from(&config.bypass);
+        policies.clone_into(&mut self.rules.policies);
+    }
+
+    /// How many connections each policy has decided about.
+    pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
+        self.table.counts().unwrap_or_else(|error| {
+            tracing::debug!("no counts of policies: {error}");
+            BTreeMap::new()
+        })
     }
 
     /// Sets up the connections of clients, whose packets bear `mark`.
@@ -118,7 +128,7 @@ impl Interception {
 
     /// Takes new connections to `scope` over from now on and lets others pass by;
     /// those that we hold stay with us.
-    pub(crate) fn take_over(&self, scope: &Scope) -> Result<(), RunError> {
+    pub(crate) fn take_over(&mut self, scope: &Scope) -> Result<(), RunError> {
         self.table.take_over(&self.rules, scope).map_err(RunError::interception)?;
         if let Some(withheld) = &self.withheld {
             withheld.deferral.forget();
@@ -173,8 +183,8 @@ async fn accept(listeners: &[Listener]) -> Accept {
 /// of nft and ip, for people to read.
 pub(crate) fn print_rules(config: &TerminalConfig) -> String {
     match &config.intercept {
-        Some(intercept) => print(intercept, &Scope::Everything),
-        None if config.transparent => print(&InterceptConfig::nowhere(), &Scope::Nothing),
+        Some(intercept) => print(intercept, &config.policies, &Scope::Everything),
+        None if config.transparent => print(&InterceptConfig::nowhere(), &[], &Scope::Nothing),
         None => "# This terminal sets no rules: it takes nothing over and is not transparent.\n"
             .to_owned(),
     }
@@ -183,7 +193,7 @@ pub(crate) fn print_rules(config: &TerminalConfig) -> String {
 /// The same for a solo gateway.
 pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
     let rules = match &config.intercept {
-        Some(intercept) => print(intercept, &Scope::Everything),
+        Some(intercept) => print(intercept, &config.policies, &Scope::Everything),
         None => "# This gateway sets no rules: it takes nothing over.\n".to_owned(),
     };
     let sides = [&config.lan, &config.wan];
@@ -196,17 +206,18 @@ pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
 pub(crate) fn print_hub_rules(config: &HubConfig) -> String {
     let networks = config.terminals.iter().flat_map(|terminal| terminal.networks.clone());
     match &config.intercept {
-        Some(intercept) => print(intercept, &Scope::only(networks.collect())),
-        None if config.transparent => print(&InterceptConfig::nowhere(), &Scope::Nothing),
+        Some(intercept) => print(intercept, &config.policies, &Scope::only(networks.collect())),
+        None if config.transparent => print(&InterceptConfig::nowhere(), &[], &Scope::Nothing),
         None => {
             "# This hub sets no rules: it takes nothing over and is not transparent.\n".to_owned()
         }
     }
 }
 
-fn print(config: &InterceptConfig, scope: &Scope) -> String {
+fn print(config: &InterceptConfig, policies: &[Policy], scope: &Scope) -> String {
     let versions = [Version::V4, Version::V6];
-    let rules = rules(config, versions.map(|version| (version, PRINTED_PORT)).to_vec());
+    let listeners = versions.map(|version| (version, PRINTED_PORT)).to_vec();
+    let rules = rules(config, policies, listeners);
     let slot = Slot(0);
     format!(
         "# A running gateway takes the first free table and any free port.\n{}{}\n",
@@ -215,10 +226,10 @@ fn print(config: &InterceptConfig, scope: &Scope) -> String {
     )
 }
 
-fn rules(config: &InterceptConfig, listeners: Vec<(Version, u16)>) -> Rules {
+fn rules(config: &InterceptConfig, policies: &[Policy], listeners: Vec<(Version, u16)>) -> Rules {
     Rules {
         interfaces: config.interfaces.clone(),
-        bypass: config.bypass.clone(),
+        policies: policies.to_vec(),
         listeners,
         deferred: config.answer == Answer::Deferred,
         own_traffic: config.own_traffic,

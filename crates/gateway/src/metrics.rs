@@ -97,7 +97,7 @@ fn text(status: Status) -> Result<String, std::fmt::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{Bypass, BypassStatus, InterceptionStatus, SessionStatus};
+    use crate::status::{Bypass, BypassStatus, InterceptionStatus, PolicyStatus, SessionStatus};
 
     #[test]
     fn what_is_known_is_exported() {
@@ -108,6 +108,8 @@ mod tests {
         let bypassed = vec![BypassStatus { why: Bypass::Memory, total_s: 1.5, times: 2 }];
         status.interception =
             Some(InterceptionStatus { bypassed, ..InterceptionStatus::default() });
+        let (name, action) = ("mail".to_owned(), "bypass".to_owned());
+        status.policies.push(PolicyStatus { name, action, connections: 4, packets: 0 });
         let peer = "ship-1".to_owned();
         status.sessions.push(SessionStatus {
             peer,
@@ -123,6 +125,8 @@ mod tests {
             "skyhop_relayed_bytes_total{direction=\"down\"} 4294967297",
             "skyhop_connections_reset_total{reason=\"refused\"} 3",
             "skyhop_bypass_seconds_total{reason=\"memory\"} 1.5",
+            "skyhop_policy_connections_total{policy=\"mail\",action=\"bypass\"} 4",
+            "skyhop_policy_packets_total{policy=\"mail\",action=\"bypass\"} 0",
             "skyhop_session_rtt_seconds{peer=\"ship-1\"} 0.6",
             "skyhop_session_packets_lost_total{peer=\"ship-1\"} 5",
             "skyhop_session_packets_recovered_total{peer=\"ship-1\"} 6",

@@ -1,39 +1,38 @@
 //! An nftables table of our own that hands new TCP connections to our
 //! listeners.
 //!
-//! The table belongs to the netlink socket that made it (`NFT_TABLE_F_OWNER`):
-//! however the gateway ends, even by `kill -9`, the kernel removes it. Nothing
-//! else in the machine's rule set is read or written.
-//!
-//! Two chains: `prerouting` is on the hook, `intercept` is where new connections
-//! are taken over. Only `intercept` is emptied when interception stops: packets
+//! The chain `prerouting` is on the hook. It hands SYNs to `intercept`, which knows
+//! where clients are, `policies`, and `takeover`.
+//! All but the first are emptied when interception stops: packets
 //! of the connections that we hold must go on reaching their sockets, while new
 //! connections pass the gateway by. Only SYNs are taken over: later packets of a
 //! connection that passed by must never meet our listeners, which would reset it.
 //!
-//! Two more if the machine's own connections are taken over: `output` on the hook,
-//! `own` where it is decided. A SYN of theirs is marked and so routed to loopback,
-//! comes in again and is taken over there. What follows it must go the same way,
-//! which the mark of the connection (conntrack) tells. What the gateway itself
+//! Four more if the machine's own connections are taken over: `output` on the hook,
+//! `own`, `own-policies` and `own-takeover`. A SYN of theirs is marked and so routed to
+//! loopback, comes in again and is taken over there. What follows it must go the same
+//! way, which the mark of the connection (conntrack) tells. What the gateway itself
 //! sends bears another mark, [`PASSING`], and is left alone.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::io;
 
-use crate::netlink::{Batch, Socket};
+use crate::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::policy::{self, Action, Policy, Seen};
 use crate::prefix::Prefix;
 use crate::rule::{Mark, Term, Version};
 
-pub(crate) const FAMILY: libc::c_int = libc::NFPROTO_INET;
 const HOOK_CHAIN: &str = "prerouting";
 const INTERCEPT_CHAIN: &str = "intercept";
+const POLICY_CHAIN: &str = "policies";
+const TAKEOVER_CHAIN: &str = "takeover";
 const OUTPUT_CHAIN: &str = "output";
 const OWN_CHAIN: &str = "own";
+const OWN_POLICY_CHAIN: &str = "own-policies";
+const OWN_TAKEOVER_CHAIN: &str = "own-takeover";
+/// How many chains decide, besides those of the machine's own connections.
+const WITHOUT_OWN: usize = 3;
 const LOOPBACK: &str = "lo";
-/// NFT_TABLE_F_OWNER.
-pub(crate) const OWNED: u32 = 1 << 1;
-/// NF_IP_PRI_MANGLE: before the routing decision and before NAT.
-pub(crate) const PRIORITY: i32 = -150;
 /// How many gateways may share a network namespace: the values of four bits of
 /// the packet mark, less zero.
 pub(crate) const SLOTS: u32 = 15;
@@ -99,25 +98,26 @@ impl Scope {
         if networks.is_empty() { Self::Nothing } else { Self::Only(networks) }
     }
 
-    /// The terms that destinations of `version` must pass: of one of the lists.
-    fn terms(&self, version: Version) -> Vec<Vec<Term>> {
+    /// The terms that destinations must pass: of one of the lists.
+    fn terms(&self) -> Vec<Rule> {
         match self {
             Self::Nothing => vec![],
             Self::Everything => vec![vec![]],
-            Self::Only(networks) => {
-                let fitting =
-                    networks.iter().filter(|network| Version::of(network.address()) == version);
-                fitting.map(|network| vec![Term::To(*network)]).collect()
-            }
+            Self::Only(networks) => networks.iter().map(to).collect(),
         }
     }
+}
+
+/// The terms of a destination.
+pub(crate) fn to(network: &Prefix) -> Rule {
+    vec![Term::Version(Version::of(network.address())), Term::To(*network)]
 }
 
 /// What is taken over, and by which listeners.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) interfaces: Vec<String>,
-    pub(crate) bypass: Vec<Prefix>,
+    pub(crate) policies: Vec<Policy>,
     /// The loopback ports of the listeners there are.
     pub(crate) listeners: Vec<(Version, u16)>,
     /// Withhold SYNs and log them, instead of having them answered.
@@ -127,124 +127,103 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules of the chain on the hook.
-    fn hook(slot: Slot) -> Vec<Vec<Term>> {
-        vec![
-            vec![Term::Tcp, Term::OnlySyn, Term::Jump(INTERCEPT_CHAIN)],
-            vec![Term::Tcp, Term::OfTransparentSocket, Term::SetMark(slot.mark()), Term::Accept],
-        ]
+    /// The chains in which it is decided what is taken over.
+    fn deciding(&self, slot: Slot, scope: &Scope) -> Vec<Chain> {
+        let mut chains = vec![
+            Chain::plain(TAKEOVER_CHAIN, self.takeover(slot)),
+            Chain::plain(POLICY_CHAIN, self.policy(TAKEOVER_CHAIN)),
+            Chain::plain(INTERCEPT_CHAIN, self.intercept(slot, scope)),
+        ];
+        if self.own_traffic {
+            chains.extend([
+                Chain::plain(OWN_TAKEOVER_CHAIN, self.own_takeover(slot)),
+                Chain::plain(OWN_POLICY_CHAIN, self.policy(OWN_TAKEOVER_CHAIN)),
+                Chain::plain(OWN_CHAIN, self.own(scope)),
+            ]);
+        }
+        if *scope == Scope::Nothing {
+            chains.iter_mut().for_each(|chain| chain.rules.clear());
+        }
+        chains
     }
 
-    /// The rules of the hook's chain of what the machine itself sends. A SYN that
-    /// passes by must not leave the mark of an earlier connection behind.
-    fn output(slot: Slot) -> Vec<Vec<Term>> {
-        vec![
-            vec![Term::Tcp, Term::Marked(PASSING), Term::Accept],
-            vec![
-                Term::Tcp,
-                Term::OnlySyn,
-                Term::MarkConnection(slot.none()),
-                Term::Goto(OWN_CHAIN),
-            ],
-            vec![
-                Term::Tcp,
-                Term::OfMarkedConnection(slot.mark()),
-                Term::SetMark(slot.mark()),
-                Term::Accept,
-            ],
-        ]
-    }
-
-    /// The rules of the chain that takes new connections over.
-    fn intercept(&self, slot: Slot, scope: &Scope) -> Vec<Vec<Term>> {
+    /// Where a new connection comes from, and what has been decided about already.
+    fn intercept(&self, slot: Slot, scope: &Scope) -> Vec<Rule> {
+        let from = |interface: &str| Term::From(interface.to_owned());
         let mut rules = Vec::new();
-        for &(version, port) in &self.listeners {
-            let listener = tproxy(slot, version, port);
-            let from_loopback = |mark, rest: &[Term]| {
-                let source = [Term::From(LOOPBACK.to_owned()), Term::Marked(mark)];
-                [&source, &[Term::Version(version), Term::Tcp][..], rest].concat()
-            };
-            if self.deferred {
-                rules.push(from_loopback(slot.let_in(), &listener));
-            }
-            if self.own_traffic {
-                rules.push(from_loopback(slot.round(), &self.takeover(slot, version, port)));
-            }
-        }
-        rules.extend(self.bypassed());
-        for interface in &self.interfaces {
+        if self.deferred {
             for &(version, port) in &self.listeners {
-                for within in scope.terms(version) {
-                    let source = [Term::From(interface.clone()), Term::Version(version)];
-                    let takeover = self.takeover(slot, version, port);
-                    let rest = [&[Term::ToElsewhere, Term::Tcp], takeover.as_slice()].concat();
-                    rules.push([source.to_vec(), within, rest].concat());
-                }
+                let let_in = [from(LOOPBACK), Term::Marked(slot.let_in())];
+                let listener = tproxy(slot, version, port);
+                rules.push([&let_in[..], &[Term::Version(version), Term::Tcp], &listener].concat());
+            }
+        }
+        if self.own_traffic {
+            let round = [from(LOOPBACK), Term::Marked(slot.round()), Term::Goto(TAKEOVER_CHAIN)];
+            rules.push(round.to_vec());
+        }
+        for interface in &self.interfaces {
+            for within in scope.terms() {
+                let decide = [Term::ToElsewhere, Term::Tcp, Term::Goto(POLICY_CHAIN)];
+                rules.push([&[from(interface)], &within[..], &decide].concat());
             }
         }
         rules
     }
 
-    /// The rules of the chain that takes the machine's own connections over.
-    /// Those to our clients' side have nothing to gain.
-    fn own(&self, slot: Slot, scope: &Scope) -> Vec<Vec<Term>> {
+    /// The machine's own new connections. Those to our clients' side have nothing
+    /// to gain.
+    fn own(&self, scope: &Scope) -> Vec<Rule> {
         let nearby = |interface: &String| vec![Term::Through(interface.clone()), Term::Return];
-        let mut rules: Vec<_> = self.interfaces.iter().map(nearby).collect();
-        rules.extend(self.bypassed());
-        for &(version, _) in &self.listeners {
-            for within in scope.terms(version) {
-                let mut rule = vec![Term::Version(version)];
-                rule.extend(within);
-                rule.extend([Term::ToElsewhere, Term::MarkConnection(slot.mark())]);
-                rule.extend([Term::SetMark(slot.mark()), Term::Accept]);
-                rules.push(rule);
-            }
-        }
-        rules
+        let decide = [Term::ToElsewhere, Term::Goto(OWN_POLICY_CHAIN)];
+        let wanted = scope.terms().into_iter().map(|within| [&within[..], &decide].concat());
+        self.interfaces.iter().map(nearby).chain(wanted).collect()
     }
 
-    fn bypassed(&self) -> impl Iterator<Item = Vec<Term>> {
-        self.bypass.iter().map(|prefix| {
-            vec![Term::Version(Version::of(prefix.address())), Term::To(*prefix), Term::Return]
+    /// What is to be split goes on to `takeover`.
+    fn policy(&self, takeover: &'static str) -> Vec<Rule> {
+        let usual = vec![Term::Goto(takeover)];
+        policy::chain(&self.policies, Seen::Connections, true, usual, |action| match action {
+            Action::Split => vec![Term::Goto(takeover)],
+            Action::Tunnel | Action::Bypass => vec![Term::Return],
         })
     }
 
     /// What is done to a SYN that is to be taken over.
-    fn takeover(&self, slot: Slot, version: Version, port: u16) -> Vec<Term> {
-        if self.deferred {
-            vec![Term::Log(slot.log_group()), Term::Drop]
-        } else {
-            tproxy(slot, version, port).to_vec()
-        }
+    fn takeover(&self, slot: Slot) -> Vec<Rule> {
+        let listener = |&(version, port): &(Version, u16)| {
+            let end = if self.deferred {
+                vec![Term::Log(slot.log_group()), Term::Drop]
+            } else {
+                tproxy(slot, version, port).to_vec()
+            };
+            [&[Term::Version(version), Term::Tcp], &end[..]].concat()
+        };
+        self.listeners.iter().map(listener).collect()
+    }
+
+    /// The same, of our own machine: it is sent round.
+    fn own_takeover(&self, slot: Slot) -> Vec<Rule> {
+        let round = |&(version, _): &(Version, u16)| {
+            let mark = [Term::MarkConnection(slot.mark()), Term::SetMark(slot.mark())];
+            [&[Term::Version(version)], &mark[..], &[Term::Accept]].concat()
+        };
+        self.listeners.iter().map(round).collect()
+    }
+
+    fn counters(&self) -> Vec<String> {
+        policy::counters(&self.policies, Seen::Connections)
     }
 
     /// The whole table in nft syntax, as `nft -f` takes it.
-    pub(crate) fn display(&self, slot: Slot, scope: &Scope) -> impl fmt::Display {
-        let mut chains = format!(
-            "\tchain {INTERCEPT_CHAIN} {{\n{}\t}}\n\n\tchain {HOOK_CHAIN} {{\n\
-             \t\ttype filter hook prerouting priority mangle; policy accept;\n{}\t}}\n",
-            display_rules(&self.intercept(slot, scope)),
-            display_rules(&Self::hook(slot)),
-        );
-        if self.own_traffic {
-            chains += &format!(
-                "\n\tchain {OWN_CHAIN} {{\n{}\t}}\n\n\tchain {OUTPUT_CHAIN} {{\n\
-                 \t\ttype route hook output priority mangle; policy accept;\n{}\t}}\n",
-                display_rules(&self.own(slot, scope)),
-                display_rules(&Self::output(slot)),
-            );
-        }
-        format!("table inet {} {{\n{chains}}}", slot.table())
+    pub(crate) fn display(&self, slot: Slot, scope: &Scope) -> String {
+        let mut chains = self.deciding(slot, scope);
+        let own = chains.split_off(WITHOUT_OWN);
+        chains.push(hook(slot));
+        chains.extend(own);
+        chains.extend(self.own_traffic.then(|| output(slot)));
+        nft_table::display(&slot.table(), &self.counters(), &chains)
     }
-}
-
-/// Rules in nft syntax, a line for each.
-pub(crate) fn display_rules(rules: &[Vec<Term>]) -> String {
-    let line = |rule: &Vec<Term>| {
-        let terms: Vec<String> = rule.iter().map(Term::to_string).collect();
-        format!("\t\t{}\n", terms.join(" "))
-    };
-    rules.iter().map(line).collect()
 }
 
 /// Hands a SYN to the listener.
@@ -252,10 +231,42 @@ fn tproxy(slot: Slot, version: Version, port: u16) -> [Term; 3] {
     [Term::Tproxy(version, port), Term::SetMark(slot.mark()), Term::Accept]
 }
 
+/// The chain of what comes in.
+fn hook(slot: Slot) -> Chain {
+    let rules = vec![
+        vec![Term::Tcp, Term::OnlySyn, Term::Jump(INTERCEPT_CHAIN)],
+        vec![Term::Tcp, Term::OfTransparentSocket, Term::SetMark(slot.mark()), Term::Accept],
+    ];
+    Chain { name: HOOK_CHAIN, hook: Some(Hook::prerouting(0)), rules }
+}
+
+/// The chain of what the machine itself sends. A SYN that passes by must not leave
+/// the mark of an earlier connection behind.
+fn output(slot: Slot) -> Chain {
+    let rules = vec![
+        vec![Term::Tcp, Term::Marked(PASSING), Term::Accept],
+        vec![Term::Tcp, Term::OnlySyn, Term::MarkConnection(slot.none()), Term::Goto(OWN_CHAIN)],
+        vec![
+            Term::Tcp,
+            Term::OfMarkedConnection(slot.mark()),
+            Term::SetMark(slot.mark()),
+            Term::Accept,
+        ],
+    ];
+    Chain { name: OUTPUT_CHAIN, hook: Some(Hook::output(0)), rules }
+}
+
+/// Chains without rules yet.
+fn empty(names: [&'static str; 3]) -> Vec<Chain> {
+    names.map(|name| Chain::plain(name, vec![])).into()
+}
+
 /// Our table in the kernel. Gone when dropped.
 pub(crate) struct Table {
-    socket: Socket,
+    table: NftTable,
     slot: Slot,
+    /// Those that are counted; none yet.
+    policies: Option<Vec<Policy>>,
 }
 
 impl Table {
@@ -265,18 +276,13 @@ impl Table {
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
     pub(crate) fn claim() -> io::Result<Self> {
-        let socket = Socket::open()?;
-        let mut refusal = io::Error::from(io::ErrorKind::AddrInUse);
-        for slot in (0..SLOTS).map(Slot) {
-            match socket.execute(creation(slot)) {
-                Ok(()) => return Ok(Self { socket, slot }),
-                // Somebody else's table: EEXIST, or EPERM if it has an owner,
-                // which is also what a caller without privilege gets each time.
-                Err(error) if taken(&error) => refusal = error,
-                Err(error) => return Err(error),
-            }
-        }
-        Err(refusal)
+        let chains = |slot| {
+            let mut chains = empty([TAKEOVER_CHAIN, POLICY_CHAIN, INTERCEPT_CHAIN]);
+            chains.push(hook(slot));
+            chains
+        };
+        let (slot, table) = NftTable::claim((0..SLOTS).map(Slot), Slot::table, chains)?;
+        Ok(Self { table, slot, policies: None })
     }
 
     pub(crate) fn slot(&self) -> Slot {
@@ -285,124 +291,32 @@ impl Table {
 
     /// Adds the chains for the machine's own connections.
     pub(crate) fn add_own(&self) -> io::Result<()> {
-        let (mut batch, table) = (Batch::new(), self.slot.table());
-        add_chain(&mut batch, self.slot, OWN_CHAIN);
-        let hook = Hook { kind: "route", number: libc::NF_INET_LOCAL_OUT };
-        add_base_chain(&mut batch, self.slot, OUTPUT_CHAIN, &hook);
-        for rule in Rules::output(self.slot) {
-            add_rule(&mut batch, &table, OUTPUT_CHAIN, &rule);
-        }
-        self.socket.execute(batch)
+        let mut chains = empty([OWN_TAKEOVER_CHAIN, OWN_POLICY_CHAIN, OWN_CHAIN]);
+        chains.push(output(self.slot));
+        self.table.add(&chains)
     }
 
     /// Takes over what `rules` say of `scope`; connections that are ours already
-    /// remain so.
-    pub(crate) fn take_over(&self, rules: &Rules, scope: &Scope) -> io::Result<()> {
-        let mut batch = Batch::new();
-        self.refill(&mut batch, INTERCEPT_CHAIN, &rules.intercept(self.slot, scope), scope);
-        if rules.own_traffic {
-            self.refill(&mut batch, OWN_CHAIN, &rules.own(self.slot, scope), scope);
+    /// remain so. Other policies than before count from zero.
+    pub(crate) fn take_over(&mut self, rules: &Rules, scope: &Scope) -> io::Result<()> {
+        let changed = self.policies.as_ref() != Some(&rules.policies);
+        let counters = changed.then(|| rules.counters());
+        self.table.refill(&rules.deciding(self.slot, scope), counters)?;
+        if changed {
+            self.policies = Some(rules.policies.clone());
         }
-        self.socket.execute(batch)
+        Ok(())
     }
 
-    fn refill(&self, batch: &mut Batch, chain: &str, rules: &[Vec<Term>], scope: &Scope) {
-        batch.message(libc::NFT_MSG_DELRULE, FAMILY, 0, |rule| {
-            rule.text(1, &self.slot.table());
-            rule.text(2, chain);
-        });
-        if *scope != Scope::Nothing {
-            let table = self.slot.table();
-            rules.iter().for_each(|rule| add_rule(batch, &table, chain, rule));
-        }
-    }
-}
-
-/// Closing the socket has the same effect, but not while a child process that is
-/// about to start another program still has a copy of it.
-impl Drop for Table {
-    fn drop(&mut self) {
-        let mut batch = Batch::new();
-        let name = self.slot.table();
-        batch.message(libc::NFT_MSG_DELTABLE, FAMILY, 0, |table| table.text(1, &name));
-        if let Err(error) = self.socket.execute(batch) {
-            tracing::debug!("the table {name} goes with its socket: {error}");
-        }
+    /// How many connections each policy has decided about.
+    pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
+        self.table.counts()
     }
 }
 
 /// Whether the gateway that had `slot` is alive: its table is there.
 pub(crate) fn is_claimed(slot: Slot) -> io::Result<bool> {
-    has_table(&slot.table())
-}
-
-/// Whether there is a table of this name.
-pub(crate) fn has_table(name: &str) -> io::Result<bool> {
-    let socket = Socket::open()?;
-    match socket.query(libc::NFT_MSG_GETTABLE, FAMILY, |table| table.text(1, name)) {
-        Ok(()) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether somebody else has the table already, or we may make none.
-pub(crate) fn taken(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EEXIST | libc::EPERM))
-}
-
-/// Chains and tables that are there already are somebody else's.
-const NEW: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-
-fn creation(slot: Slot) -> Batch {
-    let mut batch = Batch::new();
-    batch.message(libc::NFT_MSG_NEWTABLE, FAMILY, NEW, |table| {
-        table.text(1, &slot.table());
-        table.number(2, OWNED);
-    });
-    add_chain(&mut batch, slot, INTERCEPT_CHAIN);
-    let hook = Hook { kind: "filter", number: libc::NF_INET_PRE_ROUTING };
-    add_base_chain(&mut batch, slot, HOOK_CHAIN, &hook);
-    for rule in Rules::hook(slot) {
-        add_rule(&mut batch, &slot.table(), HOOK_CHAIN, &rule);
-    }
-    batch
-}
-
-/// Where a chain is called, and what it is for.
-struct Hook {
-    kind: &'static str,
-    number: libc::c_int,
-}
-
-fn add_chain(batch: &mut Batch, slot: Slot, name: &str) {
-    batch.message(libc::NFT_MSG_NEWCHAIN, FAMILY, NEW, |chain| {
-        chain.text(1, &slot.table());
-        chain.text(3, name);
-    });
-}
-
-fn add_base_chain(batch: &mut Batch, slot: Slot, name: &str, hook: &Hook) {
-    batch.message(libc::NFT_MSG_NEWCHAIN, FAMILY, NEW, |chain| {
-        chain.text(1, &slot.table());
-        chain.text(3, name);
-        chain.nest(4, |attributes| {
-            attributes.number(1, hook.number as u32);
-            attributes.number(2, PRIORITY as u32);
-        });
-        chain.number(5, libc::NF_ACCEPT as u32);
-        chain.text(7, hook.kind);
-    });
-}
-
-/// Adds a rule at the end of a chain.
-pub(crate) fn add_rule(batch: &mut Batch, table: &str, chain: &str, terms: &[Term]) {
-    const APPEND: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
-    batch.message(libc::NFT_MSG_NEWRULE, FAMILY, APPEND, |rule| {
-        rule.text(1, table);
-        rule.text(2, chain);
-        rule.nest(4, |list| terms.iter().for_each(|term| term.encode(list)));
-    });
+    nft_table::is_there(&slot.table())
 }
 
 #[cfg(test)]

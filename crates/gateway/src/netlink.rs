@@ -168,18 +168,38 @@ impl Socket {
         self.send(&message.bytes)
     }
 
+    /// Asks for a list of objects of nftables.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn objects(
+        &self,
+        kind: libc::c_int,
+        family: libc::c_int,
+        attributes: impl FnOnce(&mut Batch),
+    ) -> io::Result<Vec<Object>> {
+        let mut message = Batch { bytes: Vec::new(), message: 0, sequence: 0 };
+        message.message(kind, family, libc::NLM_F_DUMP, attributes);
+        let mut found = Vec::new();
+        self.exchange(&message.bytes, |answer| {
+            found.extend(messages(answer).filter_map(|(_, object)| Object::parse(object)));
+        })?;
+        Ok(found)
+    }
+
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        self.exchange(bytes, |_| {})
+    }
+
+    /// Sends messages and takes all that the kernel answers.
+    fn exchange(&self, bytes: &[u8], mut take: impl FnMut(&[u8])) -> io::Result<()> {
         let (data, length) = (bytes.as_ptr().cast(), bytes.len());
         // SAFETY: `data` points to `length` bytes that live until the call ends.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), data, length, 0) };
         if sent < 0 {
             return Err(io::Error::last_os_error());
         }
-        self.answer()
-    }
-
-    /// The kernel has answered before `send` returned: refusals are waiting.
-    fn answer(&self) -> io::Result<()> {
+        // The kernel has answered before `send` returned: refusals are waiting.
         let mut refusal = Ok(());
         let mut buffer = vec![0u8; 32 << 10];
         loop {
@@ -192,7 +212,30 @@ impl Socket {
                 return if drained { refusal } else { refusal.and(Err(error)) };
             };
             refusal = refusal.and(first_error(&buffer[..length]));
+            take(&buffer[..length]);
         }
+    }
+}
+
+/// A named object of nftables, with its own attributes.
+pub(crate) struct Object {
+    pub(crate) name: String,
+    data: Vec<u8>,
+}
+
+impl Object {
+    /// `struct nlattr` NFTA_OBJ_NAME, NFTA_OBJ_DATA.
+    fn parse(attributes: &[u8]) -> Option<Self> {
+        let name = attribute(attributes, 2)?;
+        let name = name.strip_suffix(&[0]).unwrap_or(name);
+        let data = attribute(attributes, 4)?.to_vec();
+        Some(Self { name: String::from_utf8_lossy(name).into_owned(), data })
+    }
+
+    /// What a counter has counted (NFTA_COUNTER_PACKETS).
+    pub(crate) fn packets(&self) -> u64 {
+        let packets = attribute(&self.data, 2).and_then(|value| value.first_chunk::<8>());
+        packets.map_or(0, |packets| u64::from_be_bytes(*packets))
     }
 }
 
@@ -213,9 +256,16 @@ fn first_error(mut answer: &[u8]) -> io::Result<()> {
 }
 
 /// The packets (from the IP header on) in what came from the log.
-pub(crate) fn logged_packets(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn logged_packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     const PACKET: u16 = (libc::NFNL_SUBSYS_ULOG as u16) << 8 | libc::NFULNL_MSG_PACKET as u16;
-    let messages = std::iter::from_fn(move || {
+    messages(bytes)
+        .filter(|(kind, _)| *kind == PACKET)
+        .filter_map(|(_, message)| attribute(message, libc::NFULA_PAYLOAD as u16))
+}
+
+/// Kinds of messages, and their attributes.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
         let header = bytes.first_chunk::<HEADER>()?;
         let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
         let kind = u16::from_ne_bytes([header[4], header[5]]);
@@ -223,17 +273,16 @@ pub(crate) fn logged_packets(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         let message = bytes.get(HEADER + 4..length)?;
         bytes = bytes.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
         Some((kind, message))
-    });
-    messages.filter(|(kind, _)| *kind == PACKET).filter_map(|(_, message)| payload(message))
+    })
 }
 
-/// The payload among the attributes of a logged packet.
-fn payload(mut attributes: &[u8]) -> Option<&[u8]> {
+/// The value of an attribute (`struct nlattr`), which may be a nest.
+fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     loop {
         let header = attributes.first_chunk::<4>()?;
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let value = attributes.get(4..length)?;
-        if u16::from_ne_bytes([header[2], header[3]]) == libc::NFULA_PAYLOAD as u16 {
+        if u16::from_ne_bytes([header[2], header[3]]) & libc::NLA_TYPE_MASK as u16 == kind {
             return Some(value);
         }
         attributes = attributes.get(length.next_multiple_of(ALIGNMENT)..)?;

@@ -21,14 +21,17 @@ use crate::control::{Answer, Call, ControlPath, Request, Server};
 use crate::counters::Counters;
 use crate::error::RunError;
 use crate::hop::Hop;
+use crate::intake::Intake;
 use crate::metrics::MetricsServer;
 use crate::notify::Notifier;
 use crate::path_store::PathStore;
 use crate::peers::{Peers, ms};
+use crate::policy::{self, Policy};
 use crate::status::{
-    Bypass, ConnectionStatus, InterceptionStatus, Limit, Role, Status, TrafficStatus,
+    Bypass, ConnectionStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus,
 };
 use crate::tcp;
+use crate::tunnel::Tunnel;
 
 /// How often a gateway looks after itself.
 const LOOK: Duration = Duration::from_millis(500);
@@ -91,6 +94,27 @@ pub(crate) enum Task {
     Answer(Call),
     /// It is time to look after itself.
     Look,
+}
+
+/// What only the side itself knows of how it is.
+#[derive(Default)]
+pub(crate) struct Own {
+    pub(crate) interception: Option<InterceptionStatus>,
+    pub(crate) policies: Vec<PolicyStatus>,
+}
+
+impl Own {
+    /// Of what takes connections over, and packets, as these policies say.
+    pub(crate) fn of(
+        intake: Option<&Intake>,
+        tunnel: Option<&Tunnel>,
+        policies: &[Policy],
+    ) -> Self {
+        let mut counts = intake.map(Intake::counts).unwrap_or_default();
+        counts.extend(tunnel.map(Tunnel::counts).unwrap_or_default());
+        let policies = policy::status(policies, &counts);
+        Self { interception: intake.map(Intake::status), policies }
+    }
 }
 
 /// The operators' side of a running gateway.
@@ -287,15 +311,10 @@ impl Operations {
 
     /// Answers a request; gives back one that only the side itself can answer: to
     /// read the configuration again.
-    pub(crate) fn answer(
-        &mut self,
-        view: View<'_>,
-        interception: Option<InterceptionStatus>,
-        call: Call,
-    ) -> Option<Call> {
+    pub(crate) fn answer(&mut self, view: View<'_>, own: Own, call: Call) -> Option<Call> {
         let answer = match &call.request {
             Request::Status { connections } => {
-                Answer::Status(Box::new(self.status(view, interception, *connections)))
+                Answer::Status(Box::new(self.status(view, own, *connections)))
             }
             Request::Rate { bit_s, for_s, peer } => match Duration::try_from_secs_f64(*for_s) {
                 Ok(valid_for) => {
@@ -315,12 +334,7 @@ impl Operations {
         None
     }
 
-    fn status(
-        &self,
-        view: View<'_>,
-        interception: Option<InterceptionStatus>,
-        connections: bool,
-    ) -> Status {
+    fn status(&self, view: View<'_>, own: Own, connections: bool) -> Status {
         let now = clock::now();
         let drain = self.draining.map(|drain| {
             drain.until.map_or(0.0, |until| until.saturating_since(now).as_secs_f64())
@@ -331,7 +345,8 @@ impl Operations {
             pid: std::process::id(),
             uptime_s: now.saturating_since(self.started).as_secs_f64(),
             draining_s: drain,
-            interception,
+            interception: own.interception,
+            policies: own.policies,
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(hop)),
             traffic: traffic(view),
             memory: self.limits.status(view.live(), view.held(&self.peers)),

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::class::TCP;
 use crate::netlink::Batch;
+use crate::policy::{self, Seen};
 use crate::prefix::Prefix;
 
 /// The kernel's attribute numbers (`linux/netfilter/nf_tables.h`).
@@ -24,6 +26,8 @@ const VERDICT_REGISTER: u32 = libc::NFT_REG_VERDICT as u32;
 const TCP_FLAGS_OFFSET: u32 = 13;
 const FIN_SYN_RST_ACK: u8 = 0x17;
 const SYN: u8 = 0x02;
+/// NFT_OBJECT_COUNTER.
+pub(crate) const COUNTER: u32 = 1;
 const FIB_BY_DESTINATION: u32 = 1 << 1;
 const FIB_ADDRESS_TYPE: u32 = 3;
 
@@ -60,6 +64,14 @@ pub(crate) enum Term {
     OfMarkedConnection(Mark),
     /// Its destination lies in the prefix (of the version tested before).
     To(Prefix),
+    /// Its source lies in the prefix (of the version tested before).
+    FromAddress(Prefix),
+    /// It is of this protocol, TCP or UDP, and its destination port is one of these.
+    ToPorts(u8, u16, u16),
+    /// It bears the code point (in the header of the version tested before).
+    Dscp(Version, u8),
+    /// It goes against the direction in which its connection was opened.
+    OfAnswer,
     /// Its destination is not an address of this machine.
     ToElsewhere,
     /// Its destination is one host: neither broadcast nor multicast.
@@ -72,6 +84,8 @@ pub(crate) enum Term {
     SetMark(Mark),
     /// Marks its connection.
     MarkConnection(Mark),
+    /// Counts it, in this counter of the policy with this index.
+    Count(usize, Seen),
     /// Sends a copy of it to whoever listens to the log group.
     Log(u16),
     /// Ends the hook's chain.
@@ -103,6 +117,14 @@ impl Version {
         match self {
             Self::V4 => libc::NFPROTO_IPV4,
             Self::V6 => libc::NFPROTO_IPV6,
+        }
+    }
+
+    /// Offset and length of the source address in the header.
+    fn source(self) -> (u32, u32) {
+        match self {
+            Self::V4 => (12, 4),
+            Self::V6 => (8, 16),
         }
     }
 
@@ -150,7 +172,21 @@ impl Term {
                 load_connection_mark(list);
                 encode_is_marked(list, *mark);
             }
-            Self::To(prefix) => encode_prefix(list, *prefix),
+            Self::To(prefix) => {
+                encode_prefix(list, Version::of(prefix.address()).destination(), *prefix);
+            }
+            Self::FromAddress(prefix) => {
+                encode_prefix(list, Version::of(prefix.address()).source(), *prefix);
+            }
+            Self::ToPorts(protocol, first, last) => encode_ports(list, *protocol, *first, *last),
+            Self::Dscp(version, dscp) => encode_dscp(list, *version, *dscp),
+            Self::OfAnswer => {
+                expression(list, "ct", |data| {
+                    data.number(1, REGISTER);
+                    data.number(2, CONNECTION_DIRECTION);
+                });
+                compare(list, libc::NFT_CMP_EQ, &[REPLY]);
+            }
             Self::ToElsewhere => encode_not_to(list, libc::RTN_LOCAL),
             Self::ToOneHost => {
                 encode_not_to(list, libc::RTN_BROADCAST);
@@ -169,6 +205,10 @@ impl Term {
             Self::Log(group) => {
                 expression(list, "log", |data| data.bytes(1, &group.to_be_bytes()));
             }
+            Self::Count(index, seen) => expression(list, "objref", |data| {
+                data.number(1, COUNTER);
+                data.text(2, &policy::counter(*index, *seen));
+            }),
             Self::Drop => verdict(list, libc::NF_DROP, None),
             Self::Goto(chain) => verdict(list, libc::NFT_GOTO, Some(chain)),
             Self::Accept => verdict(list, libc::NF_ACCEPT, None),
@@ -239,13 +279,44 @@ fn encode_not_to(list: &mut Batch, kind: libc::c_uchar) {
     compare(list, libc::NFT_CMP_NEQ, &u32::from(kind).to_ne_bytes());
 }
 
-fn encode_prefix(list: &mut Batch, prefix: Prefix) {
-    let (offset, length) = Version::of(prefix.address()).destination();
+/// The address at this offset, of this length, lies in the prefix.
+fn encode_prefix(list: &mut Batch, (offset, length): (u32, u32), prefix: Prefix) {
     load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, offset, length);
     mask(list, &prefix.mask(), &vec![0; length as usize]);
     match prefix.address() {
         IpAddr::V4(address) => compare(list, libc::NFT_CMP_EQ, &address.octets()),
         IpAddr::V6(address) => compare(list, libc::NFT_CMP_EQ, &address.octets()),
+    }
+}
+
+fn encode_ports(list: &mut Batch, protocol: u8, first: u16, last: u16) {
+    const DESTINATION_PORT: u32 = 2;
+    compare_protocol(list, libc::NFT_CMP_EQ, libc::c_int::from(protocol));
+    load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, DESTINATION_PORT, 2);
+    if first == last {
+        return compare(list, libc::NFT_CMP_EQ, &first.to_be_bytes());
+    }
+    expression(list, "range", |data| {
+        data.number(1, REGISTER);
+        data.number(2, libc::NFT_RANGE_EQ as u32);
+        value(data, 3, &first.to_be_bytes());
+        value(data, 4, &last.to_be_bytes());
+    });
+}
+
+/// RFC 2474 §3; IPv6 has four bits of it in the first byte, two in the second.
+fn encode_dscp(list: &mut Batch, version: Version, dscp: u8) {
+    match version {
+        Version::V4 => {
+            load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, 1, 1);
+            mask(list, &[0xfc], &[0]);
+            compare(list, libc::NFT_CMP_EQ, &[dscp << 2]);
+        }
+        Version::V6 => {
+            load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, 0, 2);
+            mask(list, &0x0fc0_u16.to_be_bytes(), &[0; 2]);
+            compare(list, libc::NFT_CMP_EQ, &(u16::from(dscp) << 6).to_be_bytes());
+        }
     }
 }
 
@@ -289,6 +360,9 @@ fn encode_remark(list: &mut Batch, wanted: Mark) {
     mask(list, &(!wanted.mask).to_ne_bytes(), &wanted.value.to_ne_bytes());
 }
 
+/// NFT_CT_DIRECTION, and IP_CT_DIR_REPLY.
+const CONNECTION_DIRECTION: u32 = 1;
+const REPLY: u8 = 1;
 /// NFT_CT_MARK.
 const CONNECTION_MARK: u32 = 3;
 
@@ -351,6 +425,19 @@ impl fmt::Display for Term {
             Self::OnlySyn => f.write_str("tcp flags & (fin | syn | rst | ack) == syn"),
             Self::From(interface) => write!(f, "iifname {interface:?}"),
             Self::To(prefix) => write!(f, "{} daddr {prefix}", Version::of(prefix.address())),
+            Self::FromAddress(prefix) => {
+                write!(f, "{} saddr {prefix}", Version::of(prefix.address()))
+            }
+            Self::ToPorts(protocol, first, last) => {
+                let protocol = if *protocol == TCP { "tcp" } else { "udp" };
+                write!(f, "{protocol} dport {first}")?;
+                if first == last { Ok(()) } else { write!(f, "-{last}") }
+            }
+            Self::Dscp(version, dscp) => write!(f, "{version} dscp {dscp}"),
+            Self::OfAnswer => f.write_str("ct direction reply"),
+            Self::Count(index, seen) => {
+                write!(f, "counter name {:?}", policy::counter(*index, *seen))
+            }
             Self::ToElsewhere => f.write_str("fib daddr type != local"),
             Self::ToOneHost => {
                 f.write_str("fib daddr type != broadcast fib daddr type != multicast")

@@ -24,8 +24,9 @@ use crate::gateway::{say_ready, tell_panic};
 use crate::intake::{self, Intake};
 use crate::interception::{self, Arrival, Interception};
 use crate::netfilter::{PASSING, Scope};
-use crate::ops::{Operations, Task, View};
+use crate::ops::{Operations, Own, Task, View};
 use crate::peers::Peers;
+use crate::policy::Policy;
 use crate::proxy::{self, Exit, Proxy, Wish};
 use crate::status::{Bypass, Role};
 
@@ -58,6 +59,7 @@ struct Solo {
     counters: Arc<Counters>,
     ops: Operations,
     intake: Option<Intake>,
+    policies: Vec<Policy>,
     proxy: Option<Proxy>,
     exit: Exit,
     server: Server,
@@ -71,7 +73,8 @@ impl Solo {
         config.wan.check("wan")?;
         let windows = Windows::install(&config.lan, &config.wan)?;
         let counters = Arc::new(Counters::default());
-        let interception = config.intercept.as_ref().map(Interception::install).transpose()?;
+        let install = |intercept| Interception::install(intercept, &config.policies);
+        let interception = config.intercept.as_ref().map(install).transpose()?;
         if let Some(interception) = &interception {
             interception.prepare(&config.lan, windows.lan_mark());
         }
@@ -88,6 +91,7 @@ impl Solo {
             proxy,
             exit: exit(&dialer, &config, &counters),
             server: Server::new(dialer, &config, counters.clone()),
+            policies: config.policies,
             windows,
             relays: JoinSet::new(),
             counters,
@@ -126,11 +130,11 @@ impl Solo {
 
     /// Does what operators want.
     fn attend(&mut self, task: Task) {
-        let interception = self.intake.as_ref().map(Intake::status);
         let view = View { hop: None, counters: &self.counters };
         match task {
             Task::Answer(call) => {
-                if let Some(call) = self.ops.answer(view, interception, call) {
+                let own = Own::of(self.intake.as_ref(), None, &self.policies);
+                if let Some(call) = self.ops.answer(view, own, call) {
                     let outcome = self.reload();
                     self.ops.reloaded(call, outcome);
                 }
@@ -147,7 +151,7 @@ impl Solo {
             side.check(section).map_err(|error| error.to_string())?;
         }
         if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
-            intake.configure(intercept).map_err(|error| error.to_string())?;
+            intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
             intake.prepare(&config.lan, self.windows.lan_mark());
         }
         let mark = self.windows.lan_mark();
@@ -155,8 +159,10 @@ impl Solo {
         let dialer = dialer(&config, &self.windows);
         self.exit = exit(&dialer, &config, &self.counters);
         self.server.configure(dialer, &config);
+        let windows_stay = self.windows.are_of(&config.lan, &config.wan);
+        self.policies = config.policies;
         let mut notes = self.ops.configure(config.operation);
-        if !self.windows.are_of(&config.lan, &config.wan) {
+        if !windows_stay {
             notes.push("initial_window and initial_receive_window need a restart".to_owned());
         }
         Ok(notes)

@@ -22,6 +22,9 @@ pub struct Status {
     pub draining_s: Option<f64>,
     /// Whether connections are taken over, where that is its task.
     pub interception: Option<InterceptionStatus>,
+    /// What its policies have decided about, in their order.
+    #[serde(default)]
+    pub policies: Vec<PolicyStatus>,
     /// Its sessions.
     pub sessions: Vec<SessionStatus>,
     /// The connections that it has carried.
@@ -123,6 +126,20 @@ pub struct BypassStatus {
     pub total_s: f64,
     /// How often it began.
     pub times: u64,
+}
+
+/// What a policy has decided about since it was set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PolicyStatus {
+    /// Its name in the configuration, or its number.
+    pub name: String,
+    /// `split`, `tunnel` or `bypass`.
+    pub action: String,
+    /// SYNs: connections, and tries to open some.
+    pub connections: u64,
+    /// Packets that are not TCP.
+    pub packets: u64,
 }
 
 /// A session with a peer.

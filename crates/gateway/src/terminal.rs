@@ -21,8 +21,9 @@ use crate::intake::{self, Intake};
 use crate::interception::{self, Arrival, Interception};
 use crate::keys::random_bytes;
 use crate::netfilter::{PASSING, Scope};
-use crate::ops::{Operations, Task};
+use crate::ops::{Operations, Own, Task};
 use crate::peers::Peers;
+use crate::policy::Policy;
 use crate::proxy::{self, Exit, Proxy};
 use crate::status::{Bypass, Role};
 use crate::tunnel::{self, Selection, Tunnel};
@@ -42,7 +43,7 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let hubs = resolve(&config).await?;
     let interception = match &config.intercept {
-        Some(intercept) => Some(Interception::install(intercept)?),
+        Some(intercept) => Some(Interception::install(intercept, &config.policies)?),
         None if config.transparent => Some(Interception::of_replies()?),
         None => None,
     };
@@ -65,7 +66,7 @@ pub async fn run(
         marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
     };
     let (classes, counters) = (Arc::new(config.classes), Arc::new(Counters::default()));
-    let mut tunnel = match tunnel_of(&config.tunnel, &config.intercept) {
+    let mut tunnel = match tunnel_of(&config.tunnel, &config.intercept, &config.policies) {
         None => None,
         Some((tunnel, of)) => {
             Some(Tunnel::install(tunnel, of, true, classes.clone(), counters.clone())?)
@@ -93,6 +94,7 @@ pub async fn run(
         intake,
         full: Backoff::default(),
         tunnel,
+        policies: config.policies,
         proxy,
         exit,
         session: None,
@@ -113,7 +115,9 @@ pub async fn run(
 /// can be reached, in the syntax of nft and ip, for people to read.
 pub fn print_rules(config: &TerminalConfig) -> String {
     let mut rules = interception::print_rules(config);
-    if let Some((tunnel, selection)) = tunnel_of(&config.tunnel, &config.intercept) {
+    if let Some((tunnel, selection)) =
+        tunnel_of(&config.tunnel, &config.intercept, &config.policies)
+    {
         rules += &tunnel::print(tunnel, &selection, &tunnel::everywhere());
     }
     rules
@@ -123,8 +127,9 @@ pub fn print_rules(config: &TerminalConfig) -> String {
 fn tunnel_of<'a>(
     tunnel: &'a Option<TunnelConfig>,
     intercept: &Option<InterceptConfig>,
+    policies: &[Policy],
 ) -> Option<(&'a TunnelConfig, Selection)> {
-    Some((tunnel.as_ref()?, tunnel::of_clients(intercept.as_ref()?)))
+    Some((tunnel.as_ref()?, tunnel::of_clients(intercept.as_ref()?, policies)))
 }
 
 struct Terminal {
@@ -134,6 +139,7 @@ struct Terminal {
     /// Of a hub that has no room.
     full: Backoff,
     tunnel: Option<Tunnel>,
+    policies: Vec<Policy>,
     proxy: Option<Proxy>,
     exit: Exit,
     session: Option<SessionId>,
@@ -174,10 +180,10 @@ impl Terminal {
             tracing::warn!("the hub has no room: new connections pass unaccelerated for a while");
             intake.pause(pause, Bypass::PeerFull);
         }
-        let interception = self.intake.as_ref().map(Intake::status);
         match task {
             Task::Answer(call) => {
-                if let Some(call) = self.ops.answer(self.gateway.view(), interception, call) {
+                let own = Own::of(self.intake.as_ref(), self.tunnel.as_ref(), &self.policies);
+                if let Some(call) = self.ops.answer(self.gateway.view(), own, call) {
                     let outcome = self.reload();
                     self.ops.reloaded(call, outcome);
                 }
@@ -190,8 +196,13 @@ impl Terminal {
     fn reload(&mut self) -> Result<Vec<String>, String> {
         let config = TerminalConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
         if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
-            intake.configure(intercept).map_err(|error| error.to_string())?;
+            intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
+            if let Some(tunnel) = &self.tunnel {
+                let selection = tunnel::of_clients(intercept, &config.policies);
+                tunnel.configure(selection).map_err(|error| error.to_string())?;
+            }
         }
+        self.policies = config.policies;
         let names = [(config.hub_key, HUB.to_owned())].into();
         let mut notes = self.ops.configure(config.operation);
         notes.extend(self.ops.configure_hop(self.gateway.hop(), &config.link.rate, names));

@@ -20,6 +20,7 @@ mod table;
 mod tun;
 mod veth;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use slacp::SessionId;
@@ -31,13 +32,14 @@ use crate::counters::Counters;
 use crate::error::RunError;
 use crate::hop::Hop;
 use crate::packet::Packet;
+use crate::policy::Policy;
 use crate::prefix::Prefix;
 use device::Device;
 use paths::Paths;
 use route::{Place, Route};
 use table::Table;
 
-pub(crate) use table::Selection;
+pub(crate) use table::{Selection, Traffic};
 
 /// The longest IP packet.
 const LONGEST_PACKET: usize = 65_535;
@@ -55,7 +57,7 @@ pub(crate) struct Tunnel {
 /// Where packets come from and go to.
 pub(crate) struct Port {
     device: Device,
-    table: Table,
+    table: Mutex<Table>,
     paths: Mutex<Paths>,
     classes: Arc<Classes>,
     counters: Arc<Counters>,
@@ -76,13 +78,30 @@ impl Tunnel {
         counters: Arc<Counters>,
     ) -> Result<Self, RunError> {
         let device = Device::open(config).map_err(|cause| RunError::tunnel(&config.name, cause))?;
-        let table = Table::claim(selection).map_err(RunError::interception)?;
+        let table = Table::claim(selection, &config.name).map_err(RunError::interception)?;
         let index = link::index(&config.name).map_err(RunError::System)?;
         let route = Route::install(table.place(), index).map_err(RunError::routing)?;
         tracing::info!("tunnel {}: {}, MTU {}", config.name, device.kind(), config.mtu);
         let paths = Mutex::new(Paths::new(mesh));
+        let table = Mutex::new(table);
         let port = Arc::new(Port { device, table, paths, classes, counters });
         Ok(Self { port, reader: None, _route: route })
+    }
+
+    /// Takes what other interfaces or policies say from now on.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn configure(&self, selection: Selection) -> Result<(), RunError> {
+        self.port.table().configure(selection).map_err(RunError::interception)
+    }
+
+    /// How many connections and packets each policy has decided about.
+    pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
+        self.port.table().counts().unwrap_or_else(|error| {
+            tracing::debug!("no counts of policies: {error}");
+            BTreeMap::new()
+        })
     }
 
     /// Where the driver delivers packets.
@@ -136,10 +155,14 @@ impl Port {
         self.paths.lock().expect("nobody panics while holding the paths")
     }
 
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().expect("nobody panics while holding the table")
+    }
+
     /// Has the kernel mark what is for the sessions that are open.
     fn take(&self) {
         let networks = self.paths().open_networks();
-        if let Err(error) = self.table.take(&networks) {
+        if let Err(error) = self.table().take(networks) {
             tracing::warn!("cannot change what goes through the tunnel: {error}");
         }
     }
@@ -201,10 +224,12 @@ impl Port {
 }
 
 /// What a terminal lets through its tunnel.
-pub(crate) fn of_clients(intercept: &InterceptConfig) -> Selection {
-    Selection::Clients {
-        interfaces: intercept.interfaces.clone(),
-        bypass: intercept.bypass.clone(),
+pub(crate) fn of_clients(intercept: &InterceptConfig, policies: &[Policy]) -> Selection {
+    let (interfaces, own) = (intercept.interfaces.clone(), intercept.own_traffic);
+    Selection {
+        traffic: Traffic::OfClients { interfaces, own },
+        policies: policies.to_vec(),
+        counts_connections: false,
     }
 }
 
@@ -218,5 +243,5 @@ pub(crate) fn everywhere() -> Vec<Prefix> {
 pub(crate) fn print(config: &TunnelConfig, selection: &Selection, networks: &[Prefix]) -> String {
     let place = Place(0);
     let routes = route::display(place, &config.name);
-    format!("{routes}{}\n", selection.display(networks, place))
+    format!("{routes}{}\n", selection.display(networks, &config.name, place))
 }

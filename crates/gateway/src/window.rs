@@ -23,8 +23,7 @@ use rtnetlink::packet_route::rule::RuleMessage;
 
 pub(crate) use self::changes::Changes;
 use crate::config::SideConfig;
-use crate::netfilter::{FAMILY, OWNED, has_table, taken};
-use crate::netlink::{Batch, Socket};
+use crate::nft_table::{self, NftTable};
 use crate::routing::{self, Kernel};
 use crate::rule::{Mark, Version};
 
@@ -67,8 +66,8 @@ impl Place {
 pub(crate) struct Window {
     place: Place,
     metrics: Vec<RouteMetric>,
-    /// Owns the nftables table.
-    claim: Socket,
+    /// Tells that this place is taken, as long as it lives.
+    _claim: NftTable,
 }
 
 impl Window {
@@ -87,11 +86,12 @@ impl Window {
     }
 
     fn claim(metrics: Vec<RouteMetric>) -> io::Result<Self> {
-        let (claim, place) = claim_place()?;
-        let window = Self { place, metrics, claim };
+        let places = (0..PLACES).map(Place);
+        let (place, claim) = NftTable::claim(places, Place::name, |_| vec![])?;
+        let window = Self { place, metrics, _claim: claim };
         let mut kernel = Kernel::open()?;
         for other in (0..PLACES).map(Place) {
-            if other == place || !has_table(&other.name())? {
+            if other == place || !nft_table::is_there(&other.name())? {
                 sweep(&mut kernel, other)?;
             }
         }
@@ -155,36 +155,7 @@ impl Drop for Window {
         if let Err(error) = swept {
             tracing::warn!("routing table {} is left behind: {error}", self.place.table());
         }
-        let mut batch = Batch::new();
-        let name = self.place.name();
-        batch.message(libc::NFT_MSG_DELTABLE, FAMILY, 0, |table| table.text(1, &name));
-        // It goes with its socket in any case.
-        let _ = self.claim.execute(batch);
     }
-}
-
-/// The first free place, which is ours while the socket lives.
-fn claim_place() -> io::Result<(Socket, Place)> {
-    let socket = Socket::open()?;
-    let mut refusal = io::Error::from(io::ErrorKind::AddrInUse);
-    for place in (0..PLACES).map(Place) {
-        let mut batch = Batch::new();
-        batch.message(
-            libc::NFT_MSG_NEWTABLE,
-            FAMILY,
-            libc::NLM_F_CREATE | libc::NLM_F_EXCL,
-            |table| {
-                table.text(1, &place.name());
-                table.number(2, OWNED);
-            },
-        );
-        match socket.execute(batch) {
-            Ok(()) => return Ok((socket, place)),
-            Err(error) if taken(&error) => refusal = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(refusal)
 }
 
 /// Removes everything of `place`: the rules first, since half a table would lead

@@ -92,7 +92,7 @@ impl Source {
         Ok(Definition { name, traffic, share, error_control })
     }
 
-    fn each<T>(
+    pub(super) fn each<T>(
         &self,
         key: &str,
         values: &[Value],
@@ -130,11 +130,11 @@ impl Source {
     }
 }
 
-const DSCP_FORM: &str = "a code point, like \"EF\", \"AF41\", \"CS1\" or 0 to 63";
-const PORTS_FORM: &str = "a port or several, like 22, \"5060-5061\" or \"udp/443\"";
+pub(super) const DSCP_FORM: &str = "a code point, like \"EF\", \"AF41\", \"CS1\" or 0 to 63";
+pub(super) const PORTS_FORM: &str = "a port or several, like 22, \"5060-5061\" or \"udp/443\"";
 const PROTOCOL_FORM: &str = "a protocol, like \"icmp\", \"udp\", \"esp\" or 0 to 255";
 
-fn code_point(value: &Value) -> Option<u8> {
+pub(super) fn code_point(value: &Value) -> Option<u8> {
     let Some(name) = value.as_str() else { return number(value, 63) };
     let known = CODE_POINTS.iter().find(|(known, _)| *known == name);
     known.map(|(_, point)| *point).or_else(|| match *name.as_bytes() {
@@ -152,7 +152,7 @@ fn protocols(value: &Value) -> Option<Vec<u8>> {
     known.map(|(_, numbers)| numbers.to_vec())
 }
 
-fn ports(value: &Value) -> Option<Ports> {
+pub(super) fn ports(value: &Value) -> Option<Ports> {
     let Some(text) = value.as_str() else {
         let port = value.as_integer().and_then(|port| u16::try_from(port).ok())?;
         return range(None, port, port);

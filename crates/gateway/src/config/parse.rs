@@ -9,6 +9,7 @@ use units::ByteCount;
 use zeroize::Zeroizing;
 
 use super::operation;
+use super::policy::Choice;
 use super::rate::Written;
 use super::{
     ConfigError, HubAddress, HubConfig, InterceptConfig, PermittedTerminal, ProxyConfig, Source,
@@ -44,10 +45,12 @@ pub(super) fn terminal(source: &Source, text: &str) -> Result<TerminalConfig, Co
     let mut link = source.link(rate, raw.mtu, raw.memory, raw.stream_window)?;
     let tunnel = source.tunnel(raw.tunnel, &link)?;
     let classes = source.classes(raw.class, tunnel.is_some(), &mut link)?;
+    let bypass = source.bypass(raw.intercept.as_ref())?;
     let (intercept, proxy) = source.entrances(raw.intercept, raw.proxy)?;
     if tunnel.is_some() && intercept.is_none() {
         source.intercept(None)?;
     }
+    let choice = Choice { split: intercept.is_some(), tunnel: tunnel.is_some() };
     Ok(TerminalConfig {
         operation: source.operation(operation)?,
         identity: source.identity(raw.private_key, raw.private_key_file)?,
@@ -61,6 +64,7 @@ pub(super) fn terminal(source: &Source, text: &str) -> Result<TerminalConfig, Co
         proxy,
         tunnel,
         classes,
+        policies: source.policies(bypass, raw.policy, choice)?,
     })
 }
 
@@ -93,6 +97,8 @@ pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError>
                                 [intercept] and `transparent` are about these";
         return Err(source.missing("terminal.networks", ACCEPTED));
     }
+    let bypass = source.bypass(raw.intercept.as_ref())?;
+    let choice = Choice { split: raw.intercept.is_some(), tunnel: tunnel.is_some() };
     Ok(HubConfig {
         operation: source.operation(operation)?,
         identity: source.identity(raw.private_key, raw.private_key_file)?,
@@ -106,6 +112,7 @@ pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError>
         terminals,
         tunnel,
         classes,
+        policies: source.policies(bypass, raw.policy, choice)?,
     })
 }
 
@@ -265,10 +272,14 @@ impl Source {
                 return Err(self.value(KEY, quoted(name), problem));
             }
         }
-        let bypass = self.prefixes("intercept.bypass", raw.bypass)?;
         let answer = self.answer("intercept.answer", raw.answer.as_deref())?;
         let own_traffic = raw.own_traffic.unwrap_or(false);
-        Ok(InterceptConfig { interfaces, bypass, answer, own_traffic })
+        Ok(InterceptConfig { interfaces, answer, own_traffic })
+    }
+
+    /// Destinations that are left alone.
+    pub(super) fn bypass(&self, raw: Option<&raw::Intercept>) -> Result<Vec<Prefix>, ConfigError> {
+        self.prefixes("intercept.bypass", raw.map_or_else(Vec::new, |raw| raw.bypass.clone()))
     }
 
     pub(super) fn prefixes(

@@ -31,6 +31,8 @@ pub(super) struct Terminal {
     pub(super) tunnel: Option<Tunnel>,
     #[serde(default)]
     pub(super) class: Vec<Class>,
+    #[serde(default)]
+    pub(super) policy: Vec<Policy>,
 }
 
 #[derive(Deserialize)]
@@ -55,6 +57,21 @@ pub(super) struct Class {
     pub(super) guaranteed: Option<String>,
     pub(super) maximum: Option<String>,
     pub(super) channel: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Policy {
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) to: Vec<String>,
+    #[serde(default)]
+    pub(super) from: Vec<String>,
+    #[serde(default)]
+    pub(super) ports: Vec<toml::Value>,
+    #[serde(default)]
+    pub(super) dscp: Vec<toml::Value>,
+    pub(super) action: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -108,6 +125,8 @@ pub(super) struct Hub {
     #[serde(default)]
     pub(super) class: Vec<Class>,
     #[serde(default)]
+    pub(super) policy: Vec<Policy>,
+    #[serde(default)]
     pub(super) terminal: Vec<PermittedTerminal>,
 }
 
@@ -132,6 +151,8 @@ pub(super) struct Solo {
     pub(super) allow_loopback: Option<bool>,
     pub(super) intercept: Option<Intercept>,
     pub(super) proxy: Option<Proxy>,
+    #[serde(default)]
+    pub(super) policy: Vec<Policy>,
     #[serde(default)]
     pub(super) lan: Side,
     #[serde(default)]

@@ -4,6 +4,7 @@ use units::{BitRate, ByteCount};
 
 use super::operation::Written;
 use super::parse::quoted;
+use super::policy::Choice;
 use super::{ConfigError, SideConfig, SoloConfig, Source, raw};
 
 /// TCP_CA_NAME_MAX less the final zero.
@@ -17,6 +18,7 @@ const SEGMENTS: std::ops::RangeInclusive<u32> = 1..=700;
 impl Source {
     pub(super) fn solo(&self, text: &str) -> Result<SoloConfig, ConfigError> {
         let raw: raw::Solo = raw::read(self, text)?;
+        let bypass = self.bypass(raw.intercept.as_ref())?;
         let (intercept, proxy) = self.entrances(raw.intercept, raw.proxy)?;
         let operation = Written {
             control: raw.control,
@@ -26,8 +28,10 @@ impl Source {
             max_connections: raw.max_connections,
             maximum_rate: None,
         };
+        let choice = Choice { split: intercept.is_some(), tunnel: false };
         Ok(SoloConfig {
             operation: self.operation(operation)?,
+            policies: self.policies(bypass, raw.policy, choice)?,
             intercept,
             proxy,
             lan: self.side("lan", raw.lan)?,

@@ -6,6 +6,7 @@ use units::{BitRate, ByteCount};
 use super::*;
 use crate::control::ControlPath;
 use crate::keys::format_public_key;
+use crate::policy::Action;
 
 /// A private key, and a public one, of nobody.
 const PRIVATE: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
@@ -69,7 +70,7 @@ fn a_short_terminal_configuration_suffices() {
     assert_eq!(config.link.mtu, 1500);
     let intercept = config.intercept.unwrap();
     assert_eq!(intercept.interfaces, ["lan0"]);
-    assert!(intercept.bypass.is_empty() && config.listen.is_none() && config.proxy.is_none());
+    assert!(config.policies.is_empty() && config.listen.is_none() && config.proxy.is_none());
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn every_key_is_taken_over() {
     assert_eq!(config.link.memory, ByteCount::new(8_000_000));
     assert_eq!(config.link.stream_window, ByteCount::new(1_000_000));
     assert_eq!(config.connect_timeout, Duration::from_secs(5));
-    assert_eq!(config.intercept.unwrap().bypass.len(), 2);
+    assert_eq!(config.policies[0].to.len(), 2);
 }
 
 #[test]
@@ -335,6 +336,71 @@ fn a_bad_tunnel_or_class_is_told_in_one_line() {
     }
     let error = directory.hub(&(hub_with("", "") + "[tunnel]\n")).unwrap_err().to_string();
     assert!(error.contains("terminal.networks") && error.contains("ship-1"), "{error}");
+}
+
+#[test]
+fn policies_come_in_order_and_the_bypass_before_them() {
+    let directory = Directory::new();
+    let sections = "bypass = [\"10.9.0.0/16\"]\n[tunnel]\n\
+                    [[policy]]\nto = [\"192.0.2.0/24\", \"2001:db8::/32\"]\n\
+                    from = [\"10.1.0.7\"]\nports = [22, \"tcp/8000-8010\"]\ndscp = [\"EF\"]\n\
+                    action = \"tunnel\"\n\
+                    [[policy]]\nname = \"rest\"\naction = \"bypass\"\n";
+    let config = directory.terminal(&(terminal_with("", "") + sections)).unwrap();
+    let [bypass, first, rest] = &config.policies[..] else { panic!("{:?}", config.policies) };
+    assert_eq!((bypass.name.as_str(), bypass.action), ("intercept.bypass", Action::Bypass));
+    assert_eq!(bypass.to, ["10.9.0.0/16".parse().unwrap()]);
+    assert_eq!((first.name.as_str(), first.action), ("1", Action::Tunnel));
+    assert_eq!((first.to.len(), first.from.len(), first.ports.len()), (2, 1, 2));
+    assert_eq!(first.dscp, [46]);
+    assert!(rest.name == "rest" && rest.fits_all());
+
+    let networks = format!("key = \"{PUBLIC}\"\nnetworks = [\"10.1.0.0/16\"]\n");
+    let tunnel = "[tunnel]\n[[policy]]\nports = [22]\naction = \"tunnel\"\n";
+    let hub = hub_with(&format!("key = \"{PUBLIC}\"\n"), &(networks + tunnel));
+    assert_eq!(directory.hub(&hub).unwrap().policies.len(), 1);
+    let solo = INTERCEPT.to_owned() + "[[policy]]\nports = [22]\naction = \"bypass\"\n";
+    assert_eq!(directory.solo(&solo).unwrap().policies.len(), 1);
+}
+
+#[test]
+fn a_bad_policy_is_told_in_one_line() {
+    let directory = Directory::new();
+    let policy = |keys: &str| format!("[[policy]]\naction = \"bypass\"\n{keys}\n");
+    let all_first = policy("") + &policy("ports = [22]");
+    let twice = policy("name = \"2\"\nports = [1]") + &policy("ports = [2]");
+    let hosts: Vec<String> = (0..40).map(|host| format!("\"10.0.0.{host}\"")).collect();
+    let many = format!("to = [{0}]\nfrom = [{0}]", hosts.join(", "));
+    let cases: &[(&str, &[&str])] = &[
+        ("[[policy]]\nports = [1]", &["`policy.action` is missing", "\"tunnel\""]),
+        ("[[policy]]\naction = \"drop\"", &["policy.action = \"drop\"", "\"bypass\""]),
+        ("[[policy]]\naction = \"tunnel\"", &["policy.action = \"tunnel\"", "section [tunnel]"]),
+        (&policy("to = [\"10.1.0.0/8\"]"), &["policy.to", "10.1.0.0/8", "10.0.0.0/8"]),
+        (&policy("from = [\"lan\"]"), &["policy.from = \"lan\"", "prefix"]),
+        (&policy("ports = [\"2-1\"]"), &["policy.ports = \"2-1\"", "5060-5061"]),
+        (&policy("dscp = [64]"), &["policy.dscp = 64", "AF41"]),
+        (&policy("protocols = [\"udp\"]"), &["protocols", "unknown field"]),
+        (
+            "[[policy]]\nports = [\"udp/443\"]\naction = \"split\"",
+            &["policy.action = \"split\"", "only TCP"],
+        ),
+        (&twice, &["policy.name = \"2\"", "two of this name"]),
+        (&all_first, &["policy.name = \"2\"", "\"1\" before it fits everything"]),
+        (&policy(&many), &["policy = 1600 rules", "at most 1000"]),
+    ];
+    for (section, expected) in cases {
+        let error = directory.terminal(&(terminal_with("", "") + section)).unwrap_err().to_string();
+        assert!(!error.contains('\n'), "more than one line: {error}");
+        for part in *expected {
+            assert!(error.contains(part), "{part:?} is not in: {error}");
+        }
+    }
+    let proxy = terminal_with(INTERCEPT, "[proxy]\nlisten = \"127.0.0.1:1080\"\n") + &policy("");
+    let error = directory.terminal(&proxy).unwrap_err().to_string();
+    assert!(error.contains("`intercept.interfaces` is missing"), "{error}");
+    let solo = INTERCEPT.to_owned() + "[[policy]]\naction = \"tunnel\"\n";
+    let error = directory.solo(&solo).unwrap_err().to_string();
+    assert!(error.contains("policy.action = \"tunnel\""), "{error}");
 }
 
 #[test]

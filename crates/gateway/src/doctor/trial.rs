@@ -43,7 +43,8 @@ fn attempt() -> String {
         runtime.block_on(async {
             let config =
                 InterceptConfig { interfaces: vec!["lo".to_owned()], ..InterceptConfig::nowhere() };
-            let interception = Interception::install(&config).map_err(|error| error.to_string())?;
+            let interception = Interception::install(&config, &[]);
+            let mut interception = interception.map_err(|error| error.to_string())?;
             interception.take_over(&Scope::Everything).map_err(|error| error.to_string())
         })
     });

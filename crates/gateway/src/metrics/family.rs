@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::status::{SessionStatus, Status};
+use crate::status::{PolicyStatus, SessionStatus, Status};
 
 /// The state at the moment of being asked.
 #[derive(Debug)]
@@ -59,6 +59,7 @@ impl Collector for Snapshot {
         general(&self.0, &mut families)?;
         connections(&self.0, &mut families)?;
         bypass(&self.0, &mut families)?;
+        policies(&self.0, &mut families)?;
         bounds(&self.0, &mut families)?;
         sessions(&self.0, &mut families)
     }
@@ -156,6 +157,20 @@ fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let rows: Vec<_> =
         interception.bypassed.iter().map(|row| (reason(row.why), row.times)).collect();
     families.counter("skyhop_bypasses", "How often they began to pass by", &rows)
+}
+
+fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let rows = |count: fn(&PolicyStatus) -> u64| {
+        let labels = |policy: &PolicyStatus| {
+            vec![("policy", policy.name.clone()), ("action", policy.action.clone())]
+        };
+        let row = |policy| (labels(policy), count(policy));
+        status.policies.iter().map(row).collect::<Vec<_>>()
+    };
+    let (name, help) = ("skyhop_policy_connections", "SYNs that a policy decided about");
+    families.counter(name, help, &rows(|policy| policy.connections))?;
+    let (name, help) = ("skyhop_policy_packets", "Other packets that a policy decided about");
+    families.counter(name, help, &rows(|policy| policy.packets))
 }
 
 fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {

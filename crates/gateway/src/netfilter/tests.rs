@@ -1,14 +1,29 @@
 use super::*;
+use crate::class::{Ports, TCP};
 use crate::testkit::{in_namespace, nft};
 
 fn rules() -> Rules {
     Rules {
         interfaces: vec!["lan0".to_owned(), "lan1".to_owned()],
-        bypass: vec!["10.0.0.0/9".parse().unwrap(), "2001:db8::/33".parse().unwrap()],
+        policies: policies(),
         listeners: vec![(Version::V4, 4001), (Version::V6, 4002)],
         deferred: false,
         own_traffic: false,
     }
+}
+
+/// Policies with every kind of test.
+fn policies() -> Vec<Policy> {
+    let prefixes = ["10.0.0.0/9", "2001:db8::/33"].map(|text| text.parse().unwrap()).to_vec();
+    let ports = |protocol, first, last| Ports { protocol, first, last };
+    vec![
+        Policy { to: prefixes.clone(), ..Policy::new("bypass", Action::Bypass) },
+        Policy { from: prefixes, dscp: vec![46, 8], ..Policy::new("voice", Action::Tunnel) },
+        Policy {
+            ports: vec![ports(None, 22, 22), ports(Some(TCP), 5000, 5010)],
+            ..Policy::new("ports", Action::Split)
+        },
+    ]
 }
 
 /// Rules with every kind of term.
@@ -24,10 +39,10 @@ fn chains(listed: &str) -> Vec<&str> {
 #[test]
 fn the_kernel_has_the_rules_that_we_print() {
     in_namespace(|| {
-        let table = Table::claim().unwrap();
+        let mut table = Table::claim().unwrap();
         let networks = ["10.1.0.0/16", "10.2.0.0/16", "fd00:1::/64"];
         let only = Scope::only(networks.map(|network| network.parse().unwrap()).to_vec());
-        for (scope, rules_of_v4) in [(Scope::Everything, 2), (only, 4)] {
+        for (scope, ways) in [(Scope::Everything, 2), (only, 6)] {
             table.take_over(&rules(), &scope).unwrap();
             let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
             let printed = rules().display(table.slot(), &scope).to_string();
@@ -35,7 +50,9 @@ fn the_kernel_has_the_rules_that_we_print() {
             let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
             nft(&["delete", "table", "inet", "printed"], "").unwrap();
             assert_eq!(chains(&ours), chains(&theirs));
-            assert_eq!(ours.matches("tproxy ip to").count(), rules_of_v4, "{ours}");
+            assert_eq!(ours.matches("goto policies").count(), ways, "{ours}");
+            assert_eq!(ours.matches("counter name").count(), 2 + 4 + 2, "{ours}");
+            assert!(ours.contains("tproxy ip to 127.0.0.1:4001"), "{ours}");
             assert!(ours.contains("tproxy ip6 to [::1]:4002"), "{ours}");
         }
     });
@@ -44,7 +61,7 @@ fn the_kernel_has_the_rules_that_we_print() {
 #[test]
 fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
     in_namespace(|| {
-        let table = Table::claim().unwrap();
+        let mut table = Table::claim().unwrap();
         table.add_own().unwrap();
         table.take_over(&all_rules(), &Scope::Everything).unwrap();
         let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
@@ -64,13 +81,14 @@ fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
 #[test]
 fn stopping_leaves_the_connections_there_are_and_dropping_leaves_nothing() {
     in_namespace(|| {
-        let table = Table::claim().unwrap();
+        let mut table = Table::claim().unwrap();
         let Some(idle) = nft(&["list", "ruleset"], "") else { return };
         table.take_over(&rules(), &Scope::Everything).unwrap();
         table.take_over(&rules(), &Scope::Everything).unwrap();
         let started = nft(&["list", "ruleset"], "").unwrap();
-        assert_eq!(started.matches("tproxy ip to").count(), 2, "once for each interface");
-        table.take_over(&rules(), &Scope::Nothing).unwrap();
+        assert_eq!(started.matches("tproxy ip to").count(), 1, "once, however often");
+        let none = Rules { policies: vec![], ..rules() };
+        table.take_over(&none, &Scope::Nothing).unwrap();
         assert_eq!(nft(&["list", "ruleset"], "").unwrap(), idle);
         assert!(idle.contains("socket transparent 1") && !idle.contains("tproxy"), "{idle}");
         drop(table);
@@ -89,6 +107,23 @@ fn each_gateway_of_a_namespace_has_a_slot_of_its_own() {
         drop(first);
         assert!(!is_claimed(Slot(0)).unwrap());
         assert_eq!(Table::claim().unwrap().slot(), Slot(0));
+    });
+}
+
+#[test]
+fn counts_begin_anew_with_other_policies_only() {
+    in_namespace(|| {
+        let mut table = Table::claim().unwrap();
+        assert_eq!(table.counts().unwrap(), BTreeMap::new());
+        table.take_over(&rules(), &Scope::Everything).unwrap();
+        let names: Vec<String> = table.counts().unwrap().into_keys().collect();
+        assert_eq!(names, ["policy-1-connections", "policy-2-connections", "policy-3-connections"]);
+        for scope in [Scope::Nothing, Scope::Everything] {
+            table.take_over(&rules(), &scope).unwrap();
+        }
+        let fewer = Rules { policies: policies().split_off(2), ..rules() };
+        table.take_over(&fewer, &Scope::Everything).unwrap();
+        assert_eq!(table.counts().unwrap(), [("policy-1-connections".to_owned(), 0)].into());
     });
 }
 

@@ -10,7 +10,8 @@ use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteScope, RouteType};
 
-use crate::netfilter::{SLOTS, has_table};
+use crate::netfilter::SLOTS;
+use crate::nft_table::is_there;
 use crate::routing::{self, Kernel, PROTOCOL};
 use crate::rule::{Mark, Version};
 
@@ -56,7 +57,7 @@ impl Route {
     pub(crate) fn install(place: Place, device: u32) -> io::Result<Self> {
         let mut kernel = Kernel::open()?;
         for other in (0..SLOTS).map(Place) {
-            if other == place || !has_table(&other.table_name())? {
+            if other == place || !is_there(&other.table_name())? {
                 sweep(&mut kernel, other)?;
             }
         }

@@ -1,124 +1,203 @@
 //! An nftables table of our own that marks the packets that are to go through the
-//! tunnel. Like that of interception it is owned by our socket, and its chain is
-//! empty while nothing is to be taken.
+//! tunnel. All chains but those of the hooks are empty while nothing is to be taken.
+//!
+//! About TCP it is decided once, at the SYN, and remembered in the connection's mark
+//! (conntrack). What comes out of the tunnel marks its connection, so that answers
+//! go back the way that the questions came.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::io;
 
 use super::route::Place;
-use crate::netfilter::{FAMILY, OWNED, PRIORITY, SLOTS, add_rule, display_rules, taken};
-use crate::netlink::{Batch, Socket};
+use crate::netfilter::{SLOTS, to};
+use crate::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::policy::{self, Action, Policy, Seen};
 use crate::prefix::Prefix;
-use crate::rule::{Term, Version};
+use crate::rule::{Mark, Term};
 
+/// Whose packets it is about.
 const CHAIN: &str = "tunnel";
+/// The same, of this machine itself.
+const OWN_CHAIN: &str = "own";
+/// What it is about: something that may cross the hop whole.
+const WHOLE: &str = "whole";
+const CONNECTIONS: &str = "new-connections";
+const PACKETS: &str = "other-packets";
 const FORWARDED: &str = "prerouting";
-const OWN: &str = "output";
+const OUTPUT: &str = "output";
 /// Behind interception: what that takes over bears its mark already.
-const BEHIND_INTERCEPTION: i32 = PRIORITY + 1;
-/// NF_IP_PRI_MANGLE + 1, as nft writes it.
-const PRIORITY_NAME: &str = "mangle + 1";
+const BEHIND_INTERCEPTION: i32 = 1;
 /// The marks of all gateways' interceptions and tunnels.
 const ALL_MARKS: u32 = 0x1ff0_0000;
 
 /// Which packets go through the tunnel.
 #[derive(Debug, Clone)]
-pub(crate) enum Selection {
-    /// A terminal's: what comes from its clients and is not split.
-    Clients {
+pub(crate) struct Selection {
+    pub(crate) traffic: Traffic,
+    pub(crate) policies: Vec<Policy>,
+    /// Whether connections are counted here, since nobody takes them over.
+    pub(crate) counts_connections: bool,
+}
+
+/// Whose traffic it is.
+#[derive(Debug, Clone)]
+pub(crate) enum Traffic {
+    /// A terminal's: what comes from its clients and is not TCP, if no policy says
+    /// otherwise.
+    OfClients {
         /// The interfaces that they are behind.
         interfaces: Vec<String>,
-        /// Destinations that are left alone.
-        bypass: Vec<Prefix>,
+        /// Connections of this machine itself, too, as policies say.
+        own: bool,
     },
     /// A hub's: what is for its terminals' clients, from whomever.
-    Terminals {
+    ToTerminals {
         /// The UDP port of the hop, which must not go through itself.
         hop: u16,
     },
 }
 
-impl Selection {
-    /// The rules while packets go to `networks`; none if they go nowhere.
-    fn rules(&self, networks: &[Prefix], place: Place) -> Vec<Vec<Term>> {
-        if networks.is_empty() {
-            return Vec::new();
-        }
-        let ours = [Term::SetMark(place.mark()), Term::Accept];
-        let to = |prefix: &Prefix| {
-            [Term::Version(Version::of(prefix.address())), Term::To(*prefix)].to_vec()
+impl Traffic {
+    /// Whose packets go on to be decided about, while they go to `networks`.
+    fn selected(&self, networks: &[Prefix]) -> Vec<Rule> {
+        let each: Vec<Rule> = match self {
+            Self::OfClients { interfaces, .. } => interfaces
+                .iter()
+                .map(|it| vec![Term::From(it.clone()), Term::ToElsewhere, Term::ToOneHost])
+                .collect(),
+            Self::ToTerminals { .. } => networks.iter().map(to).collect(),
         };
+        let onward = each.into_iter().map(|rule| [rule, vec![Term::Goto(WHOLE)]].concat());
+        [vec![Term::MarkedAny(ALL_MARKS), Term::Return]].into_iter().chain(onward).collect()
+    }
+
+    /// The same, of this machine itself; a terminal's connections alone.
+    fn own(&self) -> Option<Vec<Rule>> {
+        let Self::OfClients { interfaces, own: true } = self else { return None };
         let mut rules = vec![vec![Term::MarkedAny(ALL_MARKS), Term::Return]];
-        match self {
-            Self::Clients { interfaces, bypass } => {
-                rules.extend(bypass.iter().map(|prefix| [to(prefix), vec![Term::Return]].concat()));
-                rules.extend(interfaces.iter().map(|interface| {
-                    let from = Term::From(interface.clone());
-                    let what = [from, Term::NotTcp, Term::ToElsewhere, Term::ToOneHost];
-                    [&what[..], &ours].concat()
-                }));
+        rules.extend(interfaces.iter().map(|it| vec![Term::Through(it.clone()), Term::Return]));
+        rules.push(vec![Term::Tcp, Term::ToElsewhere, Term::ToOneHost, Term::Goto(WHOLE)]);
+        Some(rules)
+    }
+
+    /// The chains of the hooks.
+    fn hooks(&self, device: &str, place: Place) -> Vec<Chain> {
+        let hook = |name, hook, rules| Chain { name, hook: Some(hook), rules };
+        let came = [Term::From(device.to_owned()), Term::MarkConnection(place.mark())];
+        let forwarded = vec![came.to_vec(), vec![Term::Jump(CHAIN)]];
+        let mut chains = vec![hook(FORWARDED, Hook::prerouting(BEHIND_INTERCEPTION), forwarded)];
+        let output = match self {
+            Self::OfClients { own: false, .. } => return chains,
+            Self::OfClients { own: true, .. } => vec![vec![Term::Jump(OWN_CHAIN)]],
+            Self::ToTerminals { hop } => {
+                vec![vec![Term::UdpFrom(*hop), Term::Return], vec![Term::Jump(CHAIN)]]
             }
-            Self::Terminals { .. } => {
-                rules.extend(networks.iter().map(|network| [&to(network)[..], &ours].concat()));
-            }
+        };
+        chains.push(hook(OUTPUT, Hook::output(BEHIND_INTERCEPTION), output));
+        chains
+    }
+}
+
+impl Selection {
+    /// The chains that decide, while packets go to `networks`; without rules if they
+    /// go nowhere.
+    fn deciding(&self, networks: &[Prefix], place: Place) -> Vec<Chain> {
+        let mut chains = vec![
+            Chain::plain(CONNECTIONS, self.connections(place.mark())),
+            Chain::plain(PACKETS, self.packets(place.mark())),
+            Chain::plain(WHOLE, self.whole(place.mark())),
+            Chain::plain(CHAIN, self.traffic.selected(networks)),
+        ];
+        chains.extend(self.traffic.own().map(|rules| Chain::plain(OWN_CHAIN, rules)));
+        if networks.is_empty() {
+            chains.iter_mut().for_each(|chain| chain.rules.clear());
         }
+        chains
+    }
+
+    fn of_hub(&self) -> bool {
+        matches!(self.traffic, Traffic::ToTerminals { .. })
+    }
+
+    /// A SYN that passes by must not leave the mark of an earlier connection behind.
+    /// A hub answers a question that did not come through the tunnel as it came.
+    fn whole(&self, mark: Mark) -> Vec<Rule> {
+        let none = Mark { value: 0, ..mark };
+        let first =
+            vec![Term::Tcp, Term::OnlySyn, Term::MarkConnection(none), Term::Goto(CONNECTIONS)];
+        let later =
+            vec![Term::Tcp, Term::OfMarkedConnection(mark), Term::SetMark(mark), Term::Accept];
+        let answer =
+            vec![Term::NotTcp, Term::OfAnswer, Term::OfMarkedConnection(none), Term::Return];
+        let mut rules = vec![first, later];
+        rules.extend(self.of_hub().then_some(answer));
+        rules.push(vec![Term::NotTcp, Term::Goto(PACKETS)]);
         rules
     }
 
-    /// The rules of the hook for this machine's own packets, if it has one.
-    fn own(&self) -> Option<Vec<Vec<Term>>> {
-        match self {
-            Self::Clients { .. } => None,
-            Self::Terminals { hop } => {
-                Some(vec![vec![Term::UdpFrom(*hop), Term::Return], vec![Term::Jump(CHAIN)]])
+    /// What policies say of a SYN that is not split.
+    fn connections(&self, mark: Mark) -> Vec<Rule> {
+        let take = || vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept];
+        let usual = || if self.of_hub() { take() } else { vec![Term::Return] };
+        policy::chain(&self.policies, Seen::Connections, self.counts_connections, usual(), |it| {
+            match it {
+                Action::Split => usual(),
+                Action::Tunnel => take(),
+                Action::Bypass => vec![Term::Return],
             }
+        })
+    }
+
+    /// What they say of other packets.
+    fn packets(&self, mark: Mark) -> Vec<Rule> {
+        let take = || vec![Term::SetMark(mark), Term::Accept];
+        policy::chain(&self.policies, Seen::Packets, true, take(), |action| match action {
+            Action::Split | Action::Tunnel => take(),
+            Action::Bypass => vec![Term::Return],
+        })
+    }
+
+    fn counters(&self) -> Vec<String> {
+        let mut counters = policy::counters(&self.policies, Seen::Packets);
+        if self.counts_connections {
+            counters.extend(policy::counters(&self.policies, Seen::Connections));
         }
+        counters
     }
 
     /// The whole table in nft syntax, as `nft -f` takes it.
-    pub(crate) fn display(&self, networks: &[Prefix], place: Place) -> impl fmt::Display {
-        let rules = display_rules(&self.rules(networks, place));
-        let jump = display_rules(&[vec![Term::Jump(CHAIN)]]);
-        let own = self.own().map_or(String::new(), |own| {
-            format!(
-                "\n\tchain {OWN} {{\n\t\ttype route hook output priority {PRIORITY_NAME}; \
-                 policy accept;\n{}\t}}\n",
-                display_rules(&own)
-            )
-        });
-        format!(
-            "table inet {} {{\n\tchain {CHAIN} {{\n{rules}\t}}\n\n\tchain {FORWARDED} {{\n\
-             \t\ttype filter hook prerouting priority {PRIORITY_NAME}; policy accept;\n\
-             {jump}\t}}\n{own}}}",
-            place.table_name()
-        )
+    pub(crate) fn display(&self, networks: &[Prefix], device: &str, place: Place) -> String {
+        let mut chains = self.deciding(networks, place);
+        chains.extend(self.traffic.hooks(device, place));
+        nft_table::display(&place.table_name(), &self.counters(), &chains)
     }
 }
 
 /// Our table in the kernel. Gone when dropped.
 pub(crate) struct Table {
-    socket: Socket,
+    table: NftTable,
     place: Place,
     selection: Selection,
+    /// What was taken last.
+    networks: Vec<Prefix>,
 }
 
 impl Table {
-    /// Makes a table in the first free place of this network namespace; it takes
-    /// nothing yet.
+    /// Makes a table for the tunnel's `device` in the first free place of this network
+    /// namespace; it takes nothing yet.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
-    pub(crate) fn claim(selection: Selection) -> io::Result<Self> {
-        let socket = Socket::open()?;
-        let mut refusal = io::Error::from(io::ErrorKind::AddrInUse);
-        for place in (0..SLOTS).map(Place) {
-            match socket.execute(creation(place, &selection)) {
-                Ok(()) => return Ok(Self { socket, place, selection }),
-                Err(error) if taken(&error) => refusal = error,
-                Err(error) => return Err(error),
-            }
-        }
-        Err(refusal)
+    pub(crate) fn claim(selection: Selection, device: &str) -> io::Result<Self> {
+        let chains = |place| {
+            let mut chains = selection.deciding(&[], place);
+            chains.extend(selection.traffic.hooks(device, place));
+            chains
+        };
+        let (place, table) = NftTable::claim((0..SLOTS).map(Place), Place::table_name, chains)?;
+        let mut table = Self { table, place, selection, networks: vec![] };
+        table.fill(true)?;
+        Ok(table)
     }
 
     pub(crate) fn place(&self) -> Place {
@@ -126,89 +205,59 @@ impl Table {
     }
 
     /// Takes what is for `networks` from now on, and nothing else.
-    pub(crate) fn take(&self, networks: &[Prefix]) -> io::Result<()> {
-        let name = self.place.table_name();
-        let mut batch = Batch::new();
-        batch.message(libc::NFT_MSG_DELRULE, FAMILY, 0, |rule| {
-            rule.text(1, &name);
-            rule.text(2, CHAIN);
-        });
-        for rule in self.selection.rules(networks, self.place) {
-            add_rule(&mut batch, &name, CHAIN, &rule);
-        }
-        self.socket.execute(batch)
+    pub(crate) fn take(&mut self, networks: Vec<Prefix>) -> io::Result<()> {
+        self.networks = networks;
+        self.fill(false)
     }
-}
 
-/// As for interception: a child process may have a copy of the socket.
-impl Drop for Table {
-    fn drop(&mut self) {
-        let name = self.place.table_name();
-        let mut batch = Batch::new();
-        batch.message(libc::NFT_MSG_DELTABLE, FAMILY, 0, |table| table.text(1, &name));
-        if let Err(error) = self.socket.execute(batch) {
-            tracing::debug!("the table {name} goes with its socket: {error}");
-        }
+    /// Takes what comes by other interfaces, and what other policies say; these count
+    /// from zero.
+    pub(crate) fn configure(&mut self, selection: Selection) -> io::Result<()> {
+        let changed = selection.policies != self.selection.policies;
+        self.selection = selection;
+        self.fill(changed)
     }
-}
 
-fn creation(place: Place, selection: &Selection) -> Batch {
-    const NEW: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    let name = place.table_name();
-    let mut batch = Batch::new();
-    batch.message(libc::NFT_MSG_NEWTABLE, FAMILY, NEW, |table| {
-        table.text(1, &name);
-        table.number(2, OWNED);
-    });
-    batch.message(libc::NFT_MSG_NEWCHAIN, FAMILY, NEW, |chain| {
-        chain.text(1, &name);
-        chain.text(3, CHAIN);
-    });
-    let forwarded = vec![vec![Term::Jump(CHAIN)]];
-    add_hook(&mut batch, &name, FORWARDED, ("filter", libc::NF_INET_PRE_ROUTING), &forwarded);
-    if let Some(own) = selection.own() {
-        // A chain of type `route` has a packet routed again when its mark changes.
-        add_hook(&mut batch, &name, OWN, ("route", libc::NF_INET_LOCAL_OUT), &own);
+    fn fill(&mut self, new_counters: bool) -> io::Result<()> {
+        let counters = new_counters.then(|| self.selection.counters());
+        self.table.refill(&self.selection.deciding(&self.networks, self.place), counters)
     }
-    batch
-}
 
-fn add_hook(
-    batch: &mut Batch,
-    table: &str,
-    name: &str,
-    (kind, number): (&str, libc::c_int),
-    rules: &[Vec<Term>],
-) {
-    const NEW: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    batch.message(libc::NFT_MSG_NEWCHAIN, FAMILY, NEW, |chain| {
-        chain.text(1, table);
-        chain.text(3, name);
-        chain.nest(4, |hook| {
-            hook.number(1, number as u32);
-            hook.number(2, BEHIND_INTERCEPTION as u32);
-        });
-        chain.number(5, libc::NF_ACCEPT as u32);
-        chain.text(7, kind);
-    });
-    rules.iter().for_each(|rule| add_rule(batch, table, name, rule));
+    /// How many connections and packets each policy has decided about.
+    pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
+        self.table.counts()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::class::{Ports, UDP};
     use crate::testkit::{in_namespace, nft};
 
     fn networks() -> Vec<Prefix> {
         ["10.1.0.0/16", "fd00:1::/64"].map(|text| text.parse().unwrap()).to_vec()
     }
 
-    fn selections() -> [Selection; 2] {
-        let clients = Selection::Clients {
-            interfaces: vec!["lan0".to_owned(), "lan1".to_owned()],
-            bypass: vec!["192.0.2.0/24".parse().unwrap()],
-        };
-        [clients, Selection::Terminals { hop: 5900 }]
+    fn selections() -> [Selection; 3] {
+        let interfaces = || vec!["lan0".to_owned(), "lan1".to_owned()];
+        let clients = |own| Traffic::OfClients { interfaces: interfaces(), own };
+        let web = vec![Ports { protocol: Some(UDP), first: 443, last: 443 }];
+        let to = vec!["192.0.2.0/24".parse().unwrap()];
+        let policies = vec![
+            Policy { to, ..Policy::new("bypass", Action::Bypass) },
+            Policy { ports: web, ..Policy::new("quic", Action::Bypass) },
+            Policy { dscp: vec![8], ..Policy::new("bulk", Action::Tunnel) },
+        ];
+        [
+            (clients(false), false),
+            (clients(true), false),
+            (Traffic::ToTerminals { hop: 5900 }, true),
+        ]
+        .map(|(traffic, counts_connections)| {
+            let policies = policies.clone();
+            Selection { traffic, policies, counts_connections }
+        })
     }
 
     /// A table's chains as nft lists them, without its name and its owner.
@@ -221,16 +270,18 @@ mod tests {
     fn the_kernel_has_the_rules_that_we_print() {
         in_namespace(|| {
             for selection in selections() {
-                let table = Table::claim(selection.clone()).unwrap();
-                table.take(&networks()).unwrap();
+                let mut table = Table::claim(selection.clone(), "skyhop0").unwrap();
+                table.take(networks()).unwrap();
                 let list = ["list", "table", "inet", "skyhop-tunnel-0"];
                 let Some(ours) = nft(&list, "") else { return };
-                let printed = selection.display(&networks(), table.place()).to_string();
+                let printed = selection.display(&networks(), "skyhop0", table.place());
                 nft(&["-f", "-"], &printed.replace("skyhop-tunnel-0", "printed")).unwrap();
                 let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
                 nft(&["delete", "table", "inet", "printed"], "").unwrap();
                 assert_eq!(chains(&ours), chains(&theirs));
-                assert!(ours.contains("meta mark set"), "{ours}");
+                for part in ["meta mark set", "udp dport 443", "ip6 dscp cs1"] {
+                    assert!(ours.contains(part), "{part} is not in {ours}");
+                }
             }
         });
     }
@@ -239,13 +290,14 @@ mod tests {
     fn while_nothing_is_open_nothing_is_marked() {
         in_namespace(|| {
             for selection in selections() {
-                let table = Table::claim(selection).unwrap();
+                let mut table = Table::claim(selection, "skyhop0").unwrap();
                 let Some(idle) = nft(&["list", "ruleset"], "") else { return };
-                table.take(&networks()).unwrap();
-                table.take(&networks()).unwrap();
-                let open = nft(&["list", "ruleset"], "").unwrap();
-                assert_eq!(open.matches("meta mark set").count(), 2, "{open}");
-                table.take(&[]).unwrap();
+                table.take(networks()).unwrap();
+                let once = nft(&["list", "ruleset"], "").unwrap();
+                table.take(networks()).unwrap();
+                assert_eq!(nft(&["list", "ruleset"], "").unwrap(), once);
+                assert!(once.contains("meta mark set") && !idle.contains("meta mark set"));
+                table.take(vec![]).unwrap();
                 assert_eq!(nft(&["list", "ruleset"], "").unwrap(), idle);
                 drop(table);
                 assert_eq!(nft(&["list", "ruleset"], "").unwrap(), "");

@@ -72,7 +72,7 @@ fn the_copy_follows_the_main_table_and_goes_with_its_owner() {
 
         drop(window);
         assert!(copied().is_empty());
-        assert!(!has_table("skyhop-window-0").unwrap());
+        assert!(!nft_table::is_there("skyhop-window-0").unwrap());
     });
 }
 
@@ -84,9 +84,7 @@ fn two_sides_have_a_place_each_and_leftovers_are_removed() {
         let second = Window::install(&side()).unwrap().unwrap();
         assert_eq!(first.mark() | second.mark(), 3 << MARK_SHIFT);
         // As if killed: the kernel removes the table alone.
-        let mut batch = Batch::new();
-        batch.message(libc::NFT_MSG_DELTABLE, FAMILY, 0, |table| table.text(1, "skyhop-window-0"));
-        first.claim.execute(batch).unwrap();
+        first._claim.remove().unwrap();
         std::mem::forget(first);
         let third = Window::install(&side()).unwrap().unwrap();
         assert_eq!(copied().len(), 1);

@@ -23,6 +23,12 @@ pub(super) fn of(now: &Status, before: Option<&Status>) -> String {
         };
         row(&mut text, "new", &format!("{state}, for {}", seconds(interception.since_s)));
     }
+    for policy in &now.policies {
+        let (name, action) = (&policy.name, &policy.action);
+        let (connections, packets) = (policy.connections, policy.packets);
+        let what = format!("{name} ({action}): {connections} SYNs, {packets} other packets");
+        row(&mut text, "policy", &what);
+    }
     let traffic = &now.traffic;
     row(
         &mut text,

@@ -183,8 +183,13 @@ impl Pair {
     /// A hub in service whose configuration ends so; the section of its terminal
     /// comes last before.
     pub(crate) fn hub_with(&self, more: &str) -> Gateway {
+        self.hub_with_keys("", more)
+    }
+
+    /// The same, with these keys before the first section.
+    pub(crate) fn hub_with_keys(&self, keys: &str, more: &str) -> Gateway {
         let config = format!(
-            "private_key = \"{}\"\nrate = \"100 Mbit/s\"\n\
+            "private_key = \"{}\"\nrate = \"100 Mbit/s\"\n{keys}\n\
              [[terminal]]\nname = \"ship\"\nkey = \"{}\"\n{more}",
             self.hub.to_base64(),
             format_public_key(&self.terminal.public())

@@ -17,6 +17,7 @@ mod gateways;
 mod gateways_option;
 mod inside;
 mod operate;
+mod policy;
 mod proxy;
 mod refusals;
 mod semantics;

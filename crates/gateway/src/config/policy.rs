@@ -1,0 +1,110 @@
+//! The sections `[[policy]]`: what is split, tunnelled, or left alone.
+
+use super::classes::{DSCP_FORM, PORTS_FORM, code_point, ports};
+use super::parse::quoted;
+use super::{ConfigError, Source, raw};
+use crate::policy::{self, Action, MOST_RULES, Policy};
+use crate::prefix::Prefix;
+
+/// The policy that `intercept.bypass` is short for.
+const BYPASS: &str = "intercept.bypass";
+
+/// What there is for policies to choose from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choice {
+    /// Connections are taken over.
+    pub(super) split: bool,
+    /// There is a tunnel; never for a gateway alone.
+    pub(super) tunnel: bool,
+}
+
+impl Source {
+    /// The policies of a gateway, those to `bypass` first.
+    pub(super) fn policies(
+        &self,
+        bypass: Vec<Prefix>,
+        raw: Vec<raw::Policy>,
+        choice: Choice,
+    ) -> Result<Vec<Policy>, ConfigError> {
+        let mut policies = Vec::with_capacity(raw.len() + 1);
+        if !bypass.is_empty() {
+            policies.push(Policy { to: bypass, ..Policy::new(BYPASS, Action::Bypass) });
+        }
+        if !raw.is_empty() && !choice.split && !choice.tunnel {
+            const ACCEPTED: &str = "the interfaces that the clients are behind, like [\"lan0\"]: \
+                                    [[policy]] is about what is taken over";
+            return Err(self.missing("intercept.interfaces", ACCEPTED));
+        }
+        for (index, entry) in raw.into_iter().enumerate() {
+            let policy = self.policy(index + 1, entry, choice)?;
+            self.check_order(&policies, &policy)?;
+            policies.push(policy);
+        }
+        let rules = policy::rules(&policies);
+        if rules > MOST_RULES {
+            let problem = format!(
+                "each element of `to`, `from`, `ports` and `dscp` with each of the others makes a \
+                 rule: expected at most {MOST_RULES} in all"
+            );
+            return Err(self.value("policy", format!("{rules} rules"), problem));
+        }
+        Ok(policies)
+    }
+
+    fn policy(
+        &self,
+        number: usize,
+        raw: raw::Policy,
+        choice: Choice,
+    ) -> Result<Policy, ConfigError> {
+        let policy = Policy {
+            name: raw.name.unwrap_or_else(|| number.to_string()),
+            to: self.prefixes("policy.to", raw.to)?,
+            from: self.prefixes("policy.from", raw.from)?,
+            ports: self.each("policy.ports", &raw.ports, PORTS_FORM, ports)?,
+            dscp: self.each("policy.dscp", &raw.dscp, DSCP_FORM, code_point)?,
+            action: self.action(raw.action)?,
+        };
+        let refused =
+            |problem| Err(self.value("policy.action", quoted(policy.action.as_str()), problem));
+        match policy.action {
+            Action::Tunnel if !choice.tunnel => {
+                refused("there is no section [tunnel]: expected one, or \"split\" or \"bypass\"")
+            }
+            Action::Split if !choice.split => refused(
+                "there is no section [intercept]: expected one, or \"tunnel\" or \"bypass\"",
+            ),
+            Action::Split if !policy.fits_tcp() => {
+                refused("only TCP is split: expected ports of TCP, or \"tunnel\" or \"bypass\"")
+            }
+            _ => Ok(policy),
+        }
+    }
+
+    fn action(&self, text: Option<String>) -> Result<Action, ConfigError> {
+        const ACCEPTED: &str = "\"split\", \"tunnel\" or \"bypass\"";
+        let text = text.ok_or_else(|| self.missing("policy.action", ACCEPTED))?;
+        let known = Action::ALL.into_iter().find(|action| action.as_str() == text);
+        known.ok_or_else(|| {
+            self.value("policy.action", quoted(&text), format!("expected {ACCEPTED}"))
+        })
+    }
+
+    /// A policy must have a name of its own and something left to fit.
+    fn check_order(&self, before: &[Policy], policy: &Policy) -> Result<(), ConfigError> {
+        let name = quoted(&policy.name);
+        if before.iter().any(|other| other.name == policy.name) {
+            let problem = "there are two of this name: expected another";
+            return Err(self.value("policy.name", name, problem));
+        }
+        if let Some(other) = before.iter().find(|other| other.fits_all()) {
+            let problem = format!(
+                "{:?} before it fits everything: expected to, from, ports or dscp there, or another \
+                 order",
+                other.name
+            );
+            return Err(self.value("policy.name", name, problem));
+        }
+        Ok(())
+    }
+}
