@@ -1,7 +1,9 @@
 //! Gateways that are full, that start and end again and again, and what they keep.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixDatagram;
+use std::thread;
 use std::time::Instant;
 
 use lab::Node;
@@ -130,10 +132,14 @@ fn inside_a_terminal_remembers() {
 
     let terminal = start();
     assert_eq!(state(&status(&at)), "blind");
-    let mut client = mirror.connect_carried();
-    client.write_all(&payload(4_000_000)).unwrap();
+    let client = mirror.connect_carried();
+    let [mut to, mut from] = [(); 2].map(|()| client.try_clone().unwrap());
+    let writes = thread::spawn(move || while to.write_all(&[7; 10_000]).is_ok() {});
+    let reads = thread::spawn(move || io::copy(&mut from, &mut io::sink()));
     wait_for(&at, "the rate", |status| state(status) == "cruising");
-    drop(client);
+    client.shutdown(Shutdown::Both).unwrap();
+    writes.join().unwrap();
+    let _ = reads.join().unwrap();
     terminal.end_by(Signal::SIGTERM);
     while said(&heard) != "STOPPING=1" {}
     assert!(kept.join("terminal-paths.json").is_file());
