@@ -44,3 +44,9 @@ const LOSSY: [&str; 9] = [
 fn bare() -> &'static [&'static str] {
     &LOSSY[1..]
 }
+
+/// The same without the loss: nobody repeats a reset that plain TCP has lost, so
+/// its other end would wait for ever (RFC 9293 §3.5.1, a half-open connection).
+fn lossless() -> &'static [&'static str] {
+    &LOSSY[1..LOSSY.len() - 2]
+}

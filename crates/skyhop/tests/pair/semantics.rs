@@ -15,11 +15,11 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Socket, Type};
 
-use crate::bare;
 use crate::common::{as_each_user, as_myself};
 use crate::endings::{reset_while_receiving, reset_while_sending};
 use crate::gateways::{Keys, accept_any, both, connect_from};
 use crate::inside::{Gateway, PATIENCE, assert_reset, assert_same, payload, read_all, reset};
+use crate::{bare, lossless};
 
 /// The round trip time of the hop.
 const RTT: Duration = Duration::from_millis(100);
@@ -85,12 +85,12 @@ fn inside_the_hub_dies() {
 
 #[test]
 fn tcp_is_tcp_through_a_gateway_alone() {
-    as_myself(|runner| runner.inside(bare(), "semantics::inside_alone_early"));
+    as_myself(|runner| runner.inside(lossless(), "semantics::inside_alone_early"));
 }
 
 #[test]
 fn tcp_is_tcp_through_a_gateway_alone_that_defers() {
-    as_each_user(|runner| runner.inside(bare(), "semantics::inside_alone_deferred"));
+    as_each_user(|runner| runner.inside(lossless(), "semantics::inside_alone_deferred"));
 }
 
 #[test]

@@ -13,7 +13,6 @@ use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 
-use crate::bare;
 use crate::clean_up::{path, traces};
 use crate::common::{as_each_user, as_myself, is_present, skip, text};
 use crate::inside::{
@@ -21,6 +20,7 @@ use crate::inside::{
     listen, payload, read_all, reset,
 };
 use crate::operate::{Sockets, connections, get, skyhop, status, wait_for};
+use crate::{bare, lossless};
 
 const PORT: u16 = 4000;
 /// Nobody listens there.
@@ -71,7 +71,7 @@ fn inside_files() {
 
 #[test]
 fn connections_end_as_they_are_ended() {
-    as_myself(|runner| runner.inside(bare(), "solo::inside_ends"));
+    as_myself(|runner| runner.inside(lossless(), "solo::inside_ends"));
 }
 
 #[test]
