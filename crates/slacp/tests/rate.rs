@@ -82,6 +82,19 @@ fn an_unknown_fast_link_is_found_in_three_round_trips() {
     takes_at_most(&Case { queue: 100, ..Case::geo("short queue", 250.0, 3.0) }, 6.2);
 }
 
+/// Probes of the path's MTU are under way in the first seconds.
+#[test]
+fn a_link_is_found_whenever_there_are_data_first() {
+    for tenths in (5..70).step_by(5) {
+        let start = f64::from(tenths) / 10.0;
+        let mut path = sharing(&[start]);
+        path.run(at(start + 6.0));
+        let transfer = path.transfer(0);
+        let stats = transfer.hub.stats(transfer.hub_id()).unwrap();
+        assert_eq!(stats.rate_state, RateState::Cruising, "{start} s: {stats:?}");
+    }
+}
+
 #[test]
 fn ninety_percent_of_an_unknown_link_are_used_after_three_round_trips() {
     // One BDP, a quarter of it, and 100 packets. The benchmark does 50 seeds.

@@ -85,8 +85,7 @@ impl Auto {
 
     /// Begins anew with packet number `next`: the session takes another path.
     pub(crate) fn move_to(&mut self, next: u64) {
-        let phase = Phase::Start(Start::in_motion());
-        *self = Self { phase, sent: self.sent, ..Self::on_path(self.ceiling, next) };
+        *self = Self { sent: self.sent, ..Self::on_path(self.ceiling, next) };
     }
 
     /// What is remembered of the path, before anything is sent.
@@ -192,7 +191,7 @@ impl Auto {
         }
         let memory = self.memory.filter(|memory| memory.fits(rtt));
         let plan = match &mut self.phase {
-            Phase::Start(start) => start.next_train(self.in_flight == 0, memory, rtt),
+            Phase::Start(start) => start.next_train(memory, rtt),
             Phase::Cruise(cruise) => cruise.next_train(),
         };
         let Some(Plan { packets, rate }) = plan else { return };

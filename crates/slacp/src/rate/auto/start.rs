@@ -37,11 +37,11 @@ const JUMP: f64 = 0.14;
 /// What a rate seen by one short train is trusted for meanwhile.
 const TRUST: f64 = 0.9;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum Start {
-    /// Nothing is known. `again`: a train has come that measured nothing, and
-    /// the next is due whatever is under way.
-    Blind { again: bool },
+    /// Nothing is known. A train is due, whatever else is under way.
+    #[default]
+    Blind,
     /// A rate was seen, and is to be confirmed by a train that is `due` or
     /// under way.
     Confirm { rate: f64, train_rate: f64, due: bool },
@@ -50,21 +50,10 @@ pub(super) enum Start {
     Resume { memory: PathMemory, flight: f64, due: bool },
 }
 
-impl Default for Start {
-    fn default() -> Self {
-        Self::Blind { again: false }
-    }
-}
-
 impl Start {
-    /// Of a session that has data and something under way already.
-    pub(super) fn in_motion() -> Self {
-        Self::Blind { again: true }
-    }
-
     pub(super) fn state(&self) -> RateState {
         match self {
-            Self::Blind { .. } => RateState::Blind,
+            Self::Blind => RateState::Blind,
             Self::Confirm { .. } => RateState::Confirming,
             Self::Resume { .. } => RateState::Resuming,
         }
@@ -73,7 +62,7 @@ impl Start {
     /// At which rate packets leave that belong to no train.
     pub(super) fn rate(&self) -> f64 {
         match self {
-            Self::Blind { .. } => TRAIN_RATE,
+            Self::Blind => TRAIN_RATE,
             Self::Confirm { rate, .. } => rate * TRUST,
             Self::Resume { memory, .. } => bits(memory) * JUMP,
         }
@@ -82,7 +71,7 @@ impl Start {
     /// The rate that can be expected of the next round trip.
     pub(super) fn expected(&self, rtt: Duration) -> f64 {
         match self {
-            Self::Blind { .. } => UNMEASURED / rtt.as_secs_f64().max(1e-3),
+            Self::Blind => UNMEASURED / rtt.as_secs_f64().max(1e-3),
             _ => self.rate(),
         }
     }
@@ -91,28 +80,20 @@ impl Start {
     pub(super) fn allowed_in_flight(&self, delivered: u64) -> f64 {
         let delivered = delivered as f64 * 8.0;
         match self {
-            Self::Blind { .. } => (FIRST as f64 * PACKET + delivered).min(UNMEASURED),
+            Self::Blind => (FIRST as f64 * PACKET + delivered).min(UNMEASURED),
             Self::Confirm { .. } => GROWTH * delivered.max(FIRST as f64 * PACKET),
             Self::Resume { flight, .. } => *flight,
         }
     }
 
     /// The train that is due when payload is about to leave.
-    pub(super) fn next_train(
-        &mut self,
-        idle: bool,
-        memory: Option<PathMemory>,
-        rtt: Duration,
-    ) -> Option<Plan> {
-        if let (Self::Blind { .. }, Some(memory)) = (&*self, memory) {
+    pub(super) fn next_train(&mut self, memory: Option<PathMemory>, rtt: Duration) -> Option<Plan> {
+        if let (Self::Blind, Some(memory)) = (&*self, memory) {
             let flight = bits(&memory) * JUMP * rtt.as_secs_f64();
             *self = Self::Resume { memory, flight, due: true };
         }
         match self {
-            Self::Blind { again } => {
-                let due = core::mem::take(again) || idle;
-                due.then_some(Plan { packets: FIRST, rate: TRAIN_RATE })
-            }
+            Self::Blind => Some(Plan { packets: FIRST, rate: TRAIN_RATE }),
             Self::Confirm { rate, train_rate, due } => {
                 core::mem::take(due).then(|| confirming(*rate, *train_rate))
             }
@@ -138,16 +119,14 @@ impl Start {
             due: true,
         };
         let (next, found) = match (&*self, train) {
-            (Self::Blind { .. }, None) if delivered as f64 * 8.0 < UNMEASURED => {
-                (Self::Blind { again: true }, None)
-            }
-            (Self::Blind { .. }, None) => (confirm(blind, 2.0), None),
+            (Self::Blind, None) if delivered as f64 * 8.0 < UNMEASURED => (Self::Blind, None),
+            (Self::Blind, None) => (confirm(blind, 2.0), None),
             // Nothing is known beyond what was.
             (Self::Confirm { rate, .. }, None) => {
                 (confirm(rate.max(blind.min(rate * 2.0)), EXCESS), None)
             }
             (Self::Resume { memory, .. }, None) => (confirm(bits(memory) / 2.0, EXCESS), None),
-            (Self::Blind { .. }, Some(seen)) => (confirm(seen.received, EXCESS), None),
+            (Self::Blind, Some(seen)) => (confirm(seen.received, EXCESS), None),
             (_, Some(seen)) if seen.received > UNSPREAD * seen.sent => {
                 (confirm(seen.received, 2.0), None)
             }
