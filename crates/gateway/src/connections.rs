@@ -177,6 +177,11 @@ impl<'a> Registered<'a> {
         self.lock().from_hop.moved(clock::now(), bytes);
     }
 
+    /// Something was marked as urgent.
+    pub(crate) fn saw_urgent(&self) {
+        self.counters.urgent.increment();
+    }
+
     /// From the client straight to the server.
     pub(crate) fn moved_up(&self, bytes: usize) {
         self.counters.bytes_up.add(bytes as u64);

@@ -82,6 +82,8 @@ pub(crate) struct Counters {
     pub(crate) bytes_up: Counter,
     /// Bytes of these from servers to clients.
     pub(crate) bytes_down: Counter,
+    /// Times that something was marked as urgent, which nobody is told.
+    pub(crate) urgent: Counter,
     /// Bytes that are in pipes at present.
     pub(crate) in_pipes: Gauge,
     /// Packets of the tunnel sent over the hop.

@@ -418,6 +418,7 @@ fn traffic(view: View<'_>) -> TrafficStatus {
         straight: counters.straight.get(),
         up_bytes: counters.bytes_up.get(),
         down_bytes: counters.bytes_down.get(),
+        urgent: counters.urgent.get(),
         datagrams_sent: counters.datagrams_sent.get(),
         datagrams_received: counters.datagrams_received.get(),
         datagrams_ignored: view.hop.map_or(0, Hop::ignored),

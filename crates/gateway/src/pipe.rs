@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nix::Result;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
-use nix::unistd::pipe2;
+use nix::unistd::{pipe2, read, write};
 
 /// The most bytes in a pipe: what a connection holds for a slow reader besides
 /// the sockets' buffers.
@@ -62,6 +62,18 @@ impl Pipe {
     /// EAGAIN if nothing is there, and the socket's own.
     pub(crate) fn fill(&self, socket: impl AsFd) -> Result<usize> {
         splice(socket, None, &self.inlet, None, CAPACITY, flags())
+    }
+
+    /// Moves one byte as [`Self::fill`] does, but copies it.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn copy_byte(&self, socket: impl AsFd) -> Result<usize> {
+        let mut byte = [0];
+        match read(socket, &mut byte)? {
+            0 => Ok(0),
+            _ => write(&self.inlet, &byte),
+        }
     }
 
     /// Moves `count` bytes, which are in the pipe, or fewer into `socket`.

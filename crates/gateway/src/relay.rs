@@ -217,6 +217,7 @@ async fn socket_to_stream(
     loop {
         entry.waits_to_hop(Waits::Socket);
         socket.readable().await?;
+        let is_urgent = tcp::is_at_urgent(socket);
         let read = scratch::with(|buffer| match socket.try_read(buffer) {
             Ok(count) => {
                 let taken = stream.write(&buffer[..count])?;
@@ -228,6 +229,9 @@ async fn socket_to_stream(
         let Some((count, rest)) = read else { continue };
         if count == 0 {
             return Ok(stream.finish()?);
+        }
+        if is_urgent {
+            entry.saw_urgent();
         }
         entry.waits_to_hop(Waits::Stream);
         entry.moved_to_hop(count);

@@ -235,6 +235,8 @@ pub struct TrafficStatus {
     pub up_bytes: u64,
     /// Of these, from servers to clients.
     pub down_bytes: u64,
+    /// Times that something was marked as urgent. It is carried as any other data.
+    pub urgent: u64,
     /// Handed to the kernel.
     pub datagrams_sent: u64,
     /// Received.

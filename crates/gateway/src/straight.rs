@@ -8,11 +8,12 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::errno::Errno;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::connections::{Registered, Waits};
-use crate::counters::{Counters, Gauge};
+use crate::counters::Counters;
 use crate::leg::{self, Leg, PATIENCE};
 use crate::pipe::{CAPACITY, Pipe};
 use crate::{scratch, tcp};
@@ -47,8 +48,7 @@ struct Flow<'a> {
     to: &'a Leg,
     way: Way,
     entry: &'a Registered<'a>,
-    /// What waits between the legs.
-    in_pipes: &'a Gauge,
+    counters: &'a Counters,
     /// The FIN has been passed on.
     passed: AtomicBool,
 }
@@ -72,7 +72,7 @@ pub(crate) async fn relay(
         to,
         way,
         entry: &entry,
-        in_pipes: &counters.in_pipes,
+        counters,
         passed: AtomicBool::new(false),
     };
     let up = flow(&client, &server, Way::Up);
@@ -129,7 +129,7 @@ impl Flow<'_> {
             self.waits_for_sink();
             // Only what the other leg has room for is taken.
             to.writable().await.map_err(Failure::Sink)?;
-            let Some(count) = step(from, to, self.in_pipes).await? else { continue };
+            let Some(count) = step(from, to, self.counters).await? else { continue };
             if count == 0 {
                 return leg::shut_down(to).map_err(Failure::Sink);
             }
@@ -180,11 +180,11 @@ enum Failure {
 async fn step(
     from: &TcpStream,
     to: &TcpStream,
-    in_pipes: &Gauge,
+    counters: &Counters,
 ) -> Result<Option<usize>, Failure> {
     match Pipe::borrow() {
-        Ok(pipe) => splice(pipe, from, to, in_pipes).await,
-        Err(_) => copy(from, to).await,
+        Ok(pipe) => splice(pipe, from, to, counters).await,
+        Err(_) => copy(from, to, counters).await,
     }
 }
 
@@ -192,14 +192,14 @@ async fn splice(
     pipe: Pipe,
     from: &TcpStream,
     to: &TcpStream,
-    in_pipes: &Gauge,
+    counters: &Counters,
 ) -> Result<Option<usize>, Failure> {
-    let filled = from.try_io(Interest::READABLE, || Ok(pipe.fill(from)?));
+    let filled = from.try_io(Interest::READABLE, || fill(&pipe, from, counters));
     let Some(count) = unless_blocked(filled).map_err(|_| Failure::Source)? else {
         pipe.give_back();
         return Ok(None);
     };
-    let _held = in_pipes.hold(count);
+    let _held = counters.in_pipes.hold(count);
     let mut left = count;
     while left > 0 {
         let emptied = to.try_io(Interest::WRITABLE, || Ok(pipe.empty(to, left)?));
@@ -212,7 +212,24 @@ async fn splice(
     Ok(Some(count))
 }
 
-async fn copy(from: &TcpStream, to: &TcpStream) -> Result<Option<usize>, Failure> {
+/// Fills the pipe. The kernel splices nothing that is urgent: that byte is copied.
+fn fill(pipe: &Pipe, from: &TcpStream, counters: &Counters) -> io::Result<usize> {
+    match pipe.fill(from) {
+        Err(Errno::EAGAIN) if tcp::is_at_urgent(from) => {
+            let count = pipe.copy_byte(from)?;
+            counters.urgent.add(count as u64);
+            Ok(count)
+        }
+        filled => Ok(filled?),
+    }
+}
+
+async fn copy(
+    from: &TcpStream,
+    to: &TcpStream,
+    counters: &Counters,
+) -> Result<Option<usize>, Failure> {
+    let is_urgent = tcp::is_at_urgent(from);
     let read = scratch::with(|buffer| {
         let read = unless_blocked(from.try_read(buffer)).map_err(|_| Failure::Source)?;
         let Some(count) = read else { return Ok(None) };
@@ -220,6 +237,9 @@ async fn copy(from: &TcpStream, to: &TcpStream) -> Result<Option<usize>, Failure
         Ok(Some((count, buffer[taken..count].to_vec())))
     })?;
     let Some((count, rest)) = read else { return Ok(None) };
+    if is_urgent {
+        counters.urgent.increment();
+    }
     send_all(to, &rest).await?;
     Ok(Some(count))
 }

@@ -26,6 +26,8 @@ pub(crate) fn prepare(socket: &TcpStream) -> io::Result<()> {
     // What comes off the hop goes out at once: the sender's own Nagle has
     // done its work already.
     socket.set_tcp_nodelay(true)?;
+    // An urgent byte stays in its place: else it would be missing (RFC 6093 §6).
+    socket.set_out_of_band_inline(true)?;
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE_IDLE)
         .with_interval(KEEPALIVE_INTERVAL)
@@ -74,6 +76,16 @@ fn switch_on(socket: &impl AsRawFd, level: libc::c_int, option: libc::c_int) -> 
         )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether the byte to be read next is marked as urgent.
+pub(crate) fn is_at_urgent(socket: &impl AsRawFd) -> bool {
+    /// Of asm-generic/sockios.h.
+    const SIOCATMARK: libc::Ioctl = 0x8905;
+    let mut is_there: libc::c_int = 0;
+    // SAFETY: SIOCATMARK writes one int to the address given.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCATMARK, &raw mut is_there) };
+    result == 0 && is_there != 0
 }
 
 /// Has what has come, and what comes next, acknowledged without delay (tcp(7),

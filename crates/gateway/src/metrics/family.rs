@@ -135,6 +135,10 @@ fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let rows = directions.map(|(direction, bytes)| (label("direction", direction), bytes));
     let help = "Of TCP connections; up and down is straight to servers and from them";
     families.counter("skyhop_relayed_bytes", help, &rows)?;
+    let urgent = ConstCounter::new(traffic.urgent);
+    let (name, help) =
+        ("skyhop_urgent", "Times that data was marked as urgent, which is not passed on");
+    urgent.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
     let datagrams = [
         ("sent", traffic.datagrams_sent),
         ("received", traffic.datagrams_received),

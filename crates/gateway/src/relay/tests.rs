@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use slacp::{Config, Endpoint, Event, Open};
@@ -13,12 +14,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use units::{BitRate, ByteCount};
 
+use crate::counters::Counters;
 use crate::gateway::{Carriage, DialPolicy, Gateway, Report, Side, bind};
 use crate::hop::HopEvent;
 use crate::interception::Arrival;
 use crate::keys::{PrivateKey, random_bytes};
 use crate::listener::Accepted;
 use crate::tcp;
+use crate::testkit::speak_urgently;
 
 const POLICY: DialPolicy = DialPolicy {
     timeout: Duration::from_secs(10),
@@ -33,6 +36,8 @@ struct Pair {
     /// Dropped or used to have the terminal stop.
     stop: oneshot::Sender<()>,
     tasks: JoinSet<()>,
+    /// Of the hub and the terminal.
+    counters: [Arc<Counters>; 2],
 }
 
 impl Pair {
@@ -63,9 +68,10 @@ impl Pair {
         let entrance = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let mut tasks = JoinSet::new();
+        let counters = [&hub, &terminal].map(|side| side.counters());
         tasks.spawn(serve_hub(hub));
         tasks.spawn(serve_terminal(terminal, listener, destination, stopped));
-        Self { entrance, stop, tasks }
+        Self { entrance, stop, tasks, counters }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -266,6 +272,14 @@ async fn single_bytes_pass_one_by_one() {
         server.write_u8(!byte).await.unwrap();
         assert_eq!(client.read_u8().await.unwrap(), !byte);
     }
+}
+
+#[tokio::test]
+async fn urgent_bytes_are_bytes_in_their_place() {
+    let (pair, mut client, mut server) = connection().await;
+    speak_urgently(&client, &mut server).await;
+    speak_urgently(&server, &mut client).await;
+    assert_eq!(pair.counters.each_ref().map(|side| side.urgent.get()), [3, 3]);
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::counters::Counter;
+use crate::testkit::speak_urgently;
 
 /// A client and a server with a relay between them.
 struct Joined {
@@ -210,18 +211,46 @@ async fn single_bytes_pass_one_by_one() {
     relay.await.unwrap();
 }
 
+/// What follows an urgent byte is not held up, and the byte stays in its place.
+#[tokio::test]
+async fn urgent_bytes_are_bytes_in_their_place() {
+    let Joined { mut client, mut server, relay, counters } = joined(b"").await;
+    speak_urgently(&client, &mut server).await;
+    speak_urgently(&server, &mut client).await;
+    assert_eq!(counters.urgent.get(), 6);
+    drop((client, server));
+    relay.await.unwrap();
+}
+
+#[tokio::test]
+async fn urgent_bytes_are_copied_where_there_is_no_pipe() {
+    let ((client, near), (far, mut server)) = (pair().await, pair().await);
+    tcp::prepare(&near).unwrap();
+    let counters = Counters::default();
+    SockRef::from(&client).send_out_of_band(b"ab").unwrap();
+    let mut got = Vec::new();
+    while got.len() < 2 {
+        near.readable().await.unwrap();
+        if matches!(copy(&near, &far, &counters).await, Ok(Some(1..))) {
+            server.read_buf(&mut got).await.unwrap();
+        }
+    }
+    assert_eq!((&got[..], counters.urgent.get()), (&b"ab"[..], 1));
+}
+
 #[tokio::test]
 async fn bytes_are_copied_where_there_is_no_pipe() {
     let ((mut client, near), (far, mut server)) = (pair().await, pair().await);
     client.write_all(b"copied").await.unwrap();
     near.readable().await.unwrap();
     far.writable().await.unwrap();
-    assert!(matches!(copy(&near, &far).await, Ok(Some(6))));
-    assert!(matches!(copy(&near, &far).await, Ok(None)));
+    let counters = Counters::default();
+    assert!(matches!(copy(&near, &far, &counters).await, Ok(Some(6))));
+    assert!(matches!(copy(&near, &far, &counters).await, Ok(None)));
     let mut got = [0; 6];
     server.read_exact(&mut got).await.unwrap();
     assert_eq!(&got, b"copied");
     drop(client);
     near.readable().await.unwrap();
-    assert!(matches!(copy(&near, &far).await, Ok(Some(0))));
+    assert!(matches!(copy(&near, &far, &counters).await, Ok(Some(0))));
 }
