@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use slacp::{
-    ChannelError, ChannelId, Endpoint, Event, Open, PathKey, PathMemory, PublicKey, Rate,
+    ChannelError, ChannelId, Endpoint, Event, LogEntry, Open, PathKey, PathMemory, PublicKey, Rate,
     RateError, Read, ResetReason, SessionId, Stats, StreamError, StreamId, StreamStats,
 };
 use tokio::sync::Notify;
@@ -143,6 +143,16 @@ impl Hop {
     /// What a session has counted.
     pub(crate) fn stats(&self, session: SessionId) -> Option<Stats> {
         self.lock().endpoint.stats(session)
+    }
+
+    /// Has a session note at most `noted` events from now on, and takes at most `taken`
+    /// of those noted until now, in order of time.
+    pub(crate) fn events(&self, session: SessionId, noted: usize, taken: usize) -> Vec<LogEntry> {
+        let mut state = self.lock();
+        // A session that is over notes nothing.
+        let _ = state.endpoint.set_event_log(session, noted);
+        let events = std::iter::from_fn(|| state.endpoint.poll_session_log(session));
+        events.take(taken).collect()
     }
 
     /// What is known of a stream.

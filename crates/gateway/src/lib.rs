@@ -29,6 +29,7 @@ mod dial;
 pub mod doctor;
 mod driver;
 mod error;
+mod events;
 mod forward;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -20,6 +20,7 @@ use crate::connections::{Entry, Held, Waits};
 use crate::control::{Answer, Call, ControlPath, Request, Server};
 use crate::counters::Counters;
 use crate::error::RunError;
+use crate::events::Following;
 use crate::hop::Hop;
 use crate::intake::Intake;
 use crate::metrics::MetricsServer;
@@ -137,6 +138,7 @@ pub(crate) struct Operations {
     /// connection, it may not cost a look at every session.
     held: u64,
     draining: Option<Drain>,
+    following: Following,
     pub(crate) peers: Peers,
 }
 
@@ -180,6 +182,7 @@ impl Operations {
             config: config.clone(),
             held: 0,
             draining: None,
+            following: Following::default(),
             peers,
         })
     }
@@ -257,6 +260,9 @@ impl Operations {
     pub(crate) fn look(&mut self, view: View<'_>) {
         let now = clock::now();
         self.held = view.held(&self.peers);
+        if let Some(hop) = view.hop {
+            self.following.look(now, hop, &self.peers);
+        }
         if now >= self.next_sign {
             let every = self.notifier.watchdog().unwrap_or(SIGN);
             self.next_sign = now + every.min(SIGN);
@@ -323,6 +329,14 @@ impl Operations {
                     told.map_or_else(Answer::Error, Answer::Done)
                 }
                 Err(error) => Answer::Error(format!("for_s = {for_s}: {error}")),
+            },
+            Request::Events { reader, peer } => match view.hop {
+                Some(hop) => {
+                    let hop = (hop, &self.peers);
+                    let read = self.following.read(clock::now(), hop, *reader, peer.as_deref());
+                    read.map_or_else(Answer::Error, Answer::Events)
+                }
+                None => Answer::Error("a gateway alone has no hop".to_owned()),
             },
             Request::Drain { within_s } => {
                 let within = within_s.and_then(|s| Duration::try_from_secs_f64(s).ok());

@@ -48,6 +48,8 @@ enum Command {
     Doctor(doctor_command::Args),
     /// How a running gateway is.
     Status(operate::StatusArgs),
+    /// What happens on a running gateway's hop, packet by packet.
+    Events(operate::EventsArgs),
     /// Tells a running gateway the rate of its modem.
     Rate(operate::RateArgs),
     /// Has a running gateway read its configuration again.
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Status(args) => operate::status(&args),
         Command::Rate(args) => operate::rate(&args),
         Command::Reload(args) => operate::reload(&args),
+        Command::Events(args) => operate::events(&args),
         Command::Drain(args) => operate::drain(&args),
         Command::Lab(args) => lab_command::run(*args),
         Command::Meter(command) => meter_command::run(command),

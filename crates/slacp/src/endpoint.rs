@@ -166,6 +166,21 @@ impl Endpoint {
     pub fn poll_log(&mut self) -> Option<LogEntry> {
         let oldest = |(id, session): (&SessionId, &Session)| Some((session.log.oldest()?, *id));
         let (_, id) = self.core.sessions.iter().filter_map(oldest).min()?;
+        self.poll_session_log(id)
+    }
+
+    /// Has a session note at most so many events from now on, in place of
+    /// [`Config::event_log`]; none if that is zero.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`] if there is no such session, or it is over.
+    pub fn set_event_log(&mut self, id: SessionId, events: usize) -> Result<(), StreamError> {
+        self.session(id)?.log.resize(events);
+        Ok(())
+    }
+
+    /// As [`Self::poll_log`], of one session.
+    pub fn poll_session_log(&mut self, id: SessionId) -> Option<LogEntry> {
         let (time, event) = self.core.sessions.get_mut(&id)?.log.poll()?;
         Some(LogEntry { time, session: id, event })
     }

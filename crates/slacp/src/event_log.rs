@@ -204,10 +204,18 @@ impl EventLog {
         Self((capacity > 0).then(|| Box::new(ring())))
     }
 
+    /// Notes at most so many from now on. Those noted stay, unless it is switched off.
+    pub(crate) fn resize(&mut self, capacity: usize) {
+        match &mut self.0 {
+            Some(ring) if capacity > 0 => ring.capacity = capacity,
+            _ => *self = Self::new(capacity),
+        }
+    }
+
     /// Notes an event, which is only made if anybody wants it.
     pub(crate) fn record(&mut self, now: Instant, event: impl FnOnce() -> LogEvent) {
         let Some(ring) = &mut self.0 else { return };
-        if ring.entries.len() == ring.capacity {
+        while ring.entries.len() >= ring.capacity {
             ring.entries.pop_front();
             ring.overwritten += 1;
         }
@@ -243,6 +251,22 @@ mod tests {
         assert_eq!((log.overwritten(), log.oldest()), (2, Some(Instant::from_nanos(2))));
         let kept: Vec<_> = core::iter::from_fn(|| log.poll()).map(|(_, event)| event).collect();
         assert_eq!(kept, [2, 3, 4].map(|packet| LogEvent::Lost { packet }));
+    }
+
+    #[test]
+    fn it_is_switched_on_and_off() {
+        let mut log = EventLog::new(0);
+        let note = |log: &mut EventLog, packet| {
+            log.record(Instant::from_nanos(packet), || LogEvent::Lost { packet });
+        };
+        note(&mut log, 1);
+        log.resize(3);
+        (2..5).for_each(|packet| note(&mut log, packet));
+        log.resize(2);
+        note(&mut log, 5);
+        assert_eq!((log.overwritten(), log.oldest()), (2, Some(Instant::from_nanos(4))));
+        log.resize(0);
+        assert_eq!((log.poll(), log.overwritten()), (None, 0));
     }
 
     #[test]

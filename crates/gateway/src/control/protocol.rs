@@ -41,6 +41,14 @@ pub enum Request {
         /// To which peer, by its name; to all, if none is given.
         peer: Option<String>,
     },
+    /// What has happened on the hop since the same reader asked last; see
+    /// `docs/event-log.md`.
+    Events {
+        /// Any number, the same every time. There is one reader at a time.
+        reader: u64,
+        /// In the session with this peer, by its name; in all, if none is given.
+        peer: Option<String>,
+    },
     /// That it reads its configuration again.
     Reload,
     /// That it takes no new connections over, and ends when the last one has.
@@ -61,6 +69,8 @@ pub enum Answer {
     Done(Vec<String>),
     /// How the gateway is.
     Status(Box<Status>),
+    /// What has happened, a JSON object for each event.
+    Events(Vec<String>),
 }
 
 /// Writes a line.
@@ -100,6 +110,7 @@ mod tests {
         let requests = [
             Request::Status { connections: true },
             Request::Rate { bit_s: 20_000_000, for_s: 30.0, peer: Some("ship-1".into()) },
+            Request::Events { reader: u64::MAX, peer: None },
             Request::Reload,
             Request::Drain { within_s: None },
         ];

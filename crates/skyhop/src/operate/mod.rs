@@ -1,13 +1,14 @@
-//! `skyhop status`, `skyhop rate`, `skyhop reload` and `skyhop drain`: what
+//! `skyhop status`, `events`, `rate`, `reload` and `drain`: what
 //! operators ask of a running gateway.
 
 mod table;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use gateway::control::{Answer, Control, Request};
@@ -18,6 +19,9 @@ use crate::print;
 
 /// How often `--watch` looks.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often the events are asked for, unless there were many: then at once.
+const EVENTS_EVERY: Duration = Duration::from_millis(200);
+const MANY_EVENTS: usize = 10_000;
 
 /// Which gateway.
 #[derive(clap::Args)]
@@ -71,6 +75,19 @@ pub(crate) struct DrainArgs {
     /// Ends after this time even if connections are left, and resets them.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     within: Option<Duration>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// `skyhop events …`
+#[derive(clap::Args)]
+pub(crate) struct EventsArgs {
+    /// On a hub: of the session with this terminal; of all of them without it.
+    #[arg(long, value_name = "NAME")]
+    peer: Option<String>,
+    /// Ends after this time; without it, when interrupted.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    how_long: Option<Duration>,
     #[command(flatten)]
     which: Which,
 }
@@ -136,6 +153,28 @@ pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
 pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let within_s = args.within.map(|within| within.as_secs_f64());
     do_it(&args.which, &Request::Drain { within_s })
+}
+
+/// Prints what happens on the hop, packet by packet, as it happens.
+pub(crate) fn events(args: &EventsArgs) -> anyhow::Result<ExitCode> {
+    let mut gateway = Control::one(args.which.control.as_deref())?;
+    let reader = RandomState::new().build_hasher().finish();
+    let request = Request::Events { reader, peer: args.peer.clone() };
+    let until = args.how_long.and_then(|how_long| Instant::now().checked_add(how_long));
+    loop {
+        let asked = Instant::now();
+        let lines = match gateway.ask(&request)? {
+            Answer::Events(lines) => lines,
+            other => bail!("the gateway at {} answers {other:?}", gateway.path().display()),
+        };
+        print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+        if until.is_some_and(|until| asked >= until) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if lines.len() < MANY_EVENTS {
+            thread::sleep(EVENTS_EVERY);
+        }
+    }
 }
 
 fn do_it(which: &Which, request: &Request) -> anyhow::Result<ExitCode> {

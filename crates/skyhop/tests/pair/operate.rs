@@ -1,11 +1,13 @@
 //! What operators ask of a running pair.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -101,6 +103,7 @@ fn inside_a_pair_is_asked() {
     assert_eq!(connections(&seen)[0]["client"], address.as_str());
 
     a_modem_tells_rates(&at_terminal, &at_hub);
+    events_are_followed(&at_terminal, &mut client);
     drop(client);
     let over = wait_for(&at_terminal, "over", |status| connections(status).is_empty());
     assert_eq!(
@@ -116,6 +119,35 @@ fn inside_a_pair_is_asked() {
     let nobody = skyhop(&["status"], &at_hub);
     assert_eq!(nobody.status.code(), Some(2));
     assert!(text(&nobody.stderr).contains("no gateway answers"), "{nobody:?}");
+}
+
+fn events_are_followed(at_terminal: &Path, client: &mut TcpStream) {
+    let mut command = Command::new(std::env::var_os("SKYHOP").unwrap());
+    command.args(["events", "--peer", "hub", "--control"]).arg(at_terminal);
+    let mut reader = command.stdout(Stdio::piped()).spawn().unwrap();
+    let stdout = BufReader::new(reader.stdout.take().unwrap());
+    let (sender, heard) = channel();
+    let listening = thread::spawn(move || {
+        for line in stdout.lines() {
+            let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            assert_eq!(event["peer"], "hub", "{event}");
+            let _ = sender.send(event["event"].as_str().unwrap().to_owned());
+        }
+    });
+    let began = Instant::now();
+    let mut missing = BTreeSet::from(["placed", "sent", "acknowledged", "received"]);
+    while !missing.is_empty() {
+        assert!(began.elapsed() < PATIENCE, "no {missing:?}");
+        exchange(client);
+        heard.try_iter().for_each(|event| _ = missing.remove(event.as_str()));
+    }
+    let other = skyhop(&["events"], at_terminal);
+    assert!(text(&other.stderr).contains("somebody else is reading"), "{other:?}");
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    listening.join().unwrap();
+    let nobody = skyhop(&["events", "--peer", "nobody"], at_terminal);
+    assert!(!nobody.status.success(), "{nobody:?}");
 }
 
 fn a_modem_tells_rates(at_terminal: &Path, at_hub: &Path) {
