@@ -146,6 +146,7 @@ fn inside_a_terminal_remembers() {
 
     let terminal = start();
     exchange(&mut mirror.connect_carried());
+    assert_ne!(state(&status(&at)), "blind", "the path is not known again");
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
 }
