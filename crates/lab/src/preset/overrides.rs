@@ -1,5 +1,6 @@
 //! What is changed in a preset.
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,8 @@ pub struct Overrides {
     pub burst: Option<ErrorModel>,
     /// The Gilbert-Elliott model of both links.
     pub gilbert_elliott: Option<GilbertElliott>,
+    /// Of so many packets of each link the last is lost.
+    pub loss_period: Option<NonZeroU64>,
     /// The trace of packet error rates of both links.
     pub loss_trace: Option<PathBuf>,
     /// The outages of both links, in place of the preset's.
@@ -132,6 +135,7 @@ impl Overrides {
             ber: self.ber,
             burst: self.burst.map(Text),
             gilbert_elliott: self.gilbert_elliott.map(Text),
+            loss_period: self.loss_period,
             loss_trace: file(&self.loss_trace),
             outages: (!self.outages.is_empty()).then(outages),
             ..RawDirection::default()

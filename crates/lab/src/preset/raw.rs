@@ -1,5 +1,7 @@
 //! Presets as they stand in the file.
 
+use core::num::NonZeroU64;
+
 use link::{Delay, Encapsulation, ErrorModel, GilbertElliott, Jitter, Loss, Outage, Rate};
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Probability};
@@ -55,6 +57,8 @@ pub(super) struct RawDirection {
     pub(super) burst: Option<Text<ErrorModel>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) gilbert_elliott: Option<Text<GilbertElliott>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) loss_period: Option<NonZeroU64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) loss_trace: Option<Source>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,6 +131,7 @@ impl From<&Direction> for RawDirection {
             Loss::Per(per) => raw.per = Some(*per),
             Loss::Ber(ber) => raw.ber = Some(*ber),
             Loss::Burst(burst) => raw.burst = Some(Text((*burst).into())),
+            Loss::Periodic(period) => raw.loss_period = Some(*period),
             Loss::GilbertElliott(model) => raw.gilbert_elliott = Some(Text(*model)),
             Loss::Trace(trace) => raw.loss_trace = Some(lines_of(trace)),
             other => unreachable!("no text for {other:?}"),

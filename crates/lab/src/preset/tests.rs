@@ -3,6 +3,8 @@
 mod passes;
 mod properties;
 
+use core::num::NonZeroU64;
+
 use link::{ErrorModel, QueueLimit};
 use proptest::prelude::*;
 use units::{ByteCount, Probability};
@@ -88,6 +90,7 @@ fn impossible_values_are_refused_by_key() {
         ("300 ms", "300 ms\"\njitter = \"61 s", "forward.jitter"),
         ("per = \"0\"", "per = \"0.1\"\nber = \"1e-6\"", "forward.per, ber"),
         ("per = \"0\"", "burst = \"low\"\nloss-trace = [\"0s 1\"]", "forward.burst, loss-trace"),
+        ("per = \"0\"", "burst = \"low\"\nloss-period = 9", "forward.burst, loss-period"),
         ("per = \"0\"", "burst = \"good=0s bad=1us\"", "forward.burst"),
         ("per = \"0\"", "rate-trace = [\"0s 1 Mbit/s\"]", "forward.rate, rate-trace"),
         ("per = \"0\"", "delay-trace = [\"0s 1 ms\"]", "forward.delay, delay-trace"),
@@ -117,6 +120,10 @@ fn overrides_change_what_they_name_and_the_queue_follows() {
     assert_eq!(ret.rate, BitRate::from_mbit(10).into());
     let per = Loss::Per(Probability::new(0.01).unwrap());
     assert_eq!((forward.loss, ret.loss), (per.clone(), per));
+    let every_ninth = Overrides { loss_period: NonZeroU64::new(9), ..Overrides::default() };
+    let [forward, ret] = preset.with(&every_ninth).unwrap().links();
+    let periodic = Loss::Periodic(NonZeroU64::new(9).unwrap());
+    assert_eq!((forward.loss, ret.loss), (periodic.clone(), periodic));
 }
 
 #[test]
@@ -189,6 +196,7 @@ fn each_loss_model_has_its_key() {
             Loss::GilbertElliott(chain),
         ),
         ("gilbert-elliott = \"good-to-bad=1% bad-to-good=20%\"", Loss::GilbertElliott(chain)),
+        ("loss-period = 1000", Loss::Periodic(NonZeroU64::new(1000).unwrap())),
         ("loss-trace = [\"0s 50 %\"]", Loss::Trace(trace)),
     ] {
         assert_eq!(forward(line).loss, loss, "{line}");

@@ -71,17 +71,18 @@ impl Wrong<'_> {
         let bursts = raw.burst.map(|text| text.0);
         let chain = raw.gilbert_elliott.map(|text| text.0);
         let models = [name("burst", &bursts), name("gilbert-elliott", &chain)];
-        let trace = name("loss-trace", &raw.loss_trace);
-        self.one_of(given.into_iter().chain(models).chain([trace]))?;
+        let others = [name("loss-period", &raw.loss_period), name("loss-trace", &raw.loss_trace)];
+        self.one_of(given.into_iter().chain(models).chain(others))?;
         let own = |text: Text<_>| text.0;
         Ok(Changes {
             rate: self.rate(raw.rate, raw.rate_trace.as_ref())?,
             encapsulation: self.encapsulation(raw.encapsulation.map(own))?,
             delay: self.delay(raw.delay.map(|text| text.0.0), raw.delay_trace.as_ref())?,
             jitter: self.jitter(raw.jitter.map(|text| text.0))?,
-            loss: match (bursts, chain, raw.loss_trace) {
+            loss: match (bursts, chain, raw.loss_period, raw.loss_trace) {
                 (Some(bursts), ..) => Some(self.bursts(bursts)?),
-                (_, Some(chain), _) => Some(Loss::GilbertElliott(chain)),
+                (_, Some(chain), ..) => Some(Loss::GilbertElliott(chain)),
+                (_, _, Some(period), _) => Some(Loss::Periodic(period)),
                 (.., Some(source)) => Some(Loss::Trace(self.trace("loss-trace", &source)?)),
                 _ => single_losses(raw.per, raw.ber),
             },

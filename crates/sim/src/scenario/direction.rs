@@ -123,12 +123,13 @@ fn loss(place: &Place, raw: &raw::Direction) -> Result<Loss, ScenarioError> {
         ber.map(|ber| if ber == Probability::ZERO { Loss::None } else { Loss::Ber(ber) }),
         burst.map(Loss::from),
         chain.map(Loss::GilbertElliott),
+        raw.loss_period.map(Loss::Periodic),
         lines.map(|lines| trace(place, "loss-trace", lines)).transpose()?.map(Loss::Trace),
     ];
     let mut given = all.into_iter().flatten();
     match (given.next(), given.next()) {
         (Some(_), Some(_)) => Err(place.wrong(
-            "per, ber, burst, gilbert-elliott, loss-trace",
+            "per, ber, burst, gilbert-elliott, loss-period, loss-trace",
             "several",
             "only one of them",
         )),

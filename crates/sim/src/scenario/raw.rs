@@ -1,6 +1,7 @@
 //! Scenarios as they stand in the file. Quantities are text here; what they
 //! mean is found out with the key at hand, so that errors can name it.
 
+use core::num::NonZeroU64;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -57,6 +58,7 @@ pub(super) struct Direction {
     pub(super) ber: Option<String>,
     pub(super) burst: Option<String>,
     pub(super) gilbert_elliott: Option<String>,
+    pub(super) loss_period: Option<NonZeroU64>,
     pub(super) loss_trace: Option<Vec<String>>,
     pub(super) outages: Option<Vec<String>>,
 }

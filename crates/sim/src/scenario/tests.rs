@@ -49,6 +49,23 @@ fn a_scenario_runs() {
 }
 
 #[test]
+fn every_nth_packet_can_be_lost() {
+    let text = GOOD.replace("queue = \"1 BDP\"", "queue = \"1 BDP\"\nloss-period = 100");
+    let text = text.replace("20 s", "60 s");
+    let metrics = run(&Scenario::parse("x.toml", &text).unwrap().cases[0], 1);
+    assert_eq!(value(&metrics, "ftp", "bytes"), 500_000.0);
+    // What has no `[hop.return]` loses acknowledgements as often.
+    for link in ["forward", "return"] {
+        let packets = |name| value(&metrics, link, name);
+        let sent = packets("delivered-packets") + packets("lost-packets");
+        assert!(sent > 100.0 && packets("lost-packets") == (sent / 100.0).floor(), "{metrics:?}");
+    }
+    let both = text.replace("loss-period", "per = \"1 %\"\nloss-period");
+    assert!(error(&both).contains("loss-period, loss-trace = several: expected only one of them"));
+    assert!(error(&text.replace("= 100", "= 0")).contains("loss-period = 0"));
+}
+
+#[test]
 fn cases_change_single_keys() {
     let text = format!(
         "{GOOD}\n[[case]]\nname = \"small\"\n[[case]]\nname = \"large\"\n\

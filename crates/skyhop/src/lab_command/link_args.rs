@@ -1,6 +1,7 @@
 //! The options that say what a lab's link is. What a preset's key takes, the
 //! option of the same name takes too.
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 use std::path::PathBuf;
 
@@ -79,6 +80,9 @@ pub(super) struct LinkOptions {
     /// [loss-good=0] [loss-bad=1]".
     #[arg(long, value_name = "MODEL", help_heading = "Link")]
     gilbert_elliott: Option<GilbertElliott>,
+    /// Every N-th packet of each link is lost.
+    #[arg(long, value_name = "N", help_heading = "Link")]
+    loss_period: Option<NonZeroU64>,
     /// Changing packet error rates of both links: "0s 1 %" and so on.
     #[arg(long, value_name = "FILE", help_heading = "Link")]
     loss_trace: Option<PathBuf>,
@@ -142,6 +146,7 @@ impl LinkOptions {
             ber: self.ber,
             burst: self.burst,
             gilbert_elliott: self.gilbert_elliott,
+            loss_period: self.loss_period,
             loss_trace: self.loss_trace.clone(),
             outages: self.outages.clone(),
             queue: self.queue,
