@@ -264,6 +264,9 @@ impl<P: Payload> Connection<P> {
             rest.insert(0, first);
         }
         rest.retain(|range| range.start >= ack);
+        // The latest arrival comes first (RFC 2018 §4). If acknowledgements before
+        // this one were lost, that would look like reordering to RACK.
+        rest.sort_unstable_by_key(|range| range.start);
         (duplicate, rest)
     }
 

@@ -228,6 +228,19 @@ fn rack() {
     recv!(t, time 210, ". 1:1001 ack 1");
 }
 
+/// RFC 8985 §6.2 step 3: acknowledgements were lost, not reordered segments. An
+/// acknowledgement that tells of two runs, the later one first (RFC 2018 §4), is
+/// no sign that segments overtake each other, so the third that has overtaken
+/// starts the recovery at once.
+#[test]
+fn lost_acknowledgements_are_no_reordering() {
+    let mut t = sent(with_sack(Detection::Rack { tlp: false }), 10);
+    send!(t, time 200, ". 1:1 ack 1 sack 4001:5001,1001:2001");
+    recv!(t, time 200);
+    send!(t, time 210, ". 1:1 ack 1 sack 4001:6001,1001:2001");
+    recv!(t, time 210, ". 1:1001 ack 1");
+}
+
 /// RFC 8985 §3.4: a lost retransmission is found without a time-out.
 #[test]
 fn rack_finds_lost_retransmissions() {
