@@ -84,6 +84,25 @@ impl Bootstrap {
         intervals(&(0..RESAMPLES).map(draw).collect::<Vec<f64>>())
     }
 
+    /// Intervals of `above`'s mean over `below`'s, of which the samples with the
+    /// same index belong together and are drawn together: what both have in
+    /// common makes the interval no wider. `None` as in [`Bootstrap::ratio`], and
+    /// if they are not equally many.
+    pub fn paired_ratio(&mut self, above: &[f64], below: &[f64]) -> Option<Intervals> {
+        let count = above.len();
+        if count < 2 || below.len() != count || below.iter().any(|sample| *sample <= 0.0) {
+            return None;
+        }
+        let mut draw = |_| {
+            let add = |(above_sum, below_sum): (f64, f64), at: usize| {
+                (above_sum + above[at], below_sum + below[at])
+            };
+            let (above, below) = (0..count).map(|_| self.below(count)).fold((0.0, 0.0), add);
+            above / below
+        };
+        intervals(&(0..RESAMPLES).map(&mut draw).collect::<Vec<f64>>())
+    }
+
     fn resampled_mean(&mut self, samples: &[f64]) -> f64 {
         let sum: f64 = samples.iter().map(|_| samples[self.below(samples.len())]).sum();
         sum / samples.len() as f64

@@ -6,11 +6,14 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 
 use lab::{Node, TestObject, find_netns};
+use nix::errno::Errno;
+use socket2::{Domain, Socket, Type};
 
 use self::common::{as_each_user, as_myself, assert_refused, text};
 
@@ -83,12 +86,12 @@ fn inside_the_kernel_gets() {
         for (setting, on) in KERNEL.iter().zip(SWITCHES[(number + 3) % SWITCHES.len()]) {
             switch_kernel(setting, on);
         }
-        let server = Serving::start(&options(number));
+        let mut server = Serving::start(&options(number), 1);
         let own: IpAddr = match number % 2 {
             0 => Ipv4Addr::new(10, 2, 0, 102).into(),
             _ => Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 0x102).into(),
         };
-        fetch(SocketAddr::new(own, 80), &size);
+        fetch(TcpStream::connect((own, 80)).unwrap(), &size);
         server.end();
     }
 }
@@ -101,18 +104,18 @@ fn switch_kernel(setting: &str, on: bool) {
     client.run(|| fs::write(path, if on { "1" } else { "0" })).unwrap();
 }
 
-/// `skyhop tcp serve` on `server`, for one connection.
+/// `skyhop tcp serve` on `server`.
 struct Serving {
     child: Child,
 }
 
 impl Serving {
-    fn start(options: &str) -> Self {
+    fn start(options: &str, connections: u32) -> Self {
         let skyhop = std::env::var_os("SKYHOP").unwrap();
         let server = find_netns(Node::Server).unwrap();
         let mut command: Command = server.command(skyhop);
-        command.args(["tcp", "serve", "--connections", "1", "--options", options]);
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(["tcp", "serve", "--json", "--options", options, "--connections"]);
+        command.arg(connections.to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         // One line for each family.
@@ -124,8 +127,12 @@ impl Serving {
         Self { child }
     }
 
-    fn end(mut self) {
+    /// What it tells of each connection, when all have ended.
+    fn end(&mut self) -> Vec<serde_json::Value> {
+        let mut said = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(self.child.wait().unwrap().success());
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
@@ -136,8 +143,7 @@ impl Drop for Serving {
     }
 }
 
-fn fetch(server: SocketAddr, size: &str) {
-    let mut stream = TcpStream::connect(server).unwrap();
+fn fetch(mut stream: TcpStream, size: &str) {
     write!(stream, "GET /{size} HTTP/1.1\r\nHost: server\r\n\r\n").unwrap();
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply).unwrap();
@@ -186,12 +192,166 @@ fn data_on_the_syn_saves_a_round_trip() {
     });
 }
 
+/// RFC 7413 beside the kernel's own, as client and as server: the first
+/// connection gets a cookie, the second has its request with the SYN.
+#[test]
+fn fast_open_is_the_kernels() {
+    as_myself(|runner| runner.inside(&link("0"), "inside_fast_open"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_fast_open() {
+    let [client, server] = [Node::Client, Node::Server].map(|node| find_netns(node).unwrap());
+    for host in [&client, &server] {
+        host.run(|| fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3")).unwrap();
+    }
+    // The kernel asks.
+    let mut serving = Serving::start("syn-data=fast-open", 2);
+    let with_data = [(); 2].map(|()| {
+        let stream = client.run(|| connect_fast_open(SERVED_BY_US)).unwrap();
+        fetch(stream.try_clone().unwrap(), "100kB");
+        has_syn_data(&stream)
+    });
+    assert_eq!(with_data, [false, true]);
+    assert_eq!(serving.end().len(), 2);
+    // The kernel answers.
+    let listener = server.run(|| TcpListener::bind(("10.2.0.2", 8081))).unwrap();
+    set_tcp_option(&listener, libc::TCP_FASTOPEN, 16).unwrap();
+    let mut getting = client.command(std::env::var_os("SKYHOP").unwrap());
+    getting.args(["tcp", "get", "http://10.2.0.2:8081/100kB", "--times", "2"]);
+    let child = getting.args(["--options", "syn-data=fast-open"]).stdout(Stdio::piped()).spawn();
+    let with_data = [(); 2].map(|()| {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            request.push(byte[0]);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n").unwrap();
+        let object = TestObject::named("100kB").unwrap().chunks().flatten().collect::<Vec<_>>();
+        stream.write_all(&object).unwrap();
+        has_syn_data(&stream)
+    });
+    assert_eq!(with_data, [false, true]);
+    let output = child.unwrap().wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout).matches("100 kB, all right").count(), 2, "{output:?}");
+}
+
+const SERVED_BY_US: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 2, 0, 102), 80);
+
+/// A connection whose SYN waits for the first data (TCP_FASTOPEN_CONNECT).
+fn connect_fast_open(server: (Ipv4Addr, u16)) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    set_tcp_option(&socket, libc::TCP_FASTOPEN_CONNECT, 1)?;
+    socket.connect(&SocketAddr::from(server).into())?;
+    Ok(socket.into())
+}
+
+fn set_tcp_option(socket: &impl AsRawFd, option: i32, value: i32) -> io::Result<()> {
+    let (value, length) = (&raw const value, size_of::<i32>() as u32);
+    // SAFETY: the option is an int, and so is what the pointer is to.
+    let code = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value.cast(), length)
+    };
+    Errno::result(code).map(drop).map_err(io::Error::from)
+}
+
+/// Whether data of a SYN was sent or taken on this connection, and acknowledged
+/// with it (TCP_INFO).
+fn has_syn_data(stream: &TcpStream) -> bool {
+    const TCPI_OPT_SYN_DATA: u8 = 32; // linux/tcp.h
+    tcp_info(stream).tcpi_options & TCPI_OPT_SYN_DATA != 0
+}
+
+fn tcp_info(stream: &TcpStream) -> libc::tcp_info {
+    // SAFETY: a structure of numbers, which may all be zero.
+    let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as u32;
+    let (to, room) = ((&raw mut info).cast(), &raw mut length);
+    // SAFETY: the kernel writes at most `length` bytes, the size of what is there.
+    let code = unsafe {
+        libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, room)
+    };
+    assert_eq!(code, 0, "{}", io::Error::last_os_error());
+    info
+}
+
+/// RFC 3168 with marks: a queue that marks instead of dropping slows either
+/// sender down without a loss.
+#[test]
+fn marks_slow_both_down() {
+    as_myself(|runner| {
+        let rate = ["--delay", "20ms", "--rate", "5Mbit/s", "--queue", "1MB"];
+        let link = [&rate[..], &["--discipline", "codel", "--ecn"]].concat();
+        runner.inside(&link, "inside_marks");
+    });
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_marks() {
+    let [client, server] = [Node::Client, Node::Server].map(|node| find_netns(node).unwrap());
+    for host in [&client, &server] {
+        host.run(|| fs::write("/proc/sys/net/ipv4/tcp_ecn", "1")).unwrap();
+    }
+    let mut serving = Serving::start("ecn=on,cc=reno", 1);
+    fetch(client.run(|| TcpStream::connect(SERVED_BY_US)).unwrap(), "2MB");
+    let served = &serving.end()[0];
+    assert!(served["ecn_reductions"].as_u64().unwrap() > 0, "{served}");
+    assert_eq!(served["retransmissions"], 0, "{served}");
+    // The kernel counts what our endpoint tells it of marks.
+    let marks = || server.run(marked_deliveries).unwrap();
+    let before = marks();
+    let mut getting = client.command(std::env::var_os("SKYHOP").unwrap());
+    let getting = getting.args(["tcp", "get", "http://server/2MB", "--options", "ecn=on"]);
+    let output = getting.output().unwrap();
+    assert!(text(&output.stdout).contains("2 MB, all right"), "{output:?}");
+    assert!(marks() > before);
+}
+
+/// `TCPDeliveredCE` of the calling thread's network namespace.
+fn marked_deliveries() -> io::Result<u64> {
+    let counters = fs::read_to_string("/proc/thread-self/net/netstat")?;
+    let lines: Vec<&str> = counters.lines().filter(|line| line.starts_with("TcpExt:")).collect();
+    let [names, values] = lines[..] else { panic!("{counters}") };
+    let mut both = names.split_whitespace().zip(values.split_whitespace());
+    let (_, value) = both.find(|(name, _)| *name == "TCPDeliveredCE").unwrap();
+    Ok(value.parse().unwrap())
+}
+
 #[test]
 fn the_gateways_carry_it() {
     as_myself(|runner| {
         let script = "exec \"$SKYHOP\" tcp get http://server/2MB";
         let output = runner.shell(&["--gateways", "--per", "1%"], script).output().unwrap();
         assert!(text(&output.stdout).contains("2 MB, all right"), "{output:?}");
+    });
+}
+
+#[test]
+fn a_comparison_says_what_each_run_came_to_and_keeps_its_packets() {
+    let directory = tempfile::tempdir().unwrap();
+    as_myself(|runner| {
+        let mut command = runner.skyhop();
+        command.args(["tcp", "compare", "geo", "--delay", "5ms", "--object", "200kB"]);
+        command.args(["--runs", "2", "--cc", "reno", "--loss-period", "50", "--json", "--pcap"]);
+        let output = command.arg(directory.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let row = &report["rows"][0];
+        assert_eq!(row["controller"], "reno");
+        for who in ["kernel", "skyhop"] {
+            let goodputs = row[format!("{who}_mbit_per_second")].as_array().unwrap();
+            assert!(goodputs.len() == 2 && goodputs.iter().all(|it| it.as_f64() > Some(0.0)));
+            for seed in 1..=2 {
+                let capture = directory.path().join(format!("reno-{seed}-{who}/hub.pcapng"));
+                let trace = runner.skyhop().args(["meter", "trace"]).arg(capture).output().unwrap();
+                assert!(trace.status.success() && !trace.stdout.is_empty(), "{trace:?}");
+            }
+        }
+        assert!(row["ratio_ci95"]["low"].as_f64() <= row["ratio_of_means"].as_f64());
     });
 }
 
@@ -211,6 +371,8 @@ fn what_is_refused_or_wrong_is_said() {
             (&["get", "server/1kB", "--device", "lo"], &["--address is missing"]),
             (&["serve", "--options", "sack=yes"], &["sack = \"yes\": expected on or off"]),
             (&["serve", "--options", "cc=cubik"], &["\"cubik\": expected one of bbr"]),
+            (&["compare", "geo", "--object", "9 apples"], &["\"9 apples\": expected a size"]),
+            (&["compare", "geo", "--runs", "0"], &["--runs 0: expected 1 or more"]),
         ] {
             let output = runner.skyhop().arg("tcp").args(arguments).output().unwrap();
             assert_refused(&output, parts);

@@ -267,6 +267,11 @@ impl<P: Payload> Sender<P> {
         self.max_window
     }
 
+    /// Bytes of data written that were never sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.buffer.end().saturating_sub(self.nxt.max(1))
+    }
+
     /// Bytes that may be written.
     pub(crate) fn space(&self) -> u64 {
         self.config.send_buffer.get().saturating_sub(self.buffer.len())

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use lab::TestObject;
 use tcp::{Config, Connection, Event, Segment, SeqNr, State, Stats, SynData, refusal, wire};
-use units::{Instant, Machine};
+use units::{ByteCount, Instant, Machine};
 
 use super::drive::{Side, back};
 use super::report::Served;
@@ -16,6 +16,9 @@ use super::report::Served;
 const MOST: usize = 1000;
 /// A longer head of a request is refused.
 const HEAD_MAX: usize = 8192;
+/// So much is written before it can be sent, and the rest is made while that is on
+/// its way: a whole object made first would keep its first byte waiting.
+const AHEAD: ByteCount = ByteCount::new(256 << 10);
 
 /// Who asks, and which of our addresses.
 type Key = (SocketAddr, SocketAddr);
@@ -125,6 +128,7 @@ impl<F: FnMut(&Served)> Side for Server<F> {
         while let Some(key) = self.ready.first().copied() {
             if let Some(flow) = self.flows.get_mut(&key) {
                 if let Some(segment) = flow.tcp.poll_transmit(now) {
+                    flow.write();
                     return Some((flow.way, segment));
                 }
                 if matches!(flow.tcp.state(), State::Closed | State::Listen) {
@@ -201,8 +205,11 @@ impl Flow {
         self.talk = Talk::Reply(reply.into(), rest);
     }
 
+    /// Writes until enough waits to be sent.
     fn write(&mut self) {
-        while let Talk::Reply(part, rest) = &mut self.talk {
+        while self.tcp.unsent() < AHEAD
+            && let Talk::Reply(part, rest) = &mut self.talk
+        {
             if part.is_empty() {
                 match rest.next() {
                     Some(next) => *part = next.into(),
@@ -241,12 +248,16 @@ fn answer(head: &[u8]) -> Option<(String, Option<TestObject>)> {
     let Some(object) = name.and_then(TestObject::named) else {
         return Some((refuse("404 Not Found"), None));
     };
-    let reply = format!(
+    Some((head_of(object), (!is_head).then_some(object)))
+}
+
+/// What goes before the object.
+pub(super) fn head_of(object: TestObject) -> String {
+    format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nContent-Type: application/octet-stream\r\n\
          Connection: close\r\n\r\n",
         object.size().get()
-    );
-    Some((reply, (!is_head).then_some(object)))
+    )
 }
 
 fn refuse(status: &str) -> String {

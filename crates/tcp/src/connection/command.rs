@@ -1,7 +1,7 @@
 //! What the owner wants.
 
 use thiserror::Error;
-use units::Instant;
+use units::{ByteCount, Instant};
 
 use super::{Abort, Connection, Event, State};
 use crate::Payload;
@@ -38,6 +38,11 @@ impl<P: Payload> Connection<P> {
         self.sender.write(data.slice(0..len));
         self.write_blocked = len < data.len();
         Ok(len)
+    }
+
+    /// Bytes that were written and have not been sent for the first time.
+    pub fn unsent(&self) -> ByteCount {
+        ByteCount::new(self.sender.unsent())
     }
 
     /// The next data in order, at most `max` bytes; `None` if there is none

@@ -1,0 +1,118 @@
+//! What a comparison came to, as a table and as JSON.
+
+use core::fmt;
+
+use lab::TestObject;
+use meter::confidence::{Bootstrap, Interval};
+use meter::stats::{mean, median};
+use serde::Serialize;
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Comparison {
+    object_bytes: u64,
+    first_seed: u64,
+    runs: u32,
+    rows: Vec<Row>,
+}
+
+/// What one controller came to.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) controller: String,
+    /// Goodputs in Mbit/s, by seed, of the kernel and of our endpoint.
+    #[serde(rename = "kernel_mbit_per_second")]
+    pub(super) kernel: Vec<f64>,
+    #[serde(rename = "skyhop_mbit_per_second")]
+    pub(super) skyhop: Vec<f64>,
+    /// Our mean goodput over the kernel's.
+    ratio_of_means: f64,
+    /// 95 % bootstrap interval of it; the runs of a seed are drawn together.
+    /// Nothing with a single run.
+    ratio_ci95: Option<Interval>,
+}
+
+impl Row {
+    pub(super) fn new(controller: String) -> Self {
+        let (kernel, skyhop) = (Vec::new(), Vec::new());
+        Self { controller, kernel, skyhop, ratio_of_means: f64::NAN, ratio_ci95: None }
+    }
+
+    fn compare(&mut self, seed: u64) {
+        if let (Some(kernel), Some(skyhop)) = (mean(&self.kernel), mean(&self.skyhop)) {
+            self.ratio_of_means = skyhop / kernel;
+        }
+        let found = Bootstrap::new(seed).paired_ratio(&self.skyhop, &self.kernel);
+        self.ratio_ci95 = found.map(|intervals| intervals.ci95);
+    }
+}
+
+impl Comparison {
+    pub(super) fn new(object: TestObject, first_seed: u64, runs: u32, mut rows: Vec<Row>) -> Self {
+        for row in &mut rows {
+            row.compare(first_seed);
+        }
+        Self { object_bytes: object.size().get(), first_seed, runs, rows }
+    }
+}
+
+/// Means, medians, and the smallest and largest run.
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "| Mbit/s, mean; median (least–most) | kernel | skyhop | skyhop/kernel, 95 % |"
+        )?;
+        writeln!(f, "|---|---|---|---|")?;
+        for row in &self.rows {
+            let (kernel, skyhop) = (cell(&row.kernel), cell(&row.skyhop));
+            write!(f, "| `{}` | {kernel} | {skyhop} | {:.2}", row.controller, row.ratio_of_means)?;
+            if let Some(Interval { low, high }) = row.ratio_ci95 {
+                write!(f, " ({low:.2}–{high:.2})")?;
+            }
+            writeln!(f, " |")?;
+        }
+        Ok(())
+    }
+}
+
+fn cell(samples: &[f64]) -> String {
+    let (least, most) = samples
+        .iter()
+        .fold((f64::MAX, f64::MIN), |(least, most), each| (least.min(*each), most.max(*each)));
+    let middle = |found: Option<f64>| found.unwrap_or(f64::NAN);
+    let (mean, median) = (middle(mean(samples)), middle(median(samples)));
+    format!("{mean:.2}; {median:.2} ({least:.2}–{most:.2})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_a_seed_belong_together() {
+        // The seeds differ by a factor of four, the senders by a tenth.
+        let row = Row {
+            kernel: vec![5.0, 10.0, 20.0],
+            skyhop: vec![4.5, 9.0, 18.0],
+            ..Row::new("reno".to_owned())
+        };
+        let object = TestObject::named("1MB").unwrap();
+        let comparison = Comparison::new(object, 1, 3, vec![row]);
+        let text = comparison.to_string();
+        let line =
+            "| `reno` | 11.67; 10.00 (5.00–20.00) | 10.50; 9.00 (4.50–18.00) | 0.90 (0.90–0.90) |";
+        assert!(text.contains(line), "{text}");
+        let json = serde_json::to_value(&comparison).unwrap();
+        assert_eq!(json["object_bytes"], 1_000_000);
+        assert_eq!(json["rows"][0]["kernel_mbit_per_second"][2], 20.0);
+    }
+
+    #[test]
+    fn one_run_has_no_interval() {
+        let row = Row { kernel: vec![5.0], skyhop: vec![5.0], ..Row::new("cubic".to_owned()) };
+        let object = TestObject::named("1MB").unwrap();
+        let text = Comparison::new(object, 1, 1, vec![row]).to_string();
+        assert!(text.ends_with("| 1.00 |\n"), "{text}");
+    }
+}

@@ -1,0 +1,146 @@
+//! One transfer from `server` to the kernel's client, by either sender.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use lab::{Capture, LAN_DEVICE, Lab, NetNs, Node, Preset, Station, TestObject, spare_addresses};
+use meter::CongestionControl;
+use socket2::SockRef;
+use tcp::Config;
+use units::{BitRate, ByteCount};
+
+use crate::tcp_command::drive::drive;
+use crate::tcp_command::serve::{Server, head_of};
+
+const PORT: u16 = 8080;
+
+/// Who sends.
+#[derive(Clone)]
+pub(super) enum Sender {
+    Kernel(CongestionControl),
+    Ours(Box<Config>),
+}
+
+/// What is sent, and over what.
+pub(super) struct Transfer<'a> {
+    pub(super) preset: &'a Preset,
+    pub(super) seed: u64,
+    pub(super) object: TestObject,
+    /// Where the packets are written.
+    pub(super) pcap: Option<PathBuf>,
+}
+
+impl Sender {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Kernel(_) => "kernel",
+            Self::Ours(_) => "skyhop",
+        }
+    }
+}
+
+impl Transfer<'_> {
+    /// The transfer in a lab of its own. Its goodput in Mbit/s, from the first
+    /// SYN to the last byte.
+    pub(super) fn run(&self, sender: Sender) -> Result<f64> {
+        let object = self.object;
+        let lab = Lab::start(self.preset, self.seed)?;
+        let capture = self.pcap.as_deref().map(|dir| Capture::start(&lab, dir)).transpose()?;
+        let (ready, started) = sync_channel(1);
+        let place = lab.node(Node::Server).clone();
+        let server = thread::Builder::new().spawn(move || serve(&place, sender, object, &ready))?;
+        let Ok(address) = started.recv() else {
+            let ended = server.join().map_err(|_| anyhow!("the server panicked"))?;
+            return Err(ended.err().unwrap_or_else(|| anyhow!("the server ended")));
+        };
+        let begun = Instant::now();
+        let stream = lab.node(Node::Client).run(|| TcpStream::connect(address))?;
+        fetch(stream, object)?;
+        let time = begun.elapsed();
+        server.join().map_err(|_| anyhow!("the server panicked"))??;
+        if let Some(captured) = capture.map(Capture::finish) {
+            if let Some(error) = captured.error {
+                return Err(error.into());
+            }
+            let dropped = captured.dropped;
+            ensure!(dropped == 0, "the capture lacks {dropped} packets: the machine is too slow");
+        }
+        let goodput = BitRate::average(ByteCount::new(object.size().get()), time);
+        Ok(goodput.map_or(f64::NAN, |rate| rate.bits_per_second() as f64 / 1e6))
+    }
+}
+
+/// Gets the object and sees that it is it.
+fn fetch(mut stream: TcpStream, object: TestObject) -> Result<()> {
+    let size = object.size().get();
+    write!(stream, "GET /{size}B HTTP/1.1\r\nHost: server\r\n\r\n")?;
+    read_head(&mut stream)?;
+    let mut got = Vec::new();
+    for chunk in object.chunks() {
+        got.resize(chunk.len(), 0);
+        stream.read_exact(&mut got)?;
+        ensure!(got == chunk, "other bytes came than were sent");
+    }
+    // Ours closes only when all is acknowledged.
+    ensure!(stream.read(&mut [0])? == 0, "more bytes came than were sent");
+    Ok(())
+}
+
+fn read_head(stream: &mut TcpStream) -> Result<()> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        head.extend_from_slice(&byte);
+    }
+    Ok(())
+}
+
+/// Serves one connection on `server`; says where it listens.
+fn serve(
+    place: &NetNs,
+    sender: Sender,
+    object: TestObject,
+    ready: &SyncSender<SocketAddr>,
+) -> Result<()> {
+    place.enter()?;
+    match sender {
+        Sender::Kernel(congestion) => serve_by_kernel(&congestion, object, ready),
+        Sender::Ours(config) => {
+            let addresses = spare_addresses(LAN_DEVICE)?;
+            let mut station = Station::open(LAN_DEVICE, &addresses)?;
+            let mut server = Server::new(*config, PORT, Some(1), |_| {});
+            let own = addresses.iter().find(|own| own.is_ipv4());
+            let own = own.context("the server has no IPv4 address")?;
+            let _ = ready.send(SocketAddr::new(*own, PORT));
+            drive(&mut station, &mut server)
+        }
+    }
+}
+
+fn serve_by_kernel(
+    congestion: &CongestionControl,
+    object: TestObject,
+    ready: &SyncSender<SocketAddr>,
+) -> Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
+    congestion.apply(&SockRef::from(&listener))?;
+    let _ = ready.send(SocketAddr::from((Node::Server.address4(), PORT)));
+    let (mut stream, _) = listener.accept()?;
+    read_head(&mut stream)?;
+    // Head and data at once, as ours: a segment for the head alone would have
+    // the link lose another one of the data.
+    let mut waiting = head_of(object).into_bytes();
+    for chunk in object.chunks() {
+        waiting.extend_from_slice(&chunk);
+        stream.write_all(&waiting)?;
+        waiting.clear();
+    }
+    stream.write_all(&waiting)?;
+    Ok(())
+}
