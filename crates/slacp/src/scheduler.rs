@@ -111,6 +111,22 @@ impl Scheduler {
         }
     }
 
+    /// Takes other classes; those that `successor` names go on with what the old ones
+    /// have counted.
+    pub(crate) fn configure(
+        &mut self,
+        classes: &[ClassConfig],
+        successor: &dyn Fn(ClassId) -> Option<ClassId>,
+    ) {
+        let old = core::mem::replace(self, Self::new(classes));
+        for (id, class) in (0..).map(ClassId).zip(old.classes) {
+            let heir = successor(id).and_then(|id| self.classes.get_mut(usize::from(id.0)));
+            if let Some(heir) = heir {
+                (heir.sides, heir.stats) = (class.sides, class.stats);
+            }
+        }
+    }
+
     pub(crate) fn stats(&self, class: ClassId) -> Option<ClassStats> {
         Some(self.classes.get(usize::from(class.0))?.stats.clone())
     }

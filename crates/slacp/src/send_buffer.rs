@@ -69,6 +69,11 @@ impl SendBuffer {
         self.end() - self.next
     }
 
+    /// Of these, what the stream's credit allows to send.
+    pub(crate) fn sendable(&self) -> u64 {
+        self.end().min(self.credit).saturating_sub(self.next)
+    }
+
     /// How many bytes were sent at least once.
     pub(crate) fn sent(&self) -> u64 {
         self.next

@@ -33,7 +33,7 @@ pub(crate) enum Cargo {
     /// A packet of a channel that is not sent again.
     Gone(ChannelId),
     /// The peer was told of the channel.
-    Announced(ChannelId),
+    Announced(ChannelId, Duration),
     /// Nothing, in a large packet.
     MtuProbe(MtuProbe),
 }
@@ -255,7 +255,7 @@ impl SentPackets {
             return SmallVec::new();
         };
         let mut cargo = packet.cargo.clone();
-        cargo.retain(|cargo| !matches!(cargo, Cargo::Gone(_) | Cargo::Announced(_)));
+        cargo.retain(|cargo| !matches!(cargo, Cargo::Gone(_) | Cargo::Announced(..)));
         for cargo in &mut packet.cargo {
             if let Cargo::Packet(piece) = cargo {
                 *cargo = Cargo::Gone(piece.channel);

@@ -283,7 +283,10 @@ impl Session {
     }
 
     pub(crate) fn class_stats(&self, class: ClassId) -> Option<ClassStats> {
-        self.scheduler.stats(class)
+        let stats = self.scheduler.stats(class)?;
+        let index = usize::from(class.0);
+        let waiting = self.streams.waiting(index) + self.outbound.waiting(index);
+        Some(ClassStats { waiting: ByteCount::new(waiting), ..stats })
     }
 
     /// Whether the peer has the channel.
@@ -339,6 +342,21 @@ impl Session {
             self.rate_changed(now);
         }
         taken
+    }
+
+    /// Takes the classes of a configuration, and its settings of the channels there
+    /// are. Streams of a class without a `successor` go to the default class.
+    pub(crate) fn configure_classes(
+        &mut self,
+        config: &Config,
+        successor: &dyn Fn(ClassId) -> Option<ClassId>,
+    ) {
+        let (classes, mtu) = (config.classes.len(), usize::from(config.mtu));
+        let there = |class: &ClassId| usize::from(class.0) < classes;
+        let heir = |class| successor(class).filter(there).unwrap_or(ClassId::DEFAULT);
+        self.streams.configure_classes(classes, mtu, heir);
+        self.outbound.configure(&config.channels, classes, mtu);
+        self.scheduler.configure(&config.classes, successor);
     }
 
     /// Takes a rate told by the modem.

@@ -98,6 +98,8 @@ pub struct ChannelStats {
     pub queue_wait: Duration,
     /// Packets received whole.
     pub received: u64,
+    /// Packets, or parts, that came in packets that FEC restored here.
+    pub recovered: u64,
     /// Bytes of packets, or parts, that wait for others.
     pub held: ByteCount,
     /// Packets delivered to the owner.
@@ -117,6 +119,9 @@ pub struct ClassStats {
     pub bytes_sent: u64,
     /// Of these, by its guarantee.
     pub guaranteed_bytes_sent: u64,
+    /// Bytes that wait for the class's turn: of streams, except what their readers'
+    /// credit does not allow, and of packet channels.
+    pub waiting: ByteCount,
 }
 
 /// What is known of a stream that is alive.

@@ -174,6 +174,26 @@ impl Streams {
         self.wake_writers();
     }
 
+    /// Takes so many classes instead of those there are. Streams go on in the
+    /// `successor` of theirs, which is one of the new ones.
+    pub(crate) fn configure_classes(
+        &mut self,
+        classes: usize,
+        mtu: usize,
+        successor: impl Fn(ClassId) -> ClassId,
+    ) {
+        let new = || FairQueue::new(mtu.max(SPARSE));
+        let mut ready: Vec<Option<FairQueue<StreamId>>> = (0..classes).map(|_| None).collect();
+        for (class, queue) in (0..).map(ClassId).zip(self.ready.drain(..)) {
+            match &mut ready[usize::from(successor(class).0)] {
+                Some(others) => queue.backlogged().for_each(|id| others.push(id)),
+                empty => *empty = Some(queue),
+            }
+        }
+        self.ready = ready.into_iter().map(|queue| queue.unwrap_or_else(new)).collect();
+        self.map.values_mut().for_each(|stream| stream.class = successor(stream.class));
+    }
+
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

@@ -166,3 +166,86 @@ fn a_deaf_senders_queue_stands_at_the_target_and_a_little() {
     let mbit = outer(late.packets.len() as f64 * 1200.0 * 8.0 / 24e6, 1200);
     assert!(mbit > 9.8, "{mbit}");
 }
+
+/// [`classes`] with another maximum of the capped class, and without the heavy one.
+fn other_classes(config: &mut Config) {
+    channels(config);
+    let rate = |mbit| Some(BitRate::from_mbit(mbit));
+    let plain = ClassConfig::default();
+    config.add_class(ClassConfig { guaranteed: rate(2), ..plain }).unwrap();
+    let class = config.add_class(ClassConfig { maximum: rate(6), ..plain }).unwrap();
+    let capped = ChannelConfig { class, ..ChannelConfig::new(ErrorControl::None) };
+    config.add_channel(id(CAPPED), capped).unwrap();
+}
+
+fn reconfigure(net: &mut Net<Node>) {
+    let mut config = Config::new(BitRate::from_mbit(1));
+    other_classes(&mut config);
+    let (now, heavy) = (net.now(), class(3));
+    let endpoint = &mut net.peers_mut()[HUB].host.endpoint;
+    endpoint.configure_classes(now, &config, |old| (old != heavy).then_some(old));
+}
+
+/// Mbit/s of a flow that arrived between `from` and `to` seconds after its start.
+fn pace(net: &Net<Node>, flow: &Flow, from: f64, to: f64) -> f64 {
+    let time = |seconds| flow.start + Duration::from_secs_f64(seconds);
+    let arrived = |packet: &&(u64, Duration)| {
+        let at = flow.sent_at(packet.0) + packet.1;
+        time(from) <= at && at < time(to)
+    };
+    let packets = net.peers()[TERMINAL].arrivals[&0].packets.iter().filter(arrived).count();
+    outer(packets as f64 * flow.size as f64 * 8.0 / 1e6, flow.size) / (to - from)
+}
+
+#[test]
+fn another_maximum_holds_at_once() {
+    let flow = Flow::new(CAPPED, 1000, 5.5, 20.0);
+    let mut net = net(&hop(), &[], &[], std::slice::from_ref(&flow));
+    net.run_until(|nodes| nodes.iter().all(|node| node.host.session.is_some()), at(5.0)).unwrap();
+    let middle = flow.start + Duration::from_secs(10);
+    let wait = middle.saturating_since(net.now());
+    net.run_for(wait).unwrap();
+    reconfigure(&mut net);
+    run(&mut net);
+    let (before, after) = (pace(&net, &flow, 2.0, 10.0), pace(&net, &flow, 12.0, 20.0));
+    println!("{before:.2}, then {after:.2} Mbit/s");
+    assert!((2.9..3.05).contains(&before), "{before}");
+    // All that is sent, of which the maximum leaves room for.
+    assert!(after > outer(5.4, 1000), "{after}");
+    let arrivals = &net.peers()[TERMINAL].arrivals[&0];
+    assert!(arrivals.are_in_order() && arrivals.are_once());
+    let session = net.peers()[HUB].session();
+    let stats = net.peers()[HUB].host.endpoint.class_stats(session, class(2)).unwrap();
+    assert!(stats.bytes_sent > 8_000_000, "what was counted stays: {stats:?}");
+}
+
+#[test]
+fn streams_of_a_class_that_is_no_more_go_on_in_the_default_class() {
+    let plans = [Plan::new(40_000_000, 10), Plan::new(40_000_000, 10)];
+    let mut net = net(&hop(), &plans, &[], &[]);
+    net.run_until(|nodes| nodes.iter().all(|node| node.host.session.is_some()), at(5.0)).unwrap();
+    let now = net.now();
+    let node = &mut net.peers_mut()[HUB];
+    let session = node.session();
+    let ids = [0, 1].map(|plan| node.host.open(now, plan).unwrap());
+    node.host.endpoint.classify(session, ids[1], class(3)).unwrap();
+    let received = |net: &Net<Node>| ids.map(|id| net.peers()[TERMINAL].host.flows[&id].received);
+    let mut shares = Vec::new();
+    for again in [true, false] {
+        // What is under way was sent before.
+        net.run_for(Duration::from_secs(2)).unwrap();
+        let before = received(&net);
+        net.run_for(Duration::from_secs(8)).unwrap();
+        let after = received(&net);
+        shares.push((after[1] - before[1]) as f64 / (after[0] - before[0]) as f64);
+        if again {
+            reconfigure(&mut net);
+        }
+    }
+    println!("{shares:.2?}");
+    assert!((2.9..3.1).contains(&shares[0]) && (0.97..1.03).contains(&shares[1]), "{shares:?}");
+    let endpoint = &mut net.peers_mut()[HUB].host.endpoint;
+    assert_eq!(endpoint.classify(session, ids[1], class(3)), Err(slacp::StreamError::NoClass));
+    let waiting = endpoint.class_stats(session, ClassId::DEFAULT).unwrap().waiting.get();
+    assert!(waiting > 0, "downloads wait for their turn");
+}

@@ -65,11 +65,20 @@ impl Inbound {
     /// What was counted, added to what the sending side counted.
     pub(crate) fn stats(&self, id: ChannelId, sent: ChannelStats) -> ChannelStats {
         let Some(receiver) = self.channels.get(&id) else { return sent };
-        let ChannelStats { received, delivered, bytes_delivered, late, missing, .. } =
+        let ChannelStats { received, recovered, delivered, bytes_delivered, late, missing, .. } =
             receiver.stats.clone();
         let held = receiver.lanes.values().map(Lane::held).sum::<usize>();
         let held = ByteCount::new(held as u64);
-        ChannelStats { received, held, delivered, bytes_delivered, late, missing, ..sent }
+        ChannelStats {
+            received,
+            recovered,
+            held,
+            delivered,
+            bytes_delivered,
+            late,
+            missing,
+            ..sent
+        }
     }
 
     /// Frames of channels that this side does not have.
@@ -95,12 +104,20 @@ impl Inbound {
         }
     }
 
-    /// Takes a packet, or a part of one.
-    pub(crate) fn packet(&mut self, now: Instant, packet: &Packet, log: &mut EventLog) {
+    /// Takes a packet, or a part of one, that came by itself or was `restored` by
+    /// FEC.
+    pub(crate) fn packet(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        restored: bool,
+        log: &mut EventLog,
+    ) {
         let Some(receiver) = self.channels.get_mut(&packet.channel) else {
             self.unknown += 1;
             return;
         };
+        receiver.stats.recovered += u64::from(restored);
         let lane = receiver.lanes.entry(packet.lane).or_default();
         let before = lane.held();
         let (sequence, outcome) = lane.insert(now, packet);

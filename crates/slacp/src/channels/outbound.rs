@@ -11,7 +11,7 @@ use super::piece::{Fit, Piece, Room};
 use super::{ChannelConfig, ChannelError, ChannelId, MAX_PACKET, flow};
 use crate::event_log::{DropReason, EventLog, LogEvent, Unit};
 use crate::frame::CHANNEL_SIZE;
-use crate::scheduler::{Backlog, FairQueue};
+use crate::scheduler::{Backlog, ClassId, FairQueue};
 use crate::stats::ChannelStats;
 
 /// Names a lane of a channel.
@@ -148,6 +148,26 @@ impl Outbound {
         }
     }
 
+    /// Takes other settings of the channels there are, and so many classes; a channel
+    /// that has none any more goes on in the default class. What waits stays.
+    pub(crate) fn configure(
+        &mut self,
+        channels: &BTreeMap<ChannelId, ChannelConfig>,
+        classes: usize,
+        mtu: usize,
+    ) {
+        self.turns = (0..classes).map(|_| FairQueue::new(mtu)).collect();
+        for (id, sender) in &mut self.channels {
+            let usual = ChannelConfig { class: ClassId::DEFAULT, ..sender.config };
+            let config = channels.get(id).copied().unwrap_or(usual);
+            sender.announced &= config.deadline == sender.config.deadline;
+            sender.config = config;
+            let waiting = sender.lanes.iter().filter(|(_, lane)| !lane.queue.is_empty());
+            let turns = &mut self.turns[usize::from(config.class.0)];
+            waiting.for_each(|(lane, _)| turns.push((*id, *lane)));
+        }
+    }
+
     pub(crate) fn stats(&self, id: ChannelId) -> Option<ChannelStats> {
         let sender = self.channels.get(&id)?;
         let urgent = self.urgent.iter().filter(|piece| piece.channel == id).map(Piece::len);
@@ -200,6 +220,12 @@ impl Outbound {
     pub(crate) fn backlog(&self, class: usize) -> Backlog {
         let turns = &self.turns[class];
         Backlog { flows: turns.len(), sparse: turns.has_sparse() }
+    }
+
+    /// Bytes that wait for a class's turn.
+    pub(crate) fn waiting(&self, class: usize) -> u64 {
+        let of_class = |sender: &&Sender| usize::from(sender.config.class.0) == class;
+        self.channels.values().filter(of_class).map(|sender| sender.bytes as u64).sum()
     }
 
     /// The next rest of a packet, or retransmission, if it fits in `room`.
@@ -276,9 +302,10 @@ impl Outbound {
         (!sender.announced).then_some(sender.config.deadline)
     }
 
-    pub(crate) fn on_announced(&mut self, channel: ChannelId) {
+    /// The peer knows of the channel, with this deadline.
+    pub(crate) fn on_announced(&mut self, channel: ChannelId, deadline: Duration) {
         if let Some(sender) = self.channels.get_mut(&channel) {
-            sender.announced = true;
+            sender.announced = deadline == sender.config.deadline;
         }
     }
 

@@ -6,8 +6,8 @@ use units::{BitRate, Instant};
 
 use super::{Endpoint, Role};
 use crate::{
-    ChannelError, ChannelId, ClassId, CloseReason, Open, PathKey, PathMemory, PublicKey, Rate,
-    RateError, Read, ResetReason, SessionId, StreamError, StreamId,
+    ChannelConfig, ChannelError, ChannelId, ClassId, CloseReason, Config, Open, PathKey,
+    PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId, StreamError, StreamId,
 };
 
 /// Commands on sessions and the endpoint.
@@ -72,6 +72,29 @@ impl Endpoint {
         self.core.config.rate = rate;
         self.core.follow_rate(now);
         all
+    }
+
+    /// Takes the classes of `config`, and its settings of the packet channels there
+    /// are, at once and for all sessions; nothing else of it, and no further channels.
+    /// `successor` tells where streams of a class go on, no two classes in the
+    /// same; without one they go to [`ClassId::DEFAULT`], as do channels that `config`
+    /// does not have. What waits to be sent is not lost.
+    pub fn configure_classes(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        successor: impl Fn(ClassId) -> Option<ClassId>,
+    ) {
+        self.core.now = now;
+        let own = &mut self.core.config;
+        own.classes.clone_from(&config.classes);
+        for (id, channel) in &mut own.channels {
+            let usual = ChannelConfig { class: ClassId::DEFAULT, ..*channel };
+            *channel = config.channels.get(id).copied().unwrap_or(usual);
+        }
+        for session in self.core.sessions.values_mut() {
+            session.configure_classes(&self.core.config, &successor);
+        }
     }
 
     /// Sets which terminals a hub serves. The sessions of others end

@@ -52,6 +52,11 @@ impl<K: Copy + Ord> FairQueue<K> {
         self.backlogged == 0
     }
 
+    /// The flows that have something to send, by name.
+    pub(crate) fn backlogged(&self) -> impl Iterator<Item = K> {
+        self.flows.iter().filter(|(_, flow)| flow.backlogged).map(|(key, _)| *key)
+    }
+
     /// Whether a flow that was quiet until now is next.
     pub(crate) fn has_sparse(&self) -> bool {
         !self.fresh.is_empty()

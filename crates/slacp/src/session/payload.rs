@@ -178,7 +178,7 @@ impl Session {
         let channel = piece.channel;
         if let Some(deadline) = self.outbound.announcement(channel) {
             Frame::Channel(Announcement { channel, deadline }).write(packet.out, false);
-            packet.cargo.push(Cargo::Announced(channel));
+            packet.cargo.push(Cargo::Announced(channel, deadline));
         }
         let frame = piece.frame();
         let last = frame.head() + piece.len() + STREAM_OVERHEAD >= packet.room().left;

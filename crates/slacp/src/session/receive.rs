@@ -169,7 +169,9 @@ impl Session {
                     }
                 }
                 Frame::Channel(announcement) => self.inbound.announced(&announcement),
-                Frame::Packet(packet) => self.inbound.packet(now, &packet, &mut self.log),
+                Frame::Packet(packet) => {
+                    self.inbound.packet(now, &packet, number.is_none(), &mut self.log);
+                }
             }
         }
         Ok((eliciting, repair))
@@ -248,7 +250,9 @@ impl Session {
             Cargo::Packet(Piece { channel, .. }) | Cargo::Gone(channel) => {
                 self.outbound.on_acknowledged(channel);
             }
-            Cargo::Announced(channel) => self.outbound.on_announced(channel),
+            Cargo::Announced(channel, deadline) => {
+                self.outbound.on_announced(channel, deadline);
+            }
             Cargo::MtuProbe(probe) => self.pmtu.arrived(now, probe),
             Cargo::Control(_) => {}
         }
@@ -261,7 +265,7 @@ impl Session {
             Cargo::Packet(piece) => self.outbound.resend(now, piece, &mut self.log),
             Cargo::Gone(channel) => self.outbound.on_gone(channel),
             Cargo::MtuProbe(probe) => self.pmtu.lost(now, probe),
-            Cargo::Announced(_) => {}
+            Cargo::Announced(..) => {}
         }
     }
 

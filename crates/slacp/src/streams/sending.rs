@@ -95,6 +95,12 @@ impl Streams {
         Backlog { flows: ready.len(), sparse: ready.has_sparse() }
     }
 
+    /// Bytes that wait for a class's turn.
+    pub(crate) fn waiting(&self, class: usize) -> u64 {
+        let streams = self.ready[class].backlogged().filter_map(|id| self.map.get(&id));
+        streams.map(|stream| stream.send.sendable()).sum()
+    }
+
     /// Whether a stream waits that was quiet until now.
     pub(crate) fn has_sparse(&self) -> bool {
         self.send_credit.room() > 0 && self.ready.iter().any(FairQueue::has_sparse)
