@@ -1,9 +1,11 @@
 //! Which class a packet or a connection belongs to, and on which channel the
 //! packets of a class go.
 //!
-//! The classes of a gateway are those of its `slacp` configuration: class *n*
-//! has packet channel *n*. What a gateway sends is classed by itself alone; it
+//! The classes of a gateway are those of its `slacp` configuration, each with a
+//! packet channel, which it keeps as long as it is called the same. What a gateway sends is classed by itself alone; it
 //! receives every channel, however many classes the peer has.
+
+use std::sync::{RwLock, RwLockReadGuard};
 
 use crate::packet::Packet;
 use slacp::{ChannelConfig, ChannelId, ClassConfig, ClassId, ConfigError, ErrorControl, Open};
@@ -116,10 +118,11 @@ fn with_weight(class: Definition, weight: u16) -> Definition {
 }
 
 /// The classes of a gateway.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Classes {
     classes: Vec<Class>,
-    default: ClassId,
+    /// Of everything else.
+    default: Definition,
 }
 
 #[derive(Debug, Clone)]
@@ -127,6 +130,12 @@ struct Class {
     definition: Definition,
     id: ClassId,
     channel: ChannelId,
+}
+
+impl Default for Classes {
+    fn default() -> Self {
+        Self { classes: Vec::new(), default: Definition::new(DEFAULT) }
+    }
 }
 
 impl Classes {
@@ -140,42 +149,83 @@ impl Classes {
         packets: bool,
         link: &mut slacp::Config,
     ) -> Result<Self, (String, ConfigError)> {
-        let mut classes = Self::default();
-        let mut control = ErrorControl::FecArq;
+        Self::default().succeeded_by(definitions, packets, link)
+    }
+
+    /// The same, for classes that follow these: of those that keep their names,
+    /// packets keep their channels, and so their order.
+    ///
+    /// # Errors
+    /// Those of `slacp`, with the class that it does not take.
+    pub(crate) fn succeeded_by(
+        &self,
+        definitions: Vec<Definition>,
+        packets: bool,
+        link: &mut slacp::Config,
+    ) -> Result<Self, (String, ConfigError)> {
+        let mut next = Self::default();
+        let kept: Vec<ChannelId> =
+            definitions.iter().filter_map(|class| Some(self.named(&class.name)?.channel)).collect();
+        let mut free = (1..).map_while(ChannelId::new).filter(|channel| !kept.contains(channel));
         for definition in definitions {
             let failed = |error| (definition.name.clone(), error);
             if definition.name == DEFAULT {
                 link.set_default_class(definition.share).map_err(failed)?;
-                control = definition.error_control;
+                next.default = definition;
                 continue;
             }
             let id = link.add_class(definition.share).map_err(failed)?;
-            let channel = ChannelId::new(classes.classes.len() as u8 + 1);
+            let channel = self.named(&definition.name).map(|class| class.channel);
+            let channel = channel.or_else(|| free.next());
             let channel = channel.ok_or(ConfigError::TooManyClasses { most: MOST_CLASSES });
             let channel = channel.map_err(failed)?;
-            classes.classes.push(Class { definition, id, channel });
+            next.classes.push(Class { definition, id, channel });
         }
         if packets {
             let failed = |error| (DEFAULT.to_owned(), error);
-            classes.add_channels(control, link).map_err(failed)?;
+            next.add_channels(link).map_err(failed)?;
         }
-        Ok(classes)
+        Ok(next)
     }
 
-    fn add_channels(
-        &self,
-        default: ErrorControl,
-        link: &mut slacp::Config,
-    ) -> Result<(), ConfigError> {
+    fn add_channels(&self, link: &mut slacp::Config) -> Result<(), ConfigError> {
         // Of the channels without a class of ours, we receive what the peer sends.
         for channel in (0..).map_while(ChannelId::new) {
-            link.add_channel(channel, ChannelConfig::new(default))?;
+            link.add_channel(channel, ChannelConfig::new(self.default.error_control))?;
         }
         for Class { definition, id, channel } in &self.classes {
             let config = ChannelConfig::new(definition.error_control);
             link.add_channel(*channel, ChannelConfig { class: *id, ..config })?;
         }
         Ok(())
+    }
+
+    fn named(&self, name: &str) -> Option<&Class> {
+        self.classes.iter().find(|class| class.definition.name == name)
+    }
+
+    /// As they were configured.
+    pub(crate) fn definitions(&self) -> Vec<Definition> {
+        self.all().map(|(definition, _)| definition.clone()).collect()
+    }
+
+    /// The classes, that of everything else last.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Definition, ClassId)> {
+        let listed = self.classes.iter().map(|class| (&class.definition, class.id));
+        listed.chain([(&self.default, ClassId::DEFAULT)])
+    }
+
+    /// Where what is in a class of `before` goes on: in that of the same name.
+    pub(crate) fn successor(&self, before: &Self, id: ClassId) -> Option<ClassId> {
+        let (old, _) = before.all().find(|(_, old)| *old == id)?;
+        self.all().find(|(class, _)| class.name == old.name).map(|(_, id)| id)
+    }
+
+    /// The class whose packets go on a channel.
+    pub(crate) fn on_channel(&self, channel: ChannelId) -> Option<&str> {
+        let class = self.classes.iter().find(|class| class.channel == channel);
+        let default = (channel == DEFAULT_CHANNEL).then_some(&self.default);
+        class.map(|class| &class.definition).or(default).map(|definition| definition.name.as_str())
     }
 
     /// The channel on which a packet goes.
@@ -188,11 +238,30 @@ impl Classes {
     /// The class of a split connection; `dscp` is that of its SYN, if known.
     pub(crate) fn of_connection(&self, open: &Open, dscp: Option<u8>) -> ClassId {
         let class = self.find(dscp, TCP, &[open.destination.port()]);
-        class.map_or(self.default, |class| class.id)
+        class.map_or(ClassId::DEFAULT, |class| class.id)
     }
 
     fn find(&self, dscp: Option<u8>, protocol: u8, ports: &[u16]) -> Option<&Class> {
         self.classes.iter().find(|class| class.definition.traffic.has(dscp, protocol, ports))
+    }
+}
+
+/// The classes of a running gateway, which may be given others.
+#[derive(Debug, Default)]
+pub(crate) struct LiveClasses(RwLock<Classes>);
+
+impl LiveClasses {
+    pub(crate) fn new(classes: Classes) -> Self {
+        Self(RwLock::new(classes))
+    }
+
+    /// Those of the moment.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Classes> {
+        self.0.read().expect("nobody panics while holding the classes")
+    }
+
+    pub(crate) fn set(&self, classes: Classes) {
+        *self.0.write().expect("nobody panics while holding the classes") = classes;
     }
 }
 
@@ -249,6 +318,24 @@ mod tests {
         assert_eq!(classes.of_connection(&ssh, None), interactive);
         assert_eq!(classes.of_connection(&ssh, Some(8)), bulk);
         assert_eq!(classes.of_connection(&web, Some(46)), interactive);
+    }
+
+    #[test]
+    fn classes_that_are_called_the_same_keep_their_channels_and_what_is_in_them() {
+        let before = usual();
+        let mut link = slacp::Config::new(BitRate::from_mbit(10));
+        let named = ["voice", "interactive", DEFAULT].map(Definition::new).to_vec();
+        let after = before.succeeded_by(named, true, &mut link).unwrap();
+        let channel = |classes: &Classes, name| classes.named(name).unwrap().channel;
+        assert_eq!(channel(&after, "interactive"), channel(&before, "interactive"));
+        // The channel of the class that is no more.
+        assert_eq!(channel(&after, "voice"), channel(&before, "bulk"));
+        assert_eq!(after.on_channel(DEFAULT_CHANNEL), Some(DEFAULT));
+        let id = |classes: &Classes, name| classes.named(name).map(|class| class.id);
+        let [bulk, interactive] = ["bulk", "interactive"].map(|name| id(&before, name).unwrap());
+        assert_eq!(after.successor(&before, bulk), None);
+        assert_eq!(after.successor(&before, interactive), id(&after, "interactive"));
+        assert_eq!(after.successor(&before, ClassId::DEFAULT), Some(ClassId::DEFAULT));
     }
 
     #[test]

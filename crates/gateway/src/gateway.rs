@@ -11,7 +11,7 @@ use slacp::{Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
-use crate::class::Classes;
+use crate::class::LiveClasses;
 use crate::counters::Counters;
 use crate::dial::Caller;
 use crate::driver::{Driver, Sources};
@@ -54,7 +54,7 @@ impl DialPolicy {
 /// How what a gateway carries is divided and counted, and where packets go.
 #[derive(Default)]
 pub(crate) struct Carriage {
-    pub(crate) classes: Arc<Classes>,
+    pub(crate) classes: Arc<LiveClasses>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) tunnel: Option<Arc<Port>>,
 }

@@ -12,14 +12,16 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use slacp::{
-    ChannelError, ChannelId, Endpoint, Event, LogEntry, Open, PathKey, PathMemory, PublicKey, Rate,
-    RateError, Read, ResetReason, SessionId, Stats, StreamError, StreamId, StreamStats,
+    ChannelError, ChannelId, ClassId, Endpoint, Event, LogEntry, Open, PathKey, PathMemory,
+    PublicKey, Rate, RateError, Read, ResetReason, SessionId, Stats, StreamError, StreamId,
+    StreamStats,
 };
 use tokio::sync::Notify;
 use units::BitRate;
 
-use crate::class::Classes;
+use crate::class::{Classes, Definition, LiveClasses};
 use crate::clock;
+use crate::status::{ChannelStatus, ClassStatus};
 
 type Key = (SessionId, StreamId);
 
@@ -30,7 +32,7 @@ pub(crate) struct Hop(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     /// Which class a stream belongs to.
-    classes: Arc<Classes>,
+    classes: Arc<LiveClasses>,
     /// Something was done that may make the endpoint send.
     work: Notify,
 }
@@ -83,7 +85,7 @@ pub(crate) struct Stream {
 }
 
 impl Hop {
-    pub(crate) fn new(endpoint: Endpoint, classes: Arc<Classes>) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, classes: Arc<LiveClasses>) -> Self {
         let state = Mutex::new(State { endpoint, streams: BTreeMap::new() });
         Self(Arc::new(Shared { state, classes, work: Notify::new() }))
     }
@@ -119,6 +121,60 @@ impl Hop {
         let taken = self.lock().endpoint.configure_rate(clock::now(), rate);
         self.0.work.notify_one();
         taken
+    }
+
+    /// Takes other classes; with `packets`, they have channels. What is in a class
+    /// goes on in that of the same name, or in the default one.
+    ///
+    /// # Errors
+    /// What is wrong with a class. Then all stay as they were.
+    pub(crate) fn configure_classes(&self, given: &Classes, packets: bool) -> Result<(), String> {
+        let before = self.0.classes.read().clone();
+        // Only its classes and channels are taken.
+        let mut link = slacp::Config::new(BitRate::from_bits_per_second(0));
+        let classes = before
+            .succeeded_by(given.definitions(), packets, &mut link)
+            .map_err(|(name, error)| format!("class {name:?}: {error}"))?;
+        let successor = |id| classes.successor(&before, id);
+        self.lock().endpoint.configure_classes(clock::now(), &link, successor);
+        self.0.classes.set(classes);
+        self.0.work.notify_one();
+        Ok(())
+    }
+
+    /// What each class of a session has got.
+    pub(crate) fn class_status(&self, session: SessionId) -> Vec<ClassStatus> {
+        let state = self.lock();
+        let row = |(class, id): (&Definition, ClassId)| {
+            let stats = state.endpoint.class_stats(session, id)?;
+            Some(ClassStatus {
+                name: class.name.clone(),
+                weight: class.share.weight,
+                guaranteed_bit_s: class.share.guaranteed.map(BitRate::bits_per_second),
+                maximum_bit_s: class.share.maximum.map(BitRate::bits_per_second),
+                sent_bytes: stats.bytes_sent,
+                guaranteed_sent_bytes: stats.guaranteed_bytes_sent,
+                waiting_bytes: stats.waiting.get(),
+            })
+        };
+        self.0.classes.read().all().filter_map(row).collect()
+    }
+
+    /// What the packet channels of a session have carried: those of our classes,
+    /// and those on which anything has come.
+    pub(crate) fn channel_status(&self, session: SessionId) -> Vec<ChannelStatus> {
+        let (state, classes) = (self.lock(), self.0.classes.read());
+        let row = |channel: ChannelId| {
+            let stats = state.endpoint.channel_stats(session, channel)?;
+            let class = classes.on_channel(channel).map(str::to_owned);
+            let used = class.is_some() || stats.received > 0 || stats.offered > 0;
+            used.then(|| ChannelStatus {
+                channel: channel.number(),
+                class,
+                ..ChannelStatus::from(&stats)
+            })
+        };
+        (0..).map_while(ChannelId::new).filter_map(row).collect()
     }
 
     /// Sets which terminals are served.
@@ -207,7 +263,7 @@ impl Hop {
     }
 
     fn hold(&self, state: &mut State, key: Key, open: &Open, dscp: Option<u8>) -> Stream {
-        let class = self.0.classes.of_connection(open, dscp);
+        let class = self.0.classes.read().of_connection(open, dscp);
         // It fails only for a stream that is gone already.
         let _ = state.endpoint.classify(key.0, key.1, class);
         state.streams.insert(key, Entry::default());

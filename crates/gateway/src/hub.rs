@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use slacp::{Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
 
+use crate::class::LiveClasses;
 use crate::config::HubConfig;
 use crate::counters::Counters;
 use crate::error::RunError;
@@ -54,7 +55,8 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names);
     let ops = Operations::start(Role::Hub, &config.operation, peers)?;
     let endpoint = Endpoint::hub(config.link, config.identity.pair(), allow, seed);
-    let (classes, counters) = (Arc::new(config.classes), Arc::new(Counters::default()));
+    let (classes, counters) =
+        (Arc::new(LiveClasses::new(config.classes)), Arc::new(Counters::default()));
     let selection = selection(local.port(), config.intercept.is_some(), &config.policies);
     let install =
         |tunnel| Tunnel::install(tunnel, selection, config.mesh, classes.clone(), counters.clone());
@@ -198,6 +200,7 @@ impl Hub {
         let keys = config.terminals.iter().map(|terminal| terminal.key).collect();
         let names = names(&config);
         self.gateway.hop().set_allowed(keys);
+        self.gateway.hop().configure_classes(&config.classes, self.tunnel.is_some())?;
         self.policies = config.policies;
         self.sites.configure(config.terminals, config.mesh);
         let mut notes = self.ops.configure(config.operation);

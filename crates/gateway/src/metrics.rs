@@ -97,7 +97,10 @@ fn text(status: Status) -> Result<String, std::fmt::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{Bypass, BypassStatus, InterceptionStatus, PolicyStatus, SessionStatus};
+    use crate::status::{
+        Bypass, BypassStatus, ChannelStatus, ClassStatus, InterceptionStatus, PolicyStatus,
+        SessionStatus,
+    };
 
     #[test]
     fn what_is_known_is_exported() {
@@ -116,6 +119,12 @@ mod tests {
             rtt_ms: 600.0,
             packets_lost: 5,
             recovered: 6,
+            classes: vec![ClassStatus {
+                name: "bulk".to_owned(),
+                sent_bytes: 8,
+                ..ClassStatus::default()
+            }],
+            channels: vec![ChannelStatus { channel: 2, missing: 9, ..ChannelStatus::default() }],
             ..SessionStatus::default()
         });
         let text = text(status).unwrap();
@@ -130,6 +139,8 @@ mod tests {
             "skyhop_session_rtt_seconds{peer=\"ship-1\"} 0.6",
             "skyhop_session_packets_lost_total{peer=\"ship-1\"} 5",
             "skyhop_session_packets_recovered_total{peer=\"ship-1\"} 6",
+            "skyhop_class_sent_bytes_total{peer=\"ship-1\",class=\"bulk\"} 8",
+            "skyhop_channel_missing_total{peer=\"ship-1\",channel=\"2\",class=\"\"} 9",
             "skyhop_connections_carried_total 0",
             "skyhop_sessions 1.0",
             "# EOF",

@@ -157,6 +157,8 @@ impl Peers {
                 since_s: now.saturating_since(peer.since).as_secs_f64(),
                 reachable: peer.reachable,
                 rate_source: self.source.to_owned(),
+                classes: hop.class_status(*session),
+                channels: hop.channel_status(*session),
                 told_for_s: told.map(|until| until.saturating_since(now).as_secs_f64()),
                 ..figures(&stats)
             })

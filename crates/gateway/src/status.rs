@@ -210,6 +210,96 @@ pub struct SessionStatus {
     pub held_to_send_bytes: u64,
     /// Held until it is read.
     pub held_to_read_bytes: u64,
+    /// What shares this side's rate, the default class last.
+    #[serde(default)]
+    pub classes: Vec<ClassStatus>,
+    /// The packet channels in use; none without a tunnel.
+    #[serde(default)]
+    pub channels: Vec<ChannelStatus>,
+}
+
+/// What a class has got of the rate of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ClassStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its share against the other classes.
+    pub weight: u16,
+    /// What it gets before others.
+    pub guaranteed_bit_s: Option<u64>,
+    /// What it never exceeds.
+    pub maximum_bit_s: Option<u64>,
+    /// IP packets on the hop that new data of the class took.
+    pub sent_bytes: u64,
+    /// Of these, by its guarantee.
+    pub guaranteed_sent_bytes: u64,
+    /// What waits for its turn: of streams whose readers have room, and of packets.
+    pub waiting_bytes: u64,
+}
+
+/// What a packet channel has carried in a session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ChannelStatus {
+    /// Its number, the same on both sides.
+    pub channel: u8,
+    /// The class whose packets this side sends on it; the other side's classes are its
+    /// own.
+    pub class: Option<String>,
+    /// Packets sent, each once.
+    pub packets_sent: u64,
+    /// Their bytes, without the hop's headers.
+    pub sent_bytes: u64,
+    /// Packets, or parts, sent again (ARQ).
+    pub retransmitted: u64,
+    /// Packets, or parts, lost on the hop and not sent again.
+    pub lost: u64,
+    /// Packets dropped because the queue was full.
+    pub dropped_full: u64,
+    /// Packets dropped by CoDel, so that their senders slow down.
+    pub dropped_aqm: u64,
+    /// Packets dropped because they had waited too long to be sent.
+    pub expired: u64,
+    /// What waits to be sent.
+    pub waiting_bytes: u64,
+    /// How long the packet that left last had waited.
+    pub queue_ms: f64,
+    /// Packets received and handed on.
+    pub packets_received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Packets, or parts, that came in what FEC restored here.
+    pub recovered: u64,
+    /// Packets that did not come before those behind them had to go on.
+    pub missing: u64,
+    /// Packets that came again, or after they had been given up.
+    pub late: u64,
+    /// What has come and waits for what is missing before it.
+    pub held_bytes: u64,
+}
+
+impl From<&slacp::ChannelStats> for ChannelStatus {
+    fn from(stats: &slacp::ChannelStats) -> Self {
+        Self {
+            packets_sent: stats.sent,
+            sent_bytes: stats.bytes_sent,
+            retransmitted: stats.retransmitted,
+            lost: stats.lost,
+            dropped_full: stats.dropped_full,
+            dropped_aqm: stats.dropped_aqm,
+            expired: stats.dropped_stale,
+            waiting_bytes: stats.waiting.get(),
+            queue_ms: stats.queue_wait.as_secs_f64() * 1e3,
+            packets_received: stats.delivered,
+            received_bytes: stats.bytes_delivered,
+            recovered: stats.recovered,
+            missing: stats.missing,
+            late: stats.late,
+            held_bytes: stats.held.get(),
+            ..Self::default()
+        }
+    }
 }
 
 /// What became of the connections, and what they moved.

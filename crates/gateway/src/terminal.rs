@@ -10,6 +10,7 @@ use std::sync::Arc;
 use slacp::{Endpoint, Event, ResetReason, SessionId};
 
 use crate::backoff::Backoff;
+use crate::class::LiveClasses;
 use crate::clock;
 use crate::config::{Answer, InterceptConfig, TerminalConfig, TunnelConfig};
 use crate::counters::Counters;
@@ -65,7 +66,8 @@ pub async fn run(
         transparent: config.transparent,
         marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
     };
-    let (classes, counters) = (Arc::new(config.classes), Arc::new(Counters::default()));
+    let (classes, counters) =
+        (Arc::new(LiveClasses::new(config.classes)), Arc::new(Counters::default()));
     let mut tunnel = match tunnel_of(&config.tunnel, &config.intercept, &config.policies) {
         None => None,
         Some((tunnel, of)) => {
@@ -202,6 +204,7 @@ impl Terminal {
                 tunnel.configure(selection).map_err(|error| error.to_string())?;
             }
         }
+        self.gateway.hop().configure_classes(&config.classes, self.tunnel.is_some())?;
         self.policies = config.policies;
         let names = [(config.hub_key, HUB.to_owned())].into();
         let mut notes = self.ops.configure(config.operation);

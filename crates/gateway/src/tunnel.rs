@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use slacp::SessionId;
 use tokio::task::JoinHandle;
 
-use crate::class::{Classes, DEFAULT_CHANNEL};
+use crate::class::{DEFAULT_CHANNEL, LiveClasses};
 use crate::config::{InterceptConfig, TunnelConfig};
 use crate::counters::Counters;
 use crate::error::RunError;
@@ -59,7 +59,7 @@ pub(crate) struct Port {
     device: Device,
     table: Mutex<Table>,
     paths: Mutex<Paths>,
-    classes: Arc<Classes>,
+    classes: Arc<LiveClasses>,
     counters: Arc<Counters>,
 }
 
@@ -74,7 +74,7 @@ impl Tunnel {
         config: &TunnelConfig,
         selection: Selection,
         mesh: bool,
-        classes: Arc<Classes>,
+        classes: Arc<LiveClasses>,
         counters: Arc<Counters>,
     ) -> Result<Self, RunError> {
         let device = Device::open(config).map_err(|cause| RunError::tunnel(&config.name, cause))?;
@@ -196,7 +196,8 @@ impl Port {
         let packet = Packet::parse(bytes).filter(Packet::is_routable);
         let sent = packet.and_then(|packet| {
             let session = self.paths().to(packet.destination)?;
-            hop.send_packet(session, self.classes.of_packet(&packet), bytes).ok()
+            let channel = self.classes.read().of_packet(&packet);
+            hop.send_packet(session, channel, bytes).ok()
         });
         match sent {
             Some(()) => self.counters.packets_to_hop.increment(),

@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::status::{PolicyStatus, SessionStatus, Status};
+use crate::status::{ChannelStatus, ClassStatus, PolicyStatus, SessionStatus, Status};
 
 /// The state at the moment of being asked.
 #[derive(Debug)]
@@ -53,6 +53,29 @@ const COUNTS: &[Count] = &[
     ("key_changes", "Times that the keys were renewed", |s| s.key_changes),
 ];
 
+type ClassCount = (&'static str, &'static str, fn(&ClassStatus) -> u64);
+type ChannelCount = (&'static str, &'static str, fn(&ChannelStatus) -> u64);
+
+const CLASS_COUNTS: &[ClassCount] = &[
+    ("sent_bytes", "In IP packets on the hop with new data", |c| c.sent_bytes),
+    ("guaranteed_sent_bytes", "Of these, by the guarantee", |c| c.guaranteed_sent_bytes),
+];
+
+const CHANNEL_COUNTS: &[ChannelCount] = &[
+    ("packets_sent", "Packets sent, each once", |c| c.packets_sent),
+    ("sent_bytes", "In packets sent", |c| c.sent_bytes),
+    ("retransmitted", "Packets, or parts, sent again", |c| c.retransmitted),
+    ("lost", "Packets, or parts, lost and not sent again", |c| c.lost),
+    ("dropped_full", "Packets dropped because the queue was full", |c| c.dropped_full),
+    ("dropped_aqm", "Packets dropped by CoDel", |c| c.dropped_aqm),
+    ("expired", "Packets dropped because they had waited too long", |c| c.expired),
+    ("packets_received", "Packets received and handed on", |c| c.packets_received),
+    ("received_bytes", "In packets received", |c| c.received_bytes),
+    ("recovered", "Packets, or parts, restored here by FEC", |c| c.recovered),
+    ("missing", "Packets that did not come in time", |c| c.missing),
+    ("late", "Packets that came again, or too late", |c| c.late),
+];
+
 impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families(encoder);
@@ -61,7 +84,9 @@ impl Collector for Snapshot {
         bypass(&self.0, &mut families)?;
         policies(&self.0, &mut families)?;
         bounds(&self.0, &mut families)?;
-        sessions(&self.0, &mut families)
+        sessions(&self.0, &mut families)?;
+        classes(&self.0, &mut families)?;
+        channels(&self.0, &mut families)
     }
 }
 
@@ -204,4 +229,51 @@ fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         families.counter(&format!("skyhop_session_{name}"), help, &rows)?;
     }
     Ok(())
+}
+
+fn classes(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let rows = |count: fn(&ClassStatus) -> u64| {
+        let all = status.sessions.iter().flat_map(|session| {
+            session.classes.iter().map(move |class| {
+                (vec![("peer", session.peer.clone()), ("class", class.name.clone())], count(class))
+            })
+        });
+        all.collect::<Vec<_>>()
+    };
+    for (name, help, count) in CLASS_COUNTS {
+        families.counter(&format!("skyhop_class_{name}"), help, &rows(*count))?;
+    }
+    let waiting = rows(|class| class.waiting_bytes);
+    let waiting: Vec<_> =
+        waiting.into_iter().map(|(labels, bytes)| (labels, bytes as f64)).collect();
+    families.gauge("skyhop_class_waiting_bytes", "Waiting for the class's turn", &waiting)
+}
+
+/// Labelled with the class that this side sends on the channel, if any.
+fn channels(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let all = || {
+        let of = |session| session_channels(session);
+        status.sessions.iter().flat_map(of).collect::<Vec<_>>()
+    };
+    for (name, help, count) in CHANNEL_COUNTS {
+        let rows: Vec<_> = all().into_iter().map(|(labels, it)| (labels, count(it))).collect();
+        families.counter(&format!("skyhop_channel_{name}"), help, &rows)?;
+    }
+    let rows: Vec<_> =
+        all().into_iter().map(|(labels, it)| (labels, it.waiting_bytes as f64)).collect();
+    families.gauge("skyhop_channel_waiting_bytes", "Waiting to be sent", &rows)?;
+    let rows: Vec<_> = all().into_iter().map(|(labels, it)| (labels, it.queue_ms / 1e3)).collect();
+    families.gauge("skyhop_channel_queue_seconds", "How long the last packet waited", &rows)
+}
+
+fn session_channels(session: &SessionStatus) -> impl Iterator<Item = (Labels, &ChannelStatus)> {
+    session.channels.iter().map(|channel| {
+        let class = channel.class.clone().unwrap_or_default();
+        let labels = vec![
+            ("peer", session.peer.clone()),
+            ("channel", channel.channel.to_string()),
+            ("class", class),
+        ];
+        (labels, channel)
+    })
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use gateway::status::{ConnectionStatus, Role, SessionStatus, Status, TrafficStatus};
+use gateway::status::{
+    ChannelStatus, ClassStatus, ConnectionStatus, Role, SessionStatus, Status, TrafficStatus,
+};
 use units::{BitRate, ByteCount, format_duration};
 
 /// The state, with what has moved since `before` was seen.
@@ -158,6 +160,55 @@ fn session_rows(text: &mut String, session: &SessionStatus) {
             bytes(session.held_to_read_bytes)
         ),
     );
+    session.classes.iter().filter(|class| is_used(class)).for_each(|class| class_row(text, class));
+    let carries = |channel: &&ChannelStatus| channel.packets_sent + channel.packets_received > 0;
+    session.channels.iter().filter(carries).for_each(|channel| channel_rows(text, channel));
+}
+
+fn is_used(class: &ClassStatus) -> bool {
+    class.sent_bytes > 0 || class.waiting_bytes > 0
+}
+
+fn class_row(text: &mut String, class: &ClassStatus) {
+    let mut what = format!("{}: weight {}", class.name, class.weight);
+    if let Some(rate) = class.guaranteed_bit_s {
+        let _ = write!(what, ", guaranteed {}", bit_rate(rate));
+    }
+    if let Some(rate) = class.maximum_bit_s {
+        let _ = write!(what, ", at most {}", bit_rate(rate));
+    }
+    let (sent, waiting) = (bytes(class.sent_bytes), bytes(class.waiting_bytes));
+    row(text, "class", &format!("{what}; {sent} sent, {waiting} waiting"));
+}
+
+/// What was sent on a channel, and what came.
+fn channel_rows(text: &mut String, channel: &ChannelStatus) {
+    let name = match &channel.class {
+        Some(class) => format!("{} ({class})", channel.channel),
+        None => channel.channel.to_string(),
+    };
+    let sent = format!(
+        "{name}: {} sent in {} packets, {} retransmitted, {} lost; dropped {} full, {} by CoDel, \
+         {} expired; {} waiting",
+        bytes(channel.sent_bytes),
+        channel.packets_sent,
+        channel.retransmitted,
+        channel.lost,
+        channel.dropped_full,
+        channel.dropped_aqm,
+        channel.expired,
+        bytes(channel.waiting_bytes)
+    );
+    row(text, "channel", &sent);
+    let received = format!(
+        "{} received in {} packets, {} restored, {} missing, {} late",
+        bytes(channel.received_bytes),
+        channel.packets_received,
+        channel.recovered,
+        channel.missing,
+        channel.late
+    );
+    row(text, "", &received);
 }
 
 fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
@@ -281,6 +332,18 @@ mod tests {
         session.rate_state = Some("cruising".to_owned());
         session.loss = 0.0123;
         session.rtt_ms = 602.4;
+        let mut class = ClassStatus::default();
+        class.name = "voice".to_owned();
+        class.maximum_bit_s = Some(2_000_000);
+        class.sent_bytes = 1_000;
+        session.classes = vec![class, ClassStatus::default()];
+        let mut channel = ChannelStatus::default();
+        channel.channel = 3;
+        channel.class = Some("voice".to_owned());
+        channel.packets_sent = 2;
+        channel.expired = 1;
+        channel.missing = 4;
+        session.channels = vec![channel, ChannelStatus::default()];
         status.sessions.push(session);
         status
     }
@@ -296,9 +359,14 @@ mod tests {
             "49.9 Mbit/s (auto, cruising)",
             "RTT 602 ms",
             "loss 1.23 %",
+            "voice: weight 0, at most 2 Mbit/s; 1 kB sent, 0 B waiting",
+            "3 (voice): 0 B sent in 2 packets",
+            "1 expired",
+            "4 missing",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        assert_eq!((text.matches("  class").count(), text.matches("  channel").count()), (1, 1));
         assert!(!text.contains("now "), "{text}");
     }
 

@@ -310,6 +310,8 @@ fn inside_a_pair_reloads() {
     assert!(!refused.status.success() && text(&refused.stderr).contains("sixty"), "{refused:?}");
     assert_eq!(rate(), Some(60_000_000));
     exchange(&mut client);
+    classes_change(&good, &at_hub, write);
+    exchange(&mut client);
 
     let metrics = get(Node::Hub, "/metrics");
     assert!(metrics.contains("\nskyhop_sessions 1.0\n"), "{metrics}");
@@ -331,6 +333,29 @@ fn inside_a_pair_reloads() {
     assert_reset(&client);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
+}
+
+/// Other classes for a hub at work: those of the connection that is carried and of
+/// what is to come.
+fn classes_change(good: &str, at_hub: &Path, write: impl Fn(&str)) {
+    let classes = || -> Vec<(Value, Value)> {
+        let seen = status(at_hub);
+        let rows = seen["sessions"][0]["classes"].as_array().unwrap();
+        rows.iter().map(|class| (class["name"].clone(), class["weight"].clone())).collect()
+    };
+    let row = |name: &str, weight: u16| (Value::from(name), Value::from(weight));
+    assert_eq!(classes(), [row("bulk", 1), row("interactive", 8), row("default", 4)]);
+    let mail = "[[class]]\nname = \"mail\"\nports = [4000]\nweight = 7\nmaximum = \"1 Mbit/s\"\n";
+    let slow = good.replace("100 Mbit/s", "60 Mbit/s");
+    write(&format!("{slow}\n{mail}"));
+    skyhop(&["reload"], at_hub);
+    assert_eq!(classes(), [row("mail", 7), row("default", 1)]);
+    let seen = status(at_hub);
+    assert_eq!(seen["sessions"][0]["classes"][0]["maximum_bit_s"], 1_000_000);
+    write(&format!("{slow}\n{}", mail.replace("weight = 7", "weight = 0")));
+    let refused = skyhop(&["reload"], at_hub);
+    assert!(text(&refused.stderr).contains("class.weight"), "{refused:?}");
+    assert_eq!(classes(), [row("mail", 7), row("default", 1)]);
 }
 
 /// What a gateway's host serves at a path.
