@@ -5,6 +5,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "a benchmark uses the rest")]
+#[path = "../common/quic.rs"]
+mod quic_hosts;
 
 mod clean_up;
 mod clients;
@@ -19,6 +22,7 @@ mod inside;
 mod operate;
 mod policy;
 mod proxy;
+mod quic;
 mod refusals;
 mod semantics;
 mod solo;

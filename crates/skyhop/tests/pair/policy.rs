@@ -112,7 +112,7 @@ fn serve(listener: &TcpListener) -> std::net::IpAddr {
 }
 
 /// Bytes that the terminal's tunnel has carried, either way.
-fn tunnelled() -> u64 {
+pub(crate) fn tunnelled() -> u64 {
     let read = || fs::read_to_string(Path::new("/proc/thread-self/net/dev")).unwrap();
     let devices = find_netns(Node::Terminal).unwrap().run(read);
     let line = devices.lines().find_map(|line| line.trim().strip_prefix("skyhop0:")).unwrap();

@@ -15,7 +15,7 @@ use crate::common::{as_each_user, as_myself};
 use crate::inside::{Gateway, PATIENCE, Pair, addresses};
 
 const PORT: u16 = 4001;
-const LOSSY: [&str; 8] =
+pub(crate) const LOSSY: [&str; 8] =
     ["--rate", "100Mbit/s", "--return-rate", "50Mbit/s", "--delay", "50ms", "--per", "2%"];
 const RTT: Duration = Duration::from_millis(100);
 /// In a stream of datagrams; at 2 % each way, 16 are lost on average.
@@ -25,7 +25,7 @@ const PACE: Duration = Duration::from_millis(2);
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// The addresses of the client's side, as `networks` of the hub.
-const NETWORKS: &str = "networks = [\"10.1.0.0/24\", \"fd00:1::/64\"]";
+pub(crate) const NETWORKS: &str = "networks = [\"10.1.0.0/24\", \"fd00:1::/64\"]";
 
 /// A hub and a terminal with tunnels. They are connected and agree on it.
 fn both(pair: &Pair, networks: &str) -> (Gateway, Gateway) {
