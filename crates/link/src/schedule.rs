@@ -1,32 +1,45 @@
 //! Things that become due, in the order in which they do.
 
 use core::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use units::Instant;
 
 /// Items keyed by (time, order of insertion): equal times come out first in,
 /// first out, and never replace each other.
+///
+/// What becomes due no earlier than all before it, as packets on a link do
+/// unless they overtake each other, costs O(1) however much waits; the rest
+/// O(log n).
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
-    entries: BinaryHeap<Entry<T>>,
+    /// Each due no earlier than the one before.
+    in_order: VecDeque<Entry<T>>,
+    /// Each due before something in order that was inserted earlier.
+    overtaking: BinaryHeap<Entry<T>>,
     inserted: u64,
 }
 
 impl<T> Schedule<T> {
     pub(crate) fn new() -> Self {
-        Self { entries: BinaryHeap::new(), inserted: 0 }
+        Self { in_order: VecDeque::new(), overtaking: BinaryHeap::new(), inserted: 0 }
     }
 
     /// Adds an item that is due at `at`.
     pub(crate) fn insert(&mut self, at: Instant, item: T) {
-        self.entries.push(Entry { at, sequence: self.inserted, item });
+        let entry = Entry { at, sequence: self.inserted, item };
         self.inserted += 1;
+        if self.in_order.back().is_none_or(|last| last.at <= at) {
+            self.in_order.push_back(entry);
+        } else {
+            self.overtaking.push(entry);
+        }
     }
 
     /// When the first item is due.
     pub(crate) fn first(&self) -> Option<Instant> {
-        self.entries.peek().map(|entry| entry.at)
+        let both = [self.in_order.front(), self.overtaking.peek()];
+        both.into_iter().flatten().map(|entry| entry.at).min()
     }
 
     /// Takes the first item if it is due by `now`, with the time it was due.
@@ -34,12 +47,17 @@ impl<T> Schedule<T> {
         if self.first()? > now {
             return None;
         }
-        self.entries.pop().map(|entry| (entry.at, entry.item))
+        let overtakes = self
+            .overtaking
+            .peek()
+            .is_some_and(|other| self.in_order.front().is_none_or(|next| other.key() < next.key()));
+        let entry = if overtakes { self.overtaking.pop() } else { self.in_order.pop_front() };
+        entry.map(|entry| (entry.at, entry.item))
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.in_order.len() + self.overtaking.len()
     }
 }
 
