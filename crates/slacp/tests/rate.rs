@@ -204,8 +204,10 @@ fn a_path_may_become_longer_and_shorter() {
 
 #[test]
 fn two_sessions_share_a_link_evenly() {
-    for (later, nearer) in [(8.0, false), (3.0, true)] {
-        let shared = Sharing { later, nearer }.run(1);
+    // With seed 2 the later session must correct what it takes for losses by
+    // chance while a queue stands.
+    for (later, nearer, seed) in [(8.0, false, 1), (3.0, true, 1), (3.0, false, 2)] {
+        let shared = Sharing { later, nearer }.run(seed);
         let least = shared.jain.iter().copied().fold(1.0, f64::min);
         assert!(least > 0.9 && shared.least > 0.65, "{later}, {nearer}: {shared:?}");
         assert!(shared.used > 0.98 && shared.queue < ms(50), "{later}, {nearer}: {shared:?}");

@@ -69,6 +69,9 @@ const EMPTY: f64 = 0.25;
 /// Losses beyond what chance explains, by so many standard deviations and this
 /// share, while a queue stands, are taken for its overflow …
 const SURPRISE: (f64, f64) = (4.0, 0.005);
+/// Fewer, by so many standard deviations, while a queue stands, show that the
+/// share lost by chance is taken too high.
+const UNLIKELY: f64 = 2.0;
 /// … and then the target is this share of what the queue held. It grows again
 /// by this factor each round.
 const OVERFLOW: f64 = 0.33;
@@ -403,13 +406,12 @@ impl Cruise {
                 let chance = self.chance.unwrap_or(window.missing);
                 chance + (window.missing - chance) * GAIN
             }
-            Some(chance) => chance,
+            Some(chance) => self.at_most(chance, window),
             None if window.queue.as_secs_f64() < self.target() / 2.0 => window.missing,
             None => return window.missing,
         };
         self.chance = Some(chance);
-        let packets = (window.bytes as f64 * 8.0 / PACKET).max(1.0);
-        let deviation = (chance * (1.0 - chance) / packets).sqrt() + 1.0 / packets;
+        let deviation = deviation(chance, window);
         self.excess = 0.0;
         if window.missing > chance + SURPRISE.0 * deviation + SURPRISE.1 {
             self.excess = window.missing - chance;
@@ -417,6 +419,13 @@ impl Cruise {
             self.boost = 1.0;
         }
         chance
+    }
+
+    /// A queue that overflows only adds to what is lost by chance: if less is
+    /// missing, less is lost by chance.
+    fn at_most(&self, chance: f64, window: Window) -> f64 {
+        let less = window.missing + UNLIKELY * deviation(chance, window) < chance;
+        if less { chance + (window.missing - chance) * GAIN } else { chance }
     }
 
     fn end_round(&mut self, now: Instant, rtt: Duration, window: Window) {
@@ -469,4 +478,10 @@ impl Cruise {
             }
         }
     }
+}
+
+/// How much the share lost of a window's packets varies.
+fn deviation(chance: f64, window: Window) -> f64 {
+    let packets = (window.bytes as f64 * 8.0 / PACKET).max(1.0);
+    (chance * (1.0 - chance) / packets).sqrt() + 1.0 / packets
 }
