@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use slacp::ResetReason;
 
 use crate::connections::Register;
+use crate::tcp::Keepalive;
 
 /// A count that only grows.
 #[derive(Debug, Default)]
@@ -61,9 +62,11 @@ impl Drop for Share<'_> {
     }
 }
 
-/// Everything that one gateway counts.
+/// Everything that one gateway counts, and what its connections have in common.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    /// Of each connection's TCP.
+    pub(crate) keepalive: Keepalive,
     /// Connections carried, of either side.
     pub(crate) connections: Counter,
     /// Connections that both sides ended cleanly.

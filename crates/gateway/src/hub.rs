@@ -57,6 +57,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let endpoint = Endpoint::hub(config.link, config.identity.pair(), allow, seed);
     let (classes, counters) =
         (Arc::new(LiveClasses::new(config.classes)), Arc::new(Counters::default()));
+    counters.keepalive.set(config.operation.keepalive);
     let selection = selection(local.port(), config.intercept.is_some(), &config.policies);
     let install =
         |tunnel| Tunnel::install(tunnel, selection, config.mesh, classes.clone(), counters.clone());
@@ -203,6 +204,7 @@ impl Hub {
         self.gateway.hop().configure_classes(&config.classes, self.tunnel.is_some())?;
         self.policies = config.policies;
         self.sites.configure(config.terminals, config.mesh);
+        self.gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = self.ops.configure(config.operation);
         notes.extend(self.ops.configure_hop(self.gateway.hop(), &config.link.rate, names));
         Ok(notes)

@@ -55,6 +55,9 @@ pub struct OperationConfig {
     /// The most connections that are carried. Key `max_connections`, default as
     /// many as the process may have sockets.
     pub max_connections: Option<u64>,
+    /// A client or server that has said nothing for so long is asked whether it is
+    /// still there. Key `keepalive`, default 60 s.
+    pub keepalive: Option<Duration>,
     /// Where metrics are served. Section `metrics`, key `listen`, default nowhere.
     pub metrics: Option<SocketAddr>,
     /// The directory in which is kept what was learnt of paths. Key `state`,

@@ -143,7 +143,7 @@ pub(crate) async fn relay(
     counters: &Counters,
 ) {
     // It fails when the peer has reset the connection; copying finds that out.
-    let _ = tcp::prepare(leg.socket());
+    let _ = tcp::prepare(leg.socket(), &counters.keepalive);
     entry.carries(stream.id(), leg.socket().as_raw_fd());
     let copied = tokio::select! {
         copied = copy_both(&stream, leg.socket(), first, &entry) => copied,

@@ -73,6 +73,7 @@ impl Solo {
         config.wan.check("wan")?;
         let windows = Windows::install(&config.lan, &config.wan)?;
         let counters = Arc::new(Counters::default());
+        counters.keepalive.set(config.operation.keepalive);
         let install = |intercept| Interception::install(intercept, &config.policies);
         let interception = config.intercept.as_ref().map(install).transpose()?;
         if let Some(interception) = &interception {
@@ -161,6 +162,7 @@ impl Solo {
         self.server.configure(dialer, &config);
         let windows_stay = self.windows.are_of(&config.lan, &config.wan);
         self.policies = config.policies;
+        self.counters.keepalive.set(config.operation.keepalive);
         let mut notes = self.ops.configure(config.operation);
         if !windows_stay {
             notes.push("initial_window and initial_receive_window need a restart".to_owned());

@@ -65,7 +65,7 @@ pub(crate) async fn relay(
     entry.joins(client.socket().as_raw_fd(), server.socket().as_raw_fd());
     for leg in [&client, &server] {
         // It fails when the peer has reset the connection; copying finds that out.
-        let _ = tcp::prepare(leg.socket());
+        let _ = tcp::prepare(leg.socket(), &counters.keepalive);
     }
     let flow = |from, to, way| Flow {
         from,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -10,29 +11,54 @@ use tokio::net::TcpStream;
 use crate::packet::Packet;
 
 /// A peer that has said nothing for this long is asked whether it is there.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(60);
+/// How often it is asked before it is given up.
 const KEEPALIVE_PROBES: u32 = 6;
 /// In this order. The kernel's default may be BBR, which paces and so costs
 /// four times the CPU on a LAN, where there is nothing to gain.
 const CONGESTION_CONTROLS: [&[u8]; 2] = [b"cubic", b"reno"];
 
+/// After how long a silent peer is asked whether it is there, for the connections that
+/// begin from now on.
+#[derive(Debug)]
+pub(crate) struct Keepalive(AtomicU64);
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self(AtomicU64::new(KEEPALIVE.as_secs()))
+    }
+}
+
+impl Keepalive {
+    /// Sets it; the default without a time. The kernel counts in seconds.
+    pub(crate) fn set(&self, time: Option<Duration>) {
+        self.0.store(time.unwrap_or(KEEPALIVE).as_secs().max(1), Ordering::Relaxed);
+    }
+
+    /// A peer that is gone is found out after twice the time: it is asked six times, or
+    /// each second if that is less often.
+    fn option(&self) -> TcpKeepalive {
+        let idle = self.0.load(Ordering::Relaxed);
+        let interval = idle.div_ceil(KEEPALIVE_PROBES.into());
+        TcpKeepalive::new()
+            .with_time(Duration::from_secs(idle))
+            .with_interval(Duration::from_secs(interval))
+            .with_retries(idle.div_ceil(interval) as u32)
+    }
+}
+
 /// Sets up one leg of a split connection.
 ///
 /// # Errors
 /// When the peer has closed the connection already.
-pub(crate) fn prepare(socket: &TcpStream) -> io::Result<()> {
+pub(crate) fn prepare(socket: &TcpStream, keepalive: &Keepalive) -> io::Result<()> {
     let socket = SockRef::from(socket);
     // What comes off the hop goes out at once: the sender's own Nagle has
     // done its work already.
     socket.set_tcp_nodelay(true)?;
     // An urgent byte stays in its place: else it would be missing (RFC 6093 §6).
     socket.set_out_of_band_inline(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_IDLE)
-        .with_interval(KEEPALIVE_INTERVAL)
-        .with_retries(KEEPALIVE_PROBES);
-    socket.set_tcp_keepalive(&keepalive)
+    socket.set_tcp_keepalive(&keepalive.option())
 }
 
 /// Chooses a cheap congestion control for `socket` and, if it listens, for the

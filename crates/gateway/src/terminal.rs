@@ -68,6 +68,7 @@ pub async fn run(
     };
     let (classes, counters) =
         (Arc::new(LiveClasses::new(config.classes)), Arc::new(Counters::default()));
+    counters.keepalive.set(config.operation.keepalive);
     let mut tunnel = match tunnel_of(&config.tunnel, &config.intercept, &config.policies) {
         None => None,
         Some((tunnel, of)) => {
@@ -207,6 +208,7 @@ impl Terminal {
         self.gateway.hop().configure_classes(&config.classes, self.tunnel.is_some())?;
         self.policies = config.policies;
         let names = [(config.hub_key, HUB.to_owned())].into();
+        self.gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = self.ops.configure(config.operation);
         notes.extend(self.ops.configure_hop(self.gateway.hop(), &config.link.rate, names));
         Ok(notes)

@@ -1,13 +1,19 @@
 //! How a gateway is run: `control`, `metrics`, `state`, `total_memory`,
-//! `max_connections`.
+//! `max_connections`, `keepalive`.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use units::BitRate;
 
 use super::parse::quoted;
 use super::{ConfigError, OperationConfig, Source, raw};
 use crate::control::ControlPath;
+
+/// The kernel counts in seconds.
+const SHORTEST_KEEPALIVE: Duration = Duration::from_secs(1);
+/// RFC 9293 §3.8.4: the least that is the default elsewhere.
+const LONGEST_KEEPALIVE: Duration = Duration::from_secs(7200);
 
 /// The keys as they are written.
 pub(super) struct Written {
@@ -16,6 +22,7 @@ pub(super) struct Written {
     pub(super) metrics: Option<raw::Metrics>,
     pub(super) total_memory: Option<String>,
     pub(super) max_connections: Option<i64>,
+    pub(super) keepalive: Option<String>,
     /// Read already, with the other keys of the rate.
     pub(super) maximum_rate: Option<BitRate>,
 }
@@ -40,11 +47,20 @@ impl Source {
             control,
             total_memory: self.optional_size("total_memory", written.total_memory)?,
             max_connections: written.max_connections.map(most).transpose()?,
+            keepalive: written.keepalive.map(|text| self.keepalive(&text)).transpose()?,
             metrics: written.metrics.map(|metrics| self.metrics(metrics)).transpose()?,
             state: written.state.map(|path| self.relative(&path)),
             maximum_rate: written.maximum_rate,
             file: self.metadata.is_file().then(|| self.path.clone()),
         })
+    }
+
+    fn keepalive(&self, text: &str) -> Result<Duration, ConfigError> {
+        const KEY: &str = "keepalive";
+        let refused = |problem: String| self.value(KEY, quoted(text), problem);
+        let time = units::parse_duration(text).map_err(|error| refused(error.to_string()))?;
+        let fits = (SHORTEST_KEEPALIVE..=LONGEST_KEEPALIVE).contains(&time);
+        fits.then_some(time).ok_or_else(|| refused("expected 1 s to 2 h".to_owned()))
     }
 
     fn metrics(&self, metrics: raw::Metrics) -> Result<SocketAddr, ConfigError> {

@@ -40,6 +40,7 @@ pub(super) fn terminal(source: &Source, text: &str) -> Result<TerminalConfig, Co
         metrics: raw.metrics,
         total_memory: raw.total_memory,
         max_connections: raw.max_connections,
+        keepalive: raw.keepalive,
         maximum_rate,
     };
     let mut link = source.link(rate, raw.mtu, raw.memory, raw.stream_window)?;
@@ -81,6 +82,7 @@ pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError>
         metrics: raw.metrics,
         total_memory: raw.total_memory,
         max_connections: raw.max_connections,
+        keepalive: raw.keepalive,
         maximum_rate,
     };
     let mut link = source.link(rate, raw.mtu, raw.memory, raw.stream_window)?;

@@ -26,6 +26,7 @@ impl Source {
             metrics: raw.metrics,
             total_memory: raw.total_memory,
             max_connections: raw.max_connections,
+            keepalive: raw.keepalive,
             maximum_rate: None,
         };
         let choice = Choice { split: intercept.is_some(), tunnel: false };

@@ -225,7 +225,7 @@ async fn urgent_bytes_are_bytes_in_their_place() {
 #[tokio::test]
 async fn urgent_bytes_are_copied_where_there_is_no_pipe() {
     let ((client, near), (far, mut server)) = (pair().await, pair().await);
-    tcp::prepare(&near).unwrap();
+    tcp::prepare(&near, &tcp::Keepalive::default()).unwrap();
     let counters = Counters::default();
     SockRef::from(&client).send_out_of_band(b"ab").unwrap();
     let mut got = Vec::new();

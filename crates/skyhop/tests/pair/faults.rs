@@ -10,12 +10,16 @@ use lab::Node;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::bare;
 use crate::clean_up::{path, traces};
 use crate::common::{as_each_user, as_myself, skip, text};
 use crate::gateways::Keys;
-use crate::inside::{Gateway, Mirror, PATIENCE, connect_carried_until, exchange, payload};
+use crate::inside::{
+    Gateway, Mirror, PATIENCE, accept, addresses, assert_reset, connect, connect_carried_until,
+    exchange, listen, payload,
+};
 use crate::operate::{Sockets, status, wait_for};
+use crate::semantics::vanish;
+use crate::{bare, lossless};
 
 const PORT: u16 = 4000;
 /// How often gateways are started and ended, unless SKYHOP_CYCLES says otherwise.
@@ -155,4 +159,25 @@ fn said(socket: &UnixDatagram) -> String {
     let mut buffer = [0; 200];
     let length = socket.recv(&mut buffer).expect("it tells how it is");
     text(&buffer[..length])
+}
+
+#[test]
+fn an_idle_client_that_is_gone_is_found_out() {
+    as_myself(|runner| runner.inside(lossless(), "faults::inside_a_client_is_gone"));
+}
+
+/// Nobody speaks, so that only the terminal's asking finds out.
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_client_is_gone() {
+    let listener = listen(PORT);
+    let keys = Keys::new(1);
+    let hub = keys.hub("", "");
+    let terminal = keys.terminal(1, "keepalive = \"1 s\"", "");
+    let client = connect(addresses(PORT)[0]);
+    let server = accept(&listener);
+    vanish(client);
+    assert_reset(&server);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
 }

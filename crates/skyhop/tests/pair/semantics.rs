@@ -493,7 +493,7 @@ fn read_late(mut reader: &TcpStream, mut sender: TcpStream) {
 }
 
 /// Closes a socket without a word: the kernel forgets the connection.
-fn vanish(socket: TcpStream) {
+pub(crate) fn vanish(socket: TcpStream) {
     const TCP_REPAIR: libc::c_int = 19;
     let on: libc::c_int = 1;
     // SAFETY: the address and the length are those of `on`.
