@@ -8,7 +8,7 @@ use core::time::Duration;
 use hop::{HUB, Hop, Plan, TERMINAL, at};
 use link::testkit::Net;
 use packets::{Arrivals, Flow, NONE, Node, channels, id, net, run};
-use slacp::{ChannelConfig, ClassConfig, ClassId, Config, ErrorControl};
+use slacp::{ChannelConfig, ClassConfig, ClassId, Config, ErrorControl, SessionId, StreamId};
 use units::BitRate;
 
 /// Channels of the classes that [`classes`] makes.
@@ -50,6 +50,20 @@ fn beside_a_download(flows: &[Flow]) -> (Vec<Arrivals>, Net<Node>) {
     let arrivals = net.peers()[TERMINAL].arrivals.clone();
     let ports = 0..flows.len() as u16;
     (ports.map(|port| arrivals.get(&port).cloned().unwrap_or_default()).collect(), net)
+}
+
+/// Two downloads of so many bytes, just begun; the second is in the class that weighs
+/// three times as much.
+fn two_downloads(bytes: u64) -> (Net<Node>, SessionId, [StreamId; 2]) {
+    let plans = [Plan::new(bytes, 10), Plan::new(bytes, 10)];
+    let mut net = net(&hop(), &plans, &[], &[]);
+    net.run_until(|nodes| nodes.iter().all(|node| node.host.session.is_some()), at(5.0)).unwrap();
+    let now = net.now();
+    let node = &mut net.peers_mut()[HUB];
+    let session = node.session();
+    let ids = [0, 1].map(|plan| node.host.open(now, plan).unwrap());
+    node.host.endpoint.classify(session, ids[1], class(3)).unwrap();
+    (net, session, ids)
 }
 
 /// Mbit/s of IP packets of the hop that an inner rate takes, for packets of
@@ -120,15 +134,8 @@ fn streams_and_channels_of_a_class_share_by_flows() {
 
 #[test]
 fn streams_in_classes_share_by_weight() {
-    let plans = [Plan::new(20_000_000, 10), Plan::new(20_000_000, 10)];
-    let mut net = net(&hop(), &plans, &[], &[]);
-    net.run_until(|nodes| nodes.iter().all(|node| node.host.session.is_some()), at(5.0)).unwrap();
-    let now = net.now();
-    let node = &mut net.peers_mut()[HUB];
-    let session = node.session();
-    let ids = [0, 1].map(|plan| node.host.open(now, plan).unwrap());
-    node.host.endpoint.classify(session, ids[1], class(3)).unwrap();
-    let none = node.host.endpoint.classify(session, ids[1], class(9));
+    let (mut net, session, ids) = two_downloads(20_000_000);
+    let none = net.peers_mut()[HUB].host.endpoint.classify(session, ids[1], class(9));
     assert_eq!(none, Err(slacp::StreamError::NoClass));
     net.run_for(Duration::from_secs(10)).unwrap();
     let received = ids.map(|id| net.peers()[TERMINAL].host.flows[&id].received as f64);
@@ -221,14 +228,7 @@ fn another_maximum_holds_at_once() {
 
 #[test]
 fn streams_of_a_class_that_is_no_more_go_on_in_the_default_class() {
-    let plans = [Plan::new(40_000_000, 10), Plan::new(40_000_000, 10)];
-    let mut net = net(&hop(), &plans, &[], &[]);
-    net.run_until(|nodes| nodes.iter().all(|node| node.host.session.is_some()), at(5.0)).unwrap();
-    let now = net.now();
-    let node = &mut net.peers_mut()[HUB];
-    let session = node.session();
-    let ids = [0, 1].map(|plan| node.host.open(now, plan).unwrap());
-    node.host.endpoint.classify(session, ids[1], class(3)).unwrap();
+    let (mut net, session, ids) = two_downloads(40_000_000);
     let received = |net: &Net<Node>| ids.map(|id| net.peers()[TERMINAL].host.flows[&id].received);
     let mut shares = Vec::new();
     for again in [true, false] {
