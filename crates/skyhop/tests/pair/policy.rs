@@ -13,9 +13,9 @@ use nix::sys::signal::Signal;
 use crate::common::as_each_user;
 use crate::gateways::{accept_any, both, connect_from, listen_on};
 use crate::inside::{Gateway, Pair, assert_same, payload, read_all};
+use crate::lossless;
 use crate::operate::{Sockets, skyhop, status};
 
-const LOSSY: [&str; 6] = ["--rate", "100Mbit/s", "--return-rate", "50Mbit/s", "--delay", "50ms"];
 const SPLIT: u16 = 4001;
 const WHOLE: u16 = 4002;
 const PAST: u16 = 4003;
@@ -26,7 +26,7 @@ const BYTES: usize = 200_000;
 
 #[test]
 fn policies_decide_what_is_split_tunnelled_and_bypassed() {
-    as_each_user(|runner| runner.inside(&LOSSY, "policy::inside_policies_decide"));
+    as_each_user(|runner| runner.inside(lossless(), "policy::inside_policies_decide"));
 }
 
 #[test]
