@@ -145,11 +145,23 @@ fn unkind() -> Vec<(Case, Must)> {
         (Case { jitter: Jitter::InOrder(ms(2)), ..geo("100 MB 50/10, jitter 2 ms") }, most),
         (Case { jitter: Jitter::InOrder(ms(20)), ..geo("  jitter 20 ms") }, most),
         (Case { jitter: Jitter::Reordering(ms(2)), ..geo("  reordering jitter 2 ms") }, most),
-        (Case { return_slot: Some(50), ..geo("  return slots every 50 ms") }, most),
+        (Case { jitter: Jitter::Reordering(ms(20)), ..geo("  reordering jitter 20 ms") }, most),
+        (leo_reordering(), most),
+        (Case { return_slot: Some(50), ..geo("100 MB 50/10, return slots every 50 ms") }, most),
         (Case { slot: Some(26), ..geo("  time slots every 26 ms") }, most),
+        (long(Case { slot: Some(10), ..fast("500 MB 250/3, time slots every 10 ms") }), most),
         (Case { slot: Some(26), ..slow("10 MB 6/1, time slots every 26 ms") }, most),
         (Case { slot: Some(100), ..slow("  time slots every 100 ms") }, most),
     ]
+}
+
+fn leo_reordering() -> Case {
+    let jitter = Jitter::Reordering(ms(5));
+    Case {
+        delay: ms(20),
+        jitter,
+        ..Case::geo("100 MB 100/10, 40 ms, reordering 5 ms", 100.0, 10.0)
+    }
 }
 
 fn start() {

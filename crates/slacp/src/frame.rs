@@ -218,6 +218,8 @@ pub(crate) struct ReportedTimes {
 
 /// The most bytes of an acknowledgement that say which packets FEC restored.
 const MARKS: usize = 400;
+/// What one mark may take of them.
+const MOST_OF_A_MARK: usize = 16;
 
 impl<'a> Ack<'a> {
     /// The ranges received, the highest first.
@@ -243,6 +245,13 @@ impl<'a> Ack<'a> {
             end = range.start;
             Some(range)
         })
+    }
+
+    /// The lowest number of which [`Self::restored`] tells.
+    pub(crate) fn restored_from(&self) -> u64 {
+        let cut = self.marks.len() + MOST_OF_A_MARK > MARKS;
+        let lowest = if cut { self.restored().last() } else { None };
+        lowest.map_or(0, |range| range.start)
     }
 
     fn read(input: &mut &'a [u8], timed: bool) -> Option<Self> {

@@ -30,6 +30,7 @@ mod pmtu;
 mod rate;
 mod received;
 mod recv_buffer;
+mod reordering;
 mod rtt;
 mod scheduler;
 mod secret;

@@ -11,9 +11,10 @@ use crate::StreamId;
 use crate::channels::{ChannelId, Piece};
 use crate::frame::{Ack, Frame};
 use crate::pmtu::MtuProbe;
+use crate::reordering::Reordering;
 
 /// A packet is lost when one sent so many packets later has arrived (RFC 9002
-/// §6.1.1).
+/// §6.1.1), and the time by which packets overtake each other is over.
 pub(crate) const REORDER_THRESHOLD: u64 = 3;
 
 /// What a packet carried that must arrive.
@@ -79,6 +80,7 @@ pub(crate) struct Fate {
 /// A packet that was declared lost; its acknowledgement may still come.
 #[derive(Debug)]
 struct Missed {
+    sent: Instant,
     declared: Instant,
     cargo: SmallVec<[Cargo; 2]>,
 }
@@ -95,6 +97,11 @@ pub(crate) struct SentPackets {
     fates: Vec<Fate>,
     /// One more than the largest number acknowledged.
     acked_end: u64,
+    /// The lowest number of which that acknowledgement told.
+    told_from: u64,
+    /// When the newest packet of which we know was sent, and when we heard of it.
+    newest: Option<(Instant, Instant)>,
+    reordering: Reordering,
 }
 
 /// What an acknowledgement changed.
@@ -152,39 +159,73 @@ impl SentPackets {
 
     /// Takes out what the peer has. An acknowledgement of packets that were
     /// never sent is ignored: `None`.
-    pub(crate) fn acknowledge(&mut self, ack: &Ack) -> Option<Acked> {
+    pub(crate) fn acknowledge(&mut self, now: Instant, ack: &Ack) -> Option<Acked> {
         if ack.largest >= self.next_number() {
             return None;
         }
+        self.reordering.age(now);
+        if let (true, Some(sent)) = (ack.largest >= self.acked_end, self.sent_at(ack.largest)) {
+            self.newest = Some((sent, now));
+        }
         let mut acked = Acked::default();
         let restored: Vec<Range<u64>> = ack.restored().collect();
+        let restored_from = ack.restored_from();
         let lowest = self.missed.first_key_value().map_or(self.first, |(n, _)| self.first.min(*n));
         for range in ack.ranges() {
             if range.end <= lowest {
                 break;
             }
-            self.take_missed(&range, &restored, &mut acked);
+            self.take_missed(&range, &restored, restored_from, &mut acked);
             for number in range.start.max(self.first)..range.end {
                 let lost = contains(&restored, number);
                 let Some(packet) = self.take(number, lost) else { continue };
+                if !lost && number >= restored_from {
+                    self.came(number, packet.time);
+                }
                 if number == ack.largest {
                     acked.largest_sent_at = Some(packet.time);
                 }
                 acked.packets.push((number, packet));
             }
         }
-        self.acked_end = self.acked_end.max(ack.largest + 1);
+        if ack.largest >= self.acked_end {
+            self.acked_end = ack.largest + 1;
+            self.told_from = ack.ranges().last().map_or(0, |range| range.start);
+        }
         self.advance();
         Some(acked)
     }
 
     /// Takes out packets of `range` that had been declared lost.
-    fn take_missed(&mut self, range: &Range<u64>, restored: &[Range<u64>], acked: &mut Acked) {
+    /// Of those below `restored_from` nobody knows whether they were restored.
+    fn take_missed(
+        &mut self,
+        range: &Range<u64>,
+        restored: &[Range<u64>],
+        restored_from: u64,
+        acked: &mut Acked,
+    ) {
         while let Some((&number, _)) = self.missed.range(range.clone()).next() {
             let Some(missed) = self.missed.remove(&number) else { break };
             acked.late.extend(missed.cargo);
-            acked.were_late += usize::from(!contains(restored, number));
+            if number >= restored_from && !contains(restored, number) {
+                acked.were_late += 1;
+                self.came(number, missed.sent);
+            }
         }
+    }
+
+    /// A packet that was sent then has come by itself; is it late?
+    fn came(&mut self, number: u64, sent: Instant) {
+        let missed = number >= self.told_from && self.is_passed(number);
+        if let (true, Some((newest, _))) = (missed, self.newest) {
+            self.reordering.came_late(newest.saturating_since(sent));
+        }
+    }
+
+    /// Whether enough that was sent later has come.
+    fn is_passed(&self, number: u64) -> bool {
+        number + REORDER_THRESHOLD < self.acked_end
     }
 
     /// The fates that have become known since the last time, in the order in
@@ -194,24 +235,21 @@ impl SentPackets {
     }
 
     /// Takes out the packets that are lost by `now`, with their numbers: passed
-    /// by later ones, or `delay` after they were sent if at least one later one
-    /// has arrived. Acknowledgements of those declared lost are awaited for
-    /// `delay`.
+    /// by later ones for longer than packets overtake each other, or `delay`
+    /// longer than that after they were sent if at least one later one has
+    /// arrived. Acknowledgements of those declared lost are awaited for `delay`.
     pub(crate) fn take_lost(&mut self, now: Instant, delay: Duration) -> Vec<(u64, SentPacket)> {
         self.missed.retain(|_, missed| missed.declared + delay > now);
         let mut lost = Vec::new();
         for number in self.first..self.acked_end {
-            let passed = number + REORDER_THRESHOLD < self.acked_end;
-            let overdue = |packet: &SentPacket| packet.time + delay <= now;
-            match self.slot(number) {
-                Some(Slot::Outstanding(packet)) if passed || overdue(packet) => {
-                    if let Some(packet) = self.take(number, true) {
-                        let cargo = packet.cargo.clone();
-                        self.missed.insert(number, Missed { declared: now, cargo });
-                        lost.push((number, packet));
-                    }
-                }
-                _ => {}
+            let Some(sent) = self.sent_at(number) else { continue };
+            if self.lost_at(number, sent, delay) > now {
+                continue;
+            }
+            if let Some(packet) = self.take(number, true) {
+                let cargo = packet.cargo.clone();
+                self.missed.insert(number, Missed { sent, declared: now, cargo });
+                lost.push((number, packet));
             }
         }
         self.advance();
@@ -220,7 +258,19 @@ impl SentPackets {
 
     /// When [`Self::take_lost`] finds the next one by time.
     pub(crate) fn loss_time(&self, delay: Duration) -> Option<Instant> {
-        (self.first < self.acked_end).then(|| self.oldest().map(|time| time + delay)).flatten()
+        let oldest = self.oldest().filter(|_| self.first < self.acked_end)?;
+        Some(self.lost_at(self.first, oldest, delay))
+    }
+
+    /// When a packet below [`Self::acked_end`], sent then, is lost unless it is
+    /// heard of.
+    fn lost_at(&self, number: u64, sent: Instant, delay: Duration) -> Instant {
+        let window = self.reordering.window().min(delay);
+        let overdue = sent + delay + window;
+        match self.newest.filter(|_| self.is_passed(number)) {
+            Some((newest, heard)) => overdue.min(heard + window - newest.saturating_since(sent)),
+            None => overdue,
+        }
     }
 
     /// The frames of the packet if it is a FEC source, nothing if it is none;
@@ -330,7 +380,7 @@ mod tests {
         let [ranges, restored] = [ranges, restored].map(|list| list.iter().map(|r| r.0..r.1));
         frame::write_ack(&mut bytes, ranges, restored, &Report::default(), 1000);
         let Ok(Some(Frame::Ack(ack))) = frame::read(&mut &bytes[..]) else { panic!() };
-        book.acknowledge(&ack)
+        book.acknowledge(at(10), &ack)
     }
 
     #[test]
@@ -345,6 +395,34 @@ mod tests {
         assert_eq!(lost.len(), 2);
         assert_eq!(book.settled(), 6);
         assert_eq!(book.loss_time(Duration::from_millis(100)), None);
+    }
+
+    #[test]
+    fn where_packets_overtake_each_other_the_late_ones_are_awaited() {
+        let delay = Duration::from_millis(100);
+        let mut book = sent(40);
+        acknowledge(&mut book, &[(3, 10), (0, 1)]).unwrap();
+        assert_eq!(book.take_lost(at(10), delay).len(), 2);
+        // 1 comes when 13 is known to have come: 12 ms late. 2 was restored.
+        acknowledge_restored(&mut book, &[(0, 14)], &[(2, 3)]).unwrap();
+        assert!(book.take_lost(at(10), delay).is_empty());
+        acknowledge(&mut book, &[(20, 30), (0, 14)]).unwrap();
+        // 14 passed 15 ms before 29, 18 only 11 ms.
+        let lost = book.take_lost(at(10), delay);
+        assert_eq!(lost.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [14, 15, 16, 17]);
+        assert_eq!(book.loss_time(delay), Some(at(11)));
+        // 18 comes, before it was taken for lost.
+        let acked = acknowledge(&mut book, &[(20, 34), (18, 19)]).unwrap();
+        assert_eq!((acked.packets.len(), acked.were_late), (5, 0));
+        assert_eq!(book.reordering.window(), Duration::from_millis(15));
+    }
+
+    #[test]
+    fn what_an_acknowledgement_did_not_tell_is_not_late() {
+        let mut book = sent(20);
+        acknowledge(&mut book, &[(6, 10)]).unwrap();
+        acknowledge(&mut book, &[(2, 12)]).unwrap();
+        assert_eq!(book.reordering.window(), Duration::ZERO);
     }
 
     #[test]

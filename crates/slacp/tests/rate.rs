@@ -162,6 +162,8 @@ fn jitter_and_slots_do_not_look_like_congestion() {
     for case in [
         Case { jitter: Jitter::InOrder(ms(2)), ..Case::geo("jitter", 50.0, 10.0) },
         Case { jitter: Jitter::Reordering(ms(2)), ..Case::geo("reordering", 50.0, 10.0) },
+        Case { jitter: Jitter::Reordering(ms(20)), ..Case::geo("reordering", 50.0, 10.0) },
+        Case { slot: Some(26), ..Case::geo("slots", 50.0, 10.0) },
         Case { slot: Some(26), ..Case::geo("slots", 6.0, 1.0) },
         Case { slot: Some(100), ..Case::geo("slots", 6.0, 1.0) },
     ] {

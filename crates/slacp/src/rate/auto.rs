@@ -9,7 +9,7 @@ use core::time::Duration;
 use units::{BitRate, ByteCount, Instant};
 
 use super::arrivals::{Arrival, Arrivals, Window};
-use super::train::{Measured, Train};
+use super::train::{Measured, Train, Unmeasured};
 use super::{PathMemory, RateState};
 use crate::pacer::Pacer;
 use cruise::Cruise;
@@ -144,7 +144,9 @@ impl Auto {
     }
 
     fn window(&self) -> Option<Window> {
-        let Phase::Cruise(cruise) = &self.phase else { return None };
+        let Phase::Cruise(cruise) = &self.phase else {
+            return self.arrivals.window(cruise::look(self.rtt));
+        };
         let usual = self.arrivals.window(cruise.look(self.rtt));
         usual.or_else(|| self.arrivals.window(cruise.glance()))
     }
@@ -275,11 +277,11 @@ impl Auto {
     }
 
     /// The train that has come by packet `largest`, and what it has shown.
-    fn take_train(&mut self, largest: u64) -> Option<Option<Measured>> {
+    fn take_train(&mut self, largest: u64) -> Option<Result<Measured, Unmeasured>> {
         self.train.take_if(|train| train.is_over(largest)).map(|train| train.measure())
     }
 
-    fn decide(&mut self, now: Instant, train: Option<Option<Measured>>) {
+    fn decide(&mut self, now: Instant, train: Option<Result<Measured, Unmeasured>>) {
         self.glance();
         let window = self.window();
         let flight = self.arrivals.last().map(|last| cruise::Flight {
@@ -290,9 +292,9 @@ impl Auto {
         });
         match &mut self.phase {
             Phase::Start(start) => {
-                let Some(train) = train else { return };
-                let found = start.train_came(train, self.delivered, self.rtt);
-                if let Some(capacity) = found {
+                let found =
+                    train.and_then(|train| start.train_came(train, self.delivered, self.rtt));
+                if let Some(capacity) = found.or_else(|| start.overtaken(window?)) {
                     self.measured_at = Some(now);
                     let cruise = Cruise::new(now, capacity, self.ceiling);
                     self.phase = Phase::Cruise(Box::new(cruise));
@@ -300,7 +302,7 @@ impl Auto {
             }
             Phase::Cruise(cruise) => {
                 if let Some(train) = train {
-                    cruise.train_came(train);
+                    cruise.train_came(train.ok());
                 }
                 if let (Some(window), Some(flight)) = (window, flight) {
                     self.measured_at = Some(now);

@@ -39,6 +39,19 @@ pub(crate) struct Measured {
     pub(crate) received: f64,
     /// In how many seconds it came.
     pub(crate) time: f64,
+    /// Whether most of that was one pause: a longer train might have met more of
+    /// them.
+    pub(crate) torn: bool,
+}
+
+/// Why a train has shown nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unmeasured {
+    /// Too few packets left, or came.
+    TooFew,
+    /// All came at the same time: the link is very fast, or sends what has
+    /// gathered when its time slot comes.
+    AtOnce,
 }
 
 impl Train {
@@ -90,25 +103,37 @@ impl Train {
         self.complete && self.packets.last().is_none_or(|last| last.number <= largest)
     }
 
-    /// The rates between the first and the last arrival, of what came; `None`
-    /// if that is too little.
-    pub(crate) fn measure(&self) -> Option<Measured> {
-        let marked = |packet: &Packet| packet.arrived.is_some();
-        let (first, last) =
-            (self.packets.iter().position(marked)?, self.packets.iter().rposition(marked)?);
+    /// The rates between the first and the last arrival, of what came.
+    pub(crate) fn measure(&self) -> Result<Measured, Unmeasured> {
+        let mut arrivals =
+            self.packets.iter().enumerate().filter_map(|(n, p)| Some((n, p.arrived?)));
+        let (Some((first, begin)), Some((last, end))) = (arrivals.next(), arrivals.next_back())
+        else {
+            return Err(Unmeasured::TooFew);
+        };
         let between = &self.packets[first + 1..=last];
+        if between.len() < FEWEST {
+            return Err(Unmeasured::TooFew);
+        }
         let received: u64 = between.iter().filter(|p| p.acked).map(|p| u64::from(p.size)).sum();
         let sent: u64 = between.iter().map(|packet| u64::from(packet.size)).sum();
-        let time = self.packets[last].arrived? - self.packets[first].arrived?;
-        if between.len() < FEWEST || time < FASTEST {
-            return None;
+        let time = end - begin;
+        if time < FASTEST {
+            return Err(Unmeasured::AtOnce);
         }
         let sending = micros(self.packets[last].sent) - micros(self.packets[first].sent);
-        Some(Measured {
+        Ok(Measured {
             sent: sent as f64 * 8e6 / sending.max(1) as f64,
             received: received as f64 * 8e6 / time as f64,
             time: time as f64 / 1e6,
+            torn: self.longest_pause() * 2 > time,
         })
+    }
+
+    /// In µs.
+    fn longest_pause(&self) -> i64 {
+        let arrivals = || self.packets.iter().filter_map(|packet| packet.arrived);
+        arrivals().zip(arrivals().skip(1)).map(|(a, b)| b - a).max().unwrap_or(0)
     }
 }
 
@@ -133,7 +158,14 @@ mod tests {
             train.arrived(100 + number, 5_000_000 + 48 * number as i64);
         }
         let measured = train.measure().unwrap();
-        assert!((measured.received - 250e6).abs() < 1.0, "{measured:?}");
+        assert!((measured.received - 250e6).abs() < 1.0 && !measured.torn, "{measured:?}");
+    }
+
+    #[test]
+    fn one_pause_says_little() {
+        let mut train = train(16);
+        (0..16).for_each(|n| train.arrived(100 + n, if n < 9 { 0 } else { 26_000 }));
+        assert!(train.measure().unwrap().torn);
     }
 
     #[test]
@@ -152,10 +184,10 @@ mod tests {
         let mut short = train(4);
         short.arrived(100, 0);
         short.arrived(103, 1000);
-        assert_eq!(short.measure(), None);
+        assert_eq!(short.measure(), Err(Unmeasured::TooFew));
         let mut at_once = train(16);
         (0..16).for_each(|n| at_once.arrived(100 + n, 0));
-        assert_eq!(at_once.measure(), None);
+        assert_eq!(at_once.measure(), Err(Unmeasured::AtOnce));
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl Session {
     }
 
     fn on_ack(&mut self, now: Instant, ack: &Ack) {
-        let Some(acked) = self.sent.acknowledge(ack) else { return };
+        let Some(acked) = self.sent.acknowledge(now, ack) else { return };
         if let Some(sent_at) = acked.largest_sent_at {
             self.rtt.update(now.saturating_since(sent_at), ack.held);
         }

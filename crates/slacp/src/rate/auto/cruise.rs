@@ -211,7 +211,7 @@ impl Cruise {
     /// Over which time the path is to be looked at.
     pub(super) fn look(&self, rtt: Duration) -> Duration {
         let packets = Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.capacity);
-        (rtt / 2).clamp(LOOK.0, LOOK.1).max(packets)
+        look(rtt).max(packets)
     }
 
     /// The least time that says anything.
@@ -478,6 +478,11 @@ impl Cruise {
             }
         }
     }
+}
+
+/// Over which time a path is to be looked at whose rate does not matter.
+pub(super) fn look(rtt: Duration) -> Duration {
+    (rtt / 2).clamp(LOOK.0, LOOK.1)
 }
 
 /// How much the share lost of a window's packets varies.

@@ -4,25 +4,40 @@
 //! A train of [`FIRST`] packets spreads to the link's rate, so that one round
 //! trip tells it roughly. A longer train, sent a quarter faster than that,
 //! either spreads again, and then the rate is found, or does not, and then the
-//! link is faster and the next train twice as fast. What is under way meanwhile
-//! is bounded by what has arrived so far: a wrong guess costs no more.
+//! link is faster and the next train twice as fast, then four times. What is
+//! under way meanwhile is bounded by what has arrived so far: a wrong guess costs
+//! no more. On a link with time slots the packets of a train may come all at once;
+//! then the next one is longer.
 
 use core::time::Duration;
 
 use super::{PACKET, Plan, TRAIN_RATE};
-use crate::rate::train::Measured;
+use crate::rate::arrivals::Window;
+use crate::rate::train::{Measured, Unmeasured};
 use crate::rate::{PathMemory, RateState};
 
 /// The packets of the first train (RFC 6928 allows a TCP 10).
 const FIRST: usize = 16;
 /// A sender of small messages is not held up by the start.
 const UNMEASURED: f64 = 4.0 * FIRST as f64 * PACKET;
-/// By how much a confirming train is faster than what it is to confirm.
+/// By how much longer a train is after one that came at once, up to so many
+/// packets.
+const LONGER: usize = 4;
+const LONGEST: usize = 256;
+/// By how much a confirming train is faster than what it is to confirm; after one
+/// that was not spread; and after more of these.
 const EXCESS: f64 = 1.25;
+const FASTER: f64 = 2.0;
+const FASTEST: f64 = 4.0;
 /// How long a confirming train takes, and its least and most packets: the fifth
 /// that exceeds the link must find room in a queue of 100.
 const CONFIRM: Duration = Duration::from_millis(50);
 const CONFIRM_PACKETS: (usize, usize) = (24, 256);
+/// A queue that stood so long throughout a window shows the link's rate, whatever
+/// trains say.
+const QUEUED: Duration = Duration::from_millis(50);
+/// So many at most exceed the link if it is no faster than known.
+const EXCEEDING: f64 = 128.0;
 /// What may be under way as a multiple of what has arrived.
 const GROWTH: f64 = 160.0;
 /// The same when no train could be measured.
@@ -37,23 +52,28 @@ const JUMP: f64 = 0.14;
 /// What a rate seen by one short train is trusted for meanwhile.
 const TRUST: f64 = 0.9;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) enum Start {
     /// Nothing is known. A train is due, whatever else is under way.
-    #[default]
-    Blind,
+    Blind { packets: usize },
     /// A rate was seen, and is to be confirmed by a train that is `due` or
-    /// under way.
-    Confirm { rate: f64, train_rate: f64, due: bool },
+    /// under way, faster than it by the factor `excess`.
+    Confirm { rate: f64, excess: f64, due: bool },
     /// A rate is remembered, and a part of it is used until a train has confirmed
     /// it (Careful Resume, RFC 9959: unvalidated).
     Resume { memory: PathMemory, flight: f64, due: bool },
 }
 
+impl Default for Start {
+    fn default() -> Self {
+        Self::Blind { packets: FIRST }
+    }
+}
+
 impl Start {
     pub(super) fn state(&self) -> RateState {
         match self {
-            Self::Blind => RateState::Blind,
+            Self::Blind { .. } => RateState::Blind,
             Self::Confirm { .. } => RateState::Confirming,
             Self::Resume { .. } => RateState::Resuming,
         }
@@ -62,7 +82,7 @@ impl Start {
     /// At which rate packets leave that belong to no train.
     pub(super) fn rate(&self) -> f64 {
         match self {
-            Self::Blind => TRAIN_RATE,
+            Self::Blind { .. } => TRAIN_RATE,
             Self::Confirm { rate, .. } => rate * TRUST,
             Self::Resume { memory, .. } => bits(memory) * JUMP,
         }
@@ -71,7 +91,7 @@ impl Start {
     /// The rate that can be expected of the next round trip.
     pub(super) fn expected(&self, rtt: Duration) -> f64 {
         match self {
-            Self::Blind => UNMEASURED / rtt.as_secs_f64().max(1e-3),
+            Self::Blind { .. } => UNMEASURED / rtt.as_secs_f64().max(1e-3),
             _ => self.rate(),
         }
     }
@@ -80,7 +100,10 @@ impl Start {
     pub(super) fn allowed_in_flight(&self, delivered: u64) -> f64 {
         let delivered = delivered as f64 * 8.0;
         match self {
-            Self::Blind => (FIRST as f64 * PACKET + delivered).min(UNMEASURED),
+            Self::Blind { packets } => {
+                let usual = (FIRST as f64 * PACKET + delivered).min(UNMEASURED);
+                usual.max(*packets as f64 * PACKET)
+            }
             Self::Confirm { .. } => GROWTH * delivered.max(FIRST as f64 * PACKET),
             Self::Resume { flight, .. } => *flight,
         }
@@ -88,18 +111,18 @@ impl Start {
 
     /// The train that is due when payload is about to leave.
     pub(super) fn next_train(&mut self, memory: Option<PathMemory>, rtt: Duration) -> Option<Plan> {
-        if let (Self::Blind, Some(memory)) = (&*self, memory) {
+        if let (Self::Blind { .. }, Some(memory)) = (&*self, memory) {
             let flight = bits(&memory) * JUMP * rtt.as_secs_f64();
             *self = Self::Resume { memory, flight, due: true };
         }
         match self {
-            Self::Blind => Some(Plan { packets: FIRST, rate: TRAIN_RATE }),
-            Self::Confirm { rate, train_rate, due } => {
-                core::mem::take(due).then(|| confirming(*rate, *train_rate))
+            Self::Blind { packets } => Some(Plan { packets: *packets, rate: TRAIN_RATE }),
+            Self::Confirm { rate, excess, due } => {
+                core::mem::take(due).then(|| confirming(*rate, *excess))
             }
             Self::Resume { memory, due, .. } => {
                 let rate = bits(memory);
-                core::mem::take(due).then(|| confirming(rate, rate * EXCESS))
+                core::mem::take(due).then(|| confirming(rate, EXCESS))
             }
         }
     }
@@ -108,29 +131,25 @@ impl Start {
     /// is confirmed.
     pub(super) fn train_came(
         &mut self,
-        train: Option<Measured>,
+        train: Result<Measured, Unmeasured>,
         delivered: u64,
         rtt: Duration,
     ) -> Option<f64> {
         let blind = BLIND_GROWTH * delivered as f64 * 8.0 / rtt.as_secs_f64().max(1e-3);
-        let confirm = |rate: f64, excess: f64| Self::Confirm {
-            rate: rate.min(TRAIN_RATE),
-            train_rate: rate.min(TRAIN_RATE) * excess,
-            due: true,
-        };
         let (next, found) = match (&*self, train) {
-            (Self::Blind, None) if delivered as f64 * 8.0 < UNMEASURED => (Self::Blind, None),
-            (Self::Blind, None) => (confirm(blind, 2.0), None),
+            (Self::Blind { packets }, Err(why)) => {
+                (after_nothing(*packets, why, delivered, blind), None)
+            }
             // Nothing is known beyond what was.
-            (Self::Confirm { rate, .. }, None) => {
+            (Self::Confirm { rate, .. }, Err(_)) => {
                 (confirm(rate.max(blind.min(rate * 2.0)), EXCESS), None)
             }
-            (Self::Resume { memory, .. }, None) => (confirm(bits(memory) / 2.0, EXCESS), None),
-            (Self::Blind, Some(seen)) => (confirm(seen.received, EXCESS), None),
-            (_, Some(seen)) if seen.received > UNSPREAD * seen.sent => {
-                (confirm(seen.received, 2.0), None)
+            (Self::Resume { memory, .. }, Err(_)) => (confirm(bits(memory) / 2.0, EXCESS), None),
+            (Self::Blind { .. }, Ok(seen)) => (confirm(seen.received, EXCESS), None),
+            (before, Ok(seen)) if seen.received > UNSPREAD * seen.sent => {
+                (confirm(before.believed(seen), before.next_excess()), None)
             }
-            (_, Some(seen)) => (Self::default(), Some(seen.received)),
+            (_, Ok(seen)) => (Self::default(), Some(seen.received)),
         };
         let resumed = match &*self {
             Self::Resume { memory, .. } => Some(bits(memory)),
@@ -139,15 +158,55 @@ impl Start {
         *self = next;
         match (resumed, train) {
             // The path is as it was.
-            (Some(memory), Some(seen)) if seen.received >= memory => Some(memory),
+            (Some(memory), Ok(seen)) if seen.received >= memory => Some(memory),
             _ => found,
+        }
+    }
+
+    /// How much of the rate at which a train came, not spread, is believed: in time
+    /// slots it may have come faster than the link.
+    fn believed(&self, seen: Measured) -> f64 {
+        match self {
+            Self::Confirm { rate, .. } if seen.torn => seen.received.min(rate * FASTER),
+            _ => seen.received,
+        }
+    }
+
+    /// The capacity, if what came lately came out of a queue: all of the link's time
+    /// was used.
+    pub(super) fn overtaken(&self, window: Window) -> Option<f64> {
+        let confirming = matches!(self, Self::Confirm { .. });
+        let busy = window.queue > QUEUED && !window.torn;
+        let enough = window.bytes as f64 * 8.0 >= FIRST as f64 * PACKET;
+        (confirming && busy && enough).then_some(window.delivered)
+    }
+
+    /// Of the train after one that was not spread.
+    fn next_excess(&self) -> f64 {
+        match self {
+            Self::Confirm { excess, .. } if *excess >= FASTER => FASTEST,
+            _ => FASTER,
         }
     }
 }
 
-fn confirming(rate: f64, train_rate: f64) -> Plan {
+/// What follows a first train of so many packets that has shown nothing.
+fn after_nothing(packets: usize, why: Unmeasured, delivered: u64, blind: f64) -> Start {
+    match why {
+        Unmeasured::AtOnce if packets < LONGEST => Start::Blind { packets: packets * LONGER },
+        Unmeasured::TooFew if (delivered as f64) * 8.0 < UNMEASURED => Start::Blind { packets },
+        _ => confirm(blind, FASTER),
+    }
+}
+
+fn confirm(rate: f64, excess: f64) -> Start {
+    Start::Confirm { rate: rate.min(TRAIN_RATE), excess, due: true }
+}
+
+fn confirming(rate: f64, excess: f64) -> Plan {
     let packets = (rate * CONFIRM.as_secs_f64() / PACKET) as usize;
-    Plan { packets: packets.clamp(CONFIRM_PACKETS.0, CONFIRM_PACKETS.1), rate: train_rate }
+    let most = CONFIRM_PACKETS.1.min((EXCEEDING / (1.0 - 1.0 / excess)) as usize);
+    Plan { packets: packets.clamp(CONFIRM_PACKETS.0, most), rate: rate * excess }
 }
 
 fn bits(memory: &PathMemory) -> f64 {

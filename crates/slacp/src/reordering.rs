@@ -1,0 +1,65 @@
+//! How far packets overtake each other on the path, measured: so long a packet
+//! that others have passed is late rather than lost (RFC 8985 §6.2, step 4).
+
+use core::time::Duration;
+
+use units::Instant;
+
+/// For how long what was seen counts, at least; twice as long at most.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The time between a packet and the newest that came before it, the longest of
+/// the present and the last period.
+///
+/// RFC 8985 guesses it in quarters of the round trip, from duplicate segments. Here
+/// an acknowledgement names what came, so it is known within the time between
+/// two acknowledgements.
+#[derive(Debug, Default)]
+pub(crate) struct Reordering {
+    longest: [Duration; 2],
+    since: Instant,
+}
+
+impl Reordering {
+    /// How long to wait for a packet after those that were sent later.
+    pub(crate) fn window(&self) -> Duration {
+        self.longest[0].max(self.longest[1])
+    }
+
+    /// A packet came so long after the time at which it would have been in order.
+    pub(crate) fn came_late(&mut self, by: Duration) {
+        self.longest[0] = self.longest[0].max(by);
+    }
+
+    /// Forgets what is old.
+    pub(crate) fn age(&mut self, now: Instant) {
+        let age = now.saturating_since(self.since);
+        if age >= PERIOD {
+            let last = if age < PERIOD * 2 { self.longest[0] } else { Duration::ZERO };
+            self.longest = [Duration::ZERO, last];
+            self.since = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_counts_for_a_while() {
+        let (at, ms) = (Instant::from_nanos(100_000_000_000), Duration::from_millis);
+        let mut reordering = Reordering::default();
+        reordering.age(at);
+        reordering.came_late(ms(7));
+        reordering.came_late(ms(5));
+        assert_eq!(reordering.window(), ms(7));
+        reordering.age(at + PERIOD);
+        reordering.came_late(ms(3));
+        assert_eq!(reordering.window(), ms(7));
+        reordering.age(at + PERIOD * 2);
+        assert_eq!(reordering.window(), ms(3));
+        reordering.age(at + PERIOD * 10);
+        assert_eq!(reordering.window(), Duration::ZERO);
+    }
+}
