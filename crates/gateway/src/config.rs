@@ -29,6 +29,7 @@
 //! ```
 
 mod classes;
+mod dlep;
 mod operation;
 mod parse;
 mod policy;
@@ -51,6 +52,7 @@ use thiserror::Error;
 use units::{BitRate, ByteCount};
 
 use crate::class::Classes;
+pub use crate::dlep::{DlepConfig, Way};
 use crate::keys::{KeyError, PrivateKey, check_permissions};
 pub use crate::ops::OperationConfig;
 use crate::policy::Policy;

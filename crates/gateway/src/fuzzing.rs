@@ -1,5 +1,6 @@
 //! Entry points for fuzzing: everything of strangers that is parsed here.
 
+use crate::dlep;
 use crate::packet::Packet;
 use crate::proxy::fuzzing::converse;
 use crate::syn::Syn;
@@ -28,4 +29,17 @@ pub fn proxy(bytes: &[u8]) {
     let whole = converse([said].into_iter());
     let in_pieces = converse(said.chunks(usize::from(*first % 32) + 1));
     assert_eq!(whole.is_some(), in_pieces.is_some(), "pieces make no difference");
+}
+
+/// What a modem says by DLEP: an offer, and then what comes on the connection. The first
+/// byte tells how long the offer is, the second in which pieces the rest comes.
+///
+/// # Panics
+/// When something is wrong with this crate.
+pub fn dlep(bytes: &[u8]) {
+    let Some(([offer, pieces], said)) = bytes.split_first_chunk() else { return };
+    let (offer, said) = said.split_at(said.len().min(usize::from(*offer)));
+    let whole = dlep::fuzzing::converse(offer, said, said.len().max(1));
+    let in_pieces = dlep::fuzzing::converse(offer, said, usize::from(*pieces) + 1);
+    assert_eq!(whole, in_pieces, "pieces make no difference");
 }

@@ -26,6 +26,7 @@ mod counters;
 mod cpu;
 mod deferral;
 mod dial;
+mod dlep;
 pub mod doctor;
 mod driver;
 mod error;

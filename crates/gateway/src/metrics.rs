@@ -98,8 +98,8 @@ fn text(status: Status) -> Result<String, std::fmt::Error> {
 mod tests {
     use super::*;
     use crate::status::{
-        Bypass, BypassStatus, ChannelStatus, ClassStatus, InterceptionStatus, PolicyStatus,
-        SessionStatus,
+        Bypass, BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus,
+        InterceptionStatus, PolicyStatus, SessionStatus,
     };
 
     #[test]
@@ -113,6 +113,10 @@ mod tests {
             Some(InterceptionStatus { bypassed, ..InterceptionStatus::default() });
         let (name, action) = ("mail".to_owned(), "bypass".to_owned());
         status.policies.push(PolicyStatus { name, action, connections: 4, packets: 0 });
+        let (state, destinations) = ("up".to_owned(), vec![DlepDestination::default()]);
+        let rate_bit_s = Some(20);
+        status.dlep =
+            Some(DlepStatus { state, rate_bit_s, destinations, sessions: 3, ..Default::default() });
         let peer = "ship-1".to_owned();
         status.sessions.push(SessionStatus {
             peer,
@@ -141,6 +145,10 @@ mod tests {
             "skyhop_session_packets_recovered_total{peer=\"ship-1\"} 6",
             "skyhop_class_sent_bytes_total{peer=\"ship-1\",class=\"bulk\"} 8",
             "skyhop_channel_missing_total{peer=\"ship-1\",channel=\"2\",class=\"\"} 9",
+            "skyhop_dlep_up 1.0",
+            "skyhop_dlep_rate_bits_per_second 20.0",
+            "skyhop_dlep_destinations 0.0",
+            "skyhop_dlep_sessions_total 3",
             "skyhop_connections_carried_total 0",
             "skyhop_sessions 1.0",
             "# EOF",

@@ -19,6 +19,7 @@ use crate::clock;
 use crate::connections::{Entry, Held, Waits};
 use crate::control::{Answer, Call, ControlPath, Request, Server};
 use crate::counters::Counters;
+use crate::dlep::{self, DlepConfig};
 use crate::error::RunError;
 use crate::events::Following;
 use crate::hop::Hop;
@@ -65,6 +66,8 @@ pub struct OperationConfig {
     pub state: Option<PathBuf>,
     /// The most that the modem is believed. Key `maximum_rate`, default none.
     pub maximum_rate: Option<BitRate>,
+    /// How the modem is asked for its rate. Section `dlep`, default not at all.
+    pub dlep: Option<DlepConfig>,
     /// The file that all this was read from, if it can be read again.
     pub file: Option<PathBuf>,
 }
@@ -96,7 +99,7 @@ impl View<'_> {
 pub(crate) enum Task {
     /// Somebody asks.
     Answer(Call),
-    /// It is time to look after itself.
+    /// It is time to look after itself, or the modem has told something.
     Look,
 }
 
@@ -142,6 +145,7 @@ pub(crate) struct Operations {
     held: u64,
     draining: Option<Drain>,
     following: Following,
+    dlep: Option<dlep::Client>,
     pub(crate) peers: Peers,
 }
 
@@ -166,6 +170,8 @@ impl Operations {
         let metrics = config.metrics.map(|at| MetricsServer::start(at, sender.clone()));
         let metrics = metrics.transpose()?;
         let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
+        let dlep = config.dlep.clone().map(dlep::Client::start).transpose();
+        let dlep = dlep.map_err(RunError::System)?;
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
@@ -186,6 +192,7 @@ impl Operations {
             held: 0,
             draining: None,
             following: Following::default(),
+            dlep,
             peers,
         })
     }
@@ -196,6 +203,7 @@ impl Operations {
             Some(call) = self.calls.recv() => Task::Answer(call),
             _ = self.hangup.recv() => Task::Answer(Call::new(Request::Reload).0),
             _ = self.look.tick() => Task::Look,
+            () = dlep::changed(self.dlep.as_mut()) => Task::Look,
         }
     }
 
@@ -224,10 +232,10 @@ impl Operations {
     pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
         let mut notes = vec!["configuration read again".to_owned()];
         self.limits = Limits::new(&config, self.role);
-        if (&config.control, &config.state, config.metrics)
-            != (&self.config.control, &self.config.state, self.config.metrics)
+        if (&config.control, &config.state, config.metrics, &config.dlep)
+            != (&self.config.control, &self.config.state, self.config.metrics, &self.config.dlep)
         {
-            notes.push("control, state and metrics need a restart".to_owned());
+            notes.push("control, state, metrics and dlep need a restart".to_owned());
         }
         self.config = config;
         notes
@@ -263,6 +271,11 @@ impl Operations {
     pub(crate) fn look(&mut self, view: View<'_>) {
         let now = clock::now();
         self.held = view.held(&self.peers);
+        if let (Some(dlep), Some(hop)) = (&mut self.dlep, view.hop)
+            && let Some(news) = dlep.news()
+        {
+            self.peers.hear(hop, news);
+        }
         if let Some(hop) = view.hop {
             self.following.look(now, hop, &self.peers);
         }
@@ -291,6 +304,7 @@ impl Operations {
     /// The gateway is about to end.
     pub(crate) fn stop(&mut self, view: View<'_>) {
         self.notifier.tell("STOPPING=1");
+        self.dlep.iter().for_each(dlep::Client::stop);
         self.save(view);
     }
 
@@ -364,6 +378,7 @@ impl Operations {
             draining_s: drain,
             interception: own.interception,
             policies: own.policies,
+            dlep: self.dlep.as_ref().map(dlep::Client::status),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(hop)),
             traffic: traffic(view),
             memory: self.limits.status(view.live(), view.held(&self.peers)),

@@ -8,6 +8,7 @@ use slacp::{Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};
 use units::{BitRate, Instant};
 
 use crate::clock;
+use crate::dlep::Report;
 use crate::hop::Hop;
 use crate::keys::format_public_key;
 use crate::status::SessionStatus;
@@ -23,6 +24,9 @@ pub(crate) struct Peers {
     /// What was told for all, until when: a session that comes up later gets it
     /// too.
     told: Option<(BitRate, Instant)>,
+    /// What the modem tells itself, and whether there is one peer only.
+    modem: Report,
+    alone: bool,
 }
 
 #[derive(Debug)]
@@ -32,6 +36,8 @@ struct Peer {
     since: Instant,
     reachable: bool,
     told_until: Option<Instant>,
+    /// It was the modem itself that told.
+    by_modem: bool,
 }
 
 impl Peers {
@@ -41,7 +47,12 @@ impl Peers {
         names: BTreeMap<PublicKey, String>,
     ) -> Self {
         let source = source(rate);
-        Self { names, source, maximum, up: BTreeMap::new(), told: None }
+        Self { names, source, maximum, ..Self::default() }
+    }
+
+    /// There is never more than one.
+    pub(crate) fn alone(self) -> Self {
+        Self { alone: true, ..self }
     }
 
     /// Takes other names, and where the rate comes from now.
@@ -59,13 +70,17 @@ impl Peers {
         match (event, self.up.get_mut(&session)) {
             (Event::Up { peer, address }, _) => {
                 let (key, address, since) = (*peer, *address, clock::now());
-                let peer = Peer { key, address, since, reachable: true, told_until: None };
+                let (reachable, told_until, by_modem) = (true, None, false);
+                let peer = Peer { key, address, since, reachable, told_until, by_modem };
                 self.up.insert(session, peer);
                 self.tell_again(hop, session);
             }
             (Event::Unreachable, Some(peer)) => peer.reachable = false,
             (Event::Reachable, Some(peer)) => peer.reachable = true,
-            (Event::Moved { address }, Some(peer)) => peer.address = *address,
+            (Event::Moved { address }, Some(peer)) => {
+                peer.address = *address;
+                self.pass_on(hop, session);
+            }
             (Event::Down(_), _) => {
                 self.up.remove(&session);
             }
@@ -73,8 +88,40 @@ impl Peers {
         }
     }
 
+    /// Takes what the modem tells by DLEP.
+    pub(crate) fn hear(&mut self, hop: &Hop, news: Report) {
+        self.modem = news;
+        let sessions: Vec<SessionId> = self.sessions().collect();
+        sessions.into_iter().for_each(|session| self.pass_on(hop, session));
+    }
+
+    /// Gives a session the rate that the modem tells by DLEP. When it tells none any more,
+    /// what holds without one holds at once.
+    fn pass_on(&mut self, hop: &Hop, session: SessionId) {
+        let Some(peer) = self.up.get_mut(&session).filter(|_| self.source == "modem") else {
+            return;
+        };
+        let now = clock::now();
+        let until = self.modem.until.filter(|until| *until > now);
+        let rate = self.modem.base.rate(peer.address.ip().to_canonical(), self.alone);
+        let (rate, until) = match rate.zip(until) {
+            Some((rate, until)) => (self.maximum.map_or(rate, |most| rate.min(most)), until),
+            // Expires at once.
+            None if peer.by_modem => (hop.stats(session).unwrap_or_default().rate, now),
+            None => return,
+        };
+        peer.by_modem = until > now;
+        if hop.set_rate(session, rate, until.saturating_since(now)).is_ok() {
+            peer.told_until = Some(until);
+        }
+    }
+
     /// A session comes up while a told rate holds.
     fn tell_again(&mut self, hop: &Hop, session: SessionId) {
+        self.pass_on(hop, session);
+        if self.modem.until.is_some() {
+            return;
+        }
         let now = clock::now();
         let Some((rate, until)) = self.told.filter(|(_, until)| *until > now) else { return };
         if hop.set_rate(session, rate, until.saturating_since(now)).is_ok()
@@ -105,6 +152,9 @@ impl Peers {
                 "the rate here is {source}: expected rate = \"modem\" in the configuration"
             ));
         }
+        if self.modem.until.is_some() {
+            return Err("the modem tells its rate itself (DLEP)".to_owned());
+        }
         let rate = self.maximum.map_or(rate, |most| rate.min(most));
         let until = clock::now() + valid_for;
         if name.is_none() {
@@ -119,7 +169,7 @@ impl Peers {
             }
             match hop.set_rate(*session, rate, valid_for) {
                 Ok(()) => {
-                    peer.told_until = Some(until);
+                    (peer.told_until, peer.by_modem) = (Some(until), false);
                     done.push(format!(
                         "{called}: {rate} for {}",
                         units::format_duration(valid_for)
@@ -157,6 +207,7 @@ impl Peers {
                 since_s: now.saturating_since(peer.since).as_secs_f64(),
                 reachable: peer.reachable,
                 rate_source: self.source.to_owned(),
+                told_by_modem: told.is_some() && peer.by_modem,
                 classes: hop.class_status(*session),
                 channels: hop.channel_status(*session),
                 told_for_s: told.map(|until| until.saturating_since(now).as_secs_f64()),

@@ -34,6 +34,13 @@ impl Prefix {
     /// Every IPv6 address.
     pub(crate) const ALL_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 };
 
+    /// The prefix of this length that `address` lies in; `None` if no address is as
+    /// long.
+    pub(crate) fn around(address: IpAddr, length: u8) -> Option<Self> {
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        (length <= most).then(|| Self { address: first_address(address, length), length })
+    }
+
     /// The first address.
     pub fn address(self) -> IpAddr {
         self.address

@@ -25,6 +25,9 @@ pub struct Status {
     /// What its policies have decided about, in their order.
     #[serde(default)]
     pub policies: Vec<PolicyStatus>,
+    /// Its modem, where one is asked for rates (DLEP).
+    #[serde(default)]
+    pub dlep: Option<DlepStatus>,
     /// Its sessions.
     pub sessions: Vec<SessionStatus>,
     /// The connections that it has carried.
@@ -142,6 +145,42 @@ pub struct PolicyStatus {
     pub packets: u64,
 }
 
+/// What a modem tells by DLEP (RFC 8175).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DlepStatus {
+    /// `looking`, `connecting`, `initializing`, `up`, `ending` or `stopped`.
+    pub state: String,
+    /// Since when it is so.
+    pub since_s: f64,
+    /// Where the modem is, if one is known.
+    pub modem: Option<String>,
+    /// What it calls itself, while a session is up.
+    pub peer_type: Option<String>,
+    /// The rate of the link as a whole.
+    pub rate_bit_s: Option<u64>,
+    /// The destinations that it has told of in this session.
+    pub destinations: Vec<DlepDestination>,
+    /// Sessions with a modem so far.
+    pub sessions: u64,
+    /// Why there is no session, or why the last one ended.
+    pub trouble: Option<String>,
+}
+
+/// A destination on a modem's link.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DlepDestination {
+    /// Its link-layer address.
+    pub mac: String,
+    /// Whether it can be reached.
+    pub up: bool,
+    /// At which rate the modem sends there, if that is not the rate of the link.
+    pub rate_bit_s: Option<u64>,
+    /// Its addresses, and the subnets behind it.
+    pub networks: Vec<String>,
+}
+
 /// A session with a peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -168,6 +207,9 @@ pub struct SessionStatus {
     pub rate_state: Option<String>,
     /// With `modem`: how long what was told still holds.
     pub told_for_s: Option<f64>,
+    /// Whether it is told by the modem itself (DLEP), not by an operator.
+    #[serde(default)]
+    pub told_by_modem: bool,
     /// What the path gives this side, if it is measured.
     pub capacity_bit_s: Option<u64>,
     /// How long packets of this side wait in the path, if it is measured.

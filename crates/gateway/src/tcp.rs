@@ -89,16 +89,36 @@ pub(crate) fn keep_syns(listener: &impl AsRawFd) -> io::Result<()> {
     switch_on(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN)
 }
 
+/// Has the kernel drop what a router has passed on to this socket (GTSM, RFC 5082), and
+/// send so that the peer can do the same.
+pub(crate) fn stay_on_link(socket: &SockRef<'_>, v6: bool) -> io::Result<()> {
+    const MOST: u8 = u8::MAX;
+    if v6 {
+        socket.set_unicast_hops_v6(MOST.into())?;
+        return set(&**socket, libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, MOST.into());
+    }
+    socket.set_ttl_v4(MOST.into())?;
+    set(&**socket, libc::IPPROTO_IP, libc::IP_MINTTL, MOST.into())
+}
+
 fn switch_on(socket: &impl AsRawFd, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the address and the length are those of `on`.
+    set(socket, level, option, 1)
+}
+
+fn set(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the address and the length are those of `value`.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             level,
             option,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -3,6 +3,7 @@
 use std::any::type_name;
 use std::fs;
 use std::io::{self, Write};
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -90,16 +91,32 @@ fn in_user_namespace(closure: &str) {
 
 /// `ip link set NAME up`, by ioctl.
 fn bring_up(name: &str) {
+    set_device(name, libc::SIOCSIFFLAGS, |request| {
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    });
+}
+
+/// Gives a device an IPv4 address; `lo:1` is another one of `lo`.
+pub(crate) fn give_address(name: &str, address: Ipv4Addr) {
+    set_device(name, libc::SIOCSIFADDR, |request| {
+        let mut sa_data = [0; 14];
+        sa_data[2..6].copy_from_slice(&address.octets().map(|byte| byte as libc::c_char));
+        let sa_family = libc::AF_INET as libc::sa_family_t;
+        request.ifr_ifru.ifru_addr = libc::sockaddr { sa_family, sa_data };
+    });
+}
+
+fn set_device(name: &str, what: libc::Ioctl, fill: impl Fn(&mut libc::ifreq)) {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     // SAFETY: all zeroes is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    fill(&mut request);
     let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
-    // SAFETY: SIOCSIFFLAGS reads an ifreq.
-    let result = unsafe { libc::ioctl(fd, libc::SIOCSIFFLAGS, &raw const request) };
+    // SAFETY: the requests read an ifreq.
+    let result = unsafe { libc::ioctl(fd, what, &raw const request) };
     assert_eq!(result, 0, "{name}: {}", io::Error::last_os_error());
 }
 

@@ -22,6 +22,11 @@ fn the_corpus_of_intercepted_packets_is_harmless() {
 }
 
 #[test]
+fn the_corpus_of_dlep_is_harmless() {
+    replay("dlep", gateway::fuzzing::dlep);
+}
+
+#[test]
 fn the_corpus_of_the_proxy_is_harmless() {
     replay("proxy", gateway::fuzzing::proxy);
 }

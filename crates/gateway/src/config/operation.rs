@@ -9,6 +9,7 @@ use units::BitRate;
 use super::parse::quoted;
 use super::{ConfigError, OperationConfig, Source, raw};
 use crate::control::ControlPath;
+use crate::dlep::DlepConfig;
 
 /// The kernel counts in seconds.
 const SHORTEST_KEEPALIVE: Duration = Duration::from_secs(1);
@@ -25,6 +26,8 @@ pub(super) struct Written {
     pub(super) keepalive: Option<String>,
     /// Read already, with the other keys of the rate.
     pub(super) maximum_rate: Option<BitRate>,
+    /// Read already, since it is about the rate.
+    pub(super) dlep: Option<DlepConfig>,
 }
 
 impl Source {
@@ -51,6 +54,7 @@ impl Source {
             metrics: written.metrics.map(|metrics| self.metrics(metrics)).transpose()?,
             state: written.state.map(|path| self.relative(&path)),
             maximum_rate: written.maximum_rate,
+            dlep: written.dlep,
             file: self.metadata.is_file().then(|| self.path.clone()),
         })
     }

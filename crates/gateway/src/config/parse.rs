@@ -25,7 +25,7 @@ const LONGEST_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 /// jumbo frame.
 const MTU: std::ops::RangeInclusive<i64> = 576..=9216;
 /// IFNAMSIZ less the final zero.
-const LONGEST_INTERFACE_NAME: usize = 15;
+pub(super) const LONGEST_INTERFACE_NAME: usize = 15;
 
 pub(super) fn terminal(source: &Source, text: &str) -> Result<TerminalConfig, ConfigError> {
     let raw: raw::Terminal = raw::read(source, text)?;
@@ -42,6 +42,7 @@ pub(super) fn terminal(source: &Source, text: &str) -> Result<TerminalConfig, Co
         max_connections: raw.max_connections,
         keepalive: raw.keepalive,
         maximum_rate,
+        dlep: raw.dlep.map(|raw| source.dlep(raw, &rate)).transpose()?,
     };
     let mut link = source.link(rate, raw.mtu, raw.memory, raw.stream_window)?;
     let tunnel = source.tunnel(raw.tunnel, &link)?;
@@ -84,6 +85,7 @@ pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError>
         max_connections: raw.max_connections,
         keepalive: raw.keepalive,
         maximum_rate,
+        dlep: raw.dlep.map(|raw| source.dlep(raw, &rate)).transpose()?,
     };
     let mut link = source.link(rate, raw.mtu, raw.memory, raw.stream_window)?;
     let tunnel = source.tunnel(raw.tunnel, &link)?;

@@ -18,6 +18,7 @@ pub(super) struct Terminal {
     pub(super) control: Option<String>,
     pub(super) state: Option<String>,
     pub(super) metrics: Option<Metrics>,
+    pub(super) dlep: Option<Dlep>,
     pub(super) total_memory: Option<String>,
     pub(super) max_connections: Option<i64>,
     pub(super) listen: Option<String>,
@@ -83,6 +84,15 @@ pub(super) struct Metrics {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Dlep {
+    pub(super) interface: Option<String>,
+    pub(super) modem: Option<String>,
+    pub(super) heartbeat: Option<String>,
+    pub(super) gtsm: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Intercept {
     pub(super) interfaces: Option<Vec<String>>,
     #[serde(default)]
@@ -111,6 +121,7 @@ pub(super) struct Hub {
     pub(super) control: Option<String>,
     pub(super) state: Option<String>,
     pub(super) metrics: Option<Metrics>,
+    pub(super) dlep: Option<Dlep>,
     pub(super) total_memory: Option<String>,
     pub(super) max_connections: Option<i64>,
     pub(super) listen: Option<String>,

@@ -28,6 +28,7 @@ impl Source {
             max_connections: raw.max_connections,
             keepalive: raw.keepalive,
             maximum_rate: None,
+            dlep: None,
         };
         let choice = Choice { split: intercept.is_some(), tunnel: false };
         Ok(SoloConfig {

@@ -154,6 +154,7 @@ fn how_a_gateway_is_run_is_told() {
         maximum_rate: None,
         state: Some(directory.0.path().join("kept")),
         metrics: None,
+        dlep: None,
         file,
     };
     assert_eq!(with(keys).unwrap(), expected);
@@ -169,6 +170,45 @@ fn how_a_gateway_is_run_is_told() {
     ] {
         let error = with(keys).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn a_modem_is_asked_for_its_rate_where_it_is() {
+    let directory = Directory::new();
+    let with = |rate: &str, keys: &str| {
+        let text = hub_with("rate = \"50 Mbit/s\"", rate);
+        directory.hub(&format!("{text}\n[dlep]\n{keys}")).map(|config| config.operation.dlep)
+    };
+    const MODEM: &str = "rate = \"modem\"\ninitial_rate = \"1 Mbit/s\"";
+    let config = |way| DlepConfig { way, heartbeat: Duration::from_secs(5), gtsm: true };
+    let found = with(MODEM, "interface = \"wan0\"").unwrap();
+    assert_eq!(found, Some(config(Way::Discover("wan0".to_owned()))));
+    for (modem, address) in [
+        ("192.0.2.1", "192.0.2.1:854"),
+        ("192.0.2.1:99", "192.0.2.1:99"),
+        ("2001:db8::1", "[2001:db8::1]:854"),
+        ("[2001:db8::1]:99", "[2001:db8::1]:99"),
+    ] {
+        let found = with(MODEM, &format!("modem = \"{modem}\"")).unwrap();
+        assert_eq!(found, Some(config(Way::Modem(address.parse().unwrap()))));
+    }
+    let all = with(MODEM, "modem = \"192.0.2.1\"\nheartbeat = \"1 min\"\ngtsm = false");
+    let all = all.unwrap().unwrap();
+    assert_eq!((all.heartbeat, all.gtsm), (Duration::from_secs(60), false));
+    for (rate, keys, told) in [
+        ("rate = \"auto\"", "interface = \"wan0\"", "expected rate = \"modem\""),
+        ("rate = \"9 Mbit/s\"", "interface = \"wan0\"", "rate = \"9 Mbit/s\": [dlep]"),
+        (MODEM, "", "`dlep.interface` is missing: expected the interface"),
+        (MODEM, "interface = \"\"", "dlep.interface = \"\": expected the name"),
+        (MODEM, "interface = \"a\"\nmodem = \"192.0.2.1\"", "expected one of the two"),
+        (MODEM, "modem = \"modem.lan\"", "dlep.modem = \"modem.lan\": expected an address"),
+        (MODEM, "modem = \"224.0.0.117\"", "expected an address"),
+        (MODEM, "interface = \"a\"\nheartbeat = \"0.5 s\"", "expected 1 s to 1 h"),
+        (MODEM, "interface = \"a\"\nport = 9", "port"),
+    ] {
+        let error = with(rate, keys).unwrap_err().to_string();
+        assert!(error.contains(told), "{keys}: {error}");
     }
 }
 

@@ -7,11 +7,12 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use nix::net::if_::InterfaceFlags;
+use slacp::Rate;
 
 use super::machine::has_net_admin;
 use super::{Finding, knock};
 use crate::config::{
-    ConfigError, HubConfig, InterceptConfig, OperationConfig, SoloConfig, TerminalConfig,
+    ConfigError, HubConfig, InterceptConfig, OperationConfig, SoloConfig, TerminalConfig, Way,
 };
 use crate::control::{Answer, Control, ControlPath, Request, default_directories};
 use crate::status::{Role, Status};
@@ -66,7 +67,9 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
         findings.extend(interfaces(intercept));
     }
     findings.extend(path_to(config.hub.as_str(), config.link.mtu));
-    match running(&config.operation, Role::Terminal) {
+    let running = running(&config.operation, Role::Terminal);
+    findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
+    match running {
         Some(status) => {
             findings.push(of_running(&status));
             let up = status.sessions.iter().any(|session| session.reachable);
@@ -93,7 +96,9 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     if config.transparent && !has_net_admin() {
         findings.push(Finding::fail("transparent", "needs CAP_NET_ADMIN", "run it as root"));
     }
-    match running(&config.operation, Role::Hub) {
+    let running = running(&config.operation, Role::Hub);
+    findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
+    match running {
         Some(status) => findings.push(of_running(&status)),
         None => findings.push(port(config.listen)),
     }
@@ -118,6 +123,39 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
     }
     findings.extend(running(&config.operation, Role::Solo).iter().map(of_running));
     findings
+}
+
+/// Who tells the rate, where it is the modem's to tell.
+fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> Option<Finding> {
+    const CHECK: &str = "modem";
+    let Rate::Modem { initial } = rate else { return None };
+    let Some(dlep) = &operation.dlep else {
+        let who = "told by `skyhop rate`, as there is no [dlep]";
+        return Some(Finding::ok(CHECK, format!("the rate is {who}; else it is {initial}")));
+    };
+    if let Some(told) = running.and_then(|status| status.dlep.as_ref()) {
+        let trouble = told.trouble.clone().unwrap_or_else(|| "none has answered".to_owned());
+        let peer = told.peer_type.clone().unwrap_or_default();
+        return Some(match told.state.as_str() {
+            "up" => Finding::ok(CHECK, format!("{peer:?} tells its rate by DLEP")),
+            state => Finding::warn(
+                CHECK,
+                format!("tells no rate ({state}: {trouble}); {initial} is used"),
+                "see whether DLEP is on there; one that does not send with TTL 255 needs \
+                 `gtsm = false`",
+            ),
+        });
+    }
+    let looked_for = match &dlep.way {
+        Way::Modem(modem) => format!("asked at {modem}"),
+        Way::Discover(name) if is_running(name) == Some(true) => format!("looked for on {name}"),
+        Way::Discover(name) => {
+            let mend = format!("`dlep.interface` names one of this machine: {}", devices());
+            let text = format!("{name} is not there, or down; {initial} is used");
+            return Some(Finding::warn(CHECK, text, mend));
+        }
+    };
+    Some(Finding::ok(CHECK, format!("{looked_for}, by DLEP; until it answers, {initial} is used")))
 }
 
 fn of_running(status: &Status) -> Finding {
@@ -256,6 +294,8 @@ fn device_to(address: SocketAddr) -> Option<(String, std::net::IpAddr)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::DlepConfig;
+    use crate::status::DlepStatus;
 
     #[test]
     fn each_role_has_its_keys() {
@@ -271,6 +311,29 @@ mod tests {
         assert_eq!((device.as_str(), local.to_string().as_str()), ("lo", "127.0.0.1"));
         assert_eq!((is_running("lo"), is_running("no-such")), (Some(true), None));
         assert!(mtu_of("lo").is_some_and(|mtu| mtu >= 1500) && devices().contains("lo"));
+    }
+
+    #[test]
+    fn who_tells_the_rate_is_told() {
+        let rate = Rate::Modem { initial: units::BitRate::from_mbit(9) };
+        let verdict = |way, status: Option<&Status>| {
+            let heartbeat = std::time::Duration::from_secs(5);
+            let dlep = Some(DlepConfig { way, heartbeat, gtsm: true });
+            let operation = OperationConfig { dlep, ..OperationConfig::default() };
+            let finding = modem(&rate, &operation, status).unwrap();
+            (finding.verdict.as_str(), finding.text)
+        };
+        let lo = || Way::Discover("lo".to_owned());
+        assert!(verdict(lo(), None).1.contains("looked for on lo"));
+        assert_eq!(verdict(Way::Discover("no-such".to_owned()), None).0, "warn");
+        for (state, expected) in [("up", "ok"), ("connecting", "warn")] {
+            let dlep = Some(DlepStatus { state: state.to_owned(), ..DlepStatus::default() });
+            let status = Status { dlep, ..Status::default() };
+            assert_eq!(verdict(lo(), Some(&status)).0, expected);
+        }
+        let nobody = modem(&rate, &OperationConfig::default(), None).unwrap();
+        assert!(nobody.text.contains("skyhop rate") && nobody.text.contains("9 Mbit/s"));
+        assert_eq!(modem(&Rate::auto(), &OperationConfig::default(), None), None);
     }
 
     #[test]

@@ -84,6 +84,7 @@ impl Collector for Snapshot {
         bypass(&self.0, &mut families)?;
         policies(&self.0, &mut families)?;
         bounds(&self.0, &mut families)?;
+        modem(&self.0, &mut families)?;
         sessions(&self.0, &mut families)?;
         classes(&self.0, &mut families)?;
         channels(&self.0, &mut families)
@@ -215,6 +216,19 @@ fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         families.one(name, help, value as f64)?;
     }
     Ok(())
+}
+
+fn modem(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let Some(dlep) = &status.dlep else { return Ok(()) };
+    let up = f64::from(u8::from(dlep.state == "up"));
+    families.one("skyhop_dlep_up", "Whether the modem tells its rate", up)?;
+    let rate = dlep.rate_bit_s.unwrap_or(0) as f64;
+    families.one("skyhop_dlep_rate_bits_per_second", "Of the modem's link as a whole", rate)?;
+    let reachable = dlep.destinations.iter().filter(|destination| destination.up).count();
+    families.one("skyhop_dlep_destinations", "On the modem's link, up", reachable as f64)?;
+    let sessions = ConstCounter::new(dlep.sessions);
+    let (name, help) = ("skyhop_dlep_sessions", "With a modem");
+    sessions.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)
 }
 
 fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {

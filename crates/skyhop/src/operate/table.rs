@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use gateway::status::{
-    ChannelStatus, ClassStatus, ConnectionStatus, Role, SessionStatus, Status, TrafficStatus,
+    ChannelStatus, ClassStatus, ConnectionStatus, DlepStatus, Role, SessionStatus, Status,
+    TrafficStatus,
 };
 use units::{BitRate, ByteCount, format_duration};
 
@@ -58,6 +59,9 @@ pub(super) fn of(now: &Status, before: Option<&Status>) -> String {
             memory.descriptors_limit
         ),
     );
+    if let Some(dlep) = &now.dlep {
+        row(&mut text, "modem", &modem(dlep));
+    }
     if now.sessions.is_empty() && now.role != Role::Solo {
         row(&mut text, "session", "none");
     }
@@ -100,6 +104,27 @@ fn moved(now: &Status, before: Option<&Status>) -> String {
     parts.join("; ")
 }
 
+/// What the modem tells by DLEP.
+fn modem(dlep: &DlepStatus) -> String {
+    let mut what = dlep.state.clone();
+    if let Some(peer_type) = &dlep.peer_type {
+        let _ = write!(what, " with {peer_type:?}");
+    }
+    if let Some(modem) = &dlep.modem {
+        let _ = write!(what, " at {modem}");
+    }
+    let _ = write!(what, ", for {}", seconds(dlep.since_s));
+    if let Some(rate) = dlep.rate_bit_s {
+        let up = dlep.destinations.iter().filter(|destination| destination.up).count();
+        let all = dlep.destinations.len();
+        let _ = write!(what, "; {}, {up} of {all} destinations up", bit_rate(rate));
+    }
+    if let Some(trouble) = &dlep.trouble {
+        let _ = write!(what, "; {trouble}");
+    }
+    what
+}
+
 fn session_rows(text: &mut String, session: &SessionStatus) {
     let silent = if session.reachable { "" } else { ", UNREACHABLE" };
     let head = format!(
@@ -114,7 +139,8 @@ fn session_rows(text: &mut String, session: &SessionStatus) {
         let _ = write!(rate, ", {state}");
     }
     if let Some(told) = session.told_for_s {
-        let _ = write!(rate, ", told for {}", seconds(told));
+        let by = if session.told_by_modem { "told by DLEP" } else { "told" };
+        let _ = write!(rate, ", {by} for {}", seconds(told));
     }
     if let Some(capacity) = session.capacity_bit_s {
         let _ = write!(rate, ", capacity {}", bit_rate(capacity));
@@ -345,6 +371,13 @@ mod tests {
         channel.missing = 4;
         session.channels = vec![channel, ChannelStatus::default()];
         status.sessions.push(session);
+        let mut dlep = DlepStatus::default();
+        dlep.state = "up".to_owned();
+        dlep.peer_type = Some("modem 7".to_owned());
+        dlep.modem = Some("192.0.2.1:854".to_owned());
+        dlep.rate_bit_s = Some(20_000_000);
+        dlep.since_s = 61.0;
+        status.dlep = Some(dlep);
         status
     }
 
@@ -358,6 +391,8 @@ mod tests {
             "UNREACHABLE",
             "49.9 Mbit/s (auto, cruising)",
             "RTT 602 ms",
+            "modem    up with \"modem 7\" at 192.0.2.1:854, for",
+            "20 Mbit/s, 0 of 0 destinations up",
             "loss 1.23 %",
             "voice: weight 0, at most 2 Mbit/s; 1 kB sent, 0 B waiting",
             "3 (voice): 0 B sent in 2 packets",

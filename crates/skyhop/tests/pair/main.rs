@@ -13,6 +13,7 @@ mod clean_up;
 mod clients;
 mod demo;
 mod directions;
+mod dlep;
 mod endings;
 mod fail_open;
 mod faults;

@@ -1,0 +1,246 @@
+//! What a modem has told of its link (RFC 8175 §4, the information base): the rates at
+//! which it sends, to whom.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use units::BitRate;
+
+use super::item::{Item, Mac, code};
+use super::message::Message;
+use crate::prefix::Prefix;
+
+/// More destinations are not taken: a hub's modem has one for each terminal.
+const MOST_DESTINATIONS: usize = 4096;
+/// More addresses and subnets of a destination are ignored.
+const MOST_NETWORKS: usize = 64;
+
+/// What is known of the link while a session is up; nothing without one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Base {
+    /// The Current Data Rate (Transmit) of the session.
+    default: Option<BitRate>,
+    destinations: BTreeMap<Mac, Destination>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Destination {
+    /// One that is down is remembered: nothing can be sent to it.
+    up: bool,
+    /// Its own Current Data Rate (Transmit), if it has one.
+    rate: Option<BitRate>,
+    /// Its addresses, and the subnets behind it.
+    networks: Vec<Prefix>,
+}
+
+/// One destination, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) mac: String,
+    pub(crate) up: bool,
+    pub(crate) rate: Option<BitRate>,
+    pub(crate) networks: Vec<String>,
+}
+
+impl Base {
+    /// Takes what is told of the whole session. A rate is that of all destinations
+    /// (§12.7).
+    pub(super) fn update_session(&mut self, message: &Message) {
+        let Some(rate) = current_rate(message) else { return };
+        self.default = Some(rate);
+        self.destinations.values_mut().for_each(|destination| destination.rate = Some(rate));
+    }
+
+    /// Takes a destination that has become reachable; `false` if there is no room for
+    /// it (§12.11).
+    pub(super) fn up(&mut self, mac: Mac, message: &Message) -> bool {
+        let full = self.destinations.len() >= MOST_DESTINATIONS;
+        if full && !self.destinations.contains_key(&mac) {
+            let down = self.destinations.iter().find(|(_, destination)| !destination.up);
+            let Some(down) = down.map(|(mac, _)| *mac) else { return false };
+            self.destinations.remove(&down);
+        }
+        let mut destination = Destination { up: true, ..Destination::default() };
+        destination.take(message);
+        self.destinations.insert(mac, destination);
+        true
+    }
+
+    /// Takes a change of a destination that is up (§12.17); `false` if it is not.
+    pub(super) fn update(&mut self, mac: Mac, message: &Message) -> bool {
+        let destination = self.destinations.get_mut(&mac).filter(|destination| destination.up);
+        destination.map(|destination| destination.take(message)).is_some()
+    }
+
+    /// A destination cannot be reached any more (§12.15); `false` if it could not.
+    pub(super) fn down(&mut self, mac: Mac) -> bool {
+        let destination = self.destinations.get_mut(&mac).filter(|destination| destination.up);
+        destination.map(|destination| destination.up = false).is_some()
+    }
+
+    /// The rate to a peer at this address, if the modem tells it; 0 if nothing can be
+    /// sent there. `alone`: there is no other peer on this link.
+    ///
+    /// The destination with the address, or with the longest subnet around it, is the
+    /// peer. A lone peer may be behind the only destination, whatever its address is.
+    /// Otherwise the rate of the session counts; 0 there tells nothing, since modems
+    /// that know of no default for their destinations write 0.
+    pub(crate) fn rate(&self, peer: IpAddr, alone: bool) -> Option<BitRate> {
+        let by_address = self.destinations.values().filter_map(|destination| {
+            let around = destination.networks.iter().filter(|prefix| prefix.contains(peer));
+            Some((destination, around.map(|prefix| prefix.length()).max()?))
+        });
+        let found = by_address.max_by_key(|(destination, length)| (destination.up, *length));
+        let found = found.map(|(destination, _)| destination);
+        match found.or_else(|| self.only().filter(|_| alone)) {
+            Some(destination) if !destination.up => Some(BitRate::from_bits_per_second(0)),
+            Some(Destination { rate: Some(rate), .. }) => Some(*rate),
+            _ => self.default.filter(|rate| rate.bits_per_second() > 0),
+        }
+    }
+
+    /// The only destination that is up; if none is, one that is down.
+    fn only(&self) -> Option<&Destination> {
+        let mut up = self.destinations.values().filter(|destination| destination.up);
+        match (up.next(), up.next()) {
+            (only, None) => only.or_else(|| self.destinations.values().next()),
+            _ => None,
+        }
+    }
+
+    /// The rate of the whole session.
+    pub(crate) fn default_rate(&self) -> Option<BitRate> {
+        self.default
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
+        self.destinations.iter().map(|(mac, destination)| Row {
+            mac: mac.to_string(),
+            up: destination.up,
+            rate: destination.rate,
+            networks: destination.networks.iter().map(ToString::to_string).collect(),
+        })
+    }
+}
+
+impl Destination {
+    fn take(&mut self, message: &Message) {
+        self.rate = current_rate(message).or(self.rate);
+        for item in &message.items {
+            let Item::Network { add, prefix, .. } = item else { continue };
+            self.networks.retain(|known| known != prefix);
+            if *add && self.networks.len() < MOST_NETWORKS {
+                self.networks.push(*prefix);
+            }
+        }
+    }
+}
+
+fn current_rate(message: &Message) -> Option<BitRate> {
+    message.metric(code::CURRENT_DATA_RATE_TRANSMIT).map(BitRate::from_bits_per_second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::Kind;
+    use super::*;
+
+    fn mac(last: u16) -> Mac {
+        let [high, low] = last.to_be_bytes();
+        Mac::new(&[2, 0, 0, 0, high, low]).unwrap()
+    }
+
+    fn mbit(rate: u64) -> Item {
+        Item::Metric(code::CURRENT_DATA_RATE_TRANSMIT, rate * 1_000_000)
+    }
+
+    fn network(add: bool, text: &str) -> Item {
+        Item::Network { subnet: text.contains('/'), add, prefix: text.parse().unwrap() }
+    }
+
+    fn told(items: &[Item]) -> Message {
+        Message { kind: Kind::DestinationUp, items: items.to_vec() }
+    }
+
+    fn rate(base: &Base, peer: &str, alone: bool) -> Option<u64> {
+        base.rate(peer.parse().unwrap(), alone).map(|rate| rate.bits_per_second() / 1_000_000)
+    }
+
+    #[test]
+    fn a_peer_has_the_rate_of_its_destination_or_that_of_the_session() {
+        let mut base = Base::default();
+        assert_eq!(rate(&base, "10.1.0.1", true), None);
+        base.update_session(&told(&[mbit(50)]));
+        assert_eq!(rate(&base, "10.1.0.1", false), Some(50));
+        base.up(mac(1), &told(&[mbit(1), network(true, "10.1.0.0/16")]));
+        base.up(mac(2), &told(&[mbit(2), network(true, "10.1.0.1")]));
+        base.up(mac(3), &told(&[network(true, "2001:db8::/32")]));
+        for (peer, told) in [
+            ("10.1.0.1", 2),
+            ("10.1.0.2", 1),
+            ("10.2.0.1", 50),
+            // It has none of its own.
+            ("2001:db8::1", 50),
+        ] {
+            assert_eq!(rate(&base, peer, true), Some(told), "{peer}");
+        }
+        // What is told of the session is told of all (§12.7).
+        base.update_session(&told(&[mbit(7)]));
+        assert_eq!(rate(&base, "10.1.0.1", false), Some(7));
+        assert!(base.update(mac(2), &told(&[network(false, "10.1.0.1"), mbit(3)])));
+        assert_eq!(rate(&base, "10.1.0.1", false), Some(7), "its subnet is of another");
+    }
+
+    #[test]
+    fn nothing_is_sent_to_what_is_down_until_it_is_up_again() {
+        let mut base = Base::default();
+        base.update_session(&told(&[mbit(50)]));
+        base.up(mac(1), &told(&[mbit(1), network(true, "10.1.0.1")]));
+        assert!(base.down(mac(1)) && !base.down(mac(1)) && !base.update(mac(1), &told(&[])));
+        assert_eq!(rate(&base, "10.1.0.1", false), Some(0));
+        // Another way there.
+        base.up(mac(2), &told(&[mbit(2), network(true, "10.1.0.0/16")]));
+        assert_eq!(rate(&base, "10.1.0.1", false), Some(2));
+        base.up(mac(1), &told(&[mbit(5), network(true, "10.1.0.1")]));
+        assert_eq!(rate(&base, "10.1.0.1", false), Some(5));
+        assert!(base.rows().count() == 2 && base.rows().all(|row| row.up));
+    }
+
+    #[test]
+    fn a_lone_peer_is_behind_the_only_destination() {
+        let mut base = Base::default();
+        base.update_session(&told(&[mbit(50)]));
+        base.up(mac(1), &told(&[mbit(1)]));
+        assert_eq!((rate(&base, "::1", true), rate(&base, "::1", false)), (Some(1), Some(50)));
+        base.down(mac(1));
+        assert_eq!((rate(&base, "::1", true), rate(&base, "::1", false)), (Some(0), Some(50)));
+        base.up(mac(2), &told(&[mbit(2)]));
+        assert_eq!(rate(&base, "::1", true), Some(2));
+        base.up(mac(3), &told(&[mbit(3)]));
+        assert_eq!(rate(&base, "::1", true), Some(50));
+    }
+
+    #[test]
+    fn a_rate_of_0_is_a_destinations_and_of_a_session_it_says_nothing() {
+        let mut base = Base::default();
+        base.update_session(&told(&[mbit(0)]));
+        assert_eq!(rate(&base, "10.0.0.1", true), None);
+        base.up(mac(1), &told(&[network(true, "10.0.0.1"), mbit(0)]));
+        assert_eq!(rate(&base, "10.0.0.1", true), Some(0));
+    }
+
+    #[test]
+    fn there_is_a_bound_and_what_is_down_gives_way() {
+        let mut base = Base::default();
+        for last in 0..MOST_DESTINATIONS as u16 {
+            assert!(base.up(mac(last), &told(&[])));
+        }
+        assert!(!base.up(mac(9999), &told(&[])) && base.up(mac(0), &told(&[])));
+        base.down(mac(7));
+        assert!(base.up(mac(9999), &told(&[])));
+        assert_eq!(base.destinations.len(), MOST_DESTINATIONS);
+        let many: Vec<Item> = (0..200).map(|n| network(true, &format!("10.0.0.{n}"))).collect();
+        base.update(mac(1), &told(&many));
+        assert_eq!(base.destinations[&mac(1)].networks.len(), MOST_NETWORKS);
+    }
+}

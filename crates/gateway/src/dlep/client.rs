@@ -1,0 +1,90 @@
+//! What the rest of a gateway has of DLEP: what is known, when that changes.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+use super::driver::Driver;
+use super::router::Report;
+use super::{DlepConfig, Phase};
+use crate::clock;
+use crate::status::{DlepDestination, DlepStatus};
+
+/// A router at work, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Client {
+    report: watch::Receiver<Report>,
+    stop: Arc<Notify>,
+    _task: JoinSet<()>,
+}
+
+impl Client {
+    /// Starts to look for a modem.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub(crate) fn start(config: DlepConfig) -> io::Result<Self> {
+        let (sender, report) = watch::channel(Report::default());
+        let stop = Arc::new(Notify::new());
+        let driver = Driver::new(config, sender, stop.clone())?;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            if let Err(error) = driver.run().await {
+                tracing::error!("DLEP has ended: {error}");
+            }
+        });
+        Ok(Self { report, stop, _task: task })
+    }
+
+    /// What is known.
+    pub(crate) fn report(&self) -> Report {
+        self.report.borrow().clone()
+    }
+
+    /// What is known, if it has changed since this was asked last.
+    pub(crate) fn news(&mut self) -> Option<Report> {
+        let has_changed = self.report.has_changed().unwrap_or(false);
+        has_changed.then(|| self.report.borrow_and_update().clone())
+    }
+
+    /// Takes leave of the modem; that takes a moment.
+    pub(crate) fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    /// How it is, for people.
+    pub(crate) fn status(&self) -> DlepStatus {
+        let report = self.report();
+        let row = |row: super::base::Row| DlepDestination {
+            mac: row.mac,
+            up: row.up,
+            rate_bit_s: row.rate.map(|rate| rate.bits_per_second()),
+            networks: row.networks,
+        };
+        DlepStatus {
+            state: report.phase.as_str().to_owned(),
+            since_s: clock::now().saturating_since(report.since).as_secs_f64(),
+            modem: report.modem.map(|modem| modem.to_string()),
+            peer_type: (report.phase == Phase::Up).then_some(report.peer_type),
+            rate_bit_s: report.base.default_rate().map(|rate| rate.bits_per_second()),
+            destinations: report.base.rows().map(row).collect(),
+            sessions: report.sessions,
+            trouble: report.trouble,
+        }
+    }
+}
+
+/// Waits until more is known. May be cancelled without losing it.
+pub(crate) async fn changed(client: Option<&mut Client>) {
+    match client {
+        // What is known is not marked as seen by waiting on a copy.
+        Some(client) => {
+            if client.report.clone().changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        None => std::future::pending().await,
+    }
+}

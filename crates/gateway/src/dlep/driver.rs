@@ -1,0 +1,249 @@
+//! Drives a router with the wall clock and sockets.
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use units::Machine;
+
+use super::router::{Output, Phase, Report, Router};
+use super::signals::{self, Signals};
+use super::{DlepConfig, Way};
+use crate::clock;
+use crate::timer::Timer;
+
+/// What is read at once.
+const READ: usize = 16 << 10;
+
+/// The task that talks to the modem.
+pub(super) struct Driver {
+    config: DlepConfig,
+    router: Router,
+    signals: Option<Signals>,
+    wire: Wire,
+    timer: Timer,
+    read: Box<[u8]>,
+    report: watch::Sender<Report>,
+    stop: Arc<Notify>,
+}
+
+type Opening = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+
+/// The connection with the modem.
+enum Wire {
+    None,
+    Opening(Opening),
+    /// With what the kernel has not taken yet. While there is some, nothing is read.
+    Open(TcpStream, Vec<u8>),
+}
+
+/// What a driver waits for.
+enum News {
+    Time,
+    Offer(SocketAddr, Vec<u8>),
+    NoOffers,
+    Opened(io::Result<TcpStream>),
+    Read(usize),
+    Closed(String),
+    Stop,
+}
+
+impl Driver {
+    /// A driver that tells what it knows by `report`, until `stop`.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub(super) fn new(
+        config: DlepConfig,
+        report: watch::Sender<Report>,
+        stop: Arc<Notify>,
+    ) -> io::Result<Self> {
+        let configured = match &config.way {
+            Way::Modem(modem) => Some(*modem),
+            Way::Discover(_) => None,
+        };
+        Ok(Self {
+            router: Router::new(clock::now(), configured, config.heartbeat),
+            config,
+            signals: None,
+            wire: Wire::None,
+            timer: Timer::new()?,
+            read: vec![0; READ].into(),
+            report,
+            stop,
+        })
+    }
+
+    /// Runs until it is stopped.
+    ///
+    /// # Errors
+    /// When the timer fails.
+    pub(super) async fn run(mut self) -> io::Result<()> {
+        loop {
+            self.router.handle_timeout(clock::now());
+            while let Some(output) = self.router.poll_output() {
+                self.act(output);
+            }
+            if let Some(report) = self.router.poll_report() {
+                tell(&self.report.borrow(), &report);
+                let is_over = report.phase == Phase::Stopped;
+                self.report.send_replace(report);
+                if is_over {
+                    return Ok(());
+                }
+            }
+            self.timer.set(self.router.poll_timeout().map(|(at, _)| at))?;
+            let news = self.wait().await?;
+            self.hear(news);
+        }
+    }
+
+    async fn wait(&mut self) -> io::Result<News> {
+        let offers = self.signals.as_ref().filter(|_| self.router.wants_offers());
+        Ok(tokio::select! {
+            expired = self.timer.expired() => expired.map(|()| News::Time)?,
+            news = next_offer(offers) => news,
+            news = self.wire.next(&mut self.read) => news,
+            () = self.stop.notified() => News::Stop,
+        })
+    }
+
+    fn hear(&mut self, news: News) {
+        let now = clock::now();
+        match news {
+            News::Time => {}
+            News::Offer(from, datagram) => self.router.handle_offer(now, from, &datagram),
+            News::NoOffers => self.signals = None,
+            News::Opened(Ok(stream)) => {
+                self.wire = Wire::Open(stream, Vec::new());
+                self.router.handle_connected(now);
+            }
+            News::Opened(Err(error)) => self.end(&error.to_string()),
+            News::Read(length) => self.router.handle_bytes(now, &self.read[..length]),
+            News::Closed(why) => self.end(&why),
+            News::Stop => self.router.stop(now),
+        }
+    }
+
+    fn end(&mut self, why: &str) {
+        self.wire = Wire::None;
+        self.router.handle_closed(clock::now(), why);
+    }
+
+    fn act(&mut self, output: Output) {
+        match output {
+            Output::Signal(signal) => {
+                if let Err(error) = self.send_signal(&signal) {
+                    self.signals = None;
+                    self.router.note(&format!("cannot look for a modem: {error}"));
+                }
+            }
+            Output::Connect(modem) => {
+                self.signals = None;
+                let interface = match &self.config.way {
+                    Way::Discover(interface) => Some(interface.clone()),
+                    Way::Modem(_) => None,
+                };
+                let (gtsm, heartbeat) = (self.config.gtsm, self.config.heartbeat);
+                let opening = signals::connect(modem, interface, gtsm, heartbeat);
+                self.wire = Wire::Opening(Box::pin(opening));
+            }
+            Output::Send(bytes) => self.wire.send(&bytes),
+            Output::Close => self.wire = Wire::None,
+        }
+    }
+
+    fn send_signal(&mut self, signal: &[u8]) -> io::Result<()> {
+        let Way::Discover(interface) = &self.config.way else { return Ok(()) };
+        if self.signals.is_none() {
+            self.signals = Some(Signals::open(interface, self.config.gtsm)?);
+        }
+        self.signals.as_ref().map_or(Ok(()), |signals| signals.send(signal))
+    }
+}
+
+async fn next_offer(signals: Option<&Signals>) -> News {
+    match signals {
+        None => std::future::pending().await,
+        Some(signals) => match signals.next().await {
+            Ok((from, datagram)) => News::Offer(from, datagram),
+            Err(_) => News::NoOffers,
+        },
+    }
+}
+
+impl Wire {
+    /// The next thing that happens to it. May be cancelled without losing one.
+    async fn next(&mut self, read: &mut [u8]) -> News {
+        match self {
+            Self::None => std::future::pending().await,
+            Self::Opening(opening) => News::Opened(opening.await),
+            Self::Open(stream, unsent) => loop {
+                if let Err(error) = flush(stream, unsent) {
+                    return News::Closed(error.to_string());
+                }
+                let ready = match unsent.is_empty() {
+                    true => stream.readable().await,
+                    false => stream.writable().await,
+                };
+                if let Err(error) = ready {
+                    return News::Closed(error.to_string());
+                }
+                if !unsent.is_empty() {
+                    continue;
+                }
+                match stream.try_read(read) {
+                    Ok(0) => return News::Closed("by the modem".to_owned()),
+                    Ok(length) => return News::Read(length),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return News::Closed(error.to_string()),
+                }
+            },
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        if let Self::Open(stream, unsent) = self {
+            unsent.extend(bytes);
+            // If it fails, reading will tell.
+            let _ = flush(stream, unsent);
+        }
+    }
+}
+
+/// Hands the kernel what it takes.
+fn flush(stream: &TcpStream, unsent: &mut Vec<u8>) -> io::Result<()> {
+    while !unsent.is_empty() {
+        match stream.try_write(unsent) {
+            Ok(length) => drop(unsent.drain(..length)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Tells the log what has become of the session.
+fn tell(before: &Report, now: &Report) {
+    match (before.phase, now.phase, now.modem) {
+        (was, Phase::Up, Some(modem)) if was != Phase::Up => {
+            tracing::info!("the modem at {modem} ({}) tells its rate (DLEP)", now.peer_type);
+        }
+        (Phase::Up, phase, _) if phase != Phase::Up => {
+            let why = now.trouble.as_deref().unwrap_or("no reason is known");
+            tracing::warn!("the modem tells no rate any more: {why}");
+        }
+        _ if now.trouble.is_some() && now.trouble != before.trouble => {
+            let why = now.trouble.as_deref().unwrap_or_default();
+            tracing::warn!("no DLEP session with a modem: {why}");
+        }
+        _ => {}
+    }
+}

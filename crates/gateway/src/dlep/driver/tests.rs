@@ -1,0 +1,196 @@
+//! Against a modem of our own on loopback, and on a link of our own.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UdpSocket};
+use units::BitRate;
+
+use super::super::client::Client;
+use super::super::item::{Item, Mac, code};
+use super::super::message::tests::response;
+use super::super::message::{self, Kind, Message, emit};
+use super::super::signals::{Signals, connect};
+use super::super::{DlepConfig, PORT, Status};
+use super::*;
+use crate::testkit::{give_address, in_namespace};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Of a link in a network namespace of our own.
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 9, 8, 7);
+
+/// A modem's end of a session.
+struct Modem(TcpStream);
+
+impl Modem {
+    /// Waits for a router, and answers it with this rate.
+    async fn accept(listener: &TcpListener, mbit: u64) -> Self {
+        let (socket, _) = soon(listener.accept()).await.unwrap();
+        let mut modem = Self(socket);
+        modem.expect(Kind::SessionInitialization).await;
+        modem.say(Kind::SessionInitializationResponse, &response(mbit * 1_000_000)).await;
+        modem
+    }
+
+    async fn say(&mut self, kind: Kind, items: &[Item]) {
+        self.0.write_all(&emit(kind, items)).await.unwrap();
+    }
+
+    /// The next message that is no heartbeat.
+    async fn expect(&mut self, kind: Kind) -> Vec<u8> {
+        loop {
+            let mut message = vec![0; 4];
+            soon(self.0.read_exact(&mut message)).await.unwrap();
+            let length = usize::from(u16::from_be_bytes([message[2], message[3]]));
+            message.resize(4 + length, 0);
+            soon(self.0.read_exact(&mut message[4..])).await.unwrap();
+            let heard = u16::from_be_bytes([message[0], message[1]]);
+            if heard != Kind::Heartbeat as u16 {
+                assert_eq!(heard, kind as u16);
+                return message;
+            }
+        }
+    }
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it comes to that")
+}
+
+/// Waits until something is known.
+async fn known(client: &mut Client, what: impl Fn(&Report) -> bool) -> Report {
+    let waiting = async {
+        loop {
+            let report = client.report();
+            if what(&report) {
+                return report;
+            }
+            client.news();
+            super::super::changed(Some(client)).await;
+        }
+    };
+    soon(waiting).await
+}
+
+fn rate(report: &Report) -> Option<u64> {
+    let rate = report.base.rate([203, 0, 113, 1].into(), true);
+    rate.map(|rate| rate.bits_per_second() / 1_000_000)
+}
+
+async fn listen(hops: u32) -> (TcpListener, SocketAddr) {
+    listen_at(Ipv4Addr::LOCALHOST, hops).await
+}
+
+async fn listen_at(address: Ipv4Addr, hops: u32) -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((address, 0)).await.unwrap();
+    SockRef::from(&listener).set_ttl_v4(hops).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+fn config(way: Way) -> DlepConfig {
+    DlepConfig { way, heartbeat: Duration::from_secs(1), gtsm: true }
+}
+
+#[tokio::test]
+async fn a_modem_tells_dies_and_comes_back() {
+    let (listener, address) = listen(255).await;
+    let mut client = Client::start(config(Way::Modem(address))).unwrap();
+    let mut modem = Modem::accept(&listener, 20).await;
+    let report = known(&mut client, |report| report.phase == Phase::Up).await;
+    assert_eq!((rate(&report), report.modem), (Some(20), Some(address)));
+
+    let mac = Item::MacAddress(Mac::new(&[2, 0, 0, 0, 0, 1]).unwrap());
+    let slow = Item::Metric(code::CURRENT_DATA_RATE_TRANSMIT, 5_000_000);
+    modem.say(Kind::DestinationUp, &[mac.clone(), slow]).await;
+    let answer = modem.expect(Kind::DestinationUpResponse).await;
+    let good = [mac, Item::Status(Status::SUCCESS, String::new())];
+    assert_eq!(answer, emit(Kind::DestinationUpResponse, &good));
+    known(&mut client, |report| rate(report) == Some(5)).await;
+    let status = client.status();
+    assert_eq!((status.state.as_str(), status.destinations[0].rate_bit_s), ("up", Some(5_000_000)));
+
+    drop(modem);
+    let report = known(&mut client, |report| report.phase != Phase::Up).await;
+    assert_eq!((rate(&report), report.until), (None, None));
+    let mut modem = Modem::accept(&listener, 30).await;
+    known(&mut client, |report| rate(report) == Some(30)).await;
+    client.stop();
+    let farewell = modem.expect(Kind::SessionTermination).await;
+    let last = Message::parse(&farewell, |_| true).unwrap();
+    assert_eq!(last.status(), Some((Status::SHUTTING_DOWN, "")));
+    modem.say(Kind::SessionTerminationResponse, &[]).await;
+    known(&mut client, |report| report.phase == Phase::Stopped).await;
+}
+
+/// RFC 8175 §12.1, RFC 5082.
+#[tokio::test]
+async fn what_a_router_has_passed_on_is_not_heard() {
+    let (_listener, far) = listen(254).await;
+    let heartbeat = Duration::from_secs(1);
+    let connecting = connect(far, None, true, heartbeat);
+    let heard = tokio::time::timeout(Duration::from_millis(300), connecting).await;
+    assert!(heard.is_err(), "its answer is dropped");
+    connect(far, None, false, heartbeat).await.unwrap();
+    let (_listener, near) = listen(255).await;
+    connect(near, None, true, heartbeat).await.unwrap();
+}
+
+#[test]
+fn a_modem_is_found_on_its_interface() {
+    in_namespace(|| {
+        // The kernel takes no multicast from 127.0.0.1.
+        give_address("lo:1", OURS);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listening = UdpSocket::bind(("0.0.0.0", PORT)).await.unwrap();
+            let (group, lo) = ([224, 0, 0, 117].into(), 1);
+            let lo = socket2::InterfaceIndexOrAddress::Index(lo);
+            SockRef::from(&listening).join_multicast_v4_n(&group, &lo).unwrap();
+            let (listener, address) = listen_at(OURS, 255).await;
+            let way = Way::Discover("lo".to_owned());
+            let mut client = Client::start(config(way)).unwrap();
+            let router = discovered(&listening).await;
+            let point = Item::ConnectionPoint {
+                address: address.ip(),
+                port: Some(address.port()),
+                tls: false,
+            };
+            offer(&listening, router, &point, 64).await;
+            // The one with a smaller TTL has been ignored.
+            assert_eq!(client.report().phase, Phase::Looking);
+            offer(&listening, router, &point, 255).await;
+            let modem = Modem::accept(&listener, 20).await;
+            let report = known(&mut client, |report| report.phase == Phase::Up).await;
+            assert_eq!(report.base.default_rate(), Some(BitRate::from_mbit(20)));
+            drop(modem);
+            // It is looked for again, with another signal.
+            known(&mut client, |report| report.phase == Phase::Looking).await;
+            offer(&listening, discovered(&listening).await, &point, 255).await;
+            Modem::accept(&listener, 30).await;
+        });
+    });
+}
+
+/// Who sends the next Peer Discovery.
+async fn discovered(listening: &UdpSocket) -> SocketAddr {
+    let mut bytes = [0; 100];
+    let (length, from) = soon(listening.recv_from(&mut bytes)).await.unwrap();
+    assert_eq!(bytes[..length], message::discovery(&[Item::PeerType("skyhop".into())]));
+    from
+}
+
+async fn offer(listening: &UdpSocket, router: SocketAddr, point: &Item, hops: u32) {
+    let mut signal = message::discovery(std::slice::from_ref(point));
+    signal[5] = 2;
+    listening.set_ttl(hops).unwrap();
+    listening.send_to(&signal, router).await.unwrap();
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let error = Signals::open("no-such-0", true).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+}

@@ -1,0 +1,366 @@
+//! The data items of DLEP (RFC 8175 §13): what signals and messages are made of.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use super::Status;
+use crate::prefix::Prefix;
+
+/// Type and length.
+const HEADER: usize = 4;
+/// Set: the address or subnet is added; not set: it is taken away. The first bit of
+/// the flags of other items is in the same place.
+const FLAG: u8 = 1;
+
+/// What an item is about, by its type code (RFC 8175 §13, Table 3).
+pub(super) mod code {
+    pub(in crate::dlep) const STATUS: u16 = 1;
+    pub(in crate::dlep) const IPV4_CONNECTION_POINT: u16 = 2;
+    pub(in crate::dlep) const IPV6_CONNECTION_POINT: u16 = 3;
+    pub(in crate::dlep) const PEER_TYPE: u16 = 4;
+    pub(in crate::dlep) const HEARTBEAT_INTERVAL: u16 = 5;
+    pub(in crate::dlep) const EXTENSIONS_SUPPORTED: u16 = 6;
+    pub(in crate::dlep) const MAC_ADDRESS: u16 = 7;
+    pub(in crate::dlep) const IPV4_ADDRESS: u16 = 8;
+    pub(in crate::dlep) const IPV6_ADDRESS: u16 = 9;
+    pub(in crate::dlep) const IPV4_ATTACHED_SUBNET: u16 = 10;
+    pub(in crate::dlep) const IPV6_ATTACHED_SUBNET: u16 = 11;
+    pub(in crate::dlep) const MAXIMUM_DATA_RATE_RECEIVE: u16 = 12;
+    pub(in crate::dlep) const MAXIMUM_DATA_RATE_TRANSMIT: u16 = 13;
+    pub(in crate::dlep) const CURRENT_DATA_RATE_RECEIVE: u16 = 14;
+    pub(in crate::dlep) const CURRENT_DATA_RATE_TRANSMIT: u16 = 15;
+    pub(in crate::dlep) const LATENCY: u16 = 16;
+    pub(in crate::dlep) const RESOURCES: u16 = 17;
+    pub(in crate::dlep) const RELATIVE_LINK_QUALITY_TRANSMIT: u16 = 19;
+    pub(in crate::dlep) const MAXIMUM_TRANSMISSION_UNIT: u16 = 20;
+}
+
+/// A destination's link-layer address: EUI-48, or EUI-64 (RFC 8175 §13.7).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mac {
+    bytes: [u8; 8],
+    length: u8,
+}
+
+impl Mac {
+    pub(super) fn new(bytes: &[u8]) -> Option<Self> {
+        let mut mac = Self { bytes: [0; 8], length: bytes.len() as u8 };
+        matches!(bytes.len(), 6 | 8).then(|| mac.bytes[..bytes.len()].copy_from_slice(bytes))?;
+        Some(mac)
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: Vec<String> = self.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        f.write_str(&bytes.join(":"))
+    }
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An item, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Item {
+    /// How a message was taken, and words for people (§13.1).
+    Status(Status, String),
+    /// Where the modem accepts a session, and whether by TLS (§13.2, §13.3).
+    ConnectionPoint { address: IpAddr, port: Option<u16>, tls: bool },
+    /// What the peer is, in words (§13.4).
+    PeerType(String),
+    /// How often the peer sends something at least (§13.5).
+    HeartbeatInterval(Duration),
+    /// What the peer can beyond RFC 8175 (§13.6).
+    ExtensionsSupported(Vec<u16>),
+    /// Which destination the message is about (§13.7).
+    MacAddress(Mac),
+    /// An address of a destination, as a prefix of full length, or a subnet behind
+    /// it (§13.8 to §13.11).
+    Network { subnet: bool, add: bool, prefix: Prefix },
+    /// A property of a link (§13.12 to §13.20): its code, and bit/s, microseconds,
+    /// percent or bytes.
+    Metric(u16, u64),
+}
+
+/// The item is not what its type says: its length, or a value in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Invalid;
+
+impl Item {
+    /// Reads an item's value; `None` if there is no such type in RFC 8175.
+    pub(super) fn parse(code: u16, value: &[u8]) -> Option<Result<Self, Invalid>> {
+        use code::*;
+        let item = match code {
+            STATUS => value
+                .split_first()
+                .map(|(status, text)| Self::Status(Status::from(*status), words(text))),
+            IPV4_CONNECTION_POINT | IPV6_CONNECTION_POINT => connection_point(code, value),
+            PEER_TYPE => value.split_first().map(|(_, text)| Self::PeerType(words(text))),
+            HEARTBEAT_INTERVAL => heartbeat_interval(value),
+            EXTENSIONS_SUPPORTED => value.len().is_multiple_of(2).then(|| {
+                let pairs = value.chunks_exact(2);
+                Self::ExtensionsSupported(pairs.map(|it| number(it) as u16).collect())
+            }),
+            MAC_ADDRESS => Mac::new(value).map(Self::MacAddress),
+            IPV4_ADDRESS..=IPV6_ATTACHED_SUBNET => network(code, value),
+            MAXIMUM_DATA_RATE_RECEIVE..=MAXIMUM_TRANSMISSION_UNIT => metric(code, value),
+            _ => return None,
+        };
+        Some(item.ok_or(Invalid))
+    }
+
+    /// The type code.
+    pub(super) fn code(&self) -> u16 {
+        match self {
+            Self::Status(..) => code::STATUS,
+            Self::ConnectionPoint { address: IpAddr::V4(_), .. } => code::IPV4_CONNECTION_POINT,
+            Self::ConnectionPoint { .. } => code::IPV6_CONNECTION_POINT,
+            Self::PeerType(_) => code::PEER_TYPE,
+            Self::HeartbeatInterval(_) => code::HEARTBEAT_INTERVAL,
+            Self::ExtensionsSupported(_) => code::EXTENSIONS_SUPPORTED,
+            Self::MacAddress(_) => code::MAC_ADDRESS,
+            Self::Network { subnet, prefix, .. } => match (subnet, prefix.address()) {
+                (false, IpAddr::V4(_)) => code::IPV4_ADDRESS,
+                (false, IpAddr::V6(_)) => code::IPV6_ADDRESS,
+                (true, IpAddr::V4(_)) => code::IPV4_ATTACHED_SUBNET,
+                (true, IpAddr::V6(_)) => code::IPV6_ATTACHED_SUBNET,
+            },
+            Self::Metric(code, _) => *code,
+        }
+    }
+
+    /// Writes the whole item behind `out`.
+    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend([0; HEADER]);
+        match self {
+            Self::Status(status, text) => {
+                out.push(u8::from(*status));
+                out.extend(text.as_bytes());
+            }
+            Self::ConnectionPoint { address, port, tls } => {
+                out.push(u8::from(*tls) * FLAG);
+                emit_address(*address, out);
+                port.iter().for_each(|port| out.extend(port.to_be_bytes()));
+            }
+            Self::PeerType(text) => {
+                out.push(0);
+                out.extend(text.as_bytes());
+            }
+            Self::HeartbeatInterval(interval) => {
+                let ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
+                out.extend(ms.to_be_bytes());
+            }
+            Self::ExtensionsSupported(extensions) => {
+                extensions.iter().for_each(|it| out.extend(it.to_be_bytes()));
+            }
+            Self::MacAddress(mac) => out.extend(mac.as_bytes()),
+            Self::Network { subnet, add, prefix } => {
+                out.push(u8::from(*add) * FLAG);
+                emit_address(prefix.address(), out);
+                subnet.then(|| out.push(prefix.length()));
+            }
+            Self::Metric(code, value) => out.extend(&value.to_be_bytes()[8 - width(*code)..]),
+        }
+        let length = out.len() - start - HEADER;
+        out[start..start + 2].copy_from_slice(&self.code().to_be_bytes());
+        let length = u16::try_from(length).expect("we write no long texts");
+        out[start + 2..start + HEADER].copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+/// Takes the next item off `bytes`: its code and its value. `None` if they do not
+/// hold all of it (RFC 8175 §11.3).
+pub(super) fn split<'a>(bytes: &mut &'a [u8]) -> Option<(u16, &'a [u8])> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
+    let (value, rest) = rest.split_at_checked(number(&header[2..]) as usize)?;
+    *bytes = rest;
+    Some((number(&header[..2]) as u16, value))
+}
+
+/// A big-endian number of at most eight bytes.
+pub(super) fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Words of a stranger, fit to be shown on a terminal.
+fn words(text: &[u8]) -> String {
+    let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    String::from_utf8_lossy(text).chars().map(shown).collect()
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => Some(Ipv4Addr::from_bits(number(bytes) as u32).into()),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(|bytes| Ipv6Addr::from(bytes).into()),
+        _ => None,
+    }
+}
+
+fn emit_address(address: IpAddr, out: &mut Vec<u8>) {
+    match address {
+        IpAddr::V4(v4) => out.extend(v4.octets()),
+        IpAddr::V6(v6) => out.extend(v6.octets()),
+    }
+}
+
+fn connection_point(code: u16, value: &[u8]) -> Option<Item> {
+    let (flags, rest) = value.split_first()?;
+    let length = if code == code::IPV4_CONNECTION_POINT { 4 } else { 16 };
+    let (bytes, port) = rest.split_at_checked(length)?;
+    let port = match port.len() {
+        0 => None,
+        2 => Some(number(port) as u16),
+        _ => return None,
+    };
+    Some(Item::ConnectionPoint { address: address(bytes)?, port, tls: flags & FLAG != 0 })
+}
+
+fn heartbeat_interval(value: &[u8]) -> Option<Item> {
+    let ms = (value.len() == 4).then(|| number(value))?;
+    // §13.5: it must not be 0.
+    (ms > 0).then(|| Item::HeartbeatInterval(Duration::from_millis(ms)))
+}
+
+fn network(code: u16, value: &[u8]) -> Option<Item> {
+    let (flags, rest) = value.split_first()?;
+    let subnet = matches!(code, code::IPV4_ATTACHED_SUBNET | code::IPV6_ATTACHED_SUBNET);
+    let is_v4 = matches!(code, code::IPV4_ADDRESS | code::IPV4_ATTACHED_SUBNET);
+    let full = if is_v4 { 4 } else { 16 };
+    let (bytes, rest) = rest.split_at_checked(full)?;
+    let length = match (subnet, rest) {
+        (false, []) => full as u8 * 8,
+        (true, [length]) => *length,
+        _ => return None,
+    };
+    let prefix = Prefix::around(address(bytes)?, length)?;
+    Some(Item::Network { subnet, add: flags & FLAG != 0, prefix })
+}
+
+fn metric(code: u16, value: &[u8]) -> Option<Item> {
+    let number = (value.len() == width(code)).then(|| number(value))?;
+    (!is_percentage(code) || number <= 100).then_some(Item::Metric(code, number))
+}
+
+/// How many bytes a metric has.
+fn width(code: u16) -> usize {
+    match code {
+        _ if is_percentage(code) => 1,
+        code::MAXIMUM_TRANSMISSION_UNIT => 2,
+        _ => 8,
+    }
+}
+
+fn is_percentage(code: u16) -> bool {
+    (code::RESOURCES..=code::RELATIVE_LINK_QUALITY_TRANSMIT).contains(&code)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(code: u16, value: &[u8]) -> Option<Result<Item, Invalid>> {
+        Item::parse(code, value)
+    }
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+
+    /// §13: what each type looks like on the wire.
+    #[test]
+    fn each_item_is_read_as_the_standard_writes_it() {
+        let subnet = |add, text| Item::Network { subnet: true, add, prefix: prefix(text) };
+        let own = |add, text| Item::Network { subnet: false, add, prefix: prefix(text) };
+        let point = |address: &str, port, tls| Item::ConnectionPoint {
+            address: address.parse().unwrap(),
+            port,
+            tls,
+        };
+        let v6 = "20010db8000000000000000000000001";
+        for (code, hex, item) in [
+            (1, "846c617465", Item::Status(Status::TIMED_OUT, "late".into())),
+            (1, "00", Item::Status(Status::SUCCESS, String::new())),
+            (2, "00c0000201", point("192.0.2.1", None, false)),
+            (2, "01c00002010356", point("192.0.2.1", Some(854), true)),
+            (3, &format!("00{v6}"), point("2001:db8::1", None, false)),
+            (3, &format!("00{v6}1000"), point("2001:db8::1", Some(4096), false)),
+            (4, "016d6f64656d", Item::PeerType("modem".into())),
+            (5, "0000ea60", Item::HeartbeatInterval(Duration::from_secs(60))),
+            (6, "00010003", Item::ExtensionsSupported(vec![1, 3])),
+            (7, "020000000001", Item::MacAddress(Mac::new(&[2, 0, 0, 0, 0, 1]).unwrap())),
+            (8, "010a000001", own(true, "10.0.0.1/32")),
+            (9, &format!("00{v6}"), own(false, "2001:db8::1/128")),
+            (10, "010a01020310", subnet(true, "10.1.0.0/16")),
+            (11, &format!("00{v6}20"), subnet(false, "2001:db8::/32")),
+            (15, "0000000001312d00", Item::Metric(15, 20_000_000)),
+            (16, "0000000000044aa2", Item::Metric(16, 281_250)),
+            (17, "64", Item::Metric(17, 100)),
+            (20, "05dc", Item::Metric(20, 1500)),
+        ] {
+            assert_eq!(parse(code, &bytes(hex)), Some(Ok(item)), "{code}: {hex}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_as_it_should_be_is_invalid() {
+        for (code, hex) in [
+            (1, ""),
+            (2, "00c00002"),
+            (2, "00c000020103"),
+            (4, ""),
+            (5, "00000000"),
+            (5, "ea60"),
+            (6, "000100"),
+            (7, "02000000"),
+            (8, "0a000001"),
+            (8, "010a00000118"),
+            (10, "010a010203"),
+            (10, "010a01020321"),
+            (15, "01312d00"),
+            (17, "65"),
+            (18, "ff"),
+            (20, "05"),
+        ] {
+            assert_eq!(parse(code, &bytes(hex)), Some(Err(Invalid)), "{code}: {hex}");
+        }
+        assert_eq!((parse(0, &[]), parse(21, &[1]), parse(65_535, &[])), (None, None, None));
+    }
+
+    #[test]
+    fn words_of_a_modem_write_nothing_else_on_a_terminal() {
+        let item = parse(4, b"\0ok\x1b[2J\xff").unwrap().unwrap();
+        assert_eq!(item, Item::PeerType("ok\u{fffd}[2J\u{fffd}".into()));
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(digit).collect()
+    }
+
+    proptest! {
+        /// Whatever is read is written as an item that reads the same.
+        #[test]
+        fn what_is_read_is_written(code in 0u16..24, value in prop::collection::vec(any::<u8>(), 0..24)) {
+            let Some(Ok(item)) = Item::parse(code, &value) else { return Ok(()) };
+            prop_assert_eq!(item.code(), code);
+            let mut out = Vec::new();
+            item.emit(&mut out);
+            let mut rest = out.as_slice();
+            let (code, value) = split(&mut rest).unwrap();
+            prop_assert!(rest.is_empty());
+            prop_assert_eq!(Item::parse(code, value), Some(Ok(item)));
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Signals and messages of DLEP (RFC 8175 §11, §12), as a router sends and hears
+//! them.
+
+use super::Status;
+use super::item::{Item, code, number, split};
+
+/// Type and length of a message (§11.2).
+const HEADER: usize = 4;
+/// The longest message, with its header.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) const LONGEST: usize = HEADER + u16::MAX as usize;
+/// What a signal begins with (§11.1).
+const SIGNAL: &[u8] = b"DLEP";
+const PEER_DISCOVERY: u16 = 1;
+const PEER_OFFER: u16 = 2;
+
+/// The messages (§12, Table 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub(super) enum Kind {
+    SessionInitialization = 1,
+    SessionInitializationResponse,
+    SessionUpdate,
+    SessionUpdateResponse,
+    SessionTermination,
+    SessionTerminationResponse,
+    DestinationUp,
+    DestinationUpResponse,
+    DestinationAnnounce,
+    DestinationAnnounceResponse,
+    DestinationDown,
+    DestinationDownResponse,
+    DestinationUpdate,
+    LinkCharacteristicsRequest,
+    LinkCharacteristicsResponse,
+    Heartbeat,
+}
+
+impl Kind {
+    const ALL: [Self; 16] = [
+        Self::SessionInitialization,
+        Self::SessionInitializationResponse,
+        Self::SessionUpdate,
+        Self::SessionUpdateResponse,
+        Self::SessionTermination,
+        Self::SessionTerminationResponse,
+        Self::DestinationUp,
+        Self::DestinationUpResponse,
+        Self::DestinationAnnounce,
+        Self::DestinationAnnounceResponse,
+        Self::DestinationDown,
+        Self::DestinationDownResponse,
+        Self::DestinationUpdate,
+        Self::LinkCharacteristicsRequest,
+        Self::LinkCharacteristicsResponse,
+        Self::Heartbeat,
+    ];
+
+    /// Items that such a message from a modem has exactly one of.
+    fn required(self) -> &'static [u16] {
+        use code::*;
+        match self {
+            // §12.6: with the defaults of all metrics that every link has.
+            Self::SessionInitializationResponse => &[
+                STATUS,
+                PEER_TYPE,
+                HEARTBEAT_INTERVAL,
+                MAXIMUM_DATA_RATE_RECEIVE,
+                MAXIMUM_DATA_RATE_TRANSMIT,
+                CURRENT_DATA_RATE_RECEIVE,
+                CURRENT_DATA_RATE_TRANSMIT,
+                LATENCY,
+            ],
+            Self::SessionTermination => &[STATUS],
+            Self::DestinationUp | Self::DestinationDown | Self::DestinationUpdate => &[MAC_ADDRESS],
+            _ => &[],
+        }
+    }
+
+    /// Whether such a message may have this item, besides those that it must have.
+    fn permits(self, code: u16) -> bool {
+        use code::*;
+        let link = matches!(code, IPV4_ADDRESS..=MAXIMUM_TRANSMISSION_UNIT);
+        match self {
+            Self::SessionInitializationResponse => link || code == EXTENSIONS_SUPPORTED,
+            Self::SessionUpdate | Self::DestinationUp | Self::DestinationUpdate => link,
+            _ => false,
+        }
+    }
+}
+
+/// Items of which there may be several.
+fn may_repeat(code: u16) -> bool {
+    matches!(code, code::IPV4_ADDRESS..=code::IPV6_ATTACHED_SUBNET)
+}
+
+/// A message of a modem, all of whose items are good and in their place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) kind: Kind,
+    pub(super) items: Vec<Item>,
+}
+
+/// The first message in `stream`, as it came; `None` if it is not all there.
+pub(super) fn first(stream: &[u8]) -> Option<&[u8]> {
+    let length = number(stream.get(2..HEADER)?) as usize;
+    stream.get(..HEADER + length)
+}
+
+impl Message {
+    /// Reads a whole message, where `expected` says of which kinds there may be one.
+    ///
+    /// # Errors
+    /// The status with which the session is to be terminated (§12.1).
+    pub(super) fn parse(bytes: &[u8], expected: impl Fn(Kind) -> bool) -> Result<Self, Status> {
+        let (header, mut rest) = bytes.split_at(HEADER);
+        let number = number(&header[..2]) as usize;
+        let kind = number.checked_sub(1).and_then(|at| Kind::ALL.get(at).copied());
+        let kind = kind.ok_or(Status::UNKNOWN_MESSAGE)?;
+        if !expected(kind) {
+            return Err(Status::UNEXPECTED_MESSAGE);
+        }
+        let mut message = Self { kind, items: Vec::new() };
+        let mut unknown = false;
+        while !rest.is_empty() {
+            let (code, value) = split(&mut rest).ok_or(Status::INVALID_DATA)?;
+            match Item::parse(code, value) {
+                Some(Ok(item)) if message.takes(code) => message.items.push(item),
+                Some(_) => return Err(Status::INVALID_DATA),
+                None => unknown = true,
+            }
+        }
+        let good = message.is_complete() && (!unknown || message.may_have_unknown());
+        good.then_some(message).ok_or(Status::INVALID_DATA)
+    }
+
+    /// Whether an item of this type may be added.
+    fn takes(&self, code: u16) -> bool {
+        (self.kind.permits(code) || self.kind.required().contains(&code))
+            && (may_repeat(code) || self.items.iter().all(|item| item.code() != code))
+    }
+
+    /// A refusal need not say what links would be like.
+    fn is_complete(&self) -> bool {
+        let refusal = self.status().is_some_and(|(status, _)| status != Status::SUCCESS);
+        let has = |code: &u16| self.items.iter().any(|item| item.code() == *code);
+        refusal || self.kind.required().iter().all(has)
+    }
+
+    /// §12.6: of extensions that we do not know, which is all, there may be items here.
+    fn may_have_unknown(&self) -> bool {
+        let announces =
+            |item: &Item| matches!(item, Item::ExtensionsSupported(all) if !all.is_empty());
+        self.kind == Kind::SessionInitializationResponse && self.items.iter().any(announces)
+    }
+
+    pub(super) fn status(&self) -> Option<(Status, &str)> {
+        self.items.iter().find_map(|item| match item {
+            Item::Status(status, text) => Some((*status, text.as_str())),
+            _ => None,
+        })
+    }
+
+    pub(super) fn metric(&self, code: u16) -> Option<u64> {
+        self.items.iter().find_map(|item| match item {
+            Item::Metric(at, value) if *at == code => Some(*value),
+            _ => None,
+        })
+    }
+}
+
+/// A message with these items, as bytes.
+pub(super) fn emit(kind: Kind, items: &[Item]) -> Vec<u8> {
+    let mut out = (kind as u16).to_be_bytes().to_vec();
+    with_length(&mut out, items);
+    out
+}
+
+/// Writes the length of all items, and the items, behind `out`.
+fn with_length(out: &mut Vec<u8>, items: &[Item]) {
+    let at = out.len();
+    out.extend([0; 2]);
+    items.iter().for_each(|item| item.emit(out));
+    let length = u16::try_from(out.len() - at - 2).expect("our messages are short");
+    out[at..at + 2].copy_from_slice(&length.to_be_bytes());
+}
+
+/// The signal by which a router looks for modems (§12.3).
+pub(super) fn discovery(items: &[Item]) -> Vec<u8> {
+    let mut out = [SIGNAL, &PEER_DISCOVERY.to_be_bytes()].concat();
+    with_length(&mut out, items);
+    out
+}
+
+/// A modem's answer to it (§12.4): its items, if all is as it should be. What is not is
+/// to be ignored (§12.1).
+pub(super) fn offer(datagram: &[u8]) -> Option<Vec<Item>> {
+    let rest = datagram.strip_prefix(SIGNAL)?;
+    let (header, mut rest) = rest.split_at_checked(HEADER)?;
+    if number(&header[..2]) as u16 != PEER_OFFER || number(&header[2..]) as usize != rest.len() {
+        return None;
+    }
+    let mut items: Vec<Item> = Vec::new();
+    while !rest.is_empty() {
+        let (code, value) = split(&mut rest)?;
+        let item = Item::parse(code, value)?.ok()?;
+        let again = items.iter().any(|other| other.code() == code);
+        match item {
+            Item::PeerType(_) if !again => items.push(item),
+            Item::ConnectionPoint { .. } => items.push(item),
+            _ => return None,
+        }
+    }
+    Some(items)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::super::item::Mac;
+    use super::*;
+
+    /// What a modem says first, with this current rate of transmission.
+    pub(in super::super) fn response(rate: u64) -> Vec<Item> {
+        let metrics = (code::MAXIMUM_DATA_RATE_RECEIVE..=code::LATENCY).map(|code| match code {
+            code::CURRENT_DATA_RATE_TRANSMIT => Item::Metric(code, rate),
+            _ => Item::Metric(code, 1_000_000_000),
+        });
+        let mut items = vec![
+            Item::Status(Status::SUCCESS, String::new()),
+            Item::PeerType("test modem".into()),
+            Item::HeartbeatInterval(Duration::from_secs(10)),
+        ];
+        items.extend(metrics);
+        items
+    }
+
+    fn parse(kind: Kind, items: &[Item]) -> Result<Message, Status> {
+        Message::parse(&emit(kind, items), |_| true)
+    }
+
+    fn mac(last: u8) -> Item {
+        Item::MacAddress(Mac::new(&[2, 0, 0, 0, 0, last]).unwrap())
+    }
+
+    #[test]
+    fn a_session_initialization_is_as_the_standard_writes_it() {
+        let items =
+            [Item::HeartbeatInterval(Duration::from_secs(5)), Item::PeerType("skyhop".into())];
+        let wire = b"\x00\x01\x00\x13\x00\x05\x00\x04\x00\x00\x13\x88\x00\x04\x00\x07\x00skyhop";
+        assert_eq!(emit(Kind::SessionInitialization, &items), wire);
+        assert_eq!(discovery(&items[1..]), b"DLEP\x00\x01\x00\x0b\x00\x04\x00\x07\x00skyhop");
+    }
+
+    #[test]
+    fn all_sixteen_kinds_have_their_numbers() {
+        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, at + 1);
+        }
+    }
+
+    /// §12.1
+    #[test]
+    fn what_is_wrong_with_a_message_has_its_status() {
+        assert_eq!(parse(Kind::DestinationUp, &[mac(1)]).unwrap().items, [mac(1)]);
+        let unexpected = Message::parse(&emit(Kind::Heartbeat, &[]), |_| false);
+        assert_eq!(unexpected, Err(Status::UNEXPECTED_MESSAGE));
+        for wire in [&[0, 0, 0, 0], &[0, 17, 0, 0]] {
+            assert_eq!(Message::parse(wire, |_| true), Err(Status::UNKNOWN_MESSAGE));
+        }
+        for (kind, items) in [
+            // A second of its kind, one that is out of place, and one that is missing.
+            (Kind::DestinationUp, vec![mac(1), mac(1)]),
+            (Kind::Heartbeat, vec![mac(1)]),
+            (Kind::DestinationUpdate, vec![Item::Metric(code::LATENCY, 1)]),
+            (Kind::SessionUpdate, vec![Item::Metric(15, 1), Item::Metric(15, 1)]),
+            (Kind::SessionInitializationResponse, response(1)[1..].to_vec()),
+        ] {
+            assert_eq!(parse(kind, &items), Err(Status::INVALID_DATA), "{kind:?} {items:?}");
+        }
+        let truncated = [0, 16, 0, 3, 0, 1, 0];
+        assert_eq!(Message::parse(&truncated, |_| true), Err(Status::INVALID_DATA));
+    }
+
+    /// §12.6, the exception to §12.1.
+    #[test]
+    fn unknown_items_pass_with_unknown_extensions_only() {
+        let with_unknown = |kind, items: &[Item]| {
+            let mut wire = emit(kind, items);
+            wire.extend([0xf0, 0, 0, 1, 7]);
+            let length = (wire.len() - HEADER) as u16;
+            wire[2..4].copy_from_slice(&length.to_be_bytes());
+            Message::parse(&wire, |_| true)
+        };
+        let mut items = response(1);
+        let kind = Kind::SessionInitializationResponse;
+        assert_eq!(with_unknown(kind, &items), Err(Status::INVALID_DATA));
+        items.push(Item::ExtensionsSupported(vec![0xf000]));
+        assert_eq!(with_unknown(kind, &items).unwrap().items, items);
+        assert_eq!(with_unknown(Kind::Heartbeat, &[]), Err(Status::INVALID_DATA));
+    }
+
+    #[test]
+    fn a_refusal_needs_no_metrics() {
+        let refusal = [Item::Status(Status::from(2), "full".into())];
+        let message = parse(Kind::SessionInitializationResponse, &refusal).unwrap();
+        assert_eq!(message.status(), Some((Status::from(2), "full")));
+    }
+
+    #[test]
+    fn offers_are_read_and_others_ignored() {
+        let point =
+            Item::ConnectionPoint { address: [192, 0, 2, 1].into(), port: Some(854), tls: false };
+        let items = [Item::PeerType("m".into()), point];
+        let mut wire = discovery(&items);
+        assert_eq!(offer(&wire), None, "a discovery is no offer");
+        wire[5] = PEER_OFFER as u8;
+        assert_eq!(offer(&wire), Some(items.to_vec()));
+        for length in 0..wire.len() {
+            assert_eq!(offer(&wire[..length]), None);
+        }
+        let twice = discovery(&[items[0].clone(), items[0].clone()]);
+        let strange = discovery(&[mac(1)]);
+        for mut wire in [twice, strange] {
+            wire[5] = PEER_OFFER as u8;
+            assert_eq!(offer(&wire), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn foreign_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let _ = offer(&bytes);
+            if let Some(message) = first(&bytes) {
+                let _ = Message::parse(message, |_| true);
+            }
+        }
+    }
+}

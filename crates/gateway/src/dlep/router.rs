@@ -1,0 +1,494 @@
+//! The router's side of a DLEP session (RFC 8175 §7): finds a modem, keeps a session
+//! with it, knows what it tells. A state machine without clock and sockets
+//! (`docs/state-machines.md`).
+//!
+//! - Inputs: [`Router::handle_offer`], [`Router::handle_connected`],
+//!   [`Router::handle_bytes`], [`Router::handle_closed`], the time.
+//! - Outputs: [`Router::poll_output`], in the order in which they are to be done; then
+//!   [`Router::poll_report`].
+//!
+//! What comes out in answer to bytes is at most half as much again as these, and of what
+//! comes in no more than a message is kept.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use units::{Instant, Machine};
+
+use super::item::{Item, Mac};
+use super::message::{self, Kind, Message};
+use super::{Base, PORT, Status};
+
+/// What we call ourselves.
+const PEER_TYPE: &str = "skyhop";
+/// How often a modem is looked for. §7.1 asks for at least a second.
+const PAUSE: Duration = Duration::from_secs(5);
+/// How soon one that was lost is.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a connection, and the first answer on it, may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So many places where a modem accepts sessions are tried.
+const MOST_POINTS: usize = 8;
+/// A modem that sends more often may be late all the same.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Send this to all modems on the interface.
+    Signal(Vec<u8>),
+    /// Open a connection; any other is over.
+    Connect(SocketAddr),
+    /// Send this on the connection.
+    Send(Vec<u8>),
+    /// Close the connection, or give up opening it, when all has been sent.
+    Close,
+}
+
+/// Why a router wants to be woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wake {
+    /// To look for a modem.
+    Search,
+    /// Nothing has come of what it waits for.
+    GiveUp,
+    /// To say that it is there.
+    Heartbeat,
+}
+
+/// How far a router is (§7, Figure 3).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Peer Discovery, or waiting to try a configured modem again.
+    #[default]
+    Looking,
+    /// Opening the connection.
+    Connecting,
+    /// Session Initialization.
+    Initializing,
+    /// In-Session.
+    Up,
+    /// Session Termination.
+    Ending,
+    /// Told to stop.
+    Stopped,
+}
+
+/// What is known at a moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) phase: Phase,
+    /// Since when it is so.
+    pub(crate) since: Instant,
+    /// Where the modem is, from the connection on.
+    pub(crate) modem: Option<SocketAddr>,
+    /// What the modem calls itself, while a session is up.
+    pub(crate) peer_type: String,
+    /// Until when what it has told holds, if nothing more is heard.
+    pub(crate) until: Option<Instant>,
+    pub(crate) base: Arc<Base>,
+    /// Sessions so far.
+    pub(crate) sessions: u64,
+    /// Why there is no session, or why the last one ended.
+    pub(crate) trouble: Option<String>,
+}
+
+impl Phase {
+    /// One word for it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Looking => "looking",
+            Self::Connecting => "connecting",
+            Self::Initializing => "initializing",
+            Self::Up => "up",
+            Self::Ending => "ending",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    Looking { next: Instant },
+    Connecting { until: Instant },
+    Initializing { until: Instant },
+    Up { heard: Instant, interval: Duration, beat: Instant },
+    Ending { until: Instant },
+    Stopped,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub(super) struct Router {
+    /// Where the modem is, if it is not to be found.
+    configured: Option<SocketAddr>,
+    heartbeat: Duration,
+    state: State,
+    stopping: bool,
+    /// Where it may accept a session: to be tried in this order.
+    points: VecDeque<SocketAddr>,
+    /// What has come of a message that is not all there.
+    inbox: Vec<u8>,
+    outputs: VecDeque<Output>,
+    report: Report,
+    changed: bool,
+}
+
+impl Router {
+    /// Looks for a modem from `now` on: at `configured`, or wherever one answers.
+    pub(super) fn new(now: Instant, configured: Option<SocketAddr>, heartbeat: Duration) -> Self {
+        Self {
+            configured,
+            heartbeat,
+            state: State::Looking { next: now },
+            stopping: false,
+            points: VecDeque::new(),
+            inbox: Vec::new(),
+            outputs: VecDeque::new(),
+            report: Report { since: now, ..Report::default() },
+            changed: true,
+        }
+    }
+
+    /// What to do next.
+    pub(super) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// What is known, if it is something new.
+    pub(super) fn poll_report(&mut self) -> Option<Report> {
+        std::mem::take(&mut self.changed).then(|| self.report.clone())
+    }
+
+    /// Whether answers to our signals are of interest.
+    pub(super) fn wants_offers(&self) -> bool {
+        self.configured.is_none() && matches!(self.state, State::Looking { .. })
+    }
+
+    /// Bytes kept of what has come.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn held(&self) -> usize {
+        self.inbox.len()
+    }
+
+    /// A datagram has come from `from`, with the right TTL (§12.1).
+    pub(super) fn handle_offer(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        if !self.wants_offers() {
+            return;
+        }
+        let Some(items) = message::offer(datagram) else { return };
+        let points: Vec<_> = items.iter().filter_map(|item| connection_point(item, from)).collect();
+        let open = points.iter().filter(|(_, tls)| !tls).map(|(point, _)| *point);
+        self.points = open.take(MOST_POINTS).collect();
+        if points.is_empty() {
+            // §12.4: then the address that it comes from, and the usual port.
+            self.points = [at(from.ip(), PORT, from)].into();
+        }
+        if self.points.is_empty() {
+            return self.note(&format!("{} accepts sessions by TLS only", from.ip()));
+        }
+        self.connect(now);
+    }
+
+    /// Tries the next place, or looks for others.
+    fn connect(&mut self, now: Instant) {
+        let Some(point) = self.points.pop_front() else { return self.look(now, PAUSE) };
+        self.report.modem = Some(point);
+        self.outputs.push_back(Output::Connect(point));
+        self.enter(now, Phase::Connecting, State::Connecting { until: now + PATIENCE });
+    }
+
+    /// The connection is open.
+    pub(super) fn handle_connected(&mut self, now: Instant) {
+        if !matches!(self.state, State::Connecting { .. }) {
+            return;
+        }
+        // §12.5
+        let items = [Item::HeartbeatInterval(self.heartbeat), Item::PeerType(PEER_TYPE.to_owned())];
+        self.send(Kind::SessionInitialization, &items);
+        self.enter(now, Phase::Initializing, State::Initializing { until: now + PATIENCE });
+    }
+
+    /// The connection is over, or could not be opened.
+    pub(super) fn handle_closed(&mut self, now: Instant, why: &str) {
+        match self.state {
+            State::Looking { .. } | State::Stopped => return,
+            State::Connecting { .. } => {
+                self.note(&format!("cannot connect: {why}"));
+                return self.connect(now);
+            }
+            State::Ending { .. } => {}
+            State::Initializing { .. } | State::Up { .. } => {
+                self.note(&format!("the connection ended: {why}"));
+            }
+        }
+        self.reset(now);
+    }
+
+    /// Bytes have come on the connection.
+    pub(super) fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        inbox.extend(bytes);
+        let mut rest = inbox.as_slice();
+        while let (true, Some(message)) = (self.is_connected(), message::first(rest)) {
+            self.hear(now, message);
+            rest = &rest[message.len()..];
+        }
+        if self.is_connected() {
+            let read = inbox.len() - rest.len();
+            inbox.drain(..read);
+            self.inbox = inbox;
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        matches!(self.state, State::Initializing { .. } | State::Up { .. } | State::Ending { .. })
+    }
+
+    fn hear(&mut self, now: Instant, message: &[u8]) {
+        let is_expected: fn(Kind) -> bool = match self.state {
+            State::Initializing { .. } => is_expected_first,
+            State::Up { .. } => is_expected_in_session,
+            // §7.4: everything else is ignored.
+            _ => |kind| kind == Kind::SessionTerminationResponse,
+        };
+        match (Message::parse(message, is_expected), &mut self.state) {
+            (Ok(message), State::Ending { .. }) => self.take(now, &message),
+            (Err(_), State::Ending { .. }) => {}
+            (Err(status), _) => self.terminate(now, status),
+            (Ok(message), state) => {
+                // §7.3.1: any message is a sign of life.
+                if let State::Up { heard, .. } = state {
+                    *heard = now;
+                }
+                self.take(now, &message);
+                self.report.until = self.silence();
+                self.changed = true;
+            }
+        }
+    }
+
+    fn take(&mut self, now: Instant, message: &Message) {
+        let success = Item::Status(Status::SUCCESS, String::new());
+        match (message.kind, mac(message)) {
+            (Kind::SessionInitializationResponse, _) => self.begin(now, message),
+            (Kind::SessionTermination, _) => {
+                let (status, text) = message.status().unwrap_or((Status::SUCCESS, ""));
+                self.note(&format!("the modem ended the session: {} {text}", status.words()));
+                self.send(Kind::SessionTerminationResponse, &[]);
+                self.reset(now);
+            }
+            (Kind::SessionTerminationResponse, _) => self.reset(now),
+            (Kind::SessionUpdate, _) => {
+                self.base().update_session(message);
+                self.send(Kind::SessionUpdateResponse, &[success]);
+            }
+            (Kind::DestinationUp, Some(mac)) => {
+                let taken = self.base().up(mac, message);
+                let status = if taken { Status::SUCCESS } else { Status::NOT_INTERESTED };
+                let items = [Item::MacAddress(mac), Item::Status(status, String::new())];
+                self.send(Kind::DestinationUpResponse, &items);
+            }
+            (Kind::DestinationDown, Some(mac)) if self.base().down(mac) => {
+                self.send(Kind::DestinationDownResponse, &[Item::MacAddress(mac), success]);
+            }
+            (Kind::DestinationUpdate, Some(mac)) if self.base().update(mac, message) => {}
+            (Kind::DestinationDown | Kind::DestinationUpdate, _) => {
+                self.terminate(now, Status::INVALID_DESTINATION);
+            }
+            _ => {}
+        }
+    }
+
+    /// The modem has answered (§12.6).
+    fn begin(&mut self, now: Instant, message: &Message) {
+        let status = message.status().map_or(Status::SUCCESS, |(status, _)| status);
+        if status != Status::SUCCESS {
+            return self.terminate(now, status);
+        }
+        let mut interval = SHORTEST_INTERVAL;
+        for item in &message.items {
+            match item {
+                Item::HeartbeatInterval(theirs) => interval = interval.max(*theirs),
+                Item::PeerType(text) => self.report.peer_type.clone_from(text),
+                _ => {}
+            }
+        }
+        self.base().update_session(message);
+        self.report.sessions += 1;
+        self.report.trouble = None;
+        let beat = now + self.heartbeat;
+        self.enter(now, Phase::Up, State::Up { heard: now, interval, beat });
+    }
+
+    /// Ends the session because of `status`.
+    fn terminate(&mut self, now: Instant, status: Status) {
+        self.note(&format!("we ended the session: {}", status.words()));
+        self.send(Kind::SessionTermination, &[Item::Status(status, String::new())]);
+        self.forget();
+        // §7.4
+        self.enter(now, Phase::Ending, State::Ending { until: now + 4 * self.heartbeat });
+    }
+
+    /// Leaves the connection, and looks for a modem again (§7.5).
+    fn reset(&mut self, now: Instant) {
+        self.outputs.push_back(Output::Close);
+        self.look(now, FIRST_PAUSE);
+    }
+
+    fn look(&mut self, now: Instant, pause: Duration) {
+        self.forget();
+        self.inbox = Vec::new();
+        self.points.clear();
+        self.report.modem = None;
+        match self.stopping {
+            true => self.enter(now, Phase::Stopped, State::Stopped),
+            false => self.enter(now, Phase::Looking, State::Looking { next: now + pause }),
+        }
+    }
+
+    /// What a modem tells, it tells for its session only.
+    fn forget(&mut self) {
+        self.report.base = Arc::default();
+        self.report.until = None;
+        self.report.peer_type.clear();
+    }
+
+    /// Takes leave of the modem: the router is done when it says `Stopped`.
+    pub(super) fn stop(&mut self, now: Instant) {
+        self.stopping = true;
+        match self.state {
+            State::Initializing { .. } | State::Up { .. } => {
+                self.terminate(now, Status::SHUTTING_DOWN);
+            }
+            State::Ending { .. } | State::Stopped => {}
+            State::Looking { .. } | State::Connecting { .. } => self.reset(now),
+        }
+    }
+
+    fn search(&mut self, now: Instant) {
+        match self.configured {
+            Some(modem) => {
+                self.points = [modem].into();
+                self.connect(now);
+            }
+            None => {
+                let signal = message::discovery(&[Item::PeerType(PEER_TYPE.to_owned())]);
+                self.outputs.push_back(Output::Signal(signal));
+                self.state = State::Looking { next: now + PAUSE };
+            }
+        }
+    }
+
+    /// When a silent modem is taken for gone: when its second sign of life has been
+    /// missing for half an interval (§7.3.1: not before two).
+    fn silence(&self) -> Option<Instant> {
+        match self.state {
+            State::Up { heard, interval, .. } => Some(heard + interval * 5 / 2),
+            _ => None,
+        }
+    }
+
+    fn base(&mut self) -> &mut Base {
+        Arc::make_mut(&mut self.report.base)
+    }
+
+    fn send(&mut self, kind: Kind, items: &[Item]) {
+        self.outputs.push_back(Output::Send(message::emit(kind, items)));
+    }
+
+    /// Notes why there is no session.
+    pub(super) fn note(&mut self, trouble: &str) {
+        self.report.trouble = Some(trouble.trim_end().to_owned());
+        self.changed = true;
+    }
+
+    fn enter(&mut self, now: Instant, phase: Phase, state: State) {
+        self.state = state;
+        (self.report.phase, self.report.since) = (phase, now);
+        self.changed = true;
+    }
+}
+
+impl Machine for Router {
+    type Wake = Wake;
+
+    fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+        match self.state {
+            State::Looking { next } => Some((next, Wake::Search)),
+            State::Connecting { until }
+            | State::Initializing { until }
+            | State::Ending { until } => Some((until, Wake::GiveUp)),
+            State::Up { beat, .. } => {
+                let silence = self.silence().map(|at| (at, Wake::GiveUp));
+                units::earliest(silence, Some((beat, Wake::Heartbeat)))
+            }
+            State::Stopped => None,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let Some((_, why)) = self.poll_timeout().filter(|(at, _)| *at <= now) else { return };
+        match (why, &mut self.state) {
+            (Wake::Search, _) => self.search(now),
+            (Wake::Heartbeat, State::Up { beat, .. }) => {
+                *beat = now + self.heartbeat;
+                self.send(Kind::Heartbeat, &[]);
+            }
+            (_, State::Up { .. }) => self.terminate(now, Status::TIMED_OUT),
+            (_, State::Connecting { .. }) => {
+                self.outputs.push_back(Output::Close);
+                self.handle_closed(now, "no answer");
+            }
+            _ => self.handle_closed(now, "no answer"),
+        }
+    }
+}
+
+/// §7.2
+fn is_expected_first(kind: Kind) -> bool {
+    matches!(kind, Kind::SessionInitializationResponse | Kind::SessionTermination)
+}
+
+/// What a modem says of its own accord: we ask it nothing.
+fn is_expected_in_session(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::SessionUpdate
+            | Kind::SessionTermination
+            | Kind::DestinationUp
+            | Kind::DestinationDown
+            | Kind::DestinationUpdate
+            | Kind::Heartbeat
+    )
+}
+
+fn mac(message: &Message) -> Option<Mac> {
+    message.items.iter().find_map(|item| match item {
+        Item::MacAddress(mac) => Some(*mac),
+        _ => None,
+    })
+}
+
+/// Where a modem that has answered from `from` accepts sessions, and whether by TLS.
+fn connection_point(item: &Item, from: SocketAddr) -> Option<(SocketAddr, bool)> {
+    let Item::ConnectionPoint { address, port, tls } = item else { return None };
+    let usable = !address.is_unspecified() && !address.is_multicast() && *port != Some(0);
+    usable.then(|| (at(*address, port.unwrap_or(PORT), from), *tls))
+}
+
+/// This address; a link-local one is on the link that `from` is on.
+fn at(address: IpAddr, port: u16, from: SocketAddr) -> SocketAddr {
+    let mut point = SocketAddr::new(address, port);
+    if let (SocketAddr::V6(v6), SocketAddr::V6(from)) = (&mut point, from)
+        && v6.ip().is_unicast_link_local()
+    {
+        v6.set_scope_id(from.scope_id());
+    }
+    point
+}

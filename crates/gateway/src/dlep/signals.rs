@@ -1,0 +1,178 @@
+//! Sockets on the modem's link: for the signals of DLEP, which are datagrams to all
+//! (RFC 8175 §7.1), and for the connection.
+
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
+};
+use socket2::{Domain, SockRef, Socket, Type};
+use tokio::io::Interest;
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
+
+use super::PORT;
+use crate::netfilter::PASSING;
+use crate::tcp;
+
+/// Where modems listen (§15.15, §15.16).
+const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 117);
+const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 7);
+/// What no router has passed on (RFC 5082).
+const MOST_HOPS: u8 = 255;
+/// Longer offers are nobody's.
+const LONGEST_OFFER: usize = 1500;
+/// What the modem's kernel has not acknowledged for so many heartbeats, it never will.
+const UNACKNOWLEDGED_HEARTBEATS: u32 = 4;
+
+/// The sockets for signals on one interface: of IPv4, IPv6, or both.
+#[derive(Debug)]
+pub(super) struct Signals {
+    v4: Option<UdpSocket>,
+    v6: Option<(UdpSocket, u32)>,
+    gtsm: bool,
+}
+
+impl Signals {
+    /// # Errors
+    /// When there is no such interface, or it has neither version of IP.
+    pub(super) fn open(interface: &str, gtsm: bool) -> io::Result<Self> {
+        let index = nix::net::if_::if_nametoindex(interface)?;
+        match (open_v4(interface), open_v6(interface, index)) {
+            (Err(error), Err(_)) => Err(error),
+            (v4, v6) => Ok(Self { v4: v4.ok(), v6: v6.ok().map(|socket| (socket, index)), gtsm }),
+        }
+    }
+
+    /// Sends a signal to all modems.
+    ///
+    /// # Errors
+    /// When it leaves by neither version.
+    pub(super) fn send(&self, signal: &[u8]) -> io::Result<()> {
+        let v4 = self.v4.iter().map(|socket| (socket, SocketAddr::from((GROUP_V4, PORT))));
+        let v6 = self.v6.iter().map(|(socket, index)| {
+            (socket, SocketAddr::from(SocketAddrV6::new(GROUP_V6, PORT, 0, *index)))
+        });
+        // Tokio would first have to wait for what a new socket is at once: writable.
+        let send = |(socket, to): (&UdpSocket, SocketAddr)| {
+            SockRef::from(socket).send_to(signal, &to.into())
+        };
+        let mut sent = v4.chain(v6).map(send);
+        let first = sent.next().unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()));
+        let second = sent.next();
+        match (first, second) {
+            (Err(error), None | Some(Err(_))) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next datagram that has come to us, and from where. May be cancelled without
+    /// losing one.
+    pub(super) async fn next(&self) -> io::Result<(SocketAddr, Vec<u8>)> {
+        loop {
+            let v6 = self.v6.as_ref().map(|(socket, _)| socket);
+            let socket = tokio::select! {
+                socket = ready(self.v4.as_ref()) => socket?,
+                socket = ready(v6) => socket?,
+            };
+            match receive(socket) {
+                Ok((from, hops, datagram)) => {
+                    // §12.1
+                    if !self.gtsm || hops == Some(MOST_HOPS.into()) {
+                        return Ok((from, datagram));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+async fn ready(socket: Option<&UdpSocket>) -> io::Result<&UdpSocket> {
+    match socket {
+        Some(socket) => socket.readable().await.map(|()| socket),
+        None => std::future::pending().await,
+    }
+}
+
+/// A datagram, whom it is from, and its TTL.
+fn receive(socket: &UdpSocket) -> io::Result<(SocketAddr, Option<i32>, Vec<u8>)> {
+    let mut bytes = vec![0; LONGEST_OFFER];
+    let mut control = nix::cmsg_space!(i32);
+    let taken = socket.try_io(Interest::READABLE, || {
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let (fd, flags) = (socket.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
+        let message = recvmsg::<SockaddrStorage>(fd, &mut parts, Some(&mut control), flags)?;
+        let hops = message.cmsgs()?.find_map(|control| match control {
+            ControlMessageOwned::Ipv4Ttl(hops) | ControlMessageOwned::Ipv6HopLimit(hops) => {
+                Some(hops)
+            }
+            _ => None,
+        });
+        Ok((message.address.and_then(address), hops, message.bytes))
+    });
+    let (from, hops, length) = taken?;
+    bytes.truncate(length);
+    from.map(|from| (from, hops, bytes)).ok_or_else(|| io::ErrorKind::WouldBlock.into())
+}
+
+fn address(storage: SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = storage.as_sockaddr_in().map(|v4| SocketAddr::V4((*v4).into()));
+    v4.or_else(|| storage.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into())))
+}
+
+fn open_v4(interface: &str) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    socket.bind_device(Some(interface.as_bytes()))?;
+    socket.set_multicast_ttl_v4(MOST_HOPS.into())?;
+    setsockopt(&socket, sockopt::Ipv4RecvTtl, &true)?;
+    bind(socket, |port| (Ipv4Addr::UNSPECIFIED, port).into())
+}
+
+fn open_v6(interface: &str, index: u32) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, None)?;
+    socket.set_only_v6(true)?;
+    socket.bind_device(Some(interface.as_bytes()))?;
+    socket.set_multicast_if_v6(index)?;
+    socket.set_multicast_hops_v6(MOST_HOPS.into())?;
+    setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)?;
+    bind(socket, |port| (Ipv6Addr::UNSPECIFIED, port).into())
+}
+
+/// At DLEP's port, since there are modems that answer to that and not to the port of
+/// the question; at another where only root may have it, or somebody else has it.
+fn bind(socket: Socket, at: impl Fn(u16) -> SocketAddr) -> io::Result<UdpSocket> {
+    socket.set_nonblocking(true)?;
+    socket.bind(&at(PORT).into()).or_else(|_| socket.bind(&at(0).into()))?;
+    UdpSocket::from_std(socket.into())
+}
+
+/// Connects to a modem, on `interface` if that is known.
+pub(super) async fn connect(
+    modem: SocketAddr,
+    interface: Option<String>,
+    gtsm: bool,
+    heartbeat: Duration,
+) -> io::Result<TcpStream> {
+    let socket = match modem {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    {
+        let socket = SockRef::from(&socket);
+        if let Some(interface) = &interface {
+            socket.bind_device(Some(interface.as_bytes()))?;
+        }
+        if gtsm {
+            tcp::stay_on_link(&socket, modem.is_ipv6())?;
+        }
+        // Never taken over by us. Without privilege nothing is.
+        let _ = socket.set_mark(PASSING.value);
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_user_timeout(Some(heartbeat * UNACKNOWLEDGED_HEARTBEATS))?;
+    }
+    socket.connect(modem).await
+}
