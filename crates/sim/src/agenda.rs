@@ -1,6 +1,6 @@
 //! What will happen, in the order of (time, sequence number).
 
-use core::cmp::Reverse;
+use core::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use units::Instant;
@@ -10,11 +10,30 @@ use units::Instant;
 ///
 /// An event cannot be removed; its owner's [`Alarm`] tells it from outdated
 /// ones.
+///
+/// A timing wheel (Varghese and Lauck 1987, scheme 4) in front of a heap: what
+/// comes within a millisecond is in order, what comes within four seconds only
+/// in its slot, and the time-outs of a thousand connections, most of which are
+/// moved on before they come up, are in nobody's way.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
-    heap: BinaryHeap<Reverse<Entry<T>>>,
+    /// Of the present slot and before.
+    soon: BinaryHeap<Entry<T>>,
+    /// The slots after it; the one with number `n` is at `n % SLOTS`.
+    wheel: Vec<Vec<Entry<T>>>,
+    /// A bit for each slot of the wheel in which there is something.
+    occupied: [u64; SLOTS / 64],
+    /// What has no slot in the wheel yet.
+    late: BinaryHeap<Entry<T>>,
+    /// The number of the present slot.
+    slot: u64,
     serial: u64,
 }
+
+/// A slot is so many powers of two nanoseconds long: about a millisecond.
+const SLOT_BITS: u32 = 20;
+/// The wheel reaches over so many slots, about four seconds.
+const SLOTS: usize = 4096;
 
 #[derive(Debug)]
 struct Entry<T> {
@@ -27,6 +46,10 @@ impl<T> Entry<T> {
     fn key(&self) -> (Instant, u64) {
         (self.at, self.serial)
     }
+
+    fn slot(&self) -> u64 {
+        self.at.as_nanos() >> SLOT_BITS
+    }
 }
 
 impl<T> PartialEq for Entry<T> {
@@ -38,14 +61,15 @@ impl<T> PartialEq for Entry<T> {
 impl<T> Eq for Entry<T> {}
 
 impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
+/// Reversed, because [`BinaryHeap`] gives out the greatest first.
 impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        self.key().cmp(&other.key())
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
     }
 }
 
@@ -55,25 +79,79 @@ pub(crate) struct Ticket(u64);
 
 impl<T> Agenda<T> {
     pub(crate) fn new() -> Self {
-        Self { heap: BinaryHeap::new(), serial: 0 }
+        Self {
+            soon: BinaryHeap::new(),
+            wheel: core::iter::repeat_with(Vec::new).take(SLOTS).collect(),
+            occupied: [0; SLOTS / 64],
+            late: BinaryHeap::new(),
+            slot: 0,
+            serial: 0,
+        }
     }
 
     /// Enters an event.
     pub(crate) fn enter(&mut self, at: Instant, what: T) -> Ticket {
         self.serial += 1;
-        self.heap.push(Reverse(Entry { at, serial: self.serial, what }));
+        self.place(Entry { at, serial: self.serial, what });
         Ticket(self.serial)
     }
 
-    /// When the next event is due.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse(entry)| entry.at)
+    fn place(&mut self, entry: Entry<T>) {
+        let slot = entry.slot();
+        if slot <= self.slot {
+            self.soon.push(entry);
+        } else if slot - self.slot < SLOTS as u64 {
+            let place = slot as usize % SLOTS;
+            self.wheel[place].push(entry);
+            self.occupied[place / 64] |= 1 << (place % 64);
+        } else {
+            self.late.push(entry);
+        }
     }
 
-    /// Takes the next event.
-    pub(crate) fn pop(&mut self) -> Option<(Instant, Ticket, T)> {
-        let Reverse(Entry { at, serial, what }) = self.heap.pop()?;
+    /// Takes the next event if it is due by `end`.
+    pub(crate) fn pop_due(&mut self, end: Instant) -> Option<(Instant, Ticket, T)> {
+        if self.soon.is_empty() {
+            self.turn()?;
+        }
+        if self.soon.peek()?.at > end {
+            return None;
+        }
+        let Entry { at, serial, what } = self.soon.pop()?;
         Some((at, Ticket(serial), what))
+    }
+
+    /// Goes on to the next slot that has something; `None` if none has.
+    fn turn(&mut self) -> Option<()> {
+        let late = self.late.peek().map(Entry::slot);
+        let next = self.next_occupied();
+        self.slot = next.into_iter().chain(late).min()?;
+        if next == Some(self.slot) {
+            let place = self.slot as usize % SLOTS;
+            self.occupied[place / 64] &= !(1 << (place % 64));
+            self.soon.extend(self.wheel[place].drain(..));
+        }
+        while self.late.peek().is_some_and(|entry| entry.slot() - self.slot < SLOTS as u64)
+            && let Some(entry) = self.late.pop()
+        {
+            self.place(entry);
+        }
+        Some(())
+    }
+
+    /// The number of the first slot after the present one that has something.
+    fn next_occupied(&self) -> Option<u64> {
+        let first = (self.slot + 1) as usize % SLOTS;
+        // The word of the first slot is looked at twice: at last for what lies
+        // before that slot, a whole turn later.
+        (0..=self.occupied.len()).find_map(|step| {
+            let word = (first / 64 + step) % self.occupied.len();
+            let mask = if step == 0 { u64::MAX << (first % 64) } else { u64::MAX };
+            let bits = self.occupied[word] & mask;
+            let place = word * 64 + bits.trailing_zeros() as usize;
+            let ahead = (place + SLOTS - first) % SLOTS;
+            (bits != 0).then_some(self.slot + 1 + ahead as u64)
+        })
     }
 }
 
@@ -121,25 +199,58 @@ mod tests {
         alarm.set(&mut agenda, Some(at(9)), 'b');
         alarm.set(&mut agenda, Some(at(3)), 'c');
         alarm.set(&mut agenda, None, 'd');
-        let (time, ticket, what) = agenda.pop().unwrap();
+        let (time, ticket, what) = agenda.pop_due(Instant::MAX).unwrap();
         assert_eq!((time, what, alarm.ring(ticket)), (at(3), 'c', true));
-        let (time, ticket, what) = agenda.pop().unwrap();
+        let (time, ticket, what) = agenda.pop_due(Instant::MAX).unwrap();
         assert_eq!((time, what, alarm.ring(ticket)), (at(5), 'a', false));
-        assert!(agenda.pop().is_none());
+        assert!(agenda.pop_due(Instant::MAX).is_none());
+    }
+
+    #[test]
+    fn what_is_not_due_stays() {
+        let mut agenda = Agenda::new();
+        agenda.enter(at(7_000_000_000), 'a');
+        assert!(agenda.pop_due(at(6_999_999_999)).is_none());
+        // Before what has been looked at already.
+        agenda.enter(at(5), 'b');
+        let order = core::iter::from_fn(|| agenda.pop_due(at(7_000_000_000)));
+        assert_eq!(order.map(|(_, _, what)| what).collect::<String>(), "ba");
+    }
+
+    /// An instant in this slot, in the wheel's, or beyond.
+    fn instants() -> impl Strategy<Value = u64> {
+        prop_oneof![0u64..8, 0u64..4_000_000, 0u64..4_300_000_000, 0u64..30_000_000_000]
     }
 
     proptest! {
+        /// A run: of each step's entries, so many are taken before the next
+        /// step, which enters at the time of the last that was taken or later.
         #[test]
-        fn events_come_in_the_order_of_time_and_entry(times in prop::collection::vec(0u64..8, 0..50)) {
-            let mut agenda = Agenda::new();
-            for (index, time) in times.iter().enumerate() {
-                agenda.enter(at(*time), index);
+        fn events_come_in_the_order_of_time_and_entry(
+            steps in prop::collection::vec((prop::collection::vec(instants(), 0..20), 0usize..20), 0..20)
+        ) {
+            let (mut agenda, mut plain) = (Agenda::new(), std::collections::BTreeMap::new());
+            let (mut now, mut serial) = (0, 0);
+            for (wishes, taken) in steps.into_iter().chain([(vec![], usize::MAX)]) {
+                for wish in wishes {
+                    serial += 1;
+                    agenda.enter(at(now + wish), serial);
+                    plain.insert((now + wish, serial), serial);
+                }
+                for _ in 0..taken {
+                    let ours = agenda.pop_due(Instant::MAX);
+                    let expected = plain.pop_first();
+                    prop_assert_eq!(
+                        ours.map(|(at, Ticket(ticket), what)| ((at.as_nanos(), ticket), what)),
+                        expected
+                    );
+                    match expected {
+                        Some(((at, _), _)) => now = at,
+                        None => break,
+                    }
+                }
             }
-            let mut expected: Vec<_> = times.iter().copied().zip(0..).collect();
-            expected.sort_unstable();
-            let popped = core::iter::from_fn(|| agenda.pop());
-            let order: Vec<_> = popped.map(|(time, _, what)| (time.as_nanos(), what)).collect();
-            prop_assert_eq!(order, expected);
+            prop_assert!(plain.is_empty());
         }
     }
 }

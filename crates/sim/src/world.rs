@@ -168,10 +168,7 @@ impl World {
 
     /// One event, if it is due by `end`.
     fn step(&mut self, end: Instant) -> bool {
-        if self.agenda.next().is_none_or(|at| at > end) {
-            return false;
-        }
-        let Some((at, ticket, due)) = self.agenda.pop() else { return false };
+        let Some((at, ticket, due)) = self.agenda.pop_due(end) else { return false };
         self.now = at;
         match due {
             Due::Lane(lane) => {

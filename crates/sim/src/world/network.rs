@@ -110,11 +110,13 @@ impl World {
         if let Some(tap) = &mut self.tap {
             tap.packet(self.now, packet.to, false, &packet);
         }
-        let Packet { from, to, body } = *packet;
-        match body {
-            Body::Tcp { source, destination, segment } => {
-                self.deliver_segment([from, to], [source, destination], &segment);
-            }
+        let (from, to) = (packet.from, packet.to);
+        // A segment is looked at where it is: copying it costs more.
+        if let Body::Tcp { source, destination, segment } = &packet.body {
+            return self.deliver_segment([from, to], [*source, *destination], segment);
+        }
+        match packet.body {
+            Body::Tcp { .. } => {}
             Body::Cbr(datagram) => self.deliver_datagram(datagram),
             Body::Slacp(bytes) => self.deliver_slacp(from, to, bytes),
         }
