@@ -42,7 +42,8 @@ impl Keys {
         };
         let terminals: String = (1..).zip(&self.terminals).map(terminal).collect();
         let key = self.hub.to_base64();
-        format!("private_key = \"{key}\"\nrate = \"100 Mbit/s\"\n{keys}\n{sections}\n{terminals}")
+        let rate = if keys.contains("rate =") { "" } else { "rate = \"100 Mbit/s\"" };
+        format!("private_key = \"{key}\"\n{rate}\n{keys}\n{sections}\n{terminals}")
     }
 
     /// The `number`-th terminal, carrying connections.
