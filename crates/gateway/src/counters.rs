@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use slacp::ResetReason;
 
 use crate::connections::Register;
+use crate::refusals::Refusals;
 use crate::tcp::Keepalive;
 
 /// A count that only grows.
@@ -67,6 +68,8 @@ impl Drop for Share<'_> {
 pub(crate) struct Counters {
     /// Of each connection's TCP.
     pub(crate) keepalive: Keepalive,
+    /// Where connections pass by for a while.
+    pub(crate) refusals: Refusals,
     /// Connections carried, of either side.
     pub(crate) connections: Counter,
     /// Connections that both sides ended cleanly.

@@ -453,6 +453,11 @@ impl Stream {
         .await
     }
 
+    /// Whether the peer has connected it to its destination.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.hop.lock().entry(self.key).1.accepted
+    }
+
     /// Waits until the peer resets the stream or the session is lost; for ever
     /// if neither happens.
     pub(crate) async fn reset_by_peer(&self) -> ResetReason {

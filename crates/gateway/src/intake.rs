@@ -35,6 +35,7 @@ impl Intake {
     /// Takes nothing over yet.
     pub(crate) fn new(interception: Interception, counters: Arc<Counters>) -> Self {
         let bypass = BypassClock::new(clock::now(), Bypass::PeerUnreachable);
+        counters.refusals.follow();
         Self { interception, counters, scope: Scope::Nothing, paused: None, bypass }
     }
 
@@ -44,6 +45,7 @@ impl Intake {
         let resume = self.paused.map_or_else(Instant::now, |(until, _)| until);
         let arrived = tokio::select! {
             arrived = self.interception.next() => arrived,
+            () = self.counters.refusals.changed() => return None,
             () = sleep_until(resume), if self.paused.is_some() => {
                 self.paused = None;
                 return None;
@@ -97,9 +99,12 @@ impl Intake {
         let wanted = wanted.and_then(|scope| paused.map(|()| scope));
         self.bypass.set(clock::now(), wanted.as_ref().err().copied());
         let wanted = wanted.unwrap_or(Scope::Nothing);
-        if wanted != self.scope {
+        let refused = self.counters.refusals.take_change();
+        if wanted != self.scope || refused.is_some() {
+            refused.into_iter().for_each(|refused| self.interception.pass_by(refused));
             self.interception.take_over(&wanted)?;
             self.scope = wanted;
+            self.counters.refusals.set();
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 
 use slacp::Open;
 
@@ -111,6 +112,11 @@ impl Interception {
     pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[Policy]) {
         self.rules.interfaces.clone_from(&config.interfaces);
         policies.clone_into(&mut self.rules.policies);
+    }
+
+    /// Lets connections to these pass by, from the next [`Self::take_over`] on.
+    pub(crate) fn pass_by(&mut self, refused: Vec<SocketAddr>) {
+        self.rules.refused = refused;
     }
 
     /// How many connections each policy has decided about.
@@ -230,6 +236,7 @@ fn rules(config: &InterceptConfig, policies: &[Policy], listeners: Vec<(Version,
     Rules {
         interfaces: config.interfaces.clone(),
         policies: policies.to_vec(),
+        refused: Vec::new(),
         listeners,
         deferred: config.answer == Answer::Deferred,
         own_traffic: config.own_traffic,

@@ -55,6 +55,7 @@ mod pipe;
 pub mod policy;
 mod prefix;
 mod proxy;
+mod refusals;
 mod relay;
 mod routing;
 mod rule;

@@ -16,7 +16,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 
+use crate::class::TCP;
 use crate::nft_table::{self, Chain, Hook, NftTable, Rule};
 use crate::policy::{self, Action, Policy, Seen};
 use crate::prefix::Prefix;
@@ -118,6 +120,8 @@ pub(crate) fn to(network: &Prefix) -> Rule {
 pub(crate) struct Rules {
     pub(crate) interfaces: Vec<String>,
     pub(crate) policies: Vec<Policy>,
+    /// Destinations whose connections pass by whatever policies say.
+    pub(crate) refused: Vec<SocketAddr>,
     /// The loopback ports of the listeners there are.
     pub(crate) listeners: Vec<(Version, u16)>,
     /// Withhold SYNs and log them, instead of having them answered.
@@ -199,7 +203,15 @@ impl Rules {
             };
             [&[Term::Version(version), Term::Tcp], &end[..]].concat()
         };
-        self.listeners.iter().map(listener).collect()
+        self.passing().chain(self.listeners.iter().map(listener)).collect()
+    }
+
+    /// What passes by though it is to be split.
+    fn passing(&self) -> impl Iterator<Item = Rule> {
+        self.refused.iter().map(|destination| {
+            let port = Term::ToPorts(TCP, destination.port(), destination.port());
+            [to(&Prefix::host(destination.ip())), vec![port, Term::Return]].concat()
+        })
     }
 
     /// The same, of our own machine: it is sent round.
@@ -208,7 +220,7 @@ impl Rules {
             let mark = [Term::MarkConnection(slot.mark()), Term::SetMark(slot.mark())];
             [&[Term::Version(version)], &mark[..], &[Term::Accept]].concat()
         };
-        self.listeners.iter().map(round).collect()
+        self.passing().chain(self.listeners.iter().map(round)).collect()
     }
 
     fn counters(&self) -> Vec<String> {

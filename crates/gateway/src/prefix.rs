@@ -41,6 +41,11 @@ impl Prefix {
         (length <= most).then(|| Self { address: first_address(address, length), length })
     }
 
+    /// One address alone.
+    pub(crate) fn host(address: IpAddr) -> Self {
+        Self { address, length: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
     /// The first address.
     pub fn address(self) -> IpAddr {
         self.address

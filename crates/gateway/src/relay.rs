@@ -57,7 +57,15 @@ pub(crate) async fn originate(
     let leg = Leg::new(socket);
     let entry = Registered::new(&counters, session, open, false);
     match hop.open(session, open, dscp) {
-        Ok(stream) => relay(stream, leg, &[], entry, &counters).await,
+        Ok(stream) => {
+            let carried = carry(&stream, &leg, &[], &entry, &counters).await;
+            if let Err(Broken::Stream(reason)) = carried
+                && !stream.is_accepted()
+            {
+                counters.refusals.tell(open.destination, reason).await;
+            }
+            end(stream, leg, carried, &counters).await;
+        }
         Err(error) => {
             counters.failed.increment();
             counters.reasons.count(ResetReason::Limit);
@@ -142,16 +150,33 @@ pub(crate) async fn relay(
     entry: Registered<'_>,
     counters: &Counters,
 ) {
+    let carried = carry(&stream, &leg, first, &entry, counters).await;
+    end(stream, leg, carried, counters).await;
+}
+
+/// Carries what both say until both directions are over, or until one is broken.
+async fn carry(
+    stream: &Stream,
+    leg: &Leg,
+    first: &[u8],
+    entry: &Registered<'_>,
+    counters: &Counters,
+) -> Result<(), Broken> {
     // It fails when the peer has reset the connection; copying finds that out.
     let _ = tcp::prepare(leg.socket(), &counters.keepalive);
     entry.carries(stream.id(), leg.socket().as_raw_fd());
     let copied = tokio::select! {
-        copied = copy_both(&stream, leg.socket(), first, &entry) => copied,
+        copied = copy_both(stream, leg.socket(), first, entry) => copied,
         error = leg.failure(|| stream.is_finished()) => Err(Broken::Socket(error)),
         reason = stream.reset_by_peer() => Err(reason.into()),
     };
     entry.socket_ends();
-    match copied {
+    copied
+}
+
+/// Ends what has been carried, both sides alike.
+async fn end(stream: Stream, leg: Leg, carried: Result<(), Broken>, counters: &Counters) {
+    match carried {
         Ok(()) => {
             counters.closed.increment();
             drop(stream);

@@ -55,7 +55,11 @@ impl Server {
         match connected {
             Ok(socket) => self.relay(leg, socket, entry).await,
             // Dropping the leg resets the client: it was answered already.
-            Err(error) => self.tell_failure(accepted.open, &error),
+            Err(error) => {
+                self.tell_failure(accepted.open, &error);
+                let destination = accepted.open.destination;
+                self.counters.refusals.tell(destination, dial::reason(&error)).await;
+            }
         }
     }
 

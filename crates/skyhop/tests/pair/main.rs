@@ -15,6 +15,7 @@ mod demo;
 mod directions;
 mod dlep;
 mod endings;
+mod eyeballs;
 mod fail_open;
 mod faults;
 mod gateways;
