@@ -42,6 +42,7 @@ mod interception;
 pub mod keys;
 mod leg;
 mod listener;
+pub mod log;
 mod metrics;
 mod netfilter;
 mod netlink;

@@ -24,6 +24,7 @@ use crate::error::RunError;
 use crate::events::Following;
 use crate::hop::Hop;
 use crate::intake::Intake;
+use crate::log::{self, LogFilter};
 use crate::metrics::MetricsServer;
 use crate::notify::Notifier;
 use crate::path_store::PathStore;
@@ -64,6 +65,8 @@ pub struct OperationConfig {
     /// The directory in which is kept what was learnt of paths. Key `state`,
     /// default none.
     pub state: Option<PathBuf>,
+    /// What the log tells. Key `log`, default `"info"`.
+    pub log: Option<LogFilter>,
     /// The most that the modem is believed. Key `maximum_rate`, default none.
     pub maximum_rate: Option<BitRate>,
     /// How the modem is asked for its rate. Section `dlep`, default not at all.
@@ -232,6 +235,7 @@ impl Operations {
     pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
         let mut notes = vec!["configuration read again".to_owned()];
         self.limits = Limits::new(&config, self.role);
+        log::configure(config.log.as_ref());
         if (&config.control, &config.state, config.metrics, &config.dlep)
             != (&self.config.control, &self.config.state, self.config.metrics, &self.config.dlep)
         {

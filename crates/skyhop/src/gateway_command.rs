@@ -1,7 +1,6 @@
 //! `skyhop hub`, `skyhop terminal`, `skyhop solo` and `skyhop keygen`.
 
 use std::future::Future;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,10 +8,7 @@ use gateway::RunError;
 use gateway::config::{HubConfig, SoloConfig, TerminalConfig};
 use gateway::keys::{PrivateKey, format_public_key};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
-/// What the log tells unless `SKYHOP_LOG` says otherwise.
-const LOG: &str = "info";
 /// The exit code of a gateway that failed while it was at work.
 const FAILED: u8 = 1;
 
@@ -64,6 +60,7 @@ pub(crate) fn hub(args: &HubArgs) -> anyhow::Result<ExitCode> {
         crate::print(&gateway::hub::print_rules(&config))?;
         return Ok(ExitCode::SUCCESS);
     }
+    gateway::log::start(config.operation.log.as_ref())?;
     serve(|stop| gateway::hub::run(config, stop))
 }
 
@@ -74,6 +71,7 @@ pub(crate) fn terminal(args: &TerminalArgs) -> anyhow::Result<ExitCode> {
         crate::print(&gateway::terminal::print_rules(&config))?;
         return Ok(ExitCode::SUCCESS);
     }
+    gateway::log::start(config.operation.log.as_ref())?;
     serve(|stop| gateway::terminal::run(config, stop))
 }
 
@@ -84,6 +82,7 @@ pub(crate) fn solo(args: &SoloArgs) -> anyhow::Result<ExitCode> {
         crate::print(&gateway::solo::print_rules(&config))?;
         return Ok(ExitCode::SUCCESS);
     }
+    gateway::log::start(config.operation.log.as_ref())?;
     serve(|stop| gateway::solo::run(config, stop))
 }
 
@@ -109,7 +108,6 @@ fn serve<F>(run: impl FnOnce(Stop) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = Result<(), RunError>>,
 {
-    start_log();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async { run(stop()?).await.map_err(anyhow::Error::from) });
     // A resolver may still be at work on a thread of its own: it is not waited for.
@@ -138,14 +136,4 @@ fn stop() -> anyhow::Result<Stop> {
             _ = terminate.recv() => {}
         }
     }))
-}
-
-fn start_log() {
-    let filter = EnvFilter::try_from_env("SKYHOP_LOG").unwrap_or_else(|_| EnvFilter::new(LOG));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
 }

@@ -1,5 +1,5 @@
 //! How a gateway is run: `control`, `metrics`, `state`, `total_memory`,
-//! `max_connections`, `keepalive`.
+//! `max_connections`, `keepalive`, `log`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use super::parse::quoted;
 use super::{ConfigError, OperationConfig, Source, raw};
 use crate::control::ControlPath;
 use crate::dlep::DlepConfig;
+use crate::log::LogFilter;
 
 /// The kernel counts in seconds.
 const SHORTEST_KEEPALIVE: Duration = Duration::from_secs(1);
@@ -24,6 +25,7 @@ pub(super) struct Written {
     pub(super) total_memory: Option<String>,
     pub(super) max_connections: Option<i64>,
     pub(super) keepalive: Option<String>,
+    pub(super) log: Option<String>,
     /// Read already, with the other keys of the rate.
     pub(super) maximum_rate: Option<BitRate>,
     /// Read already, since it is about the rate.
@@ -51,6 +53,7 @@ impl Source {
             total_memory: self.optional_size("total_memory", written.total_memory)?,
             max_connections: written.max_connections.map(most).transpose()?,
             keepalive: written.keepalive.map(|text| self.keepalive(&text)).transpose()?,
+            log: written.log.map(|text| self.log(&text)).transpose()?,
             metrics: written.metrics.map(|metrics| self.metrics(metrics)).transpose()?,
             state: written.state.map(|path| self.relative(&path)),
             maximum_rate: written.maximum_rate,
@@ -65,6 +68,10 @@ impl Source {
         let time = units::parse_duration(text).map_err(|error| refused(error.to_string()))?;
         let fits = (SHORTEST_KEEPALIVE..=LONGEST_KEEPALIVE).contains(&time);
         fits.then_some(time).ok_or_else(|| refused("expected 1 s to 2 h".to_owned()))
+    }
+
+    fn log(&self, text: &str) -> Result<LogFilter, ConfigError> {
+        text.parse().map_err(|_| self.value("log", quoted(text), LogFilter::EXPECTED))
     }
 
     fn metrics(&self, metrics: raw::Metrics) -> Result<SocketAddr, ConfigError> {

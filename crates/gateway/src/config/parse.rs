@@ -41,6 +41,7 @@ pub(super) fn terminal(source: &Source, text: &str) -> Result<TerminalConfig, Co
         total_memory: raw.total_memory,
         max_connections: raw.max_connections,
         keepalive: raw.keepalive,
+        log: raw.log,
         maximum_rate,
         dlep: raw.dlep.map(|raw| source.dlep(raw, &rate)).transpose()?,
     };
@@ -84,6 +85,7 @@ pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError>
         total_memory: raw.total_memory,
         max_connections: raw.max_connections,
         keepalive: raw.keepalive,
+        log: raw.log,
         maximum_rate,
         dlep: raw.dlep.map(|raw| source.dlep(raw, &rate)).transpose()?,
     };

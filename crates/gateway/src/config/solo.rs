@@ -27,6 +27,7 @@ impl Source {
             total_memory: raw.total_memory,
             max_connections: raw.max_connections,
             keepalive: raw.keepalive,
+            log: raw.log,
             maximum_rate: None,
             dlep: None,
         };

@@ -145,12 +145,13 @@ fn how_a_gateway_is_run_is_told() {
     let file = Some(directory.0.path().join("hub.toml"));
     assert_eq!(with("").unwrap(), OperationConfig { file: file.clone(), ..Default::default() });
     let keys = "control = \"ctl.sock\"\nstate = \"kept\"\ntotal_memory = \"1 GB\"\nmax_connections = 7\n\
-                keepalive = \"30 s\"";
+                keepalive = \"30 s\"\nlog = \"warn,gateway=debug\"";
     let expected = OperationConfig {
         control: ControlPath::At(directory.0.path().join("ctl.sock")),
         total_memory: Some(ByteCount::new(1_000_000_000)),
         max_connections: Some(7),
         keepalive: Some(Duration::from_secs(30)),
+        log: Some("warn,gateway=debug".parse().unwrap()),
         maximum_rate: None,
         state: Some(directory.0.path().join("kept")),
         metrics: None,
@@ -312,6 +313,7 @@ fn a_bad_terminal_configuration_is_told_in_one_line() {
         ),
         ("[intercept]", "listen = \"lan0\"\n[intercept]", &["listen", "lan0", "[::]:5900"]),
         ("[intercept]", "connect_timeout = \"0 s\"\n[intercept]", &["connect_timeout", "10 min"]),
+        ("[intercept]", "log = \"loud\"\n[intercept]", &["log", "loud", "off, error, warn"]),
         ("[intercept]", "keepalive = \"0.5 s\"\n[intercept]", &["keepalive", "1 s to 2 h"]),
         ("[intercept]\ninterfaces = [\"lan0\"]\n", "", &["`intercept.interfaces` is missing"]),
         ("[\"lan0\"]", "[]", &["intercept.interfaces = []", "lan0"]),

@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -206,14 +206,19 @@ impl Pair {
 
     /// The same with these sections.
     pub(crate) fn terminal_with(&self, sections: &str) -> Gateway {
-        let config = format!(
-            "private_key = \"{}\"\nhub = \"hub:5900\"\nhub_key = \"{}\"\nrate = \"50 Mbit/s\"\n{sections}\n",
-            self.terminal.to_base64(),
-            format_public_key(&self.hub.public())
-        );
+        let config = self.terminal_config(sections);
         let mut terminal = Gateway::start(Node::Terminal, "terminal", &config);
         terminal.wait_for("looking for the hub");
         terminal
+    }
+
+    /// The configuration of such a terminal.
+    pub(crate) fn terminal_config(&self, sections: &str) -> String {
+        format!(
+            "private_key = \"{}\"\nhub = \"hub:5900\"\nhub_key = \"{}\"\nrate = \"50 Mbit/s\"\n{sections}\n",
+            self.terminal.to_base64(),
+            format_public_key(&self.hub.public())
+        )
     }
 
     /// Both, carrying connections.
@@ -251,6 +256,14 @@ impl Gateway {
         Self::run(command, config)
     }
 
+    /// Starts one with a configuration that it can read again.
+    pub(crate) fn start_from(node: Node, role: &str, file: &Path) -> Self {
+        let skyhop = std::env::var_os("SKYHOP").unwrap();
+        let mut command = find_netns(node).unwrap().command(skyhop);
+        command.arg(role).arg(file);
+        Self::run(command, "")
+    }
+
     /// Starts this command, with `config` on its stdin.
     pub(crate) fn run(mut command: Command, config: &str) -> Self {
         command.env_remove("SKYHOP_LOG");
@@ -266,6 +279,11 @@ impl Gateway {
     /// Waits until it says a line with this in it.
     pub(crate) fn wait_for(&mut self, part: &str) {
         self.line_with(part);
+    }
+
+    /// Whether it has said a line with this in it before those waited for.
+    pub(crate) fn has_said(&self, part: &str) -> bool {
+        self.said.iter().any(|line| line.contains(part))
     }
 
     /// The line with this in it, once it has said it.

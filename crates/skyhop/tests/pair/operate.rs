@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::bare;
 use crate::common::{as_each_user, text};
 use crate::gateways::Keys;
-use crate::inside::{Gateway, Mirror, PATIENCE, assert_reset, exchange};
+use crate::inside::{Gateway, Mirror, PATIENCE, addresses, assert_reset, connect, exchange};
 
 const PORT: u16 = 4000;
 
@@ -284,16 +284,9 @@ fn inside_a_pair_reloads() {
     let state = format!("{}\nstate = {:?}", sockets.key("hub"), sockets.path("kept"));
     let good = keys.hub_config(&state, "[metrics]\nlisten = \"127.0.0.1:9590\"");
     let file = sockets.path("hub.toml");
-    let write = |text: &str| {
-        let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&file);
-        file.unwrap().write_all(text.as_bytes()).unwrap();
-    };
+    let write = |text: &str| write_secret(&file, text);
     write(&good);
-    let skyhop_hub = std::env::var_os("SKYHOP").unwrap();
-    let mut command: Command = find_netns(Node::Hub).unwrap().command(skyhop_hub);
-    command.arg("hub").arg(&file);
-    let mut hub = Gateway::run(command, "");
+    let mut hub = Gateway::start_from(Node::Hub, "hub", &file);
     hub.wait_for("ready");
     let terminal = keys.terminal(1, &sockets.key("terminal"), "");
     let mut client = mirror.connect_carried();
@@ -310,6 +303,7 @@ fn inside_a_pair_reloads() {
     assert!(!refused.status.success() && text(&refused.stderr).contains("sixty"), "{refused:?}");
     assert_eq!(rate(), Some(60_000_000));
     exchange(&mut client);
+    the_log_changes(&good.replace("100 Mbit/s", "60 Mbit/s"), &mut hub, write);
     classes_change(&good, &at_hub, write);
     exchange(&mut client);
 
@@ -335,6 +329,26 @@ fn inside_a_pair_reloads() {
     hub.end_by(Signal::SIGTERM);
 }
 
+/// A hub at work is told to tell more, and then the usual again.
+fn the_log_changes(good: &str, hub: &mut Gateway, write: impl Fn(&str)) {
+    write(&format!("log = \"loud\"\n{good}"));
+    hub.hang_up();
+    hub.wait_for("expected a level");
+    write(&format!("log = \"debug\"\n{good}"));
+    hub.hang_up();
+    hub.wait_for("configuration read again");
+    assert_reset(&connect(addresses(PORT + 1)[0]));
+    hub.wait_for("not connected");
+    write(good);
+    hub.hang_up();
+    hub.wait_for("configuration read again");
+    assert_reset(&connect(addresses(PORT + 2)[0]));
+    // It comes after what would be told of that connection.
+    hub.hang_up();
+    hub.wait_for("configuration read again");
+    assert!(!hub.has_said("not connected"));
+}
+
 /// Other classes for a hub at work: those of the connection that is carried and of
 /// what is to come.
 fn classes_change(good: &str, at_hub: &Path, write: impl Fn(&str)) {
@@ -356,6 +370,13 @@ fn classes_change(good: &str, at_hub: &Path, write: impl Fn(&str)) {
     let refused = skyhop(&["reload"], at_hub);
     assert!(text(&refused.stderr).contains("class.weight"), "{refused:?}");
     assert_eq!(classes(), [row("mail", 7), row("default", 1)]);
+}
+
+/// A file that only its owner can read.
+pub(crate) fn write_secret(path: &Path, text: &str) {
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.unwrap().write_all(text.as_bytes()).unwrap();
 }
 
 /// What a gateway's host serves at a path.
