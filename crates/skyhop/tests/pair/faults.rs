@@ -1,7 +1,7 @@
 //! Gateways that are full, that start and end again and again, and what they keep.
 
 use std::io::{self, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixDatagram;
 use std::thread;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::clean_up::{path, traces};
 use crate::common::{as_each_user, as_myself, skip, text};
-use crate::gateways::Keys;
+use crate::gateways::{Keys, connect_from};
 use crate::inside::{
     Gateway, Mirror, PATIENCE, accept, addresses, assert_reset, connect, connect_carried_until,
     exchange, listen, payload,
@@ -68,6 +68,104 @@ fn inside_a_terminal_is_full() {
     exchange(&mut held);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn a_full_hub_sends_new_connections_past_it_and_old_ones_live() {
+    as_myself(|runner| runner.inside(bare(), "faults::inside_a_hub_is_full"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_hub_is_full() {
+    let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
+    let (at_hub, at) = (sockets.path("hub"), sockets.path("terminal"));
+    let bounds = "max_connections = 3\ntotal_memory = \"1 MB\"";
+    let hub = keys.hub(&format!("{bounds}\n{}", sockets.key("hub")), "");
+    let terminal = keys.terminal(1, &sockets.key("terminal"), "");
+    let mut held = mirror.connect_carried();
+    let (greedy, third) = (mirror.connect_carried(), mirror.connect_carried());
+    let is_told = |status: &Value| status["interception"]["why"] == "peer-full";
+    assert_reset(&connect(addresses(PORT)[0]));
+    wait_for(&at, "the hub is full", is_told);
+    mirror.assert_passes_by();
+    exchange(&mut held);
+    drop(third);
+    drop(connect_carried_until(&mirror));
+
+    // The hub holds what is not read here.
+    greedy.set_nonblocking(true).unwrap();
+    let part = payload(100_000);
+    wait_for(&at_hub, "memory", |status| {
+        while (&greedy).write(&part).is_ok() {}
+        status["memory"]["held_bytes"].as_u64() >= Some(1_000_000)
+    });
+    let began = Instant::now();
+    while !is_told(&status(&at)) {
+        assert!(began.elapsed() < PATIENCE, "new connections are carried");
+        let _ = mirror.try_connect(PATIENCE / 20);
+    }
+    mirror.assert_passes_by();
+    exchange(&mut held);
+    drop(greedy);
+    drop(connect_carried_until(&mirror));
+    exchange(&mut held);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn clients_pass_by_while_a_side_has_no_descriptors() {
+    as_myself(|runner| {
+        runner.inside(bare(), "faults::inside_a_terminal_has_no_descriptors");
+        runner.inside(bare(), "faults::inside_a_hub_has_no_descriptors");
+    });
+}
+
+/// So many descriptors has the side that runs out of them.
+const DESCRIPTORS: usize = 80;
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_terminal_has_no_descriptors() {
+    let keys = Keys::new(1);
+    let hub = keys.hub("", "");
+    let proxy = "[proxy]\nlisten = \"0.0.0.0:1080\"\nclients = [\"0.0.0.0/0\"]\n";
+    let config = keys.terminal_config(1, "", proxy);
+    let mut terminal = Gateway::start_poor(Node::Terminal, "terminal", &config, DESCRIPTORS);
+    terminal.wait_for("ready");
+    runs_out((Node::Client, (Node::Terminal.address4(), 1080).into()));
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_hub_has_no_descriptors() {
+    let keys = Keys::new(1);
+    let config = keys.hub_config("", "[metrics]\nlisten = \"127.0.0.1:9590\"\n");
+    let mut hub = Gateway::start_poor(Node::Hub, "hub", &config, DESCRIPTORS);
+    hub.wait_for("ready");
+    let terminal = keys.terminal(1, "", "");
+    runs_out((Node::Hub, ([127, 0, 0, 1], 9590).into()));
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// Connections to a door of a gateway, from a host, take all its descriptors: what is
+/// carried lives, what is new passes by, until there is room again.
+fn runs_out((from, door): (Node, SocketAddr)) {
+    let mirror = Mirror::start(PORT);
+    let mut held = connect_carried_until(&mirror);
+    let idle: Vec<_> = (0..DESCRIPTORS).map(|_| connect_from(from, door)).collect();
+    let began = Instant::now();
+    while mirror.try_connect(PATIENCE / 20).is_none_or(|(_, carried)| carried) {
+        assert!(began.elapsed() < PATIENCE, "nothing passes by");
+    }
+    exchange(&mut held);
+    drop(idle);
+    drop(connect_carried_until(&mirror));
+    exchange(&mut held);
 }
 
 #[test]

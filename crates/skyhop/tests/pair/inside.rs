@@ -276,6 +276,14 @@ impl Gateway {
         Self { process, lines, said: Vec::new() }
     }
 
+    /// Starts one that may have so many descriptors.
+    pub(crate) fn start_poor(node: Node, role: &str, config: &str, descriptors: usize) -> Self {
+        let mut command = find_netns(node).unwrap().command("sh");
+        let script = format!("ulimit -n {descriptors}; exec \"$SKYHOP\" {role} /dev/stdin");
+        command.args(["-c", &script]);
+        Self::run(command, config)
+    }
+
     /// Waits until it says a line with this in it.
     pub(crate) fn wait_for(&mut self, part: &str) {
         self.line_with(part);

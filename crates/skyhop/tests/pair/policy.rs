@@ -3,24 +3,26 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::net::{Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::thread;
 
-use lab::{LAN_DEVICE, Node, find_netns};
+use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
+use socket2::SockRef;
 
-use crate::common::as_each_user;
+use crate::common::{as_each_user, as_myself, text};
 use crate::gateways::{accept_any, both, connect_from, listen_on};
-use crate::inside::{Gateway, Pair, assert_same, payload, read_all};
+use crate::inside::{Gateway, Mirror, PATIENCE, Pair, assert_same, exchange, payload, read_all};
 use crate::lossless;
-use crate::operate::{Sockets, skyhop, status};
+use crate::operate::{Sockets, skyhop, status, write_secret};
 
 const SPLIT: u16 = 4001;
 const WHOLE: u16 = 4002;
 const PAST: u16 = 4003;
 const POLICIES: &str = "[[policy]]\nname = \"whole\"\nports = [4002]\naction = \"tunnel\"\n\
                         [[policy]]\nname = \"past\"\nports = [4003]\naction = \"bypass\"\n";
+const INTERCEPT: &str = "[intercept]\ninterfaces = [\"lan0\"]\n";
 /// Sent each way.
 const BYTES: usize = 200_000;
 
@@ -60,19 +62,154 @@ fn inside_policies_decide() {
 
 /// A pair with the same policies on both sides.
 fn start(pair: &Pair, sockets: &Sockets) -> (Gateway, Gateway) {
-    let intercept = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n");
-    // The clients' addresses, and the terminal's own on the hop.
+    let hub = hub(pair, sockets, POLICIES);
+    let sections = sections(sockets, &format!("own_traffic = true\n{POLICIES}"));
+    (hub, in_service(pair.terminal_with(&sections)))
+}
+
+/// A hub that knows the clients' addresses, and the terminal's own on the hop.
+fn hub(pair: &Pair, sockets: &Sockets, policies: &str) -> Gateway {
     let own = [Node::Terminal.address4().to_string(), Node::Terminal.address6().to_string()];
     let networks =
         format!("networks = [\"10.1.0.0/24\", \"fd00:1::/64\", {:?}, {:?}]", own[0], own[1]);
-    let sections = format!("{networks}\n[tunnel]\n{intercept}{POLICIES}");
-    let hub = pair.hub_with_keys(&sockets.key("hub"), &sections);
-    let sections =
-        format!("{}\n[tunnel]\n{intercept}own_traffic = true\n{POLICIES}", sockets.key("terminal"));
-    let mut terminal = pair.terminal_with(&sections);
+    let sections = format!("{networks}\n[tunnel]\n{INTERCEPT}{policies}");
+    pair.hub_with_keys(&sockets.key("hub"), &sections)
+}
+
+/// What a terminal's configuration has besides its keys.
+fn sections(sockets: &Sockets, more: &str) -> String {
+    format!("{}\n[tunnel]\n{INTERCEPT}{more}", sockets.key("terminal"))
+}
+
+fn in_service(mut terminal: Gateway) -> Gateway {
     terminal.wait_for("session up with the hub");
     terminal.wait_for("ready");
-    (hub, terminal)
+    terminal
+}
+
+#[test]
+fn other_policies_are_for_connections_to_come() {
+    as_myself(|runner| runner.inside(lossless(), "policy::inside_policies_change"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_policies_change() {
+    let (pair, sockets, mirror) = (Pair::new(), Sockets::new(), Mirror::start(SPLIT));
+    let (file, control) = (sockets.path("terminal.toml"), sockets.path("terminal"));
+    let write = |action: &str| {
+        let policy = format!("[[policy]]\nname = \"it\"\nports = [4001]\naction = \"{action}\"\n");
+        write_secret(&file, &pair.terminal_config(&sections(&sockets, &policy)));
+    };
+    write("split");
+    let hub = hub(&pair, &sockets, "");
+    let terminal = in_service(Gateway::start_from(Node::Terminal, "terminal", &file));
+    let mut held = Vec::new();
+    // Whether the server sees the gateway, and what goes through the tunnel.
+    let ways = [("split", true, false), ("tunnel", false, true), ("bypass", false, false)];
+    for (action, is_split, is_whole) in ways.into_iter().chain(ways) {
+        write(action);
+        let reloaded = skyhop(&["reload"], &control);
+        assert!(text(&reloaded.stdout).contains("read again"), "{reloaded:?}");
+        let (mut socket, carried) = mirror.connect();
+        assert_eq!(carried, is_split, "{action}");
+        assert_eq!(status(&control)["policies"][0]["action"], action);
+        assert_way(&mut socket, is_whole, action);
+        held.push((socket, is_whole, action));
+        // Those there are go on as they have begun.
+        held.iter_mut().for_each(|(socket, is_whole, began)| assert_way(socket, *is_whole, began));
+    }
+    drop(held);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// A connection works, and its packets go through the tunnel or do not.
+fn assert_way(socket: &mut TcpStream, is_whole: bool, began: &str) {
+    let before = tunnelled();
+    (0..4).for_each(|_| exchange(socket));
+    let through = tunnelled() - before;
+    assert_eq!(through > 4 * 2 * 40, is_whole, "{began}: {through} bytes through the tunnel");
+}
+
+#[test]
+fn datagrams_go_as_policies_say() {
+    as_myself(|runner| runner.inside(lossless(), "policy::inside_datagrams"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_datagrams() {
+    const POLICIES: &str = "[[policy]]\nports = [\"udp/4101\"]\naction = \"bypass\"\n\
+                            [[policy]]\nports = [\"udp/4102\"]\naction = \"tunnel\"\n\
+                            [[policy]]\ndscp = [\"CS1\"]\naction = \"split\"\n\
+                            [[policy]]\ndscp = [\"EF\"]\naction = \"bypass\"\n";
+    // Port, code point (CS1 is 8, EF 46), through the tunnel.
+    let cases = [
+        (4101, 0, false),
+        (4102, 0, true),
+        (4103, 0, true),
+        (4103, 8, true),
+        (4103, 46, false),
+        // The first that fits decides.
+        (4102, 46, true),
+    ];
+    (4101..=4103).for_each(echo);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let hub = hub(&pair, &sockets, "");
+    let terminal = in_service(pair.terminal_with(&sections(&sockets, POLICIES)));
+    for (port, dscp, is_whole) in cases {
+        for server in both(Node::Server, port) {
+            let before = tunnelled();
+            ask(server, dscp);
+            let through = tunnelled() - before;
+            let what = format!("{server}, code point {dscp}: {through} bytes through the tunnel");
+            assert_eq!(through > QUESTIONS * QUESTION, is_whole, "{what}");
+        }
+    }
+    // Each fits two address families, and the last once.
+    let told = status(&sockets.path("terminal"))["policies"].clone();
+    let counts = (0..4).map(|policy| told[policy]["packets"].as_u64().unwrap());
+    assert_eq!(counts.collect::<Vec<_>>(), [2, 4, 2, 2].map(|times| times * QUESTIONS), "{told}");
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// Datagrams to each server, and their length.
+const QUESTIONS: u64 = 5;
+const QUESTION: u64 = 400;
+
+/// A server that sends back every datagram.
+fn echo(port: u16) {
+    let bind = || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).unwrap();
+    let socket = find_netns(Node::Server).unwrap().run(bind);
+    thread::spawn(move || {
+        let mut datagram = [0; 2000];
+        loop {
+            let (length, from) = socket.recv_from(&mut datagram).unwrap();
+            socket.send_to(&datagram[..length], from).unwrap();
+        }
+    });
+}
+
+/// Asks, and has all answers; nothing is lost on this link.
+fn ask(server: SocketAddr, dscp: u32) {
+    let any: SocketAddr = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().unwrap();
+    let socket = UdpSocket::bind(any).unwrap();
+    let options = SockRef::from(&socket);
+    if server.is_ipv4() {
+        options.set_tos_v4(dscp << 2).unwrap();
+    } else {
+        options.set_tclass_v6(dscp << 2).unwrap();
+    }
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    for number in 0..QUESTIONS {
+        let sent = [number as u8; QUESTION as usize];
+        socket.send_to(&sent, server).unwrap();
+        let mut back = [0; QUESTION as usize];
+        socket.recv_from(&mut back).unwrap();
+        assert_eq!(back, sent);
+    }
 }
 
 /// A connection, with data both ways: whom the server sees, and which way it went.

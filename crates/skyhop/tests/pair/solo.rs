@@ -252,9 +252,7 @@ fn inside_descriptors_run_out() {
     const MOST: usize = 80;
     let mirror = Mirror::start(PORT);
     let config = format!("{CONFIG}[proxy]\nlisten = \"0.0.0.0:1080\"\nclients = [\"0.0.0.0/0\"]\n");
-    let mut command = find_netns(Node::Terminal).unwrap().command("sh");
-    command.args(["-c", "ulimit -n $0; exec \"$SKYHOP\" solo /dev/stdin", &MOST.to_string()]);
-    let mut gateway = Gateway::run(command, &config);
+    let mut gateway = Gateway::start_poor(Node::Terminal, "solo", &config, MOST);
     gateway.wait_for("ready");
     let mut held = mirror.connect_carried();
     exchange(&mut held);
@@ -301,4 +299,51 @@ fn accept_any(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
     let (socket, peer) = listener.accept().unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     (socket, peer)
+}
+
+#[test]
+fn policies_decide_what_a_gateway_alone_splits() {
+    as_myself(|runner| runner.inside(bare(), "solo::inside_policies"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_policies() {
+    let (split, past) = (Mirror::start(PORT), Mirror::start(PORT + 1));
+    let sockets = Sockets::new();
+    let (file, control) = (sockets.path("solo.toml"), sockets.path("solo"));
+    let policy =
+        |action| format!("[[policy]]\nname = \"past\"\nports = [4001]\naction = \"{action}\"\n");
+    let write = |policies: &str| {
+        fs::write(&file, format!("{}\n{CONFIG}{policies}", sockets.key("solo"))).unwrap();
+    };
+    write(&policy("bypass"));
+    let mut solo = Gateway::start_from(Node::Terminal, "solo", &file);
+    solo.wait_for("ready");
+    let mut held = split.connect_carried();
+    let (mut passing, carried) = past.connect();
+    assert!(!carried, "the policy says otherwise");
+    let seen = status(&control);
+    assert_eq!(
+        (&seen["policies"][0]["name"], &seen["policies"][0]["connections"]),
+        (&"past".into(), &1.into())
+    );
+
+    write(&policy("split"));
+    skyhop(&["reload"], &control);
+    drop(past.connect_carried());
+    let everything = "[[policy]]\nname = \"all\"\naction = \"bypass\"\n";
+    write(everything);
+    skyhop(&["reload"], &control);
+    split.assert_passes_by();
+    past.assert_passes_by();
+    exchange(&mut held);
+    exchange(&mut passing);
+    assert_eq!(status(&control)["policies"][0]["name"], "all");
+
+    write(&policy("tunnel"));
+    let refused = skyhop(&["reload"], &control);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("tunnel"), "{refused:?}");
+    assert_eq!(status(&control)["policies"][0]["name"], "all");
+    solo.end_by(Signal::SIGTERM);
 }
