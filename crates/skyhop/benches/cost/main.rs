@@ -4,6 +4,7 @@
 //! ```text
 //! cargo bench -p skyhop --bench cost [-- GIGABYTES [ROUNDS [WAY]]]
 //! cargo bench -p skyhop --bench cost -- connections [COUNT]
+//! cargo bench -p skyhop --bench cost -- huge [GIGABYTES]
 //! ```
 //!
 //! Beside the pair, interleaved: kernel TCP without anything between, two relays
@@ -12,6 +13,7 @@
 
 mod connections;
 mod cpu;
+mod huge;
 mod quic;
 mod relay;
 #[allow(unreachable_pub, reason = "shared with another benchmark")]
@@ -50,6 +52,8 @@ fn main() -> Result<(), Failure> {
         ["quic-terminal", listen, hub] => quic::terminal(listen.parse()?, hub.parse()?),
         ["quic-hub", listen, to] => quic::hub(listen.parse()?, to.parse()?),
         ["hold", listen] => connections::holder(listen.parse()?),
+        ["huge"] => huge::run(5.0),
+        ["huge", gigabytes] => huge::run(gigabytes.parse()?),
         ["connections"] => connections::run(20_000),
         ["connections", count] => connections::run(count.parse()?),
         [] => compare(2.0, 5, ""),
