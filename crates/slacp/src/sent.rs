@@ -164,9 +164,7 @@ impl SentPackets {
             return None;
         }
         self.reordering.age(now);
-        if let (true, Some(sent)) = (ack.largest >= self.acked_end, self.sent_at(ack.largest)) {
-            self.newest = Some((sent, now));
-        }
+        self.hear_of(now, ack);
         let mut acked = Acked::default();
         let restored: Vec<Range<u64>> = ack.restored().collect();
         let restored_from = ack.restored_from();
@@ -194,6 +192,17 @@ impl SentPackets {
         }
         self.advance();
         Some(acked)
+    }
+
+    /// Notes the newest packet that is acknowledged.
+    fn hear_of(&mut self, now: Instant, ack: &Ack) {
+        let numbers = ack.ranges().flat_map(|range| (range.start.max(self.first)..range.end).rev());
+        let newest = numbers.filter_map(|number| self.sent_at(number)).next();
+        if let Some(sent) =
+            newest.filter(|sent| self.newest.is_none_or(|(newest, _)| newest < *sent))
+        {
+            self.newest = Some((sent, now));
+        }
     }
 
     /// Takes out packets of `range` that had been declared lost.
@@ -415,6 +424,18 @@ mod tests {
         let acked = acknowledge(&mut book, &[(20, 34), (18, 19)]).unwrap();
         assert_eq!((acked.packets.len(), acked.were_late), (5, 0));
         assert_eq!(book.reordering.window(), Duration::from_millis(15));
+    }
+
+    #[test]
+    fn packets_without_cargo_hide_no_newer_ones() {
+        let mut book = sent(20);
+        acknowledge(&mut book, &[(2, 10), (0, 1)]).unwrap();
+        // 1 comes 8 ms behind 9.
+        acknowledge(&mut book, &[(0, 10)]).unwrap();
+        book.push(None);
+        acknowledge(&mut book, &[(18, 21), (0, 16)]).unwrap();
+        // 16 passed 3 ms before 19, the newest with cargo, of which was heard at 10.
+        assert_eq!(book.loss_time(Duration::from_millis(100)), Some(at(15)));
     }
 
     #[test]
