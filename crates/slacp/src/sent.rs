@@ -196,12 +196,11 @@ impl SentPackets {
 
     /// Notes the newest packet that is acknowledged.
     fn hear_of(&mut self, now: Instant, ack: &Ack) {
-        let numbers = ack.ranges().flat_map(|range| (range.start.max(self.first)..range.end).rev());
-        let newest = numbers.filter_map(|number| self.sent_at(number)).next();
-        if let Some(sent) =
-            newest.filter(|sent| self.newest.is_none_or(|(newest, _)| newest < *sent))
-        {
-            self.newest = Some((sent, now));
+        let mut numbers =
+            ack.ranges().flat_map(|range| (range.start.max(self.first)..range.end).rev());
+        let sent = numbers.find_map(|number| self.sent_at(number));
+        if sent > self.newest.map(|(newest, _)| newest) {
+            self.newest = sent.map(|sent| (sent, now));
         }
     }
 
