@@ -6,7 +6,7 @@ use core::time::Duration;
 use thiserror::Error;
 use units::{BitRate, ByteCount, parse_duration};
 
-use crate::cc::{ControllerSpec, FastRecovery};
+use crate::cc::{ControllerSpec, FastRecovery, OptionError, SpecError};
 use crate::config::{Config, Counting, Detection, SynData};
 use crate::profile::Profile;
 use crate::prr::PrrBound;
@@ -199,7 +199,8 @@ fn told(error: &impl core::fmt::Display) -> String {
 
 /// Options with commas between them, on top of the profile `linux` or the one
 /// that is named. What follows the options of a controller and is no option of
-/// the endpoint belongs to the controller: `cc=cubic:hystart=off,beta=0.8`.
+/// the endpoint belongs to the controller: `cc=cubic:hystart=off,beta=0.8`. So
+/// do options that it has if a comma stands for the colon: `cc=cubic,beta=0.8`.
 impl FromStr for Config {
     type Err = ConfigError;
 
@@ -222,16 +223,36 @@ fn pairs(text: &str) -> Result<Vec<(&str, String)>, ConfigError> {
         let form = || ConfigError::Form { text: part.to_owned() };
         let (name, value) = part.split_once('=').ok_or_else(form)?;
         let (name, value) = (name.trim(), value.trim());
-        let is_own = name == "controller" || Config::names().any(|known| known == name);
-        match pairs.last_mut() {
-            Some((_, spec)) if !is_own && spec.contains(':') => {
-                spec.push(',');
-                spec.push_str(part);
-            }
+        let joined = pairs.last().and_then(|(last, spec)| joined(last, spec, name, part));
+        match (pairs.last_mut(), joined) {
+            (Some((_, spec)), Some(joined)) => *spec = joined,
             _ => pairs.push((name, value.to_owned())),
         }
     }
     Ok(pairs)
+}
+
+fn is_controller(name: &str) -> bool {
+    name == "controller" || name == "cc"
+}
+
+/// The controller's text with `part`, if that belongs to it: it is no option of
+/// the endpoint and follows others of the controller, or is one that the
+/// controller has. Whether the value is good is looked at later.
+fn joined(last: &str, spec: &str, name: &str, part: &str) -> Option<String> {
+    let is_own = is_controller(name) || Config::names().any(|known| known == name);
+    if is_own || !is_controller(last) {
+        return None;
+    }
+    if spec.contains(':') {
+        return Some(format!("{spec},{part}"));
+    }
+    let joined = format!("{spec}:{part}");
+    match joined.parse::<ControllerSpec>() {
+        Err(SpecError::Unknown { .. })
+        | Err(SpecError::Option { error: OptionError::Unknown { .. }, .. }) => None,
+        _ => Some(joined),
+    }
 }
 
 fn assign<T>(to: &mut T, value: Option<T>) -> Option<()> {
@@ -347,6 +368,20 @@ mod tests {
         assert_eq!(config.receive_buffer, satellite.receive_buffer);
         let default: Config = "".parse().unwrap();
         assert_eq!(default.rto, Profile::Linux.config().rto);
+    }
+
+    #[test]
+    fn a_comma_will_do_before_the_options_of_a_controller() {
+        for text in ["cc=cubic,beta=0.8,c=0.3,mss=1000", "cc=cubic:beta=0.8,c=0.3,mss=1000"] {
+            let config: Config = text.parse().unwrap();
+            assert_eq!(config.controller.to_string(), "cubic:beta=0.8,c=0.3");
+            assert_eq!(config.mss, 1000);
+        }
+        let value = error("cc=cubic,beta=9");
+        assert!(value.contains("beta=9: expected a number from 0.1 to 0.99"), "{value}");
+        for text in ["cc=reno,beta=0.8", "cc=cubic,mss=1000,beta=0.8", "cc=cubik,beta=0.8"] {
+            assert!(error(text).contains("expected one of"), "{text}: {}", error(text));
+        }
     }
 
     #[test]
