@@ -162,6 +162,18 @@ pub struct ProxyConfig {
     pub clients: Vec<Prefix>,
     /// When a client is told that it is connected. Key `answer`.
     pub answer: Answer,
+    /// Who resolves the names that clients give. Key `names`.
+    pub names: Names,
+}
+
+/// Who resolves a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Names {
+    /// The hub, if it does such things: no lookup crosses the hop.
+    #[default]
+    Hub,
+    /// This machine.
+    Here,
 }
 
 impl ProxyConfig {

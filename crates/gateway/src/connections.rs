@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use slacp::{Open, SessionId, StreamId};
+use slacp::{Destination, Open, SessionId, StreamId};
 use units::Instant;
 
 use crate::clock;
@@ -33,7 +33,7 @@ pub(crate) struct Entry {
     /// None if it goes straight to its server: then what is said of the hop is true
     /// of the connection to the server.
     pub(crate) session: Option<SessionId>,
-    pub(crate) open: Open,
+    pub(crate) open: Open<Destination>,
     /// Whether the peer opened it: then the TCP connection here is the server's.
     pub(crate) by_peer: bool,
     pub(crate) since: Instant,
@@ -156,15 +156,15 @@ impl<'a> Registered<'a> {
     pub(crate) fn new(
         counters: &'a Counters,
         session: SessionId,
-        open: Open,
+        open: impl Into<Open<Destination>>,
         by_peer: bool,
     ) -> Self {
-        Self { counters, entry: counters.live.enter(Some(session), open, by_peer) }
+        Self { counters, entry: counters.live.enter(Some(session), open.into(), by_peer) }
     }
 
     /// The same for a connection that goes straight to its server.
-    pub(crate) fn straight(counters: &'a Counters, open: Open) -> Self {
-        Self { counters, entry: counters.live.enter(None, open, false) }
+    pub(crate) fn straight(counters: &'a Counters, open: impl Into<Open<Destination>>) -> Self {
+        Self { counters, entry: counters.live.enter(None, open.into(), false) }
     }
 
     pub(crate) fn moved_to_hop(&self, bytes: usize) {
@@ -214,7 +214,12 @@ impl Register {
         self.0.lock().expect("nobody panics while holding the register")
     }
 
-    fn enter(&self, session: Option<SessionId>, open: Open, by_peer: bool) -> Arc<Entry> {
+    fn enter(
+        &self,
+        session: Option<SessionId>,
+        open: Open<Destination>,
+        by_peer: bool,
+    ) -> Arc<Entry> {
         let now = clock::now();
         let mut entries = self.lock();
         let id = entries.next;

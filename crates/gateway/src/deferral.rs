@@ -112,11 +112,6 @@ impl Question {
         self.syn.open()
     }
 
-    /// The code point of the SYN.
-    pub(crate) fn dscp(&self) -> u8 {
-        self.syn.dscp()
-    }
-
     /// Lets the connection in; false if the question was forgotten.
     pub(crate) fn let_in(&self) -> bool {
         let mut flows = self.deferral.lock();

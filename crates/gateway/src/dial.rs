@@ -19,6 +19,8 @@ pub(crate) struct Caller {
     pub(crate) source: Option<SocketAddr>,
     /// The mark of the packets, which needs the same.
     pub(crate) mark: Option<u32>,
+    /// The code point of the packets, other than that of the system.
+    pub(crate) dscp: Option<u8>,
 }
 
 /// Connects to `destination` as `caller`, for at most `timeout`.
@@ -50,7 +52,8 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// Connects to `destination`, with the address `source` if there is one.
+    /// Connects to `destination`, with the address `source` if there is one, and the
+    /// code point of the client's SYN.
     ///
     /// # Errors
     /// The system's; `TimedOut` in time.
@@ -58,11 +61,12 @@ impl Dialer {
         &self,
         destination: SocketAddr,
         source: Option<SocketAddr>,
+        dscp: Option<u8>,
     ) -> io::Result<TcpStream> {
         if !is_permitted(destination, self.allow_loopback) {
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }
-        let caller = Caller { source, mark: self.mark };
+        let caller = Caller { source, mark: self.mark, dscp };
         let prepare = |socket: &SockRef<'_>| self.side.apply(socket).map_err(|(_, error)| error);
         connect_prepared(destination, caller, self.timeout, prepare).await
     }
@@ -103,6 +107,10 @@ async fn attempt(
     prepare(&SockRef::from(&socket))?;
     if let Some(mark) = caller.mark {
         SockRef::from(&socket).set_mark(mark)?;
+    }
+    if let Some(dscp) = caller.dscp {
+        // What a connection gets on its way is no reason not to have it.
+        let _ = tcp::set_dscp(&SockRef::from(&socket), destination.is_ipv6(), dscp);
     }
     if let Some(source) = caller.source {
         tcp::set_transparent(&SockRef::from(&socket), destination.is_ipv6())?;

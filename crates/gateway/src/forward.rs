@@ -24,7 +24,7 @@ pub(crate) async fn forward(
 ) {
     counters.connections.increment();
     let _entry = Registered::new(&counters, near.session(), open, true);
-    let far = match hop.open(session, open, None) {
+    let far = match hop.open(session, open) {
         Ok(far) => far,
         Err(error) => {
             counters.failed.increment();

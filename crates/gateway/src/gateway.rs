@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slacp::{Endpoint, Open, ResetReason, SessionId};
+use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
@@ -43,10 +43,11 @@ pub(crate) struct DialPolicy {
 }
 
 impl DialPolicy {
-    pub(crate) fn caller(self, open: Open) -> Caller {
+    pub(crate) fn caller<D>(self, open: &Open<D>) -> Caller {
         Caller {
             source: self.transparent.then_some(open.source),
             mark: self.marked.then_some(PASSING.value),
+            dscp: open.dscp,
         }
     }
 }
@@ -157,12 +158,24 @@ impl Gateway {
         self.relays.spawn(proxy::carry(wish, hop, exit));
     }
 
-    /// Carries a stream of the peer to its destination.
-    pub(crate) fn answer(&mut self, stream: Stream, open: Open) {
-        if !dial::is_permitted(open.destination, self.policy.allow_loopback) {
-            return self.refuse(stream, open, ResetReason::Prohibited);
+    /// Carries a stream of the peer to its destination, which has these addresses.
+    pub(crate) fn answer(
+        &mut self,
+        stream: Stream,
+        open: Open<Destination>,
+        mut addresses: Vec<SocketAddr>,
+    ) {
+        addresses.retain(|address| dial::is_permitted(*address, self.policy.allow_loopback));
+        if addresses.is_empty() {
+            return self.refuse(stream, &open, ResetReason::Prohibited);
         }
-        self.relays.spawn(relay::answer(stream, open, self.policy, self.counters.clone()));
+        let (policy, counters) = (self.policy, self.counters.clone());
+        self.relays.spawn(relay::answer(stream, open, addresses, policy, counters));
+    }
+
+    /// How long the peers' connections may take to open.
+    pub(crate) fn patience(&self) -> Duration {
+        self.policy.timeout
     }
 
     /// Carries a stream of one peer to another peer, which connects it.
@@ -172,7 +185,7 @@ impl Gateway {
     }
 
     /// Tells the peer that its stream cannot be connected.
-    pub(crate) fn refuse(&self, stream: Stream, open: Open, reason: ResetReason) {
+    pub(crate) fn refuse(&self, stream: Stream, open: &Open<Destination>, reason: ResetReason) {
         self.counters.failed.increment();
         self.counters.reasons.count(reason);
         tracing::debug!(destination = %open.destination, source = %open.source, "{reason:?}");

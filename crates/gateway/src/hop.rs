@@ -12,9 +12,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use slacp::{
-    ChannelError, ChannelId, ClassId, Endpoint, Event, LogEntry, Open, PathKey, PathMemory,
-    PublicKey, Rate, RateError, Read, ResetReason, SessionId, Stats, StreamError, StreamId,
-    StreamStats,
+    ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, LogEntry, Open, PathKey,
+    PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId, Stats, StreamError,
+    StreamId, StreamStats,
 };
 use tokio::sync::Notify;
 use units::BitRate;
@@ -74,7 +74,7 @@ pub(crate) enum HopEvent {
     /// Something about the session as a whole.
     Session(SessionId, Event),
     /// The peer opened a stream.
-    Opened(Stream, Open),
+    Opened(Stream, Open<Destination>),
 }
 
 /// A stream somebody holds. Dropped before both directions have ended, it is
@@ -226,20 +226,19 @@ impl Hop {
         self.0.work.notified().await;
     }
 
-    /// Opens a stream at once: data may follow before the peer has answered. `dscp`
-    /// is the code point of the connection's SYN, where it is known.
+    /// Opens a stream at once: data may follow before the peer has answered.
     ///
     /// # Errors
     /// When there is no session, or no room for another stream.
     pub(crate) fn open(
         &self,
         session: SessionId,
-        open: Open,
-        dscp: Option<u8>,
+        open: impl Into<Open<Destination>>,
     ) -> Result<Stream, StreamError> {
-        let mut state = self.lock();
+        let (mut state, open) = (self.lock(), open.into());
+        let (port, dscp) = (open.destination.port(), open.dscp);
         let stream = state.endpoint.open(clock::now(), session, open)?;
-        Ok(self.hold(&mut state, (session, stream), &open, dscp))
+        Ok(self.hold(&mut state, (session, stream), port, dscp))
     }
 
     /// Sends an IP packet.
@@ -257,13 +256,18 @@ impl Hop {
         Ok(())
     }
 
+    /// Whether the peer resolves names.
+    pub(crate) fn peer_resolves(&self, session: SessionId) -> bool {
+        self.lock().endpoint.peer_resolves(session)
+    }
+
     /// Whether the peer takes packets on this channel.
     pub(crate) fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.lock().endpoint.peer_receives(session, channel)
     }
 
-    fn hold(&self, state: &mut State, key: Key, open: &Open, dscp: Option<u8>) -> Stream {
-        let class = self.0.classes.read().of_connection(open, dscp);
+    fn hold(&self, state: &mut State, key: Key, port: u16, dscp: Option<u8>) -> Stream {
+        let class = self.0.classes.read().of_connection(port, dscp);
         // It fails only for a stream that is gone already.
         let _ = state.endpoint.classify(key.0, key.1, class);
         state.streams.insert(key, Entry::default());
@@ -277,10 +281,9 @@ impl Hop {
         while let Some((session, event)) = state.endpoint.poll_event() {
             match event {
                 Event::Opened { stream, open } => {
-                    return Some(HopEvent::Opened(
-                        self.hold(state, (session, stream), &open, None),
-                        open,
-                    ));
+                    let (key, port) = ((session, stream), open.destination.port());
+                    let stream = self.hold(state, key, port, open.dscp);
+                    return Some(HopEvent::Opened(stream, open));
                 }
                 Event::Readable(stream) => state.wake((session, stream), |e| &mut e.reader),
                 Event::Writable(stream) => state.wake((session, stream), |e| &mut e.writer),

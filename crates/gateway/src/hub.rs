@@ -8,8 +8,10 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use slacp::{Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
+use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
+use tokio::task::JoinSet;
 
 use crate::class::LiveClasses;
 use crate::config::HubConfig;
@@ -20,6 +22,7 @@ use crate::hop::{HopEvent, Stream};
 use crate::intake::{self, Intake};
 use crate::interception::{self, Arrival, Interception};
 use crate::keys::random_bytes;
+use crate::names::Resolver;
 use crate::netfilter::Scope;
 use crate::ops::{Operations, Own, Task};
 use crate::peers::Peers;
@@ -73,13 +76,13 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     say_ready();
     ops.say_ready();
     let (port, policies) = (local.port(), config.policies);
-    let mut hub = Hub { gateway, ops, intake, tunnel, sites, port, policies };
+    let (resolver, lookups) = (Resolver::default(), JoinSet::new());
+    let mut hub = Hub { gateway, ops, intake, tunnel, sites, port, policies, resolver, lookups };
     hub.ops.remember(hub.gateway.hop());
     let result = hub.serve(shutdown).await;
     hub.ops.stop(hub.gateway.view());
     // New connections first: from here on they pass by.
-    drop(hub.intake);
-    drop(hub.tunnel);
+    drop((hub.intake, hub.tunnel, hub.lookups));
     hub.gateway.stop().await;
     result
 }
@@ -135,6 +138,31 @@ struct Hub {
     /// Of the hop.
     port: u16,
     policies: Vec<Policy>,
+    resolver: Resolver,
+    /// The names that are being resolved, for streams that lead to them.
+    lookups: JoinSet<Option<Found>>,
+}
+
+/// A stream that leads to a name, and what that stands for.
+struct Found {
+    stream: Stream,
+    open: Open<Destination>,
+    addresses: Result<Vec<SocketAddr>, ResetReason>,
+}
+
+/// Resolves the name that a stream leads to; `None` if the stream is reset meanwhile.
+async fn look_up(
+    resolver: Resolver,
+    stream: Stream,
+    open: Open<Destination>,
+    patience: Duration,
+) -> Option<Found> {
+    let Destination::Name(name, port) = &open.destination else { return None };
+    let addresses = tokio::select! {
+        addresses = resolver.look_up((name, *port), patience) => addresses,
+        _ = stream.reset_by_peer() => return None,
+    };
+    Some(Found { stream, open, addresses })
 }
 
 impl Hub {
@@ -149,6 +177,9 @@ impl Hub {
                     Report::Hop(HopEvent::Session(session, event)) => self.follow(session, &event),
                     Report::Failed(error) => return Err(error),
                 },
+                Some(found) = self.lookups.join_next() => {
+                    found.into_iter().flatten().for_each(|found| self.answer_found(found));
+                }
                 arrival = intake::next(&mut self.intake) => {
                     arrival.into_iter().for_each(|arrival| self.take(arrival));
                 }
@@ -212,14 +243,47 @@ impl Hub {
 
     /// Carries a connection on, unless there is no room for it: then the terminal
     /// lets further ones pass by for a while.
-    fn answer(&mut self, stream: Stream, open: Open) {
+    fn answer(&mut self, stream: Stream, open: Open<Destination>) {
         if self.ops.hindrance(self.gateway.view()).is_some() {
-            return self.gateway.refuse(stream, open, ResetReason::Limit);
+            return self.gateway.refuse(stream, &open, ResetReason::Limit);
         }
-        match self.sites.way(stream.session(), open) {
-            Way::Here => self.gateway.answer(stream, open),
-            Way::Through(session) => self.gateway.forward(stream, session, open),
-            Way::Closed(reason) => self.gateway.refuse(stream, open, reason),
+        match &open.destination {
+            Destination::Address(address) => {
+                let addresses = vec![*address];
+                self.answer_at(stream, open, addresses);
+            }
+            Destination::Name(..) => {
+                let lookup = look_up(self.resolver.clone(), stream, open, self.gateway.patience());
+                self.lookups.spawn(lookup);
+            }
+        }
+    }
+
+    fn answer_found(&mut self, Found { stream, open, addresses }: Found) {
+        match addresses {
+            Ok(addresses) => self.answer_at(stream, open, addresses),
+            Err(reason) => self.gateway.refuse(stream, &open, reason),
+        }
+    }
+
+    /// Carries a connection to one of these addresses. If the first is behind a terminal,
+    /// or not permitted, the others do not matter.
+    fn answer_at(
+        &mut self,
+        stream: Stream,
+        open: Open<Destination>,
+        mut addresses: Vec<SocketAddr>,
+    ) {
+        let session = stream.session();
+        let way = |address| self.sites.way(session, open.to(address));
+        let first = addresses[0];
+        match way(first) {
+            Way::Here => {
+                addresses.retain(|address| matches!(way(*address), Way::Here));
+                self.gateway.answer(stream, open, addresses);
+            }
+            Way::Through(session) => self.gateway.forward(stream, session, open.to(first)),
+            Way::Closed(reason) => self.gateway.refuse(stream, &open, reason),
         }
     }
 

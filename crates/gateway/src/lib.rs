@@ -44,6 +44,7 @@ mod leg;
 mod listener;
 pub mod log;
 mod metrics;
+mod names;
 mod netfilter;
 mod netlink;
 mod nft_table;

@@ -82,7 +82,8 @@ impl Listener {
             // Somebody connected to the listener itself; to take it over would
             // have the far side connect to itself.
             Ok(destination) if destination != self.address => {
-                Accept::Connection(Accepted { socket, open: Open { destination, source } })
+                let open = Open { destination, source, dscp: tcp::dscp_of_syn(&socket) };
+                Accept::Connection(Accepted { socket, open })
             }
             _ => {
                 tcp::reset(socket);

@@ -57,6 +57,8 @@ pub(crate) struct Proxy {
 pub(crate) struct Wish {
     leg: Leg,
     source: SocketAddr,
+    /// The code point of its SYN.
+    dscp: Option<u8>,
     request: Request,
 }
 
@@ -70,6 +72,7 @@ impl Proxy {
         let failed = |cause| RunError::Listen { address, cause };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         tcp::choose_congestion_control(&listener);
+        tcp::keep_syns(&listener).map_err(failed)?;
         tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);
         let (handshakes, order) = (JoinSet::new(), VecDeque::new());
         Ok(Self { listener, config, handshakes, order, paused_until: None })
@@ -119,8 +122,8 @@ impl Proxy {
         {
             oldest.abort();
         }
-        let leg = Leg::new(socket);
-        self.order.push_back(self.handshakes.spawn(negotiate(leg, source)));
+        let dscp = tcp::dscp_of_syn(&socket);
+        self.order.push_back(self.handshakes.spawn(negotiate(Leg::new(socket), source, dscp)));
     }
 }
 
@@ -132,10 +135,10 @@ async fn until(moment: Option<Instant>) {
 }
 
 /// Hears what a client wants; `None` if it did not say, or was refused.
-async fn negotiate(mut leg: Leg, source: SocketAddr) -> Option<Wish> {
+async fn negotiate(mut leg: Leg, source: SocketAddr, dscp: Option<u8>) -> Option<Wish> {
     let negotiated = timeout(HANDSHAKE_LIMIT, converse(leg.socket_mut())).await.ok()?;
     match negotiated.ok()? {
-        Ok(request) => Some(Wish { leg, source, request }),
+        Ok(request) => Some(Wish { leg, source, dscp, request }),
         Err(answer) => {
             refuse(leg, &answer).await;
             None

@@ -6,12 +6,13 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::ready;
 
-use slacp::{Open, Read, ResetReason, SessionId};
+use slacp::{Destination, Open, Read, ResetReason, SessionId};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -21,7 +22,7 @@ use crate::deferral::Question;
 use crate::gateway::DialPolicy;
 use crate::hop::{Hop, Stream};
 use crate::leg::{self, Leg, PATIENCE};
-use crate::{dial, scratch, tcp};
+use crate::{dial, names, scratch, tcp};
 
 /// Why a connection ended before both directions were finished.
 enum Broken {
@@ -53,10 +54,9 @@ pub(crate) async fn originate(
     counters: Arc<Counters>,
 ) {
     counters.connections.increment();
-    let dscp = tcp::dscp_of_syn(&socket);
     let leg = Leg::new(socket);
     let entry = Registered::new(&counters, session, open, false);
-    match hop.open(session, open, dscp) {
+    match hop.open(session, open) {
         Ok(stream) => {
             let carried = carry(&stream, &leg, &[], &entry, &counters).await;
             if let Err(Broken::Stream(reason)) = carried
@@ -85,7 +85,7 @@ pub(crate) async fn originate_deferred(
     counters.connections.increment();
     let open = question.open();
     let entry = Registered::new(&counters, session, open, false);
-    let stream = match hop.open(session, open, Some(question.dscp())) {
+    let stream = match hop.open(session, open) {
         Ok(stream) => stream,
         Err(error) => {
             counters.failed.increment();
@@ -107,18 +107,21 @@ pub(crate) async fn originate_deferred(
     counters.reset.increment();
 }
 
-/// Carries a stream that the peer opened: connects to its destination and relays
-/// until both are over.
+/// Carries a stream that the peer opened: connects to the first of its destination's
+/// `addresses` that answers, and relays until both are over.
 pub(crate) async fn answer(
     stream: Stream,
-    open: Open,
+    open: Open<Destination>,
+    addresses: Vec<SocketAddr>,
     policy: DialPolicy,
     counters: Arc<Counters>,
 ) {
     counters.connections.increment();
-    let entry = Registered::new(&counters, stream.session(), open, true);
+    let entry = Registered::new(&counters, stream.session(), open.clone(), true);
+    let caller = policy.caller(&open);
+    let connect = |address, patience| dial::connect(address, caller, patience);
     let connected = tokio::select! {
-        connected = dial::connect(open.destination, policy.caller(open), policy.timeout) => connected,
+        connected = names::try_each(&addresses, policy.timeout, connect) => connected,
         reason = stream.reset_by_peer() => {
             counters.reasons.count(reason);
             return counters.reset.increment();

@@ -180,7 +180,7 @@ mod tests {
 
     fn open(source: &str, destination: &str) -> Open {
         let address = |text: &str| format!("{text}:80").parse().unwrap();
-        Open { source: address(source), destination: address(destination) }
+        Open { source: address(source), destination: address(destination), dscp: None }
     }
 
     #[test]

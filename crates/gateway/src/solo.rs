@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use self::server::Server;
 use self::windows::Windows;
-use crate::config::{Answer, SoloConfig};
+use crate::config::SoloConfig;
 use crate::counters::Counters;
 use crate::dial::Dialer;
 use crate::error::RunError;
@@ -196,7 +196,7 @@ impl Solo {
 
 /// How the proxy's clients get out.
 fn exit(dialer: &Dialer, config: &SoloConfig, counters: &Arc<Counters>) -> Exit {
-    let exit = Exit::new(Answer::default(), dialer.clone(), counters.clone());
+    let exit = Exit::new(Default::default(), dialer.clone(), counters.clone());
     exit.acknowledging_at_once(config.lan.quick_ack)
 }
 

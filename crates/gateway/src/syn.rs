@@ -48,6 +48,7 @@ impl Syn {
         let open = Open {
             source: SocketAddr::new(source, port(0)),
             destination: SocketAddr::new(destination, port(2)),
+            dscp: Packet::parse(&packet).map(|packet| packet.dscp),
         };
         complete_checksum(&mut packet[segment..], source, destination)?;
         Some(Self { packet, segment, open })
@@ -56,11 +57,6 @@ impl Syn {
     /// Who asks for a connection to whom.
     pub(crate) fn open(&self) -> Open {
         self.open
-    }
-
-    /// Its code point (RFC 2474).
-    pub(crate) fn dscp(&self) -> u8 {
-        Packet::parse(&self.packet).map_or(0, |packet| packet.dscp)
     }
 
     /// The IP packet.

@@ -163,6 +163,16 @@ pub(crate) fn dscp_of_syn(socket: &TcpStream) -> Option<u8> {
     Packet::parse(syn).map(|packet| packet.dscp)
 }
 
+/// Has the packets of `socket`, of IPv6 or IPv4, bear this code point. What there is for
+/// ECN stays (RFC 2474 §3; the kernel sees to that).
+///
+/// # Errors
+/// The system's.
+pub(crate) fn set_dscp(socket: &SockRef<'_>, v6: bool, dscp: u8) -> io::Result<()> {
+    let field = u32::from(dscp) << 2;
+    if v6 { socket.set_tclass_v6(field) } else { socket.set_tos_v4(field) }
+}
+
 /// Closes the connection with a RST: its end must not look like a clean one.
 pub(crate) fn reset(socket: TcpStream) {
     // It can fail only if the connection is gone already.

@@ -7,12 +7,12 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
-use slacp::{Endpoint, Event, ResetReason, SessionId};
+use slacp::{Destination, Endpoint, Event, ResetReason, SessionId};
 
 use crate::backoff::Backoff;
 use crate::class::LiveClasses;
 use crate::clock;
-use crate::config::{Answer, InterceptConfig, TerminalConfig, TunnelConfig};
+use crate::config::{InterceptConfig, TerminalConfig, TunnelConfig};
 use crate::counters::Counters;
 use crate::dial::Dialer;
 use crate::error::RunError;
@@ -48,9 +48,9 @@ pub async fn run(
         None if config.transparent => Some(Interception::of_replies()?),
         None => None,
     };
-    let (proxy, answer) = match config.proxy {
-        Some(proxy) => (Some(Proxy::listen(proxy.clone()).await?), proxy.answer),
-        None => (None, Answer::default()),
+    let (proxy, manner) = match config.proxy {
+        Some(proxy) => (Some(Proxy::listen(proxy.clone()).await?), (proxy.answer, proxy.names)),
+        None => Default::default(),
     };
     let link = bind(config.listen.unwrap_or_else(|| any_address(&hubs)))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
@@ -90,7 +90,7 @@ pub async fn run(
         allow_loopback: false,
         mark: policy.marked.then_some(PASSING.value),
     };
-    let exit = Exit::new(answer, dialer, gateway.counters());
+    let exit = Exit::new(manner, dialer, gateway.counters());
     let mut terminal = Terminal {
         gateway,
         ops,
@@ -219,7 +219,13 @@ impl Terminal {
             self.ops.peers.follow(self.gateway.hop(), *session, event);
         }
         match event {
-            HopEvent::Opened(stream, open) => self.gateway.answer(stream, open),
+            HopEvent::Opened(stream, open) => match open.destination {
+                Destination::Address(address) => self.gateway.answer(stream, open, vec![address]),
+                // A hub that was told that we resolve no names.
+                Destination::Name(..) => {
+                    self.gateway.refuse(stream, &open, ResetReason::Prohibited);
+                }
+            },
             HopEvent::Session(session, Event::Up { address, .. }) => {
                 tracing::info!("session up with the hub at {address}");
                 (self.session, self.reachable) = (Some(session), true);

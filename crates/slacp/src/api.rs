@@ -7,10 +7,9 @@ use std::net::SocketAddr;
 use thiserror::Error;
 use units::ByteCount;
 
-use crate::Rate;
-
 use crate::channels::{ChannelConfig, ChannelId, ConfigError, MAX_DEADLINE};
 use crate::scheduler::{ClassConfig, ClassId, MAX_CLASSES};
+use crate::{Destination, Open, Rate};
 
 /// The settings of one side of the hop.
 #[derive(Debug, Clone)]
@@ -30,6 +29,9 @@ pub struct Config {
     pub stream_window: ByteCount,
     /// The most streams that the peer may have open. Default 65,536.
     pub max_streams: u32,
+    /// Whether this side resolves names, so that the peer may open streams to them.
+    /// Default false.
+    pub names: bool,
     /// A session that has been idle this long sends a packet to keep address
     /// translators and the peer informed. Default 10 s.
     pub keepalive: Duration,
@@ -69,6 +71,7 @@ impl Config {
             memory: ByteCount::new(256_000_000),
             stream_window: ByteCount::new(64_000_000),
             max_streams: 65_536,
+            names: false,
             keepalive: Duration::from_secs(10),
             give_up: Duration::from_secs(900),
             handshakes_per_second: 100,
@@ -146,15 +149,6 @@ impl core::fmt::Debug for PublicKey {
         }
         f.write_str("…")
     }
-}
-
-/// What a new stream is for: the TCP connection it carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Open {
-    /// Where the accepting side is to connect to.
-    pub destination: SocketAddr,
-    /// Who connected to the opening side.
-    pub source: SocketAddr,
 }
 
 /// Why a stream ended before its time. Carried to the other side.
@@ -247,8 +241,8 @@ pub enum Event {
     Opened {
         /// The new stream.
         stream: StreamId,
-        /// What it is for.
-        open: Open,
+        /// What it is for. The destination is a name only with [`Config::names`].
+        open: Open<Destination>,
     },
     /// The peer has connected the stream to its destination.
     Accepted(StreamId),
@@ -338,6 +332,9 @@ pub enum StreamError {
         /// The peer's limit.
         limit: u32,
     },
+    /// The peer resolves no names.
+    #[error("the peer resolves no names")]
+    NoNames,
     /// The configuration has no such class.
     #[error("no such class")]
     NoClass,

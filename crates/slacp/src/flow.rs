@@ -2,6 +2,7 @@
 //! (`docs/slacp.md`, Flow control).
 
 use crate::frame::MAX_WINDOW;
+use crate::open::Openings;
 
 /// What one side allows the other, fixed when the session is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,12 +15,14 @@ pub(crate) struct Limits {
     pub(crate) max_streams: u32,
     /// The packet channels that it receives, a bit for each.
     pub(crate) channels: u32,
+    /// What it understands in openings.
+    pub(crate) openings: Openings,
 }
 
 impl Limits {
     pub(crate) fn new(memory: u64, stream_window: u64, max_streams: u32) -> Self {
         let stream_window = stream_window.min(MAX_WINDOW).min(memory);
-        Self { memory, stream_window, max_streams, channels: 0 }
+        Self { memory, stream_window, max_streams, channels: 0, openings: Openings::default() }
     }
 
     /// The most that one stream may hold while all hold `held`: half of what is

@@ -1,22 +1,23 @@
 //! Frames, the units inside a packet (`docs/slacp.md`, Frames).
 
 mod channel;
+mod open;
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
 use core::time::Duration;
 
+use crate::open::{Destination, Open};
 use crate::varint;
-use crate::{CloseReason, Open, ResetReason, StreamId};
+use crate::{CloseReason, ResetReason, StreamId};
 
 pub(crate) use channel::{Announcement, CHANNEL_SIZE, Packet, Part};
 use channel::{CHANNEL, PACKET, PACKET_LEN, PACKET_PART};
+use open::{MARKED_OPEN, OPEN};
 
 const PADDING: u8 = 0x00;
 const PING: u8 = 0x01;
 const ACK: u8 = 0x02;
 const SETTLED: u8 = 0x03;
-const OPEN: u8 = 0x04;
 const ACCEPT: u8 = 0x05;
 const RESET: u8 = 0x06;
 const SESSION_CREDIT: u8 = 0x07;
@@ -65,7 +66,7 @@ pub(crate) enum Frame<'a> {
     Open {
         stream: StreamId,
         credit: u64,
-        open: Open,
+        open: Box<Open<Destination>>,
     },
     Accept(StreamId),
     /// Ends both directions; `sent` is how many bytes the sender of this frame
@@ -411,11 +412,7 @@ impl Frame<'_> {
                 write_ack(out, ack.ranges(), ack.restored(), &ack.report(), usize::MAX);
             }
             Frame::Settled(number) => write_numbers(out, SETTLED, &[*number]),
-            Frame::Open { stream, credit, open } => {
-                write_numbers(out, OPEN, &[stream.0, *credit]);
-                write_address(out, open.destination);
-                write_address(out, open.source);
-            }
+            Frame::Open { stream, credit, open } => open::write(out, *stream, *credit, open),
             Frame::Accept(stream) => write_numbers(out, ACCEPT, &[stream.0]),
             Frame::Reset { stream, reason, sent } => {
                 write_numbers(out, RESET, &[stream.0, *sent]);
@@ -500,30 +497,6 @@ fn write_token(out: &mut Vec<u8>, kind: u8, token: u64) {
     out.extend_from_slice(&token.to_be_bytes());
 }
 
-/// Family (4 or 6), address, port.
-fn write_address(out: &mut Vec<u8>, address: SocketAddr) {
-    match address.ip() {
-        IpAddr::V4(ip) => {
-            out.push(4);
-            out.extend_from_slice(&ip.octets());
-        }
-        IpAddr::V6(ip) => {
-            out.push(6);
-            out.extend_from_slice(&ip.octets());
-        }
-    }
-    out.extend_from_slice(&address.port().to_be_bytes());
-}
-
-fn read_address(input: &mut &[u8]) -> Option<SocketAddr> {
-    let ip = match take::<1>(input)? {
-        [4] => IpAddr::V4(Ipv4Addr::from(take::<4>(input)?)),
-        [6] => IpAddr::V6(Ipv6Addr::from(take::<16>(input)?)),
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, u16::from_be_bytes(take::<2>(input)?)))
-}
-
 fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
     let (bytes, rest) = input.split_first_chunk::<N>()?;
     *input = rest;
@@ -557,10 +530,10 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
         ACK | TIMED_ACK => Frame::Ack(Ack::read(input, kind == TIMED_ACK)?),
         MARK => Frame::Mark,
         SETTLED => Frame::Settled(varint::read(input)?),
-        OPEN => {
-            let (stream, credit) = (read_stream(input)?, varint::read(input)?);
-            let (destination, source) = (read_address(input)?, read_address(input)?);
-            Frame::Open { stream, credit, open: Open { destination, source } }
+        OPEN | MARKED_OPEN => {
+            let stream = read_stream(input)?;
+            let (credit, open) = open::read(kind, input)?;
+            Frame::Open { stream, credit, open: Box::new(open) }
         }
         ACCEPT => Frame::Accept(read_stream(input)?),
         RESET => {

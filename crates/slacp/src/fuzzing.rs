@@ -34,7 +34,7 @@ fn address() -> SocketAddr {
 }
 
 fn config() -> Config {
-    let mut config = Config { max_streams: 16, ..Config::new(BitRate::from_mbit(10)) };
+    let mut config = Config { max_streams: 16, names: true, ..Config::new(BitRate::from_mbit(10)) };
     let kinds = [ErrorControl::None, ErrorControl::Fec, ErrorControl::Arq, ErrorControl::FecArq];
     for (channel, kind) in (0..).filter_map(ChannelId::new).zip(kinds) {
         config.add_channel(channel, ChannelConfig::new(kind)).expect("the defaults are right");

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::crypto::{Cipher, PacketKey};
 use crate::flow::Limits;
 use crate::knock::{Knocker, MAC, Mac};
+use crate::open::Openings;
 use crate::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, VERSION};
 use crate::phases::expand;
 use crate::secret::{self, Secret, Wiped, draw};
@@ -80,6 +81,7 @@ const REFUSED: u64 = 6;
 const TIMES: u64 = 7;
 const CHANNELS: u64 = 8;
 const AES: u64 = 9;
+const OPENINGS: u64 = 10;
 
 impl Params {
     /// What the packets of a session with `peer` are sealed with.
@@ -98,6 +100,7 @@ impl Params {
         put(STREAM_WINDOW, self.limits.stream_window);
         put(MAX_STREAMS, u64::from(self.limits.max_streams));
         put(CHANNELS, u64::from(self.limits.channels));
+        put(OPENINGS, self.limits.openings.0);
         put(RATE, self.rate.bits_per_second());
         if let Some(present) = self.present {
             put(PRESENT, present);
@@ -113,7 +116,7 @@ impl Params {
 
     fn decode(mut input: &[u8]) -> Result<Self, HandshakeError> {
         let (mut memory, mut window, mut streams, mut rate, mut present) = (0, 0, 0, 0, None);
-        let mut channels = 0;
+        let (mut channels, mut openings) = (0, Openings::default());
         let (mut times, mut aes) = (None, false);
         while !input.is_empty() {
             let mut number = || varint::read(&mut input).ok_or(HandshakeError::Malformed);
@@ -124,6 +127,7 @@ impl Params {
                 MAX_STREAMS => streams = u32::try_from(value).unwrap_or(u32::MAX),
                 RATE => rate = value,
                 CHANNELS => channels = value as u32,
+                OPENINGS => openings = Openings(value),
                 PRESENT => present = Some(value),
                 TIMES => times = Some(value == 1),
                 AES => aes = value == 1,
@@ -134,7 +138,7 @@ impl Params {
                 _ => {}
             }
         }
-        let limits = Limits { channels, ..Limits::new(memory, window, streams) };
+        let limits = Limits { channels, openings, ..Limits::new(memory, window, streams) };
         Ok(Self { limits, rate: BitRate::from_bits_per_second(rate), present, times, aes })
     }
 }
@@ -443,7 +447,11 @@ mod tests {
 
     fn params(present: Option<u64>) -> Params {
         Params {
-            limits: Limits { channels: 0x8000_0005, ..Limits::new(1000, 500, 7) },
+            limits: Limits {
+                channels: 0x8000_0005,
+                openings: Openings(3),
+                ..Limits::new(1000, 500, 7)
+            },
             rate: BitRate::from_mbit(3),
             present,
             times: Some(true),

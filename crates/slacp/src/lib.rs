@@ -21,6 +21,7 @@ mod hub;
 mod key;
 mod knock;
 mod loss;
+mod open;
 mod pacer;
 mod packet;
 mod path;
@@ -43,13 +44,14 @@ mod terminal;
 mod varint;
 
 pub use api::{
-    CloseReason, Config, DownReason, Event, Footprint, Notice, Open, PublicKey, Read, ResetReason,
+    CloseReason, Config, DownReason, Event, Footprint, Notice, PublicKey, Read, ResetReason,
     SessionId, StreamError, StreamId,
 };
 pub use channels::{ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl};
 pub use endpoint::Endpoint;
 pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
 pub use key::KeyPair;
+pub use open::{Destination, HostName, Open};
 pub use rate::{PathKey, PathMemory, Rate, RateError, RateState};
 pub use scheduler::{ClassConfig, ClassId};
 pub use session::Wake;

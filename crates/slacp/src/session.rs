@@ -23,6 +23,7 @@ use crate::fec::Decoder;
 use crate::flow::Limits;
 use crate::handshake::Keys;
 use crate::loss::LossMeter;
+use crate::open::Openings;
 use crate::packet::{Header, Index};
 use crate::path::Path;
 use crate::phases::Phases;
@@ -394,7 +395,7 @@ fn unsent(rate: BitRate) -> u64 {
 pub(crate) fn limits(config: &Config) -> Limits {
     let limits = Limits::new(config.memory.get(), config.stream_window.get(), config.max_streams);
     let channels = config.channels.keys().fold(0, |mask, channel| mask | channel.bit());
-    Limits { channels, ..limits }
+    Limits { channels, openings: Openings::of_this_version(config.names), ..limits }
 }
 
 /// The bytes of IP and UDP headers in front of a datagram to `peer`.

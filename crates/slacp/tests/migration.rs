@@ -97,7 +97,7 @@ impl World {
     fn own(&mut self) {
         while let Some((session, event)) = self.terminal.poll_event() {
             if let Event::Up { .. } = event {
-                let open = Open { destination: address(9), source: address(8) };
+                let open = Open { destination: address(9), source: address(8), dscp: None };
                 self.session = Some(session);
                 let stream = self.terminal.open(self.now, session, open).unwrap();
                 self.stream = Some((session, stream));

@@ -90,6 +90,7 @@ pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError>
         dlep: raw.dlep.map(|raw| source.dlep(raw, &rate)).transpose()?,
     };
     let mut link = source.link(rate, raw.mtu, raw.memory, raw.stream_window)?;
+    link.names = true;
     let tunnel = source.tunnel(raw.tunnel, &link)?;
     let classes = source.classes(raw.class, tunnel.is_some(), &mut link)?;
     let terminals = source.terminals(raw.terminal)?;

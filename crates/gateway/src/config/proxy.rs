@@ -1,7 +1,8 @@
 //! Section `[proxy]`.
 
-use super::{Answer, ConfigError, ProxyConfig, Source, parse::quoted, raw};
+use super::{Answer, ConfigError, Names, ProxyConfig, Source, parse::quoted, raw};
 
+const NAMES: &str = "proxy.names";
 const ANSWERS: &str = "expected \"early\" or \"deferred\"";
 
 impl Source {
@@ -16,11 +17,28 @@ impl Source {
             listen,
             clients: self.prefixes("proxy.clients", raw.clients)?,
             answer: self.answer("proxy.answer", raw.answer.as_deref())?,
+            names: self.names(raw.names.as_deref())?,
         };
         if proxy.clients.is_empty() && !listen.ip().to_canonical().is_loopback() {
             return Err(self.missing("proxy.clients", CLIENTS));
         }
         Ok(proxy)
+    }
+
+    fn names(&self, text: Option<&str>) -> Result<Names, ConfigError> {
+        match text {
+            None | Some("hub") => Ok(Names::Hub),
+            Some("here") => Ok(Names::Here),
+            Some(other) => Err(self.value(NAMES, quoted(other), "expected \"hub\" or \"here\"")),
+        }
+    }
+
+    /// A gateway without a hub is not to be told who resolves names.
+    pub(super) fn no_hub(&self, raw: Option<&raw::Proxy>) -> Result<(), ConfigError> {
+        let names = raw.and_then(|raw| raw.names.as_deref());
+        names.map_or(Ok(()), |text| {
+            Err(self.value(NAMES, quoted(text), "a gateway alone resolves names itself"))
+        })
     }
 
     pub(super) fn answer(

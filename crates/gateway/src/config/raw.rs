@@ -109,6 +109,7 @@ pub(super) struct Proxy {
     #[serde(default)]
     pub(super) clients: Vec<String>,
     pub(super) answer: Option<String>,
+    pub(super) names: Option<String>,
 }
 
 #[derive(Deserialize)]

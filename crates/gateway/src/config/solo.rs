@@ -19,6 +19,7 @@ impl Source {
     pub(super) fn solo(&self, text: &str) -> Result<SoloConfig, ConfigError> {
         let raw: raw::Solo = raw::read(self, text)?;
         let bypass = self.bypass(raw.intercept.as_ref())?;
+        self.no_hub(raw.proxy.as_ref())?;
         let (intercept, proxy) = self.entrances(raw.intercept, raw.proxy)?;
         let operation = Written {
             control: raw.control,

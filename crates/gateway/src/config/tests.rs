@@ -83,12 +83,13 @@ fn a_proxy_needs_no_interface_and_serves_this_machine_unless_told_others() {
     let config = with("\"127.0.0.1:1080\"");
     let proxy = config.proxy.unwrap();
     assert!(config.intercept.is_none() && proxy.answer == Answer::Early);
+    assert_eq!(proxy.names, Names::Hub);
     assert!(serves(&proxy, "127.0.0.1") && serves(&proxy, "::ffff:127.0.0.1"));
     assert!(!serves(&proxy, "10.1.0.1"));
 
-    let open = "\"[::]:1080\"\nclients = [\"10.1.0.0/16\", \"fd00::/8\"]\nanswer = \"deferred\"";
+    let open = "\"[::]:1080\"\nclients = [\"10.1.0.0/16\", \"fd00::/8\"]\nanswer = \"deferred\"\nnames = \"here\"";
     let proxy = with(open).proxy.unwrap();
-    assert_eq!(proxy.answer, Answer::Deferred);
+    assert_eq!((proxy.answer, proxy.names), (Answer::Deferred, Names::Here));
     for (client, served) in
         [("10.1.2.3", true), ("::ffff:10.1.2.3", true), ("fd00::1", true), ("10.2.0.1", false)]
     {
@@ -252,11 +253,7 @@ fn a_class_has_its_share_and_its_traffic() {
                  maximum = \"2 Mbit/s\"\nchannel = \"fec\"\n\
                  [[class]]\nname = \"default\"\nweight = 3\nchannel = \"arq\"\n";
     let config = Directory::new().terminal(&(terminal_with("", "") + class)).unwrap();
-    let open = |port| slacp::Open {
-        destination: ([192, 0, 2, 7], port).into(),
-        source: ([10, 1, 0, 2], 4000).into(),
-    };
-    let class = |port, dscp| config.classes.of_connection(&open(port), dscp);
+    let class = |port, dscp| config.classes.of_connection(port, dscp);
     assert_ne!(class(5004, None), class(80, None));
     assert_ne!(class(80, Some(44)), class(80, None));
     assert_eq!(class(80, Some(44)), class(5004, None));
@@ -331,6 +328,11 @@ fn a_bad_terminal_configuration_is_told_in_one_line() {
             INTERCEPT,
             "[proxy]\nlisten = \"[::1]:1080\"\nanswer = \"late\"",
             &["proxy.answer", "late", "deferred"],
+        ),
+        (
+            INTERCEPT,
+            "[proxy]\nlisten = \"[::1]:1080\"\nnames = \"there\"",
+            &["proxy.names", "there", "hub", "here"],
         ),
     ];
     for (from, to, expected) in cases {

@@ -1,41 +1,35 @@
 //! Connects a client of the proxy to where it wants to go: over the hop, or
 //! straight where there is none.
 //!
-//! A name is resolved here, by this machine's resolver: a stream carries an
-//! address.
+//! A name goes over the hop as it is, and the hub resolves it; this machine's resolver is
+//! asked where there is no hop, where the hub resolves none, or where it is told to be.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use slacp::{Open, ResetReason, SessionId};
+use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::io::AsyncWriteExt;
-use tokio::net::lookup_host;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
-use super::handshake::{Dialect, Target};
+use super::handshake::Dialect;
 use super::{Wish, refuse};
-use crate::config::Answer;
+use crate::config::{Answer, Names};
 use crate::connections::Registered;
 use crate::counters::Counters;
 use crate::dial::{self, Dialer};
 use crate::hop::{Hop, Stream};
 use crate::leg::Leg;
+use crate::names::Resolver;
 use crate::{relay, straight};
-
-/// How many names are resolved at the same time: each takes a thread.
-const LOOKUPS: usize = 32;
-/// How many addresses of a name are tried.
-const ADDRESSES: usize = 4;
 
 /// How clients get out.
 #[derive(Clone)]
 pub(crate) struct Exit {
     answer: Answer,
+    names: Names,
     /// How they get there without a hop; its patience is also that with names.
     dialer: Dialer,
-    lookups: Arc<Semaphore>,
+    resolver: Resolver,
     quick_ack: bool,
     counters: Arc<Counters>,
 }
@@ -46,25 +40,35 @@ impl Exit {
         Self { quick_ack, ..self }
     }
 
-    pub(crate) fn new(answer: Answer, dialer: Dialer, counters: Arc<Counters>) -> Self {
-        let lookups = Arc::new(Semaphore::new(LOOKUPS));
-        Self { answer, dialer, lookups, quick_ack: false, counters }
+    pub(crate) fn new(
+        (answer, names): (Answer, Names),
+        dialer: Dialer,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self { answer, names, dialer, resolver: Resolver::default(), quick_ack: false, counters }
     }
 
-    /// The addresses of `target`, in the order in which they should be tried.
-    async fn resolve(&self, target: Target) -> Result<Vec<SocketAddr>, ResetReason> {
-        let (name, port) = match target {
-            Target::Address(address) => return Ok(vec![address]),
-            Target::Name(name, port) => (name, port),
-        };
-        let looked_up = timeout(self.dialer.timeout, async {
-            let _permit = self.lookups.acquire().await.expect("nobody closes it");
-            lookup_host((name.as_str(), port)).await
-        });
-        let addresses = looked_up.await.map_err(|_| ResetReason::TimedOut)?;
-        let addresses: Vec<_> =
-            addresses.map_err(|_| ResetReason::Unreachable)?.take(ADDRESSES).collect();
-        if addresses.is_empty() { Err(ResetReason::Unreachable) } else { Ok(addresses) }
+    /// What a hub is asked for, in the order in which it should be tried.
+    async fn beyond(
+        &self,
+        destination: &Destination,
+        (hop, session): (&Hop, SessionId),
+    ) -> Result<Vec<Destination>, ResetReason> {
+        if self.names == Names::Hub && hop.peer_resolves(session) {
+            return Ok(vec![destination.clone()]);
+        }
+        let addresses = self.addresses(destination).await?;
+        Ok(addresses.into_iter().map(Destination::from).collect())
+    }
+
+    /// The addresses of a destination, as this machine knows them.
+    async fn addresses(&self, destination: &Destination) -> Result<Vec<SocketAddr>, ResetReason> {
+        match destination {
+            Destination::Address(address) => Ok(vec![*address]),
+            Destination::Name(name, port) => {
+                self.resolver.look_up((name, *port), self.dialer.timeout).await
+            }
+        }
     }
 }
 
@@ -72,16 +76,16 @@ impl Exit {
 /// if the hub can be reached.
 pub(crate) async fn carry(wish: Wish, hop: Option<(Hop, SessionId)>, exit: Exit) {
     exit.counters.connections.increment();
-    let Wish { leg, source, request } = wish;
-    let addresses = match exit.resolve(request.target).await {
-        Ok(addresses) => addresses,
-        Err(reason) => return give_up(leg, request.dialect, reason, &exit).await,
-    };
-    let client = Client { leg, source, dialect: request.dialect, first: request.first };
-    let Some((hop, session)) = hop else { return client.straight(&addresses, &exit).await };
-    match exit.answer {
-        Answer::Early => client.early(&hop, session, &addresses, &exit).await,
-        Answer::Deferred => client.deferred(&hop, session, &addresses, &exit).await,
+    let Wish { leg, source, dscp, request } = wish;
+    let open = Open { destination: request.destination, source, dscp };
+    let client = Client { leg, open, dialect: request.dialect, first: request.first };
+    let Some((hop, session)) = hop else { return client.straight(&exit).await };
+    match exit.beyond(&client.open.destination, (&hop, session)).await {
+        Err(reason) => give_up(client.leg, client.dialect, reason, &exit).await,
+        Ok(beyond) => match exit.answer {
+            Answer::Early => client.early(&hop, session, &beyond, &exit).await,
+            Answer::Deferred => client.deferred(&hop, session, &beyond, &exit).await,
+        },
     }
 }
 
@@ -98,33 +102,33 @@ async fn give_up(leg: Leg, dialect: Dialect, reason: ResetReason, exit: &Exit) {
 /// A client that is not connected yet.
 struct Client {
     leg: Leg,
-    source: SocketAddr,
+    open: Open<Destination>,
     dialect: Dialect,
     first: Vec<u8>,
 }
 
 impl Client {
     /// The answer at once: what the client then says travels with the opening of
-    /// the stream, and a refusal is a reset. There is no second try, so the
+    /// the stream, and a refusal is a reset. There is no second try, so an
     /// address is of the version that hubs are surest to have.
-    async fn early(self, hop: &Hop, session: SessionId, addresses: &[SocketAddr], exit: &Exit) {
-        let v4 = addresses.iter().find(|address| address.is_ipv4());
-        let destination = *v4.unwrap_or(&addresses[0]);
-        let open = Open { destination, source: self.source };
-        match hop.open(session, open, None) {
+    async fn early(self, hop: &Hop, session: SessionId, beyond: &[Destination], exit: &Exit) {
+        let is_v4 = |it: &&Destination| matches!(it, Destination::Address(SocketAddr::V4(_)));
+        let destination = beyond.iter().find(is_v4).unwrap_or(&beyond[0]);
+        let open = self.open.to(destination.clone());
+        match hop.open(session, open.clone()) {
             Ok(stream) => self.relay(stream, open, exit).await,
             // The hub has no room for it.
-            Err(_) => self.straight(addresses, exit).await,
+            Err(_) => self.straight(exit).await,
         }
     }
 
     /// The answer when the far end has been connected, or the reason why not.
-    async fn deferred(self, hop: &Hop, session: SessionId, addresses: &[SocketAddr], exit: &Exit) {
+    async fn deferred(self, hop: &Hop, session: SessionId, beyond: &[Destination], exit: &Exit) {
         let mut reason = ResetReason::Unreachable;
-        for destination in addresses {
-            let open = Open { destination: *destination, source: self.source };
-            let Ok(stream) = hop.open(session, open, None) else {
-                return self.straight(addresses, exit).await;
+        for destination in beyond {
+            let open = self.open.to(destination.clone());
+            let Ok(stream) = hop.open(session, open.clone()) else {
+                return self.straight(exit).await;
             };
             tokio::select! {
                 accepted = stream.accepted() => match accepted {
@@ -137,7 +141,7 @@ impl Client {
         give_up(self.leg, self.dialect, reason, exit).await;
     }
 
-    async fn relay(mut self, stream: Stream, open: Open, exit: &Exit) {
+    async fn relay(mut self, stream: Stream, open: Open<Destination>, exit: &Exit) {
         if self.say_connected().await.is_ok() {
             let entry = Registered::new(&exit.counters, stream.session(), open, false);
             relay::relay(stream, self.leg, &self.first, entry, &exit.counters).await;
@@ -145,13 +149,16 @@ impl Client {
     }
 
     /// The way without a hop: the answer is the server's.
-    async fn straight(mut self, addresses: &[SocketAddr], exit: &Exit) {
-        let open = Open { destination: addresses[0], source: self.source };
-        let entry = Registered::straight(&exit.counters, open);
+    async fn straight(mut self, exit: &Exit) {
+        let entry = Registered::straight(&exit.counters, self.open.clone());
+        let addresses = match exit.addresses(&self.open.destination).await {
+            Ok(addresses) => addresses,
+            Err(reason) => return give_up(self.leg, self.dialect, reason, exit).await,
+        };
         let mut reason = ResetReason::Unreachable;
         for destination in addresses {
             let dialled = tokio::select! {
-                dialled = exit.dialer.connect(*destination, None) => dialled,
+                dialled = exit.dialer.connect(destination, None, self.open.dscp) => dialled,
                 _ = self.leg.failure(|| false) => return exit.counters.failed.increment(),
             };
             match dialled {

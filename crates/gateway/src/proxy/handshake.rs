@@ -4,36 +4,22 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use slacp::ResetReason;
+use slacp::{Destination, HostName, ResetReason};
 
 use super::{http, socks};
 
-/// The longest domain name in text (RFC 1035 §2.3.4).
-const LONGEST_NAME: usize = 253;
-
-/// Where a client wants to be connected to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
-    Address(SocketAddr),
-    /// A name that is not resolved yet, and the port.
-    Name(String, u16),
-}
-
-impl Target {
-    /// The target of a host as text: an address, in brackets or not, or a name.
-    /// `None` for anything else.
-    pub(super) fn parse(host: &str, port: u16) -> Option<Self> {
-        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        if let Some(bare) = bare {
-            return Some(Self::Address(SocketAddr::new(IpAddr::V6(bare.parse().ok()?), port)));
-        }
-        if let Ok(address) = host.parse::<IpAddr>() {
-            return Some(Self::Address(SocketAddr::new(address, port)));
-        }
-        let is_name = (1..=LONGEST_NAME).contains(&host.len())
-            && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'));
-        is_name.then(|| Self::Name(host.to_owned(), port))
+/// The destination of a host as text: an address, in brackets or not, or a name.
+/// `None` for anything else.
+pub(super) fn destination(host: &str, port: u16) -> Option<Destination> {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let address = |ip| Destination::Address(SocketAddr::new(ip, port));
+    if let Some(bare) = bare {
+        return bare.parse().ok().map(IpAddr::V6).map(address);
     }
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Some(address(ip));
+    }
+    HostName::new(host).map(|name| Destination::Name(name, port))
 }
 
 /// The protocol that a client speaks, and wants its answer in.
@@ -69,7 +55,7 @@ pub(crate) enum Step {
 /// A request to be connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
-    pub(crate) target: Target,
+    pub(crate) destination: Destination,
     pub(crate) dialect: Dialect,
     /// What the client has said already to whom it will be connected to.
     pub(crate) first: Vec<u8>,
@@ -123,13 +109,13 @@ impl Handshake {
         }
     }
 
-    fn connect(&mut self, parsed: Parsed<Target>, dialect: Dialect) -> Step {
+    fn connect(&mut self, parsed: Parsed<Destination>, dialect: Dialect) -> Step {
         match parsed {
             Parsed::Partial => Step::Hear,
             Parsed::Bad(answer) => Step::Refuse(answer),
-            Parsed::Whole(target, length) => {
+            Parsed::Whole(destination, length) => {
                 let first = self.heard.split_off(length);
-                Step::Connect(Request { target, dialect, first })
+                Step::Connect(Request { destination, dialect, first })
             }
         }
     }

@@ -1,15 +1,15 @@
 //! The CONNECT method of HTTP/1.1 (RFC 9110 §9.3.6), and nothing else of it.
 
-use slacp::ResetReason;
+use slacp::{Destination, ResetReason};
 
-use super::handshake::{Parsed, Target};
+use super::handshake::{Parsed, destination};
 
 /// The longest request head, bytes.
 pub(super) const LONGEST_HEAD: usize = 8 << 10;
 pub(super) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// A request's head. Its fields mean nothing to us.
-pub(super) fn request(bytes: &[u8]) -> Parsed<Target> {
+pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
     let Some(length) = head_length(bytes) else {
         if bytes.len() < LONGEST_HEAD {
             return Parsed::Partial;
@@ -54,14 +54,14 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
 }
 
 /// `host:port`, an IPv6 address in brackets.
-fn authority(text: &str) -> Option<Target> {
+fn authority(text: &str) -> Option<Destination> {
     let (host, port) = text.rsplit_once(':')?;
     let is_bare_v6 = host.contains(':') && !host.starts_with('[');
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     if is_bare_v6 || !is_number {
         return None;
     }
-    Target::parse(host, port.parse().ok()?)
+    destination(host, port.parse().ok()?)
 }
 
 fn malformed() -> Vec<u8> {

@@ -3,9 +3,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use slacp::ResetReason;
+use slacp::{Destination, ResetReason};
 
-use super::handshake::{Parsed, Target};
+use super::handshake::{Parsed, destination};
 
 pub(super) const VERSION: u8 = 5;
 pub(super) const VERSION_4: u8 = 4;
@@ -44,7 +44,7 @@ pub(super) fn greeting(bytes: &[u8]) -> Parsed<Vec<u8>> {
 }
 
 /// The request to connect.
-pub(super) fn request(bytes: &[u8]) -> Parsed<Target> {
+pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
     let Some((&[version, command, _, kind], rest)) = bytes.split_first_chunk::<4>() else {
         return Parsed::Partial;
     };
@@ -70,7 +70,7 @@ pub(super) fn request(bytes: &[u8]) -> Parsed<Target> {
         _ => return Parsed::Bad(reply(ADDRESS_NOT_SUPPORTED)),
     };
     let Some((port, after)) = after.split_first_chunk::<2>() else { return Parsed::Partial };
-    match Target::parse(&host, u16::from_be_bytes(*port)) {
+    match destination(&host, u16::from_be_bytes(*port)) {
         Some(target) => Parsed::Whole(target, bytes.len() - after.len()),
         None => Parsed::Bad(reply(GENERAL_FAILURE)),
     }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::handshake::{Dialect, Target};
+use slacp::{Destination, HostName};
+
+use super::handshake::Dialect;
 use super::*;
-use crate::config::Answer;
+use crate::config::{Answer, Names};
 use crate::counters::Counters;
 use crate::dial::Dialer;
 
@@ -18,7 +20,8 @@ fn dialer() -> Dialer {
 
 async fn proxy() -> (Proxy, SocketAddr) {
     let listen = "127.0.0.1:0".parse().unwrap();
-    let config = ProxyConfig { listen, clients: Vec::new(), answer: Answer::Early };
+    let config =
+        ProxyConfig { listen, clients: Vec::new(), answer: Answer::Early, names: Names::Hub };
     let proxy = Proxy::listen(config).await.unwrap();
     let address = proxy.listener.local_addr().unwrap();
     (proxy, address)
@@ -43,14 +46,14 @@ async fn both_dialects_come_in_by_one_port_with_what_they_said_first() {
     socks.write_all(&[5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80, b'h', b'i']).await.unwrap();
     let wish = proxy.next().await;
     assert_eq!(hear(&mut socks, 2).await, [5, 0]);
-    assert_eq!(wish.request.target, Target::Address("192.0.2.1:80".parse().unwrap()));
+    assert_eq!(wish.request.destination, Destination::Address("192.0.2.1:80".parse().unwrap()));
     assert_eq!((wish.request.dialect, &wish.request.first[..]), (Dialect::Socks, &b"hi"[..]));
     assert_eq!(wish.source, socks.local_addr().unwrap());
 
     let mut http = TcpStream::connect(address).await.unwrap();
     http.write_all(b"CONNECT server:80 HTTP/1.1\r\n\r\n").await.unwrap();
     let wish = proxy.next().await;
-    assert_eq!(wish.request.target, Target::Name("server".to_owned(), 80));
+    assert_eq!(wish.request.destination, Destination::Name(HostName::new("server").unwrap(), 80));
     assert_eq!((wish.request.dialect, wish.request.first.len()), (Dialect::Http, 0));
 }
 
@@ -117,7 +120,7 @@ async fn go_straight(request: &[u8]) -> (Vec<u8>, TcpStream, Arc<Counters>) {
     client.write_all(request).await.unwrap();
     let wish = proxy.next().await;
     let counters = Arc::new(Counters::default());
-    let exit = Exit::new(Answer::Early, dialer(), counters.clone());
+    let exit = Exit::new(Default::default(), dialer(), counters.clone());
     tokio::spawn(carry(wish, None, exit));
     assert_eq!(hear(&mut client, 2).await, [5, 0]);
     (hear(&mut client, 10).await, client, counters)

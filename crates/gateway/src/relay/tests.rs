@@ -82,7 +82,10 @@ impl Pair {
 async fn serve_hub(mut hub: Gateway) {
     loop {
         match hub.report().await {
-            Report::Hop(HopEvent::Opened(stream, open)) => hub.answer(stream, open),
+            Report::Hop(HopEvent::Opened(stream, open)) => {
+                let slacp::Destination::Address(address) = open.destination else { panic!() };
+                hub.answer(stream, open, vec![address]);
+            }
             Report::Hop(HopEvent::Session(..)) => {}
             Report::Failed(error) => panic!("{error}"),
         }
@@ -107,7 +110,7 @@ async fn serve_terminal(
             _ = &mut stopped => return terminal.stop().await,
             accepted = listener.accept() => {
                 let (socket, source) = accepted.unwrap();
-                let open = Open { destination, source };
+                let open = Open { destination, source, dscp: None };
                 terminal.originate(session, Arrival::Connection(Accepted { socket, open }));
             }
             report = terminal.report() => {

@@ -103,7 +103,7 @@ impl Server {
         let source = self.transparent.then(|| SocketAddr::new(open.source.ip(), 0));
         let patience = Instant::now() + self.dialer.timeout;
         loop {
-            match self.dialer.connect(open.destination, source).await {
+            match self.dialer.connect(open.destination, source, open.dscp).await {
                 Err(error) if is_exhaustion(&error) && Instant::now() < patience => {
                     self.exhausted.notify_one();
                     sleep(RECOVERY).await;

@@ -33,7 +33,7 @@ async fn joined(first: &[u8]) -> Joined {
     let ((client, near), (far, server)) = (pair().await, pair().await);
     let (counters, first) = (Arc::new(Counters::default()), first.to_vec());
     let source = near.peer_addr().unwrap();
-    let open = Open { destination: far.peer_addr().unwrap(), source };
+    let open = Open { destination: far.peer_addr().unwrap(), source, dscp: None };
     let relay = tokio::spawn({
         let counters = counters.clone();
         async move {

@@ -162,7 +162,9 @@ impl World {
                 }
                 self.lose_streams(node, session);
             }
-            Event::Opened { stream, open } => self.accept_stream(node, session, stream, open),
+            Event::Opened { stream, ref open } => {
+                self.accept_stream(node, session, stream, open.source);
+            }
             Event::Accepted(stream) | Event::Readable(stream) | Event::Writable(stream) => {
                 if let Some(relay) = gateway.streams.get(&(session, stream)).copied() {
                     self.serve_relay(relay);
@@ -216,7 +218,7 @@ impl World {
         };
         // The far relay is found by the name in the source address.
         let source = SocketAddr::from((Ipv4Addr::from(name), 1));
-        let open = Open { destination: address(peer), source };
+        let open = Open { destination: address(peer), source, dscp: None };
         let stream = gateway.endpoint.open(now, session, open).ok()?;
         gateway.streams.insert((session, stream), relay);
         let far = self.add_relay(path, at + 1, talk);
@@ -224,8 +226,14 @@ impl World {
         Some(LegEnd::Stream(session, stream))
     }
 
-    fn accept_stream(&mut self, node: NodeId, session: SessionId, stream: StreamId, open: Open) {
-        let SocketAddr::V4(source) = open.source else { return };
+    fn accept_stream(
+        &mut self,
+        node: NodeId,
+        session: SessionId,
+        stream: StreamId,
+        source: SocketAddr,
+    ) {
+        let SocketAddr::V4(source) = source else { return };
         let name = u32::from(*source.ip()) as usize;
         let relay = self.opens.get_mut(name).and_then(Option::take);
         let Some(gateway) = self.gateway(node) else { return };

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use gateway::keys::{PrivateKey, format_public_key};
 use lab::{LAN_DEVICE, Node, find_netns};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
@@ -188,13 +190,43 @@ impl Pair {
 
     /// The same, with these keys before the first section.
     pub(crate) fn hub_with_keys(&self, keys: &str, more: &str) -> Gateway {
-        let config = format!(
+        let mut hub = Gateway::start(Node::Hub, "hub", &self.hub_config(keys, more));
+        hub.wait_for("ready");
+        hub
+    }
+
+    fn hub_config(&self, keys: &str, more: &str) -> String {
+        format!(
             "private_key = \"{}\"\nrate = \"100 Mbit/s\"\n{keys}\n\
              [[terminal]]\nname = \"ship\"\nkey = \"{}\"\n{more}",
             self.hub.to_base64(),
             format_public_key(&self.terminal.public())
-        );
-        let mut hub = Gateway::start(Node::Hub, "hub", &config);
+        )
+    }
+
+    /// A hub that has this file of hosts, and nobody else has it.
+    pub(crate) fn hub_that_knows(&self, hosts: &str) -> Gateway {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(hosts.as_bytes()).unwrap();
+        let skyhop = std::env::var_os("SKYHOP").unwrap();
+        let mut command = find_netns(Node::Hub).unwrap().command(skyhop);
+        command.args(["hub", "/dev/stdin"]);
+        let path = file.path().to_owned();
+        let cover = move || {
+            unshare(CloneFlags::CLONE_NEWNS)?;
+            mount(
+                None::<&str>,
+                "/",
+                None::<&str>,
+                MsFlags::MS_PRIVATE | MsFlags::MS_REC,
+                None::<&str>,
+            )?;
+            mount(Some(&path), "/etc/hosts", None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+            Ok(())
+        };
+        // SAFETY: system calls alone, on memory that is there already.
+        unsafe { command.pre_exec(cover) };
+        let mut hub = Gateway::run(command, &self.hub_config("", ""));
         hub.wait_for("ready");
         hub
     }

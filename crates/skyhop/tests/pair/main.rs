@@ -11,6 +11,7 @@ mod quic_hosts;
 
 mod clean_up;
 mod clients;
+mod code_points;
 mod demo;
 mod directions;
 mod dlep;

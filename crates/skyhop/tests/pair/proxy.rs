@@ -201,6 +201,66 @@ fn assert_ends(server: IpAddr, accept: impl Fn() -> TcpStream + Sync) {
 }
 
 #[test]
+fn names_are_resolved_by_the_hub() {
+    check("inside_names");
+}
+
+/// A name that the hub alone knows, one whose first address may be that of nobody, and
+/// one that nobody has.
+const NAMES: [&str; 3] = ["far.example", "moved.example", "nowhere.example"];
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_names() {
+    let (pair, listener) = (Pair::new(), listen(PORT));
+    let (server, nobody) = (Node::Server.address4(), Node::Hub.address4());
+    let hosts = format!("{server} {0}\n{nobody} {1}\n{server} {1}\n", NAMES[0], NAMES[1]);
+    let hub = pair.hub_that_knows(&hosts);
+    for answer in ["early", "deferred"] {
+        let mut terminal = pair.terminal_with(&section(answer));
+        terminal.wait_for("ready");
+        for name in &NAMES[..2] {
+            let (mut client, reply) = ask_by_name(name);
+            assert_eq!(reply, 0, "{answer} {name}");
+            let mut served = accept(&listener);
+            client.write_all(b"ping").unwrap();
+            let mut heard = [0; 4];
+            served.read_exact(&mut heard).unwrap();
+            assert_eq!(&heard, b"ping");
+            served.write_all(b"pong").unwrap();
+            client.read_exact(&mut heard).unwrap();
+            assert_eq!(&heard, b"pong");
+        }
+        let (client, reply) = ask_by_name(NAMES[2]);
+        match answer {
+            "early" => assert_reset(&client),
+            _ => assert_eq!(reply, HOST_UNREACHABLE),
+        }
+        terminal.end_by(Signal::SIGTERM);
+    }
+    let mut terminal = pair.terminal_with(&(section("early") + "\nnames = \"here\""));
+    terminal.wait_for("ready");
+    let (_, reply) = ask_by_name(NAMES[0]);
+    assert_eq!(reply, HOST_UNREACHABLE, "the terminal does not know the name");
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// RFC 1928 §6.
+const HOST_UNREACHABLE: u8 = 4;
+
+/// Asks for port 4000 of a name, and has the reply.
+fn ask_by_name(name: &str) -> (TcpStream, u8) {
+    let mut client = connect((Node::Terminal.address4(), PROXY).into());
+    let length = u8::try_from(name.len()).unwrap();
+    let request = [&[5, 1, 0, 5, 1, 0, 3, length][..], name.as_bytes(), &PORT.to_be_bytes()];
+    client.write_all(&request.concat()).unwrap();
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).unwrap();
+    (client, answer[3])
+}
+
+#[test]
 fn a_stranger_is_not_served() {
     check("inside_a_stranger");
 }

@@ -6,8 +6,9 @@ use units::{BitRate, Instant};
 
 use super::{Endpoint, Role};
 use crate::{
-    ChannelConfig, ChannelError, ChannelId, ClassId, CloseReason, Config, Open, PathKey,
-    PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId, StreamError, StreamId,
+    ChannelConfig, ChannelError, ChannelId, ClassId, CloseReason, Config, Destination, Open,
+    PathKey, PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId, StreamError,
+    StreamId,
 };
 
 /// Commands on sessions and the endpoint.
@@ -121,15 +122,15 @@ impl Endpoint {
     /// Opens a stream. It may be written to at once.
     ///
     /// # Errors
-    /// [`StreamError::NoSession`], [`StreamError::TooMany`].
+    /// [`StreamError::NoSession`], [`StreamError::TooMany`], [`StreamError::NoNames`].
     pub fn open(
         &mut self,
         now: Instant,
         session: SessionId,
-        open: Open,
+        open: impl Into<Open<Destination>>,
     ) -> Result<StreamId, StreamError> {
         self.core.now = now;
-        self.session(session)?.streams.open(open)
+        self.session(session)?.streams.open(open.into())
     }
 
     /// Tells the opener that the destination is connected.

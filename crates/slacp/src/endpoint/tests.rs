@@ -7,7 +7,10 @@ use units::BitRate;
 use super::*;
 use crate::handshake::Message;
 use crate::packet::INITIATION_COOKIE;
-use crate::{CloseReason, DownReason, Footprint, Open, Rate, Read, ResetReason, StreamId};
+use crate::{
+    CloseReason, Destination, DownReason, Footprint, HostName, Open, Rate, Read, ResetReason,
+    StreamId,
+};
 
 fn at(ms: u64) -> Instant {
     Instant::from_nanos(1_000_000_000 + ms * 1_000_000)
@@ -209,10 +212,26 @@ fn a_mandatory_parameter_is_refused_by_name_and_leaves_nothing() {
     assert_eq!(hub.footprint(), Footprint::default());
 }
 
+#[test]
+fn an_opening_carries_the_code_point_and_a_name_to_who_resolves_it() {
+    let (mut terminal, mut hub) = (terminal(5), hub(Config { names: true, ..config() }));
+    connect(&mut terminal, &mut hub);
+    let ids = [&terminal, &hub].map(|it| *it.core.sessions.first_key_value().unwrap().0);
+    assert!(terminal.peer_resolves(ids[0]) && !hub.peer_resolves(ids[1]));
+    let name = HostName::new("server.example").unwrap();
+    for destination in [Destination::Name(name, 443), address(9).into()] {
+        let open = Open { destination, source: address(8), dscp: Some(46) };
+        terminal.open(at(100), ids[0], open.clone()).unwrap();
+        carry(&mut terminal, TERMINAL, &mut hub, at(100));
+        let Some((_, Event::Opened { open: told, .. })) = hub.poll_event() else { panic!() };
+        assert_eq!(told, open);
+    }
+}
+
 /// What a hub says to a packet of a session that it does not know.
 fn hint(terminal: &mut Endpoint, now: Instant) -> (Endpoint, Vec<u8>, usize) {
     let (id, _) = terminal.core.sessions.first_key_value().unwrap();
-    let open = Open { destination: address(9), source: address(8) };
+    let open = Open { destination: address(9), source: address(8), dscp: None };
     let id = *id;
     terminal.open(now, id, open).unwrap();
     let mut packet = drain(terminal, now).remove(0);
@@ -285,7 +304,7 @@ fn reset_after(bytes: usize) -> (Endpoint, SessionId, StreamId) {
     let (mut terminal, mut hub) = (terminal(5), hub(config()));
     connect(&mut terminal, &mut hub);
     let (down, up) = (session(&terminal), session(&hub));
-    let open = Open { destination: address(9), source: address(8) };
+    let open = Open { destination: address(9), source: address(8), dscp: None };
     let stream = terminal.open(at(10), down, open).unwrap();
     carry(&mut terminal, TERMINAL, &mut hub, at(10));
     assert_eq!(hub.write(up, stream, &vec![7; bytes]), Ok(bytes));

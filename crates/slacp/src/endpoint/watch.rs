@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use units::Instant;
 
 use super::{Endpoint, Role};
+use crate::open::Openings;
 use crate::session::Session;
 use crate::{
     ChannelId, ChannelStats, ClassId, ClassStats, Footprint, PathKey, PathMemory, SessionId, Stats,
@@ -62,6 +63,12 @@ impl Endpoint {
     /// Whether a session's peer takes packets on a channel.
     pub fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.core.session(session).is_some_and(|session| session.peer_receives(channel))
+    }
+
+    /// Whether a session's peer resolves names, so that streams may be opened to them.
+    pub fn peer_resolves(&self, session: SessionId) -> bool {
+        let openings = self.core.session(session).map(|session| session.peer.limits.openings);
+        openings.is_some_and(Openings::names)
     }
 
     /// How many datagrams came that no session, and no handshake, knew.

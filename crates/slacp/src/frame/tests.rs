@@ -1,11 +1,22 @@
+use std::net::SocketAddr;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::HostName;
 
 fn address() -> impl Strategy<Value = SocketAddr> {
     let v4 = any::<([u8; 4], u16)>().prop_map(|(ip, port)| SocketAddr::from((ip, port)));
     let v6 = any::<([u8; 16], u16)>().prop_map(|(ip, port)| SocketAddr::from((ip, port)));
     prop_oneof![v4, v6]
+}
+
+fn open() -> impl Strategy<Value = Open<Destination>> {
+    let name = ("[a-zA-Z0-9._-]{1,253}", any::<u16>())
+        .prop_map(|(name, port)| Destination::Name(HostName::new(&name).unwrap(), port));
+    let destination = prop_oneof![3 => address().prop_map(Destination::Address), 1 => name];
+    let parts = (destination, address(), prop::option::of(0u8..64));
+    parts.prop_map(|(destination, source, dscp)| Open { destination, source, dscp })
 }
 
 fn number() -> impl Strategy<Value = u64> {
@@ -23,13 +34,11 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
         Just(Frame::Ping),
         Just(Frame::Mark),
         number().prop_map(Frame::Settled),
-        (stream(), number(), address(), address()).prop_map(
-            |(stream, credit, destination, source)| Frame::Open {
-                stream,
-                credit,
-                open: Open { destination, source }
-            }
-        ),
+        (stream(), number(), open()).prop_map(|(stream, credit, open)| Frame::Open {
+            stream,
+            credit,
+            open: Box::new(open)
+        }),
         stream().prop_map(Frame::Accept),
         (stream(), reason(), number()).prop_map(|(stream, reason, sent)| Frame::Reset {
             stream,

@@ -145,7 +145,7 @@ impl Session {
                 }
                 Frame::Repair(found) => repair = Some(found),
                 Frame::Open { stream, credit, open } => {
-                    self.streams.on_open(stream, credit, open)?;
+                    self.streams.on_open(stream, credit, *open)?;
                 }
                 Frame::Accept(stream) => self.streams.on_accept(stream),
                 Frame::Reset { stream, reason, sent } => {

@@ -3,10 +3,18 @@
 use super::{Stream, Streams};
 use crate::frame::Frame;
 use crate::scheduler::ClassId;
-use crate::{Open, Read, ResetReason, StreamError, StreamId};
+use crate::{Destination, Open, Read, ResetReason, StreamError, StreamId};
+
+/// There are so many (RFC 2474 §3).
+const CODE_POINTS: u8 = 64;
 
 impl Streams {
-    pub(crate) fn open(&mut self, open: Open) -> Result<StreamId, StreamError> {
+    pub(crate) fn open(&mut self, mut open: Open<Destination>) -> Result<StreamId, StreamError> {
+        let understood = self.peer_limits.openings;
+        if matches!(open.destination, Destination::Name(..)) && !understood.names() {
+            return Err(StreamError::NoNames);
+        }
+        open.dscp = open.dscp.filter(|dscp| understood.code_points() && *dscp < CODE_POINTS);
         if self.own_open >= self.peer_limits.max_streams {
             return Err(StreamError::TooMany { limit: self.peer_limits.max_streams });
         }
@@ -15,7 +23,7 @@ impl Streams {
         self.own_open += 1;
         let credit = self.limits.share(self.recv_credit.held());
         self.map.insert(id, Stream::new(self.peer_limits.stream_window, credit, true));
-        self.control.push_back(Frame::Open { stream: id, credit, open });
+        self.control.push_back(Frame::Open { stream: id, credit, open: Box::new(open) });
         Ok(id)
     }
 
@@ -118,5 +126,68 @@ impl Streams {
 
     fn stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
         self.map.get_mut(&id).ok_or(StreamError::NoStream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::flow::Limits;
+    use crate::frame::Frame;
+    use crate::open::{HostName, Openings};
+    use crate::scheduler::MAX_CLASSES;
+
+    fn streams(openings: Openings) -> Streams {
+        let limits = Limits { openings, ..Limits::new(1000, 1000, 9) };
+        Streams::new(0, limits, limits, 1000, MAX_CLASSES, 1500)
+    }
+
+    fn open(destination: Destination, dscp: Option<u8>) -> Open<Destination> {
+        Open { destination, source: SocketAddr::from(([10, 1, 0, 2], 4000)), dscp }
+    }
+
+    fn to_address(dscp: Option<u8>) -> Open<Destination> {
+        open(SocketAddr::from(([192, 0, 2, 7], 80)).into(), dscp)
+    }
+
+    fn to_name() -> Open<Destination> {
+        open(Destination::Name(HostName::new("server.example").unwrap(), 80), Some(46))
+    }
+
+    /// What the peer reads.
+    fn told(streams: &mut Streams) -> Open<Destination> {
+        let mut out = Vec::new();
+        streams.next_control(|_| true).expect("a frame").write(&mut out, true);
+        match crate::frame::read(&mut &out[..]) {
+            Ok(Some(Frame::Open { open, .. })) => *open,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_peer_is_told_no_more_than_it_understands() {
+        let mut streams_to_new = streams(Openings::of_this_version(true));
+        for wanted in [to_address(Some(46)), to_address(None), to_name()] {
+            streams_to_new.open(wanted.clone()).unwrap();
+            assert_eq!(told(&mut streams_to_new), wanted);
+        }
+        streams_to_new.open(to_address(Some(64))).unwrap();
+        assert_eq!(told(&mut streams_to_new), to_address(None), "there is no such code point");
+
+        let mut to_old = streams(Openings::default());
+        to_old.open(to_address(Some(46))).unwrap();
+        assert_eq!(told(&mut to_old), to_address(None));
+        assert_eq!(to_old.open(to_name()), Err(StreamError::NoNames));
+    }
+
+    #[test]
+    fn who_resolves_no_names_is_asked_for_none() {
+        let mut streams = streams(Openings::of_this_version(false));
+        streams.on_open(StreamId(1), 1000, to_name()).unwrap();
+        assert!(streams.poll_event().is_none());
+        let reset = streams.next_control(|_| true);
+        assert!(matches!(reset, Some(Frame::Reset { reason: ResetReason::Prohibited, .. })));
     }
 }

@@ -7,7 +7,7 @@ use units::Instant;
 use super::{Drain, ProtocolError, Stream, Streams};
 use crate::frame::{Frame, TruncatedOffset};
 use crate::recv_buffer::RecvBuffer;
-use crate::{Event, Open, ResetReason, StreamId};
+use crate::{Destination, Event, Open, ResetReason, StreamId};
 
 /// How long what came before a reset waits for its reader.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -17,7 +17,7 @@ impl Streams {
         &mut self,
         id: StreamId,
         credit: u64,
-        open: Open,
+        open: Open<Destination>,
     ) -> Result<(), ProtocolError> {
         let Some(stream) = self.peer_stream(id)? else { return Ok(()) };
         if stream.opened {
@@ -27,8 +27,14 @@ impl Streams {
         stream.send.grant(credit);
         let readable = stream.recv.is_readable();
         stream.reader_waits = !readable;
-        if self.peer_open > self.limits.max_streams {
-            let _ = self.reset(id, ResetReason::Limit);
+        let by_name = matches!(open.destination, Destination::Name(..));
+        let refusal = if self.peer_open > self.limits.max_streams {
+            Some(ResetReason::Limit)
+        } else {
+            (by_name && !self.limits.openings.names()).then_some(ResetReason::Prohibited)
+        };
+        if let Some(reason) = refusal {
+            let _ = self.reset(id, reason);
             return Ok(());
         }
         self.events.push_back(Event::Opened { stream: id, open });

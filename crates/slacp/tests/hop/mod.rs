@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 use link::testkit::{Net, Peer};
 use link::{Delay, LinkConfig, Loss, Outage, QueueLimit};
 use slacp::{
-    Config, Endpoint, Event, KeyPair, Open, Read, ResetReason, SessionId, StreamError, StreamId,
+    Config, Destination, Endpoint, Event, KeyPair, Open, Read, ResetReason, SessionId, StreamError,
+    StreamId,
 };
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
@@ -120,8 +121,9 @@ impl Host {
     /// Opens the stream of a plan.
     pub fn open(&mut self, now: Instant, plan: usize) -> Result<StreamId, StreamError> {
         let session = self.session.ok_or(StreamError::NoSession)?;
+        let source = SocketAddr::from(([1; 16], 7));
         let open =
-            Open { destination: address(9, plan as u16), source: SocketAddr::from(([1; 16], 7)) };
+            Open { destination: address(9, plan as u16), source, dscp: Some(plan as u8 % 64) };
         let id = self.endpoint.open(now, session, open)?;
         self.flows.insert(id, Flow::new(plan, 0));
         self.active.insert(id);
@@ -154,8 +156,9 @@ impl Host {
         match event {
             Event::Up { .. } => self.session = Some(session),
             Event::Down(_) if self.session == Some(session) => self.session = None,
-            Event::Opened { stream, open } => {
-                assert_eq!(open.destination.ip(), address(9, 0).ip());
+            Event::Opened { stream, ref open } => {
+                let Destination::Address(to) = open.destination else { panic!("{open:?}") };
+                assert_eq!(to.ip(), address(9, 0).ip());
                 let plan = usize::from(open.destination.port());
                 self.flows.insert(stream, Flow::new(plan, 1));
                 self.active.insert(stream);

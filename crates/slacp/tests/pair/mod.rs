@@ -42,7 +42,7 @@ impl Pair {
 
     /// A stream that the terminal opens.
     pub fn open_only(&mut self) -> StreamId {
-        let open = Open { destination: address(), source: address() };
+        let open = Open { destination: address(), source: address(), dscp: None };
         self.terminal.open(self.now, self.ids[0], open).unwrap()
     }
 

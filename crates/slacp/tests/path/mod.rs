@@ -230,7 +230,7 @@ impl Transfer {
             return;
         };
         let nowhere = SocketAddr::from(([10, 0, 0, 9], 9));
-        let open = Open { destination: nowhere, source: nowhere };
+        let open = Open { destination: nowhere, source: nowhere, dscp: None };
         let theirs = self.terminal_time(now);
         let stream = self.terminal.open(theirs, session, open).unwrap();
         self.terminal.finish(session, stream).unwrap();

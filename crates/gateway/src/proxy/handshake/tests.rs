@@ -31,12 +31,12 @@ fn steps(bytes: &[u8], piece: usize) -> Vec<Step> {
     }
 }
 
-fn connect(target: Target, dialect: Dialect, first: &[u8]) -> Step {
-    Step::Connect(Request { target, dialect, first: first.to_vec() })
+fn connect(target: Destination, dialect: Dialect, first: &[u8]) -> Step {
+    Step::Connect(Request { destination: target, dialect, first: first.to_vec() })
 }
 
-fn name(name: &str, port: u16) -> Target {
-    Target::Name(name.to_owned(), port)
+fn name(name: &str, port: u16) -> Destination {
+    Destination::Name(HostName::new(name).unwrap(), port)
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn a_socks_client_names_its_server_in_each_of_three_ways() {
     v6.extend([1, 0, 22]);
     for (request, target) in [
         (name_form, name("example.net", 80)),
-        (v4, Target::Address("192.0.2.1:8080".parse().unwrap())),
-        (v6, Target::Address("[2001:db8::1]:22".parse().unwrap())),
+        (v4, Destination::Address("192.0.2.1:8080".parse().unwrap())),
+        (v6, Destination::Address("[2001:db8::1]:22".parse().unwrap())),
     ] {
         let all = [HELLO, &request, b"GET /"].concat();
         let expected = vec![Step::Say(vec![5, 0]), connect(target, Dialect::Socks, b"GET /")];
@@ -81,11 +81,11 @@ fn an_http_client_connects_whatever_fields_it_sends() {
         ("CONNECT example.net:443 HTTP/1.0\n\n", name("example.net", 443)),
         (
             "CONNECT 192.0.2.1:80 HTTP/1.1\r\nHost: other\r\nProxy-Authorization: x\r\n\r\n",
-            Target::Address("192.0.2.1:80".parse().unwrap()),
+            Destination::Address("192.0.2.1:80".parse().unwrap()),
         ),
         (
             "CONNECT [2001:db8::1]:80 HTTP/1.1\r\nUser-Agent: x\r\n\r\n",
-            Target::Address("[2001:db8::1]:80".parse().unwrap()),
+            Destination::Address("[2001:db8::1]:80".parse().unwrap()),
         ),
     ] {
         let all = format!("{head}\u{16}first");

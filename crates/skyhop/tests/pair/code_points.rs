@@ -1,0 +1,152 @@
+//! The code point of a client's SYN on its way: what each side classes a connection by,
+//! and what the server's network sees.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+use lab::{Node, find_netns};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use socket2::{Domain, SockRef, Socket, Type};
+
+use crate::common::as_myself;
+use crate::inside::{Gateway, PATIENCE, Pair, accept, addresses, payload};
+use crate::lossless;
+use crate::operate::{Sockets, wait_for};
+
+/// No class has a rule for it.
+const PORT: u16 = 4000;
+const EXPEDITED: u32 = 46;
+const BYTES: usize = 100_000;
+
+#[test]
+fn code_points_cross_the_hop() {
+    as_myself(|runner| runner.inside(lossless(), "code_points::inside_they_cross"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_they_cross() {
+    let (pair, sockets, listener) = (Pair::new(), Sockets::new(), listen_and_keep_syns());
+    let hub = pair.hub_with_keys(&sockets.key("hub"), "");
+    for answer in ["early", "deferred"] {
+        let intercept = format!("[intercept]\ninterfaces = [\"lan0\"]\nanswer = {answer:?}");
+        let control = sockets.key("terminal");
+        let mut terminal = pair.terminal_with(&format!("{control}\n{intercept}"));
+        terminal.wait_for("ready");
+        for address in addresses(PORT) {
+            for (dscp, class) in [(0, "default"), (EXPEDITED, "interactive"), (8, "bulk")] {
+                let before = ["terminal", "hub"].map(|side| sent(&sockets, side, class));
+                assert_eq!(exchange(address, dscp, &listener), dscp, "{answer} {address}");
+                let after = ["terminal", "hub"].map(|side| sent(&sockets, side, class));
+                let grown = |side: usize| after[side] - before[side];
+                assert!(grown(0) >= BYTES as u64, "{class} at the terminal: {before:?} {after:?}");
+                assert!(grown(1) >= BYTES as u64, "{class} at the hub: {before:?} {after:?}");
+            }
+        }
+        terminal.end_by(Signal::SIGTERM);
+    }
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn a_gateway_alone_keeps_code_points() {
+    as_myself(|runner| runner.inside(lossless(), "code_points::inside_alone"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_alone() {
+    let listener = listen_and_keep_syns();
+    let mut solo = Gateway::start(Node::Terminal, "solo", "[intercept]\ninterfaces = [\"lan0\"]\n");
+    solo.wait_for("ready");
+    for address in addresses(PORT) {
+        for dscp in [0, EXPEDITED] {
+            assert_eq!(exchange(address, dscp, &listener), dscp, "{address}");
+        }
+    }
+    solo.end_by(Signal::SIGTERM);
+}
+
+/// Says something with this code point and hears it back; the code point that came.
+fn exchange(server: SocketAddr, dscp: u32, listener: &TcpListener) -> u32 {
+    let mut client = connect(server, dscp).unwrap();
+    let sent = payload(BYTES);
+    let (mut back, mut heard) = (vec![0; BYTES], vec![0; BYTES]);
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let mut socket = accept(listener);
+            let seen = code_point(&socket).unwrap();
+            socket.read_exact(&mut heard).unwrap();
+            socket.write_all(&heard).unwrap();
+            seen
+        });
+        client.write_all(&sent).unwrap();
+        client.read_exact(&mut back).unwrap();
+        assert!(back == sent);
+        serving.join().unwrap()
+    })
+}
+
+fn connect(server: SocketAddr, dscp: u32) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+    if server.is_ipv4() {
+        socket.set_tos_v4(dscp << 2)?;
+    } else {
+        socket.set_tclass_v6(dscp << 2)?;
+    }
+    socket.connect_timeout(&server.into(), PATIENCE)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    Ok(socket.into())
+}
+
+/// Bytes of this class that a side has sent.
+fn sent(sockets: &Sockets, side: &str, class: &str) -> u64 {
+    // The hub knows of a session a little later than the terminal.
+    let is_up = |status: &Value| status["sessions"][0]["classes"].is_array();
+    let status = wait_for(&sockets.path(side), "no session", is_up);
+    let classes = status["sessions"][0]["classes"].as_array().unwrap();
+    let row = classes.iter().find(|row| row["name"] == class).unwrap();
+    row["sent_bytes"].as_u64().unwrap()
+}
+
+fn listen_and_keep_syns() -> TcpListener {
+    let listener = find_netns(Node::Server)
+        .unwrap()
+        .run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).unwrap());
+    let on: libc::c_int = 1;
+    // SAFETY: the address and the length are those of `on`.
+    let result = unsafe {
+        libc::setsockopt(
+            SockRef::from(&listener).as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_SAVE_SYN,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    listener
+}
+
+/// That of the SYN of an accepted connection.
+fn code_point(socket: &TcpStream) -> io::Result<u32> {
+    let mut syn = [0u8; 256];
+    let mut length = syn.len() as libc::socklen_t;
+    // SAFETY: TCP_SAVED_SYN writes as many bytes as `length` allows.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_SAVED_SYN,
+            syn.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let first = u32::from_be_bytes([syn[0], syn[1], syn[2], syn[3]]);
+    Ok(if first >> 28 == 4 { first >> 18 & 0x3f } else { first >> 22 & 0x3f })
+}

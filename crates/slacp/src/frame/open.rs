@@ -1,0 +1,91 @@
+//! The frames OPEN and MARKED OPEN (`docs/slacp.md`, Frames).
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::{take, write_numbers};
+use crate::open::{Destination, HostName, Open};
+use crate::{StreamId, varint};
+
+pub(super) const OPEN: u8 = 0x04;
+pub(super) const MARKED_OPEN: u8 = 0x21;
+
+/// The first byte of a destination: what follows.
+const NAME: u8 = 0;
+const IPV4: u8 = 4;
+const IPV6: u8 = 6;
+/// A code point that is not known, as any from this one on.
+const UNKNOWN: u8 = 64;
+
+/// Appends the frame, of the kind that needs less of the peer.
+pub(super) fn write(out: &mut Vec<u8>, stream: StreamId, credit: u64, open: &Open<Destination>) {
+    match (&open.destination, open.dscp) {
+        (Destination::Address(destination), None) => {
+            write_numbers(out, OPEN, &[stream.0, credit]);
+            write_address(out, *destination);
+        }
+        (destination, dscp) => {
+            write_numbers(out, MARKED_OPEN, &[stream.0, credit]);
+            out.push(dscp.unwrap_or(UNKNOWN));
+            write_destination(out, destination);
+        }
+    }
+    write_address(out, open.source);
+}
+
+/// Takes what follows the type: the credit and what the stream is for.
+pub(super) fn read(kind: u8, input: &mut &[u8]) -> Option<(u64, Open<Destination>)> {
+    let credit = varint::read(input)?;
+    let (destination, dscp) = if kind == OPEN {
+        (Destination::Address(read_address(input)?), None)
+    } else {
+        let [dscp] = take::<1>(input)?;
+        (read_destination(input)?, Some(dscp).filter(|dscp| *dscp < UNKNOWN))
+    };
+    Some((credit, Open { destination, source: read_address(input)?, dscp }))
+}
+
+fn write_destination(out: &mut Vec<u8>, destination: &Destination) {
+    match destination {
+        Destination::Address(address) => write_address(out, *address),
+        Destination::Name(name, port) => {
+            out.extend([NAME, name.as_str().len() as u8]);
+            out.extend_from_slice(name.as_str().as_bytes());
+            out.extend_from_slice(&port.to_be_bytes());
+        }
+    }
+}
+
+fn read_destination(input: &mut &[u8]) -> Option<Destination> {
+    if input.first() != Some(&NAME) {
+        return read_address(input).map(Destination::Address);
+    }
+    let [_, length] = take::<2>(input)?;
+    let (name, rest) = input.split_at_checked(length.into())?;
+    *input = rest;
+    let name = HostName::new(core::str::from_utf8(name).ok()?)?;
+    Some(Destination::Name(name, u16::from_be_bytes(take::<2>(input)?)))
+}
+
+/// Family (4 or 6), address, port.
+fn write_address(out: &mut Vec<u8>, address: SocketAddr) {
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            out.push(IPV4);
+            out.extend_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.push(IPV6);
+            out.extend_from_slice(&ip.octets());
+        }
+    }
+    out.extend_from_slice(&address.port().to_be_bytes());
+}
+
+fn read_address(input: &mut &[u8]) -> Option<SocketAddr> {
+    let ip = match take::<1>(input)? {
+        [IPV4] => IpAddr::V4(Ipv4Addr::from(take::<4>(input)?)),
+        [IPV6] => IpAddr::V6(Ipv6Addr::from(take::<16>(input)?)),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_be_bytes(take::<2>(input)?)))
+}
