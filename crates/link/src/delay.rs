@@ -134,8 +134,11 @@ impl Path {
     /// When a packet arrives whose last bit leaves at `departure`, if nothing
     /// holds it up.
     pub(crate) fn arrival(&self, departure: Instant, luck: u64) -> Instant {
-        let elapsed = departure.saturating_since(self.begin);
-        departure + self.delay.after(elapsed) + self.jitter.extra(luck)
+        let arrival = match &self.delay {
+            Delay::Constant(delay) => departure + *delay,
+            Delay::Trace(_) => departure + self.delay.after(departure.saturating_since(self.begin)),
+        };
+        if self.jitter == Jitter::None { arrival } else { arrival + self.jitter.extra(luck) }
     }
 }
 

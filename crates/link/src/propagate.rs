@@ -114,6 +114,10 @@ impl<P> Propagation<P> {
     pub(crate) fn next(&self, departure: Option<(Instant, u64)>) -> Option<(Instant, Wake)> {
         let decided = self.decided.front().map(|arrival| arrival.at);
         let arrival = decided.or(self.flying.first()).map(|at| (at, Wake::Arrival));
+        // What departs later arrives no earlier.
+        if arrival.is_some() && !self.path.jitter.reorders() {
+            return arrival;
+        }
         let later = departure.map(|(at, luck)| match self.path.jitter.reorders() {
             // One that departs later still may arrive before this one.
             true => (at, Wake::Departure),

@@ -115,8 +115,14 @@ impl Capacity {
     /// if there is none, and at a constant rate of 0 even for no work.
     pub(crate) fn time_for(&self, from: Instant, work: u128) -> Option<Instant> {
         if let Kind::Constant(rate) = self.kind {
-            let nanos = if rate == 0 { return None } else { work.div_ceil(rate) };
-            return Some(from + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
+            if rate == 0 {
+                return None;
+            }
+            let nanos = match (u64::try_from(work), u64::try_from(rate)) {
+                (Ok(work), Ok(rate)) => work.div_ceil(rate),
+                _ => u64::try_from(work.div_ceil(rate)).unwrap_or(u64::MAX),
+            };
+            return Some(Instant::from_nanos(from.as_nanos().saturating_add(nanos)));
         }
         if work == 0 {
             return Some(from);

@@ -67,6 +67,9 @@ pub struct World {
     tunnelled: tunnel::Tunnelled,
     /// Gateways whose streams have been written to or read.
     restless: VecDeque<NodeId>,
+    /// Boxes of packets that have arrived, for the next ones.
+    #[allow(clippy::vec_box, reason = "the boxes are what is kept")]
+    boxes: Vec<Box<Packet>>,
     apps: Vec<Option<Box<dyn App>>>,
     tallies: Vec<Tally>,
     notices: VecDeque<(AppId, Notice)>,
@@ -102,6 +105,7 @@ impl World {
             opens: Vec::new(),
             tunnelled: tunnel::Tunnelled::default(),
             restless: VecDeque::new(),
+            boxes: Vec::new(),
             apps: Vec::new(),
             tallies: Vec::new(),
             notices: VecDeque::new(),

@@ -199,8 +199,10 @@ impl Flight {
                 Fate::Lost => {}
             }
             on(sent);
+            if sent.fate == Fate::Lost {
+                self.lost.remove(&self.first);
+            }
             self.segments.pop_front();
-            self.lost.remove(&self.first);
             self.first += 1;
         }
         self.sacked.remove(0..position);
@@ -217,6 +219,10 @@ impl Flight {
     /// `range` is selectively acknowledged. Calls `on` for each segment that
     /// this is news for, as it was.
     pub(crate) fn sack(&mut self, range: Range<u64>, mut on: impl FnMut(&Sent)) {
+        // Blocks are told of again and again.
+        if self.sacked.covers(&range) {
+            return;
+        }
         let news: Vec<Range<u64>> = self.sacked.gaps(range).collect();
         for gap in news {
             let mut index = self.index_at(gap.start);
@@ -232,10 +238,12 @@ impl Flight {
                     self.in_flight -= sent.len();
                 }
                 on(sent);
+                if sent.fate == Fate::Lost {
+                    self.lost.remove(&(self.first + index as u64));
+                }
                 sent.fate = Fate::Sacked;
                 self.sacked_count += 1;
                 end = Some(sent.end);
-                self.lost.remove(&(self.first + index as u64));
                 index += 1;
             }
             if let (Some(start), Some(end)) = (start, end) {

@@ -165,8 +165,15 @@ impl<P: Payload> Receiver<P> {
 
     /// The end of the island that holds the byte at `position`.
     fn held(&self, position: u64) -> Option<u64> {
-        let (_, island) = self.islands.range(..=position).next_back()?;
+        let (_, island) = self.island_before(position)?;
         (island.end > position).then_some(island.end)
+    }
+
+    /// The island with the largest start at or below `position`.
+    fn island_before(&self, position: u64) -> Option<(&u64, &Island<P>)> {
+        // Mostly it is one of the last, and going there is cheaper than a search.
+        let near = self.islands.iter().rev().take(4).find(|(start, _)| **start <= position);
+        near.or_else(|| self.islands.range(..=position).next_back())
     }
 
     fn insert_next(&mut self, start: u64, data: &P) -> Arrival {
@@ -207,12 +214,15 @@ impl<P: Payload> Receiver<P> {
 
     /// Enters data into the holes between the islands that it covers.
     fn insert_island(&mut self, start: u64, data: &P) {
+        if self.insert_last(start, data) {
+            return;
+        }
         let end = start + data.len() as u64;
         let cut = |range: Range<u64>| {
             data.slice((range.start - start) as usize..(range.end - start) as usize)
         };
         // The island that the data begins in or at, or a new one.
-        let before = self.islands.range(..=start).next_back();
+        let before = self.island_before(start);
         let base = before.filter(|(_, island)| island.end >= start).map_or(start, |(at, _)| *at);
         let mut whole =
             self.islands.remove(&base).unwrap_or(Island { end: start, pieces: VecDeque::new() });
@@ -231,6 +241,28 @@ impl<P: Payload> Receiver<P> {
         }
         self.absorb(&mut whole, end);
         self.islands.insert(base, whole);
+    }
+
+    /// Enters data behind all islands or at the end of the last. Whether that is
+    /// where it belongs.
+    fn insert_last(&mut self, start: u64, data: &P) -> bool {
+        let end = start + data.len() as u64;
+        if let Some(mut last) = self.islands.last_entry() {
+            let last = last.get_mut();
+            if last.end > start {
+                return false;
+            }
+            if last.end == start {
+                last.end = end;
+                let joined = last.pieces.back_mut().is_some_and(|piece| piece.try_join(data));
+                if !joined {
+                    last.pieces.push_back(data.clone());
+                }
+                return true;
+            }
+        }
+        self.islands.insert(start, Island { end, pieces: VecDeque::from([data.clone()]) });
+        true
     }
 
     /// Joins the island that begins where `whole` ends, if there is one.
@@ -274,6 +306,11 @@ impl<P: Payload> Receiver<P> {
         (!data.is_empty()).then_some(data)
     }
 
+    /// Whether there is anything to report in SACK blocks.
+    pub(crate) fn has_sack(&self) -> bool {
+        self.has_holes() || self.duplicate.is_some()
+    }
+
     /// What to report in SACK blocks, in the order of RFC 2018 §4: first a
     /// duplicate, if `dsack` (RFC 2883 §4), then the island of the latest
     /// arrival, then those before it, then others.
@@ -284,17 +321,18 @@ impl<P: Payload> Receiver<P> {
             blocks.extend(duplicate);
         }
         let reported = blocks.len();
-        let arrivals = self.recent.iter().filter_map(|at| {
-            let (start, island) = self.islands.range(..=at).next_back()?;
-            (island.end > *at).then_some(*start..island.end)
-        });
-        let rest = self.islands.iter().take(4).map(|(start, island)| *start..island.end);
-        for block in arrivals.chain(rest) {
-            if blocks.len() == 4 {
+        let rest = self.islands.keys().take(4);
+        for at in self.recent.iter().chain(rest) {
+            if blocks.len() == 4 || blocks.len() - reported == self.islands.len() {
                 break;
             }
-            if !blocks[reported..].contains(&block) {
-                blocks.push(block);
+            if blocks[reported..].iter().any(|block| block.contains(at)) {
+                continue;
+            }
+            if let Some((start, island)) = self.island_before(*at)
+                && island.end > *at
+            {
+                blocks.push(*start..island.end);
             }
         }
         blocks

@@ -42,14 +42,20 @@ impl Default for RtoConfig {
     }
 }
 
-/// Smoothed RTT, its variation, and the time-out with its backoff.
+/// Smoothed RTT, its variation, and the time-out with its backoff. In
+/// nanoseconds: every acknowledgement asks for several of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Rtt {
-    config: RtoConfig,
-    smoothed: Option<Duration>,
-    variation: Duration,
-    min: Duration,
-    initial: Duration,
+    sampling: Sampling,
+    smoothed: Option<u64>,
+    variation: u64,
+    /// The smallest sample; the largest number before the first.
+    min: u64,
+    initial: u64,
+    granularity: u64,
+    /// What bounds the time-out.
+    least: u64,
+    most: u64,
     /// Time-outs since the last sample.
     backoff: u32,
     /// Samples are not wanted before this position is acknowledged.
@@ -58,12 +64,16 @@ pub(crate) struct Rtt {
 
 impl Rtt {
     pub(crate) fn new(config: RtoConfig) -> Self {
+        let most = nanos(config.max);
         Self {
-            config,
+            sampling: config.sampling,
             smoothed: None,
-            variation: Duration::ZERO,
-            min: Duration::MAX,
-            initial: config.initial,
+            variation: 0,
+            min: u64::MAX,
+            initial: nanos(config.initial),
+            granularity: nanos(config.granularity),
+            least: nanos(config.min).min(most),
+            most,
             backoff: 0,
             timed_until: 0,
         }
@@ -71,20 +81,21 @@ impl Rtt {
 
     /// Begins with what another connection has measured.
     pub(crate) fn adopt(&mut self, smoothed: Duration, variation: Duration) {
-        (self.smoothed, self.variation) = (Some(smoothed), variation);
+        (self.smoothed, self.variation) = (Some(nanos(smoothed)), nanos(variation));
     }
 
     /// RTTVAR.
     pub(crate) fn variation(&self) -> Duration {
-        self.variation
+        Duration::from_nanos(self.variation)
     }
 
     /// Takes a sample that an acknowledgement of `una` gave, when `nxt` was the
     /// next position and a round trip gives about `per_round` samples.
     pub(crate) fn sample(&mut self, sample: Duration, una: u64, nxt: u64, per_round: u64) {
+        let sample = nanos(sample);
         self.min = self.min.min(sample);
-        let share = match self.config.sampling {
-            Sampling::EveryAck => per_round.clamp(1, 1 << 16) as u32,
+        let share = match self.sampling {
+            Sampling::EveryAck => per_round.clamp(1, 1 << 16) as i64,
             Sampling::OncePerRtt if una < self.timed_until => return,
             Sampling::OncePerRtt => 1,
         };
@@ -101,21 +112,25 @@ impl Rtt {
     }
 
     pub(crate) fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+        self.smoothed.map(Duration::from_nanos)
     }
 
     /// The smallest sample; `None` before the first.
     pub(crate) fn min(&self) -> Option<Duration> {
-        (self.min != Duration::MAX).then_some(self.min)
+        (self.min != u64::MAX).then(|| Duration::from_nanos(self.min))
     }
 
     /// The time-out, backed off.
     pub(crate) fn rto(&self) -> Duration {
+        Duration::from_nanos(self.rto_nanos())
+    }
+
+    fn rto_nanos(&self) -> u64 {
         let base = self.smoothed.map_or(self.initial, |smoothed| {
-            smoothed + (self.variation * 4).max(self.config.granularity)
+            smoothed.saturating_add(self.variation.saturating_mul(4).max(self.granularity))
         });
-        let bounded = base.clamp(self.config.min.min(self.config.max), self.config.max);
-        bounded.saturating_mul(1 << self.backoff.min(16)).min(self.config.max)
+        let bounded = base.clamp(self.least, self.most);
+        bounded.saturating_mul(1 << self.backoff.min(16)).min(self.most)
     }
 
     /// (5.5): after a time-out.
@@ -130,19 +145,24 @@ impl Rtt {
 
     /// (5.7): data follows a SYN that was retransmitted.
     pub(crate) fn syn_was_retransmitted(&mut self) {
-        self.initial = self.initial.max(Duration::from_secs(3));
+        self.initial = self.initial.max(nanos(Duration::from_secs(3)));
         self.backoff = 0;
     }
 
     pub(crate) fn deadline(&self, now: Instant) -> Instant {
-        now + self.rto()
+        Instant::from_nanos(now.as_nanos().saturating_add(self.rto_nanos()))
     }
 }
 
 /// `old` moved by 1/`weight` of the way to `new`.
-fn blend(old: Duration, new: Duration, weight: u32) -> Duration {
-    let (old, new) = (old.as_nanos() as i128, new.as_nanos() as i128);
-    Duration::from_nanos((old + (new - old) / i128::from(weight)) as u64)
+fn blend(old: u64, new: u64, weight: i64) -> u64 {
+    let (old, new) = (old as i64, new as i64);
+    (old + (new - old) / weight) as u64
+}
+
+/// Nanoseconds that fit into 63 bits: 292 years.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).map_or(i64::MAX as u64, |nanos| nanos.min(i64::MAX as u64))
 }
 
 #[cfg(test)]

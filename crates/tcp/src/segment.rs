@@ -150,6 +150,9 @@ impl Options {
     /// finds no room is not counted: of SCPS-TP, then SACK blocks.
     pub fn wire_len(&self) -> usize {
         let len = self.len_without_sack();
+        if self.sack.is_empty() {
+            return len;
+        }
         len + match self.sack_room(len) {
             0 => 0,
             blocks => 4 + 8 * blocks,
@@ -163,7 +166,11 @@ impl Options {
     }
 
     pub(crate) fn len_without_sack(&self) -> usize {
-        let (len, scps) = (self.len_of_tcp(), self.has_room_for_scps());
+        let len = self.len_of_tcp();
+        if self.scps.is_none() && self.snack.is_none() {
+            return len;
+        }
+        let scps = self.has_room_for_scps();
         let snack = self.has_room_for_snack();
         len + if scps { SCPS_LEN } else { 0 } + if snack { SNACK_LEN } else { 0 }
     }

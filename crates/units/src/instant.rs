@@ -33,13 +33,17 @@ impl Instant {
     }
 }
 
+/// Saturates. In 64 bits, unlike `as_nanos`: it is done several times per packet.
+const fn nanos(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
+}
+
 /// Saturates at [`Instant::MAX`].
 impl Add<Duration> for Instant {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_add(nanos))
+        Self(self.0.saturating_add(nanos(duration)))
     }
 }
 
@@ -54,8 +58,7 @@ impl Sub<Duration> for Instant {
     type Output = Self;
 
     fn sub(self, duration: Duration) -> Self {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_sub(nanos))
+        Self(self.0.saturating_sub(nanos(duration)))
     }
 }
 
@@ -74,6 +77,10 @@ mod tests {
     fn arithmetic_saturates_at_both_ends() {
         assert_eq!(Instant::MAX + Duration::from_secs(1), Instant::MAX);
         assert_eq!(Instant::ZERO - Duration::from_secs(1), Instant::ZERO);
+        assert_eq!(Instant::ZERO + Duration::MAX, Instant::MAX);
+        let longest = Duration::from_nanos(u64::MAX);
+        assert_eq!(Instant::ZERO + longest, Instant::MAX);
+        assert_eq!(Instant::MAX - longest, Instant::ZERO);
         assert_eq!(Instant::ZERO.saturating_since(Instant::MAX), Duration::ZERO);
     }
 

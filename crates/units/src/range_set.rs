@@ -23,9 +23,19 @@ impl RangeSet {
         self.before(value).is_some_and(|(_, end)| value < end)
     }
 
+    /// Whether all of `range` is in it.
+    pub fn covers(&self, range: &Range<u64>) -> bool {
+        range.is_empty() || self.before(range.start).is_some_and(|(_, end)| range.end <= end)
+    }
+
     /// The range with the largest start at or below `value`.
     fn before(&self, value: u64) -> Option<(u64, u64)> {
-        self.ranges.range(..=value).next_back().map(|(start, end)| (*start, *end))
+        // Mostly it is the last one.
+        let (start, end) = match self.ranges.last_key_value()? {
+            (start, end) if *start <= value => (start, end),
+            _ => self.ranges.range(..=value).next_back()?,
+        };
+        Some((*start, *end))
     }
 
     /// Adds one number; `false` if it was there.
@@ -42,7 +52,20 @@ impl RangeSet {
         if range.is_empty() {
             return;
         }
+        // Mostly it is the highest, or goes on where that ends.
+        if let Some(mut last) = self.ranges.last_entry()
+            && *last.key() <= range.start
+            && *last.get() >= range.start
+        {
+            let end = last.get_mut();
+            *end = range.end.max(*end);
+            return;
+        }
         let (mut start, mut end) = (range.start, range.end);
+        if self.ranges.last_key_value().is_none_or(|(_, last)| *last < start) {
+            self.ranges.insert(start, end);
+            return;
+        }
         if let Some((before, before_end)) = self.before(start)
             && before_end >= start
         {
@@ -58,7 +81,7 @@ impl RangeSet {
 
     /// Takes a range out.
     pub fn remove(&mut self, range: Range<u64>) {
-        if range.is_empty() {
+        if range.is_empty() || self.ranges.is_empty() {
             return;
         }
         if let Some((start, end)) = self.before(range.start)
@@ -100,10 +123,12 @@ impl RangeSet {
     pub fn gaps(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let mut from =
             self.before(range.start).map_or(range.start, |(_, end)| end.max(range.start));
-        let mut inside = self.ranges.range(from..range.end.max(from));
+        let any = self.ranges.last_key_value().is_some_and(|(start, _)| *start >= from);
+        let mut inside = any.then(|| self.ranges.range(from..range.end.max(from)));
         core::iter::from_fn(move || {
             while from < range.end {
-                let (start, end) = inside.next().map_or((range.end, range.end), |(s, e)| (*s, *e));
+                let next = inside.as_mut().and_then(Iterator::next);
+                let (start, end) = next.map_or((range.end, range.end), |(s, e)| (*s, *e));
                 let gap = from..start;
                 from = end;
                 if !gap.is_empty() {
@@ -153,7 +178,8 @@ mod tests {
             for start in 0..80 {
                 let gaps: Vec<u64> = set.gaps(start..60).flatten().collect();
                 let missing: Vec<u64> = (start..60).filter(|v| !plain.contains(v)).collect();
-                prop_assert_eq!(gaps, missing);
+                prop_assert_eq!(gaps, missing.clone());
+                prop_assert_eq!(set.covers(&(start..60)), missing.is_empty());
             }
         }
     }

@@ -56,6 +56,17 @@ impl World {
         self.lanes[lane.index()].peak
     }
 
+    /// Puts a packet into a box that has arrived, if there is one.
+    pub(super) fn boxed(&mut self, packet: Packet) -> Box<Packet> {
+        match self.boxes.pop() {
+            Some(mut boxed) => {
+                *boxed = packet;
+                boxed
+            }
+            None => Box::new(packet),
+        }
+    }
+
     /// Sends a packet that `node` has made.
     pub(super) fn send(&mut self, packet: Box<Packet>) {
         let node = packet.from;
@@ -113,7 +124,8 @@ impl World {
         let (from, to) = (packet.from, packet.to);
         // A segment is looked at where it is: copying it costs more.
         if let Body::Tcp { source, destination, segment } = &packet.body {
-            return self.deliver_segment([from, to], [*source, *destination], segment);
+            self.deliver_segment([from, to], [*source, *destination], segment);
+            return self.boxes.push(packet);
         }
         match packet.body {
             Body::Tcp { .. } => {}

@@ -113,7 +113,8 @@ impl World {
             }
             let (from, to, destination) = (socket.node, socket.peer_node, socket.peer);
             let body = Body::Tcp { source: key, destination, segment };
-            self.send(Box::new(Packet { from, to, body }));
+            let packet = self.boxed(Packet { from, to, body });
+            self.send(packet);
         }
         let Some(socket) = self.sockets.get_mut(key) else { return };
         if socket.tcp.state() == State::Closed {

@@ -238,7 +238,7 @@ impl<P: Payload> Connection<P> {
         blocks: &[SackBlock],
         ack: u64,
     ) -> (Option<Range<u64>>, SmallVec<[Range<u64>; 4]>) {
-        if !self.agreed.sack {
+        if !self.agreed.sack || blocks.is_empty() {
             return (None, SmallVec::new());
         }
         let nxt = self.sender.nxt();

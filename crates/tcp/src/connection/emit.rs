@@ -107,7 +107,7 @@ impl<P: Payload> Connection<P> {
     /// Puts in as many SACK blocks as find room in `room` bytes.
     fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
         let blocks = room.saturating_sub(4) / 8;
-        if !self.agreed.sack || blocks == 0 {
+        if !self.agreed.sack || blocks == 0 || !self.receiver.has_sack() {
             return;
         }
         let ranges = self.receiver.sack_blocks(self.config.dsack);

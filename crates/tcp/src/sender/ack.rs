@@ -44,6 +44,11 @@ impl<P: Payload> Sender<P> {
     /// Takes an acknowledgement of something between SND.UNA and SND.NXT.
     pub(crate) fn handle_ack(&mut self, now: Instant, ack: &AckInfo) {
         let opened = self.update_window(ack);
+        if self.is_at_rest(ack) {
+            self.repair.dup_acks = 0;
+            self.repair.dup_bytes = 0;
+            return self.settle_timers(now, &News::default());
+        }
         // The answers to probes of a shut window are no duplicates.
         let is_bare_repeat = ack.is_bare
             && !opened
@@ -89,6 +94,20 @@ impl<P: Payload> Sender<P> {
             });
         }
         self.settle_timers(now, &news);
+    }
+
+    /// Nothing is outstanding, and the acknowledgement says nothing but perhaps
+    /// a window: what who only receives hears with every segment.
+    fn is_at_rest(&self, ack: &AckInfo) -> bool {
+        self.flight.is_empty()
+            && self.una > 0
+            && ack.position == self.una
+            && ack.sack.is_empty()
+            && ack.hole.is_none()
+            && ack.duplicate.is_none()
+            && !ack.ece
+            && self.repair.phase == Phase::Open
+            && self.repair.tail_probe.is_none()
     }
 
     fn estimate_ssthresh(&mut self, now: Instant) {

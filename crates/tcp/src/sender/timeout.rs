@@ -115,13 +115,16 @@ impl<P: Payload> Sender<P> {
     /// the time-out.
     pub(super) fn schedule_tail_probe(&mut self, now: Instant) {
         self.timers.probe = None;
+        let Some(rto) = self.timers.rto else { return };
         let applies = self.detection() == Detection::Rack { tlp: true }
             && self.repair.phase == Phase::Open
             && self.repair.tail_probe.is_none()
             && self.flight.sacked_count() == 0
             && self.flight.front().is_some_and(|front| front.start > 0)
             && !self.is_shut();
-        let Some(rto) = self.timers.rto.filter(|_| applies) else { return };
+        if !applies {
+            return;
+        }
         let mut wait = self.rtt.smoothed().map_or(Duration::from_secs(1), |rtt| rtt * 2);
         if self.flight.len() == 1 {
             wait += WORST_DELAYED_ACK;

@@ -62,6 +62,12 @@ impl<P: Payload> Sender<P> {
         if self.una == 0 && !self.may_answer_early() {
             return None;
         }
+        if self.has_nothing_to_send() {
+            if self.repair.frto.is_none() {
+                self.note_lack_of_data();
+            }
+            return None;
+        }
         self.restart_after_idle(now);
         let choice = self.choose_by_window()?;
         if self.pacer.ready_at() > now {
@@ -69,6 +75,11 @@ impl<P: Payload> Sender<P> {
             return None;
         }
         Some(choice)
+    }
+
+    /// All is acknowledged, and nothing waits: as in who only receives.
+    fn has_nothing_to_send(&self) -> bool {
+        self.flight.is_empty() && self.buffer.end() <= self.nxt && self.fin != Some(self.nxt)
     }
 
     /// The data of the peer's SYN has been taken (RFC 7413 §4.2.2: it may be
