@@ -250,6 +250,11 @@ impl Initiator {
         self.next_sending
     }
 
+    /// Has [`Self::poll`] give the message at once.
+    pub(crate) fn send_now(&mut self, now: Instant) {
+        self.next_sending = self.next_sending.min(now);
+    }
+
     /// When the message was last sent. The answer may be to an earlier sending,
     /// so the time since is at most the RTT.
     pub(crate) fn last_sent(&self) -> Instant {

@@ -155,6 +155,10 @@ impl Terminal {
         }
         self.doubted = true;
         self.hint_again = now + PAUSE;
+        // There is a hub: the pauses between messages to nobody are over.
+        if let Some(initiator) = &mut self.initiator {
+            initiator.send_now(now);
+        }
     }
 
     pub(crate) fn handle_response(

@@ -261,6 +261,27 @@ fn a_restarted_hub_says_so_and_gets_a_handshake_at_once() {
 }
 
 #[test]
+fn a_hub_that_comes_back_is_asked_at_once_however_long_it_was_away() {
+    for away_ms in (20_000..40_000).step_by(700) {
+        let (mut terminal, mut first) = (terminal(5), hub(config()));
+        connect(&mut terminal, &mut first);
+        drop(first);
+        for ms in (10..away_ms).step_by(10) {
+            drain(&mut terminal, at(ms));
+        }
+        let mut restarted = hub(config());
+        let mut ms = away_ms;
+        while !is_up(&mut restarted) {
+            carry(&mut terminal, TERMINAL, &mut restarted, at(ms));
+            carry(&mut restarted, HUB, &mut terminal, at(ms));
+            ms += 10;
+        }
+        // A probe goes every 150 ms.
+        assert!(ms - away_ms <= 200, "away for {away_ms} ms: back after {} ms", ms - away_ms);
+    }
+}
+
+#[test]
 fn a_false_hint_costs_a_handshake_and_never_the_session() {
     let (mut terminal, mut hub) = (terminal(5), hub(config()));
     connect(&mut terminal, &mut hub);
