@@ -84,6 +84,16 @@ fn slow_start_fills_the_router_as_published() {
     assert!(ratios.iter().any(|ratio| (0.98..1.02).contains(ratio)), "{ratios:?}");
 }
 
+/// Downloads over terrestrial links of their own share the hop, and are what fills it.
+#[test]
+fn a_dumbbell_shares_its_bottleneck() {
+    let metrics = run(&read("dumbbell.toml").cases[0]);
+    let [goodput, fairness] =
+        ["goodput-mbit/s", "fairness"].map(|metric| figure(&[&metrics], "ftp", metric).unwrap());
+    assert!((15.0..20.0).contains(&goodput), "{goodput}");
+    assert!(fairness > 0.9, "{fairness}");
+}
+
 /// The figures that a fast run shows do not change by themselves.
 #[test]
 fn equal_runs_have_equal_figures() {
