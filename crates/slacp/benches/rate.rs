@@ -44,6 +44,7 @@ enum Must {
     Seconds(f64),
     OfLimit(f64),
     StartLoss(f64),
+    Lost(f64),
     Nothing,
 }
 
@@ -52,7 +53,7 @@ impl Must {
         match self {
             Self::Seconds(most) => format!("<= {most} s"),
             Self::OfLimit(least) => format!(">= {:.0}%", least * 100.0),
-            Self::StartLoss(most) => format!("<= {:.0}% lost", most * 100.0),
+            Self::StartLoss(most) | Self::Lost(most) => format!("<= {:.0}% lost", most * 100.0),
             Self::Nothing => "-".to_owned(),
         }
     }
@@ -60,11 +61,12 @@ impl Must {
 
 fn downloads() {
     println!(
-        "{:<36} {:>9} {:>9} {:>11} {:>10} {:>7}  {:<11}",
+        "{:<42} {:>9} {:>9} {:>11} {:>8} {:>10} {:>7}  {:<11}",
         "bytes over forward/return Mbit/s",
         "time s",
         "of limit",
         "start loss",
+        "all loss",
         "queue p95",
         "return",
         "must reach"
@@ -75,14 +77,16 @@ fn downloads() {
             Must::Seconds(most) => run.seconds <= most,
             Must::OfLimit(least) => run.of_limit >= least,
             Must::StartLoss(most) => run.start_loss <= most,
+            Must::Lost(most) => run.lost <= most,
             Must::Nothing => true,
         };
         println!(
-            "{:<36} {:>9.3} {:>8.1}% {:>10.2}% {:>7.0} ms {:>6.2}%  {:<11} {}",
+            "{:<42} {:>9.3} {:>8.1}% {:>10.2}% {:>7.2}% {:>7.0} ms {:>6.2}%  {:<11} {}",
             case.name,
             run.seconds,
             100.0 * run.of_limit,
             100.0 * run.start_loss,
+            100.0 * run.lost,
             run.queue.as_secs_f64() * 1e3,
             100.0 * run.returned,
             must.words(),
@@ -138,6 +142,7 @@ fn unkind() -> Vec<(Case, Must)> {
     let geo = |name| Case::geo(name, 50.0, 10.0);
     let slow = |name| Case { bytes: 10_000_000, ..Case::geo(name, 6.0, 1.0) };
     let most = Must::OfLimit(0.85);
+    let leo = |name, per| Case { delay: ms(20), per, queue: 10, ..Case::geo(name, 100.0, 10.0) };
     let long = |case: Case| Case { bytes: 500_000_000, ..case };
     vec![
         (long(Case { jitter: Jitter::InOrder(ms(5)), ..fast("500 MB 250/3, jitter 5 ms") }), most),
@@ -152,6 +157,9 @@ fn unkind() -> Vec<(Case, Must)> {
         (long(Case { slot: Some(10), ..fast("500 MB 250/3, time slots every 10 ms") }), most),
         (Case { slot: Some(26), ..slow("10 MB 6/1, time slots every 26 ms") }, most),
         (Case { slot: Some(100), ..slow("  time slots every 100 ms") }, most),
+        (leo("100 MB 100/10, 40 ms, queue of 10 packets", 0.0), Must::Lost(0.1)),
+        (leo("  and 2 % lost", 0.02), Must::Lost(0.1)),
+        (Case { queue: 10, ..geo("100 MB 50/10, queue of 10 packets") }, Must::Lost(0.1)),
     ]
 }
 

@@ -158,6 +158,15 @@ fn chance_does_not_look_like_congestion() {
 }
 
 #[test]
+fn the_overflow_of_a_short_queue_does_not_look_like_chance() {
+    for per in [0.0, 0.02] {
+        let leo = Case { delay: ms(20), ..Case::geo("short queue", 100.0, 10.0) };
+        let run = Case { per, queue: 10, bytes: 150_000_000, ..leo }.run(1);
+        assert!(run.lost < 0.1 && run.of_limit > 0.85, "{per}: {run:?}");
+    }
+}
+
+#[test]
 fn jitter_and_slots_do_not_look_like_congestion() {
     for case in [
         Case { jitter: Jitter::InOrder(ms(2)), ..Case::geo("jitter", 50.0, 10.0) },

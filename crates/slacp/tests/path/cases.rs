@@ -44,6 +44,8 @@ pub struct Outcome {
     /// The share lost of what was sent in the first three round trips of
     /// having data, beyond what the link loses by itself.
     pub start_loss: f64,
+    /// The share lost of all that was sent, beyond the same.
+    pub lost: f64,
     /// The 95th percentile of queueing delay after these.
     pub queue: Duration,
     /// The bytes of the return link beside those of the forward link.
@@ -134,6 +136,7 @@ impl Case {
             seconds,
             of_limit: limit / seconds,
             start_loss: (path.loss(flow, begin, end) - self.per).max(0.0),
+            lost: (path.loss(flow, begin, at(1e6)) - self.per).max(0.0),
             queue: path.queue(flow, self.delay, 0.95, end, at(1e6)),
             returned: path.returned as f64 / sent as f64,
         }
@@ -151,6 +154,7 @@ impl Case {
             seconds: middle(|run| run.seconds),
             of_limit: middle(|run| run.of_limit),
             start_loss: middle(|run| run.start_loss),
+            lost: middle(|run| run.lost),
             queue: Duration::from_secs_f64(middle(|run| run.queue.as_secs_f64())),
             returned: middle(|run| run.returned),
         }

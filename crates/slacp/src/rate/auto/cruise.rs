@@ -7,6 +7,7 @@
 //! smaller rates: all sessions see the same queue, so they come to the same
 //! rate.
 
+mod doubt;
 mod forecast;
 mod probe;
 
@@ -18,6 +19,7 @@ use super::{PACKET, Plan};
 use crate::rate::RateState;
 use crate::rate::arrivals::Window;
 use crate::rate::train::Measured;
+use doubt::{Doubt, Lost};
 use forecast::{Forecast, Outcome};
 use probe::{Found, Probe};
 
@@ -153,6 +155,7 @@ pub(super) struct Cruise {
     /// What the capacity may grow to within the round.
     ceiling: f64,
     probe: Probe,
+    doubt: Doubt,
 }
 
 impl Cruise {
@@ -184,6 +187,7 @@ impl Cruise {
             over: 0.0,
             ceiling: capacity,
             probe: Probe::new(),
+            doubt: Doubt::new(),
         }
     }
 
@@ -273,7 +277,8 @@ impl Cruise {
         // Of a queue that grows the least lies back.
         let newest = queue.max(window.latest.as_secs_f64() - NOISE * self.noise);
         self.look_for_empty(now, rtt, queue);
-        self.learn(now, window, queue > self.target().min(self.room) / 2.0);
+        self.learn(now, window, flight.sent, queue > self.target().min(self.room) / 2.0);
+        self.look_for_overflow(self.look(rtt), window, flight.sent);
         if now >= self.round_end {
             self.end_round(now, rtt, window);
         }
@@ -282,6 +287,19 @@ impl Cruise {
         let queue = if stuck { 0.0 } else { newest };
         self.steer(now, queue, flight);
         stuck.then(|| self.look(rtt))
+    }
+
+    /// Whether a queue too short to be seen overflows: then what came is the capacity.
+    fn look_for_overflow(&mut self, look: Duration, window: Window, newest: Instant) {
+        let chance = self.chance.unwrap_or(0.0);
+        let lost = Lost { missing: window.missing, chance, deviation: deviation(chance, window) };
+        let Some(came) = self.doubt.overflow(look, newest, lost) else { return };
+        self.chance = Some(window.missing);
+        let share = came / (1.0 - window.missing).max(0.1);
+        self.capacity = share.min(self.capacity).max(super::SLOWEST);
+        self.best = self.capacity;
+        self.boost = 1.0;
+        self.doubt.overflows_above(self.capacity);
     }
 
     fn look_for_empty(&mut self, now: Instant, rtt: Duration, queue: f64) {
@@ -356,7 +374,7 @@ impl Cruise {
         let error = self.aim(now) - expected;
         let (least, most) = CORRECTION;
         let rate = self.capacity * (1.0 + (error / SETTLE).clamp(least, most));
-        self.rate = rate.max(self.held()).min(self.most);
+        self.rate = rate.min(self.doubt.most(now)).max(self.held()).min(self.most);
         let draining = error < -2.0 * self.target();
         self.state = if draining { RateState::Draining } else { RateState::Cruising };
     }
@@ -366,11 +384,16 @@ impl Cruise {
         HELD * self.link.filter(|_| self.foreign > 0).unwrap_or(0.0)
     }
 
-    /// Learns the capacity from a window, with or without a queue.
-    fn learn(&mut self, now: Instant, window: Window, standing: bool) {
+    /// Learns the capacity from a window whose last packet was sent then, with or
+    /// without a queue.
+    fn learn(&mut self, now: Instant, window: Window, newest: Instant, standing: bool) {
         self.torn_since = window.torn.then(|| self.torn_since.unwrap_or(now));
         let paused = |since: Instant| now.saturating_since(since) < PAUSE;
-        let chance = self.learn_loss(window);
+        let chance = if self.doubt.marks(newest) {
+            self.chance.unwrap_or(0.0)
+        } else {
+            self.learn_loss(window)
+        };
         let share = window.delivered / (1.0 - chance).max(0.1);
         if !standing {
             // More than was sent comes when the path becomes shorter.
@@ -402,6 +425,7 @@ impl Cruise {
                 self.excess = (window.missing - known.unwrap_or(0.0)).max(0.0);
                 return known.unwrap_or(0.0);
             }
+            Some(chance) if self.doubt.is_above(window.sent) => self.at_most(chance, window),
             _ if longest < EMPTY * self.smooth_target() + self.noise => {
                 let chance = self.chance.unwrap_or(window.missing);
                 chance + (window.missing - chance) * GAIN
@@ -431,13 +455,20 @@ impl Cruise {
     fn end_round(&mut self, now: Instant, rtt: Duration, window: Window) {
         self.room *= RECOVERY;
         let free = self.empty && now >= self.dipped_until;
-        let more = free && !self.limited && window.sent > 0.95 * self.capacity;
-        self.boost = if more { (self.boost * 2.0).min(MOST_BOOST) } else { 1.0 };
+        let used = !self.limited && window.sent > 0.95 * self.capacity;
+        let more = free && used;
+        if !self.doubt.marks(now) {
+            self.boost = if more { (self.boost * 2.0).min(MOST_BOOST) } else { 1.0 };
+        }
         self.best = self.capacity.max(self.best * FADING);
         self.ceiling = self.capacity + GROWTH * self.boost * self.best;
         self.foreign = self.foreign.saturating_sub(1);
         if self.foreign == 0 {
             self.link = None;
+        }
+        if self.empty && used {
+            let chance = self.chance.unwrap_or(0.0);
+            self.doubt.end_round(now, self.look(rtt), chance, window.delivered);
         }
         self.probe.end_round(!self.empty, self.foreign > 0);
         self.queued = !self.empty;

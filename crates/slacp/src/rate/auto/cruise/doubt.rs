@@ -1,0 +1,249 @@
+//! Whether what is lost is lost by chance, or because a queue too short to be seen
+//! overflows: now and then less is sent for a moment. What is lost by chance is lost
+//! all the same; an overflow ends.
+
+use core::time::Duration;
+
+use units::Instant;
+
+/// From this share of losses on there is doubt.
+const DOUBTFUL: f64 = 0.05;
+/// A test does not wait if so many times what the last one found is lost, or of this
+/// share.
+const HURRY: f64 = 2.0;
+const ORDINARY: f64 = 0.1;
+/// The share of what comes that is sent in a test.
+const SLOWER: f64 = 0.9;
+/// An overflow if the share lost in a test is at most this part of what it was before,
+/// and less by so many standard deviations, so often in a row.
+const LESS: f64 = 0.5;
+const SURE: f64 = 4.0;
+const TIMES: u32 = 3;
+/// How long a test is, in windows, and beyond: an acknowledgement must speak of a
+/// window of it alone.
+const WINDOWS: f64 = 1.25;
+const MARGIN: Duration = Duration::from_millis(50);
+/// Rounds until the first test, and from one that found chance to the next, at first
+/// and at most.
+const PAUSE: (u32, u32) = (8, 64);
+/// For how many rounds losses above the rate that passes are taken for an overflow, at
+/// first and at most.
+const ROUNDS: (u32, u32) = (32, 512);
+/// Above the rate that passes by so much.
+const ABOVE: f64 = 1.02;
+
+/// The share of a window that is missing, beside the share that was lost before and
+/// what that varies by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lost {
+    pub(super) missing: f64,
+    pub(super) chance: f64,
+    pub(super) deviation: f64,
+}
+
+impl Lost {
+    fn is_less(self) -> bool {
+        let Self { missing, chance, deviation } = self;
+        missing <= LESS * chance && missing <= chance - SURE * deviation
+    }
+}
+
+/// A time in which less is sent.
+#[derive(Debug, Clone, Copy)]
+struct Test {
+    from: Instant,
+    until: Instant,
+    /// What came before it, bit/s.
+    came: f64,
+}
+
+#[derive(Debug)]
+pub(super) struct Doubt {
+    /// Rounds until the next test.
+    left: u32,
+    /// The one of which nothing has been heard yet.
+    test: Option<Test>,
+    /// Windows that end before then hold something of a test.
+    marked: Instant,
+    /// The chance that the last test found.
+    found: f64,
+    /// Rounds from a test that finds chance to the next.
+    pause: u32,
+    /// Tests in a row in which less was lost.
+    less: u32,
+    /// The rate above which losses are an overflow, and for how many rounds.
+    passes: Option<(f64, u32)>,
+    /// For how many the next one counts.
+    rounds: u32,
+}
+
+impl Doubt {
+    pub(super) fn new() -> Self {
+        Self {
+            left: PAUSE.0,
+            test: None,
+            marked: Instant::ZERO,
+            found: ORDINARY,
+            pause: PAUSE.0,
+            less: 0,
+            passes: None,
+            rounds: ROUNDS.0,
+        }
+    }
+
+    /// A round is over that used all of the rate and met no queue: the share `chance`
+    /// was lost, and `came` bit/s arrived. The path is looked at in windows of this
+    /// time.
+    pub(super) fn end_round(&mut self, now: Instant, window: Duration, chance: f64, came: f64) {
+        self.left = self.left.saturating_sub(1);
+        self.passes = self.passes.and_then(|(rate, left)| Some((rate, left.checked_sub(1)?)));
+        let is_due = self.left == 0 || chance > HURRY * self.found;
+        if chance < DOUBTFUL {
+            self.less = 0;
+        } else if is_due && self.test.is_none() {
+            let until = now + window.mul_f64(WINDOWS) + MARGIN;
+            self.test = Some(Test { from: now, until, came });
+            self.marked = until + window;
+        }
+    }
+
+    /// The most that is to be sent now, bit/s.
+    pub(super) fn most(&self, now: Instant) -> f64 {
+        let test = self.test.filter(|test| now < test.until);
+        test.map_or(f64::INFINITY, |test| SLOWER * test.came)
+    }
+
+    /// Whether a window whose newest packet was sent then says nothing of what is lost
+    /// otherwise.
+    pub(super) fn marks(&self, newest: Instant) -> bool {
+        newest < self.marked && self.test.is_none_or(|test| test.from <= newest)
+    }
+
+    /// Takes what was lost of a window whose newest packet was sent then. If what is
+    /// taken for chance is an overflow, the rate at which packets came through it.
+    pub(super) fn overflow(
+        &mut self,
+        window: Duration,
+        newest: Instant,
+        lost: Lost,
+    ) -> Option<f64> {
+        let test = self.test.filter(|test| newest >= test.from + window)?;
+        self.test = None;
+        // No acknowledgement came in time to speak of it.
+        if newest > test.until {
+            return None;
+        }
+        if !lost.is_less() {
+            self.found = lost.chance.max(ORDINARY);
+            (self.less, self.left, self.rounds) = (0, self.pause, ROUNDS.0);
+            self.pause = (self.pause * 2).min(PAUSE.1);
+            return None;
+        }
+        self.less += 1;
+        self.left = 1;
+        (self.less >= TIMES).then_some(test.came)
+    }
+
+    /// It is one, and this rate passes.
+    pub(super) fn overflows_above(&mut self, rate: f64) {
+        self.passes = Some((rate, self.rounds));
+        self.rounds = (self.rounds * 2).min(ROUNDS.1);
+        (self.less, self.pause, self.found) = (0, PAUSE.0, ORDINARY);
+    }
+
+    /// Whether losses of a window sent at this rate are an overflow.
+    pub(super) fn is_above(&self, rate: f64) -> bool {
+        self.passes.is_some_and(|(passes, _)| rate > ABOVE * passes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_millis(100);
+    const CAME: f64 = 20e6;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    /// Losses of a window of 1000 packets, a fifth of which were lost before.
+    fn lost(missing: f64) -> Lost {
+        Lost { missing, chance: 0.2, deviation: 0.014 }
+    }
+
+    /// Rounds of 200 ms; when the next test begins.
+    fn next_test(doubt: &mut Doubt, mut now: u64) -> u64 {
+        loop {
+            now += 200;
+            doubt.end_round(at(now), WINDOW, 0.2, CAME);
+            if doubt.most(at(now)) < CAME {
+                return now;
+            }
+        }
+    }
+
+    #[test]
+    fn an_overflow_ends_when_less_is_sent() {
+        let mut doubt = Doubt::new();
+        let mut now = 0;
+        for n in 0..TIMES {
+            now = next_test(&mut doubt, now);
+            assert!(doubt.marks(at(now)) && !doubt.marks(at(now - 1)));
+            assert_eq!(doubt.overflow(WINDOW, at(now + 50), lost(0.1)), None, "too early");
+            let found = doubt.overflow(WINDOW, at(now + 100), lost(0.0));
+            assert_eq!(found, (n == TIMES - 1).then_some(CAME));
+            assert!(doubt.marks(at(now + 200)) && !doubt.marks(at(now + 300)));
+        }
+        doubt.overflows_above(CAME);
+        assert!(doubt.is_above(1.1 * CAME) && !doubt.is_above(CAME));
+        for _ in 0..=ROUNDS.0 {
+            doubt.end_round(at(now), WINDOW, 0.0, CAME);
+        }
+        assert!(!doubt.is_above(1.1 * CAME), "the link may have become faster");
+    }
+
+    #[test]
+    fn chance_is_tested_ever_more_seldom() {
+        let mut doubt = Doubt::new();
+        let mut now = 0;
+        let mut pause = PAUSE.0;
+        for missing in [0.2, 0.15, 0.11, 0.25, 0.2] {
+            let next = next_test(&mut doubt, now);
+            assert_eq!(next - now, u64::from(pause) * 200);
+            assert_eq!(doubt.overflow(WINDOW, at(next + 100), lost(missing)), None);
+            pause = if now == 0 { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
+            now = next;
+        }
+    }
+
+    #[test]
+    fn many_losses_are_tested_at_once() {
+        let mut doubt = Doubt::new();
+        doubt.end_round(at(0), WINDOW, 0.25, CAME);
+        assert!(doubt.most(at(0)) < CAME);
+        let lost = Lost { missing: 0.25, chance: 0.25, deviation: 0.014 };
+        assert_eq!(doubt.overflow(WINDOW, at(100), lost), None);
+        doubt.end_round(at(200), WINDOW, 0.3, CAME);
+        assert!(doubt.most(at(200)).is_infinite(), "it is chance");
+    }
+
+    #[test]
+    fn few_losses_are_no_matter() {
+        let mut doubt = Doubt::new();
+        for round in 0..1000 {
+            doubt.end_round(at(round * 200), WINDOW, 0.04, CAME);
+            assert!(doubt.most(at(round * 200)).is_infinite());
+        }
+    }
+
+    #[test]
+    fn a_test_without_an_acknowledgement_says_nothing() {
+        let mut doubt = Doubt::new();
+        let now = next_test(&mut doubt, 0);
+        assert_eq!(doubt.overflow(WINDOW, at(now + 1000), lost(0.0)), None);
+        assert_eq!((doubt.less, doubt.test.is_none()), (0, true));
+        assert!(doubt.most(at(now)).is_infinite());
+    }
+}
