@@ -99,6 +99,9 @@ pub(crate) struct Session {
     /// The path that the session has left, and what was learnt of it.
     left: Option<(SocketAddr, Option<PathMemory>)>,
     pmtu: Pmtu,
+    /// On a slow link, how many bytes are sent before the next probe for it.
+    mtu_probe_from: u64,
+    mtu: u16,
     rng: ChaCha20Rng,
     /// Where the packet came from that is being taken.
     heard_from: SocketAddr,
@@ -168,6 +171,8 @@ impl Session {
             path: Path::default(),
             left: None,
             pmtu: Pmtu::new(usize::from(config.mtu)),
+            mtu_probe_from: migrate::PROBE_EVERY * u64::from(config.mtu),
+            mtu: config.mtu,
             rng,
             heard_from: peer.address,
             keepalive: config.keepalive,

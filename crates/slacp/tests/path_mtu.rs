@@ -7,6 +7,7 @@ use core::time::Duration;
 use hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::{Mangle, Net};
 use slacp::{Event, Stats};
+use units::BitRate;
 
 fn set_mtu(net: &mut Net<Host>, mtu: usize) {
     for (from, to) in [(HUB, TERMINAL), (TERMINAL, HUB)] {
@@ -88,4 +89,42 @@ fn a_path_that_shrinks_costs_two_round_trips() {
         assert!(stats.black_holes >= 1, "it was not noticed");
         assert!(time < ideal * 1.02 + 1.5, "{time} s after a path of {mtu} bytes");
     }
+}
+
+/// The return link is slow: a probe takes 0.19 s of it, of 0.6 s of round trip.
+fn slow_return(plans: &[Plan]) -> Net<Host> {
+    let slow = Hop { ret: BitRate::from_bits_per_second(64_000), ..Hop::geo(0.0, 3) };
+    slow.connected(plans)
+}
+
+/// When a request's reply is there, that long after the session is; seconds.
+fn reply_to_a_request(after: f64) -> f64 {
+    let mut net = slow_return(&[Plan { reply: true, ..Plan::new(200, 1000) }]);
+    net.run_for(Duration::from_secs_f64(after)).unwrap();
+    let start = net.now();
+    open_all(&mut net, TERMINAL);
+    run_to_end(&mut net, 60.0);
+    let flow = net.peers()[TERMINAL].flows.values().next().unwrap();
+    flow.last_byte.unwrap().saturating_since(start).as_secs_f64()
+}
+
+#[test]
+fn no_request_waits_behind_a_probe_on_a_slow_link() {
+    let later = reply_to_a_request(9.0);
+    for after in [0.0, 0.05, 0.2, 0.7] {
+        let time = reply_to_a_request(after);
+        println!("after {after} s: {time:.3} s, later {later:.3} s");
+        assert!(time <= later + 0.06, "a tenth of a round trip: {time} and {later}");
+    }
+}
+
+#[test]
+fn a_slow_link_that_is_used_learns_what_it_carries() {
+    let mut net = slow_return(&[Plan::new(200_000, 0)]);
+    net.run_for(Duration::from_secs(20)).unwrap();
+    assert_eq!([TERMINAL, HUB].map(|side| stats(&net, side).packet_size.get()), [1280, 1500]);
+    open_all(&mut net, TERMINAL);
+    run_to_end(&mut net, 60.0);
+    assert_eq!(stats(&net, TERMINAL).packet_size.get(), 1500);
+    only_up(&net);
 }
