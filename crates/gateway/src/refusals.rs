@@ -14,8 +14,11 @@ use units::Instant;
 
 use crate::clock;
 
-/// How long a destination is remembered.
-const KEPT: Duration = Duration::from_secs(60);
+/// How long connections to a destination pass by at first, a server may just be
+/// starting; twice as long when it refuses again, up to …
+const FIRST: Duration = Duration::from_secs(5);
+/// … so long. So long after that a destination is forgotten.
+const LONGEST: Duration = Duration::from_secs(60);
 /// How many are; each new one has the table of interception made anew, and somebody
 /// may look through all ports there are.
 const MOST: usize = 64;
@@ -28,13 +31,20 @@ pub(crate) struct Refusals {
     changed: Notify,
 }
 
+/// Of one destination, the last one.
+#[derive(Debug)]
+struct Refusal {
+    /// Connections pass by until then, after they have for so long.
+    until: Instant,
+    lasting: Duration,
+}
+
 /// No I/O, no clock.
 #[derive(Debug, Default)]
 struct Memory {
     /// Somebody lets them pass by; before, nothing is remembered.
     is_followed: bool,
-    /// Until when each is remembered.
-    until: BTreeMap<SocketAddr, Instant>,
+    refusals: BTreeMap<SocketAddr, Refusal>,
     /// What the intake knows.
     known: Vec<SocketAddr>,
     /// For who waits until the intake knows.
@@ -94,14 +104,20 @@ impl Refusals {
 impl Memory {
     /// `None` if there is nothing to wait for.
     fn remember(&mut self, now: Instant, destination: SocketAddr) -> Option<oneshot::Receiver<()>> {
-        self.until.retain(|_, until| *until > now);
-        if !self.is_followed {
+        self.refusals.retain(|_, refusal| refusal.until + LONGEST > now);
+        let has_room = self.refusals.len() < MOST || self.refusals.contains_key(&destination);
+        if !self.is_followed || !has_room {
             return None;
         }
-        if self.until.len() >= MOST && !self.until.contains_key(&destination) {
-            return None;
-        }
-        self.until.insert(destination, now + KEPT);
+        let refusal = self.refusals.entry(destination);
+        let refusal = refusal
+            .and_modify(|refusal| {
+                if refusal.until <= now {
+                    refusal.lasting = (refusal.lasting * 2).min(LONGEST);
+                }
+            })
+            .or_insert(Refusal { until: now, lasting: FIRST });
+        refusal.until = now + refusal.lasting;
         if self.known.contains(&destination) {
             return None;
         }
@@ -110,17 +126,20 @@ impl Memory {
         Some(known)
     }
 
+    /// When one of those that pass by does not any more.
     fn next_end(&self) -> Option<Instant> {
-        self.until.values().min().copied()
+        let passing = self.known.iter().filter_map(|destination| self.refusals.get(destination));
+        passing.map(|refusal| refusal.until).min()
     }
 
     fn take_change(&mut self, now: Instant) -> Option<Vec<SocketAddr>> {
-        self.until.retain(|_, until| *until > now);
-        if self.until.keys().eq(self.known.iter()) {
+        let passing = self.refusals.iter().filter(|(_, refusal)| refusal.until > now);
+        let passing: Vec<SocketAddr> = passing.map(|(destination, _)| *destination).collect();
+        if passing == self.known {
             return None;
         }
-        self.known = self.until.keys().copied().collect();
-        Some(self.known.clone())
+        self.known.clone_from(&passing);
+        Some(passing)
     }
 }
 
@@ -136,16 +155,37 @@ mod tests {
         ([192, 0, 2, 1], port).into()
     }
 
+    /// Seconds until a destination that refuses at this time does not pass by any more.
+    fn lasts(memory: &mut Memory, seconds: u64) -> u64 {
+        assert!(memory.remember(at(seconds), port(80)).is_some());
+        assert_eq!(memory.take_change(at(seconds)), Some(vec![port(80)]));
+        let end = memory.next_end().unwrap();
+        assert_eq!(memory.take_change(end), Some(vec![]));
+        assert_eq!(memory.next_end(), None);
+        end.saturating_since(at(seconds)).as_secs()
+    }
+
     #[test]
-    fn a_destination_is_remembered_for_a_minute_from_its_last_refusal() {
+    fn who_refuses_again_and_again_passes_by_ever_longer() {
+        let mut memory = Memory { is_followed: true, ..Memory::default() };
+        let mut now = 0;
+        for lasting in [5, 10, 20, 40, 60, 60] {
+            assert_eq!(lasts(&mut memory, now), lasting);
+            now += lasting;
+        }
+        assert_eq!(lasts(&mut memory, now + 59), 60);
+        assert_eq!(lasts(&mut memory, now + 59 + 60 + 60), 5, "it was forgotten");
+    }
+
+    #[test]
+    fn refusals_at_the_same_time_count_once() {
         let mut memory = Memory { is_followed: true, ..Memory::default() };
         assert!(memory.remember(at(0), port(80)).is_some());
+        assert!(memory.remember(at(0), port(80)).is_some(), "the intake does not know it yet");
         assert_eq!(memory.take_change(at(0)), Some(vec![port(80)]));
         assert_eq!(memory.take_change(at(1)), None);
-        assert!(memory.remember(at(30), port(80)).is_none(), "the intake knows it");
-        assert_eq!((memory.take_change(at(60)), memory.next_end()), (None, Some(at(90))));
-        assert_eq!(memory.take_change(at(90)), Some(vec![]));
-        assert_eq!((memory.take_change(at(91)), memory.next_end()), (None, None));
+        assert!(memory.remember(at(3), port(80)).is_none(), "the intake knows it");
+        assert_eq!((memory.take_change(at(5)), memory.next_end()), (None, Some(at(8))));
     }
 
     #[test]
@@ -155,8 +195,10 @@ mod tests {
         assert!((0..first).all(|number| memory.remember(at(0), port(number)).is_some()));
         assert!(memory.remember(at(1), port(first)).is_none());
         assert_eq!(memory.take_change(at(1)).unwrap().len(), MOST);
-        assert!(memory.remember(at(60), port(first)).is_some(), "the others' time is over");
-        assert_eq!(memory.take_change(at(60)), Some(vec![port(first)]));
+        assert_eq!(memory.take_change(at(5)), Some(vec![]));
+        assert!(memory.remember(at(64), port(first)).is_none());
+        assert!(memory.remember(at(65), port(first)).is_some(), "the others are forgotten");
+        assert_eq!(memory.take_change(at(65)), Some(vec![port(first)]));
     }
 
     #[tokio::test]

@@ -20,6 +20,8 @@ const PREPARE: &str = "
     trap 'rm -r \"$PWD\"' EXIT
     export HOME=$PWD
     on_server() { \"$SKYHOP\" lab exec server -- \"$@\"; }
+    # Who asks the gateways for a port that is still closed is let past them for a while.
+    until_it_listens() { until_it_works on_server bash -c \": < /dev/tcp/127.0.0.1/$1\"; }
     until_it_works() {
         for try in $(seq 40); do \"$@\" 2> complaint && return 0; sleep 0.25; done
         cat complaint >&2; return 1
@@ -73,6 +75,7 @@ END
     echo \"[server]:2222 $(cat host.pub)\" > known
     on_server /usr/sbin/sshd -D -e -f \"$PWD/sshd_config\" 2> sshd_log &
     remote=\"ssh -F $PWD/ssh_config\"
+    until_it_listens 2222
     until_it_works $remote server true
     head -c 1000000 /dev/urandom > sent
 ";
@@ -128,6 +131,7 @@ fn git_clones_and_pulls() {
         git init -q -b main origin
         commit first
         on_server git daemon --verbose --reuseaddr --export-all --base-path=\"$PWD\" 2> log &
+        until_it_listens 9418
         until_it_works git clone -q git://server/origin copy
         commit second
         git -C copy pull -q
