@@ -65,6 +65,11 @@ impl Pmtu {
         self.size
     }
 
+    /// The largest size that is tried.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
     /// What any path carries.
     pub(crate) fn base(&self) -> usize {
         self.base

@@ -101,7 +101,6 @@ pub(crate) struct Session {
     pmtu: Pmtu,
     /// On a slow link, how many bytes are sent before the next probe for it.
     mtu_probe_from: u64,
-    mtu: u16,
     rng: ChaCha20Rng,
     /// Where the packet came from that is being taken.
     heard_from: SocketAddr,
@@ -172,7 +171,6 @@ impl Session {
             left: None,
             pmtu: Pmtu::new(usize::from(config.mtu)),
             mtu_probe_from: migrate::PROBE_EVERY * u64::from(config.mtu),
-            mtu: config.mtu,
             rng,
             heard_from: peer.address,
             keepalive: config.keepalive,

@@ -147,6 +147,7 @@ fn code_point(socket: &TcpStream) -> io::Result<u32> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
+    assert!(length >= 20, "no SYN was kept");
     let first = u32::from_be_bytes([syn[0], syn[1], syn[2], syn[3]]);
     Ok(if first >> 28 == 4 { first >> 18 & 0x3f } else { first >> 22 & 0x3f })
 }

@@ -79,7 +79,7 @@ impl Session {
     /// Whether somebody would notice a probe that goes before what he sends.
     fn is_slow_for_probes(&self) -> bool {
         let noticed = (self.rtt.smoothed() / 10).max(UNNOTICED);
-        self.rate.rate().bytes_in(noticed).get() < u64::from(self.mtu)
+        self.rate.rate().bytes_in(noticed).get() < self.pmtu.most() as u64
     }
 
     /// A packet that is larger than is known to pass. A small one follows, which
