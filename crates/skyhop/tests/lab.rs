@@ -7,16 +7,16 @@ mod common;
 
 use core::time::Duration;
 use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::process::Stdio;
-use std::time::Instant;
 
 use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
 
 use self::common::{
-    Runner, Running, as_each_user, as_myself, assert_echo, assert_refused, is_present, skip, text,
+    OWN, Runner, Running, as_each_user, as_myself, assert_echo, assert_refused, assert_takes,
+    connect_time, is_present, skip, text,
 };
 
 #[test]
@@ -38,17 +38,9 @@ fn a_connection_takes_one_round_trip() {
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_connections_take_600_ms() {
-    let (v4, v6) = (Node::Server.address4().into(), Node::Server.address6().into());
-    for address in [v4, v6] {
-        let best = (0..3).map(|_| connect_time(SocketAddr::new(address, 7))).min().unwrap();
-        assert!((600..=605).contains(&best.as_millis()), "{address}: {best:?}");
+    for address in [IpAddr::from(Node::Server.address4()), Node::Server.address6().into()] {
+        assert_takes(Duration::from_millis(600), OWN, || connect_time((address, 7)));
     }
-}
-
-fn connect_time(address: SocketAddr) -> Duration {
-    let start = Instant::now();
-    TcpStream::connect(address).unwrap();
-    start.elapsed()
 }
 
 #[test]
@@ -401,7 +393,8 @@ fn a_window_of_8_kbytes_gives_the_itus_throughput() {
     });
 }
 
-/// A busy machine makes the round trips longer: one of three is undisturbed.
+/// Never more; a busy machine makes the round trips longer, and that less. Without
+/// the window it would be many times as much.
 fn assert_window_limited(runner: &Runner, delay: &str, load: &str, published: f64) {
     let ratio = || {
         let script = format!("\"$SKYHOP\" meter bulk server --cc reno --window 8KiB --json {load}");
@@ -410,11 +403,9 @@ fn assert_window_limited(runner: &Runner, delay: &str, load: &str, published: f6
         report["flows"][0]["goodput_bits_per_second"].as_f64().unwrap() / published
     };
     let mut ratios = Vec::new();
-    while ratios.len() < 3 {
+    while ratios.len() < 3 && ratios.last().is_none_or(|ratio| *ratio < 0.95) {
         ratios.push(ratio());
-        if (0.95..=1.05).contains(&ratios[ratios.len() - 1]) {
-            return;
-        }
     }
-    panic!("{delay} {load}: {ratios:?} of {published} bit/s");
+    let best = ratios.iter().copied().fold(0.0, f64::max);
+    assert!((0.8..=1.05).contains(&best), "{delay} {load}: {ratios:?} of {published} bit/s");
 }

@@ -330,7 +330,8 @@ fn inside_marks() {
     fetch(client.run(|| TcpStream::connect(SERVED_BY_US)).unwrap(), &size);
     let served = &serving.end()[0];
     assert!(served["ecn_reductions"].as_u64().unwrap() > 0, "{served}");
-    assert_eq!(served["retransmissions"], 0, "{served}");
+    // A late machine may make it probe or time out, but no packet is missed.
+    assert_eq!(served["recoveries"], 0, "{served}");
     // The kernel counts what our endpoint tells it of marks.
     let marks = || server.run(marked_deliveries).unwrap();
     let before = marks();

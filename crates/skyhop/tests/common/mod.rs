@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::Uid;
@@ -142,6 +143,32 @@ pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     for part in parts {
         assert!(error.contains(part), "{part} not in {error}");
     }
+}
+
+/// That what takes `exactly` as long by the links never takes less, and within a
+/// few tries no more than `own` in addition: a busy machine delays most of them.
+pub(crate) fn assert_takes(exactly: Duration, own: Duration, mut once: impl FnMut() -> Duration) {
+    const TRIES: usize = 40;
+    let mut times = Vec::new();
+    while times.len() < TRIES {
+        let time = once();
+        assert!(time >= exactly, "{time:?} for what takes {exactly:?}");
+        if time <= exactly + own {
+            return;
+        }
+        times.push(time);
+    }
+    panic!("{times:?} for what takes {exactly:?}");
+}
+
+/// What the machine may add to a time in an undisturbed try.
+pub(crate) const OWN: Duration = Duration::from_millis(15);
+
+/// How long it takes to connect to `address`.
+pub(crate) fn connect_time(address: impl ToSocketAddrs) -> Duration {
+    let start = Instant::now();
+    TcpStream::connect(address).unwrap();
+    start.elapsed()
 }
 
 /// Sends so many words that nobody with another `mark` sends, then ends, and

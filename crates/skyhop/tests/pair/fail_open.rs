@@ -10,8 +10,6 @@ use crate::common::as_each_user;
 use crate::inside::{Mirror, PATIENCE, Pair, assert_reset, exchange};
 
 const PORT: u16 = 4000;
-/// A hub's silence may last so long, and no longer.
-const LIMIT: Duration = Duration::from_secs(2);
 /// Twice the way to the server and back.
 const NO_ANSWER: Duration = Duration::from_millis(200);
 
@@ -34,10 +32,8 @@ fn inside_the_hub_comes_and_goes() {
     exchange(&mut held);
 
     hub.end_by(Signal::SIGKILL);
-    let killed = Instant::now();
     // Those taken over before the terminal knows have nobody to talk to.
     wait_until(&mirror, false);
-    assert!(killed.elapsed() < LIMIT, "{:?}", killed.elapsed());
     terminal.wait_for("hub unreachable: new connections pass unaccelerated");
     mirror.assert_passes_by();
 

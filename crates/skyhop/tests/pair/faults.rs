@@ -242,14 +242,22 @@ fn inside_a_terminal_remembers() {
     client.shutdown(Shutdown::Both).unwrap();
     writes.join().unwrap();
     let _ = reads.join().unwrap();
-    terminal.end_by(Signal::SIGTERM);
-    while said(&heard) != "STOPPING=1" {}
+    let end = |terminal: Gateway| {
+        terminal.end_by(Signal::SIGTERM);
+        while said(&heard) != "STOPPING=1" {}
+    };
+    end(terminal);
     assert!(kept.join("terminal-paths.json").is_file());
 
-    let terminal = start();
-    exchange(&mut mirror.connect_carried());
-    assert_ne!(state(&status(&at)), "blind", "the path is not known again");
-    terminal.end_by(Signal::SIGTERM);
+    // A busy machine may make the round trip that of another path.
+    let is_known_again = (0..10).any(|_| {
+        let terminal = start();
+        exchange(&mut mirror.connect_carried());
+        let is = state(&status(&at)) != "blind";
+        end(terminal);
+        is
+    });
+    assert!(is_known_again);
     hub.end_by(Signal::SIGTERM);
 }
 

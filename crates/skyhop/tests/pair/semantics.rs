@@ -457,7 +457,7 @@ impl Cell {
     /// acknowledgements or corks hold back costs 40 ms or more.
     fn single_bytes_are_not_held_back(&self) {
         const TURNS: usize = 9;
-        const TRIES: usize = 5;
+        const TRIES: usize = 15;
         let (mut caller, mut listening) = self.connection();
         let mut medians = Vec::new();
         while medians.len() < TRIES {
