@@ -14,6 +14,7 @@ mod reno;
 mod tests;
 mod vegas;
 mod westwood;
+mod window;
 
 use core::fmt;
 use core::time::Duration;
@@ -23,6 +24,7 @@ use units::{BitRate, ByteCount, Instant};
 pub use crate::rate::RateSample;
 pub use option::OptionError;
 pub use registry::{ControllerSpec, NAMES, SpecError};
+pub(crate) use window::{Window, Windowed};
 
 /// Decides how much may be in flight, and how fast.
 ///
@@ -219,74 +221,4 @@ pub enum FastRecovery {
     /// The recovery goes on until all that was outstanding is acknowledged; a
     /// partial acknowledgement sends the next segment again (RFC 6582).
     NewReno,
-}
-
-/// Window and threshold with the arithmetic of RFC 5681 that most controllers
-/// share.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Window {
-    pub(crate) mss: f64,
-    /// Bytes. Fractions matter in congestion avoidance.
-    pub(crate) cwnd: f64,
-    pub(crate) ssthresh: f64,
-}
-
-impl Window {
-    pub(crate) fn new(start: &Start) -> Self {
-        Self { mss: start.mss as f64, cwnd: start.window as f64, ssthresh: start.ssthresh as f64 }
-    }
-
-    pub(crate) fn in_slow_start(&self) -> bool {
-        self.cwnd < self.ssthresh
-    }
-
-    /// Slow start, not beyond the threshold. What is left of the credit for
-    /// congestion avoidance, as a share of it in 0..=1.
-    pub(crate) fn slow_start(&mut self, credit: u64) -> f64 {
-        let credit = credit as f64;
-        let room = self.ssthresh - self.cwnd;
-        if credit <= 0.0 || credit < room {
-            self.cwnd += credit;
-            return 0.0;
-        }
-        self.cwnd = self.ssthresh;
-        (credit - room) / credit
-    }
-
-    /// Adds `segments` to the window per round trip, of which `credit` bytes
-    /// are a part: RFC 5681 §3.1 equation 3, with bytes counted (RFC 3465).
-    pub(crate) fn avoid(&mut self, segments: f64, credit: f64) {
-        self.cwnd += segments * self.mss * (credit / self.cwnd).min(1.0);
-    }
-
-    /// Equation 4 of RFC 5681 with another factor than one half: threshold and
-    /// window become `factor` of what was in flight, at least two segments.
-    pub(crate) fn reduce(&mut self, flight_size: u64, factor: f64) {
-        self.ssthresh = (flight_size as f64 * factor).max(2.0 * self.mss);
-        self.cwnd = self.ssthresh;
-    }
-
-    /// RFC 5681 §3.1: after a time-out the window is one segment.
-    pub(crate) fn time_out(&mut self, event: &Timeout, factor: f64) {
-        if !event.is_repeated {
-            self.reduce(event.flight_size, factor);
-        }
-        self.cwnd = self.mss;
-    }
-
-    pub(crate) fn limit_slow_start(&mut self, ssthresh: ByteCount) {
-        self.ssthresh = self.ssthresh.min(ssthresh.get() as f64);
-    }
-
-    pub(crate) fn restart(&mut self, window: ByteCount) {
-        self.cwnd = self.cwnd.min(window.get() as f64);
-    }
-
-    pub(crate) fn cwnd(&self) -> ByteCount {
-        ByteCount::new(self.cwnd as u64)
-    }
-
-    pub(crate) fn ssthresh(&self) -> ByteCount {
-        ByteCount::new(self.ssthresh as u64)
-    }
 }

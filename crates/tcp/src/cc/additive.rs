@@ -12,10 +12,8 @@
 //!
 //! Options: `c` (100 per s²: Reno's growth at an RTT of 100 ms), `k` (4).
 
-use units::{ByteCount, Instant};
-
 use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+use super::{Ack, Phase, Start, Timeout, Window, Windowed};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Increase {
@@ -47,8 +45,16 @@ impl Additive {
     }
 }
 
-impl Controller for Additive {
-    fn on_ack(&mut self, ack: &Ack) {
+impl Windowed for Additive {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    fn grow(&mut self, ack: &Ack) {
         if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
             return;
         }
@@ -66,31 +72,7 @@ impl Controller for Additive {
         self.window.avoid(segments, ack.credit.avoidance as f64);
     }
 
-    fn on_congestion(&mut self, event: &Congestion) {
-        self.window.reduce(event.flight_size, 0.5);
-    }
-
-    fn on_timeout(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &Timeout) {
         self.window.time_out(event, 0.5);
-    }
-
-    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
-        self.window.restart(restart);
-    }
-
-    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
-        self.window.limit_slow_start(ssthresh);
-    }
-
-    fn cwnd(&self) -> ByteCount {
-        self.window.cwnd()
-    }
-
-    fn ssthresh(&self) -> ByteCount {
-        self.window.ssthresh()
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

@@ -17,10 +17,8 @@
 //! Options: `b` (4), `smin` (0.2), `smax` (16), `beta` (0.8), `low-window` (14),
 //! `fast-convergence` (on).
 
-use units::{ByteCount, Instant};
-
 use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BicOptions {
@@ -82,8 +80,16 @@ impl Bic {
     }
 }
 
-impl Controller for Bic {
-    fn on_ack(&mut self, ack: &Ack) {
+impl Windowed for Bic {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    fn grow(&mut self, ack: &Ack) {
         if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
             return;
         }
@@ -94,37 +100,17 @@ impl Controller for Bic {
         }
     }
 
-    fn on_congestion(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &Congestion) {
         let factor = self.lose();
         self.window.reduce(event.flight_size, factor);
     }
 
-    fn on_timeout(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &Timeout) {
         let factor = if event.is_repeated { 0.5 } else { self.lose() };
         self.window.time_out(event, factor);
     }
 
-    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
-        self.window.restart(restart);
-    }
-
-    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
-        self.window.limit_slow_start(ssthresh);
-    }
-
-    fn cwnd(&self) -> ByteCount {
-        self.window.cwnd()
-    }
-
-    fn ssthresh(&self) -> ByteCount {
-        self.window.ssthresh()
-    }
-
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         vec![("w_max", self.w_max), ("increment", self.increment())]
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

@@ -27,7 +27,7 @@ use units::{ByteCount, Instant};
 
 use super::hystart::{Advice, HyStart};
 use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
 use crate::math::cube_root;
 
 #[derive(Debug, Clone, Copy)]
@@ -162,8 +162,16 @@ impl Cubic {
     }
 }
 
-impl Controller for Cubic {
-    fn on_ack(&mut self, ack: &Ack) {
+impl Windowed for Cubic {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    fn grow(&mut self, ack: &Ack) {
         if ack.phase == Phase::Recovery {
             return;
         }
@@ -185,12 +193,12 @@ impl Controller for Cubic {
         }
     }
 
-    fn on_congestion(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &Congestion) {
         self.reduce();
         self.window.reduce(event.flight_size, self.options.beta);
     }
 
-    fn on_timeout(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &Timeout) {
         if !event.is_repeated {
             self.reduce();
             // §4.8: the next epoch begins at its own plateau.
@@ -199,21 +207,9 @@ impl Controller for Cubic {
         self.window.time_out(event, self.options.beta);
     }
 
-    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
-        self.window.restart(restart);
+    fn restart(&mut self, window: ByteCount) {
+        self.window.restart(window);
         self.epoch = None;
-    }
-
-    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
-        self.window.limit_slow_start(ssthresh);
-    }
-
-    fn cwnd(&self) -> ByteCount {
-        self.window.cwnd()
-    }
-
-    fn ssthresh(&self) -> ByteCount {
-        self.window.ssthresh()
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {
@@ -225,9 +221,5 @@ impl Controller for Cubic {
             ("w_est", epoch.map_or(0.0, |epoch| epoch.w_est)),
             ("css", f64::from(u8::from(conservative))),
         ]
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

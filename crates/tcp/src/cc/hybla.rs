@@ -18,10 +18,8 @@
 
 use core::time::Duration;
 
-use units::{ByteCount, Instant};
-
 use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+use super::{Ack, Phase, Start, Window, Windowed};
 use crate::math::power_of_two;
 
 #[derive(Debug, Clone, Copy)]
@@ -52,8 +50,16 @@ impl Hybla {
     }
 }
 
-impl Controller for Hybla {
-    fn on_ack(&mut self, ack: &Ack) {
+impl Windowed for Hybla {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    fn grow(&mut self, ack: &Ack) {
         let ratio = ack.min_rtt.as_secs_f64() / self.options.rtt0.as_secs_f64();
         self.rho = ratio.clamp(1.0, self.options.rho_max);
         if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
@@ -67,35 +73,7 @@ impl Controller for Hybla {
         }
     }
 
-    fn on_congestion(&mut self, event: &Congestion) {
-        self.window.reduce(event.flight_size, 0.5);
-    }
-
-    fn on_timeout(&mut self, event: &Timeout) {
-        self.window.time_out(event, 0.5);
-    }
-
-    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
-        self.window.restart(restart);
-    }
-
-    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
-        self.window.limit_slow_start(ssthresh);
-    }
-
-    fn cwnd(&self) -> ByteCount {
-        self.window.cwnd()
-    }
-
-    fn ssthresh(&self) -> ByteCount {
-        self.window.ssthresh()
-    }
-
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         vec![("rho", self.rho)]
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

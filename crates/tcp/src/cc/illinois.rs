@@ -24,10 +24,8 @@
 
 use core::time::Duration;
 
-use units::{ByteCount, Instant};
-
 use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
 
 /// θ: round trips below d₁.
 const PATIENCE: u32 = 5;
@@ -133,8 +131,16 @@ impl Illinois {
     }
 }
 
-impl Controller for Illinois {
-    fn on_ack(&mut self, ack: &Ack) {
+impl Windowed for Illinois {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    fn grow(&mut self, ack: &Ack) {
         if let Some(rtt) = ack.rtt {
             self.sum += rtt;
             self.samples += 1;
@@ -153,38 +159,18 @@ impl Controller for Illinois {
         }
     }
 
-    fn on_congestion(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &Congestion) {
         self.window.reduce(event.flight_size, 1.0 - self.beta);
         self.begin_again();
     }
 
-    fn on_timeout(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &Timeout) {
         self.window.time_out(event, 1.0 - self.beta);
         (self.alpha, self.beta) = (1.0, 0.5);
         self.begin_again();
     }
 
-    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
-        self.window.restart(restart);
-    }
-
-    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
-        self.window.limit_slow_start(ssthresh);
-    }
-
-    fn cwnd(&self) -> ByteCount {
-        self.window.cwnd()
-    }
-
-    fn ssthresh(&self) -> ByteCount {
-        self.window.ssthresh()
-    }
-
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         vec![("alpha", self.alpha), ("beta", self.beta)]
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

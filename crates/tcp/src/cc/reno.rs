@@ -14,9 +14,7 @@
 //!
 //! The three differ in how they repair losses: [`FastRecovery`].
 
-use units::{ByteCount, Instant};
-
-use super::{Ack, Congestion, Controller, FastRecovery, Phase, Signal, Start, Timeout, Window};
+use super::{Ack, Congestion, FastRecovery, Phase, Signal, Start, Window, Windowed};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Reno {
@@ -30,8 +28,16 @@ impl Reno {
     }
 }
 
-impl Controller for Reno {
-    fn on_ack(&mut self, ack: &Ack) {
+impl Windowed for Reno {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    fn grow(&mut self, ack: &Ack) {
         if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
             return;
         }
@@ -42,38 +48,14 @@ impl Controller for Reno {
         self.window.avoid(1.0, ack.credit.avoidance as f64 * share);
     }
 
-    fn on_congestion(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &Congestion) {
         self.window.reduce(event.flight_size, 0.5);
         if self.recovery == FastRecovery::GoBackN && event.signal == Signal::Loss {
             self.window.cwnd = self.window.mss;
         }
     }
 
-    fn on_timeout(&mut self, event: &Timeout) {
-        self.window.time_out(event, 0.5);
-    }
-
-    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
-        self.window.restart(restart);
-    }
-
-    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
-        self.window.limit_slow_start(ssthresh);
-    }
-
-    fn cwnd(&self) -> ByteCount {
-        self.window.cwnd()
-    }
-
-    fn ssthresh(&self) -> ByteCount {
-        self.window.ssthresh()
-    }
-
     fn recovery(&self) -> FastRecovery {
         self.recovery
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

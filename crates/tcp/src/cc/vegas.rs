@@ -19,10 +19,8 @@
 
 use core::time::Duration;
 
-use units::{ByteCount, Instant};
-
 use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VegasOptions {
@@ -103,8 +101,16 @@ impl Vegas {
     }
 }
 
-impl Controller for Vegas {
-    fn on_ack(&mut self, ack: &Ack) {
+impl Windowed for Vegas {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    fn grow(&mut self, ack: &Ack) {
         if let Some(rtt) = ack.rtt {
             self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
             self.samples += 1;
@@ -121,37 +127,17 @@ impl Controller for Vegas {
         }
     }
 
-    fn on_congestion(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &Congestion) {
         self.window.reduce(event.flight_size, 0.5);
         self.begin_again();
     }
 
-    fn on_timeout(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &Timeout) {
         self.window.time_out(event, 0.5);
         self.begin_again();
     }
 
-    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
-        self.window.restart(restart);
-    }
-
-    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
-        self.window.limit_slow_start(ssthresh);
-    }
-
-    fn cwnd(&self) -> ByteCount {
-        self.window.cwnd()
-    }
-
-    fn ssthresh(&self) -> ByteCount {
-        self.window.ssthresh()
-    }
-
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         vec![("diff", self.diff)]
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

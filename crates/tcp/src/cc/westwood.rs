@@ -17,10 +17,10 @@
 
 use core::time::Duration;
 
-use units::{ByteCount, Instant};
+use units::Instant;
 
 use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Controller, Phase, Start, Timeout, Window};
+use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
 
 const SHORTEST_ROUND: Duration = Duration::from_millis(50);
 
@@ -74,8 +74,16 @@ impl Westwood {
     }
 }
 
-impl Controller for Westwood {
-    fn on_ack(&mut self, ack: &Ack) {
+impl Windowed for Westwood {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    fn grow(&mut self, ack: &Ack) {
         self.measure(ack);
         if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
             return;
@@ -87,39 +95,19 @@ impl Controller for Westwood {
         }
     }
 
-    fn on_congestion(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &Congestion) {
         self.window.ssthresh = self.share(event.flight_size);
         self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
     }
 
-    fn on_timeout(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &Timeout) {
         if !event.is_repeated {
             self.window.ssthresh = self.share(event.flight_size);
         }
         self.window.cwnd = self.window.mss;
     }
 
-    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
-        self.window.restart(restart);
-    }
-
-    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
-        self.window.limit_slow_start(ssthresh);
-    }
-
-    fn cwnd(&self) -> ByteCount {
-        self.window.cwnd()
-    }
-
-    fn ssthresh(&self) -> ByteCount {
-        self.window.ssthresh()
-    }
-
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         vec![("bandwidth", self.bandwidth.unwrap_or(0.0) * 8.0)]
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }

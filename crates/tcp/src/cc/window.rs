@@ -1,0 +1,155 @@
+//! What controllers of a window have in common.
+
+use core::fmt;
+
+use units::{ByteCount, Instant};
+
+use super::{Ack, Congestion, Controller, FastRecovery, Start, Timeout};
+
+/// A controller that is a [`Window`] and rules to move it: those of RFC 5681,
+/// where it does not have its own.
+pub(crate) trait Windowed: fmt::Debug + Clone + Send + 'static {
+    fn window(&self) -> &Window;
+
+    fn window_mut(&mut self) -> &mut Window;
+
+    /// [`Controller::on_ack`].
+    fn grow(&mut self, ack: &Ack);
+
+    /// [`Controller::on_congestion`].
+    fn shrink(&mut self, event: &Congestion) {
+        self.window_mut().reduce(event.flight_size, 0.5);
+    }
+
+    /// [`Controller::on_timeout`].
+    fn collapse(&mut self, event: &Timeout) {
+        self.window_mut().time_out(event, 0.5);
+    }
+
+    /// [`Controller::on_idle`].
+    fn restart(&mut self, window: ByteCount) {
+        self.window_mut().restart(window);
+    }
+
+    /// [`Controller::recovery`].
+    fn recovery(&self) -> FastRecovery {
+        FastRecovery::NewReno
+    }
+
+    /// [`Controller::metrics`].
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+}
+
+impl<T: Windowed> Controller for T {
+    fn on_ack(&mut self, ack: &Ack) {
+        self.grow(ack);
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.shrink(event);
+    }
+
+    fn on_timeout(&mut self, event: &Timeout) {
+        self.collapse(event);
+    }
+
+    fn on_idle(&mut self, _now: Instant, restart: ByteCount) {
+        self.restart(restart);
+    }
+
+    fn limit_slow_start(&mut self, ssthresh: ByteCount) {
+        self.window_mut().limit_slow_start(ssthresh);
+    }
+
+    fn cwnd(&self) -> ByteCount {
+        self.window().cwnd()
+    }
+
+    fn ssthresh(&self) -> ByteCount {
+        self.window().ssthresh()
+    }
+
+    fn recovery(&self) -> FastRecovery {
+        Windowed::recovery(self)
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, f64)> {
+        Windowed::metrics(self)
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+/// Window and threshold with the arithmetic of RFC 5681 that most controllers
+/// share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) mss: f64,
+    /// Bytes. Fractions matter in congestion avoidance.
+    pub(crate) cwnd: f64,
+    pub(crate) ssthresh: f64,
+}
+
+impl Window {
+    pub(crate) fn new(start: &Start) -> Self {
+        Self { mss: start.mss as f64, cwnd: start.window as f64, ssthresh: start.ssthresh as f64 }
+    }
+
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Slow start, not beyond the threshold. What is left of the credit for
+    /// congestion avoidance, as a share of it in 0..=1.
+    pub(crate) fn slow_start(&mut self, credit: u64) -> f64 {
+        let credit = credit as f64;
+        let room = self.ssthresh - self.cwnd;
+        if credit <= 0.0 || credit < room {
+            self.cwnd += credit;
+            return 0.0;
+        }
+        self.cwnd = self.ssthresh;
+        (credit - room) / credit
+    }
+
+    /// Adds `segments` to the window per round trip, of which `credit` bytes
+    /// are a part: RFC 5681 §3.1 equation 3, with bytes counted (RFC 3465).
+    pub(crate) fn avoid(&mut self, segments: f64, credit: f64) {
+        self.cwnd += segments * self.mss * (credit / self.cwnd).min(1.0);
+    }
+
+    /// Equation 4 of RFC 5681 with another factor than one half: threshold and
+    /// window become `factor` of what was in flight, at least two segments.
+    pub(crate) fn reduce(&mut self, flight_size: u64, factor: f64) {
+        self.ssthresh = (flight_size as f64 * factor).max(2.0 * self.mss);
+        self.cwnd = self.ssthresh;
+    }
+
+    /// RFC 5681 §3.1: after a time-out the window is one segment.
+    pub(crate) fn time_out(&mut self, event: &Timeout, factor: f64) {
+        if !event.is_repeated {
+            self.reduce(event.flight_size, factor);
+        }
+        self.cwnd = self.mss;
+    }
+
+    pub(crate) fn limit_slow_start(&mut self, ssthresh: ByteCount) {
+        self.ssthresh = self.ssthresh.min(ssthresh.get() as f64);
+    }
+
+    pub(crate) fn restart(&mut self, window: ByteCount) {
+        self.cwnd = self.cwnd.min(window.get() as f64);
+    }
+
+    pub(crate) fn cwnd(&self) -> ByteCount {
+        ByteCount::new(self.cwnd as u64)
+    }
+
+    pub(crate) fn ssthresh(&self) -> ByteCount {
+        ByteCount::new(self.ssthresh as u64)
+    }
+}
