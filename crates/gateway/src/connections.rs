@@ -257,6 +257,28 @@ mod tests {
     }
 
     #[test]
+    fn more_is_counted_than_fits_in_32_bits() {
+        let counters = Counters::default();
+        let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
+        let open = Open { destination: address, source: address, dscp: None };
+        let entry = Registered::straight(&counters, open);
+        let piece = u32::MAX as usize;
+        let moved = [
+            Registered::moved_to_hop,
+            Registered::moved_from_hop,
+            Registered::moved_up,
+            Registered::moved_down,
+        ];
+        moved.iter().for_each(|moved| (0..3).for_each(|_| moved(&entry, piece)));
+        let most = 3 * u64::from(u32::MAX);
+        let Counters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } = &counters;
+        let counted = [bytes_to_hop, bytes_from_hop, bytes_up, bytes_down].map(|it| it.get());
+        assert_eq!(counted, [most; 4]);
+        let moving = entry.lock().clone();
+        assert_eq!([moving.to_hop.bytes, moving.from_hop.bytes], [2 * most; 2]);
+    }
+
+    #[test]
     fn who_held_a_direction_up_is_who_it_waited_for_most_of_late() {
         let mut direction = Direction::new(at(0), Waits::Socket);
         assert_eq!(direction.held(at(1000)), Held::Idle);

@@ -45,6 +45,13 @@ impl SendCredit {
         Self { limit, sent: 0 }
     }
 
+    /// As if so many bytes had come and gone.
+    #[cfg(test)]
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        self.limit += bytes;
+        self.sent += bytes;
+    }
+
     pub(crate) fn room(&self) -> u64 {
         self.limit - self.sent
     }
@@ -71,6 +78,14 @@ pub(crate) struct RecvCredit {
 impl RecvCredit {
     pub(crate) fn new(memory: u64) -> Self {
         Self { memory, limit: memory, received: 0, consumed: 0 }
+    }
+
+    /// As if so many bytes had come and been read.
+    #[cfg(test)]
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        self.limit += bytes;
+        self.received += bytes;
+        self.consumed += bytes;
     }
 
     /// Bytes received, or overtaken by received ones, and not read.

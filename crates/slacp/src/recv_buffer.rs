@@ -35,6 +35,14 @@ impl RecvBuffer {
         Self { limit, ..Self::default() }
     }
 
+    /// As if so many bytes had come and been read.
+    #[cfg(test)]
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        assert!(self.data.is_empty());
+        self.read += bytes;
+        self.limit += bytes;
+    }
+
     /// One more than the highest offset received.
     pub(crate) fn highest(&self) -> u64 {
         self.read + self.data.len() as u64

@@ -40,6 +40,15 @@ impl SendBuffer {
         Self { credit, ..Self::default() }
     }
 
+    /// As if so many bytes had come and gone.
+    #[cfg(test)]
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        assert!(self.data.is_empty());
+        self.base += bytes;
+        self.next += bytes;
+        self.credit += bytes;
+    }
+
     /// Appends bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         debug_assert!(self.fin == Fin::Open);

@@ -14,6 +14,8 @@ use crate::send_buffer::SendBuffer;
 use crate::{Event, ResetReason, StreamId, StreamStats};
 
 mod commands;
+#[cfg(test)]
+mod long;
 mod peer;
 mod sending;
 

@@ -421,11 +421,16 @@ mod tests {
         let mut connection = ConnectionStatus::default();
         connection.client = "10.1.2.3:40000".to_owned();
         connection.lan_rtt_ms = Some(0.25);
+        connection.from_hop_bytes = 3 << 32;
         now.connections = Some(vec![connection]);
+        // As it comes over the control socket.
+        let now = serde_json::from_str(&serde_json::to_string(&now).unwrap()).unwrap();
         let text = of(&now, None);
         let lines: Vec<&str> = text.lines().rev().take(2).collect();
         assert_eq!(lines[1].find("client"), lines[0].find("10.1.2.3:40000"), "{text}");
-        assert!(lines[0].contains("0.2") && lines[0].contains("idle"), "{text}");
+        for part in ["0.2", "idle", "12.9 GB"] {
+            assert!(lines[0].contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

@@ -1,0 +1,182 @@
+//! Streams, and sessions, that have carried more than fits in 32 bits, and in the bits of
+//! an offset on the wire.
+
+use std::net::SocketAddr;
+
+use super::*;
+use crate::frame::TruncatedOffset;
+use crate::scheduler::MAX_CLASSES;
+use crate::{Open, Read, StreamError};
+
+/// The most bytes of a stream in a packet.
+const PACKET: usize = 1400;
+/// What goes each way, from half of it before a border.
+const BYTES: u64 = 2 << 20;
+/// What all streams of the session may hold.
+const MEMORY: u64 = 300_000;
+/// After so many bytes, a prime, what is sent repeats itself.
+const PATTERN: u64 = 65_521;
+
+/// Of which no two pieces are alike within the pattern.
+fn byte(offset: u64) -> u8 {
+    ((offset % PATTERN).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// Two sides of a session, and frames between them, as bytes. Every seventh frame of a
+/// stream is lost, and known to be. Every fourth has a short offset.
+struct Hop {
+    sides: [Streams; 2],
+    frames: u64,
+    /// What each side has read.
+    read: [u64; 2],
+}
+
+impl Hop {
+    /// With a stream that has carried so many bytes each way.
+    fn new(before: u64) -> (Self, StreamId) {
+        let limits = Limits::new(MEMORY, 200_000, 4);
+        let side = |parity| Streams::new(parity, limits, limits, 100_000, MAX_CLASSES, PACKET);
+        let mut hop = Self { sides: [side(0), side(1)], frames: 0, read: [before; 2] };
+        let address = SocketAddr::from(([192, 0, 2, 1], 80));
+        let open = Open { destination: address.into(), source: address, dscp: None };
+        let stream = hop.sides[0].open(open).unwrap();
+        while hop.carry(0) {}
+        hop.sides.iter_mut().for_each(|side| side.skip(stream, before));
+        (hop, stream)
+    }
+
+    /// Carries one frame from a side, if there is one.
+    fn carry(&mut self, from: usize) -> bool {
+        let mut bytes = Vec::new();
+        let side = &mut self.sides[from];
+        if let Some(frame) = side.next_control(|_| true) {
+            frame.write(&mut bytes, true);
+            self.deliver(1 - from, &bytes);
+            return true;
+        }
+        let lost = side.next_lost(|_, _| PACKET);
+        let Some(chunk) = lost.or_else(|| side.next_new(0, |_, _| PACKET)) else { return false };
+        self.frames += 1;
+        let Chunk { stream, range, fin, .. } = chunk;
+        if self.frames.is_multiple_of(7) {
+            side.on_lost(stream, range, fin);
+            return true;
+        }
+        let is_short = self.frames.is_multiple_of(4);
+        let truncate = if is_short { TruncatedOffset::compact } else { TruncatedOffset::new };
+        crate::frame::write_stream_head(&mut bytes, stream, truncate(range.start), fin, None);
+        side.copy(stream, &range, &mut bytes);
+        side.on_acknowledged(stream, range, fin);
+        self.deliver(1 - from, &bytes);
+        true
+    }
+
+    fn deliver(&mut self, to: usize, mut bytes: &[u8]) {
+        let side = &mut self.sides[to];
+        match crate::frame::read(&mut bytes).unwrap().unwrap() {
+            Frame::Open { stream, credit, open } => side.on_open(stream, credit, *open).unwrap(),
+            Frame::StreamCredit { stream, limit } => side.on_stream_credit(stream, limit),
+            Frame::SessionCredit(limit) => side.on_session_credit(limit),
+            Frame::Reset { stream, reason, sent } => {
+                side.on_reset(Instant::ZERO, stream, reason, sent).unwrap();
+            }
+            Frame::Stream { stream, offset, fin, data } => {
+                side.on_data(stream, offset, data, fin).unwrap();
+            }
+            frame => panic!("{frame:?}"),
+        }
+    }
+
+    /// Has a side write what it may, up to an offset, and end there.
+    fn write(&mut self, side: usize, stream: StreamId, end: u64) {
+        let side = &mut self.sides[side];
+        let Some(stats) = side.stats(stream) else { return };
+        let piece: Vec<u8> = (stats.written..end).take(10_000).map(byte).collect();
+        if piece.is_empty() {
+            let _ = side.finish(stream);
+        } else {
+            side.write(stream, &piece).unwrap();
+        }
+    }
+
+    /// Has a side read all there is; whether that was the end.
+    fn read(&mut self, side: usize, stream: StreamId) -> bool {
+        let mut piece = [0; 5000];
+        loop {
+            match self.sides[side].read(stream, &mut piece) {
+                Ok(Read::Data(count)) => {
+                    let expected = (self.read[side]..).map(byte);
+                    assert!(piece[..count].iter().copied().eq(expected.take(count)));
+                    self.read[side] += count as u64;
+                }
+                Ok(Read::Blocked) => return false,
+                Ok(Read::End) | Err(StreamError::NoStream) => return true,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+impl Streams {
+    /// As if a stream had carried so many bytes each way.
+    fn skip(&mut self, id: StreamId, bytes: u64) {
+        let stream = self.map.get_mut(&id).unwrap();
+        stream.send.skip(bytes);
+        stream.recv.skip(bytes);
+        self.send_credit.skip(bytes);
+        self.recv_credit.skip(bytes);
+    }
+}
+
+/// Powers of two that a number may end at: those of offsets on the wire, of 32 bits, of
+/// 53 (JSON).
+const BORDERS: [u32; 6] = [26, 30, 31, 32, 33, 53];
+
+#[test]
+fn every_byte_crosses_each_border_once_and_the_end_comes() {
+    for border in BORDERS {
+        let before = (1 << border) - BYTES / 2;
+        let (mut hop, stream) = Hop::new(before);
+        let (end, mut ended) = (before + BYTES, [false; 2]);
+        while ended != [true; 2] {
+            let frames = hop.frames;
+            for side in 0..2 {
+                hop.write(side, stream, end);
+                while hop.carry(side) {}
+                ended[1 - side] = hop.read(1 - side, stream);
+            }
+            assert!(hop.frames > frames || ended == [true; 2], "2^{border}: {:?}", hop.read);
+        }
+        assert_eq!(hop.read, [end; 2]);
+        for side in &hop.sides {
+            assert_eq!((side.len(), side.held()), (0, (0, 0)), "2^{border}");
+        }
+    }
+}
+
+#[test]
+fn what_a_reset_cuts_off_is_accounted_for_beyond_each_border() {
+    for border in BORDERS {
+        const SHORT: u64 = 50_000;
+        let before = (1 << border) - SHORT;
+        let (mut hop, stream) = Hop::new(before);
+        // Until the window is full: nobody reads.
+        for _ in 0..1000 {
+            hop.write(0, stream, before + BYTES);
+            while hop.carry(0) {}
+        }
+        let stats = hop.sides[0].stats(stream).unwrap();
+        assert!(stats.written > before + 2 * SHORT && stats.blocked_by_peer, "{stats:?}");
+        hop.sides[0].reset(stream, ResetReason::Reset).unwrap();
+        while hop.carry(0) | hop.carry(1) {}
+        while !hop.read(1, stream) {}
+        while hop.carry(1) {}
+        assert!(hop.read[1] > before + SHORT, "what came before the reset is read");
+        for side in &hop.sides {
+            assert_eq!((side.len(), side.held()), (0, (0, 0)), "2^{border}");
+        }
+        // Less than an eighth is not told of.
+        let room = hop.sides[0].send_credit.room();
+        assert!(room > MEMORY - MEMORY / 8, "2^{border}: {room}");
+    }
+}
