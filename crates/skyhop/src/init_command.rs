@@ -16,6 +16,8 @@ use crate::print;
 
 /// The files that are written.
 const HUB: &str = "hub.toml";
+/// A setting that is looked for when something is not well.
+const LOG: &str = "# log = \"debug\"   # \"off\", \"error\", \"warn\", \"info\" (unless told otherwise), \"trace\"\n";
 
 /// `skyhop init …`
 #[derive(clap::Args)]
@@ -112,6 +114,7 @@ fn hub_config(args: &Args, port: u16, hub: &PrivateKey, terminal: &PrivateKey) -
         let _ = writeln!(text, "listen = \"[::]:{port}\"");
     }
     text += &rate(&args.hub_rate, "the forward link, from here to the terminals");
+    text += LOG;
     let _ = writeln!(text, "\n[[terminal]]\nname = {:?}", args.name);
     let _ = writeln!(text, "key = \"{}\"", format_public_key(&terminal.public()));
     text
@@ -123,6 +126,7 @@ fn terminal_config(args: &Args, hub: &PrivateKey, terminal: &PrivateKey) -> Stri
     let _ = writeln!(text, "hub = {:?}", args.hub);
     let _ = writeln!(text, "hub_key = \"{}\"", format_public_key(&hub.public()));
     text += &rate(&args.terminal_rate, "the return link, from here to the hub");
+    text += LOG;
     let _ = writeln!(text, "\n[intercept]\ninterfaces = [{:?}]", args.interface);
     text
 }
@@ -181,6 +185,27 @@ mod tests {
         let error = run(&args).unwrap_err().to_string();
         assert!(error.contains("nothing is overwritten"), "{error}");
         assert_eq!(fs::read_to_string(&paths[0]).unwrap(), before);
+    }
+
+    #[test]
+    fn what_the_log_tells_is_a_comment_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let args = args(directory.path());
+        run(&args).unwrap();
+        let [hub, terminal] = ["hub.toml", "ship-1.toml"].map(|name| {
+            let path = args.directory.join(name);
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, text.replace("# log =", "log =")).unwrap();
+            path
+        });
+        let logs = [
+            HubConfig::read(&hub).unwrap().operation.log,
+            TerminalConfig::read(&terminal).unwrap().operation.log,
+        ];
+        assert_eq!(
+            logs.map(|log| log.map(|log| log.to_string())),
+            ["debug", "debug"].map(|it| Some(it.to_owned()))
+        );
     }
 
     #[test]
