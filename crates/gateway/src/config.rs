@@ -235,8 +235,9 @@ pub struct SideConfig {
     /// How many segments the peer may send at first, as far as the receive buffer
     /// allows. Needs CAP_NET_ADMIN. Key `initial_receive_window`.
     pub initial_receive_window: Option<u32>,
-    /// Whether what comes is acknowledged at once, not after 40 ms or with the next
-    /// segment: it costs packets, and helps a sender that is slow to start. Key
+    /// Whether what comes is acknowledged at once, though the kernel would wait up to
+    /// 40 ms for an answer that may go with it: it costs packets, and spares that time
+    /// a sender that holds back the rest of a message (Nagle's algorithm). Key
     /// `quick_ack`, default false.
     pub quick_ack: bool,
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::thread;
@@ -246,6 +246,113 @@ fn inside_windows() {
     assert_eq!(traces(Node::Terminal), before);
 }
 
+/// A link that is over at once: what is late waits for an acknowledgement.
+const NEAR: [&str; 2] = ["--delay", "1ms"];
+/// The kernel delays an acknowledgement by 40 ms at least, as told by a clock that ticks
+/// every 10 ms or faster.
+const DELAYED: Duration = Duration::from_millis(30);
+
+#[test]
+fn each_side_acknowledges_at_once_if_asked() {
+    as_myself(|runner| runner.inside(&NEAR, "solo::inside_quick_ack"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_quick_ack() {
+    let listener = listen(PORT);
+    for (lan, wan) in [(false, false), (true, false), (false, true)] {
+        let config = "[intercept]\ninterfaces = [\"lan0\"]\n";
+        let solo = solo(&format!("{config}[lan]\nquick_ack = {lan}\n[wan]\nquick_ack = {wan}\n"));
+        for address in addresses(PORT) {
+            let (mut client, mut server) = (connect(address), accept(&listener));
+            let up = message_in_two_parts(&mut client, &mut server);
+            assert_eq!(up < DELAYED, lan, "client's: {up:?}");
+            let down = message_in_two_parts(&mut server, &mut client);
+            assert_eq!(down < DELAYED, wan, "server's: {down:?}");
+        }
+        solo.end_by(Signal::SIGTERM);
+    }
+}
+
+/// How long a message takes (median) that its sender writes in two parts, of which Nagle's
+/// algorithm holds the second until the first is acknowledged. Each message has an answer,
+/// which has the receiver of the parts wait for the next one before it acknowledges.
+fn message_in_two_parts(from: &mut TcpStream, to: &mut TcpStream) -> Duration {
+    let mut taken: Vec<_> = (0..21)
+        .map(|_| {
+            let began = Instant::now();
+            from.write_all(b"he").unwrap();
+            from.write_all(b"llo").unwrap();
+            to.read_exact(&mut [0; 5]).unwrap();
+            let taken = began.elapsed();
+            to.write_all(b"!").unwrap();
+            from.read_exact(&mut [0]).unwrap();
+            taken
+        })
+        .collect();
+    taken.sort();
+    taken[taken.len() / 2]
+}
+
+#[test]
+fn clients_pass_by_while_there_is_no_memory() {
+    as_myself(|runner| runner.inside(bare(), "solo::inside_memory_runs_out"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_memory_runs_out() {
+    let (mirror, sockets) = (Mirror::start(PORT), Sockets::new());
+    let at = sockets.path("solo");
+    // A socket that has room for less than a pipe leaves something in it.
+    let config = format!(
+        "{}\ntotal_memory = \"500 kB\"\n[intercept]\ninterfaces = [\"lan0\"]\n\
+         [proxy]\nlisten = \"0.0.0.0:1080\"\nclients = [\"0.0.0.0/0\"]\n\
+         [lan]\nsend_buffer = \"100 kB\"\n[wan]\nsend_buffer = \"100 kB\"\n",
+        sockets.key("solo")
+    );
+    let solo = solo(&config);
+    let mut held = mirror.connect_carried();
+    exchange(&mut held);
+    // What comes back to these is not read.
+    let greedy: Vec<_> = (0..6).map(|_| mirror.connect_carried()).collect();
+    greedy.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+    let part = payload(100_000);
+    wait_for(&at, "memory", |status| {
+        greedy.iter().for_each(|mut socket| while socket.write(&part).is_ok() {});
+        status["interception"]["why"] == "memory"
+    });
+    assert!(status(&at)["memory"]["held_bytes"].as_u64() >= Some(500_000));
+    mirror.assert_passes_by();
+    assert_eq!(socks_reply(addresses(PORT)[0]), GENERAL_FAILURE);
+    exchange(&mut held);
+    drop(greedy);
+    wait_for(&at, "room", |status| status["interception"]["on"] == true);
+    wait_for(&at, "nothing held", |status| status["memory"]["held_bytes"] == 0);
+    drop(mirror.connect_carried());
+    assert_eq!(socks_reply(addresses(PORT)[0]), SUCCEEDED);
+    exchange(&mut held);
+    solo.end_by(Signal::SIGTERM);
+}
+
+/// Replies of SOCKS5 (RFC 1928 §6).
+const SUCCEEDED: u8 = 0;
+const GENERAL_FAILURE: u8 = 1;
+
+/// What the gateway's proxy replies to a client that asks for this destination.
+fn socks_reply(to: SocketAddr) -> u8 {
+    let mut proxy = connect((Node::Terminal.address4(), 1080).into());
+    proxy.write_all(&[5, 1, 0]).unwrap();
+    proxy.read_exact(&mut [0; 2]).unwrap();
+    let SocketAddr::V4(to) = to else { panic!("{to} is not of IPv4") };
+    let request = [&[5, 1, 0, 1], &to.ip().octets()[..], &to.port().to_be_bytes()].concat();
+    proxy.write_all(&request).unwrap();
+    let mut reply = [0; 10];
+    proxy.read_exact(&mut reply).unwrap();
+    reply[1]
+}
+
 #[test]
 fn clients_pass_by_while_there_are_no_descriptors() {
     as_myself(|runner| runner.inside(bare(), "solo::inside_descriptors_run_out"));
@@ -300,7 +407,7 @@ fn inside_transparent() {
     solo.end_by(Signal::SIGTERM);
 }
 
-fn accept_any(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
+fn accept_any(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     let (socket, peer) = listener.accept().unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     (socket, peer)
