@@ -65,6 +65,26 @@ fn udp_sockets(family: &str) -> String {
     sockets.map(|socket| format!("{family} {socket}\n")).collect()
 }
 
+/// Rules and routes of the operator's own, which nobody else may touch.
+fn set_operators_own(node: Node) {
+    let netns = find_netns(node).unwrap();
+    let run = |program: &str, arguments: &str| {
+        let mut command = netns.command(path(program).unwrap());
+        let output = command.args(arguments.split(' ')).output().unwrap();
+        assert!(output.status.success(), "{arguments}: {output:?}");
+    };
+    for family in ["ip", "ip6", "inet"] {
+        run("nft", &format!("add table {family} firewall"));
+        let hook = "{ type filter hook prerouting priority mangle ; policy accept ; }";
+        run("nft", &format!("add chain {family} firewall first {hook}"));
+        run("nft", &format!("add rule {family} firewall first tcp dport 9 drop"));
+    }
+    for family in ["-4", "-6"] {
+        run("ip", &format!("{family} rule add fwmark 0x7 lookup 77"));
+        run("ip", &format!("{family} route add local default dev lo table 77"));
+    }
+}
+
 #[test]
 fn signals_that_end_a_gateway_leave_nothing() {
     check("inside_signals_leave_nothing");
@@ -73,6 +93,7 @@ fn signals_that_end_a_gateway_leave_nothing() {
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_signals_leave_nothing() {
+    [Node::Terminal, Node::Hub].into_iter().for_each(set_operators_own);
     let (mirror, pair) = (Mirror::start(PORT), Pair::new());
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let hosts = [Node::Terminal, Node::Hub];
@@ -133,6 +154,7 @@ fn whatever_is_killed_is_in_nobodys_way() {
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_each_is_killed() {
+    [Node::Terminal, Node::Hub].into_iter().for_each(set_operators_own);
     let (mirror, keys) = (Mirror::start(PORT), Keys::new(1));
     let before = [Node::Terminal, Node::Hub].map(traces);
     for answer in ["early", "deferred"] {

@@ -6,13 +6,15 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::Instant;
 
+use gateway::keys::{PrivateKey, format_public_key};
 use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
 
 use crate::bare;
 use crate::common::{as_each_user, as_myself};
 use crate::gateways::{Keys, accept_any, both, connect_from, listen_on};
-use crate::inside::{PATIENCE, assert_reset, assert_same, payload};
+use crate::inside::{Gateway, PATIENCE, assert_reset, assert_same, payload};
+use crate::operate::{Sockets, status, wait_for};
 
 const PORT: u16 = 4100;
 /// Enough to need more than one round trip.
@@ -116,6 +118,51 @@ fn inside_terminals_meet() {
         terminals.into_iter().for_each(|terminal| terminal.end_by(Signal::SIGTERM));
         hub.end_by(Signal::SIGTERM);
     }
+}
+
+#[test]
+fn a_terminal_with_a_wrong_key_gets_nothing() {
+    let options: Vec<&str> = bare().iter().copied().chain(["--terminals", "2"]).collect();
+    as_myself(|runner| runner.inside(&options, "directions::inside_a_stranger"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_stranger() {
+    let (keys, sockets) = (Keys::new(1), Sockets::new());
+    let mut hub = keys.hub(&sockets.key("hub"), "");
+    let terminal = keys.terminal(1, "", "");
+    hub.wait_for("session up with 1");
+    let held = Mirrored::new(Node::Client, Node::Server);
+    let server = both(Node::Server, PORT);
+    let [node, client] = [Node::terminal(2).unwrap(), Node::client(2).unwrap()];
+    let known = keys.terminal_config(1, "", "");
+    let ignored = || status(&sockets.path("hub"))["traffic"]["datagrams_ignored"].as_u64().unwrap();
+    for key in ["private_key", "hub_key"] {
+        let other = PrivateKey::generate().unwrap();
+        let other = match key {
+            "private_key" => other.to_base64(),
+            _ => format_public_key(&other.public()),
+        };
+        let is_replaced = |line: &&str| line.starts_with(&format!("{key} ="));
+        let line = known.lines().find(is_replaced).unwrap();
+        let config = known.replace(line, &format!("{key} = \"{other}\""));
+        let before = ignored();
+        let mut stranger = Gateway::start(node, "terminal", &config);
+        stranger.wait_for("looking for the hub");
+        // It has asked, and asked again.
+        wait_for(&sockets.path("hub"), key, |_| ignored() >= before + 2);
+        for address in server {
+            assert!(!is_carried(client, Node::Server, address, LITTLE).unwrap(), "{key}");
+            assert!(is_carried(Node::Client, Node::Server, address, LITTLE).unwrap());
+        }
+        held.exchange();
+        let sessions = status(&sockets.path("hub"))["sessions"].as_array().unwrap().len();
+        assert_eq!(sessions, 1, "{key}");
+        stranger.end_by(Signal::SIGTERM);
+    }
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
 }
 
 #[test]
