@@ -1,4 +1,6 @@
-//! What tests of several parts need: a network of their own, urgent data.
+//! What tests of several parts need: a network of their own, the ends of connections.
+
+mod ends;
 
 use std::any::type_name;
 use std::fs;
@@ -10,30 +12,11 @@ use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid};
-use socket2::SockRef;
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+
+pub(crate) use self::ends::{abort, assert_reset, payload, read_all, speak_urgently};
 
 /// Tells a test that it runs inside a user namespace.
 const INSIDE: &str = "SKYHOP_TEST_INSIDE";
-
-/// Says something of which three bytes are urgent, one at a time, and hears all of it
-/// at the other end, in order.
-pub(crate) async fn speak_urgently(from: &TcpStream, to: &mut TcpStream) {
-    let from = SockRef::from(from);
-    let mut heard = [0; 3];
-    for text in [b"!ab", b"c!d", b"ef!"] {
-        for part in text.chunk_by(|one, next| (*one == b'!') == (*next == b'!')) {
-            let sent = match part {
-                b"!" => from.send_out_of_band(part),
-                _ => from.send(part),
-            };
-            assert_eq!(sent.unwrap(), part.len());
-        }
-        to.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, text);
-    }
-}
 
 /// Says that a test cannot run here; fails where every test must run.
 pub(crate) fn skip(why: &str) {

@@ -21,7 +21,7 @@ use crate::interception::Arrival;
 use crate::keys::{PrivateKey, random_bytes};
 use crate::listener::Accepted;
 use crate::tcp;
-use crate::testkit::speak_urgently;
+use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
 
 const POLICY: DialPolicy = DialPolicy {
     timeout: Duration::from_secs(10),
@@ -134,34 +134,6 @@ async fn connection() -> (Pair, TcpStream, TcpStream) {
     let pair = Pair::to(address).await;
     let (client, accepted) = tokio::join!(pair.connect(), listener.accept());
     (pair, client, accepted.unwrap().0)
-}
-
-/// Bytes that differ with the key and never repeat soon.
-fn payload(key: u64, length: usize) -> Vec<u8> {
-    let mut state = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    std::iter::repeat_with(next).take(length).collect()
-}
-
-async fn read_all(socket: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    socket.read_to_end(&mut bytes).await?;
-    Ok(bytes)
-}
-
-fn abort(socket: TcpStream) {
-    SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
-    drop(socket);
-}
-
-fn assert_reset(read: io::Result<Vec<u8>>) {
-    let error = read.expect_err("a reset looked like a clean end");
-    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 //! about every end of a connection.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use slacp::Open;
 use socket2::SockRef;
@@ -12,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::counters::Counter;
-use crate::testkit::speak_urgently;
+use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
 
 /// A client and a server with a relay between them.
 struct Joined {
@@ -44,39 +43,11 @@ async fn joined(first: &[u8]) -> Joined {
     Joined { client, server, relay, counters }
 }
 
-/// Bytes that do not repeat soon.
-fn payload(length: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    std::iter::repeat_with(next).take(length).collect()
-}
-
-async fn read_all(socket: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    socket.read_to_end(&mut bytes).await?;
-    Ok(bytes)
-}
-
-fn abort(socket: TcpStream) {
-    SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
-    drop(socket);
-}
-
-fn assert_reset(read: io::Result<Vec<u8>>) {
-    let error = read.expect_err("a reset looked like a clean end");
-    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
-}
-
 #[tokio::test]
 async fn both_directions_arrive_whole_and_are_counted() {
     const LENGTH: usize = 5_000_000;
     let Joined { mut client, mut server, relay, counters } = joined(b"first").await;
-    let (up, down) = (payload(LENGTH), payload(LENGTH / 2));
+    let (up, down) = (payload(1, LENGTH), payload(2, LENGTH / 2));
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
     let (mut got_up, mut got_down) = (Vec::new(), Vec::new());
@@ -123,7 +94,7 @@ async fn either_side_may_end_first_and_hear_the_other() {
 #[tokio::test]
 async fn a_reset_by_either_side_is_a_reset_at_the_other() {
     let Joined { mut client, mut server, .. } = joined(&[]).await;
-    client.write_all(&payload(100_000)).await.unwrap();
+    client.write_all(&payload(1, 100_000)).await.unwrap();
     server.read_exact(&mut [0; 50_000]).await.unwrap();
     abort(client);
     assert_reset(read_all(&mut server).await);
@@ -140,7 +111,7 @@ async fn a_slow_reader_gets_everything_of_a_sender_that_closed_at_once() {
     const LENGTH: usize = 8_000_000;
     let Joined { mut client, mut server, relay, .. } = joined(&[]).await;
     SockRef::from(&client).set_recv_buffer_size(20_000).unwrap();
-    let sent = payload(LENGTH);
+    let sent = payload(1, LENGTH);
     let expected = sent.clone();
     let sender = tokio::spawn(async move {
         server.write_all(&sent).await.unwrap();
@@ -165,7 +136,7 @@ async fn a_slow_reader_gets_everything_of_a_sender_that_closed_at_once() {
 async fn a_server_that_is_gone_after_its_reply_does_not_spoil_it() {
     const LENGTH: usize = 1_000_000;
     let Joined { mut client, mut server, .. } = joined(&[]).await;
-    let sent = payload(LENGTH);
+    let sent = payload(1, LENGTH);
     server.write_all(&sent).await.unwrap();
     server.shutdown().await.unwrap();
     while tcp::unacknowledged(&server).unwrap() > 0 {
@@ -180,7 +151,7 @@ async fn a_server_that_is_gone_after_its_reply_does_not_spoil_it() {
 #[tokio::test]
 async fn a_stopped_reader_stops_the_sender_and_its_reset_is_noticed() {
     let Joined { client, server, relay, counters } = joined(&[]).await;
-    let piece = payload(100_000);
+    let piece = payload(1, 100_000);
     let mut full = 0;
     while full < 1000 {
         full = if server.try_write(&piece).is_ok() { 0 } else { full + 1 };

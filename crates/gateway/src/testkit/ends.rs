@@ -1,0 +1,56 @@
+//! The ends of a connection under test, on both sides of what is tested.
+
+use std::io;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+/// Bytes that differ with the key and never repeat soon.
+pub(crate) fn payload(key: u64, length: usize) -> Vec<u8> {
+    let mut state = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+/// Everything up to the end of the connection.
+pub(crate) async fn read_all(socket: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    socket.read_to_end(&mut bytes).await?;
+    Ok(bytes)
+}
+
+/// Ends a connection with a reset.
+pub(crate) fn abort(socket: TcpStream) {
+    SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(socket);
+}
+
+pub(crate) fn assert_reset(read: io::Result<Vec<u8>>) {
+    let error = read.expect_err("a reset looked like a clean end");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+}
+
+/// Says something of which three bytes are urgent, one at a time, and hears all of it
+/// at the other end, in order.
+pub(crate) async fn speak_urgently(from: &TcpStream, to: &mut TcpStream) {
+    let from = SockRef::from(from);
+    let mut heard = [0; 3];
+    for text in [b"!ab", b"c!d", b"ef!"] {
+        for part in text.chunk_by(|one, next| (*one == b'!') == (*next == b'!')) {
+            let sent = match part {
+                b"!" => from.send_out_of_band(part),
+                _ => from.send(part),
+            };
+            assert_eq!(sent.unwrap(), part.len());
+        }
+        to.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, text);
+    }
+}
