@@ -53,6 +53,24 @@ fn a_told_rate_takes_effect_at_once() {
     assert_eq!(path.loss(flow, at(1.0), at(14.0)), 0.0);
 }
 
+/// What an operator has set wrong: the link's queue overflows, and what is lost there goes
+/// again; the link stays full of what has not arrived yet.
+#[test]
+fn a_fixed_rate_that_is_too_high_loses_nothing_for_good() {
+    const BYTES: u64 = 10_000_000;
+    let limit = 0.6 + BYTES as f64 * 8.0 / 50e6;
+    for (mbit, slower) in [(55, 1.05), (75, 1.2), (100, 1.4)] {
+        let mut path = Path::new(link(50), link(10), 1);
+        let config = [Config::new(BitRate::from_mbit(mbit)), Config::new(BitRate::from_mbit(10))];
+        let flow = path.add(Transfer::new(config, BYTES, at(1.0), 1));
+        path.run(at(20.0));
+        let transfer = path.transfer(flow);
+        let (opened, done) = (transfer.opened.unwrap(), transfer.done.expect("all has come"));
+        let time = done.saturating_since(opened).as_secs_f64();
+        assert!(time < limit * slower, "{mbit} Mbit/s: {time} s");
+    }
+}
+
 #[test]
 fn only_a_modem_tells_rates() {
     let mut path = sharing(&[1.0]);
