@@ -38,12 +38,14 @@ pub enum RunError {
         cause: io::Error,
     },
     /// The system does not let connections of one side be set up as wanted.
-    #[error("{section}.{key}: the system refuses it: {cause}{}", side_hint(key))]
+    #[error("{section}.{key} = {value}: the system refuses it: {cause}{}", side_hint(key))]
     Side {
         /// `lan` or `wan`.
         section: &'static str,
         /// The key in that section.
         key: &'static str,
+        /// What it says there.
+        value: String,
         /// The system's reason.
         cause: io::Error,
     },

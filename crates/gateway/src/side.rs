@@ -51,7 +51,27 @@ impl SideConfig {
     pub(crate) fn check(&self, section: &'static str) -> Result<(), RunError> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).map_err(RunError::System)?;
         let applied = self.apply(&SockRef::from(&socket));
-        applied.map_err(|(key, cause)| RunError::Side { section, key, cause })
+        applied.map_err(|(key, cause)| self.refused(section, key, cause))
+    }
+
+    /// What there is to say when the system refuses a key of this side.
+    pub(crate) fn refused(
+        &self,
+        section: &'static str,
+        key: &'static str,
+        cause: io::Error,
+    ) -> RunError {
+        let quoted = |value: Option<String>| format!("{:?}", value.unwrap_or_default());
+        let number = |value: Option<u32>| value.unwrap_or_default().to_string();
+        let value = match key {
+            "congestion_control" => quoted(self.congestion_control.clone()),
+            "send_buffer" => quoted(self.send_buffer.map(|size| size.to_string())),
+            "receive_buffer" => quoted(self.receive_buffer.map(|size| size.to_string())),
+            "pacing_rate" => quoted(self.pacing_rate.map(|rate| rate.to_string())),
+            "initial_window" => number(self.initial_window),
+            _ => number(self.initial_receive_window),
+        };
+        RunError::Side { section, key, value, cause }
     }
 }
 

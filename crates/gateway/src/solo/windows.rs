@@ -23,9 +23,8 @@ impl Windows {
         let wanted = said.iter().flatten().any(Option::is_some);
         // Before the first copy, so that no change is missed.
         let changes = wanted.then(Changes::listen).transpose().map_err(RunError::System)?;
-        let install = |section, side| {
-            let refused = |(key, cause)| RunError::Side { section, key, cause };
-            Window::install(side).map_err(refused)
+        let install = |section, side: &SideConfig| {
+            Window::install(side).map_err(|(key, cause)| side.refused(section, key, cause))
         };
         Ok(Self { lan: install("lan", lan)?, wan: install("wan", wan)?, changes, said })
     }

@@ -191,7 +191,7 @@ fn inside_it_is_operated() {
     drop(mirror.connect_carried());
     fs::write(&file, config.replace("reno", "fast")).unwrap();
     let refused = skyhop(&["reload"], &control);
-    assert!(text(&refused.stderr).contains("lan.congestion_control"), "{refused:?}");
+    assert!(text(&refused.stderr).contains("lan.congestion_control = \"fast\""), "{refused:?}");
     drop(second);
 
     wait_for(&control, "one left", |status| connections(status).len() == 1);
