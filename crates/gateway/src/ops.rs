@@ -1,5 +1,6 @@
 //! What operators ask of a running gateway, the same of every role.
 
+mod fixed;
 mod limits;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use units::{BitRate, ByteCount, Instant};
 
+use self::fixed::Fixed;
 use self::limits::Limits;
 use crate::clock;
 use crate::connections::{Entry, Held, Waits};
@@ -143,6 +145,8 @@ pub(crate) struct Operations {
     look: Interval,
     limits: Limits,
     config: OperationConfig,
+    /// What holds of the file that the gateway was started with.
+    fixed: Fixed,
     /// Bytes held for streams when it was last looked: asked for with every
     /// connection, it may not cost a look at every session.
     held: u64,
@@ -191,6 +195,7 @@ impl Operations {
             next_sign: Instant::ZERO,
             look,
             limits: Limits::new(config, role),
+            fixed: config.file.as_deref().map_or_else(Fixed::default, |it| Fixed::read(it, role)),
             config: config.clone(),
             held: 0,
             draining: None,
@@ -236,10 +241,10 @@ impl Operations {
         let mut notes = vec!["configuration read again".to_owned()];
         self.limits = Limits::new(&config, self.role);
         log::configure(config.log.as_ref());
-        if (&config.control, &config.state, config.metrics, &config.dlep)
-            != (&self.config.control, &self.config.state, self.config.metrics, &self.config.dlep)
-        {
-            notes.push("control, state, metrics and dlep need a restart".to_owned());
+        let now = config.file.as_deref().map(|file| Fixed::read(file, self.role));
+        let unlike = self.fixed.unlike(&now.unwrap_or_default());
+        if !unlike.is_empty() {
+            notes.push(format!("as before until a restart: {}", unlike.join(", ")));
         }
         self.config = config;
         notes

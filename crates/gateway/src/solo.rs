@@ -165,7 +165,8 @@ impl Solo {
         self.counters.keepalive.set(config.operation.keepalive);
         let mut notes = self.ops.configure(config.operation);
         if !windows_stay {
-            notes.push("initial_window and initial_receive_window need a restart".to_owned());
+            let note = "as before until a restart: initial_window, initial_receive_window";
+            notes.push(note.to_owned());
         }
         Ok(notes)
     }

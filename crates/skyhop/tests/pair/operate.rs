@@ -298,6 +298,9 @@ fn inside_a_pair_reloads() {
     let reloaded = skyhop(&["reload"], &at_hub);
     assert!(text(&reloaded.stdout).contains("read again"), "{reloaded:?}");
     assert_eq!(rate(), Some(60_000_000));
+    write(&format!("mtu = 1400\n{}", good.replace("100 Mbit/s", "60 Mbit/s")));
+    let reloaded = text(&skyhop(&["reload"], &at_hub).stdout);
+    assert!(reloaded.contains("as before until a restart: mtu"), "{reloaded}");
     write(&good.replace("100 Mbit/s", "sixty"));
     let refused = skyhop(&["reload"], &at_hub);
     assert!(!refused.status.success() && text(&refused.stderr).contains("sixty"), "{refused:?}");
