@@ -2,7 +2,7 @@
 //! terminal's clients to another's.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::Instant;
 
@@ -118,6 +118,31 @@ fn inside_terminals_meet() {
         terminals.into_iter().for_each(|terminal| terminal.end_by(Signal::SIGTERM));
         hub.end_by(Signal::SIGTERM);
     }
+}
+
+#[test]
+fn the_hop_may_be_of_ipv6() {
+    as_myself(|runner| runner.inside(bare(), "directions::inside_a_hop_of_ipv6"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_hop_of_ipv6() {
+    let (keys, sockets) = (Keys::new(1), Sockets::new());
+    let at = IpAddr::from(Node::Hub.address6());
+    let config = keys.terminal_config(1, &sockets.key("terminal"), "");
+    let config = config.replace("hub:5900", &SocketAddr::new(at, 5900).to_string());
+    let hub = keys.intercepting_hub("", "");
+    let mut terminal = Gateway::start(Node::Terminal, "terminal", &config);
+    terminal.wait_for("ready");
+    for (from, to) in [(Node::Client, Node::Server), (Node::Server, Node::Client)] {
+        both(to, PORT).into_iter().for_each(|address| wait_until(from, to, address, true));
+    }
+    let session = status(&sockets.path("terminal"))["sessions"][0].clone();
+    assert_eq!(session["address"], SocketAddr::new(at, 5900).to_string());
+    assert_eq!(session["packet_bytes"], 1500, "the hop's packets, with its longer header");
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
 }
 
 #[test]

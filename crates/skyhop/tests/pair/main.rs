@@ -28,6 +28,7 @@ mod proxy;
 mod quic;
 mod refusals;
 mod semantics;
+mod shown;
 mod solo;
 mod transfer;
 mod transparent;
