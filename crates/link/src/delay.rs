@@ -133,6 +133,7 @@ impl Path {
 
     /// When a packet arrives whose last bit leaves at `departure`, if nothing
     /// holds it up.
+    #[inline]
     pub(crate) fn arrival(&self, departure: Instant, luck: u64) -> Instant {
         let arrival = match &self.delay {
             Delay::Constant(delay) => departure + *delay,

@@ -24,11 +24,13 @@ impl Dice {
     }
 
     /// 64 random bits; good as the seed of another [`Dice`].
+    #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Uniform in `0.0..1.0`, in steps of 2⁻⁵³.
+    #[inline]
     pub fn chance(&mut self) -> f64 {
         const STEP: f64 = 1.0 / (1u64 << 53) as f64;
         (self.bits() >> 11) as f64 * STEP

@@ -114,6 +114,7 @@ impl Framer {
 
     /// How many more bytes leave for a packet of `len`; `next` if it follows
     /// the packet before without a pause.
+    #[inline]
     pub(crate) fn charge(&mut self, len: usize, next: bool) -> u128 {
         let len = len as u128;
         match self.encapsulation {

@@ -182,6 +182,9 @@ impl<P: Payload> Link<P> {
     /// before `now` if the driver is late.
     pub fn poll_arrival(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.advance(now);
+        if !self.propagation.has_arrived(now) {
+            return None;
+        }
         loop {
             let arrival = self.propagation.pop_arrival(now)?;
             self.counters.inside.remove(arrival.frame.len);
@@ -204,8 +207,22 @@ impl<P: Payload> Link<P> {
         Tally { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
 
+    /// Whether a packet may arrive before one that was offered earlier. If not,
+    /// a packet that is offered changes [`Machine::poll_timeout`] only of an
+    /// empty link.
+    pub fn reorders(&self) -> bool {
+        self.propagation.reorders()
+    }
+
     /// Serialises everything that is due by `now`.
+    #[inline]
     fn advance(&mut self, now: Instant) {
+        if self.serialiser.finish().is_some_and(|finish| finish <= now) {
+            self.serialise(now);
+        }
+    }
+
+    fn serialise(&mut self, now: Instant) {
         while let Some((at, frame)) = self.serialiser.pop_finished(now) {
             self.propagation.depart(at, frame);
             if let Some(next) = self.queue.pop(at, &mut self.counters) {

@@ -126,7 +126,13 @@ impl Outages {
     }
 
     /// Whether any of `reception` falls into an outage.
+    #[inline]
     pub(crate) fn hit(&mut self, reception: Reception) -> bool {
+        let any = !self.periods.is_empty() || !self.recurring.is_empty();
+        any && self.hit_any(reception)
+    }
+
+    fn hit_any(&mut self, reception: Reception) -> bool {
         while self.periods.front().is_some_and(|period| period.end <= reception.from) {
             self.periods.pop_front();
         }

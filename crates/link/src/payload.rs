@@ -1,7 +1,5 @@
 //! What a link can carry.
 
-use core::time::Duration;
-
 use crate::ecn::mark_ce;
 
 /// A packet, as far as a link cares.
@@ -66,12 +64,12 @@ pub(crate) struct Frame<P> {
     pub(crate) chance: f64,
     /// Another one, drawn with it: the packet's share of the jitter.
     pub(crate) luck: u64,
-    /// How long it took to serialise, once it has been.
-    pub(crate) airtime: Duration,
+    /// How long it took to serialise, once it has been, in nanoseconds.
+    pub(crate) airtime: u64,
 }
 
 impl<P> Frame<P> {
     pub(crate) fn new(packet: P, len: usize, chance: f64) -> Self {
-        Self { packet, len, chance, luck: 0, airtime: Duration::ZERO }
+        Self { packet, len, chance, luck: 0, airtime: 0 }
     }
 }

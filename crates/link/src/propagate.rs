@@ -105,6 +105,16 @@ impl<P> Propagation<P> {
         self.flying.insert(arrival, frame);
     }
 
+    /// Whether a packet is at the far end by `now`.
+    pub(crate) fn has_arrived(&self, now: Instant) -> bool {
+        self.flying.first().is_some_and(|at| at <= now) || !self.decided.is_empty()
+    }
+
+    /// Whether packets overtake each other.
+    pub(crate) fn reorders(&self) -> bool {
+        self.path.jitter.reorders()
+    }
+
     /// Takes the next packet that is at the far end by `now`.
     pub(crate) fn pop_arrival(&mut self, now: Instant) -> Option<Arrival<P>> {
         self.decided.pop_front().or_else(|| self.decide_next(now))
@@ -145,7 +155,8 @@ impl<P> Propagation<P> {
 
     fn decide_next(&mut self, now: Instant) -> Option<Arrival<P>> {
         let (at, frame) = self.flying.pop_due(now)?;
-        let reception = Reception { from: self.received.max(at - frame.airtime), until: at };
+        let begin = Instant::from_nanos(at.as_nanos().saturating_sub(frame.airtime));
+        let reception = Reception { from: self.received.max(begin), until: at };
         self.received = at;
         // Both are asked for every packet, so that an outage does not change
         // the luck of the packets after it.

@@ -99,11 +99,13 @@ impl Capacity {
     }
 
     /// Whether everything leaves in instants.
+    #[inline]
     pub(crate) fn is_instant(&self) -> bool {
         matches!(self.kind, Kind::Opportunities(_))
     }
 
     /// The work that can be done after `from`, until and with `until`.
+    #[inline]
     pub(crate) fn work_between(&self, from: Instant, until: Instant) -> u128 {
         if let Kind::Constant(rate) = self.kind {
             return rate * until.saturating_since(from).as_nanos();

@@ -38,12 +38,20 @@ impl<T> Schedule<T> {
 
     /// When the first item is due.
     pub(crate) fn first(&self) -> Option<Instant> {
-        let both = [self.in_order.front(), self.overtaking.peek()];
-        both.into_iter().flatten().map(|entry| entry.at).min()
+        let in_order = self.in_order.front().map(|entry| entry.at);
+        match self.overtaking.peek() {
+            Some(other) => Some(in_order.map_or(other.at, |at| at.min(other.at))),
+            None => in_order,
+        }
     }
 
     /// Takes the first item if it is due by `now`, with the time it was due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, T)> {
+        if self.overtaking.is_empty() {
+            let is_due = self.in_order.front()?.at <= now;
+            let entry = if is_due { self.in_order.pop_front()? } else { return None };
+            return Some((entry.at, entry.item));
+        }
         if self.first()? > now {
             return None;
         }

@@ -12,8 +12,6 @@
 //!
 //! Not modelled: the waiting for a frame, slot or grant to begin.
 
-use core::time::Duration;
-
 use units::Instant;
 
 use crate::encapsulation::Framer;
@@ -111,13 +109,16 @@ impl<P> Serialiser<P> {
         self.free_since = finish;
         self.credit += self.capacity.work_between(since, finish).saturating_sub(left);
         let instant = self.capacity.is_instant();
-        frame.airtime = if instant { Duration::ZERO } else { finish.saturating_since(begun) };
+        frame.airtime =
+            if instant { 0 } else { finish.as_nanos().saturating_sub(begun.as_nanos()) };
         Some((finish, frame))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use proptest::prelude::*;
     use units::BitRate;
 
@@ -172,7 +173,7 @@ mod tests {
         serialiser.set_rate(pause, BitRate::from_mbit(25).into());
         assert_eq!(serialiser.finish(), Some(Instant::from_nanos(740_000)));
         let (_, sent) = serialiser.pop_finished(Instant::MAX).unwrap();
-        assert_eq!(sent.airtime, Duration::from_nanos(740_000));
+        assert_eq!(sent.airtime, 740_000);
     }
 
     #[test]

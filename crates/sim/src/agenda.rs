@@ -164,6 +164,11 @@ impl<T> Agenda<T> {
 pub(crate) struct Alarm(Option<(Instant, Ticket)>);
 
 impl Alarm {
+    /// Whether there is an entry that counts.
+    pub(crate) fn is_set(self) -> bool {
+        self.0.is_some()
+    }
+
     /// Makes sure that `what` happens at `at` or before.
     pub(crate) fn set<T>(&mut self, agenda: &mut Agenda<T>, at: Option<Instant>, what: T) {
         let Some(at) = at else { return };

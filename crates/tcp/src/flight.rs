@@ -34,6 +34,7 @@ pub(crate) enum Fate {
 }
 
 impl Sent {
+    #[inline]
     pub(crate) fn len(&self) -> u64 {
         self.end - self.start
     }
@@ -75,32 +76,39 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
     /// Segments that are not cumulatively acknowledged.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.segments.len()
     }
 
     /// Bytes neither acknowledged nor taken for lost: the "pipe" of RFC 6675.
+    #[inline]
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
+    #[inline]
     pub(crate) fn front(&self) -> Option<&Sent> {
         self.segments.front()
     }
 
+    #[inline]
     pub(crate) fn front_id(&self) -> Option<Id> {
         (!self.is_empty()).then_some(self.first)
     }
 
+    #[inline]
     pub(crate) fn back_id(&self) -> Option<Id> {
         Some(self.first + (self.segments.len() as u64).checked_sub(1)?)
     }
 
+    #[inline]
     pub(crate) fn get(&self, id: Id) -> Option<&Sent> {
         self.segments.get(usize::try_from(id.checked_sub(self.first)?).ok()?)
     }
@@ -110,6 +118,7 @@ impl Flight {
     }
 
     /// Segments that are selectively acknowledged.
+    #[inline]
     pub(crate) fn sacked_count(&self) -> usize {
         self.sacked_count
     }
@@ -125,6 +134,7 @@ impl Flight {
     }
 
     /// Enters a segment that is sent for the first time.
+    #[inline]
     pub(crate) fn push(&mut self, range: Range<u64>, now: Instant, snapshot: Snapshot) {
         self.serial += 1;
         self.in_flight += range.end - range.start;
@@ -212,6 +222,7 @@ impl Flight {
     }
 
     /// The index of the first segment that ends after `position`.
+    #[inline]
     fn index_at(&self, position: u64) -> usize {
         self.segments.partition_point(|sent| sent.end <= position)
     }
@@ -311,6 +322,7 @@ impl Flight {
     }
 
     /// The first segment that is to be sent again.
+    #[inline]
     pub(crate) fn first_lost(&self) -> Option<Id> {
         self.lost.first().copied()
     }

@@ -14,6 +14,7 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
+    #[inline]
     pub(crate) fn ready_at(&self) -> Instant {
         self.free_at
     }
@@ -21,6 +22,7 @@ impl Pacer {
     /// `bytes` leave `now`, at `rate`. `bucket` bytes may leave at once after a
     /// pause, or what takes [`BURST`]: a token bucket, kept as the time at which
     /// it would be full of debt.
+    #[inline]
     pub(crate) fn sent(
         &mut self,
         now: Instant,

@@ -20,8 +20,8 @@ const PERSIST: u32 = 16;
 pub(crate) struct Rack {
     /// The latest transmission that was delivered.
     serial: u64,
-    /// Its round-trip time.
-    rtt: Duration,
+    /// Its round-trip time, in nanoseconds.
+    rtt: u64,
     /// The highest position delivered.
     fack: u64,
     reordering_seen: bool,
@@ -36,7 +36,7 @@ impl Rack {
     pub(crate) fn new() -> Self {
         Self {
             serial: 0,
-            rtt: Duration::ZERO,
+            rtt: 0,
             fack: 0,
             reordering_seen: false,
             mult: 1,
@@ -47,14 +47,15 @@ impl Rack {
 
     /// §6.2 steps 2 and 3: a segment is delivered. A retransmission counts only
     /// if its acknowledgement cannot be that of the original.
+    #[inline]
     pub(crate) fn on_delivered(&mut self, now: Instant, sent: &Sent, min_rtt: Option<Duration>) {
         if sent.end > self.fack {
             self.fack = sent.end;
         } else if sent.end < self.fack && !sent.was_retransmitted() {
             self.reordering_seen = true;
         }
-        let rtt = now.saturating_since(sent.sent_at);
-        if sent.was_retransmitted() && min_rtt.is_some_and(|min| rtt < min) {
+        let rtt = now.as_nanos().saturating_sub(sent.sent_at.as_nanos());
+        if sent.was_retransmitted() && min_rtt.is_some_and(|min| Duration::from_nanos(rtt) < min) {
             return;
         }
         if sent.serial > self.serial {
@@ -105,7 +106,10 @@ impl Rack {
         smoothed: Option<Duration>,
     ) -> (bool, Option<Instant>) {
         let window = self.reordering_window(flight, recovering, min_rtt, smoothed);
-        let due = |sent: &Sent| sent.sent_at + self.rtt + window;
+        let wait = Instant::from_nanos(self.rtt) + window;
+        let due = |sent: &Sent| {
+            Instant::from_nanos(sent.sent_at.as_nanos().saturating_add(wait.as_nanos()))
+        };
         let (any, next) = flight.expire(|sent| sent.serial < self.serial && due(sent) <= now);
         (any, next.filter(|sent| sent.serial < self.serial).map(|sent| due(&sent)))
     }

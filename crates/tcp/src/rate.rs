@@ -43,11 +43,13 @@ pub(crate) struct RateMeter {
 
 impl RateMeter {
     /// Bytes delivered so far.
+    #[inline]
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }
 
     /// A segment is sent `now`; `idle` if nothing was in flight.
+    #[inline]
     pub(crate) fn sent(&mut self, now: Instant, idle: bool) -> Snapshot {
         if idle {
             (self.first_sent_at, self.delivered_at) = (now, now);
@@ -61,11 +63,13 @@ impl RateMeter {
     }
 
     /// There is nothing to send although there would be room.
+    #[inline]
     pub(crate) fn app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
 
     /// A segment is delivered, which was not before.
+    #[inline]
     pub(crate) fn on_delivered(&mut self, now: Instant, sent: &Sent) {
         self.delivered += sent.len();
         self.delivered_at = now;

@@ -7,7 +7,7 @@ mod tests;
 use core::ops::Range;
 use std::collections::{BTreeMap, VecDeque};
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::Payload;
 
@@ -50,8 +50,11 @@ pub(crate) struct Receiver<P> {
 #[derive(Debug, Clone)]
 struct Island<P> {
     end: u64,
-    pieces: VecDeque<P>,
+    pieces: Pieces<P>,
 }
+
+/// Mostly one: what joins without copying is joined.
+type Pieces<P> = SmallVec<[P; 1]>;
 
 /// SACK blocks reach back to so many arrivals.
 const RECENT: usize = 8;
@@ -225,7 +228,7 @@ impl<P: Payload> Receiver<P> {
         let before = self.island_before(start);
         let base = before.filter(|(_, island)| island.end >= start).map_or(start, |(at, _)| *at);
         let mut whole =
-            self.islands.remove(&base).unwrap_or(Island { end: start, pieces: VecDeque::new() });
+            self.islands.remove(&base).unwrap_or(Island { end: start, pieces: Pieces::new() });
         if whole.end > start {
             self.duplicate = Some(start..whole.end.min(end));
         }
@@ -234,7 +237,7 @@ impl<P: Payload> Receiver<P> {
                 self.islands.range(whole.end..).next().map_or(end, |(at, _)| end.min(*at));
             let hole = whole.end..hole_end;
             if !hole.is_empty() {
-                whole.pieces.push_back(cut(hole));
+                whole.pieces.push(cut(hole));
                 whole.end = hole_end;
             }
             self.absorb(&mut whole, end);
@@ -254,14 +257,14 @@ impl<P: Payload> Receiver<P> {
             }
             if last.end == start {
                 last.end = end;
-                let joined = last.pieces.back_mut().is_some_and(|piece| piece.try_join(data));
+                let joined = last.pieces.last_mut().is_some_and(|piece| piece.try_join(data));
                 if !joined {
-                    last.pieces.push_back(data.clone());
+                    last.pieces.push(data.clone());
                 }
                 return true;
             }
         }
-        self.islands.insert(start, Island { end, pieces: VecDeque::from([data.clone()]) });
+        self.islands.insert(start, Island { end, pieces: smallvec![data.clone()] });
         true
     }
 

@@ -91,6 +91,7 @@ impl Rtt {
 
     /// Takes a sample that an acknowledgement of `una` gave, when `nxt` was the
     /// next position and a round trip gives about `per_round` samples.
+    #[inline]
     pub(crate) fn sample(&mut self, sample: Duration, una: u64, nxt: u64, per_round: u64) {
         let sample = nanos(sample);
         self.min = self.min.min(sample);
@@ -111,20 +112,24 @@ impl Rtt {
         self.smoothed = Some(blend(smoothed, sample, 8 * share));
     }
 
+    #[inline]
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed.map(Duration::from_nanos)
     }
 
     /// The smallest sample; `None` before the first.
+    #[inline]
     pub(crate) fn min(&self) -> Option<Duration> {
         (self.min != u64::MAX).then(|| Duration::from_nanos(self.min))
     }
 
     /// The time-out, backed off.
+    #[inline]
     pub(crate) fn rto(&self) -> Duration {
         Duration::from_nanos(self.rto_nanos())
     }
 
+    #[inline]
     fn rto_nanos(&self) -> u64 {
         let base = self.smoothed.map_or(self.initial, |smoothed| {
             smoothed.saturating_add(self.variation.saturating_mul(4).max(self.granularity))
@@ -149,6 +154,7 @@ impl Rtt {
         self.backoff = 0;
     }
 
+    #[inline]
     pub(crate) fn deadline(&self, now: Instant) -> Instant {
         Instant::from_nanos(now.as_nanos().saturating_add(self.rto_nanos()))
     }

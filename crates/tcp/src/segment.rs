@@ -148,6 +148,7 @@ pub(crate) const OPTIONS_MAX: usize = 40;
 impl Options {
     /// The bytes that the options take in the header, a multiple of 4. What
     /// finds no room is not counted: of SCPS-TP, then SACK blocks.
+    #[inline]
     pub fn wire_len(&self) -> usize {
         let len = self.len_without_sack();
         if self.sack.is_empty() {
@@ -160,11 +161,13 @@ impl Options {
     }
 
     /// How many SACK blocks find room beside `used` bytes of other options.
+    #[inline]
     pub(crate) fn sack_room(&self, used: usize) -> usize {
         let room = OPTIONS_MAX.saturating_sub(used + 4) / 8;
         room.min(self.sack.len())
     }
 
+    #[inline]
     pub(crate) fn len_without_sack(&self) -> usize {
         let len = self.len_of_tcp();
         if self.scps.is_none() && self.snack.is_none() {
@@ -187,6 +190,7 @@ impl Options {
     }
 
     /// What always has room.
+    #[inline]
     fn len_of_tcp(&self) -> usize {
         let mut len = 0;
         len += if self.mss.is_some() { 4 } else { 0 };
@@ -207,6 +211,7 @@ impl<P: Payload> Segment<P> {
     }
 
     /// The bytes of header, options and data.
+    #[inline]
     pub fn wire_len(&self) -> usize {
         HEADER_LEN + self.options.wire_len() + self.payload.len()
     }

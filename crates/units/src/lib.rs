@@ -20,7 +20,7 @@ mod rate;
 pub use byte_count::ByteCount;
 pub use duration::{format_duration, parse_duration, serde_duration};
 pub use instant::Instant;
-pub use machine::{Machine, earliest};
+pub use machine::{Machine, earliest, earliest_timer};
 pub use probability::Probability;
 pub use quantity::ParseError;
 pub use range_set::RangeSet;

@@ -30,6 +30,23 @@ pub fn earliest<W>(a: Option<(Instant, W)>, b: Option<(Instant, W)>) -> Option<(
     }
 }
 
+/// The earliest of many timers with what they are for, of which most do not
+/// run; the first one on a tie.
+#[inline]
+pub fn earliest_timer<W, const N: usize>(
+    timers: [(Option<Instant>, W); N],
+) -> Option<(Instant, W)> {
+    let mut soonest: Option<(Instant, W)> = None;
+    for (at, wake) in timers {
+        if let Some(at) = at
+            && soonest.as_ref().is_none_or(|(soonest, _)| at < *soonest)
+        {
+            soonest = Some((at, wake));
+        }
+    }
+    soonest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,5 +57,9 @@ mod tests {
         assert_eq!(earliest(at(5, 'a'), at(5, 'b')), at(5, 'a'));
         assert_eq!(earliest(at(5, 'a'), at(4, 'b')), at(4, 'b'));
         assert_eq!(earliest(None, at(4, 'b')), at(4, 'b'));
+        let timer = |nanos: Option<u64>, why| (nanos.map(Instant::from_nanos), why);
+        let all = [timer(None, 'a'), timer(Some(5), 'b'), timer(Some(4), 'c'), timer(Some(4), 'd')];
+        assert_eq!(earliest_timer(all), at(4, 'c'));
+        assert_eq!(earliest_timer([timer(None, 'a'); 2]), None);
     }
 }

@@ -14,6 +14,7 @@ pub struct RangeSet {
 
 impl RangeSet {
     /// Whether there is no number in it.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -37,8 +37,12 @@ impl BitRate {
 
     /// The mean rate of `bytes` in `time`, or `None` for no time at all.
     pub fn average(bytes: ByteCount, time: Duration) -> Option<Self> {
-        let bits = u128::from(bytes.get()) * 8 * NANOS_PER_SECOND;
-        let rate = bits.checked_div(time.as_nanos())?;
+        let (bits, nanos) = (u128::from(bytes.get()) * 8 * NANOS_PER_SECOND, time.as_nanos());
+        // Mostly both have room in 64 bits, where a division costs much less.
+        if let (Ok(bits), Ok(nanos)) = (u64::try_from(bits), u64::try_from(nanos)) {
+            return bits.checked_div(nanos).map(Self);
+        }
+        let rate = bits.checked_div(nanos)?;
         Some(Self(u64::try_from(rate).unwrap_or(u64::MAX)))
     }
 

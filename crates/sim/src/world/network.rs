@@ -96,6 +96,10 @@ impl World {
         let lane = &mut self.lanes[id.index()];
         lane.link.handle_packet(self.now, packet);
         lane.peak = lane.peak.max(lane.link.queued().packets);
+        // What comes later arrives later.
+        if lane.alarm.is_set() && !lane.link.reorders() {
+            return;
+        }
         let next = lane.link.poll_timeout().map(|(at, _)| at);
         lane.alarm.set(&mut self.agenda, next, Due::Lane(id));
     }

@@ -37,6 +37,7 @@ impl Acks {
     }
 
     /// Data has arrived; some of it `marked` by a queue.
+    #[inline]
     pub(super) fn on_data(&mut self, now: Instant, arrival: Arrival, marked: bool) {
         if arrival != Arrival::InOrder || marked {
             self.in_slow_start = false;
@@ -48,6 +49,7 @@ impl Acks {
         }
     }
 
+    #[inline]
     fn on_next(&mut self, now: Instant) {
         self.unacknowledged += 1;
         let quick = self.quick > 0;
@@ -64,6 +66,7 @@ impl Acks {
     }
 
     /// A segment with an acknowledgement leaves.
+    #[inline]
     pub(super) fn sent(&mut self) {
         self.due = false;
         self.delayed = None;

@@ -194,6 +194,13 @@ impl<P: Payload> Connection<P> {
             (self.window_seq, self.window_ack) = (segment.seq, ack);
         }
         let shift = if segment.flags.syn { 0 } else { self.peer_shift };
+        let window = u64::from(segment.window) << shift;
+        let is_plain = segment.options.sack.is_empty()
+            && segment.options.snack.is_none()
+            && !segment.flags.ece;
+        if is_plain && self.sender.is_at_rest(position) {
+            return self.sender.rest(now, window, updates_window);
+        }
         let (duplicate, sack) = self.read_sack(&segment.options.sack, position);
         let before = self.sender.una();
         let info = AckInfo {
@@ -201,7 +208,7 @@ impl<P: Payload> Connection<P> {
             sack,
             hole: self.read_snack(segment, position),
             duplicate,
-            window: u64::from(segment.window) << shift,
+            window,
             updates_window,
             is_bare: segment.sequence_len() == 0,
             echo: self.read_echo(now, segment),

@@ -1,6 +1,6 @@
 //! What happens when time passes.
 
-use units::{Instant, earliest};
+use units::{Instant, earliest, earliest_timer};
 
 use super::{Abort, Connection, State};
 use crate::Payload;
@@ -12,14 +12,12 @@ impl<P: Payload> Connection<P> {
         if matches!(self.state, State::Closed | State::Listen) {
             return None;
         }
-        let own = [
+        let own = earliest_timer([
             (self.acks.delayed, Wake::DelayedAck),
             (self.timers.keepalive, Wake::Keepalive),
             (self.timers.time_wait, Wake::TimeWait),
-        ];
-        own.into_iter().fold(self.sender.poll_timeout(), |soonest, (at, wake)| {
-            earliest(soonest, at.map(|at| (at, wake)))
-        })
+        ]);
+        earliest(self.sender.poll_timeout(), own)
     }
 
     pub(super) fn pass_time(&mut self, now: Instant) {

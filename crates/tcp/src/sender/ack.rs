@@ -43,12 +43,7 @@ impl News {
 impl<P: Payload> Sender<P> {
     /// Takes an acknowledgement of something between SND.UNA and SND.NXT.
     pub(crate) fn handle_ack(&mut self, now: Instant, ack: &AckInfo) {
-        let opened = self.update_window(ack);
-        if self.is_at_rest(ack) {
-            self.repair.dup_acks = 0;
-            self.repair.dup_bytes = 0;
-            return self.settle_timers(now, &News::default());
-        }
+        let opened = self.update_window(ack.position, ack.window, ack.updates_window);
         // The answers to probes of a shut window are no duplicates.
         let is_bare_repeat = ack.is_bare
             && !opened
@@ -96,18 +91,28 @@ impl<P: Payload> Sender<P> {
         self.settle_timers(now, &news);
     }
 
-    /// Nothing is outstanding, and the acknowledgement says nothing but perhaps
-    /// a window: what who only receives hears with every segment.
-    fn is_at_rest(&self, ack: &AckInfo) -> bool {
+    /// Nothing is outstanding or being repaired: an acknowledgement of
+    /// `position` that carries no option and no mark says nothing, but perhaps a
+    /// window. Who only receives hears that with every segment.
+    pub(crate) fn is_at_rest(&self, position: u64) -> bool {
         self.flight.is_empty()
             && self.una > 0
-            && ack.position == self.una
-            && ack.sack.is_empty()
-            && ack.hole.is_none()
-            && ack.duplicate.is_none()
-            && !ack.ece
+            && position == self.una
             && self.repair.phase == Phase::Open
             && self.repair.tail_probe.is_none()
+    }
+
+    /// [`Self::handle_ack`] for an acknowledgement that says nothing but the
+    /// window, if that is news, while [`Self::is_at_rest`].
+    pub(crate) fn rest(&mut self, now: Instant, window: u64, updates_window: bool) {
+        self.update_window(self.una, window, updates_window);
+        self.repair.dup_acks = 0;
+        self.repair.dup_bytes = 0;
+        self.timers.rto = None;
+        self.timers.stalled_since = None;
+        self.timers.reorder = None;
+        self.timers.probe = None;
+        self.schedule_persist(now);
     }
 
     fn estimate_ssthresh(&mut self, now: Instant) {
@@ -123,20 +128,20 @@ impl<P: Payload> Sender<P> {
 
     /// Takes the advertised window over (RFC 9293 §3.10.7.4); whether it has
     /// changed.
-    fn update_window(&mut self, ack: &AckInfo) -> bool {
-        if !ack.updates_window {
+    fn update_window(&mut self, position: u64, window: u64, is_news: bool) -> bool {
+        if !is_news {
             return false;
         }
-        let changed = ack.window != self.window;
+        let changed = window != self.window;
         let was_shut = self.is_shut();
-        self.window = ack.window;
-        self.max_window = self.max_window.max(ack.window);
-        self.edge = ack.position + ack.window;
+        self.window = window;
+        self.max_window = self.max_window.max(window);
+        self.edge = position + window;
         // What was a probe of a shut window was thrown away.
         if was_shut
             && !self.is_shut()
             && let Some(id) = self.flight.front_id()
-            && ack.position <= self.una
+            && position <= self.una
         {
             self.flight.mark_lost(id);
             self.forced = Some(Forced::Again(id));

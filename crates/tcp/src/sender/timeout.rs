@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use units::{Instant, earliest};
+use units::{Instant, earliest_timer};
 
 use super::{Forced, Frto, Sender};
 use crate::Payload;
@@ -23,15 +23,14 @@ impl<P: Payload> Sender<P> {
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         let timers = &self.timers;
         let pacing = timers.waits_for_pacer.then(|| self.pacer.ready_at());
-        let all = [
+        earliest_timer([
             (timers.rto, Wake::Retransmission),
             (timers.probe, Wake::TailProbe),
             (timers.reorder, Wake::Reordering),
             (timers.persist, Wake::WindowProbe),
             (pacing, Wake::Pacing),
             (self.gives_up_at(), Wake::UserTimeout),
-        ];
-        all.into_iter().fold(None, |soonest, (at, wake)| earliest(soonest, at.map(|at| (at, wake))))
+        ])
     }
 
     fn gives_up_at(&self) -> Option<Instant> {

@@ -64,7 +64,7 @@ impl<P: Payload> Sender<P> {
         }
         if self.has_nothing_to_send() {
             if self.repair.frto.is_none() {
-                self.note_lack_of_data();
+                self.rate.app_limited(0);
             }
             return None;
         }
