@@ -28,6 +28,14 @@ pub enum ConfigError {
         /// What was written.
         name: String,
     },
+    /// The value is no profile or no controller.
+    #[error("{name}: {message}")]
+    Unreadable {
+        /// The option.
+        name: String,
+        /// What was written, what it is not, and what would be accepted.
+        message: String,
+    },
     /// The value is not one of the option's.
     #[error("{name} = {value:?}: expected {expected}")]
     Value {
@@ -168,25 +176,27 @@ impl Config {
     /// When there is no such option, or the value is not one of it; the
     /// settings are as they were then.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
-        let wrong = |expected: String| {
+        let wrong = |expected: &str| {
             let (name, value) = (name.to_owned(), value.to_owned());
-            ConfigError::Value { name, value, expected }
+            ConfigError::Value { name, value, expected: expected.to_owned() }
         };
+        let unreadable =
+            |message: String| ConfigError::Unreadable { name: name.to_owned(), message };
         match name {
             "profile" => {
-                let profile: Profile = value.parse().map_err(|error| wrong(told(&error)))?;
+                let profile: Profile = value.parse().map_err(|error| unreadable(told(&error)))?;
                 *self = profile.config();
             }
             "cc" | "controller" => {
                 let spec = value.parse::<ControllerSpec>();
-                self.controller = spec.map_err(|error| wrong(told(&error)))?;
+                self.controller = spec.map_err(|error| unreadable(told(&error)))?;
             }
             _ => {
                 let known = settings().find(|setting| setting.name == name);
                 let setting =
                     known.ok_or_else(|| ConfigError::Unknown { name: name.to_owned() })?;
                 let set = (setting.set)(self, value);
-                set.ok_or_else(|| wrong(setting.expected.to_owned()))?;
+                set.ok_or_else(|| wrong(setting.expected))?;
             }
         }
         Ok(())

@@ -37,7 +37,7 @@ pub(super) fn split(place: &Place, mut file: Table) -> Result<Vec<(String, Table
         let mut table = Value::Table(file.clone());
         for (path, value) in set {
             put(&mut table, &path, value)
-                .ok_or_else(|| place.wrong("set", &path, "keys joined by dots"))?;
+                .map_err(|expected| place.wrong("set", format!("{path:?}"), expected))?;
         }
         if let Value::Table(table) = table {
             result.push((name, table));
@@ -47,15 +47,22 @@ pub(super) fn split(place: &Place, mut file: Table) -> Result<Vec<(String, Table
 }
 
 /// Puts `value` where `path` leads, such as `flow.0.bytes`. Tables on the way
-/// are made, elements of lists must be there.
-fn put(mut target: &mut Value, path: &str, value: Value) -> Option<()> {
+/// are made, elements of lists must be there. Otherwise: what would be accepted.
+fn put(mut target: &mut Value, path: &str, value: Value) -> Result<(), String> {
+    let mut before = String::new();
     for key in path.split('.') {
         target = match target {
             Value::Table(table) => table.entry(key).or_insert_with(|| Value::Table(Table::new())),
-            Value::Array(list) => list.get_mut(key.parse::<usize>().ok()?)?,
-            _ => return None,
+            Value::Array(list) => {
+                let last = list.len().saturating_sub(1);
+                let place = key.parse::<usize>().ok();
+                let element = place.and_then(|place| list.get_mut(place));
+                element.ok_or_else(|| format!("a number from 0 to {last} after {before:?}"))?
+            }
+            _ => return Err(format!("nothing after {before:?}, which is a single value")),
         };
+        before = if before.is_empty() { key.to_owned() } else { format!("{before}.{key}") };
     }
     *target = value;
-    Some(())
+    Ok(())
 }

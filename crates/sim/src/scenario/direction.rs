@@ -8,7 +8,7 @@ use link::{
 };
 use units::{BitRate, Probability};
 
-use super::error::{Place, ScenarioError, quoted};
+use super::error::{Place, ScenarioError};
 use super::raw;
 
 const MTU: u16 = 1500;
@@ -142,5 +142,5 @@ fn trace<T: link::TraceValue>(
     key: &str,
     lines: &[String],
 ) -> Result<Trace<T>, ScenarioError> {
-    Trace::parse(&lines.join("\n")).map_err(|error| place.wrong(key, quoted("a list"), error))
+    Trace::parse(&lines.join("\n")).map_err(|error| place.unreadable(key, error))
 }

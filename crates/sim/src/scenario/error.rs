@@ -30,6 +30,16 @@ pub enum ScenarioError {
         /// What would be accepted.
         expected: String,
     },
+    /// A value cannot be read.
+    #[error("{origin}: {key}: {message}")]
+    Unreadable {
+        /// The file, with the case if there are several.
+        origin: String,
+        /// The key, such as `hop.forward.rate`.
+        key: String,
+        /// The value, what it is not, and what would be accepted.
+        message: String,
+    },
     /// A key that must be there is not.
     #[error("{origin}: {key} is missing: expected {expected}")]
     Missing {
@@ -73,6 +83,15 @@ impl Place {
         }
     }
 
+    /// `error` names the value and what would be accepted itself.
+    pub(super) fn unreadable(&self, key: &str, error: impl core::fmt::Display) -> ScenarioError {
+        ScenarioError::Unreadable {
+            origin: self.origin.clone(),
+            key: format!("{}{key}", self.prefix),
+            message: error.to_string(),
+        }
+    }
+
     pub(super) fn missing(&self, key: &str, expected: &str) -> ScenarioError {
         ScenarioError::Missing {
             origin: self.origin.clone(),
@@ -87,8 +106,7 @@ impl Place {
         key: &str,
         text: Option<&str>,
     ) -> Result<Option<T>, ScenarioError> {
-        text.map(|text| text.parse().map_err(|error| self.wrong(key, quoted(text), error)))
-            .transpose()
+        text.map(|text| text.parse().map_err(|error| self.unreadable(key, error))).transpose()
     }
 
     /// A duration, if it is there.
@@ -98,7 +116,7 @@ impl Place {
         text: Option<&str>,
     ) -> Result<Option<core::time::Duration>, ScenarioError> {
         let read = |text| {
-            let error = |error| self.wrong(key, quoted(text), error);
+            let error = |error| self.unreadable(key, error);
             let time = units::parse_duration(text).map_err(error)?;
             let most = core::time::Duration::from_secs(10_000_000);
             self.check(time <= most, key, quoted(text), "at most 10,000,000 s").map(|()| time)

@@ -159,7 +159,10 @@ fn amount(place: &Place, raw: &raw::Flow) -> Result<Amount, ScenarioError> {
     match (&raw.bytes, &raw.time) {
         (Some(text), None) => Ok(Amount::Bytes(ByteCount::new(bytes(place, "bytes", Some(text))?))),
         (None, Some(text)) => Ok(Amount::Time(place.time("time", Some(text))?.unwrap_or_default())),
-        _ => Err(place.missing("bytes", "either bytes or time")),
+        (Some(_), Some(time)) => {
+            Err(place.wrong("time", quoted(time), "either bytes or time, not both"))
+        }
+        (None, None) => Err(place.missing("bytes", "either bytes or time")),
     }
 }
 
@@ -240,7 +243,18 @@ fn udp(place: &Place, raw: &raw::Flow, time: Option<Duration>) -> Result<Kind, S
     let rate = rate.ok_or_else(|| place.missing("rate", "a rate, such as \"1 Mbit/s\""))?;
     let good = (1000..=1_000_000_000_000).contains(&rate.bits_per_second());
     place.check(good, "rate", rate, "1 kbit/s to 1000 Gbit/s")?;
-    let size = raw.size.unwrap_or(1000);
-    place.check((1..=1472).contains(&size), "size", size, "1 to 1472 bytes of payload")?;
-    Ok(Kind::Udp { direction: direction(place, raw)?, rate, size, time })
+    Ok(Kind::Udp { direction: direction(place, raw)?, rate, size: datagram(place, raw)?, time })
+}
+
+/// The payload of a datagram in bytes, as a number or as text.
+fn datagram(place: &Place, raw: &raw::Flow) -> Result<u32, ScenarioError> {
+    let Some(value) = &raw.size else { return Ok(1000) };
+    let size = match value {
+        toml::Value::String(text) => place.read("size", Some(text))?.map(ByteCount::get),
+        toml::Value::Integer(size) => u64::try_from(*size).ok(),
+        _ => None,
+    };
+    let size = size.filter(|size| (1..=1472).contains(size));
+    let expected = "\"1 B\" to \"1472 B\" of payload";
+    size.map(|size| size as u32).ok_or_else(|| place.wrong("size", value, expected))
 }

@@ -100,6 +100,6 @@ pub(super) struct Flow {
     pub(super) every: Option<String>,
     pub(super) sizes: Option<String>,
     pub(super) rate: Option<String>,
-    pub(super) size: Option<u32>,
+    pub(super) size: Option<toml::Value>,
     pub(super) watch: Option<bool>,
 }

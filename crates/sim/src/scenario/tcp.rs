@@ -15,6 +15,7 @@ pub(super) fn read(place: &Place, raw: &raw::Tcp) -> Result<Arc<Config>, Scenari
     for (key, value) in profile.into_iter().chain(others) {
         config.set(key, &text_of(value)).map_err(|error| match error {
             ConfigError::Value { expected, .. } => place.wrong(key, value, expected),
+            ConfigError::Unreadable { message, .. } => place.unreadable(key, message),
             _ => {
                 let names: Vec<_> = Config::names().collect();
                 place.wrong(key, value, format!("one of {}", names.join(", ")))

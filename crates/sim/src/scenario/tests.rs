@@ -78,10 +78,15 @@ fn cases_change_single_keys() {
     assert_eq!(bytes.collect::<Vec<_>>(), [5e5, 1e6]);
     let wrong = text.replace("flow.0.bytes", "flow.7.bytes");
     assert!(
-        error(&wrong).contains("case.1.set = flow.7.bytes: expected keys"),
+        error(&wrong).contains(
+            "case.1.set = \"flow.7.bytes\": expected a number from 0 to 0 after \"flow\""
+        ),
         "{}",
         error(&wrong)
     );
+    let wrong = text.replace("flow.0.bytes", "flow.0.bytes.few");
+    let told = "expected nothing after \"flow.0.bytes\", which is a single value";
+    assert!(error(&wrong).contains(told), "{}", error(&wrong));
     let wrong = text.replace("\"64 KiB\"", "\"64 apples\"");
     assert!(error(&wrong).starts_with("x.toml (case \"large\"): tcp.old.receive-buffer = "));
 }
@@ -89,9 +94,13 @@ fn cases_change_single_keys() {
 #[test]
 fn errors_name_key_value_and_what_would_be_accepted() {
     for (from, to, expected) in [
-        ("\"20 s\"", "\"soon\"", "x.toml: time = \"soon\": expected "),
+        ("\"20 s\"", "\"soon\"", "x.toml: time: \"soon\" is not a duration: expected "),
         ("10 Mbit/s", "0 Mbit/s", "x.toml: hop.forward.rate = 0 bit/s: expected above 0"),
-        ("\"reference\"", "\"ref\"", "x.toml: tcp.old.profile = \"ref\": expected no TCP profile"),
+        (
+            "\"reference\"",
+            "\"ref\"",
+            "x.toml: tcp.old.profile: no TCP profile \"ref\": expected one of",
+        ),
         ("kind = \"bulk\"", "kind = \"ftp\"", "flow.0.kind = \"ftp\": expected one of \"bulk\", "),
         (
             "tcp = \"old\"",
@@ -99,6 +108,16 @@ fn errors_name_key_value_and_what_would_be_accepted() {
             "flow.0.tcp = \"new\": expected one of the [tcp.NAME]: default, old",
         ),
         ("bytes = \"500 kB\"", "", "flow.0.bytes is missing: expected either bytes or time"),
+        (
+            "bytes =",
+            "time = \"3 s\"\nbytes =",
+            "flow.0.time = \"3 s\": expected either bytes or time, not both",
+        ),
+        (
+            "kind = \"bulk\"\nbytes = \"500 kB\"",
+            "kind = \"udp\"\nrate = \"1 Mbit/s\"\nsize = \"2 kB\"",
+            "flow.0.size = \"2 kB\": expected \"1 B\" to \"1472 B\" of payload",
+        ),
         ("queue = \"1 BDP\"", "", "hop.forward.queue is missing"),
         (
             "bytes =",

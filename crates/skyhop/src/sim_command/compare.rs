@@ -67,13 +67,15 @@ impl Runs<'_> {
 
 fn values(runs: &Runs<'_>, values: &[Value]) -> Result<String> {
     let mut text = String::new();
+    let widest = values.iter().map(|value| value.case.chars().count()).max();
+    let wide = widest.unwrap_or_default().max(26) + 2;
     for Value { case, of, metric, value, place, note } in values {
         let Some(ours) = runs.ours(case, of, metric)? else { continue };
         if text.is_empty() {
             let (what, theirs) = ("figure", "published");
             let _ = writeln!(
                 text,
-                "  {:<20}{:<28}{what:<32}{theirs:>12}{:>12}{:>9}",
+                "  {:<20}{:<wide$}{what:<32}{theirs:>12}{:>12}{:>9}",
                 "where", "case", "ours", "ratio"
             );
         }
@@ -81,7 +83,7 @@ fn values(runs: &Runs<'_>, values: &[Value]) -> Result<String> {
         let ratio = if *value == 0.0 { "-".to_owned() } else { format!("{:.2}", ours / value) };
         let _ = writeln!(
             text,
-            "  {place:<20}{case:<28}{what:<32}{:>12}{:>12}{ratio:>9}{}{note}",
+            "  {place:<20}{case:<wide$}{what:<32}{:>12}{:>12}{ratio:>9}{}{note}",
             number(*value),
             number(ours),
             if note.is_empty() { "" } else { "  " },

@@ -149,7 +149,14 @@ fn draw(text: &mut String, title: &str, unit: &str, series: &[Series]) -> Drawn 
         .x_label_area_size(40)
         .y_label_area_size(90)
         .build_cartesian_2d(begin..end.max(begin + 1e-3), 0.0..most)?;
-    chart.configure_mesh().light_line_style(WHITE).x_desc("time in s").y_desc(unit).draw()?;
+    chart
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .x_desc("time in s")
+        .y_desc(unit)
+        .x_label_formatter(&label)
+        .y_label_formatter(&label)
+        .draw()?;
     for series in series.iter().filter(|series| !series.points.is_empty()) {
         one(&mut chart, series, (end - begin, most))?;
     }
@@ -160,6 +167,25 @@ fn draw(text: &mut String, title: &str, unit: &str, series: &[Series]) -> Drawn 
         .border_style(BLACK.mix(0.3))
         .draw()?;
     root.present()
+}
+
+/// A number at an axis: `0.25`, `17`, `1,200,000`.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "plotters' callback")]
+fn label(value: &f64) -> String {
+    // Steps are not below a hundredth of the axis's length; what summing them up
+    // adds is.
+    let short = format!("{value:.3}");
+    let short = short.trim_end_matches('0').trim_end_matches('.');
+    let whole = short.find('.').unwrap_or(short.len());
+    let mut text = String::new();
+    for (place, digit) in short.char_indices() {
+        let follows = text.ends_with(|before: char| before.is_ascii_digit());
+        if follows && place < whole && (whole - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 fn one(
@@ -187,4 +213,13 @@ fn thinned(points: &[(f64, f64)], (width, height): (f64, f64)) -> Vec<(f64, f64)
         ((x / width.max(1e-9) * GRID.0) as i64, (y / height.max(1e-9) * GRID.1) as i64)
     };
     points.iter().filter(|point| seen.insert(dot(point))).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn numbers_at_axes_are_short_and_grouped() {
+        let labels = [0.0, 0.1 + 0.2, 17.0, 999.5, 1000.0, 1_200_000.0].map(|v| super::label(&v));
+        assert_eq!(labels, ["0", "0.3", "17", "999.5", "1,000", "1,200,000"]);
+    }
 }
