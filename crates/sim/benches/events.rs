@@ -2,7 +2,7 @@
 //! `cargo bench -p skyhop-sim --bench events`. A packet event is the arrival of
 //! a packet at a node; times are those of the processor.
 //! `… --bench events -- 100x1000` makes the row of 100 Mbit/s and 1000 flows
-//! alone, for profilers.
+//! alone, for profilers; `-- memory=1000` tells what 1000 flows take.
 //!
 //! Every flow is CUBIC without losses on the way; hosts are joined by one GEO
 //! link each way (250 ms), whose queue is one BDP.
@@ -76,14 +76,27 @@ fn row(mbit: u64, flows: u64, seconds: u64, runs: u32) {
     );
 }
 
-/// What 10,000 connections, both ends of each with their applications, take.
-fn memory() {
-    const FLOWS: u64 = 10_000;
+/// What connections, both ends of each with their applications, and the links
+/// with what is in them take after 30 s.
+fn memory(flows: u64) {
     let Some(before) = resident() else { return };
-    let mut world = world(100, FLOWS, 30);
+    let mut world = world(100, flows, 30);
     world.run_until(Instant::ZERO + Duration::from_secs(30));
     let Some(after) = resident() else { return };
-    println!("memory of a flow: {} bytes (of {FLOWS}, links included)\n", (after - before) / FLOWS);
+    let taken = after.saturating_sub(before);
+    println!("{flows:>8}{:>12}{:>12.1}", taken / 1000, taken as f64 / flows as f64 / 1e3);
+}
+
+/// Each row in a process of its own: memory that an earlier one has freed
+/// would not count.
+fn memories(rows: &[u64]) {
+    println!("{:>8}{:>12}{:>12}", "flows", "kB", "kB each");
+    let Ok(program) = std::env::current_exe() else { return };
+    for flows in rows {
+        let child = std::process::Command::new(&program).arg(format!("memory={flows}")).status();
+        assert!(child.is_ok_and(|status| status.success()), "no row of {flows} flows");
+    }
+    println!();
 }
 
 /// The rows that were asked for on the command line.
@@ -103,13 +116,17 @@ fn head() {
 }
 
 fn main() {
+    let flows = std::env::args().find_map(|text| text.strip_prefix("memory=")?.parse().ok());
+    if let Some(flows) = flows {
+        return memory(flows);
+    }
     let asked = asked();
     if !asked.is_empty() {
         head();
         asked.into_iter().for_each(|(mbit, flows)| row(mbit, flows, 30, 1));
         return;
     }
-    memory();
+    memories(&[1, 10, 100, 1000, 10_000]);
     head();
     for (mbit, flows) in [(20, 1), (20, 100), (100, 1), (100, 100)] {
         row(mbit, flows, 100, 3);
