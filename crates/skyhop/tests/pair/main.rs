@@ -24,6 +24,7 @@ mod gateways_option;
 mod inside;
 mod operate;
 mod policy;
+mod protocols;
 mod proxy;
 mod quic;
 mod refusals;

@@ -26,7 +26,7 @@ const PACE: Duration = Duration::from_millis(2);
 pub(crate) const NETWORKS: &str = "networks = [\"10.1.0.0/24\", \"fd00:1::/64\"]";
 
 /// A hub and a terminal with tunnels. They are connected and agree on it.
-fn both(pair: &Pair, networks: &str) -> (Gateway, Gateway) {
+pub(crate) fn both(pair: &Pair, networks: &str) -> (Gateway, Gateway) {
     let hub = pair.hub_with(&format!("{networks}\n[tunnel]\n"));
     let mut terminal =
         pair.terminal_with(&format!("[tunnel]\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]"));
@@ -106,7 +106,7 @@ fn stream(socket: &UdpSocket) -> Vec<u32> {
 }
 
 /// One of the counts that a gateway tells at its end.
-fn count(line: &str, name: &str) -> u64 {
+pub(crate) fn count(line: &str, name: &str) -> u64 {
     let (_, packets) = line.split_once("packets ").unwrap();
     let (_, rest) = packets.split_once(&format!("{name} ")).unwrap();
     rest.split(',').next().unwrap().parse().unwrap()
