@@ -90,7 +90,8 @@ enum Action {
 #[derive(clap::Args)]
 struct GatewaysArg {
     /// With the skyhop pair on `hub` and `terminal`: it carries all TCP between
-    /// client and server from before the command until its end.
+    /// client and server from before the command, or from the start of a lab that
+    /// stays, until the end of either.
     #[arg(long)]
     gateways: bool,
 }
