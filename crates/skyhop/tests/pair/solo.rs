@@ -266,33 +266,31 @@ fn inside_quick_ack() {
         let solo = solo(&format!("{config}[lan]\nquick_ack = {lan}\n[wan]\nquick_ack = {wan}\n"));
         for address in addresses(PORT) {
             let (mut client, mut server) = (connect(address), accept(&listener));
-            let up = message_in_two_parts(&mut client, &mut server);
-            assert_eq!(up < DELAYED, lan, "client's: {up:?}");
-            let down = message_in_two_parts(&mut server, &mut client);
-            assert_eq!(down < DELAYED, wan, "server's: {down:?}");
+            assert_eq!(is_acknowledged_at_once(&mut client, &mut server), lan, "client's");
+            assert_eq!(is_acknowledged_at_once(&mut server, &mut client), wan, "server's");
         }
         solo.end_by(Signal::SIGTERM);
     }
 }
 
-/// How long a message takes (median) that its sender writes in two parts, of which Nagle's
-/// algorithm holds the second until the first is acknowledged. Each message has an answer,
-/// which has the receiver of the parts wait for the next one before it acknowledges.
-fn message_in_two_parts(from: &mut TcpStream, to: &mut TcpStream) -> Duration {
-    let mut taken: Vec<_> = (0..21)
-        .map(|_| {
-            let began = Instant::now();
-            from.write_all(b"he").unwrap();
-            from.write_all(b"llo").unwrap();
-            to.read_exact(&mut [0; 5]).unwrap();
-            let taken = began.elapsed();
-            to.write_all(b"!").unwrap();
-            from.read_exact(&mut [0]).unwrap();
-            taken
-        })
-        .collect();
-    taken.sort();
-    taken[taken.len() / 2]
+/// Whether the first part of a message is acknowledged before the second has come, as
+/// seen by a sender that holds that back until then (Nagle's algorithm). Each message
+/// has an answer, for which the other side would wait before it acknowledges.
+fn is_acknowledged_at_once(from: &mut TcpStream, to: &mut TcpStream) -> bool {
+    let mut message = || {
+        let began = Instant::now();
+        from.write_all(b"he").unwrap();
+        from.write_all(b"llo").unwrap();
+        to.read_exact(&mut [0; 5]).unwrap();
+        let taken = began.elapsed();
+        to.write_all(b"!").unwrap();
+        from.read_exact(&mut [0]).unwrap();
+        taken
+    };
+    // So many segments the kernel acknowledges at once, whatever it is told.
+    (0..20).for_each(|_| drop(message()));
+    // A busy machine is late with most.
+    (0..20).any(|_| message() < DELAYED)
 }
 
 #[test]
