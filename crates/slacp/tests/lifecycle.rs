@@ -50,6 +50,21 @@ fn an_outage_freezes_the_session_and_loses_nothing() {
     }
 }
 
+/// From then on a gateway lets new connections pass.
+#[test]
+fn a_hub_that_does_not_answer_an_opening_is_known_within_two_seconds() {
+    for seed in 0..20 {
+        let mut net = Hop::geo(0.01, seed).connected(&[Plan::new(100, 1000)]);
+        net.run_for(Duration::from_millis(2000 + 50 * seed)).unwrap();
+        let start = net.now();
+        outage(&mut net, start, at(60.0));
+        open_all(&mut net, TERMINAL);
+        let known = |hosts: &mut [Host]| kinds(&hosts[TERMINAL]).contains(&&Event::Unreachable);
+        let silence = net.run_until(known, at(60.0)).unwrap().saturating_since(start);
+        assert!(silence < Duration::from_secs(2), "seed {seed}: {silence:?}");
+    }
+}
+
 #[test]
 fn traffic_resumes_within_a_round_trip_of_the_links_return() {
     let mut net = Hop::geo(0.0, 5).connected(&[Plan::new(100, 100_000_000)]);
