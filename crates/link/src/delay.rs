@@ -132,14 +132,14 @@ impl Path {
     }
 
     /// When a packet arrives whose last bit leaves at `departure`, if nothing
-    /// holds it up.
+    /// holds it up. Its `luck` is asked for only if there is jitter.
     #[inline]
-    pub(crate) fn arrival(&self, departure: Instant, luck: u64) -> Instant {
+    pub(crate) fn arrival(&self, departure: Instant, luck: impl FnOnce() -> u64) -> Instant {
         let arrival = match &self.delay {
             Delay::Constant(delay) => departure + *delay,
             Delay::Trace(_) => departure + self.delay.after(departure.saturating_since(self.begin)),
         };
-        if self.jitter == Jitter::None { arrival } else { arrival + self.jitter.extra(luck) }
+        if self.jitter == Jitter::None { arrival } else { arrival + self.jitter.extra(luck()) }
     }
 }
 

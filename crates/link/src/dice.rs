@@ -48,15 +48,84 @@ impl Dice {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
+    /// Goes to the number that comes after the first `drawn`.
+    fn seek(&mut self, drawn: u64) {
+        self.0.set_word_pos(u128::from(drawn) * 2);
+    }
+
     /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill_bytes(bytes);
     }
 }
 
+/// A sequence of random numbers that are asked for by their place in it, mostly
+/// one after the other; those that nobody asks for cost little or nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Numbered {
+    dice: Dice,
+    /// The number that the dice give next, from 0.
+    next: u64,
+}
+
+impl Numbered {
+    /// Of fresh dice.
+    pub(crate) fn new(dice: Dice) -> Self {
+        Self { dice, next: 0 }
+    }
+
+    /// 64 random bits, always the same for the same `number`.
+    #[inline]
+    pub(crate) fn bits(&mut self, number: u64) -> u64 {
+        self.go_to(number);
+        self.dice.bits()
+    }
+
+    /// Like [`Dice::chance`], always the same for the same `number`.
+    #[inline]
+    pub(crate) fn chance(&mut self, number: u64) -> f64 {
+        self.go_to(number);
+        self.dice.chance()
+    }
+
+    #[inline]
+    fn go_to(&mut self, number: u64) {
+        if number != self.next {
+            self.seek(number);
+        }
+        self.next = number.wrapping_add(1);
+    }
+
+    #[cold]
+    fn seek(&mut self, number: u64) {
+        /// The dice make as many at once.
+        const NEAR: u64 = 32;
+        match number.checked_sub(self.next) {
+            Some(ahead @ ..NEAR) => (0..ahead).for_each(|_| _ = self.dice.bits()),
+            _ => self.dice.seek(number),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn the_nth_number_is_the_same_in_every_order(
+            numbers in prop::collection::vec(0u64..300, 1..50), stream in 0u64..4,
+        ) {
+            let mut dice = Dice::stream(1, stream);
+            let all: Vec<_> = (0..300).map(|_| dice.bits()).collect();
+            let mut numbered = Numbered::new(Dice::stream(1, stream));
+            for number in numbers {
+                prop_assert_eq!(numbered.bits(number), all[number as usize]);
+            }
+        }
+    }
 
     /// Published results name their seed; these numbers must never change.
     #[test]

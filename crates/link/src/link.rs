@@ -14,11 +14,7 @@ use crate::{
     QueueLimit, Rate, Tally,
 };
 
-/// The stream of random numbers from which the loss models draw.
-const CHANNEL: u64 = 1;
-/// The stream that gives each packet its share of the jitter.
-const JITTER: u64 = 2;
-/// The stream from which RED draws.
+/// The stream of random numbers from which RED draws.
 const QUEUE: u64 = 3;
 
 /// Why a link wants to be woken.
@@ -44,10 +40,10 @@ pub enum Wake {
 /// reorders, also for departures): all that happens before can be caught up with
 /// exactly.
 ///
-/// One random number is drawn for each packet when it is offered, in every loss
-/// model and even if the queue drops it. So the n-th packet offered meets the
-/// same luck whatever the rate, the delay and the queue are. What else is drawn
-/// comes from other streams of the seed: bursts come at the same times whatever
+/// The n-th packet offered has the n-th random number of the seed, in every loss
+/// model and even if the queue dropped some before it. So it meets the same luck
+/// whatever the rate, the delay and the queue are. What else is drawn comes from
+/// other streams of the seed: bursts come at the same times whatever
 /// the traffic is.
 ///
 /// # Changes while it runs
@@ -67,8 +63,6 @@ pub enum Wake {
 /// | discipline | begins afresh; CoDel judges what waits already by its whole wait |
 #[derive(Debug)]
 pub struct Link<P> {
-    dice: Dice,
-    jitter: Dice,
     queue: Queue<P>,
     serialiser: Serialiser<P>,
     propagation: Propagation<P>,
@@ -88,11 +82,9 @@ impl<P: Payload> Link<P> {
         let mut queue = Queue::new(config.queue, Dice::stream(seed, QUEUE));
         queue.set_discipline(origin, config.discipline);
         Self {
-            dice: Dice::new(seed),
-            jitter: Dice::stream(seed, JITTER),
             queue,
             serialiser: Serialiser::new(origin, config.rate.clone(), config.encapsulation),
-            propagation: Propagation::new(origin, config, Dice::stream(seed, CHANNEL)),
+            propagation: Propagation::new(origin, config, seed),
             counters: Counters::default(),
         }
     }
@@ -156,8 +148,7 @@ impl<P: Payload> Link<P> {
     pub fn handle_packet(&mut self, now: Instant, packet: P) {
         self.advance(now);
         let len = packet.wire_len();
-        let mut frame = Frame::new(packet, len, self.dice.chance());
-        frame.luck = self.jitter.bits();
+        let mut frame = Frame { packet, len, number: self.counters.offered.packets };
         self.counters.offered.add(len);
         let direct = self.serialiser.is_free();
         if !self.queue.admit(now, direct, &mut frame, &mut self.counters) {
@@ -182,9 +173,6 @@ impl<P: Payload> Link<P> {
     /// before `now` if the driver is late.
     pub fn poll_arrival(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.advance(now);
-        if !self.propagation.has_arrived(now) {
-            return None;
-        }
         loop {
             let arrival = self.propagation.pop_arrival(now)?;
             self.counters.inside.remove(arrival.frame.len);
@@ -223,10 +211,10 @@ impl<P: Payload> Link<P> {
     }
 
     fn serialise(&mut self, now: Instant) {
-        while let Some((at, frame)) = self.serialiser.pop_finished(now) {
-            self.propagation.depart(at, frame);
-            if let Some(next) = self.queue.pop(at, &mut self.counters) {
-                self.serialiser.begin(at, next);
+        while let Some(sent) = self.serialiser.pop_finished(now) {
+            self.propagation.depart(sent.at, sent.frame, sent.airtime);
+            if let Some(next) = self.queue.pop(sent.at, &mut self.counters) {
+                self.serialiser.begin(sent.at, next);
             }
         }
     }
@@ -236,7 +224,7 @@ impl<P: Payload> Machine for Link<P> {
     type Wake = Wake;
 
     fn poll_timeout(&self) -> Option<(Instant, Wake)> {
-        self.propagation.next(self.serialiser.departure())
+        self.propagation.next(|| self.serialiser.departure())
     }
 
     fn handle_timeout(&mut self, now: Instant) {

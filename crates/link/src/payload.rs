@@ -59,17 +59,7 @@ pub(crate) struct Frame<P> {
     pub(crate) packet: P,
     /// Length on the link in bytes.
     pub(crate) len: usize,
-    /// The packet's random number in `0.0..1.0`, drawn when it was offered. It
-    /// is lost if the probability of its loss is above.
-    pub(crate) chance: f64,
-    /// Another one, drawn with it: the packet's share of the jitter.
-    pub(crate) luck: u64,
-    /// How long it took to serialise, once it has been, in nanoseconds.
-    pub(crate) airtime: u64,
-}
-
-impl<P> Frame<P> {
-    pub(crate) fn new(packet: P, len: usize, chance: f64) -> Self {
-        Self { packet, len, chance, luck: 0, airtime: 0 }
-    }
+    /// How many packets were offered before it, which are its places in the
+    /// sequences of random numbers.
+    pub(crate) number: u64,
 }

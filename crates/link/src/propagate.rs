@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use units::{Instant, earliest};
 
 use crate::delay::Path;
+use crate::dice::Numbered;
 use crate::link::Wake;
 use crate::loss::Channel;
 use crate::outage::{Outage, Outages};
@@ -39,15 +40,33 @@ pub(crate) struct Arrival<P> {
     pub(crate) lost: bool,
 }
 
+/// A packet on its way.
+#[derive(Debug)]
+struct Flying<P> {
+    frame: Frame<P>,
+    /// How long it took to serialise, in nanoseconds.
+    airtime: u64,
+}
+
+/// The stream of random numbers from which the loss models draw what does not
+/// belong to a packet.
+const CHANNEL: u64 = 1;
+/// The stream that gives each packet its share of the jitter.
+const JITTER: u64 = 2;
+
 /// Packets on their way.
 #[derive(Debug)]
 pub(crate) struct Propagation<P> {
     path: Path,
     channel: Channel,
+    /// A packet is lost if the probability of its loss is above its chance.
+    chances: Numbered,
+    /// Each packet's share of the jitter.
+    lucks: Numbered,
     /// Gives each channel its seed.
     seeds: Dice,
     outages: Outages,
-    flying: Schedule<Frame<P>>,
+    flying: Schedule<Flying<P>>,
     /// Arrived before the last change of what is lost, and not taken yet.
     decided: VecDeque<Arrival<P>>,
     /// The last arrival that was given out to a departing packet.
@@ -57,10 +76,13 @@ pub(crate) struct Propagation<P> {
 }
 
 impl<P> Propagation<P> {
-    pub(crate) fn new(origin: Instant, config: LinkConfig, mut seeds: Dice) -> Self {
+    pub(crate) fn new(origin: Instant, config: LinkConfig, seed: u64) -> Self {
+        let mut seeds = Dice::stream(seed, CHANNEL);
         Self {
             path: Path::new(config.delay, config.jitter, origin),
             channel: Channel::new(config.loss, origin, seeds.bits()),
+            chances: Numbered::new(Dice::new(seed)),
+            lucks: Numbered::new(Dice::stream(seed, JITTER)),
             seeds,
             outages: Outages::new(origin, config.outages),
             flying: Schedule::new(),
@@ -98,16 +120,14 @@ impl<P> Propagation<P> {
         self.outages.end(now);
     }
 
-    /// Takes over a packet whose last bit was sent at `at`.
-    pub(crate) fn depart(&mut self, at: Instant, frame: Frame<P>) {
-        let arrival = self.arrival_of(at, frame.luck);
+    /// Takes over a packet whose last bit was sent at `at`, after so many
+    /// nanoseconds of sending.
+    #[inline]
+    pub(crate) fn depart(&mut self, at: Instant, frame: Frame<P>, airtime: u64) {
+        let arrival = self.path.arrival(at, || self.lucks.bits(frame.number));
+        let arrival = if self.reorders() { arrival } else { arrival.max(self.last) };
         self.last = self.last.max(arrival);
-        self.flying.insert(arrival, frame);
-    }
-
-    /// Whether a packet is at the far end by `now`.
-    pub(crate) fn has_arrived(&self, now: Instant) -> bool {
-        self.flying.first().is_some_and(|at| at <= now) || !self.decided.is_empty()
+        self.flying.insert(arrival, Flying { frame, airtime });
     }
 
     /// Whether packets overtake each other.
@@ -116,34 +136,38 @@ impl<P> Propagation<P> {
     }
 
     /// Takes the next packet that is at the far end by `now`.
+    #[inline]
     pub(crate) fn pop_arrival(&mut self, now: Instant) -> Option<Arrival<P>> {
-        self.decided.pop_front().or_else(|| self.decide_next(now))
+        if self.decided.is_empty() { self.decide_next(now) } else { self.decided.pop_front() }
     }
 
-    /// What happens next, given when the next packet departs and its luck.
-    pub(crate) fn next(&self, departure: Option<(Instant, u64)>) -> Option<(Instant, Wake)> {
+    /// What happens next, given when the next packet departs and its number.
+    #[inline]
+    pub(crate) fn next(
+        &self,
+        departure: impl FnOnce() -> Option<(Instant, u64)>,
+    ) -> Option<(Instant, Wake)> {
         let decided = self.decided.front().map(|arrival| arrival.at);
         let arrival = decided.or(self.flying.first()).map(|at| (at, Wake::Arrival));
         // What departs later arrives no earlier.
-        if arrival.is_some() && !self.path.jitter.reorders() {
+        if arrival.is_some() && !self.reorders() {
             return arrival;
         }
-        let later = departure.map(|(at, luck)| match self.path.jitter.reorders() {
+        let (at, number) = match departure() {
+            Some(departure) => departure,
+            None => return arrival,
+        };
+        if self.reorders() {
             // One that departs later still may arrive before this one.
-            true => (at, Wake::Departure),
-            false => (self.arrival_of(at, luck), Wake::Arrival),
-        });
-        earliest(arrival, later)
+            return earliest(arrival, Some((at, Wake::Departure)));
+        }
+        let arrival = self.path.arrival(at, || self.lucks.clone().bits(number));
+        Some((arrival.max(self.last), Wake::Arrival))
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.flying.len() + self.decided.len()
-    }
-
-    fn arrival_of(&self, departure: Instant, luck: u64) -> Instant {
-        let arrival = self.path.arrival(departure, luck);
-        if self.path.jitter.reorders() { arrival } else { arrival.max(self.last) }
     }
 
     /// Decides the fate of everything that arrives by `now`.
@@ -153,16 +177,18 @@ impl<P> Propagation<P> {
         }
     }
 
+    #[inline]
     fn decide_next(&mut self, now: Instant) -> Option<Arrival<P>> {
-        let (at, frame) = self.flying.pop_due(now)?;
-        let begin = Instant::from_nanos(at.as_nanos().saturating_sub(frame.airtime));
+        let (at, Flying { frame, airtime }) = self.flying.pop_due(now)?;
+        let begin = Instant::from_nanos(at.as_nanos().saturating_sub(airtime));
         let reception = Reception { from: self.received.max(begin), until: at };
         self.received = at;
         // Both are asked for every packet, so that an outage does not change
         // the luck of the packets after it.
-        let (lost, silent) = (self.channel.loses(&frame, reception), self.outages.hit(reception));
-        let lost = lost || silent;
-        Some(Arrival { at, frame, lost })
+        let chance = || self.chances.chance(frame.number);
+        let lost = self.channel.loses(frame.len, reception, chance);
+        let silent = self.outages.hit(reception);
+        Some(Arrival { at, frame, lost: lost || silent })
     }
 }
 
@@ -176,14 +202,18 @@ mod tests {
     use super::*;
     use crate::QueueLimit;
 
-    fn frame(packet: usize, chance: f64) -> Frame<usize> {
-        Frame::new(packet, 100, chance)
+    fn frame(number: usize) -> Frame<usize> {
+        Frame { packet: number, len: 100, number: number as u64 }
+    }
+
+    fn depart(propagation: &mut Propagation<usize>, departure: u64, number: usize) {
+        propagation.depart(at(departure), frame(number), 0);
     }
 
     fn propagation(delay: u64, loss: Loss) -> Propagation<usize> {
         let (rate, queue) = (BitRate::from_mbit(1), QueueLimit::Packets(1));
         let config = LinkConfig::new(rate, Duration::from_nanos(delay), loss, queue);
-        Propagation::new(Instant::ZERO, config, Dice::new(1))
+        Propagation::new(Instant::ZERO, config, 1)
     }
 
     fn at(nanos: u64) -> Instant {
@@ -200,7 +230,7 @@ mod tests {
     fn packets_of_one_instant_keep_their_order() {
         let mut propagation = propagation(5, Loss::None);
         for packet in 0..100 {
-            propagation.depart(Instant::ZERO, frame(packet, 0.5));
+            depart(&mut propagation, 0, packet);
         }
         assert_eq!(order(&mut propagation), (0..100).map(|i| (5, i)).collect::<Vec<_>>());
     }
@@ -208,7 +238,7 @@ mod tests {
     #[test]
     fn a_period_loses_every_nth_packet() {
         let mut propagation = propagation(0, Loss::Periodic(NonZeroU64::new(3).unwrap()));
-        (0..7).for_each(|packet| propagation.depart(Instant::ZERO, frame(packet, 0.5)));
+        (0..7).for_each(|packet| depart(&mut propagation, 0, packet));
         let lost = core::iter::from_fn(|| propagation.pop_arrival(Instant::ZERO));
         let lost: Vec<_> = lost.map(|arrival| arrival.lost).collect();
         assert_eq!(lost, [false, false, true, false, false, true, false]);
@@ -216,49 +246,64 @@ mod tests {
 
     #[test]
     fn a_packet_is_lost_when_its_chance_is_below_the_probability() {
-        let mut propagation = propagation(0, Loss::Per(Probability::new(0.25).unwrap()));
-        propagation.depart(Instant::ZERO, frame(0, 0.249));
-        propagation.depart(Instant::ZERO, frame(1, 0.25));
-        assert!(propagation.pop_arrival(Instant::ZERO).unwrap().lost);
-        assert!(!propagation.pop_arrival(Instant::ZERO).unwrap().lost);
+        let mut dice = Dice::new(1);
+        let chances: Vec<_> = (0..20).map(|_| dice.chance()).collect();
+        let mut propagation = propagation(0, Loss::Per(Probability::new(chances[7]).unwrap()));
+        (0..20).for_each(|packet| depart(&mut propagation, 0, packet));
+        for chance in &chances {
+            let lost = propagation.pop_arrival(Instant::ZERO).unwrap().lost;
+            assert_eq!(lost, *chance < chances[7]);
+        }
     }
 
     #[test]
     fn the_next_arrival_may_still_be_departing() {
         let mut propagation = propagation(5, Loss::None);
-        assert_eq!(propagation.next(None), None);
-        assert_eq!(propagation.next(Some((at(3), 0))), Some((at(8), Wake::Arrival)));
-        propagation.depart(at(1), frame(0, 0.0));
-        assert_eq!(propagation.next(Some((at(3), 0))), Some((at(6), Wake::Arrival)));
+        assert_eq!(propagation.next(|| None), None);
+        assert_eq!(propagation.next(|| Some((at(3), 0))), Some((at(8), Wake::Arrival)));
+        depart(&mut propagation, 1, 0);
+        assert_eq!(propagation.next(|| Some((at(3), 1))), Some((at(6), Wake::Arrival)));
     }
 
     #[test]
     fn a_shorter_delay_overtakes_nothing() {
         let mut propagation = propagation(100, Loss::None);
-        propagation.depart(at(0), frame(0, 0.0));
+        depart(&mut propagation, 0, 0);
         propagation.set_delay(at(1), Duration::from_nanos(10).into());
-        propagation.depart(at(1), frame(1, 0.0));
-        assert_eq!(propagation.next(Some((at(2), 0))), Some((at(100), Wake::Arrival)));
-        propagation.depart(at(95), frame(2, 0.0));
+        depart(&mut propagation, 1, 1);
+        assert_eq!(propagation.next(|| Some((at(2), 2))), Some((at(100), Wake::Arrival)));
+        depart(&mut propagation, 95, 2);
         assert_eq!(order(&mut propagation), [(100, 0), (100, 1), (105, 2)]);
     }
 
-    fn lucky(packet: usize, luck: u64) -> Frame<usize> {
-        Frame { luck, ..frame(packet, 0.0) }
+    /// Three packets with most, none and most of a jitter.
+    fn lucky(jitter: Jitter) -> [usize; 3] {
+        let mut lucks = Dice::stream(1, JITTER);
+        let all: Vec<_> = (0..1000).map(|_| jitter.extra(lucks.bits())).collect();
+        let next = |from: usize, extra| {
+            (from..).find(|&packet| all[packet] == extra).expect("one of a thousand")
+        };
+        let first = next(0, jitter.greatest());
+        let second = next(first, Duration::ZERO);
+        [first, second, next(second, jitter.greatest())]
     }
 
     #[test]
     fn jitter_keeps_the_order_or_not() {
         let spread = Duration::from_nanos(9);
+        let [a, b, c] = lucky(Jitter::InOrder(spread));
         for (jitter, expected) in [
-            (Jitter::InOrder(spread), [(109, 0), (109, 1), (111, 2)]),
-            (Jitter::Reordering(spread), [(101, 1), (109, 0), (111, 2)]),
+            (Jitter::InOrder(spread), [(109, a), (109, b), (111, c)]),
+            (Jitter::Reordering(spread), [(101, b), (109, a), (111, c)]),
         ] {
             let mut propagation = propagation(100, Loss::None);
             propagation.set_jitter(jitter);
-            propagation.depart(at(0), lucky(0, u64::MAX));
-            propagation.depart(at(1), lucky(1, 0));
-            propagation.depart(at(2), lucky(2, u64::MAX));
+            let next = propagation.next(|| Some((at(0), a as u64)));
+            let wake = if jitter.reorders() { Wake::Departure } else { Wake::Arrival };
+            assert_eq!(next, Some((at(if jitter.reorders() { 0 } else { 109 }), wake)));
+            for (departure, packet) in [a, b, c].into_iter().enumerate() {
+                depart(&mut propagation, departure as u64, packet);
+            }
             assert_eq!(order(&mut propagation), expected);
         }
     }
@@ -271,7 +316,7 @@ mod tests {
         let trace = crate::Trace::parse("0ns 10ns\n100ns 125ns\n380ns 10ns").unwrap();
         propagation.set_delay(at(1000), trace.into());
         for (packet, departure) in [1000, 1099, 1100, 1379, 1380, 1500].into_iter().enumerate() {
-            propagation.depart(at(departure), frame(packet, 0.0));
+            depart(&mut propagation, departure, packet);
         }
         let expected = [(1010, 0), (1109, 1), (1225, 2), (1504, 3), (1504, 4), (1510, 5)];
         assert_eq!(order(&mut propagation), expected);
@@ -280,10 +325,10 @@ mod tests {
     #[test]
     fn new_losses_do_not_reach_back() {
         let mut propagation = propagation(0, Loss::None);
-        propagation.depart(at(1), frame(0, 0.5));
-        propagation.depart(at(2), frame(1, 0.5));
+        depart(&mut propagation, 1, 0);
+        depart(&mut propagation, 2, 1);
         propagation.set_loss(at(1), Loss::Per(Probability::ONE));
-        assert_eq!(propagation.next(None), Some((at(1), Wake::Arrival)));
+        assert_eq!(propagation.next(|| None), Some((at(1), Wake::Arrival)));
         assert!(!propagation.pop_arrival(at(2)).unwrap().lost);
         assert!(propagation.pop_arrival(at(2)).unwrap().lost);
     }

@@ -97,6 +97,9 @@ impl<P: Payload> Queue<P> {
         frame: &mut Frame<P>,
         counters: &mut Counters,
     ) -> bool {
+        if !matches!(self.aqm, Aqm::Red(_)) {
+            return true;
+        }
         let room = direct || self.has_room(frame.len);
         let Aqm::Red(state) = &mut self.aqm else { return true };
         let admitted = match state.advise(now, self.fifo.len()) {
@@ -185,7 +188,7 @@ mod tests {
     }
 
     fn frame(len: usize) -> Frame<usize> {
-        Frame::new(len, len, 0.0)
+        Frame { packet: len, len, number: 0 }
     }
 
     #[test]

@@ -74,6 +74,15 @@ pub(crate) const WORK_PER_BIT: u128 = 1_000_000_000;
 /// What one opportunity of mahimahi's does.
 const WORK_PER_OPPORTUNITY: u128 = opportunities::BYTES as u128 * 8 * WORK_PER_BIT;
 
+/// When some work is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Finish {
+    pub(crate) at: Instant,
+    /// The work that could be done besides in the last, begun nanosecond, or in
+    /// the opportunity at that time.
+    pub(crate) spare: u64,
+}
+
 /// A rate that has begun: how much work can be done between two times.
 #[derive(Debug)]
 pub(crate) struct Capacity {
@@ -83,7 +92,7 @@ pub(crate) struct Capacity {
 
 #[derive(Debug)]
 enum Kind {
-    Constant(u128),
+    Constant(u64),
     Steps(Steps),
     Opportunities(Opportunities),
 }
@@ -91,7 +100,7 @@ enum Kind {
 impl Capacity {
     pub(crate) fn new(rate: Rate, begin: Instant) -> Self {
         let kind = match rate {
-            Rate::Constant(rate) => Kind::Constant(rate.bits_per_second().into()),
+            Rate::Constant(rate) => Kind::Constant(rate.bits_per_second()),
             Rate::Trace(trace) => Kind::Steps(Steps::new(&trace)),
             Rate::Opportunities(opportunities) => Kind::Opportunities(opportunities),
         };
@@ -108,22 +117,36 @@ impl Capacity {
     #[inline]
     pub(crate) fn work_between(&self, from: Instant, until: Instant) -> u128 {
         if let Kind::Constant(rate) = self.kind {
-            return rate * until.saturating_since(from).as_nanos();
+            let nanos = until.as_nanos().saturating_sub(from.as_nanos());
+            return u128::from(rate) * u128::from(nanos);
         }
         self.work_by(until).saturating_sub(self.work_by(from))
     }
 
     /// The first time at which `work` can have been done after `from`; `None`
     /// if there is none, and at a constant rate of 0 even for no work.
-    pub(crate) fn time_for(&self, from: Instant, work: u128) -> Option<Instant> {
+    #[inline]
+    pub(crate) fn time_for(&self, from: Instant, work: u128) -> Option<Finish> {
+        // What packets mostly are: with a division of 64 bits only.
+        if let (Kind::Constant(rate @ 1..), Ok(work)) = (&self.kind, u64::try_from(work))
+            && let nanos = work.div_ceil(*rate)
+            && let Some(at) = from.as_nanos().checked_add(nanos)
+        {
+            let spare = nanos.wrapping_mul(*rate).wrapping_sub(work);
+            return Some(Finish { at: Instant::from_nanos(at), spare });
+        }
+        let at = self.end_of(from, work)?;
+        let spare = self.work_between(from, at).saturating_sub(work);
+        // It is less than what a nanosecond or an opportunity does.
+        Some(Finish { at, spare: u64::try_from(spare).unwrap_or(u64::MAX) })
+    }
+
+    fn end_of(&self, from: Instant, work: u128) -> Option<Instant> {
         if let Kind::Constant(rate) = self.kind {
             if rate == 0 {
                 return None;
             }
-            let nanos = match (u64::try_from(work), u64::try_from(rate)) {
-                (Ok(work), Ok(rate)) => work.div_ceil(rate),
-                _ => u64::try_from(work.div_ceil(rate)).unwrap_or(u64::MAX),
-            };
+            let nanos = u64::try_from(work.div_ceil(rate.into())).unwrap_or(u64::MAX);
             return Some(Instant::from_nanos(from.as_nanos().saturating_add(nanos)));
         }
         if work == 0 {
@@ -143,7 +166,7 @@ impl Capacity {
     fn work_by(&self, at: Instant) -> u128 {
         let elapsed = at.as_nanos().saturating_sub(self.begin.as_nanos());
         match &self.kind {
-            Kind::Constant(rate) => rate * u128::from(elapsed),
+            Kind::Constant(rate) => u128::from(*rate) * u128::from(elapsed),
             Kind::Steps(steps) => steps.work_by(elapsed),
             Kind::Opportunities(all) => all.count_by(elapsed) * WORK_PER_OPPORTUNITY,
         }
@@ -195,9 +218,9 @@ mod tests {
             let capacity = capacity(rate, begin);
             let from = Instant::from_nanos(begin + after);
             let work = bytes * 8 * WORK_PER_BIT;
-            if let Some(at) = capacity.time_for(from, work) {
+            if let Some(Finish { at, spare }) = capacity.time_for(from, work) {
                 let before = Instant::from_nanos(at.as_nanos() - 1);
-                prop_assert!(capacity.work_between(from, at) >= work);
+                prop_assert_eq!(capacity.work_between(from, at), work + u128::from(spare));
                 prop_assert!(capacity.work_between(from, before) < work);
             } else {
                 prop_assert!(capacity.work_between(from, Instant::MAX) < work);

@@ -26,6 +26,7 @@ impl<T> Schedule<T> {
     }
 
     /// Adds an item that is due at `at`.
+    #[inline]
     pub(crate) fn insert(&mut self, at: Instant, item: T) {
         let entry = Entry { at, sequence: self.inserted, item };
         self.inserted += 1;
@@ -37,21 +38,28 @@ impl<T> Schedule<T> {
     }
 
     /// When the first item is due.
+    #[inline]
     pub(crate) fn first(&self) -> Option<Instant> {
         let in_order = self.in_order.front().map(|entry| entry.at);
-        match self.overtaking.peek() {
-            Some(other) => Some(in_order.map_or(other.at, |at| at.min(other.at))),
-            None => in_order,
+        if self.overtaking.is_empty() {
+            return in_order;
         }
+        let other = self.overtaking.peek().map(|entry| entry.at);
+        in_order.into_iter().chain(other).min()
     }
 
     /// Takes the first item if it is due by `now`, with the time it was due.
+    #[inline]
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, T)> {
-        if self.overtaking.is_empty() {
-            let is_due = self.in_order.front()?.at <= now;
-            let entry = if is_due { self.in_order.pop_front()? } else { return None };
-            return Some((entry.at, entry.item));
-        }
+        let entry = if self.overtaking.is_empty() {
+            self.in_order.pop_front_if(|entry| entry.at <= now)?
+        } else {
+            self.pop_due_of_both(now)?
+        };
+        Some((entry.at, entry.item))
+    }
+
+    fn pop_due_of_both(&mut self, now: Instant) -> Option<Entry<T>> {
         if self.first()? > now {
             return None;
         }
@@ -59,8 +67,7 @@ impl<T> Schedule<T> {
             .overtaking
             .peek()
             .is_some_and(|other| self.in_order.front().is_none_or(|next| other.key() < next.key()));
-        let entry = if overtakes { self.overtaking.pop() } else { self.in_order.pop_front() };
-        entry.map(|entry| (entry.at, entry.item))
+        if overtakes { self.overtaking.pop() } else { self.in_order.pop_front() }
     }
 
     #[cfg(test)]

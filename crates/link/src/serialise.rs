@@ -16,7 +16,7 @@ use units::Instant;
 
 use crate::encapsulation::Framer;
 use crate::payload::Frame;
-use crate::rate::{Capacity, WORK_PER_BIT};
+use crate::rate::{Capacity, Finish, WORK_PER_BIT};
 use crate::{Encapsulation, Rate};
 
 /// Sends one packet at a time.
@@ -29,7 +29,7 @@ pub(crate) struct Serialiser<P> {
     free_since: Instant,
     /// Work that could be done in the last, begun nanosecond before
     /// `free_since`, or in the opportunity at it, and was not needed.
-    credit: u128,
+    credit: u64,
 }
 
 #[derive(Debug)]
@@ -41,7 +41,17 @@ struct Current<P> {
     left: u128,
     since: Instant,
     /// When the last bit will have left; never at rate 0.
-    finish: Option<Instant>,
+    finish: Option<Finish>,
+}
+
+/// A packet that has left.
+#[derive(Debug)]
+pub(crate) struct Sent<P> {
+    /// When its last bit had.
+    pub(crate) at: Instant,
+    pub(crate) frame: Frame<P>,
+    /// How long it took, in nanoseconds.
+    pub(crate) airtime: u64,
 }
 
 impl<P> Serialiser<P> {
@@ -55,14 +65,15 @@ impl<P> Serialiser<P> {
     }
 
     /// When the last bit of the current packet will have left.
+    #[inline]
     pub(crate) fn finish(&self) -> Option<Instant> {
-        self.current.as_ref()?.finish
+        self.current.as_ref()?.finish.map(|finish| finish.at)
     }
 
-    /// The same, with the packet's luck.
+    /// The same, with the packet's number.
     pub(crate) fn departure(&self) -> Option<(Instant, u64)> {
         let current = self.current.as_ref()?;
-        current.finish.map(|finish| (finish, current.frame.luck))
+        current.finish.map(|finish| (finish.at, current.frame.number))
     }
 
     /// Changes the rate at `now`, by when everything due has been taken. What
@@ -85,6 +96,7 @@ impl<P> Serialiser<P> {
     }
 
     /// Begins to send `frame` at `at`. The serialiser must be free.
+    #[inline]
     pub(crate) fn begin(&mut self, at: Instant, frame: Frame<P>) {
         debug_assert!(self.is_free(), "two packets in the serialiser");
         let pause = at > self.free_since;
@@ -94,24 +106,25 @@ impl<P> Serialiser<P> {
         }
         let since = self.free_since;
         let work = self.framer.charge(frame.len, !pause) * 8 * WORK_PER_BIT;
-        let done = work.min(self.credit);
-        self.credit -= done;
-        let left = work - done;
+        let left = work.saturating_sub(self.credit.into());
+        // Not below zero.
+        self.credit -= (work - left) as u64;
         let finish = self.capacity.time_for(since, left);
         self.current = Some(Current { frame, begun: since, left, since, finish });
     }
 
-    /// Takes the current packet if it has left by `now`, with the time at which
-    /// it had.
-    pub(crate) fn pop_finished(&mut self, now: Instant) -> Option<(Instant, Frame<P>)> {
-        let finish = self.finish().filter(|&finish| finish <= now)?;
-        let Current { mut frame, begun, left, since, .. } = self.current.take()?;
-        self.free_since = finish;
-        self.credit += self.capacity.work_between(since, finish).saturating_sub(left);
-        let instant = self.capacity.is_instant();
-        frame.airtime =
-            if instant { 0 } else { finish.as_nanos().saturating_sub(begun.as_nanos()) };
-        Some((finish, frame))
+    /// Takes the current packet if it has left by `now`.
+    #[inline]
+    pub(crate) fn pop_finished(&mut self, now: Instant) -> Option<Sent<P>> {
+        let current = self
+            .current
+            .take_if(|current| current.finish.is_some_and(|finish| finish.at <= now))?;
+        let finish = current.finish?;
+        self.free_since = finish.at;
+        self.credit += finish.spare;
+        let begun = if self.capacity.is_instant() { finish.at } else { current.begun };
+        let airtime = finish.at.as_nanos().saturating_sub(begun.as_nanos());
+        Some(Sent { at: finish.at, frame: current.frame, airtime })
     }
 }
 
@@ -130,12 +143,12 @@ mod tests {
     }
 
     fn frame(len: usize) -> Frame<usize> {
-        Frame::new(len, len, 0.0)
+        Frame { packet: len, len, number: 0 }
     }
 
     fn send(serialiser: &mut Serialiser<usize>, at: Instant, len: usize) -> Instant {
         serialiser.begin(at, frame(len));
-        serialiser.pop_finished(Instant::MAX).unwrap().0
+        serialiser.pop_finished(Instant::MAX).unwrap().at
     }
 
     #[test]
@@ -172,7 +185,7 @@ mod tests {
         assert_eq!(serialiser.finish(), None);
         serialiser.set_rate(pause, BitRate::from_mbit(25).into());
         assert_eq!(serialiser.finish(), Some(Instant::from_nanos(740_000)));
-        let (_, sent) = serialiser.pop_finished(Instant::MAX).unwrap();
+        let sent = serialiser.pop_finished(Instant::MAX).unwrap();
         assert_eq!(sent.airtime, 740_000);
     }
 

@@ -6,7 +6,6 @@ use super::burst::Bursts;
 use super::gilbert::Chain;
 use super::{Loss, any_of};
 use crate::Trace;
-use crate::payload::Frame;
 use crate::reception::Reception;
 
 /// What decides which packets of one link are lost.
@@ -44,21 +43,28 @@ impl Channel {
         Self { begin, state }
     }
 
-    /// Whether the packet is lost that is received then.
-    pub(crate) fn loses<P>(&mut self, frame: &Frame<P>, reception: Reception) -> bool {
+    /// Whether a packet of `len` bytes is lost that is received then. Its
+    /// `chance`, uniform in `0.0..1.0`, is asked for only if it matters.
+    #[inline]
+    pub(crate) fn loses(
+        &mut self,
+        len: usize,
+        reception: Reception,
+        chance: impl FnOnce() -> f64,
+    ) -> bool {
         let probability = match &mut self.state {
             State::Per(per) => *per,
-            State::Ber(ber) => any_of(*ber, (frame.len as u64).saturating_mul(8)),
-            State::Burst(bursts) => return bursts.hit(reception),
+            State::Ber(ber) => any_of(*ber, (len as u64).saturating_mul(8)),
+            State::Burst(bursts) => f64::from(bursts.hit(reception)),
             State::Periodic(period, since) => {
                 *since = (*since + 1) % *period;
-                return *since == 0;
+                f64::from(*since == 0)
             }
             State::GilbertElliott(chain) => chain.next_loss(),
             State::Trace(trace) => {
                 trace.value_at(reception.until.saturating_since(self.begin)).get()
             }
         };
-        frame.chance < probability
+        probability > 0.0 && chance() < probability
     }
 }
