@@ -39,14 +39,20 @@ impl<T> Slab<T> {
         key
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
-        let (generation, place) = self.places.get(key.index as usize)?;
-        place.as_ref().filter(|_| *generation == key.generation)
+        match self.places.get(key.index as usize) {
+            Some((generation, Some(thing))) if *generation == key.generation => Some(thing),
+            _ => None,
+        }
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let (generation, place) = self.places.get_mut(key.index as usize)?;
-        place.as_mut().filter(|_| *generation == key.generation)
+        match self.places.get_mut(key.index as usize) {
+            Some((generation, Some(thing))) if *generation == key.generation => Some(thing),
+            _ => None,
+        }
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {

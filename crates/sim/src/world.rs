@@ -197,11 +197,14 @@ impl World {
     }
 
     /// Lets everybody hear and send what is due at this moment.
+    #[inline]
     fn settle(&mut self) {
-        loop {
+        // Mostly nobody has.
+        while !self.notices.is_empty() || !self.restless.is_empty() {
             self.tell_apps();
-            let Some(node) = self.restless.pop_front() else { return };
-            self.drive_gateway(node);
+            if let Some(node) = self.restless.pop_front() {
+                self.drive_gateway(node);
+            }
         }
     }
 }

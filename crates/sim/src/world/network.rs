@@ -106,18 +106,24 @@ impl World {
 
     /// Packets are at the end of a link.
     pub(super) fn arrive(&mut self, id: LaneId) {
-        let to = self.lanes[id.index()].to;
-        while let Some(packet) = self.lanes[id.index()].link.poll_delivery(self.now) {
-            self.arrivals += 1;
-            if packet.to == to {
-                self.deliver(packet);
-            } else {
-                self.forward(to, packet);
+        loop {
+            let lane = &mut self.lanes[id.index()];
+            let (to, arrived) = (lane.to, lane.link.poll_delivery(self.now));
+            let more = arrived.is_some();
+            if let Some(packet) = arrived {
+                self.arrivals += 1;
+                if packet.to == to {
+                    self.deliver(packet);
+                } else {
+                    self.forward(to, packet);
+                }
+            }
+            let lane = &mut self.lanes[id.index()];
+            let next = lane.link.poll_timeout().map(|(at, _)| at);
+            if !more || next.is_none_or(|at| at > self.now) {
+                return lane.alarm.set(&mut self.agenda, next, Due::Lane(id));
             }
         }
-        let lane = &mut self.lanes[id.index()];
-        let next = lane.link.poll_timeout().map(|(at, _)| at);
-        lane.alarm.set(&mut self.agenda, next, Due::Lane(id));
     }
 
     /// A packet is where it wanted to go.
