@@ -43,14 +43,6 @@ impl Delay {
             Self::Trace(trace) => trace.values().max().copied().unwrap_or_default(),
         }
     }
-
-    /// The delay of a packet whose last bit leaves so long after the beginning.
-    pub(crate) fn after(&self, elapsed: Duration) -> Duration {
-        match self {
-            Self::Constant(delay) => *delay,
-            Self::Trace(trace) => *trace.value_at(elapsed),
-        }
-    }
 }
 
 /// What the delay varies by from packet to packet: an extra between zero and
@@ -118,26 +110,48 @@ impl fmt::Display for Jitter {
 #[derive(Debug)]
 pub(crate) struct Path {
     begin: Instant,
-    delay: Delay,
+    length: Length,
     pub(crate) jitter: Jitter,
+}
+
+#[derive(Debug)]
+enum Length {
+    /// In nanoseconds.
+    Constant(u64),
+    Trace(Trace<Duration>),
+}
+
+impl From<Delay> for Length {
+    fn from(delay: Delay) -> Self {
+        match delay {
+            Delay::Constant(delay) => {
+                Self::Constant(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
+            }
+            Delay::Trace(trace) => Self::Trace(trace),
+        }
+    }
 }
 
 impl Path {
     pub(crate) fn new(delay: Delay, jitter: Jitter, begin: Instant) -> Self {
-        Self { begin, delay, jitter }
+        Self { begin, length: delay.into(), jitter }
     }
 
     pub(crate) fn set_delay(&mut self, delay: Delay, begin: Instant) {
-        (self.delay, self.begin) = (delay, begin);
+        (self.length, self.begin) = (delay.into(), begin);
     }
 
     /// When a packet arrives whose last bit leaves at `departure`, if nothing
     /// holds it up. Its `luck` is asked for only if there is jitter.
     #[inline]
     pub(crate) fn arrival(&self, departure: Instant, luck: impl FnOnce() -> u64) -> Instant {
-        let arrival = match &self.delay {
-            Delay::Constant(delay) => departure + *delay,
-            Delay::Trace(_) => departure + self.delay.after(departure.saturating_since(self.begin)),
+        let arrival = match &self.length {
+            Length::Constant(nanos) => {
+                Instant::from_nanos(departure.as_nanos().saturating_add(*nanos))
+            }
+            Length::Trace(trace) => {
+                departure + *trace.value_at(departure.saturating_since(self.begin))
+            }
         };
         if self.jitter == Jitter::None { arrival } else { arrival + self.jitter.extra(luck()) }
     }

@@ -117,6 +117,14 @@ impl Framer {
     #[inline]
     pub(crate) fn charge(&mut self, len: usize, next: bool) -> u128 {
         let len = len as u128;
+        if self.encapsulation == Encapsulation::None {
+            return len;
+        }
+        self.wrap(len, next)
+    }
+
+    #[inline(never)]
+    fn wrap(&mut self, len: u128, next: bool) -> u128 {
         match self.encapsulation {
             Encapsulation::None => len,
             Encapsulation::Fixed(overhead) => len + u128::from(overhead.get()),

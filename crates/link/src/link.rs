@@ -223,6 +223,7 @@ impl<P: Payload> Link<P> {
 impl<P: Payload> Machine for Link<P> {
     type Wake = Wake;
 
+    #[inline]
     fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         self.propagation.next(|| self.serialiser.departure())
     }

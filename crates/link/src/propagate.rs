@@ -142,27 +142,36 @@ impl<P> Propagation<P> {
     }
 
     /// What happens next, given when the next packet departs and its number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(
         &self,
         departure: impl FnOnce() -> Option<(Instant, u64)>,
     ) -> Option<(Instant, Wake)> {
-        let decided = self.decided.front().map(|arrival| arrival.at);
-        let arrival = decided.or(self.flying.first()).map(|at| (at, Wake::Arrival));
-        // What departs later arrives no earlier.
-        if arrival.is_some() && !self.reorders() {
-            return arrival;
-        }
-        let (at, number) = match departure() {
-            Some(departure) => departure,
-            None => return arrival,
+        let first = match self.decided.front() {
+            Some(arrival) => Some(arrival.at),
+            None => self.flying.first(),
         };
+        match first {
+            // What departs later arrives no earlier.
+            Some(at) if !self.reorders() => Some((at, Wake::Arrival)),
+            _ => self.next_with(first, departure()),
+        }
+    }
+
+    #[inline(never)]
+    fn next_with(
+        &self,
+        first: Option<Instant>,
+        departure: Option<(Instant, u64)>,
+    ) -> Option<(Instant, Wake)> {
+        let arrival = first.map(|at| (at, Wake::Arrival));
+        let Some((at, number)) = departure else { return arrival };
         if self.reorders() {
             // One that departs later still may arrive before this one.
             return earliest(arrival, Some((at, Wake::Departure)));
         }
-        let arrival = self.path.arrival(at, || self.lucks.clone().bits(number));
-        Some((arrival.max(self.last), Wake::Arrival))
+        let later = self.path.arrival(at, || self.lucks.clone().bits(number));
+        earliest(arrival, Some((later.max(self.last), Wake::Arrival)))
     }
 
     #[cfg(test)]

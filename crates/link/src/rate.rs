@@ -93,7 +93,7 @@ pub(crate) struct Capacity {
 #[derive(Debug)]
 enum Kind {
     Constant(u64),
-    Steps(Steps),
+    Steps(Box<Steps>),
     Opportunities(Opportunities),
 }
 
@@ -101,7 +101,7 @@ impl Capacity {
     pub(crate) fn new(rate: Rate, begin: Instant) -> Self {
         let kind = match rate {
             Rate::Constant(rate) => Kind::Constant(rate.bits_per_second()),
-            Rate::Trace(trace) => Kind::Steps(Steps::new(&trace)),
+            Rate::Trace(trace) => Kind::Steps(Box::new(Steps::new(&trace))),
             Rate::Opportunities(opportunities) => Kind::Opportunities(opportunities),
         };
         Self { begin, kind }
@@ -125,7 +125,7 @@ impl Capacity {
 
     /// The first time at which `work` can have been done after `from`; `None`
     /// if there is none, and at a constant rate of 0 even for no work.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn time_for(&self, from: Instant, work: u128) -> Option<Finish> {
         // What packets mostly are: with a division of 64 bits only.
         if let (Kind::Constant(rate @ 1..), Ok(work)) = (&self.kind, u64::try_from(work))
@@ -135,6 +135,11 @@ impl Capacity {
             let spare = nanos.wrapping_mul(*rate).wrapping_sub(work);
             return Some(Finish { at: Instant::from_nanos(at), spare });
         }
+        self.finish_of(from, work)
+    }
+
+    #[inline(never)]
+    fn finish_of(&self, from: Instant, work: u128) -> Option<Finish> {
         let at = self.end_of(from, work)?;
         let spare = self.work_between(from, at).saturating_sub(work);
         // It is less than what a nanosecond or an opportunity does.

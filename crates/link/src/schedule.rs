@@ -15,14 +15,21 @@ use units::Instant;
 pub(crate) struct Schedule<T> {
     /// Each due no earlier than the one before.
     in_order: VecDeque<Entry<T>>,
-    /// Each due before something in order that was inserted earlier.
+    /// When the last that went in there is or was due.
+    latest: Instant,
+    /// Each due before something that went in order earlier.
     overtaking: BinaryHeap<Entry<T>>,
     inserted: u64,
 }
 
 impl<T> Schedule<T> {
     pub(crate) fn new() -> Self {
-        Self { in_order: VecDeque::new(), overtaking: BinaryHeap::new(), inserted: 0 }
+        Self {
+            in_order: VecDeque::new(),
+            latest: Instant::ZERO,
+            overtaking: BinaryHeap::new(),
+            inserted: 0,
+        }
     }
 
     /// Adds an item that is due at `at`.
@@ -30,7 +37,8 @@ impl<T> Schedule<T> {
     pub(crate) fn insert(&mut self, at: Instant, item: T) {
         let entry = Entry { at, sequence: self.inserted, item };
         self.inserted += 1;
-        if self.in_order.back().is_none_or(|last| last.at <= at) {
+        if at >= self.latest {
+            self.latest = at;
             self.in_order.push_back(entry);
         } else {
             self.overtaking.push(entry);
@@ -59,6 +67,7 @@ impl<T> Schedule<T> {
         Some((entry.at, entry.item))
     }
 
+    #[inline(never)]
     fn pop_due_of_both(&mut self, now: Instant) -> Option<Entry<T>> {
         if self.first()? > now {
             return None;

@@ -96,7 +96,7 @@ impl<P> Serialiser<P> {
     }
 
     /// Begins to send `frame` at `at`. The serialiser must be free.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&mut self, at: Instant, frame: Frame<P>) {
         debug_assert!(self.is_free(), "two packets in the serialiser");
         let pause = at > self.free_since;
