@@ -19,6 +19,10 @@ use units::Instant;
 pub(crate) struct Agenda<T> {
     /// Of the present slot and before.
     soon: BinaryHeap<Entry<T>>,
+    /// The first of them has been given out. It is removed when the next is
+    /// asked for, unless an entry takes its place: that costs half as much, and
+    /// an event mostly makes another one that comes soon.
+    taken: bool,
     /// The slots after it; the one with number `n` is at `n % SLOTS`.
     wheel: Vec<Vec<Entry<T>>>,
     /// A bit for each slot of the wheel in which there is something.
@@ -79,10 +83,11 @@ impl<T> Ord for Entry<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
-impl<T> Agenda<T> {
+impl<T: Copy> Agenda<T> {
     pub(crate) fn new() -> Self {
         Self {
             soon: BinaryHeap::new(),
+            taken: false,
             wheel: core::iter::repeat_with(Vec::new).take(SLOTS).collect(),
             occupied: [0; SLOTS / 64],
             late: BinaryHeap::new(),
@@ -92,17 +97,31 @@ impl<T> Agenda<T> {
     }
 
     /// Enters an event.
+    #[inline]
     pub(crate) fn enter(&mut self, at: Instant, what: T) -> Ticket {
         self.serial += 1;
         self.place(Entry { at, serial: self.serial, what });
         Ticket(self.serial)
     }
 
+    #[inline]
     fn place(&mut self, entry: Entry<T>) {
+        if entry.slot() > self.slot {
+            return self.place_later(entry);
+        }
+        if core::mem::take(&mut self.taken)
+            && let Some(mut first) = self.soon.peek_mut()
+        {
+            *first = entry;
+            return;
+        }
+        self.soon.push(entry);
+    }
+
+    #[inline(never)]
+    fn place_later(&mut self, entry: Entry<T>) {
         let slot = entry.slot();
-        if slot <= self.slot {
-            self.soon.push(entry);
-        } else if slot - self.slot < SLOTS as u64 {
+        if slot - self.slot < SLOTS as u64 {
             let place = slot as usize % SLOTS;
             self.wheel[place].push(entry);
             self.occupied[place / 64] |= 1 << (place % 64);
@@ -113,17 +132,19 @@ impl<T> Agenda<T> {
 
     /// Takes the next event if it is due by `end`.
     pub(crate) fn pop_due(&mut self, end: Instant) -> Option<(Instant, Ticket, T)> {
+        if core::mem::take(&mut self.taken) {
+            self.soon.pop();
+        }
         if self.soon.is_empty() {
             self.turn()?;
         }
-        if self.soon.peek()?.at > end {
-            return None;
-        }
-        let Entry { at, serial, what } = self.soon.pop()?;
-        Some((at, Ticket(serial), what))
+        let &Entry { at, serial, what } = self.soon.peek()?;
+        self.taken = at <= end;
+        self.taken.then_some((at, Ticket(serial), what))
     }
 
     /// Goes on to the next slot that has something; `None` if none has.
+    #[inline(never)]
     fn turn(&mut self) -> Option<()> {
         let late = self.late.peek().map(Entry::slot);
         let next = self.next_occupied();
@@ -172,7 +193,8 @@ impl Alarm {
     }
 
     /// Makes sure that `what` happens at `at` or before.
-    pub(crate) fn set<T>(&mut self, agenda: &mut Agenda<T>, at: Option<Instant>, what: T) {
+    #[inline]
+    pub(crate) fn set<T: Copy>(&mut self, agenda: &mut Agenda<T>, at: Option<Instant>, what: T) {
         let Some(at) = at else { return };
         if self.0.is_none_or(|(entered, _)| at < entered) {
             self.0 = Some((at, agenda.enter(at, what)));

@@ -65,6 +65,7 @@ pub struct Datagram {
 }
 
 impl link::Payload for Box<Packet> {
+    #[inline]
     fn wire_len(&self) -> usize {
         let body = match &self.body {
             Body::Tcp { segment, .. } => segment.wire_len(),

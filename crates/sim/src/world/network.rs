@@ -127,6 +127,7 @@ impl World {
     }
 
     /// A packet is where it wanted to go.
+    #[inline]
     pub(super) fn deliver(&mut self, packet: Box<Packet>) {
         if let Some(tap) = &mut self.tap {
             tap.packet(self.now, packet.to, false, &packet);
