@@ -149,11 +149,14 @@ impl Path {
             Length::Constant(nanos) => {
                 Instant::from_nanos(departure.as_nanos().saturating_add(*nanos))
             }
-            Length::Trace(trace) => {
-                departure + *trace.value_at(departure.saturating_since(self.begin))
-            }
+            Length::Trace(trace) => self.arrival_by(trace, departure),
         };
         if self.jitter == Jitter::None { arrival } else { arrival + self.jitter.extra(luck()) }
+    }
+
+    #[inline(never)]
+    fn arrival_by(&self, trace: &Trace<Duration>, departure: Instant) -> Instant {
+        departure + *trace.value_at(departure.saturating_since(self.begin))
     }
 }
 

@@ -75,20 +75,17 @@ impl Numbered {
     }
 
     /// 64 random bits, always the same for the same `number`.
-    #[inline]
     pub(crate) fn bits(&mut self, number: u64) -> u64 {
         self.go_to(number);
         self.dice.bits()
     }
 
     /// Like [`Dice::chance`], always the same for the same `number`.
-    #[inline]
     pub(crate) fn chance(&mut self, number: u64) -> f64 {
         self.go_to(number);
         self.dice.chance()
     }
 
-    #[inline]
     fn go_to(&mut self, number: u64) {
         if number != self.next {
             self.seek(number);

@@ -90,6 +90,7 @@ impl<P: Payload> Queue<P> {
     /// Asks the discipline about a packet that comes at `now`, before anything
     /// else: true if it goes on, perhaps marked; false if it is dropped, and
     /// counted. `direct` if the serialiser is free to take it.
+    #[inline]
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -97,9 +98,20 @@ impl<P: Payload> Queue<P> {
         frame: &mut Frame<P>,
         counters: &mut Counters,
     ) -> bool {
-        if !matches!(self.aqm, Aqm::Red(_)) {
-            return true;
+        match self.aqm {
+            Aqm::Red(_) => self.admit_early(now, direct, frame, counters),
+            _ => true,
         }
+    }
+
+    #[inline(never)]
+    fn admit_early(
+        &mut self,
+        now: Instant,
+        direct: bool,
+        frame: &mut Frame<P>,
+        counters: &mut Counters,
+    ) -> bool {
         let room = direct || self.has_room(frame.len);
         let Aqm::Red(state) = &mut self.aqm else { return true };
         let admitted = match state.advise(now, self.fifo.len()) {
@@ -137,7 +149,16 @@ impl<P: Payload> Queue<P> {
     }
 
     /// Takes the packet to send next. What the discipline drops is counted.
+    #[inline]
     pub(crate) fn pop(&mut self, now: Instant, counters: &mut Counters) -> Option<Frame<P>> {
+        match self.aqm {
+            Aqm::DropTail => self.fifo.pop().map(|(_, frame)| frame),
+            _ => self.pop_managed(now, counters),
+        }
+    }
+
+    #[inline(never)]
+    fn pop_managed(&mut self, now: Instant, counters: &mut Counters) -> Option<Frame<P>> {
         let next = match &mut self.aqm {
             Aqm::CoDel(state) => state.pop(&mut self.fifo, now, counters),
             _ => self.fifo.pop().map(|(_, frame)| frame),

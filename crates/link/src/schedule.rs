@@ -41,8 +41,13 @@ impl<T> Schedule<T> {
             self.latest = at;
             self.in_order.push_back(entry);
         } else {
-            self.overtaking.push(entry);
+            self.overtake(entry);
         }
+    }
+
+    #[inline(never)]
+    fn overtake(&mut self, entry: Entry<T>) {
+        self.overtaking.push(entry);
     }
 
     /// When the first item is due.

@@ -52,7 +52,15 @@ impl Channel {
         reception: Reception,
         chance: impl FnOnce() -> f64,
     ) -> bool {
-        let probability = match &mut self.state {
+        let probability = match self.state {
+            State::Per(per) => per,
+            _ => self.probability(len, reception),
+        };
+        probability > 0.0 && chance() < probability
+    }
+
+    fn probability(&mut self, len: usize, reception: Reception) -> f64 {
+        match &mut self.state {
             State::Per(per) => *per,
             State::Ber(ber) => any_of(*ber, (len as u64).saturating_mul(8)),
             State::Burst(bursts) => f64::from(bursts.hit(reception)),
@@ -64,7 +72,6 @@ impl Channel {
             State::Trace(trace) => {
                 trace.value_at(reception.until.saturating_since(self.begin)).get()
             }
-        };
-        probability > 0.0 && chance() < probability
+        }
     }
 }
