@@ -360,12 +360,18 @@ impl Flight {
         any
     }
 
-    /// Goes through the segments in flight in the order of their transmission,
-    /// as long as `is_lost` says so, and takes them for lost. Returns the first
-    /// of which it says no.
-    pub(crate) fn expire(&mut self, is_lost: impl Fn(&Sent) -> bool) -> (bool, Option<Sent>) {
+    /// Goes through the segments in flight in the order of their transmission up
+    /// to the one with the serial number `latest`, as long as `is_lost` says so,
+    /// and takes them for lost. Returns the first of which it says no.
+    pub(crate) fn expire(
+        &mut self,
+        latest: u64,
+        is_lost: impl Fn(&Sent) -> bool,
+    ) -> (bool, Option<Sent>) {
         let mut any = false;
-        while let Some(&(serial, id)) = self.order.front() {
+        while let Some(&(serial, id)) = self.order.front()
+            && serial < latest
+        {
             match self.get(id).copied() {
                 Some(sent) if sent.serial == serial && sent.fate == Fate::InFlight => {
                     if !is_lost(&sent) {

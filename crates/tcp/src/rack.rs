@@ -6,8 +6,6 @@
 //! exactly. And the reordering timer ends when the first segment is due
 //! instead of the last, so that none waits for another.
 
-use core::time::Duration;
-
 use units::Instant;
 
 use crate::flight::{Flight, Sent};
@@ -48,14 +46,14 @@ impl Rack {
     /// §6.2 steps 2 and 3: a segment is delivered. A retransmission counts only
     /// if its acknowledgement cannot be that of the original.
     #[inline]
-    pub(crate) fn on_delivered(&mut self, now: Instant, sent: &Sent, min_rtt: Option<Duration>) {
+    pub(crate) fn on_delivered(&mut self, now: Instant, sent: &Sent, min_rtt: Option<u64>) {
         if sent.end > self.fack {
             self.fack = sent.end;
         } else if sent.end < self.fack && !sent.was_retransmitted() {
             self.reordering_seen = true;
         }
         let rtt = now.as_nanos().saturating_sub(sent.sent_at.as_nanos());
-        if sent.was_retransmitted() && min_rtt.is_some_and(|min| Duration::from_nanos(rtt) < min) {
+        if sent.was_retransmitted() && min_rtt.is_some_and(|min| rtt < min) {
             return;
         }
         if sent.serial > self.serial {
@@ -85,32 +83,30 @@ impl Rack {
         &self,
         flight: &Flight,
         recovering: bool,
-        min_rtt: Option<Duration>,
-        smoothed: Option<Duration>,
-    ) -> Duration {
+        min_rtt: Option<u64>,
+        smoothed: Option<u64>,
+    ) -> u64 {
         if !self.reordering_seen && (recovering || flight.sacked_count() >= DUP_THRESH) {
-            return Duration::ZERO;
+            return 0;
         }
-        let window = min_rtt.unwrap_or_default() / 4 * self.mult;
+        let window = (min_rtt.unwrap_or_default() / 4).saturating_mul(self.mult.into());
         window.min(smoothed.unwrap_or_default())
     }
 
-    /// §6.2 step 5: takes for lost what is overdue. Whether anything was, and
-    /// when to look again.
+    /// §6.2 step 5: takes for lost what is overdue. The round-trip times are in
+    /// nanoseconds. Whether anything was lost, and when to look again.
     pub(crate) fn detect(
         &self,
         now: Instant,
         flight: &mut Flight,
         recovering: bool,
-        min_rtt: Option<Duration>,
-        smoothed: Option<Duration>,
+        min_rtt: Option<u64>,
+        smoothed: Option<u64>,
     ) -> (bool, Option<Instant>) {
         let window = self.reordering_window(flight, recovering, min_rtt, smoothed);
-        let wait = Instant::from_nanos(self.rtt) + window;
-        let due = |sent: &Sent| {
-            Instant::from_nanos(sent.sent_at.as_nanos().saturating_add(wait.as_nanos()))
-        };
-        let (any, next) = flight.expire(|sent| sent.serial < self.serial && due(sent) <= now);
-        (any, next.filter(|sent| sent.serial < self.serial).map(|sent| due(&sent)))
+        let wait = self.rtt.saturating_add(window);
+        let due = |sent: &Sent| Instant::from_nanos(sent.sent_at.as_nanos().saturating_add(wait));
+        let (any, next) = flight.expire(self.serial, |sent| due(sent) <= now);
+        (any, next.map(|sent| due(&sent)))
     }
 }

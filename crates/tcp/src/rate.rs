@@ -21,12 +21,22 @@ pub(crate) struct Snapshot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateSample {
     /// Bytes delivered between the sending of the segment that was just
-    /// acknowledged and now, over that time.
-    pub rate: BitRate,
+    /// acknowledged and now.
+    delivered: ByteCount,
+    /// That time, in nanoseconds; not 0.
+    interval: u64,
     /// The sender had nothing to send in that time: the path may carry more.
     pub is_app_limited: bool,
     /// Bytes that had been delivered when that segment was sent.
     pub prior_delivered: ByteCount,
+}
+
+impl RateSample {
+    /// The bytes delivered over the time that it took. Most controllers do not
+    /// ask, and are spared the division.
+    pub fn rate(&self) -> BitRate {
+        BitRate::average(self.delivered, Duration::from_nanos(self.interval)).unwrap_or_default()
+    }
 }
 
 /// Counts deliveries (C.* of the draft) and makes samples (rs.*).
@@ -80,22 +90,24 @@ impl RateMeter {
     }
 
     /// The sample of the acknowledgement whose deliveries were just counted.
-    pub(crate) fn sample(&mut self, min_rtt: Option<Duration>) -> Option<RateSample> {
+    /// `min_rtt` is in nanoseconds.
+    pub(crate) fn sample(&mut self, min_rtt: Option<u64>) -> Option<RateSample> {
         if self.app_limited_until > 0 && self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
         let (_, prior, sent_at) = self.newest.take()?;
-        let send = sent_at.saturating_since(prior.first_sent_at);
-        let ack = self.delivered_at.saturating_since(prior.delivered_at);
+        let between = |a: Instant, b: Instant| a.as_nanos().saturating_sub(b.as_nanos());
+        let send = between(sent_at, prior.first_sent_at);
+        let ack = between(self.delivered_at, prior.delivered_at);
         let interval = send.max(ack);
         // Shorter than any round trip: acknowledgements of retransmissions that
         // were not needed.
-        if min_rtt.is_some_and(|min| interval < min) {
+        if interval == 0 || min_rtt.is_some_and(|min| interval < min) {
             return None;
         }
-        let delivered = ByteCount::new(self.delivered - prior.delivered);
         Some(RateSample {
-            rate: BitRate::average(delivered, interval)?,
+            delivered: ByteCount::new(self.delivered - prior.delivered),
+            interval,
             is_app_limited: prior.is_app_limited,
             prior_delivered: ByteCount::new(prior.delivered),
         })

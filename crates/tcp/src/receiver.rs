@@ -7,6 +7,7 @@ mod tests;
 use core::ops::Range;
 use std::collections::{BTreeMap, VecDeque};
 
+use arrayvec::ArrayVec;
 use smallvec::{SmallVec, smallvec};
 
 use crate::Payload;
@@ -139,7 +140,8 @@ impl<P: Payload> Receiver<P> {
         let window = edge - self.next;
         let units = (window >> shift).min(65_535);
         let promised = self.edge.saturating_sub(self.next);
-        let units = units.max(promised.div_ceil(1 << shift).min(65_535));
+        let rounded_up = (promised >> shift) + u64::from(promised & ((1 << shift) - 1) != 0);
+        let units = units.max(rounded_up.min(65_535));
         self.edge = self.edge.max(self.next + (units << shift));
         units as u16
     }
@@ -148,6 +150,11 @@ impl<P: Payload> Receiver<P> {
     /// here already is dropped.
     pub(crate) fn insert(&mut self, start: u64, data: &P) -> Arrival {
         let end = start + data.len() as u64;
+        if start == self.next && self.islands.is_empty() && !data.is_empty() {
+            self.deliver(data.clone());
+            self.pass_fin();
+            return Arrival::InOrder;
+        }
         let held = self.held(start.max(self.next));
         if end <= self.next || held.is_some_and(|held| end <= held) {
             self.duplicate = Some(start..end);
@@ -317,8 +324,8 @@ impl<P: Payload> Receiver<P> {
     /// What to report in SACK blocks, in the order of RFC 2018 §4: first a
     /// duplicate, if `dsack` (RFC 2883 §4), then the island of the latest
     /// arrival, then those before it, then others.
-    pub(crate) fn sack_blocks(&mut self, dsack: bool) -> SmallVec<[Range<u64>; 4]> {
-        let mut blocks: SmallVec<[Range<u64>; 4]> = SmallVec::new();
+    pub(crate) fn sack_blocks(&mut self, dsack: bool) -> ArrayVec<Range<u64>, 4> {
+        let mut blocks = ArrayVec::new();
         let duplicate = self.duplicate.take();
         if dsack {
             blocks.extend(duplicate);

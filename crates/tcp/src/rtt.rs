@@ -89,11 +89,10 @@ impl Rtt {
         Duration::from_nanos(self.variation)
     }
 
-    /// Takes a sample that an acknowledgement of `una` gave, when `nxt` was the
-    /// next position and a round trip gives about `per_round` samples.
+    /// Takes a sample, in nanoseconds, that an acknowledgement of `una` gave, when
+    /// `nxt` was the next position and a round trip gives about `per_round` samples.
     #[inline]
-    pub(crate) fn sample(&mut self, sample: Duration, una: u64, nxt: u64, per_round: u64) {
-        let sample = nanos(sample);
+    pub(crate) fn sample(&mut self, sample: u64, una: u64, nxt: u64, per_round: u64) {
         self.min = self.min.min(sample);
         let share = match self.sampling {
             Sampling::EveryAck => per_round.clamp(1, 1 << 16) as i64,
@@ -121,6 +120,18 @@ impl Rtt {
     #[inline]
     pub(crate) fn min(&self) -> Option<Duration> {
         (self.min != u64::MAX).then(|| Duration::from_nanos(self.min))
+    }
+
+    /// [`Self::smoothed`] in nanoseconds.
+    #[inline]
+    pub(crate) fn smoothed_nanos(&self) -> Option<u64> {
+        self.smoothed
+    }
+
+    /// [`Self::min`] in nanoseconds.
+    #[inline]
+    pub(crate) fn min_nanos(&self) -> Option<u64> {
+        (self.min != u64::MAX).then_some(self.min)
     }
 
     /// The time-out, backed off.
@@ -175,6 +186,9 @@ fn nanos(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    /// A millisecond in nanoseconds.
+    const MS: u64 = 1_000_000;
+
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
@@ -184,9 +198,9 @@ mod tests {
     fn the_first_two_samples() {
         let mut rtt = Rtt::new(RtoConfig { min: ms(0), ..RtoConfig::default() });
         assert_eq!(rtt.rto(), ms(1000));
-        rtt.sample(ms(600), 1, 1, 1);
+        rtt.sample(600 * MS, 1, 1, 1);
         assert_eq!(rtt.rto(), ms(600 + 4 * 300));
-        rtt.sample(ms(680), 2, 2, 1);
+        rtt.sample(680 * MS, 2, 2, 1);
         // SRTT 600 + 80/8; RTTVAR 300·3/4 + 80/4.
         assert_eq!(rtt.rto(), ms(610 + 4 * 245));
     }
@@ -195,14 +209,14 @@ mod tests {
     fn granularity_minimum_and_maximum() {
         let config = RtoConfig { granularity: ms(500), min: ms(0), ..RtoConfig::default() };
         let mut rtt = Rtt::new(config);
-        (0..200).for_each(|_| rtt.sample(ms(100), 1, 1, 1));
+        (0..200).for_each(|_| rtt.sample(100 * MS, 1, 1, 1));
         assert_eq!(rtt.rto(), ms(600));
         let mut rtt = Rtt::new(RtoConfig::default());
-        (0..200).for_each(|_| rtt.sample(ms(100), 1, 1, 1));
+        (0..200).for_each(|_| rtt.sample(100 * MS, 1, 1, 1));
         assert_eq!(rtt.rto(), ms(1000));
         (0..9).for_each(|_| rtt.back_off());
         assert_eq!(rtt.rto(), ms(60_000));
-        rtt.sample(ms(100), 2, 2, 1);
+        rtt.sample(100 * MS, 2, 2, 1);
         assert_eq!(rtt.rto(), ms(1000));
     }
 
@@ -210,10 +224,10 @@ mod tests {
     fn once_per_rtt_times_one_segment_at_a_time() {
         let config = RtoConfig { sampling: Sampling::OncePerRtt, ..RtoConfig::default() };
         let mut rtt = Rtt::new(config);
-        rtt.sample(ms(600), 1, 100, 1);
-        rtt.sample(ms(900), 99, 200, 1);
+        rtt.sample(600 * MS, 1, 100, 1);
+        rtt.sample(900 * MS, 99, 200, 1);
         assert_eq!(rtt.smoothed(), Some(ms(600)));
-        rtt.sample(ms(680), 100, 200, 1);
+        rtt.sample(680 * MS, 100, 200, 1);
         assert_eq!(rtt.smoothed(), Some(ms(610)));
     }
 }

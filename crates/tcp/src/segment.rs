@@ -1,6 +1,6 @@
 //! Segments: what two endpoints exchange, as structs.
 
-use smallvec::SmallVec;
+use arrayvec::ArrayVec;
 
 use crate::{Payload, SeqNr};
 
@@ -119,7 +119,7 @@ const SNACK_LEN: usize = 8;
 pub(crate) const SCPS_SNACK: u8 = 0x40;
 
 /// Up to four ranges of sequence numbers.
-pub type SackBlocks = SmallVec<[SackBlock; 4]>;
+pub type SackBlocks = ArrayVec<SackBlock, 4>;
 
 /// A range of sequence numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -140,7 +140,7 @@ pub struct Timestamps {
 }
 
 /// A TCP Fast Open cookie: nothing, or 4 to 16 bytes.
-pub type Cookie = SmallVec<[u8; 16]>;
+pub type Cookie = ArrayVec<u8, 16>;
 
 /// The room for options in a header, in bytes.
 pub(crate) const OPTIONS_MAX: usize = 40;

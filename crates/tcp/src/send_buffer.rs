@@ -47,6 +47,9 @@ impl<P: Payload> SendBuffer<P> {
     /// The bytes at `range`, which lies within.
     pub(crate) fn get(&self, range: Range<u64>) -> P {
         debug_assert!(self.start <= range.start && range.end <= self.end);
+        if let (Some((at, chunk)), 1) = (self.chunks.front(), self.chunks.len()) {
+            return chunk.slice((range.start - at) as usize..(range.end - at) as usize);
+        }
         let mut out = P::default();
         let first =
             self.chunks.partition_point(|(at, chunk)| at + chunk.len() as u64 <= range.start);

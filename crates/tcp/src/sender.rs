@@ -9,7 +9,6 @@ mod transmit;
 use core::ops::Range;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use units::{ByteCount, Instant, RangeSet};
 
 use crate::Payload;
@@ -28,11 +27,11 @@ use estimate::Estimate;
 
 /// What an acknowledgement says, in positions of the stream.
 #[derive(Debug, Clone)]
-pub(crate) struct AckInfo {
+pub(crate) struct AckInfo<'a> {
     /// Everything below is acknowledged.
     pub(crate) position: u64,
     /// Selectively acknowledged, within what is outstanding.
-    pub(crate) sack: SmallVec<[Range<u64>; 4]>,
+    pub(crate) sack: &'a [Range<u64>],
     /// Told to be missing (SNACK).
     pub(crate) hole: Option<Range<u64>>,
     /// Reported as having arrived twice (RFC 2883).
@@ -43,9 +42,9 @@ pub(crate) struct AckInfo {
     pub(crate) updates_window: bool,
     /// Without data, SYN or FIN.
     pub(crate) is_bare: bool,
-    /// How long ago the segment was sent whose timestamp is echoed, and the
-    /// echoed value itself.
-    pub(crate) echo: Option<(core::time::Duration, u32)>,
+    /// How long ago the segment was sent whose timestamp is echoed, in
+    /// nanoseconds, and the echoed value itself.
+    pub(crate) echo: Option<(u64, u32)>,
     /// The flag ECE.
     pub(crate) ece: bool,
 }

@@ -106,8 +106,16 @@ impl World {
     /// is closed.
     pub(super) fn flush(&mut self, key: Key) {
         let now = self.now;
-        while let Some(socket) = self.sockets.get_mut(key) {
-            let Some(segment) = socket.tcp.poll_transmit(now) else { break };
+        loop {
+            let Some(socket) = self.sockets.get_mut(key) else { return };
+            let Some(segment) = socket.tcp.poll_transmit(now) else {
+                let next = socket.tcp.poll_timeout().map(|(at, _)| at);
+                socket.alarm.set(&mut self.agenda, next, Due::Socket(key));
+                if socket.tcp.state() == State::Closed {
+                    self.forget(key);
+                }
+                return;
+            };
             if let Some(watched) = socket.watched {
                 self.probe.note_departure(watched, now, &segment);
             }
@@ -116,13 +124,6 @@ impl World {
             let packet = self.boxed(Packet { from, to, body });
             self.send(packet);
         }
-        let Some(socket) = self.sockets.get_mut(key) else { return };
-        if socket.tcp.state() == State::Closed {
-            self.forget(key);
-            return;
-        }
-        let next = socket.tcp.poll_timeout().map(|(at, _)| at);
-        socket.alarm.set(&mut self.agenda, next, Due::Socket(key));
     }
 
     /// Removes a closed socket, and its peer if that has heard nothing yet.

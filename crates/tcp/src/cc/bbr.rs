@@ -132,7 +132,7 @@ impl Bbr {
             self.round_end = ack.total_delivered;
             self.round += 1;
         }
-        let rate = sample.rate.bits_per_second() as f64;
+        let rate = sample.rate().bits_per_second() as f64;
         if rate >= self.bandwidth() || !sample.is_app_limited {
             while self.bandwidths.back().is_some_and(|(_, old)| *old <= rate) {
                 self.bandwidths.pop_back();

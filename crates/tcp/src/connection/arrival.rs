@@ -3,12 +3,12 @@
 use core::ops::Range;
 use core::time::Duration;
 
-use smallvec::SmallVec;
+use arrayvec::ArrayVec;
 use units::Instant;
 
 use super::{Abort, Connection, Event, State};
 use crate::receiver::Arrival;
-use crate::segment::{Ecn, SackBlock, Segment};
+use crate::segment::{Ecn, SackBlock, Segment, Snack};
 use crate::sender::AckInfo;
 use crate::{Payload, SeqNr};
 
@@ -89,6 +89,7 @@ impl<P: Payload> Connection<P> {
         (0..window).contains(&start) || len > 0 && (0..window).contains(&(start + len - 1))
     }
 
+    #[cold]
     fn arrive_unacceptable(&mut self, now: Instant, segment: &Segment<P>) {
         if segment.flags.rst {
             return;
@@ -133,6 +134,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// RFC 5961 §3.2: only a reset with exactly the next number counts.
+    #[cold]
     fn arrive_reset(&mut self, now: Instant, segment: &Segment<P>) {
         if self.distance(segment) != 0 {
             self.challenge(now);
@@ -145,6 +147,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    #[cold]
     fn challenge(&mut self, now: Instant) {
         if self.challenges.allow(now) {
             self.acks.bare += 1;
@@ -199,14 +202,14 @@ impl<P: Payload> Connection<P> {
             && segment.options.snack.is_none()
             && !segment.flags.ece;
         if is_plain && self.sender.is_at_rest(position) {
-            return self.sender.rest(now, window, updates_window);
+            return self.sender.rest(window, updates_window);
         }
         let (duplicate, sack) = self.read_sack(&segment.options.sack, position);
         let before = self.sender.una();
         let info = AckInfo {
             position,
-            sack,
-            hole: self.read_snack(segment, position),
+            sack: &sack,
+            hole: segment.options.snack.and_then(|snack| self.read_snack(snack, position)),
             duplicate,
             window,
             updates_window,
@@ -222,31 +225,35 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The hole that the segment tells of, as far as it is possible.
-    fn read_snack(&self, segment: &Segment<P>, ack: u64) -> Option<Range<u64>> {
-        let snack = segment.options.snack.filter(|_| self.agreed.snack)?;
+    #[cold]
+    fn read_snack(&self, snack: Snack, ack: u64) -> Option<Range<u64>> {
+        if !self.agreed.snack {
+            return None;
+        }
         let mss = self.sender.mss();
         let start = ack + u64::from(snack.offset) * mss;
         let hole = start..(start + u64::from(snack.size) * mss).min(self.sender.nxt());
         (!hole.is_empty()).then_some(hole)
     }
 
-    fn read_echo(&self, now: Instant, segment: &Segment<P>) -> Option<(Duration, u32)> {
+    fn read_echo(&self, now: Instant, segment: &Segment<P>) -> Option<(u64, u32)> {
         let timestamps = segment.options.timestamps.filter(|_| self.agreed.timestamps)?;
         let age = self.clock.value(now).wrapping_sub(timestamps.echo) as i32;
         let age = u64::try_from(age).ok()?;
-        Some((Duration::from_millis(age), timestamps.echo))
+        Some((age * 1_000_000, timestamps.echo))
     }
 
     /// A report of a duplicate, if the first block is one (RFC 2883 §4), and
     /// the other blocks as far as they are possible.
     #[allow(clippy::type_complexity, reason = "two lists, used once")]
+    #[inline(never)]
     fn read_sack(
         &self,
         blocks: &[SackBlock],
         ack: u64,
-    ) -> (Option<Range<u64>>, SmallVec<[Range<u64>; 4]>) {
+    ) -> (Option<Range<u64>>, ArrayVec<Range<u64>, 4>) {
         if !self.agreed.sack || blocks.is_empty() {
-            return (None, SmallVec::new());
+            return (None, ArrayVec::new());
         }
         let nxt = self.sender.nxt();
         let position = |seq: SeqNr| {
@@ -259,7 +266,7 @@ impl<P: Payload> Connection<P> {
         };
         let mut ranges = blocks.iter().map(range);
         let first = ranges.next().flatten();
-        let mut rest: SmallVec<[Range<u64>; 4]> = ranges.flatten().collect();
+        let mut rest: ArrayVec<Range<u64>, 4> = ranges.flatten().collect();
         let is_duplicate = first.as_ref().is_some_and(|first| {
             first.end <= ack
                 || rest
@@ -334,6 +341,7 @@ impl<P: Payload> Connection<P> {
         (start, len, segment.flags.fin && len == segment.payload.len())
     }
 
+    #[cold]
     fn after_peer_fin(&mut self, now: Instant) {
         match self.state {
             State::Established => self.state = State::CloseWait,
@@ -348,6 +356,7 @@ impl<P: Payload> Connection<P> {
         self.notify(Event::Finished);
     }
 
+    #[cold]
     fn enter_time_wait(&mut self, now: Instant) {
         self.state = State::TimeWait;
         self.timers.keepalive = None;
@@ -355,6 +364,7 @@ impl<P: Payload> Connection<P> {
         self.notify(Event::Closed);
     }
 
+    #[cold]
     fn finish_closing(&mut self) {
         if self.state != State::TimeWait {
             self.notify(Event::Closed);

@@ -39,7 +39,9 @@ impl<P: Payload> Connection<P> {
     pub(super) fn bare_segment(&mut self, now: Instant) -> Segment<P> {
         let mut segment = Segment { seq: self.seq(self.sender.nxt()), ..Segment::default() };
         self.acknowledge(now, &mut segment);
-        self.add_snack(&mut segment);
+        if self.agreed.snack {
+            self.add_snack(&mut segment);
+        }
         self.add_sack(&mut segment, usize::MAX);
         segment
     }
@@ -91,10 +93,8 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Tells of a hole, each in turn, in whole segments.
+    #[cold]
     fn add_snack(&mut self, segment: &mut Segment<P>) {
-        if !self.agreed.snack {
-            return;
-        }
         let Some(hole) = self.receiver.next_hole() else { return };
         let (mss, next) = (self.sender.mss(), self.receiver.next());
         let first = (hole.start - next) / mss;
@@ -107,9 +107,13 @@ impl<P: Payload> Connection<P> {
     /// Puts in as many SACK blocks as find room in `room` bytes.
     fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
         let blocks = room.saturating_sub(4) / 8;
-        if !self.agreed.sack || blocks == 0 || !self.receiver.has_sack() {
-            return;
+        if self.agreed.sack && blocks > 0 && self.receiver.has_sack() {
+            self.put_sack(segment, blocks);
         }
+    }
+
+    #[inline(never)]
+    fn put_sack(&mut self, segment: &mut Segment<P>, blocks: usize) {
         let ranges = self.receiver.sack_blocks(self.config.dsack);
         let block = |range: &Range<u64>| SackBlock {
             start: self.irs.advance(range.start),
@@ -122,6 +126,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The options of a SYN, and what it says of ECN.
+    #[cold]
     fn offer(&mut self, now: Instant, segment: &mut Segment<P>, is_new: bool) {
         let config = &self.config;
         let answers = segment.ack.is_some();

@@ -49,9 +49,12 @@ impl<P: Payload> Connection<P> {
     /// Something was heard of the peer.
     pub(super) fn heard(&mut self, now: Instant) {
         self.timers.probes = 0;
-        let probes = matches!(self.state, State::Established | State::CloseWait | State::FinWait2);
-        self.timers.keepalive =
-            self.config.keepalive.filter(|_| probes).map(|keepalive| now + keepalive.idle);
+        self.timers.keepalive = None;
+        if let Some(keepalive) = &self.config.keepalive
+            && matches!(self.state, State::Established | State::CloseWait | State::FinWait2)
+        {
+            self.timers.keepalive = Some(now + keepalive.idle);
+        }
     }
 
     /// RFC 9293 §3.8.4: an old sequence number makes the peer answer.

@@ -77,15 +77,17 @@ fn expiry_follows_the_order_of_transmission() {
     let mut flight = ten();
     flight.mark_lost(1);
     flight.resend(1, at(20), Snapshot::default());
-    let (any, next) = flight.expire(|sent| sent.sent_at <= at(3));
+    let (any, next) = flight.expire(u64::MAX, |sent| sent.sent_at <= at(3));
     assert!(any);
     assert_eq!(next.unwrap().start, 400);
     assert_eq!(flight.lost.iter().copied().collect::<Vec<_>>(), [0, 2, 3]);
-    let (_, next) = flight.expire(|sent| sent.sent_at <= at(15));
+    let (_, next) = flight.expire(u64::MAX, |sent| sent.sent_at <= at(15));
     assert_eq!(next.unwrap().start, 100);
+    // Nothing was sent after the last that has arrived.
+    assert!(matches!(flight.expire(5, |_| true), (false, None)));
     // Back in flight, all of them are watched again, in the same order.
     flight.unmark_lost();
-    let (_, next) = flight.expire(|sent| sent.sent_at <= at(4));
+    let (_, next) = flight.expire(u64::MAX, |sent| sent.sent_at <= at(4));
     assert_eq!(next.unwrap().start, 500);
 }
 

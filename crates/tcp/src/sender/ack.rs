@@ -42,10 +42,12 @@ impl News {
 
 impl<P: Payload> Sender<P> {
     /// Takes an acknowledgement of something between SND.UNA and SND.NXT.
+    #[inline(never)]
     pub(crate) fn handle_ack(&mut self, now: Instant, ack: &AckInfo) {
         let opened = self.update_window(ack.position, ack.window, ack.updates_window);
         // The answers to probes of a shut window are no duplicates.
-        let is_bare_repeat = ack.is_bare
+        let is_bare_repeat = !self.uses_sack()
+            && ack.is_bare
             && !opened
             && ack.position == self.una
             && !self.flight.is_empty()
@@ -55,7 +57,7 @@ impl<P: Payload> Sender<P> {
         let prior_flight = self.nxt - self.una;
         let prior_in_flight = self.flight.in_flight();
         let mut news = self.take_news(now, ack);
-        news.is_duplicate = if self.uses_sack() { news.sacked > 0 } else { is_bare_repeat };
+        news.is_duplicate = is_bare_repeat || self.uses_sack() && news.sacked > 0;
         let rtt = self.measure(now, ack, &news, prior_flight);
         if let Some(range) = &ack.duplicate {
             self.on_duplicate_report(now, range);
@@ -67,8 +69,10 @@ impl<P: Payload> Sender<P> {
             self.on_ece(now);
         }
         if news.delivered > 0 && self.una > 1 {
-            self.estimate_ssthresh(now);
-            let rate = self.rate.sample(self.rtt.min());
+            if self.config.estimate_ssthresh {
+                self.estimate_ssthresh(now);
+            }
+            let rate = self.rate.sample(self.rtt.min_nanos());
             self.cc.on_ack(&Ack {
                 now,
                 acked: news.advanced,
@@ -104,7 +108,7 @@ impl<P: Payload> Sender<P> {
 
     /// [`Self::handle_ack`] for an acknowledgement that says nothing but the
     /// window, if that is news, while [`Self::is_at_rest`].
-    pub(crate) fn rest(&mut self, now: Instant, window: u64, updates_window: bool) {
+    pub(crate) fn rest(&mut self, window: u64, updates_window: bool) {
         self.update_window(self.una, window, updates_window);
         self.repair.dup_acks = 0;
         self.repair.dup_bytes = 0;
@@ -112,11 +116,11 @@ impl<P: Payload> Sender<P> {
         self.timers.stalled_since = None;
         self.timers.reorder = None;
         self.timers.probe = None;
-        self.schedule_persist(now);
     }
 
+    #[cold]
     fn estimate_ssthresh(&mut self, now: Instant) {
-        let Some(rtt) = self.rtt.min().filter(|_| self.config.estimate_ssthresh) else { return };
+        let Some(rtt) = self.rtt.min() else { return };
         if self.repair.phase != Phase::Open {
             self.estimate.give_up();
         }
@@ -133,7 +137,7 @@ impl<P: Payload> Sender<P> {
             return false;
         }
         let changed = window != self.window;
-        let was_shut = self.is_shut();
+        let was_shut = position <= self.una && self.is_shut();
         self.window = window;
         self.max_window = self.max_window.max(window);
         self.edge = position + window;
@@ -141,7 +145,6 @@ impl<P: Payload> Sender<P> {
         if was_shut
             && !self.is_shut()
             && let Some(id) = self.flight.front_id()
-            && position <= self.una
         {
             self.flight.mark_lost(id);
             self.forced = Some(Forced::Again(id));
@@ -157,7 +160,7 @@ impl<P: Payload> Sender<P> {
     fn take_news(&mut self, now: Instant, ack: &AckInfo) -> News {
         let mut news = News { advanced: ack.position - self.una, ..News::default() };
         let recover = self.repair.recover;
-        let min_rtt = self.rtt.min();
+        let min_rtt = self.rtt.min_nanos();
         let (rate, rack) = (&mut self.rate, &mut self.rack);
         self.flight.acknowledge(ack.position, |sent| {
             news.ambiguous |= sent.was_retransmitted();
@@ -173,7 +176,7 @@ impl<P: Payload> Sender<P> {
             news.timed = None;
         }
         let before = news.delivered;
-        for range in &ack.sack {
+        for range in ack.sack {
             self.flight.sack(range.clone(), |sent| {
                 rack.on_delivered(now, sent, min_rtt);
                 rate.on_delivered(now, sent);
@@ -196,12 +199,14 @@ impl<P: Payload> Sender<P> {
         news: &News,
         flight: u64,
     ) -> Option<Duration> {
-        let timed = news.timed.map(|sent_at| now.saturating_since(sent_at));
-        let echoed = ack.echo.filter(|_| news.advanced > 0).map(|(rtt, _)| rtt);
-        let sample = timed.or(echoed)?;
+        let sample = match (news.timed, ack.echo) {
+            (Some(sent_at), _) => now.as_nanos().saturating_sub(sent_at.as_nanos()),
+            (None, Some((rtt, _))) if news.advanced > 0 => rtt,
+            _ => return None,
+        };
         let per_round = flight / (2 * self.mss);
         self.rtt.sample(sample, self.una, self.nxt, per_round);
-        Some(sample)
+        Some(Duration::from_nanos(sample))
     }
 
     /// What counts for the growth of the window (RFC 3465; §2.3: after a
@@ -222,6 +227,7 @@ impl<P: Payload> Sender<P> {
 
     /// RFC 3168 §6.1.2: once per window of data, until the segment with CWR has
     /// arrived.
+    #[cold]
     fn on_ece(&mut self, now: Instant) {
         if !self.agreed.ecn || self.una <= self.cwr_until || self.repair.phase != Phase::Open {
             return;
@@ -252,7 +258,6 @@ impl<P: Payload> Sender<P> {
                 self.timers.stalled_since = Some(now);
             }
         }
-        self.schedule_persist(now);
         self.schedule_tail_probe(now);
     }
 }

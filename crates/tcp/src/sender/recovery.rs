@@ -64,6 +64,7 @@ impl<P: Payload> Sender<P> {
         news.advanced - counted
     }
 
+    #[inline(never)]
     fn go_on_with_recovery(&mut self, now: Instant, news: &News) {
         if news.advanced == 0 {
             return;
@@ -88,12 +89,14 @@ impl<P: Payload> Sender<P> {
 
     /// A hole that the peer tells of is lost, at once; what was sent again must
     /// have had the time to arrive (CCSDS 714.0-B-2).
+    #[cold]
     fn take_hole(&mut self, now: Instant, hole: Range<u64>) -> bool {
-        let Some(rtt) = self.rtt.smoothed() else { return false };
-        let before = Instant::from_nanos(now.as_nanos().saturating_sub(rtt.as_nanos() as u64));
+        let Some(rtt) = self.rtt.smoothed_nanos() else { return false };
+        let before = Instant::from_nanos(now.as_nanos().saturating_sub(rtt));
         self.repair.frto.is_none() && self.flight.mark_lost_within(hole, before)
     }
 
+    #[cold]
     fn go_on_after_timeout(&mut self, now: Instant, news: &News) {
         if news.advanced > 0 {
             self.repair.timeouts = 0;
@@ -107,6 +110,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// RFC 5682 §2.1, and with SACK §3.1.
+    #[cold]
     fn go_on_with_frto(&mut self, now: Instant, news: &News) {
         let Some(state) = self.repair.frto else { return };
         let is_past = self.una >= self.repair.recover;
@@ -163,7 +167,7 @@ impl<P: Payload> Sender<P> {
     }
 
     pub(super) fn detect_by_time(&mut self, now: Instant) -> bool {
-        let (min, smoothed) = (self.rtt.min(), self.rtt.smoothed());
+        let (min, smoothed) = (self.rtt.min_nanos(), self.rtt.smoothed_nanos());
         let recovering = self.repair.phase != Phase::Open;
         let (lost, next) = self.rack.detect(now, &mut self.flight, recovering, min, smoothed);
         self.timers.reorder = next;
@@ -173,6 +177,7 @@ impl<P: Payload> Sender<P> {
     /// Takes the first segment for lost, unless the duplicates may come from
     /// what was sent again before: with SACK if it has been sent again itself;
     /// without, as RFC 6582 §3.2 step 2 has it. Reno knew no such care.
+    #[cold]
     fn fast_retransmit_front(&mut self) -> bool {
         let Some(front) = self.flight.front() else { return false };
         let fresh = if self.agreed.sack {
@@ -185,6 +190,7 @@ impl<P: Payload> Sender<P> {
         open && fresh && self.flight.front_id().is_some_and(|id| self.flight.mark_lost(id))
     }
 
+    #[cold]
     pub(super) fn begin_recovery(&mut self, now: Instant) {
         let outstanding = self.nxt - self.una;
         let flight_size = self.flight_size();
@@ -227,6 +233,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
+    #[cold]
     fn end_recovery(&mut self, now: Instant) {
         let was_fast = self.repair.phase == Phase::Recovery;
         self.repair.phase = Phase::Open;
@@ -252,6 +259,7 @@ impl<P: Payload> Sender<P> {
 
     /// Nothing was lost: everything as it was (RFC 4015 restores the window in
     /// steps; here it comes back at once).
+    #[cold]
     fn undo(&mut self, now: Instant) {
         let Some(undo) = self.repair.undo.take() else { return };
         self.cc = undo.controller;
@@ -267,10 +275,10 @@ impl<P: Payload> Sender<P> {
     /// Eifel detection (RFC 3522 §3.2): the first acknowledgement of new data
     /// echoes a timestamp from before the retransmission.
     pub(super) fn check_eifel(&mut self, now: Instant, ack: &AckInfo, news: &News) {
-        let Some(undo) = self.repair.undo.as_ref().filter(|_| self.config.eifel) else { return };
-        if self.repair.phase == Phase::Open || news.advanced == 0 {
+        if self.repair.phase == Phase::Open || news.advanced == 0 || !self.config.eifel {
             return;
         }
+        let Some(undo) = &self.repair.undo else { return };
         let is_first = self.una - news.advanced == undo.una;
         let (Some((_, echo)), FirstValue::Is(first)) = (ack.echo, undo.first_value) else { return };
         if is_first && (echo.wrapping_sub(first) as i32) < 0 {
@@ -280,6 +288,7 @@ impl<P: Payload> Sender<P> {
 
     /// A duplicate is reported: RACK waits longer (RFC 8985 §6.2), and if all
     /// that was sent again was not needed, nothing was lost (RFC 3708).
+    #[cold]
     pub(super) fn on_duplicate_report(&mut self, now: Instant, range: &Range<u64>) {
         self.rack.on_dsack(self.una, self.nxt);
         if let Some((end, true)) = self.repair.tail_probe

@@ -1,7 +1,5 @@
 //! What happens when time passes.
 
-use core::time::Duration;
-
 use units::{Instant, earliest_timer};
 
 use super::{Forced, Frto, Sender};
@@ -12,8 +10,8 @@ use crate::flight::Fate;
 use crate::wake::Wake;
 
 /// `WCDelAckT` of RFC 8985 §7.2: how long the peer may delay the
-/// acknowledgement of a single segment.
-const WORST_DELAYED_ACK: Duration = Duration::from_millis(200);
+/// acknowledgement of a single segment, in nanoseconds.
+const WORST_DELAYED_ACK: u64 = 200_000_000;
 
 /// Data was not acknowledged for the user time-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +65,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// RFC 6298 §5 (5.4) to (5.7), RFC 5681 §3.1.
+    #[cold]
     fn on_retransmission_timeout(&mut self, now: Instant) {
         self.timers.rto = None;
         self.timers.probe = None;
@@ -81,6 +80,7 @@ impl<P: Payload> Sender<P> {
         self.timers.rto = Some(self.rtt.deadline(now));
     }
 
+    #[cold]
     fn assume_all_lost(&mut self, now: Instant, front: Fate) {
         // RFC 2018 §8: what was selectively acknowledged would have been
         // acknowledged if the receiver still had it.
@@ -124,12 +124,13 @@ impl<P: Payload> Sender<P> {
         if !applies {
             return;
         }
-        let mut wait = self.rtt.smoothed().map_or(Duration::from_secs(1), |rtt| rtt * 2);
+        let mut wait = self.rtt.smoothed_nanos().map_or(1_000_000_000, |rtt| 2 * rtt);
         if self.flight.len() == 1 {
             wait += WORST_DELAYED_ACK;
         }
-        if now + wait < rto {
-            self.timers.probe = Some(now + wait);
+        let at = Instant::from_nanos(now.as_nanos().saturating_add(wait));
+        if at < rto {
+            self.timers.probe = Some(at);
         }
     }
 }

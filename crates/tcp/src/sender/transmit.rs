@@ -56,7 +56,9 @@ impl<P: Payload> Sender<P> {
         if self.nxt == 0 {
             return Some(Choice::New(0..1));
         }
-        if let Some(choice) = self.forced() {
+        if let Some(forced) = self.forced.take()
+            && let Some(choice) = self.choose_forced(&forced)
+        {
             return Some(choice);
         }
         if self.una == 0 && !self.may_answer_early() {
@@ -84,11 +86,13 @@ impl<P: Payload> Sender<P> {
 
     /// The data of the peer's SYN has been taken (RFC 7413 §4.2.2: it may be
     /// answered before the handshake is through).
+    #[cold]
     fn may_answer_early(&self) -> bool {
         self.may_hurry && self.window > 0
     }
 
     /// How much data goes with the SYN.
+    #[cold]
     fn syn_data_len(&self) -> u64 {
         if !self.may_hurry || self.window > 0 {
             return 0;
@@ -96,8 +100,9 @@ impl<P: Payload> Sender<P> {
         self.buffer.len().min(self.mss).min(SYN_DATA_MAX)
     }
 
-    fn forced(&mut self) -> Option<Choice> {
-        match self.forced.take()? {
+    #[cold]
+    fn choose_forced(&self, forced: &Forced) -> Option<Choice> {
+        match *forced {
             Forced::Again(id) => {
                 let sent = self.flight.get(id)?;
                 (sent.fate != Fate::Sacked).then_some(Choice::Again(id))
@@ -226,6 +231,7 @@ impl<P: Payload> Sender<P> {
         Transmission { range, is_new: true }
     }
 
+    #[inline(never)]
     fn launch_again(&mut self, now: Instant, id: Id, value: u32) -> Option<Transmission> {
         let snapshot = self.rate.sent(now, self.flight.in_flight() == 0);
         self.flight.resend(id, now, snapshot);
@@ -260,7 +266,8 @@ impl<P: Payload> Sender<P> {
 
     /// The rate at which segments leave.
     fn pacing_rate(&self) -> Option<BitRate> {
-        let own = self.cc.pacing().or_else(|| self.window_rate().filter(|_| self.config.pacing));
+        let paced = self.config.pacing;
+        let own = self.cc.pacing().or_else(|| if paced { self.window_rate() } else { None });
         match (own, self.config.max_rate) {
             (Some(own), Some(max)) => Some(own.min(max)),
             (own, max) => own.or(max),

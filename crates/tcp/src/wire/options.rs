@@ -66,7 +66,7 @@ fn read_one(kind: u8, body: &[u8], options: &mut Options) {
         (FAST_OPEN, cookie)
             if cookie.is_empty() || (4..=16).contains(&cookie.len()) && cookie.len() % 2 == 0 =>
         {
-            options.fast_open.get_or_insert(cookie.into());
+            options.fast_open.get_or_insert(cookie.iter().copied().collect());
         }
         _ => {}
     }

@@ -178,7 +178,7 @@ prop_compose! {
             sack_permitted,
             sack: blocks.into_iter().map(block).collect(),
             timestamps: timestamps.map(|(value, echo)| Timestamps { value, echo }),
-            fast_open: cookie.map(|len| Cookie::from_elem(7, len)),
+            fast_open: cookie.map(|len| core::iter::repeat_n(7, len).collect()),
             scps,
             snack: snack.map(|(offset, size)| Snack { offset, size }),
         };
