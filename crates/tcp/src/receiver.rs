@@ -39,8 +39,8 @@ pub(crate) struct Receiver<P> {
     edge: u64,
     /// Where the stream ends, once known.
     fin: Option<u64>,
-    /// Starts of data that arrived out of order, the latest first (RFC 2018 §4).
-    recent: VecDeque<u64>,
+    /// The islands that grew last, the latest first, as they are (RFC 2018 §4).
+    recent: ArrayVec<Range<u64>, MAX_BLOCKS>,
     /// What arrived a second time, to be reported once (RFC 2883).
     duplicate: Option<Range<u64>>,
     /// Where the hole begins that was told of last (SNACK).
@@ -57,8 +57,8 @@ struct Island<P> {
 /// Mostly one: what joins without copying is joined.
 type Pieces<P> = SmallVec<[P; 1]>;
 
-/// SACK blocks reach back to so many arrivals.
-const RECENT: usize = 8;
+/// The SACK blocks that find room in a segment (RFC 2018 §3).
+const MAX_BLOCKS: usize = 4;
 
 impl<P: Payload> Receiver<P> {
     /// A receiver of a stream whose SYN has arrived, with room for `capacity`
@@ -72,7 +72,7 @@ impl<P: Payload> Receiver<P> {
             capacity,
             edge: 1,
             fin: None,
-            recent: VecDeque::new(),
+            recent: ArrayVec::new(),
             duplicate: None,
             told: 0,
         }
@@ -150,27 +150,44 @@ impl<P: Payload> Receiver<P> {
     /// here already is dropped.
     pub(crate) fn insert(&mut self, start: u64, data: &P) -> Arrival {
         let end = start + data.len() as u64;
-        if start == self.next && self.islands.is_empty() && !data.is_empty() {
-            self.deliver(data.clone());
-            self.pass_fin();
-            return Arrival::InOrder;
+        if start > self.next {
+            return self.insert_later(start, data);
         }
-        let held = self.held(start.max(self.next));
-        if end <= self.next || held.is_some_and(|held| end <= held) {
+        if end <= self.next {
             self.duplicate = Some(start..end);
             return Arrival::Duplicate;
         }
         if start < self.next {
             self.duplicate = Some(start..self.next);
         }
-        if start <= self.next {
-            return self.insert_next(start, data);
+        self.deliver(data.slice((self.next - start) as usize..data.len()));
+        let had_holes = self.has_holes();
+        if had_holes {
+            self.deliver_islands(end);
         }
-        self.insert_island(start, data);
-        self.recent.retain(|at| *at != start);
-        self.recent.push_front(start);
-        self.recent.truncate(RECENT);
+        self.pass_fin();
+        if had_holes { Arrival::FilledHole } else { Arrival::InOrder }
+    }
+
+    fn insert_later(&mut self, start: u64, data: &P) -> Arrival {
+        let end = start + data.len() as u64;
+        let island = match self.insert_last(start, data) {
+            Some(island) => island,
+            None if self.held(start).is_some_and(|held| end <= held) => {
+                self.duplicate = Some(start..end);
+                return Arrival::Duplicate;
+            }
+            None => self.insert_island(start, data),
+        };
+        self.note_recent(island);
         Arrival::OutOfOrder
+    }
+
+    /// `island` has grown, perhaps over others.
+    fn note_recent(&mut self, island: Range<u64>) {
+        self.recent.retain(|known| known.start < island.start || island.end < known.end);
+        self.recent.truncate(MAX_BLOCKS - 1);
+        self.recent.insert(0, island);
     }
 
     /// The end of the island that holds the byte at `position`.
@@ -181,18 +198,12 @@ impl<P: Payload> Receiver<P> {
 
     /// The island with the largest start at or below `position`.
     fn island_before(&self, position: u64) -> Option<(&u64, &Island<P>)> {
-        // Mostly it is one of the last, and going there is cheaper than a search.
-        let near = self.islands.iter().rev().take(4).find(|(start, _)| **start <= position);
-        near.or_else(|| self.islands.range(..=position).next_back())
+        self.islands.range(..=position).next_back()
     }
 
-    fn insert_next(&mut self, start: u64, data: &P) -> Arrival {
-        let had_holes = self.has_holes();
-        let len = data.len();
-        let end = start + len as u64;
-        self.deliver(data.slice((self.next - start) as usize..len));
-        // The islands that are reached by now; what the new data overlaps of
-        // them is cut off.
+    /// Delivers the islands that are reached after data up to `end`; what that
+    /// overlaps of them is cut off.
+    fn deliver_islands(&mut self, end: u64) {
         while let Some(entry) = self.islands.first_entry()
             && *entry.key() <= self.next
         {
@@ -208,8 +219,7 @@ impl<P: Payload> Receiver<P> {
                 at = piece_end;
             }
         }
-        self.pass_fin();
-        if had_holes { Arrival::FilledHole } else { Arrival::InOrder }
+        self.recent.retain(|known| known.start > self.next);
     }
 
     fn deliver(&mut self, data: P) {
@@ -222,11 +232,9 @@ impl<P: Payload> Receiver<P> {
         }
     }
 
-    /// Enters data into the holes between the islands that it covers.
-    fn insert_island(&mut self, start: u64, data: &P) {
-        if self.insert_last(start, data) {
-            return;
-        }
+    /// Enters data into the holes between the islands that it covers. The island
+    /// that it is part of then.
+    fn insert_island(&mut self, start: u64, data: &P) -> Range<u64> {
         let end = start + data.len() as u64;
         let cut = |range: Range<u64>| {
             data.slice((range.start - start) as usize..(range.end - start) as usize)
@@ -250,17 +258,20 @@ impl<P: Payload> Receiver<P> {
             self.absorb(&mut whole, end);
         }
         self.absorb(&mut whole, end);
+        let island = base..whole.end;
         self.islands.insert(base, whole);
+        island
     }
 
-    /// Enters data behind all islands or at the end of the last. Whether that is
-    /// where it belongs.
-    fn insert_last(&mut self, start: u64, data: &P) -> bool {
+    /// Enters data behind all islands or at the end of the last, if that is where
+    /// it belongs. The island that it is part of then.
+    fn insert_last(&mut self, start: u64, data: &P) -> Option<Range<u64>> {
         let end = start + data.len() as u64;
         if let Some(mut last) = self.islands.last_entry() {
+            let base = *last.key();
             let last = last.get_mut();
             if last.end > start {
-                return false;
+                return None;
             }
             if last.end == start {
                 last.end = end;
@@ -268,11 +279,11 @@ impl<P: Payload> Receiver<P> {
                 if !joined {
                     last.pieces.push(data.clone());
                 }
-                return true;
+                return Some(base..end);
             }
         }
         self.islands.insert(start, Island { end, pieces: smallvec![data.clone()] });
-        true
+        Some(start..end)
     }
 
     /// Joins the island that begins where `whole` ends, if there is one.
@@ -322,28 +333,21 @@ impl<P: Payload> Receiver<P> {
     }
 
     /// What to report in SACK blocks, in the order of RFC 2018 §4: first a
-    /// duplicate, if `dsack` (RFC 2883 §4), then the island of the latest
-    /// arrival, then those before it, then others.
-    pub(crate) fn sack_blocks(&mut self, dsack: bool) -> ArrayVec<Range<u64>, 4> {
+    /// duplicate, if `dsack` (RFC 2883 §4), then the islands that grew last, the
+    /// latest first, then others.
+    pub(crate) fn sack_blocks(&mut self, dsack: bool) -> ArrayVec<Range<u64>, MAX_BLOCKS> {
         let mut blocks = ArrayVec::new();
         let duplicate = self.duplicate.take();
         if dsack {
             blocks.extend(duplicate);
         }
-        let reported = blocks.len();
-        let rest = self.islands.keys().take(4);
-        for at in self.recent.iter().chain(rest) {
-            if blocks.len() == 4 || blocks.len() - reported == self.islands.len() {
-                break;
-            }
-            if blocks[reported..].iter().any(|block| block.contains(at)) {
-                continue;
-            }
-            if let Some((start, island)) = self.island_before(*at)
-                && island.end > *at
-            {
-                blocks.push(*start..island.end);
-            }
+        let room = MAX_BLOCKS - blocks.len();
+        blocks.extend(self.recent.iter().take(room).cloned());
+        if self.recent.len() < self.islands.len() {
+            let known = |start: &u64| self.recent.iter().any(|known| known.start == *start);
+            let others = self.islands.iter().take(MAX_BLOCKS).filter(|(start, _)| !known(start));
+            let room = MAX_BLOCKS - blocks.len();
+            blocks.extend(others.take(room).map(|(start, island)| *start..island.end));
         }
         blocks
     }

@@ -43,6 +43,25 @@ fn the_latest_arrival_is_reported_first() {
     assert_eq!(it.sack_blocks(true).to_vec(), [61..91, 101..111, 41..51]);
 }
 
+/// RFC 2018 §4: what was reported last is repeated, however much has come to the
+/// first block since.
+#[test]
+fn a_growing_island_drives_no_other_out_of_the_report() {
+    let mut it = receiver();
+    for start in [31, 11, 51] {
+        insert(&mut it, start..start + 10);
+    }
+    for start in (71..171).step_by(10) {
+        insert(&mut it, start..start + 10);
+    }
+    assert_eq!(it.sack_blocks(true).to_vec(), [71..171, 51..61, 11..21, 31..41]);
+    // A fifth is reported when one of the four is no longer there.
+    insert(&mut it, 201..211);
+    assert_eq!(it.sack_blocks(true).to_vec(), [201..211, 71..171, 51..61, 11..21]);
+    insert(&mut it, 1..11);
+    assert_eq!(it.sack_blocks(true).to_vec(), [201..211, 71..171, 51..61, 31..41]);
+}
+
 /// RFC 2883 §4.1: a duplicate is reported once, and below the ACK.
 #[test]
 fn duplicates_are_reported_once() {
