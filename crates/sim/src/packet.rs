@@ -33,6 +33,15 @@ pub struct Packet {
     pub body: Body,
 }
 
+impl Packet {
+    /// One of a segment, to be filled in.
+    pub(crate) fn blank() -> Box<Self> {
+        let (source, destination, segment) = (Key::default(), Key::default(), Segment::default());
+        let body = Body::Tcp { source, destination, segment };
+        Box::new(Self { from: NodeId(0), to: NodeId(0), body })
+    }
+}
+
 /// What a packet carries.
 #[derive(Debug)]
 pub enum Body {

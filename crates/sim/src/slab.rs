@@ -2,7 +2,7 @@
 
 /// Names a thing in a slab: its place, and which of the things it is that
 /// were there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Key {
     index: u32,
     generation: u32,

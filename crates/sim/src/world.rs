@@ -67,7 +67,7 @@ pub struct World {
     tunnelled: tunnel::Tunnelled,
     /// Gateways whose streams have been written to or read.
     restless: VecDeque<NodeId>,
-    /// Boxes of packets that have arrived, for the next ones.
+    /// Boxes of segments that have arrived, for the next ones.
     #[allow(clippy::vec_box, reason = "the boxes are what is kept")]
     boxes: Vec<Box<Packet>>,
     apps: Vec<Option<Box<dyn App>>>,

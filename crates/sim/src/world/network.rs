@@ -56,17 +56,6 @@ impl World {
         self.lanes[lane.index()].peak
     }
 
-    /// Puts a packet into a box that has arrived, if there is one.
-    pub(super) fn boxed(&mut self, packet: Packet) -> Box<Packet> {
-        match self.boxes.pop() {
-            Some(mut boxed) => {
-                *boxed = packet;
-                boxed
-            }
-            None => Box::new(packet),
-        }
-    }
-
     /// Sends a packet that `node` has made.
     pub(super) fn send(&mut self, packet: Box<Packet>) {
         let node = packet.from;

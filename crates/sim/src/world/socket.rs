@@ -108,20 +108,24 @@ impl World {
         let now = self.now;
         loop {
             let Some(socket) = self.sockets.get_mut(key) else { return };
-            let Some(segment) = socket.tcp.poll_transmit(now) else {
+            let mut packet = self.boxes.pop().unwrap_or_else(Packet::blank);
+            let Body::Tcp { source, destination, segment } = &mut packet.body else {
+                unreachable!("only boxes of segments are kept")
+            };
+            if !socket.tcp.poll_transmit_into(now, segment) {
+                self.boxes.push(packet);
                 let next = socket.tcp.poll_timeout().map(|(at, _)| at);
                 socket.alarm.set(&mut self.agenda, next, Due::Socket(key));
                 if socket.tcp.state() == State::Closed {
                     self.forget(key);
                 }
                 return;
-            };
-            if let Some(watched) = socket.watched {
-                self.probe.note_departure(watched, now, &segment);
             }
-            let (from, to, destination) = (socket.node, socket.peer_node, socket.peer);
-            let body = Body::Tcp { source: key, destination, segment };
-            let packet = self.boxed(Packet { from, to, body });
+            (*source, *destination) = (key, socket.peer);
+            if let Some(watched) = socket.watched {
+                self.probe.note_departure(watched, now, segment);
+            }
+            (packet.from, packet.to) = (socket.node, socket.peer_node);
             self.send(packet);
         }
     }

@@ -14,43 +14,69 @@ use crate::{Payload, SeqNr};
 impl<P: Payload> Connection<P> {
     /// The next segment to send now; asked until `None`.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment<P>> {
-        if let Some(segment) = self.outbox.pop_front() {
-            return Some(segment);
+        let mut segment = Segment::default();
+        self.poll_transmit_into(now, &mut segment).then_some(segment)
+    }
+
+    /// Like [`Self::poll_transmit`], in the place of another segment, for who
+    /// keeps them: a segment is large. False, and nothing has changed, if there is
+    /// none to send.
+    pub fn poll_transmit_into(&mut self, now: Instant, segment: &mut Segment<P>) -> bool {
+        if let Some(waiting) = self.outbox.pop_front() {
+            *segment = waiting;
+            return true;
         }
         if matches!(self.state, State::Closed | State::Listen) {
-            return None;
+            return false;
         }
         if self.acks.bare > 0 {
             self.acks.bare -= 1;
-            return Some(self.bare_segment(now));
+            self.write_bare(now, segment);
+            return true;
         }
-        let value = self.clock.value(now);
+        let clock = &self.clock;
         if self.state != State::TimeWait
-            && let Some(sent) = self.sender.poll(now, value)
+            && let Some(sent) = self.sender.poll(now, || clock.value(now))
         {
-            return Some(self.data_segment(now, &sent.range, sent.is_new));
+            self.write_data(now, &sent.range, sent.is_new, segment);
+            return true;
         }
         // Whoever asked to send may find the window too small.
         self.sender.schedule_persist(now);
-        self.acks.due.then(|| self.bare_segment(now))
+        if self.acks.due {
+            self.write_bare(now, segment);
+            return true;
+        }
+        false
     }
 
     /// An acknowledgement of everything, with nothing else.
     pub(super) fn bare_segment(&mut self, now: Instant) -> Segment<P> {
-        let mut segment = Segment { seq: self.seq(self.sender.nxt()), ..Segment::default() };
-        self.acknowledge(now, &mut segment);
-        if self.agreed.snack {
-            self.add_snack(&mut segment);
-        }
-        self.add_sack(&mut segment, usize::MAX);
+        let mut segment = Segment::default();
+        self.write_bare(now, &mut segment);
         segment
     }
 
-    fn data_segment(&mut self, now: Instant, range: &Range<u64>, is_new: bool) -> Segment<P> {
+    fn write_bare(&mut self, now: Instant, segment: &mut Segment<P>) {
+        *segment = Segment { seq: self.seq(self.sender.nxt()), ..Segment::default() };
+        self.acknowledge(now, segment);
+        if self.agreed.snack {
+            self.add_snack(segment);
+        }
+        self.add_sack(segment, usize::MAX);
+    }
+
+    fn write_data(
+        &mut self,
+        now: Instant,
+        range: &Range<u64>,
+        is_new: bool,
+        segment: &mut Segment<P>,
+    ) {
         let payload = self.sender.data(range);
         let syn = range.start == 0;
         let has_data = !payload.is_empty();
-        let mut segment = Segment {
+        *segment = Segment {
             seq: self.seq(range.start),
             flags: Flags {
                 syn,
@@ -66,15 +92,14 @@ impl<P: Payload> Connection<P> {
             segment.flags.cwr = core::mem::take(&mut self.sender.owes_cwr);
         }
         if self.is_synchronised() {
-            self.acknowledge(now, &mut segment);
+            self.acknowledge(now, segment);
         }
         if syn {
-            self.offer(now, &mut segment, is_new);
+            self.offer(now, segment, is_new);
         } else {
             let room = self.sender.mss() as usize - segment.payload.len();
-            self.add_sack(&mut segment, room);
+            self.add_sack(segment, room);
         }
-        segment
     }
 
     /// Puts in what every segment of a synchronised connection has.

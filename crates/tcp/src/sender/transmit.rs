@@ -30,12 +30,16 @@ pub(crate) struct Transmission {
 }
 
 impl<P: Payload> Sender<P> {
-    /// The next segment to send now. `value` is what the timestamp clock shows.
-    pub(crate) fn poll(&mut self, now: Instant, value: u32) -> Option<Transmission> {
+    /// The next segment to send now. `value` gives what the timestamp clock shows.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        value: impl FnOnce() -> u32,
+    ) -> Option<Transmission> {
         self.timers.waits_for_pacer = false;
         let choice = self.choose(now)?;
         let transmission = match choice {
-            Choice::Again(id) => self.launch_again(now, id, value)?,
+            Choice::Again(id) => self.launch_again(now, id, value())?,
             Choice::New(range) => self.launch_new(now, range),
         };
         let len = transmission.range.end - transmission.range.start;
