@@ -4,6 +4,7 @@
 use core::ops::Range;
 use std::collections::{BTreeSet, VecDeque};
 
+use smallvec::SmallVec;
 use units::{Instant, RangeSet};
 
 use crate::rate::Snapshot;
@@ -230,11 +231,10 @@ impl Flight {
     /// `range` is selectively acknowledged. Calls `on` for each segment that
     /// this is news for, as it was.
     pub(crate) fn sack(&mut self, range: Range<u64>, mut on: impl FnMut(&Sent)) {
-        // Blocks are told of again and again.
         if self.sacked.covers(&range) {
             return;
         }
-        let news: Vec<Range<u64>> = self.sacked.gaps(range).collect();
+        let news: SmallVec<[Range<u64>; 4]> = self.sacked.gaps(range).collect();
         for gap in news {
             let mut index = self.index_at(gap.start);
             if self.segments.get(index).is_some_and(|sent| sent.start < gap.start) {

@@ -9,6 +9,7 @@ mod transmit;
 use core::ops::Range;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use units::{ByteCount, Instant, RangeSet};
 
 use crate::Payload;
@@ -83,6 +84,8 @@ pub(crate) struct Sender<P> {
     rack: Rack,
     pacer: Pacer,
     repair: Repair,
+    /// The last selective acknowledgements that were taken.
+    reported: ArrayVec<Range<u64>, 4>,
     /// To be sent whatever the windows say.
     forced: Option<Forced>,
     /// Data sent below this position was held back by the congestion window.
@@ -199,6 +202,7 @@ impl<P: Payload> Sender<P> {
             rack: Rack::new(),
             pacer: Pacer::default(),
             repair: Repair::new(),
+            reported: ArrayVec::new(),
             forced: None,
             limited_until: 0,
             cwr_until: 0,
@@ -244,6 +248,7 @@ impl<P: Payload> Sender<P> {
             return;
         }
         self.flight.clear();
+        self.reported.clear();
         self.nxt = self.una;
         self.timers = Timers::default();
     }

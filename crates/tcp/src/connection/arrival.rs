@@ -1,5 +1,8 @@
 //! Segments that arrive (RFC 9293 §3.10.7).
 
+#[cfg(test)]
+mod tests;
+
 use core::ops::Range;
 use core::time::Duration;
 
@@ -8,7 +11,7 @@ use units::Instant;
 
 use super::{Abort, Connection, Event, State};
 use crate::receiver::Arrival;
-use crate::segment::{Ecn, SackBlock, Segment, Snack};
+use crate::segment::{Ecn, Flags, SackBlock, Segment, Snack};
 use crate::sender::AckInfo;
 use crate::{Payload, SeqNr};
 
@@ -22,7 +25,56 @@ impl<P: Payload> Connection<P> {
             State::Closed => self.refuse(segment),
             State::Listen => self.arrive_in_listen(now, segment),
             State::SynSent => self.arrive_in_syn_sent(now, segment),
+            State::Established if self.is_predicted(segment) => self.arrive_predicted(now, segment),
             _ => self.arrive(now, segment),
+        }
+    }
+
+    /// Header prediction (Jacobson, "4BSD TCP Header Prediction", 1990): the next
+    /// data or an acknowledgement, with nothing unusual. It passes all checks of
+    /// [`Self::arrive`], as nearly every segment does.
+    #[inline]
+    fn is_predicted(&self, segment: &Segment<P>) -> bool {
+        let (una, nxt) = (self.seq(self.sender.una()), self.seq(self.sender.nxt()));
+        segment.flags == Flags { psh: segment.flags.psh, ..Flags::default() }
+            && segment.ecn != Ecn::Ce
+            && segment.seq == self.rcv_nxt()
+            && segment.ack.is_some_and(|ack| !una.is_after(ack) && !ack.is_after(nxt))
+            && segment.payload.len() as u64 <= self.receiver.window()
+            && match &segment.options.timestamps {
+                Some(it) => {
+                    let age = it.value.wrapping_sub(self.clock.recent) as i32;
+                    self.agreed.timestamps && age >= 0
+                }
+                None => !self.agreed.timestamps,
+            }
+    }
+
+    /// [`Self::arrive`] for what [`Self::is_predicted`].
+    fn arrive_predicted(&mut self, now: Instant, segment: &Segment<P>) {
+        let Some(ack) = segment.ack else { return };
+        self.heard(now);
+        self.take_ack(now, segment, ack);
+        if let Some(timestamps) = &segment.options.timestamps
+            && !segment.seq.is_after(self.clock.last_ack_sent)
+        {
+            (self.clock.recent, self.clock.recent_at) = (timestamps.value, now);
+        }
+        if !segment.payload.is_empty() {
+            let start = self.receiver.next();
+            self.take_data(now, start, &segment.payload, false);
+            if self.receiver.is_complete() {
+                self.after_peer_fin(now);
+            }
+        }
+    }
+
+    /// Data whose first byte has the position `start` finds room in the window.
+    fn take_data(&mut self, now: Instant, start: u64, data: &P, marked: bool) {
+        let arrival = self.receiver.insert(start, data);
+        self.acks.on_data(now, arrival, marked);
+        if matches!(arrival, Arrival::InOrder | Arrival::FilledHole) {
+            self.notify(Event::Readable);
         }
     }
 
@@ -191,11 +243,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn take_ack(&mut self, now: Instant, segment: &Segment<P>, ack: SeqNr) {
         let una = self.sender.una();
         let position = una + ack.since(self.seq(una)) as u64;
-        let updates_window = segment.seq.is_after(self.window_seq)
-            || segment.seq == self.window_seq && !self.window_ack.is_after(ack);
-        if updates_window {
-            (self.window_seq, self.window_ack) = (segment.seq, ack);
-        }
+        let updates_window = self.note_window(segment.seq, ack);
         let shift = if segment.flags.syn { 0 } else { self.peer_shift };
         let window = u64::from(segment.window) << shift;
         let is_plain = segment.options.sack.is_empty()
@@ -222,6 +270,17 @@ impl<P: Payload> Connection<P> {
             self.write_blocked = false;
             self.notify(Event::Writable);
         }
+    }
+
+    /// Whether the window of a segment with these numbers is news (RFC 9293
+    /// §3.10.7.4).
+    fn note_window(&mut self, seq: SeqNr, ack: SeqNr) -> bool {
+        let is_news = seq.is_after(self.window_seq)
+            || seq == self.window_seq && !self.window_ack.is_after(ack);
+        if is_news {
+            (self.window_seq, self.window_ack) = (seq, ack);
+        }
+        is_news
     }
 
     /// The hole that the segment tells of, as far as it is possible.
@@ -309,11 +368,7 @@ impl<P: Payload> Connection<P> {
         self.echoes_mark |= marked && !segment.payload.is_empty();
         let (start, len, fin) = self.within_window(segment);
         if len > 0 {
-            let arrival = self.receiver.insert(start, &segment.payload.slice(0..len));
-            self.acks.on_data(now, arrival, marked);
-            if matches!(arrival, Arrival::InOrder | Arrival::FilledHole) {
-                self.notify(Event::Readable);
-            }
+            self.take_data(now, start, &segment.payload.slice(0..len), marked);
         } else if !segment.payload.is_empty() {
             // None of it has room.
             self.acks.bare += 1;

@@ -176,13 +176,16 @@ impl<P: Payload> Sender<P> {
             news.timed = None;
         }
         let before = news.delivered;
-        for range in ack.sack {
+        // Blocks are told of again and again.
+        let fresh = ack.sack.iter().filter(|range| !self.reported.contains(range));
+        for range in fresh {
             self.flight.sack(range.clone(), |sent| {
                 rack.on_delivered(now, sent, min_rtt);
                 rate.on_delivered(now, sent);
                 news.take(sent, recover);
             });
         }
+        self.reported = ack.sack.iter().take(4).cloned().collect();
         news.sacked = news.delivered - before;
         self.una = ack.position;
         self.buffer.release(ack.position);

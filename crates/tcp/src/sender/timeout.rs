@@ -86,6 +86,7 @@ impl<P: Payload> Sender<P> {
         // acknowledged if the receiver still had it.
         if front == Fate::Sacked {
             self.flight.forget_sacks();
+            self.reported.clear();
         }
         let is_repeated = self.repair.timeouts > 0;
         if !is_repeated {
