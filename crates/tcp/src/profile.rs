@@ -32,7 +32,8 @@ pub enum Profile {
     /// 8 KB, no options.
     Windows98,
     /// Linux of today: CUBIC with `HyStart++`, SACK, RACK-TLP, PRR-SSRB, F-RTO,
-    /// an initial window of ten segments, a minimum time-out of 200 ms.
+    /// an initial window of ten segments, a time-out of 200 ms above the smoothed
+    /// RTT at least.
     Linux,
     /// SCPS-TP (CCSDS 714.0-B-2) as a gateway of its time used it on a link of
     /// its own: SNACK, losses taken for corruption, timestamps and window
@@ -165,7 +166,9 @@ fn linux() -> Config {
         acks: AckConfig { quick: 16, ..AckConfig::default() },
         counting: Counting::Bytes { limit: None },
         rto: RtoConfig {
+            // TCP_RTO_MIN bounds what is added to the smoothed RTT, too.
             min: Duration::from_millis(200),
+            granularity: Duration::from_millis(200),
             max: Duration::from_secs(120),
             ..RtoConfig::default()
         },
