@@ -1,8 +1,6 @@
 //! What a packet event costs this computer, as tables:
 //! `cargo bench -p skyhop-sim --bench events`. A packet event is the arrival of
-//! a packet at a node; times are those of the processor. Cycles are these times
-//! at the clock that the processor had just before: a virtual machine's may be
-//! half of what it was an hour ago.
+//! a packet at a node; times are those of the processor.
 //! `… --bench events -- 100x1000` makes the row of 100 Mbit/s and 1000 flows
 //! alone, for profilers; `-- memory=1000` tells what 1000 flows take.
 //!
@@ -11,7 +9,6 @@
 
 #![allow(missing_docs)]
 
-use core::hint::black_box;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -52,19 +49,6 @@ fn processor_time() -> Duration {
     Duration::from_nanos(nanos.expect("nanoseconds"))
 }
 
-/// Cycles per nanosecond that this process gets.
-fn clock() -> f64 {
-    const STEPS: u32 = 10_000_000;
-    // A multiplication takes three cycles and a rotation one, each after the
-    // other, on every processor of the last ten years.
-    const CYCLES: f64 = 4.0;
-    let before = processor_time();
-    let mixed = (0..STEPS)
-        .fold(black_box(1_u64), |it, _| it.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
-    black_box(mixed);
-    CYCLES * f64::from(STEPS) / (processor_time() - before).as_nanos() as f64
-}
-
 /// Memory of this process in bytes, as the system counts it.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/statm").ok()?;
@@ -74,24 +58,21 @@ fn resident() -> Option<u64> {
 fn row(mbit: u64, flows: u64, seconds: u64, runs: u32) {
     let end = Instant::ZERO + Duration::from_secs(seconds);
     // The quietest of equal runs.
-    let (world, time, clock) = (0..runs)
+    let (world, time) = (0..runs)
         .map(|_| {
             let mut world = world(mbit, flows, seconds);
-            let clock = clock();
             let before = processor_time();
             world.run_until(end);
-            (world, processor_time() - before, clock)
+            (world, processor_time() - before)
         })
-        .min_by_key(|(_, time, _)| *time)
+        .min_by_key(|(_, time)| *time)
         .expect("a run");
     let nanos = time.as_nanos() as f64 / world.arrivals() as f64;
     println!(
-        "{mbit:>8}{flows:>8}{:>12}{nanos:>10.0}{:>12.2}{:>14.1}{:>10.2}{:>10.0}",
+        "{mbit:>8}{flows:>8}{:>12}{nanos:>10.0}{:>12.2}{:>14.1}",
         world.arrivals(),
         1e3 / nanos,
         seconds as f64 / time.as_secs_f64(),
-        clock,
-        clock * nanos,
     );
 }
 
@@ -129,8 +110,8 @@ fn asked() -> Vec<(u64, u64)> {
 
 fn head() {
     println!(
-        "{:>8}{:>8}{:>12}{:>10}{:>12}{:>14}{:>10}{:>10}",
-        "Mbit/s", "flows", "events", "ns each", "million/s", "× real time", "GHz", "cycles"
+        "{:>8}{:>8}{:>12}{:>10}{:>12}{:>14}",
+        "Mbit/s", "flows", "events", "ns each", "million/s", "× real time"
     );
 }
 
