@@ -22,6 +22,8 @@ pub(crate) struct Sent {
     /// How often it was sent.
     pub(crate) times: u32,
     pub(crate) fate: Fate,
+    /// It was taken for lost, and has perhaps been sent again since.
+    was_lost: bool,
     pub(crate) snapshot: Snapshot,
 }
 
@@ -147,6 +149,7 @@ impl Flight {
             serial: self.serial,
             times: 1,
             fate: Fate::InFlight,
+            was_lost: false,
             snapshot,
         });
     }
@@ -294,6 +297,7 @@ impl Flight {
             return false;
         }
         sent.fate = Fate::Lost;
+        sent.was_lost = true;
         let len = sent.len();
         self.in_flight -= len;
         self.lost.insert(id);
@@ -308,8 +312,17 @@ impl Flight {
         }
     }
 
+    /// Whether something that was taken for lost is still missing, sent again or
+    /// not. O(n): for the end of recoveries only.
+    pub(crate) fn has_unrepaired(&self) -> bool {
+        self.segments.iter().any(|sent| sent.was_lost && sent.fate != Fate::Sacked)
+    }
+
     /// What was taken for lost is not, after all. O(n log n).
     pub(crate) fn unmark_lost(&mut self) {
+        for sent in &mut self.segments {
+            sent.was_lost = false;
+        }
         for id in core::mem::take(&mut self.lost) {
             if let Some(sent) = self.get_mut(id) {
                 sent.fate = Fate::InFlight;

@@ -23,13 +23,18 @@ impl<P: Payload> Sender<P> {
         }
         let delivered = self.count_duplicates(news);
         let was_recovering = self.repair.phase == Phase::Recovery;
+        let was_repairing = self.repair.phase != Phase::Open;
         match self.repair.phase {
             Phase::Open => {}
             Phase::Recovery => self.go_on_with_recovery(now, news),
             Phase::Loss => self.go_on_after_timeout(now, news),
         }
         let lost = self.detect(now, news) | hole.is_some_and(|hole| self.take_hole(now, hole));
-        if lost && self.repair.phase == Phase::Open {
+        // What was sent during a recovery and lost is congestion of its own (RFC 6675
+        // §5: a loss above RecoveryPoint is not part of the recovery).
+        let is_over = was_repairing && self.una >= self.repair.recover;
+        let is_lost = lost || is_over && self.flight.has_unrepaired();
+        if is_lost && self.repair.phase == Phase::Open {
             self.begin_recovery(now);
         }
         if self.repair.phase == Phase::Recovery {
