@@ -6,6 +6,7 @@ mod bic;
 mod cubic;
 mod hybla;
 mod hystart;
+mod hystart_2011;
 mod illinois;
 mod option;
 mod registry;

@@ -34,7 +34,7 @@ pub(crate) struct CompareArgs {
     runs: u32,
     /// The congestion control, of those that the kernel has; of ours with its
     /// options.
-    #[arg(long = "cc", value_name = "NAME", value_delimiter = ' ', default_values = ["cubic", "reno"])]
+    #[arg(long = "cc", value_name = "NAME", value_delimiter = ' ', default_values = ["cubic:hystart=2011", "reno"])]
     controllers: Vec<ControllerSpec>,
     /// Further options of our endpoint, whose profile is linux.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]

@@ -16,7 +16,8 @@
 //!              ssthresh = max(FlightSize·β, 2); cwnd = ssthresh
 //! ```
 //!
-//! Slow start is that of RFC 5681 with `HyStart++` (RFC 9406).
+//! Slow start is that of RFC 5681 with `HyStart++` (RFC 9406), or with `HyStart`
+//! as it was first, which Linux has (`hystart=2011`).
 //!
 //! Options: `hystart` (on), `beta` (0.7), `c` (0.4), `fast-convergence` (on),
 //! `reno-friendly` (on).
@@ -26,22 +27,70 @@ use core::time::Duration;
 use units::{ByteCount, Instant};
 
 use super::hystart::{Advice, HyStart};
+use super::hystart_2011::HyStart2011;
 use super::option::{OptionError, Options};
 use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
 use crate::math::cube_root;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CubicOptions {
-    hystart: bool,
+    hystart: Version,
     beta: f64,
     c: f64,
     fast_convergence: bool,
     reno_friendly: bool,
 }
 
+/// Which `HyStart`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Off,
+    /// RFC 9406.
+    PlusPlus,
+    /// Ha and Rhee's.
+    Original,
+}
+
+const VERSIONS: [(&str, Version); 3] =
+    [("on", Version::PlusPlus), ("off", Version::Off), ("2011", Version::Original)];
+
+/// What ends slow start before a loss does.
+#[derive(Debug, Clone)]
+enum Exit {
+    PlusPlus(HyStart),
+    Original(HyStart2011),
+}
+
+impl Exit {
+    fn new(version: Version, mss: u64) -> Option<Self> {
+        match version {
+            Version::Off => None,
+            Version::PlusPlus => Some(Self::PlusPlus(HyStart::new(mss))),
+            Version::Original => Some(Self::Original(HyStart2011::new(mss))),
+        }
+    }
+
+    fn on_ack(&mut self, ack: &Ack, window: &Window) -> Advice {
+        match self {
+            Self::PlusPlus(hystart) => hystart.on_ack(ack),
+            Self::Original(hystart) => hystart.on_ack(ack, window.cwnd().get()),
+        }
+    }
+
+    fn is_conservative(&self) -> bool {
+        matches!(self, Self::PlusPlus(hystart) if hystart.is_conservative())
+    }
+}
+
 impl Default for CubicOptions {
     fn default() -> Self {
-        Self { hystart: true, beta: 0.7, c: 0.4, fast_convergence: true, reno_friendly: true }
+        Self {
+            hystart: Version::PlusPlus,
+            beta: 0.7,
+            c: 0.4,
+            fast_convergence: true,
+            reno_friendly: true,
+        }
     }
 }
 
@@ -49,7 +98,7 @@ impl CubicOptions {
     pub(crate) fn read(options: &mut Options<'_>) -> Result<Self, OptionError> {
         let default = Self::default();
         Ok(Self {
-            hystart: options.switch("hystart", default.hystart)?,
+            hystart: options.one_of("hystart", default.hystart, &VERSIONS)?,
             beta: options.number("beta", default.beta, 0.1, 0.99)?,
             c: options.number("c", default.c, 0.001, 100.0)?,
             fast_convergence: options.switch("fast-convergence", default.fast_convergence)?,
@@ -63,7 +112,7 @@ pub(crate) struct Cubic {
     options: CubicOptions,
     window: Window,
     /// `None` once slow start was left for the first time.
-    hystart: Option<HyStart>,
+    hystart: Option<Exit>,
     /// Segments.
     w_max: f64,
     /// The window before the last reduction, in segments.
@@ -90,7 +139,7 @@ impl Cubic {
         Self {
             options,
             window: Window::new(start),
-            hystart: options.hystart.then(|| HyStart::new(start.mss)),
+            hystart: Exit::new(options.hystart, start.mss),
             w_max: 0.0,
             prior: 0.0,
             epoch: None,
@@ -103,7 +152,7 @@ impl Cubic {
         let Some(hystart) = &mut self.hystart else {
             return self.window.slow_start(ack.credit.slow_start);
         };
-        match hystart.on_ack(ack) {
+        match hystart.on_ack(ack, &self.window) {
             Advice::Grow(bytes) => self.window.slow_start(bytes),
             Advice::Leave => {
                 self.window.ssthresh = self.window.cwnd;
@@ -214,7 +263,7 @@ impl Windowed for Cubic {
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         let epoch = self.epoch.as_ref();
-        let conservative = self.hystart.as_ref().is_some_and(HyStart::is_conservative);
+        let conservative = self.hystart.as_ref().is_some_and(Exit::is_conservative);
         vec![
             ("w_max", self.w_max),
             ("k", epoch.map_or(0.0, |epoch| epoch.k)),

@@ -83,6 +83,19 @@ impl<'a> Options<'a> {
         })
     }
 
+    /// One of several names.
+    pub(crate) fn one_of<T: Copy>(
+        &mut self,
+        name: &'static str,
+        default: T,
+        choices: &[(&str, T)],
+    ) -> Result<T, OptionError> {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        self.take(name, default, &names.join(" or "), |text| {
+            choices.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice)
+        })
+    }
+
     /// An interval above zero.
     pub(crate) fn duration(
         &mut self,

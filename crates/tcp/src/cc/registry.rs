@@ -184,7 +184,7 @@ mod tests {
         );
         let unknown = "congestion controller cubic: there is no option \"x\": expected";
         assert!(error("cubic:x=1").starts_with(unknown), "{}", error("cubic:x=1"));
-        let value = "congestion controller cubic: hystart=maybe: expected on or off";
+        let value = "congestion controller cubic: hystart=maybe: expected on or off or 2011";
         assert_eq!(error("cubic:hystart=maybe"), value);
         let form = "congestion controller cubic: \"hystart\" is no option: expected name=value";
         assert_eq!(error("cubic:hystart"), form);

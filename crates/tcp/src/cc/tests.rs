@@ -221,3 +221,28 @@ fn hystart_leaves_slow_start() {
     round(&mut it, 9, 531);
     assert!(it.ssthresh().get() < 60 * MSS, "{}", it.ssthresh().get());
 }
+
+/// Ha and Rhee 2011, with a shortest round trip of 500 ms: `at` and `rtt` of the
+/// acknowledgements of one round, and after how many of them slow start is left.
+fn left_after(window: u64, acks: impl Iterator<Item = (u64, u64)>) -> Option<usize> {
+    let start = Start { mss: MSS, window: window * MSS, ssthresh: u64::MAX, seed: 0 };
+    let mut it = "cubic:hystart=2011".parse::<ControllerSpec>().unwrap().make(&start);
+    let mut left = |(time, rtt)| {
+        it.on_ack(&ack(at(time), 0, ms(rtt), ms(500), 1));
+        it.ssthresh().get() < u64::MAX
+    };
+    acks.map(&mut left).position(|left| left).map(|before| before + 1)
+}
+
+#[test]
+fn the_first_hystart_leaves_slow_start_by_train_and_by_delay() {
+    // An acknowledgement every 2 ms for more than 250 ms; with gaps of 3 ms, never.
+    assert_eq!(left_after(100, (0..200).map(|n| (2 * n, 500))), Some(127));
+    assert_eq!(left_after(100, (0..200).map(|n| (3 * n, 500))), None);
+    // Below 16 segments it does not look.
+    assert_eq!(left_after(15, (0..200).map(|n| (2 * n, 500))), None);
+    // The least of eight samples is more than 16 ms above.
+    assert_eq!(left_after(100, (0..20).map(|n| (3 * n, 517))), Some(9));
+    assert_eq!(left_after(100, (0..20).map(|n| (3 * n, 516))), None);
+    assert_eq!(left_after(100, (0..20).map(|n| (3 * n, if n == 5 { 510 } else { 540 }))), None);
+}
