@@ -373,9 +373,9 @@ impl Flight {
         any
     }
 
-    /// Goes through the segments in flight in the order of their transmission up
-    /// to the one with the serial number `latest`, as long as `is_lost` says so,
-    /// and takes them for lost. Returns the first of which it says no.
+    /// Goes through the segments in flight in the order of their transmission, as
+    /// long as that was before `latest` and `is_lost` says so, and takes them for
+    /// lost. Returns the first of which it says no.
     pub(crate) fn expire(
         &mut self,
         latest: u64,

@@ -76,11 +76,7 @@ impl<'a> Options<'a> {
         name: &'static str,
         default: bool,
     ) -> Result<bool, OptionError> {
-        self.take(name, default, "on or off", |text| match text {
-            "on" => Some(true),
-            "off" => Some(false),
-            _ => None,
-        })
+        self.one_of(name, default, &[("on", true), ("off", false)])
     }
 
     /// One of several names.

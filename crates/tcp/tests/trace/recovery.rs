@@ -182,10 +182,8 @@ fn sack() {
     assert_eq!((t.tcp.stats().phase, t.cwnd()), (Phase::Open, 5000));
 }
 
-/// RFC 6675 §5: a loss above RecoveryPoint is not part of the recovery. Segment
-/// 10, the first new one of the recovery from the loss of segment 0, is lost, too.
-#[test]
-fn a_loss_during_recovery_has_a_recovery_of_its_own() {
+/// Of ten segments the first is lost and sent again, and with it go 10 to 13.
+fn recovering() -> Trace {
     let mut t = sent(with_sack(Detection::Sack), 10);
     send!(t, time 200, ". 1:1 ack 1 sack 1001:4001");
     recv!(t, time 200, ". 1:1001 ack 1");
@@ -193,6 +191,14 @@ fn a_loss_during_recovery_has_a_recovery_of_its_own() {
     recv!(t, time 210, ". 10001:11001 ack 1", ". 11001:12001 ack 1", ". 12001:13001 ack 1",
         ". 13001:14001 ack 1");
     assert_eq!((t.ssthresh(), t.cwnd()), (5000, 5000));
+    t
+}
+
+/// RFC 6675 §5: a loss above RecoveryPoint is not part of the recovery. Segment
+/// 10, the first new one of the recovery from the loss of segment 0, is lost, too.
+#[test]
+fn a_loss_during_recovery_has_a_recovery_of_its_own() {
+    let mut t = recovering();
     send!(t, time 300, ". 1:1 ack 10001");
     recv!(t, time 300, ". 14001:15001 ack 1");
     assert_eq!(t.tcp.stats().phase, Phase::Open);
@@ -201,12 +207,7 @@ fn a_loss_during_recovery_has_a_recovery_of_its_own() {
     assert_eq!((t.tcp.stats().phase, t.ssthresh()), (Phase::Recovery, 2500));
 
     // It is found before the first recovery is over, and sent again within it.
-    let mut t = sent(with_sack(Detection::Sack), 10);
-    send!(t, time 200, ". 1:1 ack 1 sack 1001:4001");
-    recv!(t, time 200, ". 1:1001 ack 1");
-    send!(t, time 210, ". 1:1 ack 1 sack 1001:10001");
-    recv!(t, time 210, ". 10001:11001 ack 1", ". 11001:12001 ack 1", ". 12001:13001 ack 1",
-        ". 13001:14001 ack 1");
+    let mut t = recovering();
     send!(t, time 310, ". 1:1 ack 1 sack 11001:14001,1001:10001");
     recv!(t, time 310, ". 10001:11001 ack 1", ". 14001:15001 ack 1", ". 15001:16001 ack 1",
         ". 16001:17001 ack 1");
