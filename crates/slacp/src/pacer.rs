@@ -4,6 +4,11 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
+/// The longest that one packet holds the link, whatever rate is told: a full packet
+/// at 1,200 bit/s, slower than any link that carries IP. Sessions of a hub share a
+/// pacer, and a rate told wrong for one must not silence the others.
+const LONGEST: Duration = Duration::from_secs(10);
+
 /// Spaces packets so that no more than the rate leaves, with bursts after a
 /// pause of at most what the rate gives in the time `burst`.
 ///
@@ -28,12 +33,20 @@ impl Pacer {
 
     /// Spaces what follows at another rate. What the link still has to send of
     /// the past takes as long as the new rate says.
+    ///
+    /// Rate 0 means that nothing more of the past is sent: it changes nothing
+    /// here, so that the others who share the link go on.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
+        if rate.bits_per_second() == 0 {
+            return;
+        }
         let old = core::mem::replace(&mut self.rate, rate);
         let backlog = self.free_at.saturating_since(now);
         if old != rate && backlog > Duration::ZERO {
-            self.free_at = now + rate.time_to_send(old.bytes_in(backlog));
+            let owed = rate.time_to_send(old.bytes_in(backlog));
+            self.free_at = now + owed.min(LONGEST.max(backlog));
         }
+        debug_assert!(self.free_at < Instant::MAX, "the link comes free again");
     }
 
     /// How many bytes may leave `now` in one burst.
@@ -43,11 +56,13 @@ impl Pacer {
 
     /// Charges an IP packet of `size` bytes that leaves `now`.
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
-        // At rate 0 only probes leave, and nothing is owed for them.
+        // Before any rate is known only handshakes and probes leave, and nothing is
+        // owed for them.
         if self.rate.bits_per_second() == 0 {
             return;
         }
-        self.free_at = self.free_at.max(now - self.burst) + self.rate.time_to_send(size);
+        let time = self.rate.time_to_send(size).min(LONGEST);
+        self.free_at = self.free_at.max(now - self.burst) + time;
     }
 }
 
@@ -87,6 +102,20 @@ mod tests {
         assert_eq!(owed(&pacer), 10);
         pacer.set_rate(start, BitRate::from_mbit(12));
         assert_eq!(owed(&pacer), 1);
+    }
+
+    #[test]
+    fn no_rate_holds_the_link_for_longer_than_one_slow_packet() {
+        let start = Instant::from_nanos(1_000_000_000);
+        for bits in [0, 1, 1000] {
+            let mut pacer = Pacer::new(BitRate::from_mbit(12), Duration::from_millis(4));
+            sent_by(&mut pacer, start);
+            pacer.set_rate(start, BitRate::from_bits_per_second(bits));
+            assert!(pacer.ready_at() <= start + LONGEST, "{bits} bit/s");
+            let next = pacer.ready_at();
+            pacer.sent(next, PACKET);
+            assert!(pacer.ready_at() <= next + LONGEST, "{bits} bit/s");
+        }
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use slacp::{ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, Event, KeyPair, SessionId};
+use slacp::{
+    ChannelConfig, ChannelId, CloseReason, Config, Endpoint, ErrorControl, Event, KeyPair, Rate,
+    SessionId,
+};
 use units::{BitRate, Instant, Machine};
 
 const TERMINALS: u8 = 3;
@@ -38,8 +41,15 @@ struct Star {
 
 impl Star {
     fn new() -> Self {
+        Self::with(BitRate::from_mbit(10).into())
+    }
+
+    /// With a hub that gets its rate from there.
+    fn with(rate: Rate) -> Self {
         let allow = (1..=TERMINALS).map(|n| key(n).public()).collect();
-        let hub = Endpoint::hub(config(), key(100), allow, [1; 32]);
+        let mut config_of_hub = config();
+        config_of_hub.rate = rate;
+        let hub = Endpoint::hub(config_of_hub, key(100), allow, [1; 32]);
         let terminal = |n| {
             let hub = key(100).public();
             Endpoint::terminal(config(), key(n), hub, vec![address(0)], [n; 32])
@@ -114,4 +124,71 @@ fn terminals_share_the_rate_and_the_sparse_one_waits_its_turn() {
     assert!((0.8..1.25).contains(&ratio), "{sent:?}");
     let mbit = sent.iter().sum::<f64>() * 8.0 / 4e6;
     assert!((9.9..10.1).contains(&mbit), "{mbit}");
+}
+
+/// A hub whose modem tells the rates, with a packet of the first session being paced at
+/// the moment at which that session's rate is told to be `rate`.
+fn told_while_pacing(rate: BitRate) -> Star {
+    let initial = BitRate::from_mbit(10);
+    let mut star = Star::with(Rate::Modem { initial });
+    star.offer(0, 1400, 20);
+    let mut buf = Vec::new();
+    while star.hub.poll_transmit(star.now, &mut buf).is_some() {}
+    let free = star.hub.poll_timeout().expect("a packet is being paced").0;
+    assert!(free > star.now && free < star.now + Duration::from_millis(2));
+    star.hub.set_rate(star.now, star.sessions[0], rate, Duration::from_secs(3600)).unwrap();
+    star
+}
+
+/// The bytes that each session sends in the next second, while all have packets to send.
+fn sent_in_a_second(star: &mut Star) -> Vec<f64> {
+    let before = star.bytes_sent();
+    for _ in 0..1000 {
+        (0..star.sessions.len()).for_each(|terminal| star.offer(terminal, 1000, 1));
+        star.step();
+    }
+    star.bytes_sent().iter().zip(before).map(|(after, before)| after - before).collect()
+}
+
+#[test]
+fn rate_0_holds_exactly_one_session_back() {
+    let mut star = told_while_pacing(BitRate::from_bits_per_second(0));
+    let sent = sent_in_a_second(&mut star);
+    println!("{sent:?}");
+    // Acknowledgements and probes only; the two others share 10 Mbit/s.
+    assert!(sent[0] < 2000.0, "{sent:?}");
+    assert!(sent[1] + sent[2] > 0.98 * 1_250_000.0, "{sent:?}");
+    assert!((0.9..1.1).contains(&(sent[1] / sent[2])), "{sent:?}");
+    let (now, first) = (star.now, star.sessions[0]);
+    star.hub.set_rate(now, first, BitRate::from_mbit(10), Duration::from_secs(10)).unwrap();
+    assert!(sent_in_a_second(&mut star)[0] > 300_000.0, "it goes on when it is told a rate");
+}
+
+#[test]
+fn handshakes_go_on_while_a_session_is_at_rate_0() {
+    let mut star = told_while_pacing(BitRate::from_bits_per_second(0));
+    star.terminals[1] =
+        Endpoint::terminal(config(), key(2), key(100).public(), vec![address(0)], [77; 32]);
+    (0..10).for_each(|_| star.step());
+    assert!(matches!(star.terminals[1].poll_event(), Some((_, Event::Up { .. }))));
+}
+
+#[test]
+fn a_session_that_ends_at_rate_0_leaves_the_link_to_the_others() {
+    let mut star = told_while_pacing(BitRate::from_bits_per_second(0));
+    star.hub.close(star.now, star.sessions[0], CloseReason::Prohibited).unwrap();
+    star.step();
+    star.sessions.remove(0);
+    let sent = sent_in_a_second(&mut star);
+    assert!(sent[0] + sent[1] > 0.98 * 1_250_000.0, "{sent:?}");
+}
+
+/// A packet at 1 bit/s takes hours.
+#[test]
+fn a_rate_told_far_too_low_holds_the_others_back_for_ten_seconds_at_most() {
+    let mut star = told_while_pacing(BitRate::from_bits_per_second(1));
+    let before = star.bytes_sent();
+    star.offer(1, 1000, 1);
+    (0..10_000).for_each(|_| star.step());
+    assert!(star.bytes_sent()[1] >= before[1] + 1000.0);
 }

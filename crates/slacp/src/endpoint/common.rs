@@ -267,6 +267,7 @@ impl Core {
             }
             if let Some((to, size)) = session.transmit(now, buf) {
                 if let Some(rate) = session.shared_rate() {
+                    // At rate 0 only probes leave; they are spaced as what went before.
                     self.pacer.set_rate(now, rate);
                     self.pacer.sent(now, size);
                 }
