@@ -157,6 +157,8 @@ impl Core {
     ) -> SocketAddr {
         buf.extend_from_slice(datagram);
         let size = buf.len() + ip_udp_overhead(to);
+        // What belongs to no session has no rate that a modem tells.
+        self.pacer.set_rate(now, self.config.rate.initial());
         self.pacer.sent(now, ByteCount::new(size as u64));
         to
     }
