@@ -269,12 +269,24 @@ pub enum Event {
 pub enum Notice {
     /// The hub speaks other versions of the protocol. The terminal keeps
     /// asking: the hub may be given another version.
-    #[error("the hub speaks SLACP version {theirs:?}, this terminal {ours}")]
+    #[error("the hub speaks SLACP version {}; this terminal speaks {ours}", list(theirs))]
     OtherVersion {
         /// Ours.
         ours: u8,
         /// The hub's.
         theirs: Vec<u8>,
+    },
+    /// A terminal speaks another version of the protocol and was refused. An
+    /// address and version is reported once an hour, and no more than 64 an hour:
+    /// whoever knows the hub's key may invent them.
+    #[error("a terminal at {address} speaks SLACP version {theirs}; this hub speaks {ours}")]
+    ForeignTerminal {
+        /// Where its message came from.
+        address: SocketAddr,
+        /// Ours.
+        ours: u8,
+        /// The terminal's.
+        theirs: u8,
     },
     /// The hub does not know a parameter that this terminal insists on.
     #[error("the hub does not know parameter {parameter}, on which this terminal insists")]
@@ -288,6 +300,11 @@ pub enum Notice {
         /// Its name.
         parameter: u64,
     },
+}
+
+/// Numbers as in a sentence.
+fn list(versions: &[u8]) -> String {
+    versions.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What an endpoint remembers: what it costs in memory besides what its streams

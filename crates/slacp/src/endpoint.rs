@@ -6,7 +6,7 @@ use units::{Instant, Machine, earliest};
 
 use crate::gate::Gate;
 use crate::hub::Hub;
-use crate::knock::{Knocker, MAC};
+use crate::knock::Knocker;
 use crate::packet::{self, Datagram, Header};
 use crate::session::{Session, Wake};
 use crate::terminal::Terminal;
@@ -73,8 +73,8 @@ impl Endpoint {
             (Datagram::Initiation { sender }, Role::Hub(hub)) => {
                 hub.handle_initiation(core, now, from, sender, datagram);
             }
-            (Datagram::Foreign { sender }, Role::Hub(hub)) => {
-                hub.handle_foreign(core, from, sender, datagram);
+            (Datagram::Foreign { version, echo }, Role::Hub(hub)) => {
+                hub.handle_foreign(core, now, from, version, echo, datagram);
             }
             (Datagram::Response { sender, receiver, body }, Role::Terminal(terminal)) => {
                 terminal.handle_response(core, now, from, sender, receiver, &datagram[body..]);
@@ -82,9 +82,8 @@ impl Endpoint {
             (Datagram::Cookie { receiver, cookie }, Role::Terminal(terminal)) => {
                 terminal.handle_cookie(core, now, receiver, &cookie, datagram);
             }
-            (Datagram::Versions { receiver }, Role::Terminal(terminal)) => {
-                let theirs = &datagram[3..datagram.len() - MAC];
-                terminal.handle_versions(core, receiver, theirs, datagram);
+            (Datagram::Versions { echo }, Role::Terminal(terminal)) => {
+                terminal.handle_versions(core, echo, datagram);
             }
             (Datagram::Unknown(header), Role::Terminal(terminal)) => {
                 terminal.handle_unknown(core, now, &header, datagram);

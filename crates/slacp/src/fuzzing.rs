@@ -81,7 +81,7 @@ pub fn knocked(bytes: &[u8]) {
     terminal.poll_transmit(now, &mut first);
     let mut answer = body.to_vec();
     // The index that a terminal with this seed chooses is not the fuzzer's to guess.
-    if let (Some(place), Some(index)) = (answer.get_mut(1..3), first.get(2..4)) {
+    if let (Some(place), Some(index)) = (answer.get_mut(1..5), first.get(2..6)) {
         place.copy_from_slice(index);
     }
     let mut answer = knocker.seal_answer(answer, knocker.check(&first).as_ref());

@@ -382,7 +382,7 @@ impl Responder {
         let mut payload = Vec::new();
         varint::write(&mut payload, REFUSED);
         varint::write(&mut payload, unsupported.parameter);
-        self.respond(packet::response(0, peer_index), &payload).0
+        self.respond(packet::response(packet::NO_INDEX, peer_index), &payload).0
     }
 
     fn respond(
@@ -449,6 +449,7 @@ impl Random for SeededRandom {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::RESPONSE_BODY;
 
     fn params(present: Option<u64>) -> Params {
         Params {
@@ -486,10 +487,10 @@ mod tests {
         let (second, hub_keys) = responder.answer(9, 7, &params(None), Cipher::Aes256Gcm);
         assert!(second.len() <= first.len());
 
-        let mut forged = second[6..].to_vec();
+        let mut forged = second[RESPONSE_BODY..].to_vec();
         forged[3] ^= 1;
         assert!(initiator.answer(&forged).is_err());
-        assert_eq!(initiator.answer(&second[6..]).unwrap(), params(None));
+        assert_eq!(initiator.answer(&second[RESPONSE_BODY..]).unwrap(), params(None));
         let keys = initiator.into_keys(Cipher::Aes256Gcm);
         assert_eq!((keys.name, keys.chain), (hub_keys.name, hub_keys.chain));
         let mut packet = b"hdata".to_vec();
@@ -560,7 +561,9 @@ mod tests {
         let responder = Responder::read(&identity(3), &first, &mut rng).unwrap();
         let refusal = responder.refusal(7, Unsupported { parameter: 77 });
         assert!(refusal.len() <= first.len());
-        let Err(HandshakeError::Refused { parameter: 77 }) = initiator.answer(&refusal[6..]) else {
+        let Err(HandshakeError::Refused { parameter: 77 }) =
+            initiator.answer(&refusal[RESPONSE_BODY..])
+        else {
             panic!("not a refusal");
         };
     }

@@ -7,12 +7,13 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use crate::endpoint::{Core, Owner};
+use crate::foreign::Reported;
 use crate::gate::Gate;
 use crate::handshake::{self, Responder};
 use crate::knock::Mac;
-use crate::packet::{self, Header, Index};
+use crate::packet::{self, Echo, Header, Index, VERSION};
 use crate::session::{Peer, Session};
-use crate::{CloseReason, PublicKey, SessionId};
+use crate::{CloseReason, Notice, PublicKey, SessionId};
 
 /// How long an answer waits for the terminal to use it.
 const CONFIRM: Duration = Duration::from_secs(30);
@@ -25,6 +26,8 @@ pub(crate) struct Hub {
     peers: BTreeMap<PublicKey, KnownPeer>,
     /// Whose tentative session the initiation with this knock has made.
     answered: BTreeMap<Mac, PublicKey>,
+    /// Terminals of other versions.
+    foreign: Reported,
 }
 
 #[derive(Default)]
@@ -49,7 +52,7 @@ struct Tentative {
 impl Hub {
     pub(crate) fn new(allow: Vec<PublicKey>, gate: Gate) -> Self {
         let peers = allow.into_iter().map(|key| (key, KnownPeer::default())).collect();
-        Self { gate, peers, answered: BTreeMap::new() }
+        Self { gate, peers, answered: BTreeMap::new(), foreign: Reported::default() }
     }
 
     /// Serves these from now on.
@@ -113,12 +116,18 @@ impl Hub {
     pub(crate) fn handle_foreign(
         &mut self,
         core: &mut Core,
+        now: Instant,
         from: SocketAddr,
-        sender: Index,
+        version: u8,
+        echo: Echo,
         datagram: &[u8],
     ) {
         let Some(knock) = core.knocker.check(datagram) else { return core.ignore() };
-        let answer = core.knocker.versions(sender, &knock);
+        if self.foreign.is_news(now, from.ip(), version) {
+            let (ours, theirs) = (VERSION, version);
+            core.notices.push_back(Notice::ForeignTerminal { address: from, ours, theirs });
+        }
+        let answer = core.knocker.versions(echo, &knock);
         if answer.len() <= datagram.len() {
             core.answer_later(from, answer);
         }

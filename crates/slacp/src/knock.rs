@@ -5,7 +5,7 @@
 use ring::hmac;
 
 use crate::PublicKey;
-use crate::packet::{self, Index};
+use crate::packet::{self, Echo, Index};
 
 /// A keyed hash, cut to 16 bytes.
 pub(crate) type Mac = [u8; MAC];
@@ -68,8 +68,8 @@ impl Knocker {
     }
 
     /// Tells which versions are spoken here.
-    pub(crate) fn versions(&self, receiver: Index, knock: &Mac) -> Vec<u8> {
-        self.seal_answer(packet::versions(receiver, &[packet::VERSION]), Some(knock))
+    pub(crate) fn versions(&self, echo: Echo, knock: &Mac) -> Vec<u8> {
+        self.seal_answer(packet::versions(echo, &[packet::VERSION]), Some(knock))
     }
 }
 
@@ -88,6 +88,8 @@ pub(crate) fn same(one: &Mac, other: &Mac) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::KeyPair;
+    use crate::packet::Datagram;
 
     #[test]
     fn a_knock_is_made_for_one_hub_and_one_message() {
@@ -102,6 +104,28 @@ mod tests {
             assert_eq!(ours.check(&forged), None, "byte {i}");
             assert_eq!(ours.check(&message[..i]), None);
         }
+    }
+
+    /// Recorded from version 1 (`tests/vectors/version-1.toml`).
+    #[test]
+    fn the_refusal_of_a_hub_of_version_1_is_understood() {
+        let initiation = recorded("initiation_2");
+        let answer = recorded("answered_with_1");
+        let hub = Knocker::new(KeyPair::from_private([1; 32]).public());
+        let knock = hub.check(&initiation).unwrap();
+        assert!(hub.is_answer(&answer, Some(&knock)));
+        let Some(Datagram::Initiation { sender }) = packet::parse(&initiation) else { panic!() };
+        let echo = packet::echo_of(sender);
+        assert_eq!(packet::parse(&answer), Some(Datagram::Versions { echo }));
+        assert_eq!(packet::spoken(&answer), [1]);
+    }
+
+    fn recorded(name: &str) -> Vec<u8> {
+        let lines = include_str!("../tests/vectors/version-1.toml").lines();
+        let value = lines.filter_map(|line| line.split_once(" = ")).find(|(key, _)| *key == name);
+        let hex = value.unwrap().1.trim_matches('"').as_bytes();
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+        hex.chunks(2).map(byte).collect()
     }
 
     #[test]

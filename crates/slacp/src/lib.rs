@@ -11,6 +11,7 @@ mod endpoint;
 mod event_log;
 mod fec;
 mod flow;
+mod foreign;
 mod frame;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

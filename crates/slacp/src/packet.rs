@@ -4,7 +4,7 @@
 use crate::knock::{MAC, Mac};
 
 /// The version of the protocol, in every handshake datagram.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 
 /// The authentication tag at the end of a data packet.
 pub(crate) const TAG: usize = 16;
@@ -21,8 +21,17 @@ const SOURCE: u8 = 0x20;
 const PHASE: u8 = 0x10;
 const KIND_MASK: u8 = 0b1100_1100;
 
-/// The number by which a receiver knows its session.
-pub(crate) type Index = u16;
+/// The number by which a receiver finds its session. Only the side that chose
+/// it knows what its bits mean.
+pub(crate) type Index = u32;
+/// The bytes of an [`Index`].
+const INDEX: usize = 4;
+/// No session has this index: it stands in answers that set up none.
+pub(crate) const NO_INDEX: Index = 0;
+
+/// The part of an initiation that *versions* gives back: its third and fourth
+/// byte, in every version of the protocol.
+pub(crate) type Echo = [u8; 2];
 
 /// A datagram, split into header and body but not yet believed.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,13 +39,13 @@ pub(crate) enum Datagram {
     /// First Noise message.
     Initiation { sender: Index },
     /// A first message of another version.
-    Foreign { sender: Index },
+    Foreign { version: u8, echo: Echo },
     /// Second Noise message, from byte `body` on.
     Response { sender: Index, receiver: Index, body: usize },
     /// The hub wants the initiation again, with this cookie.
     Cookie { receiver: Index, cookie: Mac },
-    /// The hub speaks only other versions.
-    Versions { receiver: Index },
+    /// The hub speaks only other versions; see [`spoken`].
+    Versions { echo: Echo },
     /// The hub has no session for the packet with this header.
     Unknown(Header),
     /// A sealed packet.
@@ -44,9 +53,11 @@ pub(crate) enum Datagram {
 }
 
 /// Where the cookie of an initiation is; all zero for none.
-pub(crate) const INITIATION_COOKIE: core::ops::Range<usize> = 4..4 + MAC;
+pub(crate) const INITIATION_COOKIE: core::ops::Range<usize> = 2 + INDEX..2 + INDEX + MAC;
 /// Where its Noise message begins; it ends where the knock begins.
 pub(crate) const INITIATION_BODY: usize = INITIATION_COOKIE.end;
+/// Where the Noise message of a response begins; it reaches to the end.
+pub(crate) const RESPONSE_BODY: usize = 2 + 2 * INDEX;
 
 /// The header of a data packet. All its bytes are authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,11 +73,13 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// Where the packet number begins.
+    const NUMBER: usize = 1 + INDEX;
     /// The longest header in bytes.
-    pub(crate) const MAX_LEN: usize = 7;
+    pub(crate) const MAX_LEN: usize = Self::NUMBER + 4;
 
     pub(crate) fn len(&self) -> usize {
-        3 + self.number_len
+        Self::NUMBER + self.number_len
     }
 
     /// The header of packet `number` when everything below `settled` is known
@@ -118,23 +131,25 @@ pub(crate) fn parse(datagram: &[u8]) -> Option<Datagram> {
             let long_enough = datagram.len() >= INITIATION_BODY + MAC;
             long_enough.then_some(Datagram::Initiation { sender: index(datagram, 2)? })
         }
-        INITIATION => Some(Datagram::Foreign { sender: index(datagram, 2)? }),
+        INITIATION => Some(Datagram::Foreign {
+            version: datagram[1],
+            echo: *datagram.get(2..)?.first_chunk()?,
+        }),
         RESPONSE if *datagram.get(1)? == VERSION => Some(Datagram::Response {
             sender: index(datagram, 2)?,
-            receiver: index(datagram, 4)?,
-            body: 6,
+            receiver: index(datagram, 2 + INDEX)?,
+            body: RESPONSE_BODY,
         }),
-        COOKIE if datagram.len() == 3 + 2 * MAC => {
-            let cookie = *datagram.get(3..)?.first_chunk()?;
+        COOKIE if datagram.len() == 1 + INDEX + 2 * MAC => {
+            let cookie = *datagram.get(1 + INDEX..)?.first_chunk()?;
             Some(Datagram::Cookie { receiver: index(datagram, 1)?, cookie })
         }
-        VERSIONS if datagram.len() > 3 + MAC => {
-            let spoken = &datagram[3..datagram.len() - MAC];
-            let ours = spoken.contains(&VERSION);
-            (!ours).then_some(Datagram::Versions { receiver: index(datagram, 1)? })
+        VERSIONS if datagram.len() > SPOKEN + MAC => {
+            let ours = spoken(datagram).contains(&VERSION);
+            (!ours).then_some(Datagram::Versions { echo: *datagram.get(1..)?.first_chunk()? })
         }
         UNKNOWN => {
-            let number_len = datagram.len().checked_sub(3 + MAC)?;
+            let number_len = datagram.len().checked_sub(Header::NUMBER + MAC)?;
             let fits = (1..=4).contains(&number_len);
             fits.then(|| header(datagram, number_len, 0)).flatten().map(Datagram::Unknown)
         }
@@ -145,8 +160,16 @@ pub(crate) fn parse(datagram: &[u8]) -> Option<Datagram> {
     }
 }
 
+/// Where the versions begin in an answer that names them.
+const SPOKEN: usize = 1 + size_of::<Echo>();
+
+/// The versions that an answer names, which is long enough to be one.
+pub(crate) fn spoken(versions: &[u8]) -> &[u8] {
+    &versions[SPOKEN..versions.len() - MAC]
+}
+
 fn header(datagram: &[u8], number_len: usize, first: u8) -> Option<Header> {
-    let number = datagram.get(3..3 + number_len)?;
+    let number = datagram.get(Header::NUMBER..Header::NUMBER + number_len)?;
     Some(Header {
         receiver: index(datagram, 1)?,
         truncated: number.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)),
@@ -157,8 +180,8 @@ fn header(datagram: &[u8], number_len: usize, first: u8) -> Option<Header> {
 }
 
 fn index(datagram: &[u8], at: usize) -> Option<Index> {
-    let bytes = datagram.get(at..at + 2)?;
-    Some(Index::from_be_bytes([bytes[0], bytes[1]]))
+    let bytes = datagram.get(at..)?.first_chunk()?;
+    Some(Index::from_be_bytes(*bytes))
 }
 
 /// The head of a first handshake datagram.
@@ -184,11 +207,18 @@ pub(crate) fn cookie_request(receiver: Index, cookie: &Mac) -> Vec<u8> {
     out
 }
 
-/// What tells the versions spoken, without its tag.
-pub(crate) fn versions(receiver: Index, spoken: &[u8]) -> Vec<u8> {
-    let mut out = answer(VERSIONS, receiver);
+/// What tells the versions spoken to whoever sent `echo`, without its tag.
+pub(crate) fn versions(echo: Echo, spoken: &[u8]) -> Vec<u8> {
+    let mut out = vec![VERSIONS];
+    out.extend_from_slice(&echo);
     out.extend_from_slice(spoken);
     out
+}
+
+/// What an initiation with this index has where every version echoes it.
+pub(crate) fn echo_of(sender: Index) -> Echo {
+    let [a, b, ..] = sender.to_be_bytes();
+    [a, b]
 }
 
 /// What says that there is no session for the packet with `header`, without its
@@ -227,11 +257,21 @@ mod tests {
         first.extend_from_slice(&[0; MAC]);
         assert_eq!(parse(&first), Some(Datagram::Initiation { sender: 7 }));
         first[1] = VERSION + 1;
-        assert_eq!(parse(&first), Some(Datagram::Foreign { sender: 7 }));
+        let foreign = Datagram::Foreign { version: VERSION + 1, echo: echo_of(7) };
+        assert_eq!(parse(&first), Some(foreign));
         let mut second = response(7, 9);
-        assert_eq!(parse(&second), Some(Datagram::Response { sender: 7, receiver: 9, body: 6 }));
+        assert_eq!(parse(&second), Some(Datagram::Response { sender: 7, receiver: 9, body: 10 }));
         second[1] = VERSION + 1;
         assert_eq!(parse(&second), None);
+    }
+
+    #[test]
+    fn reserved_kinds_are_ignored() {
+        let kinds = (0x00..=0x05).chain((0x40..=0x7f).filter(|first| first & 0x0c == 0));
+        let known: Vec<u8> = kinds.skip(1).collect();
+        for first in (0..=u8::MAX).filter(|first| !known.contains(first)) {
+            assert_eq!(parse(&[first; 64]), None, "{first:#04x}");
+        }
     }
 
     #[test]
@@ -243,10 +283,10 @@ mod tests {
         let cookie = [3; MAC];
         let asked = Datagram::Cookie { receiver: 9, cookie };
         assert_eq!(tagged(cookie_request(9, &cookie)), Some(asked));
-        let foreign = Datagram::Versions { receiver: 9 };
-        assert_eq!(tagged(versions(9, &[VERSION + 1, VERSION + 2])), Some(foreign));
-        assert_eq!(tagged(versions(9, &[])), None);
-        assert_eq!(tagged(versions(9, &[VERSION + 1, VERSION])), None, "we do speak that");
+        let foreign = Datagram::Versions { echo: [9, 8] };
+        assert_eq!(tagged(versions([9, 8], &[VERSION + 1, VERSION + 2])), Some(foreign));
+        assert_eq!(tagged(versions([9, 8], &[])), None);
+        assert_eq!(tagged(versions([9, 8], &[VERSION + 1, VERSION])), None, "we do speak that");
         for number in [5, 500, 70_000, 20_000_000] {
             let header = Header::new(9, number, 0, false);
             assert_eq!(tagged(unknown(&header)), Some(Datagram::Unknown(header)));

@@ -9,7 +9,7 @@ use units::Instant;
 use crate::endpoint::{Core, Owner};
 use crate::handshake::{HandshakeError, Initiator};
 use crate::knock::Mac;
-use crate::packet::{Header, Index, VERSION};
+use crate::packet::{self, Echo, Header, Index, VERSION};
 use crate::session::{Peer, Session};
 use crate::{Notice, SessionId};
 
@@ -97,10 +97,9 @@ impl Terminal {
     }
 
     /// The handshake that a short answer belongs to.
-    fn answered(&mut self, core: &Core, receiver: Index, answer: &[u8]) -> Option<&mut Initiator> {
+    fn answered(&mut self, core: &Core, answer: &[u8]) -> Option<&mut Initiator> {
         let initiator = self.initiator.as_mut()?;
-        let ours = initiator.index == receiver && initiator.is_answered_by(&core.knocker, answer);
-        ours.then_some(initiator)
+        initiator.is_answered_by(&core.knocker, answer).then_some(initiator)
     }
 
     pub(crate) fn handle_cookie(
@@ -112,7 +111,7 @@ impl Terminal {
         answer: &[u8],
     ) {
         let params = core.params(self.present(core));
-        match self.answered(core, receiver, answer) {
+        match self.answered(core, answer).filter(|initiator| initiator.index == receiver) {
             Some(initiator) => {
                 let (identity, knocker) = (&core.identity, &core.knocker);
                 initiator.take_cookie(now, identity, knocker, &params, cookie, &mut core.rng);
@@ -125,17 +124,13 @@ impl Terminal {
 
     /// The hub does not speak our version. It may learn to: the handshake goes
     /// on.
-    pub(crate) fn handle_versions(
-        &mut self,
-        core: &mut Core,
-        receiver: Index,
-        theirs: &[u8],
-        answer: &[u8],
-    ) {
-        if self.answered(core, receiver, answer).is_none() {
+    pub(crate) fn handle_versions(&mut self, core: &mut Core, echo: Echo, answer: &[u8]) {
+        let answered = self.answered(core, answer);
+        if answered.is_none_or(|initiator| packet::echo_of(initiator.index) != echo) {
             return core.ignore();
         }
-        self.notice(core, Notice::OtherVersion { ours: VERSION, theirs: theirs.to_vec() });
+        let theirs = packet::spoken(answer).to_vec();
+        self.notice(core, Notice::OtherVersion { ours: VERSION, theirs });
     }
 
     /// The hub, or somebody who knows its key, says that there is no such

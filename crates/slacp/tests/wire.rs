@@ -9,7 +9,7 @@ use slacp::{Read, StreamId};
 use units::{BitRate, Machine};
 
 /// The goal of the protocol: header, frame and tag of a full packet.
-const OVERHEAD: usize = 25;
+const OVERHEAD: usize = 27;
 
 /// Has the hub fill a stream, and gives for each full packet how much longer it
 /// is than the bytes it carries. Nothing is acknowledged meanwhile.
@@ -37,7 +37,7 @@ fn overheads(pair: &mut Pair, id: StreamId) -> Vec<usize> {
 }
 
 #[test]
-fn a_full_packet_of_a_stream_has_25_bytes_of_overhead() {
+fn a_full_packet_of_a_stream_has_27_bytes_of_overhead() {
     let mut pair = Pair::new(BitRate::from_mbit(100));
     let id = pair.open();
     let mut overheads = overheads(&mut pair, id);

@@ -12,7 +12,7 @@ use units::{ByteCount, Instant, earliest};
 use crate::handshake::Params;
 use crate::knock::Knocker;
 use crate::pacer::Pacer;
-use crate::packet::Index;
+use crate::packet::{Index, NO_INDEX};
 use crate::rate::Memories;
 use crate::secret::{Secret, draw};
 use crate::session::{Session, Wake, ip_udp_overhead, limits};
@@ -25,6 +25,9 @@ const BURST: Duration = Duration::from_millis(4);
 /// answers; further ones are dropped, as the network might.
 const OUTBOX: usize = 1024;
 const ANSWERS: usize = 256;
+/// Draws before there is taken to be no free index: with a million sessions all
+/// of them are in use once in 2⁹⁶ times.
+const INDEX_DRAWS: usize = 8;
 
 /// What a packet of a known number belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,16 +104,11 @@ impl Core {
 
     /// A number for packets to come, not in use.
     pub(crate) fn claim_index(&mut self, owner: Owner) -> Option<Index> {
-        if self.indices.len() > usize::from(Index::MAX) / 2 {
-            return None;
-        }
-        loop {
-            let index = self.rng.next_u32() as Index;
-            if let std::collections::btree_map::Entry::Vacant(entry) = self.indices.entry(index) {
-                entry.insert(owner);
-                return Some(index);
-            }
-        }
+        let is_free = |index: &Index| *index != NO_INDEX && !self.indices.contains_key(index);
+        let mut draws = (0..INDEX_DRAWS).map(|_| self.rng.next_u32());
+        let index = draws.find(is_free)?;
+        self.indices.insert(index, owner);
+        Some(index)
     }
 
     pub(crate) fn release_index(&mut self, index: Index) {

@@ -172,7 +172,7 @@ fn another_version_is_told_what_is_spoken_here() {
     Knocker::new(key(HUB).public()).seal(&mut first);
     hub.handle_datagram(at(0), address(TERMINAL), &mut first.clone());
     let answer = drain(&mut hub, at(0)).remove(0);
-    assert_eq!(answer[3..answer.len() - 16], [packet::VERSION]);
+    assert_eq!(packet::spoken(&answer), [packet::VERSION]);
     assert!(answer.len() <= first.len());
     assert_eq!(hub.footprint(), Footprint::default());
 }
@@ -185,15 +185,15 @@ fn a_hub_of_another_version_is_reported_once_and_asked_again() {
     for second in 0..20 {
         for first in drain(&mut terminal, at(second * 1000)) {
             seconds.push(second);
-            let Some(Datagram::Initiation { sender }) = packet::parse(&first) else { panic!() };
             let knock = knocker.check(&first).unwrap();
-            let answer = packet::versions(sender, &[2, 3]);
+            let answer = packet::versions([first[2], first[3]], &[1, 3]);
             let mut answer = knocker.seal_answer(answer, Some(&knock));
             terminal.handle_datagram(at(second * 1000), address(HUB), &mut answer);
         }
     }
-    let told = Notice::OtherVersion { ours: 1, theirs: vec![2, 3] };
-    assert_eq!(terminal.poll_notice(), Some(told));
+    let told = terminal.poll_notice().unwrap();
+    assert_eq!(told, Notice::OtherVersion { ours: packet::VERSION, theirs: vec![1, 3] });
+    assert_eq!(told.to_string(), "the hub speaks SLACP version 1, 3; this terminal speaks 2");
     assert_eq!(terminal.poll_notice(), None);
     assert!((4..7).contains(&seconds.len()), "{seconds:?}");
 }

@@ -55,6 +55,23 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
     ]
 }
 
+/// `docs/slacp.md`, Reserved.
+#[test]
+fn reserved_frame_types_are_malformed_and_reserved_reasons_are_the_first() {
+    let reserved = [0x14..=0x17, 0x1c..=0x1f, 0x22..=0x2f, 0x30..=0x3f, 0x40..=0x7f];
+    for kind in reserved.into_iter().flatten() {
+        let bytes = [vec![kind], vec![1; 80]].concat();
+        assert_eq!(read(&mut &bytes[..]), Err(Malformed { kind }), "{kind:#04x}");
+    }
+    let (stream, sent) = (StreamId(1), 2);
+    for code in 7..=255 {
+        let reset = Frame::Reset { stream, sent, reason: ResetReason::Reset };
+        assert_eq!(read(&mut &[RESET, 1, 2, code][..]), Ok(Some(reset)));
+        let close = Frame::Close(CloseReason::Shutdown);
+        assert_eq!(read(&mut &[CLOSE, code][..]), Ok(Some(close)));
+    }
+}
+
 proptest! {
     #[test]
     fn small_frames_read_back_with_padding_between(
