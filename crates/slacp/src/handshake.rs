@@ -18,6 +18,7 @@ use crate::knock::{Knocker, MAC, Mac};
 use crate::open::Openings;
 use crate::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, VERSION};
 use crate::phases::expand;
+use crate::rtt::FirstRtt;
 use crate::secret::{self, Secret, Wiped, draw};
 use crate::{KeyPair, PublicKey, varint};
 
@@ -188,7 +189,9 @@ pub(crate) struct Initiator {
     pub(crate) index: Index,
     sendings: u32,
     cookies: u32,
-    last_sending: Instant,
+    /// When this message was first sent, and how often it was.
+    first_sending: Instant,
+    copies: u32,
     next_sending: Instant,
     jitter: Duration,
 }
@@ -205,8 +208,8 @@ impl Initiator {
         let message = Message::new(identity, hub, index, &params.encode(), &[0; MAC], rng);
         let Message { state, datagram, knock } = message;
         let jitter = RETRY_JITTER * (rng.next_u32() >> 16) / (1 << 16);
-        let (last_sending, next_sending) = (now, now);
-        let (sendings, cookies) = (0, 0);
+        let (first_sending, next_sending) = (now, now);
+        let (sendings, copies, cookies) = (0, 0, 0);
         Self {
             state,
             datagram,
@@ -214,7 +217,8 @@ impl Initiator {
             index,
             sendings,
             cookies,
-            last_sending,
+            first_sending,
+            copies,
             next_sending,
             jitter,
         }
@@ -242,6 +246,7 @@ impl Initiator {
         let message = Message::new(identity, hub, self.index, &params.encode(), cookie, rng);
         Message { state: self.state, datagram: self.datagram, knock: self.knock } = message;
         self.cookies += 1;
+        self.copies = 0;
         self.next_sending = now;
     }
 
@@ -255,10 +260,9 @@ impl Initiator {
         self.next_sending = self.next_sending.min(now);
     }
 
-    /// When the message was last sent. The answer may be to an earlier sending,
-    /// so the time since is at most the RTT.
-    pub(crate) fn last_sent(&self) -> Instant {
-        self.last_sending
+    /// What the answer to this message, which comes `now`, says of the RTT.
+    pub(crate) fn first_rtt(&self, now: Instant) -> FirstRtt {
+        FirstRtt::new(now.saturating_since(self.first_sending), self.copies)
     }
 
     /// Whether the message has been sent often enough without an answer.
@@ -273,7 +277,10 @@ impl Initiator {
         }
         let wait = (RETRY_FIRST * 2u32.pow(self.sendings.min(8))).min(RETRY_MOST);
         self.sendings += 1;
-        self.last_sending = now;
+        if self.copies == 0 {
+            self.first_sending = now;
+        }
+        self.copies += 1;
         self.next_sending = now + wait + self.jitter;
         Some(self.datagram.clone())
     }

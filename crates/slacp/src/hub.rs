@@ -12,6 +12,7 @@ use crate::gate::Gate;
 use crate::handshake::{self, Responder};
 use crate::knock::Mac;
 use crate::packet::{self, Echo, Header, Index, VERSION};
+use crate::rtt::FirstRtt;
 use crate::session::{Peer, Session};
 use crate::{CloseReason, Notice, PublicKey, SessionId};
 
@@ -232,13 +233,14 @@ impl Hub {
     ) {
         let Some(known) = self.peers.get_mut(&peer) else { return };
         let Some(mut tentative) = known.tentative.take() else { return };
-        let rtt = now.saturating_since(tentative.answered);
+        // The answer may have been given again, and the packet sent again.
+        let rtt = FirstRtt::AtMost(now.saturating_since(tentative.answered));
         if !tentative.session.handle_packet(now, from, header, datagram) {
             known.tentative = Some(tentative);
             return;
         }
         self.answered.remove(&tentative.knock);
-        tentative.session.assume_rtt(rtt);
+        tentative.session.begin_rtt(rtt);
         if let Some(old) = known.session.take() {
             core.replace(old);
         }

@@ -7,10 +7,39 @@ const INITIAL: Duration = Duration::from_millis(800);
 /// The clock granularity that timers assume.
 const GRANULARITY: Duration = Duration::from_millis(1);
 
+/// The longest RTT that a handshake is believed: that of links which this protocol
+/// serves, 5 s, and a second of queue.
+const LONGEST: Duration = Duration::from_secs(6);
+
+/// What a handshake says of the RTT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FirstRtt {
+    /// The message was sent once, so the answer is to that sending.
+    Measured(Duration),
+    /// The same message was sent several times. Nobody knows which sending was answered
+    /// (P. Karn and C. Partridge 1987): the RTT is at most the time since the first.
+    AtMost(Duration),
+}
+
+impl FirstRtt {
+    /// Of a message sent `sendings` times, the first time `since_first` ago.
+    pub(crate) fn new(since_first: Duration, sendings: u32) -> Self {
+        if sendings <= 1 { Self::Measured(since_first) } else { Self::AtMost(since_first) }
+    }
+}
+
 /// Smoothed RTT, its variation, and the path minimum.
 #[derive(Debug)]
 pub(crate) struct Rtt {
+    /// Holds until the first sample, which replaces it.
+    assumed: Assumed,
     sample: Option<Sampled>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Assumed {
+    smoothed: Duration,
+    variation: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +52,24 @@ struct Sampled {
 
 impl Rtt {
     pub(crate) fn new() -> Self {
-        Self { sample: None }
+        let assumed = Assumed { smoothed: INITIAL, variation: INITIAL / 2 };
+        Self { assumed, sample: None }
+    }
+
+    /// Takes what the handshake says.
+    pub(crate) fn begin(&mut self, first: FirstRtt) {
+        match first {
+            FirstRtt::Measured(rtt) => self.update(rtt, Duration::ZERO),
+            FirstRtt::AtMost(rtt) => {
+                let smoothed = rtt.min(LONGEST);
+                self.assumed = Assumed { smoothed, variation: smoothed / 8 };
+            }
+        }
+    }
+
+    /// Whether there was a sample.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.sample.is_some()
     }
 
     /// Takes a sample: the time from sending a packet to the acknowledgement
@@ -47,20 +93,21 @@ impl Rtt {
     }
 
     pub(crate) fn smoothed(&self) -> Duration {
-        self.sample.map_or(INITIAL, |sample| sample.smoothed)
+        self.sample.map_or(self.assumed.smoothed, |sample| sample.smoothed)
     }
 
     /// How long a packet may stay unacknowledged after a later one was
     /// acknowledged before it is lost (RFC 9002 §6.1.2).
     pub(crate) fn loss_delay(&self) -> Duration {
-        let rtt = self.sample.map_or(INITIAL, |sample| sample.smoothed.max(sample.latest));
+        let sampled = self.sample.map(|sample| sample.smoothed.max(sample.latest));
+        let rtt = sampled.unwrap_or(self.assumed.smoothed);
         (rtt * 9 / 8).max(GRANULARITY)
     }
 
     /// How long to wait for any acknowledgement before probing (RFC 9002
     /// §6.2.1), when the peer holds one back for at most `held`.
     pub(crate) fn probe_delay(&self, held: Duration) -> Duration {
-        let variation = self.sample.map_or(INITIAL / 2, |sample| sample.variation);
+        let variation = self.sample.map_or(self.assumed.variation, |sample| sample.variation);
         self.smoothed() + (variation * 4).max(GRANULARITY) + held
     }
 }
@@ -77,6 +124,23 @@ mod tests {
         }
         assert!(rtt.smoothed().abs_diff(Duration::from_millis(600)) < Duration::from_millis(1));
         assert!(rtt.probe_delay(Duration::ZERO) < Duration::from_millis(610));
+    }
+
+    #[test]
+    fn an_ambiguous_handshake_only_bounds_the_rtt_until_the_first_sample() {
+        let seconds = Duration::from_secs_f64;
+        let mut rtt = Rtt::new();
+        rtt.begin(FirstRtt::new(seconds(3.2), 3));
+        assert_eq!(rtt.smoothed(), seconds(3.2));
+        assert!(rtt.probe_delay(Duration::ZERO) > seconds(3.2 * 1.4));
+        rtt.update(seconds(0.6), Duration::ZERO);
+        assert_eq!(rtt.smoothed(), seconds(0.6));
+        let mut rtt = Rtt::new();
+        rtt.begin(FirstRtt::new(seconds(17.0), 6));
+        assert_eq!(rtt.smoothed(), LONGEST);
+        let mut rtt = Rtt::new();
+        rtt.begin(FirstRtt::new(seconds(0.9), 1));
+        assert_eq!(rtt.smoothed(), seconds(0.9));
     }
 
     #[test]

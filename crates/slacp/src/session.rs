@@ -31,7 +31,7 @@ use crate::planner::Planner;
 use crate::pmtu::Pmtu;
 use crate::rate::{Auto, Control, RateState};
 use crate::received::Received;
-use crate::rtt::Rtt;
+use crate::rtt::{FirstRtt, Rtt};
 use crate::scheduler::{ClassId, Scheduler};
 use crate::secret::{Secret, draw};
 use crate::sent::{Cargo, SentPackets};
@@ -153,7 +153,7 @@ impl Session {
         keys: Keys,
         peer: Peer,
         opens_odd: bool,
-        rtt: Option<Duration>,
+        rtt: Option<FirstRtt>,
         seed: &Secret,
     ) -> Self {
         let limits = limits(config);
@@ -161,7 +161,7 @@ impl Session {
         let rate = Control::new(&config.rate);
         let mut estimate = Rtt::new();
         if let Some(rtt) = rtt {
-            estimate.update(rtt, Duration::ZERO);
+            estimate.begin(rtt);
         }
         Self {
             name: keys.name,
@@ -311,9 +311,9 @@ impl Session {
         self.outbound.send(now, channel, packet, &mut self.log)
     }
 
-    /// Takes the time that the handshake took as the first estimate.
-    pub(crate) fn assume_rtt(&mut self, rtt: Duration) {
-        self.rtt.update(rtt, Duration::ZERO);
+    /// Takes what the handshake says of the RTT.
+    pub(crate) fn begin_rtt(&mut self, rtt: FirstRtt) {
+        self.rtt.begin(rtt);
     }
 
     /// The rate at which the endpoint's pacer is to have the session send;

@@ -188,7 +188,7 @@ impl Terminal {
             // The hub still has our session: the link was away, not the hub.
             return core.release_index(receiver);
         }
-        let rtt = now.saturating_since(initiator.last_sent());
+        let rtt = initiator.first_rtt(now);
         let key = core.knocker.hub;
         // From elsewhere than where it was asked: perhaps a copy of the answer.
         let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));

@@ -179,7 +179,7 @@ impl Session {
 
     fn on_ack(&mut self, now: Instant, ack: &Ack) {
         let Some(acked) = self.sent.acknowledge(now, ack) else { return };
-        if let Some(sent_at) = acked.largest_sent_at {
+        if let Some(sent_at) = acked.largest_sent_at.or_else(|| self.only_bound(&acked)) {
             self.rtt.update(now.saturating_since(sent_at), ack.held);
         }
         let news = !acked.packets.is_empty();
@@ -201,6 +201,14 @@ impl Session {
         if news {
             self.next_probe = self.probe_at();
         }
+    }
+
+    /// Before any sample: when the newest packet was sent that is acknowledged with a
+    /// later one that nobody kept. A little too long is better than what a handshake
+    /// that was lost makes of the RTT.
+    fn only_bound(&self, acked: &Acked) -> Option<Instant> {
+        let sent = acked.packets.iter().map(|(_, packet)| packet.time);
+        sent.max().filter(|_| !self.rtt.is_measured())
     }
 
     /// Has the rate follow what an acknowledgement says.
