@@ -91,7 +91,7 @@ impl Params {
     }
 
     /// Pairs of name and value; unknown names are skipped by the reader.
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |name, value: u64| {
             varint::write(&mut out, name);
@@ -411,7 +411,11 @@ pub(crate) fn cookie_of(initiation: &[u8]) -> Option<&Mac> {
     long_enough.then(|| initiation[INITIATION_COOKIE].first_chunk()).flatten()
 }
 
-fn builder<'a>(identity: &'a KeyPair, prologue: &'a [u8], rng: &mut ChaCha20Rng) -> Builder<'a> {
+pub(crate) fn builder<'a>(
+    identity: &'a KeyPair,
+    prologue: &'a [u8],
+    rng: &mut ChaCha20Rng,
+) -> Builder<'a> {
     let seed = draw(rng);
     let pattern = PATTERN.parse().expect("the pattern is one that snow knows");
     Builder::with_resolver(pattern, Box::new(SeededResolver { seed }))

@@ -43,6 +43,8 @@ mod stats;
 mod streams;
 mod terminal;
 mod varint;
+#[cfg(test)]
+mod vectors;
 
 pub use api::{
     CloseReason, Config, DownReason, Event, Footprint, Notice, PublicKey, Read, ResetReason,
