@@ -2,6 +2,7 @@
 //! without the crate: Noise, keys, packets and the erasure code.
 
 mod erasure;
+mod notation;
 
 use ring::{aead, hmac};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
@@ -296,6 +297,16 @@ fn packets_are_sealed_under_their_numbers() {
         assert_eq!(sealed, packet.bytes("datagram"), "{cipher} {number}");
     }
     assert_eq!(sections(&file, "packet").count(), 12);
+}
+
+#[test]
+fn frames_are_encoded_as_specified() {
+    let file = vectors();
+    for frame in sections(&file, "frame") {
+        let fields = frame.0["fields"].as_str().unwrap();
+        assert_eq!(notation::encode(fields, frame.flag("last")), frame.bytes("bytes"), "{fields}");
+    }
+    assert!(sections(&file, "frame").count() > 25);
 }
 
 #[test]
