@@ -1,12 +1,12 @@
 //! How a program that runs in a lab finds the lab's other hosts: environment
 //! variables.
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::scratch::own_descriptor;
 use crate::{NetNs, Node};
 
 /// Set for every command in a lab, to the name of its preset.
@@ -68,10 +68,8 @@ pub fn find_netns(node: Node) -> Result<NetNs, FindError> {
 
 /// The value of [`NETNS_VARIABLE`] for this process's namespaces.
 pub(crate) fn netns_value<'a>(nodes: impl Iterator<Item = (Node, &'a NetNs)>) -> String {
-    // Not getpid(): /proc may belong to another PID namespace than this process.
-    let process = fs::read_link("/proc/self").unwrap_or_else(|_| PathBuf::from("self"));
     let place = |(node, netns): (Node, &NetNs)| {
-        format!("{node}=/proc/{}/fd/{}", process.display(), netns.descriptor())
+        format!("{node}={}", own_descriptor(netns.descriptor()).display())
     };
     nodes.map(place).collect::<Vec<_>>().join(",")
 }

@@ -11,9 +11,9 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::mount::{MsFlags, mount};
 
-use crate::Node;
+use crate::{Node, scratch};
 
 const HOSTS: &str = "/etc/hosts";
 const SWITCH: &str = "/etc/nsswitch.conf";
@@ -35,14 +35,11 @@ precedence ::/96 1
 precedence fec0::/10 1
 precedence 3ffe::/16 1
 ";
-/// A directory that every system has; it is itself again at once.
-const WORKSHOP: &str = "/tmp";
-
 /// Makes the hosts' names resolve, by covering `/etc/hosts`, and where they are
 /// there `/etc/nsswitch.conf`, which might ask others first, and `/etc/gai.conf`.
 ///
-/// The covers are files of a tmpfs that is mounted nowhere but in the lab's
-/// mount namespace, and gone with it.
+/// The covers are [`scratch`] files: only the lab sees them, and they are gone with
+/// it.
 pub(crate) fn publish(terminals: u8) -> io::Result<()> {
     let before = fs::read_to_string(HOSTS)?;
     let hosts = hosts(terminals, &before);
@@ -50,14 +47,14 @@ pub(crate) fn publish(terminals: u8) -> io::Result<()> {
         return Ok(()); // by an earlier lab of this process
     }
     let switch = fs::read_to_string(SWITCH).map(|switch| files_only(&switch));
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(Some("tmpfs"), WORKSHOP, Some("tmpfs"), flags, Some("mode=755"))?;
-    let covered = cover(HOSTS, &hosts)
-        .and_then(|()| switch.map_or(Ok(()), |switch| cover(SWITCH, &switch)))
-        .and_then(|()| if fs::exists(ORDER)? { cover(ORDER, PRECEDENCES) } else { Ok(()) });
-    // The tmpfs lives on in the covers.
-    umount2(WORKSHOP, MntFlags::MNT_DETACH)?;
-    covered
+    // The file system lives on in the covers.
+    scratch::with(|workshop| {
+        cover(workshop, HOSTS, &hosts)?;
+        if let Ok(switch) = switch {
+            cover(workshop, SWITCH, &switch)?;
+        }
+        if fs::exists(ORDER)? { cover(workshop, ORDER, PRECEDENCES) } else { Ok(()) }
+    })
 }
 
 /// The lab's hosts, then those the machine had: without those of an earlier lab.
@@ -86,8 +83,8 @@ fn files_only(switch: &str) -> String {
 }
 
 /// Puts a file with this text over `path`.
-fn cover(path: &str, text: &str) -> io::Result<()> {
-    let file = Path::new(WORKSHOP).join(path.replace('/', "_"));
+fn cover(workshop: &Path, path: &str, text: &str) -> io::Result<()> {
+    let file = workshop.join(path.replace('/', "_"));
     fs::write(&file, text)?;
     fs::set_permissions(&file, Permissions::from_mode(0o644))?;
     Ok(mount(Some(&file), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)

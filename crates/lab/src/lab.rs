@@ -4,11 +4,11 @@
 use std::ffi::OsStr;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use link::{Counters, Link, LinkConfig, Outage};
-use nix::mount::{MsFlags, mount};
+use os::RUN_VARIABLE;
 use thiserror::Error;
 use units::Instant;
 
@@ -17,6 +17,7 @@ use crate::driver::{Driver, Faults, Gauges, Lane};
 use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
 use crate::port::Port;
 use crate::ring::RING_BYTES;
+use crate::scratch::RunDirectory;
 use crate::server::Services;
 use crate::topology::{self, Network};
 use crate::{
@@ -33,6 +34,12 @@ pub enum StartError {
     /// The names of the hosts cannot be made known.
     #[error("cannot put the lab's names into /etc/hosts: {cause}")]
     Names {
+        /// The kernel's answer.
+        cause: io::Error,
+    },
+    /// There is no private directory for the lab's sockets.
+    #[error("cannot make a directory for the lab's sockets: {cause}")]
+    Run {
         /// The kernel's answer.
         cause: io::Error,
     },
@@ -79,6 +86,7 @@ pub struct Lab {
     preset: Preset,
     origin: Instant,
     network: Network,
+    run: RunDirectory,
     driver: Driver,
     _services: Services,
 }
@@ -91,13 +99,14 @@ impl Lab {
     /// When the kernel refuses a part of it; nothing remains then.
     pub fn start(preset: &Preset, seed: u64) -> Result<Self, StartError> {
         hosts::publish(preset.terminals).map_err(|cause| StartError::Names { cause })?;
+        let run = RunDirectory::new().map_err(|cause| StartError::Run { cause })?;
         let extent = preset.extent();
         let network = topology::build(&extent)?;
         let origin = clock::now();
         let lanes = network.sky.run(|| open_lanes(preset, &extent, seed, origin))?;
         let driver = Driver::start(lanes).map_err(|cause| StartError::Driver { cause })?;
         let services = Services::start(network.host(Node::Server))?;
-        Ok(Self { preset: preset.clone(), origin, network, driver, _services: services })
+        Ok(Self { preset: preset.clone(), origin, network, run, driver, _services: services })
     }
 
     /// The links as they are now.
@@ -105,14 +114,11 @@ impl Lab {
         &self.preset
     }
 
-    /// Covers a directory with an empty one that nobody outside this lab sees, and
-    /// that is gone with the lab. Only the lab's root may write there.
-    ///
-    /// # Errors
-    /// When there is no such directory, or the kernel refuses.
-    pub fn cover_directory(&self, path: &Path) -> io::Result<()> {
-        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        Ok(mount(Some("tmpfs"), path, Some("tmpfs"), flags, Some("mode=755"))?)
+    /// A private directory for the sockets of this lab's gateways. Only the lab sees
+    /// it, and it is gone with the lab; [`os::RUN_VARIABLE`] names it for every
+    /// command in the lab.
+    pub fn run_directory(&self) -> PathBuf {
+        self.run.path()
     }
 
     /// The longest IP packet on the hop in bytes.
@@ -162,7 +168,8 @@ impl Lab {
     }
 
     /// A command that will run on a host and knows that it is in a lab: its
-    /// environment has [`LAB_VARIABLE`] and [`NETNS_VARIABLE`], and no proxies.
+    /// environment has [`LAB_VARIABLE`], [`NETNS_VARIABLE`] and [`RUN_VARIABLE`], and no
+    /// proxies.
     pub fn command(&self, node: Node, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.node(node).command(program);
         command.envs(self.variables());
@@ -173,9 +180,10 @@ impl Lab {
     }
 
     /// What tells a program that it is in this lab.
-    pub(crate) fn variables(&self) -> [(&'static str, String); 2] {
+    pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
         let places = netns_value(self.nodes().zip(&self.network.hosts));
-        [(LAB_VARIABLE, self.preset.name.clone()), (NETNS_VARIABLE, places)]
+        let run = self.run_directory().display().to_string();
+        [(LAB_VARIABLE, self.preset.name.clone()), (NETNS_VARIABLE, places), (RUN_VARIABLE, run)]
     }
 
     /// What the hop's links have counted: forward, and return of the first

@@ -49,6 +49,7 @@ mod port;
 mod preset;
 mod priority;
 mod ring;
+mod scratch;
 mod server;
 mod settings;
 mod standing;

@@ -10,6 +10,6 @@ mod protocol;
 mod server;
 
 pub use client::{Control, ControlError};
-pub use path::{ControlPath, default_directories, usual_directory};
+pub use path::{ControlPath, default_directories};
 pub use protocol::{Answer, PROTOCOL, Request};
 pub(crate) use server::{Call, Server};

@@ -68,7 +68,7 @@ impl Server {
         let (path, insist) = match place {
             ControlPath::None => return Ok(None),
             ControlPath::At(path) => (Ok(path.clone()), true),
-            ControlPath::Usual => (usual(role), false),
+            ControlPath::Usual => (usual(role).map_err(io::Error::other), false),
         };
         let listener = path.and_then(|path| Ok((bind(&path)?, path)));
         match listener {

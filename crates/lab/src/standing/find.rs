@@ -7,10 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use nix::sys::signal::Signal;
+use os::Places;
 use thiserror::Error;
 
+use super::base::{Base, STATE_VARIABLE, StateError};
 use super::name::LabName;
-use super::places::{Base, Places, StateError};
+
 use super::protocol::{Change, DESCRIPTORS, Reply, Request, receive, send};
 use super::slot::{Slot, Taken};
 use super::status::Status;
@@ -82,7 +84,7 @@ pub struct Found {
 
 impl Default for Standings {
     fn default() -> Self {
-        Self { places: Places::of_user() }
+        Self { places: Places::of_user(STATE_VARIABLE) }
     }
 }
 
@@ -93,7 +95,7 @@ impl Standings {
     /// When it is taken, or nothing can be kept in a safe place.
     pub fn take(&self, name: &LabName) -> Result<Taken, StateError> {
         // It may be somewhere else than where a new one would be.
-        for base in self.places.present() {
+        for base in self.places.present().into_iter().map(Base) {
             let _turn = base.turn()?;
             if let Some(slot) = Slot::find(&base, name)?
                 && !slot.sweep()?
@@ -101,7 +103,7 @@ impl Standings {
                 return Err(StateError::Taken { name: name.clone() });
             }
         }
-        Slot::take(&self.places.usable()?, name)
+        Slot::take(&Base(self.places.usable()?), name)
     }
 
     /// All labs; what killed ones have left behind is removed.
@@ -110,7 +112,7 @@ impl Standings {
     /// When that fails.
     pub fn find(&self) -> Result<Found, StateError> {
         let mut found = Found::default();
-        for base in self.places.present() {
+        for base in self.places.present().into_iter().map(Base) {
             let _turn = base.turn()?;
             for name in base.names() {
                 let Some(slot) = Slot::find(&base, &name)? else { continue };

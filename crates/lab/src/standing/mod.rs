@@ -7,10 +7,10 @@
 //! lock that the kernel opens when its last process ends, so nothing is believed
 //! that a killed lab has left behind.
 
+mod base;
 mod detach;
 mod find;
 mod name;
-mod places;
 mod process;
 mod protocol;
 mod slot;
@@ -19,10 +19,10 @@ mod status;
 #[cfg(test)]
 mod testkit;
 
+pub use self::base::{STATE_VARIABLE, StateError};
 pub use self::detach::{Detached, Foothold, detach};
 pub use self::find::{AskError, Found, Standing, Standings};
 pub use self::name::{LabName, LabNameError};
-pub use self::places::{STATE_VARIABLE, StateError};
 pub use self::protocol::Change;
 pub use self::slot::Taken;
 pub use self::stand::{Changed, Keeper, Stand};

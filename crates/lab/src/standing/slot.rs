@@ -14,16 +14,16 @@
 use core::time::Duration;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
+use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use os::PrivateDirectory;
 
+use super::base::{Base, StateError, file_in, refused, short_path};
 use super::name::LabName;
-use super::places::{Base, StateError, expect_own, file_in, refused, short_path};
 use super::process::Identity;
 
 const LOCK: &str = "lock";
@@ -45,7 +45,7 @@ pub(super) struct Slot {
     pub(super) name: LabName,
     pub(super) path: PathBuf,
     base: Base,
-    directory: OwnedFd,
+    directory: PrivateDirectory,
     /// Open also when the lab has removed it, to tell when it has ended.
     lock: File,
 }
@@ -61,14 +61,8 @@ impl Slot {
     /// Finds the slot of that name in `base`, if there is one. To be done in
     /// one's turn.
     pub(super) fn find(base: &Base, name: &LabName) -> Result<Option<Self>, StateError> {
-        let path = base.path.join(name.as_str());
-        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let directory = match openat(&*base.directory, name.as_str(), flags, Mode::empty()) {
-            Ok(directory) => directory,
-            Err(Errno::ENOENT) => return Ok(None),
-            Err(errno) => return Err(refused("open", &path)(errno)),
-        };
-        expect_own(&directory, &path)?;
+        let path = base.0.path().join(name.as_str());
+        let Some(directory) = base.0.subdirectory(name.as_str())? else { return Ok(None) };
         let lock = file_in(&directory, LOCK, OFlag::O_RDWR | OFlag::O_CREAT);
         let lock = match lock {
             Ok(lock) => lock,
@@ -82,8 +76,8 @@ impl Slot {
     /// was killed has left.
     pub(super) fn take(base: &Base, name: &LabName) -> Result<Taken, StateError> {
         let _turn = base.turn()?;
-        let path = base.path.join(name.as_str());
-        match mkdirat(&*base.directory, name.as_str(), Mode::S_IRWXU) {
+        let path = base.0.path().join(name.as_str());
+        match mkdirat(&base.0, name.as_str(), Mode::S_IRWXU) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(errno) => return Err(refused("make", &path)(errno)),
         }
@@ -160,9 +154,9 @@ impl Slot {
     pub(super) fn is_in_place(&self) -> bool {
         let identity = |stat: nix::sys::stat::FileStat| (stat.st_dev, stat.st_ino);
         let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
-        let now = fstatat(&*self.base.directory, self.name.as_str(), flags).map(identity);
+        let now = fstatat(&self.base.0, self.name.as_str(), flags).map(identity);
         let own = nix::sys::stat::fstat(&self.directory).map(identity);
-        self.base.is_in_place() && now.is_ok() && now == own
+        self.base.0.is_in_place() && now.is_ok() && now == own
     }
 
     /// Takes the lock; `false` if somebody has it.
@@ -189,7 +183,7 @@ impl Slot {
     fn remove(&self) -> Result<(), StateError> {
         self.clear()?;
         self.unlink(LOCK)?;
-        let (base, name) = (&*self.base.directory, self.name.as_str());
+        let (base, name) = (&self.base.0, self.name.as_str());
         unlinkat(base, name, UnlinkatFlags::RemoveDir).map_err(refused("remove", &self.path))
     }
 
@@ -321,10 +315,10 @@ mod tests {
         let name: LabName = "geo".parse().unwrap();
         let elsewhere = scratch.path().join("elsewhere");
         fs::create_dir(&elsewhere).unwrap();
-        symlink(&elsewhere, base.path.join("geo")).unwrap();
+        symlink(&elsewhere, base.0.path().join("geo")).unwrap();
         assert!(Slot::take(&base, &name).is_err());
         assert!(Slot::find(&base, &name).is_err());
-        fs::remove_file(base.path.join("geo")).unwrap();
+        fs::remove_file(base.0.path().join("geo")).unwrap();
         // Nor for the files inside.
         let taken = Slot::take(&base, &name).unwrap();
         let victim = scratch.path().join("victim");

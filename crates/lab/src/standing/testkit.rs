@@ -1,34 +1,25 @@
 //! A directory for one test.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 
-use super::places::{Base, Places};
+use os::Places;
+use tempfile::TempDir;
+
+use super::base::{Base, STATE_VARIABLE};
 
 /// A directory that goes with its owner.
-pub(super) struct Scratch(PathBuf);
+pub(super) struct Scratch(TempDir);
 
 impl Scratch {
     pub(super) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("skyhop-state-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
+        Self(tempfile::tempdir().unwrap())
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub(super) fn base(&self) -> Base {
-        Places::only(self.0.join("labs")).usable().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        Base(Places::only(self.path().join("labs"), STATE_VARIABLE).usable().unwrap())
     }
 }

@@ -4,7 +4,6 @@ mod child;
 
 use std::fmt::Write as _;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -39,8 +38,7 @@ impl Pair {
         let hosts: Vec<Node> = lab.nodes().filter(|node| is_terminal(*node)).collect();
         let keys = hosts.iter().map(|_| PrivateKey::generate()).collect::<Result<Vec<_>, _>>()?;
         let limit = READY_LIMIT + 5 * preset.rtt();
-        let controls = controls(lab);
-        let control = |node| control(controls.as_deref(), node);
+        let control = |node| control(lab, node);
         let config = control(Node::Hub) + &hub_config(preset, &hub_key, hosts.iter().zip(&keys));
         let mut hub = start(lab, Node::Hub, "hub", &config)?;
         hub.wait_ready(limit)?;
@@ -110,18 +108,10 @@ fn start(lab: &Lab, node: Node, role: &str, config: &str) -> Result<Gateway> {
     Gateway::start(node.to_string(), command, config)
 }
 
-/// The directory of the control sockets: the usual one, where `skyhop status`
-/// in the lab looks, but the lab's own. Gateways of the machine and of other labs
-/// have theirs in the real one. `None` where the user may not have it.
-fn controls(lab: &Lab) -> Option<PathBuf> {
-    let directory = gateway::control::usual_directory().ok()?;
-    lab.cover_directory(&directory).ok().map(|()| directory)
-}
-
-/// The line of the configuration that says where the control socket is.
-fn control(directory: Option<&Path>, node: Node) -> String {
-    let path = directory.map(|directory| directory.join(format!("{node}.sock")));
-    let path = path.unwrap_or_else(|| "none".into());
+/// The line of the configuration that says where the control socket is: where `skyhop
+/// status` in the lab looks, under the host's name.
+fn control(lab: &Lab, node: Node) -> String {
+    let path = lab.run_directory().join(format!("{node}.sock"));
     format!("control = \"{}\"\n", path.display())
 }
 

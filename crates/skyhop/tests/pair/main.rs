@@ -22,6 +22,7 @@ mod faults;
 mod gateways;
 mod gateways_option;
 mod inside;
+mod machines;
 mod operate;
 mod policy;
 mod protocols;

@@ -1,0 +1,408 @@
+//! Directories for what only one user may touch: control sockets, and what is
+//! remembered of labs.
+//!
+//! | place | whose |
+//! |---|---|
+//! | `/run/skyhop` | root's, or a service's (`RuntimeDirectory=skyhop`) |
+//! | `$XDG_RUNTIME_DIR/skyhop`, without the variable `/run/user/UID/skyhop` | a user's who has logged in |
+//! | `~/.local/state/skyhop` | of a user without those, as in a container |
+//!
+//! A variable, which the caller chooses, takes the place of all of them. None of
+//! them has a predictable name in a directory that everybody may write to, so nobody
+//! can take a place before its owner does. A directory is used only if this user
+//! owns it, nobody else may write to it, and it is no symbolic link.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::{FileStat, Mode, fstat, lstat, mkdirat, stat};
+use nix::unistd::{Uid, geteuid};
+use thiserror::Error;
+
+/// Names the directory for control sockets of gateways, instead of the usual ones. A
+/// lab sets it for every command in it.
+pub const RUN_VARIABLE: &str = "SKYHOP_RUN_DIR";
+
+/// Mode bits that let others than the owner write.
+const OTHERS_WRITE: u32 = 0o022;
+/// The mode bit that lets everybody write.
+const ALL_WRITE: u32 = 0o002;
+
+/// Why a private directory cannot be had.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// Somebody else could tamper with it.
+    #[error("{} is not safe: {why}", path.display())]
+    Unsafe {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The system refuses something.
+    #[error("cannot {what} {}: {cause}", path.display())]
+    Refused {
+        /// What was tried.
+        what: &'static str,
+        /// With which directory.
+        path: PathBuf,
+        /// The system's answer.
+        cause: io::Error,
+    },
+    /// None of several can be had.
+    #[error("no private directory ({}): set {variable} to one", list(tried))]
+    Nowhere {
+        /// What is wrong with each.
+        tried: Vec<Self>,
+        /// The environment variable that names another.
+        variable: &'static str,
+    },
+}
+
+fn list(errors: &[PlaceError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The private directories that this user may have, the best one first.
+#[derive(Debug, Clone)]
+pub struct Places {
+    all: Vec<Place>,
+    variable: &'static str,
+}
+
+#[derive(Debug, Clone)]
+struct Place {
+    path: PathBuf,
+    /// The directories below this one are made where they are missing. `None`: just
+    /// the last, wherever it is.
+    base: Option<PathBuf>,
+}
+
+/// What of the environment decides where the places are.
+struct Surroundings {
+    user: Uid,
+    chosen: Option<PathBuf>,
+    runtime: Option<PathBuf>,
+    home: Option<PathBuf>,
+}
+
+impl Places {
+    /// Those of the user whose process this is; `variable` of the environment names
+    /// the only one.
+    pub fn of_user(variable: &'static str) -> Self {
+        let path = |name| std::env::var_os(name).map(PathBuf::from);
+        let surroundings = Surroundings {
+            user: geteuid(),
+            chosen: path(variable),
+            runtime: path("XDG_RUNTIME_DIR"),
+            home: std::env::home_dir(),
+        };
+        Self { all: surroundings.places(), variable }
+    }
+
+    /// This one directory.
+    pub fn only(path: PathBuf, variable: &'static str) -> Self {
+        Self { all: vec![Place { path, base: None }], variable }
+    }
+
+    /// Where the directories are, or would be.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.all.iter().map(|place| place.path.as_path())
+    }
+
+    /// The first that can be had. It is made, with mode 0700, if it is not there.
+    ///
+    /// # Errors
+    /// When none can be had, with the reason for each.
+    pub fn usable(&self) -> Result<PrivateDirectory, PlaceError> {
+        let mut tried = Vec::new();
+        for place in &self.all {
+            match place.make() {
+                Ok(directory) => return Ok(directory),
+                Err(error) => tried.push(error),
+            }
+        }
+        Err(match tried.pop() {
+            Some(only) if tried.is_empty() => only,
+            last => {
+                tried.extend(last);
+                PlaceError::Nowhere { tried, variable: self.variable }
+            }
+        })
+    }
+
+    /// Those that are there. What others could tamper with is not looked at.
+    pub fn present(&self) -> Vec<PrivateDirectory> {
+        self.paths().filter_map(|path| PrivateDirectory::open(path).ok()).collect()
+    }
+}
+
+impl Surroundings {
+    fn places(self) -> Vec<Place> {
+        if let Some(chosen) = self.chosen {
+            let path = std::path::absolute(&chosen).unwrap_or(chosen);
+            return vec![Place { path, base: None }];
+        }
+        let runtime = self.runtime.filter(|path| path.is_absolute());
+        let runtime = runtime.unwrap_or_else(|| format!("/run/user/{}", self.user).into());
+        let home = self.home.filter(|path| path.is_absolute());
+        let below = |base: PathBuf, path| Place { path: base.join(path), base: Some(base) };
+        let run = [below("/run".into(), "skyhop"), below(runtime, "skyhop")];
+        run.into_iter().chain(home.map(|home| below(home, ".local/state/skyhop"))).collect()
+    }
+}
+
+impl Place {
+    fn make(&self) -> Result<PrivateDirectory, PlaceError> {
+        if let Some(base) = &self.base {
+            expect_trusted(base)?;
+            let mut parents: Vec<&Path> =
+                self.path.ancestors().skip(1).take_while(|path| path != base).collect();
+            parents.reverse();
+            parents.into_iter().try_for_each(make)?;
+        }
+        make(&self.path)?;
+        PrivateDirectory::open(&self.path)
+    }
+}
+
+fn make(path: &Path) -> Result<(), PlaceError> {
+    match mkdirat(AT_FDCWD, path, Mode::S_IRWXU) {
+        Ok(()) | Err(Errno::EEXIST) => Ok(()),
+        Err(errno) => Err(refused("make", path)(errno)),
+    }
+}
+
+/// Sees that only this user or root decides what is in a directory.
+fn expect_trusted(path: &Path) -> Result<(), PlaceError> {
+    let stat = stat(path).map_err(refused("look at", path))?;
+    let owned = stat.st_uid == 0 || stat.st_uid == geteuid().as_raw();
+    if owned && stat.st_mode & ALL_WRITE == 0 {
+        return Ok(());
+    }
+    let why = "neither you nor root alone decide what is in it".to_owned();
+    Err(PlaceError::Unsafe { path: path.to_owned(), why })
+}
+
+/// A directory that this user owns, that nobody else may write to, and that was
+/// reached by no symbolic link as its last component.
+#[derive(Debug, Clone)]
+pub struct PrivateDirectory {
+    path: PathBuf,
+    directory: Arc<OwnedFd>,
+}
+
+impl PrivateDirectory {
+    /// Opens the directory.
+    ///
+    /// # Errors
+    /// When it is not there, or others could tamper with it.
+    pub fn open(path: &Path) -> Result<Self, PlaceError> {
+        match open_directory(AT_FDCWD, path) {
+            Ok(directory) => Self::of(directory, path),
+            Err(errno) => Err(not_opened(errno, path)),
+        }
+    }
+
+    /// Opens a directory in this one; `None` if there is no such directory.
+    ///
+    /// # Errors
+    /// When others could tamper with it.
+    pub fn subdirectory(&self, name: &str) -> Result<Option<Self>, PlaceError> {
+        let path = self.path.join(name);
+        match open_directory(self, Path::new(name)) {
+            Ok(directory) => Self::of(directory, &path).map(Some),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(not_opened(errno, &path)),
+        }
+    }
+
+    fn of(directory: OwnedFd, path: &Path) -> Result<Self, PlaceError> {
+        let stat = fstat(&directory).map_err(refused("look at", path))?;
+        expect_own(&stat, path)?;
+        Ok(Self { path: path.to_owned(), directory: Arc::new(directory) })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the directory is still to be found where it was.
+    pub fn is_in_place(&self) -> bool {
+        let identity = |stat: FileStat| (stat.st_dev, stat.st_ino);
+        let now = lstat(&self.path).map(identity);
+        now.is_ok() && now == fstat(&self.directory).map(identity)
+    }
+}
+
+impl AsFd for PrivateDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+fn open_directory(from: impl AsFd, path: &Path) -> nix::Result<OwnedFd> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    openat(from, path, flags, Mode::empty())
+}
+
+fn not_opened(errno: Errno, path: &Path) -> PlaceError {
+    if !matches!(errno, Errno::ELOOP | Errno::ENOTDIR) {
+        return refused("open", path)(errno);
+    }
+    let why = "it is not a directory (or a symbolic link to one)".to_owned();
+    PlaceError::Unsafe { path: path.to_owned(), why }
+}
+
+fn expect_own(stat: &FileStat, path: &Path) -> Result<(), PlaceError> {
+    let unsafe_as = |why| Err(PlaceError::Unsafe { path: path.to_owned(), why });
+    if stat.st_uid != geteuid().as_raw() {
+        return unsafe_as(format!("it belongs to the user {}, not to you", stat.st_uid));
+    }
+    if stat.st_mode & OTHERS_WRITE != 0 {
+        let mode = stat.st_mode & 0o777;
+        return unsafe_as(format!("others may write to it (mode {mode:o}, expected 700)"));
+    }
+    Ok(())
+}
+
+fn refused(what: &'static str, path: &Path) -> impl FnOnce(Errno) -> PlaceError {
+    let path = path.to_owned();
+    move |errno| PlaceError::Refused { what, path, cause: errno.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use tempfile::tempdir;
+
+    use super::*;
+
+    const VARIABLE: &str = "SKYHOP_TEST_DIR";
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn places(all: Vec<Place>) -> Places {
+        Places { all, variable: VARIABLE }
+    }
+
+    #[test]
+    fn everybody_has_places_and_none_where_all_may_write() {
+        let of = |user, chosen: Option<&str>, runtime: Option<&str>, home: Option<&str>| {
+            let [chosen, runtime, home] = [chosen, runtime, home].map(|path| path.map(Into::into));
+            let places = Surroundings { user: Uid::from_raw(user), chosen, runtime, home }.places();
+            places.iter().map(|place| place.path.display().to_string()).collect::<Vec<_>>()
+        };
+        let run = "/run/skyhop";
+        assert_eq!(of(0, None, None, None), [run, "/run/user/0/skyhop"]);
+        let user = of(7, None, Some("/run/user/7"), Some("/home/u"));
+        assert_eq!(user, [run, "/run/user/7/skyhop", "/home/u/.local/state/skyhop"]);
+        assert_eq!(of(7, None, Some("user"), Some("u")), [run, "/run/user/7/skyhop"]);
+        assert_eq!(of(7, Some("/x"), Some("/run/user/7"), Some("/home/u")), ["/x"]);
+    }
+
+    #[test]
+    fn a_new_directory_is_the_user_s_alone() {
+        let scratch = tempdir().unwrap();
+        let path = scratch.path().join("skyhop");
+        let all = ["/proc/no".into(), path.clone()];
+        let all = all.map(|path| Place { path, base: None });
+        let directory = places(all.into()).usable().unwrap();
+        assert_eq!((directory.path(), mode(&path)), (path.as_path(), 0o700));
+        assert!(directory.is_in_place());
+        fs::remove_dir_all(&path).unwrap();
+        assert!(!directory.is_in_place());
+        fs::create_dir(&path).unwrap();
+        assert!(!directory.is_in_place(), "another directory of that name");
+    }
+
+    #[test]
+    fn what_is_missing_below_a_base_is_made_and_never_where_all_may_write() {
+        let scratch = tempdir().unwrap();
+        let base = scratch.path().join("home");
+        let path = base.join(".local/state/skyhop");
+        let place = Place { path: path.clone(), base: Some(base.clone()) };
+        assert!(place.make().is_err() && !base.exists(), "no home, no place");
+        fs::create_dir(&base).unwrap();
+        for open in [0o1777, 0o777] {
+            set_mode(&base, open);
+            let error = place.make().unwrap_err().to_string();
+            assert!(error.contains("nor root alone") && !base.join(".local").exists(), "{error}");
+        }
+        set_mode(&base, 0o755);
+        place.make().unwrap();
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o700, 0o700));
+    }
+
+    #[test]
+    fn what_others_may_write_is_refused() {
+        let scratch = tempdir().unwrap();
+        let path = scratch.path().join("skyhop");
+        fs::create_dir(&path).unwrap();
+        let only = Places::only(path.clone(), VARIABLE);
+        for (bits, good) in [(0o770, false), (0o702, false), (0o755, true), (0o700, true)] {
+            set_mode(&path, bits);
+            match only.usable() {
+                Ok(_) => assert!(good, "{bits:o}"),
+                Err(error) => assert!(!good && error.to_string().contains("others may write")),
+            }
+            assert_eq!(only.present().len(), usize::from(good));
+        }
+    }
+
+    #[test]
+    fn a_symbolic_link_is_refused_and_not_followed() {
+        let scratch = tempdir().unwrap();
+        let (target, link) = (scratch.path().join("elsewhere"), scratch.path().join("skyhop"));
+        fs::create_dir(&target).unwrap();
+        set_mode(&target, 0o700);
+        symlink(&target, &link).unwrap();
+        let file = scratch.path().join("file");
+        fs::write(&file, "").unwrap();
+        for path in [link, file] {
+            let refused = Places::only(path, VARIABLE).usable();
+            assert!(matches!(refused, Err(PlaceError::Unsafe { .. })), "{refused:?}");
+        }
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn another_user_s_directory_is_refused_and_the_next_place_taken() {
+        if !geteuid().is_root() {
+            println!("SKIPPED: only root can give a directory away");
+            return;
+        }
+        let scratch = tempdir().unwrap();
+        let [squatted, own] = ["squatted", "own"].map(|name| scratch.path().join(name));
+        fs::create_dir(&squatted).unwrap();
+        set_mode(&squatted, 0o700);
+        chown(&squatted, Some(65534), None).unwrap();
+        let error = Places::only(squatted.clone(), VARIABLE).usable().unwrap_err().to_string();
+        assert!(error.contains("65534"), "{error}");
+        let all = [squatted, own.clone()].map(|path| Place { path, base: None });
+        assert_eq!(places(all.into()).usable().unwrap().path(), own);
+    }
+
+    #[test]
+    fn the_reason_for_each_place_is_told() {
+        let all = ["/proc/one", "/proc/two"].map(|path| Place { path: path.into(), base: None });
+        let error = places(all.into()).usable().unwrap_err().to_string();
+        for part in ["make /proc/one", "make /proc/two", "set SKYHOP_TEST_DIR"] {
+            assert!(error.contains(part), "{part} not in {error}");
+        }
+    }
+}
