@@ -5,28 +5,25 @@
 //! serialised by the session's packet numbers anyway, and nothing waits for a
 //! lock or another core. The handles are `Send` all the same.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slacp::Wake;
+use slacp::{Event, Wake};
 use tokio::sync::mpsc::UnboundedSender;
 use units::{Instant, Machine};
 
 use crate::clock;
 use crate::counters::Counters;
 use crate::hop::{Hop, HopEvent};
+use crate::sources::Sources;
 use crate::timer::Timer;
 use crate::tunnel::Port;
 use crate::udp::{Batch, Reception, UdpLink};
 
 /// Receptions taken before anything else gets its turn.
 const RECEPTIONS_PER_TURN: usize = 4;
-/// A hub remembers for so many peers which of its addresses they use. More are
-/// strangers.
-const REMEMBERED_SOURCES: usize = 10_000;
 /// How long timers wait at least while the kernel takes no datagram.
 const WHILE_BLOCKED: Duration = Duration::from_millis(1);
 /// How long the link may lie idle so that several packets leave in one go: a
@@ -51,30 +48,6 @@ pub(crate) struct Driver {
     waiting_to: Option<SocketAddr>,
     sources: Sources,
     complaint: Complaint,
-}
-
-/// From which of our addresses a peer is answered: the one that it wrote to. A
-/// terminal lets the routing decide, since its own addresses may change.
-pub(crate) enum Sources {
-    Routed,
-    AsAddressed(BTreeMap<SocketAddr, IpAddr>),
-}
-
-impl Sources {
-    fn remember(&mut self, peer: SocketAddr, ours: Option<IpAddr>) {
-        let (Self::AsAddressed(known), Some(ours)) = (self, ours) else { return };
-        if known.len() >= REMEMBERED_SOURCES && !known.contains_key(&peer) {
-            known.clear();
-        }
-        known.insert(peer, ours);
-    }
-
-    fn of(&self, peer: Option<SocketAddr>) -> Option<IpAddr> {
-        match self {
-            Self::Routed => None,
-            Self::AsAddressed(known) => known.get(&peer?).copied(),
-        }
-    }
 }
 
 impl Driver {
@@ -162,7 +135,7 @@ impl Driver {
     }
 
     /// Whether one was about a session.
-    fn hand_out_events(&self) -> bool {
+    fn hand_out_events(&mut self) -> bool {
         let events: Vec<HopEvent> = {
             let mut state = self.hop.lock();
             while let Some(notice) = state.endpoint.poll_notice() {
@@ -172,6 +145,9 @@ impl Driver {
         };
         let news = events.iter().any(|event| matches!(event, HopEvent::Session(..)));
         for event in events {
+            if let HopEvent::Session(session, Event::Down(_)) = event {
+                self.sources.forget(session);
+            }
             // Nobody listens any more while the gateway shuts down. A stream
             // inside is reset by being dropped, which needs the lock.
             let _ = self.events.send(event);
@@ -247,8 +223,8 @@ impl Driver {
             let (sources, counters) = (&mut self.sources, &self.counters);
             let taken = self.link.receive(&mut self.reception, |from, ours, datagram| {
                 counters.datagrams_received.increment();
-                sources.remember(from, ours);
-                state.endpoint.handle_datagram(now, from, datagram);
+                let session = state.endpoint.handle_datagram(now, from, datagram);
+                sources.remember(from, ours, session);
             });
             match taken {
                 Ok(()) => {}

@@ -1,7 +1,6 @@
 //! What both sides have in common: the endpoint with its driver, and the
 //! connections that are being relayed.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 use crate::class::LiveClasses;
 use crate::counters::Counters;
 use crate::dial::Caller;
-use crate::driver::{Driver, Sources};
+use crate::driver::Driver;
 use crate::error::RunError;
 use crate::hop::{Hop, HopEvent, Stream};
 use crate::interception::Arrival;
@@ -22,6 +21,7 @@ use crate::listener::Accepted;
 use crate::netfilter::PASSING;
 use crate::ops::View;
 use crate::proxy::{self, Exit, Wish};
+use crate::sources::Sources;
 use crate::tunnel::Port;
 use crate::udp::UdpLink;
 use crate::{dial, forward, relay};
@@ -98,7 +98,7 @@ impl Gateway {
         let hop = Hop::new(endpoint, classes);
         let (sender, events) = unbounded_channel();
         let sources = match side {
-            Side::Hub => Sources::AsAddressed(BTreeMap::new()),
+            Side::Hub => Sources::as_addressed(),
             Side::Terminal => Sources::Routed,
         };
         let mut driver = Driver::new(hop.clone(), link, sources, sender, counters.clone(), tunnel)

@@ -65,6 +65,7 @@ mod scratch;
 mod side;
 mod sites;
 pub mod solo;
+mod sources;
 pub mod status;
 mod straight;
 mod syn;

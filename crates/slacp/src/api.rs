@@ -315,7 +315,7 @@ pub struct Footprint {
     pub sessions: usize,
     /// Handshakes under way: at most one for each terminal that is allowed.
     pub handshakes: usize,
-    /// Handshake datagrams that wait for the link: at most 1,280.
+    /// Handshake datagrams that wait for the link: at most 2,048.
     pub waiting: usize,
 }
 

@@ -63,13 +63,22 @@ impl Endpoint {
     }
 
     /// Takes a datagram from the network. Anything that is not authentic is
-    /// counted and forgotten.
-    pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
+    /// counted and forgotten. Returns the session that `from` has proven to
+    /// belong to: `None` for handshakes, strangers, and sessions that are over.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &mut [u8],
+    ) -> Option<SessionId> {
         self.core.now = now;
         let core = &mut self.core;
-        let Some(kind) = packet::parse(datagram) else { return core.ignore() };
+        let Some(kind) = packet::parse(datagram) else {
+            core.ignore();
+            return None;
+        };
         match (kind, &mut self.role) {
-            (Datagram::Data(header), _) => self.handle_data(now, from, &header, datagram),
+            (Datagram::Data(header), _) => return self.handle_data(now, from, &header, datagram),
             (Datagram::Initiation { sender }, Role::Hub(hub)) => {
                 hub.handle_initiation(core, now, from, sender, datagram);
             }
@@ -90,6 +99,7 @@ impl Endpoint {
             }
             _ => core.ignore(),
         }
+        None
     }
 
     fn handle_data(
@@ -98,22 +108,26 @@ impl Endpoint {
         from: SocketAddr,
         header: &Header,
         datagram: &mut [u8],
-    ) {
-        match (self.core.indices.get(&header.receiver).copied(), &mut self.role) {
+    ) -> Option<SessionId> {
+        let authentic = match (self.core.indices.get(&header.receiver).copied(), &mut self.role) {
             (Some(Owner::Session(id)), _) => {
-                if let Some(session) = self.core.sessions.get_mut(&id) {
-                    session.handle_packet(now, from, header, datagram);
-                }
+                let session = self.core.sessions.get_mut(&id)?;
+                session.handle_packet(now, from, header, datagram).then_some(id)
             }
             (Some(Owner::Tentative(peer)), Role::Hub(hub)) => {
-                hub.handle_first_data(&mut self.core, now, from, peer, header, datagram);
+                hub.handle_first_data(&mut self.core, now, from, peer, header, datagram)
             }
             (None, Role::Hub(hub)) => {
                 hub.handle_unknown(&mut self.core, now, from, header, datagram.len());
+                None
             }
-            _ => self.core.ignore(),
-        }
+            _ => {
+                self.core.ignore();
+                None
+            }
+        };
         self.core.bury();
+        authentic.filter(|id| self.core.session(*id).is_some())
     }
 
     /// What has happened, in order.

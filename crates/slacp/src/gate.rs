@@ -1,6 +1,6 @@
 //! What keeps strangers from costing a hub much (`docs/slacp.md`, Under load):
 //! cookies, and how many handshakes and answers it grants. Its size is fixed; a
-//! stranger leaves nothing behind but a count among a thousand.
+//! stranger leaves nothing behind but counts among a thousand.
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -14,51 +14,88 @@ use crate::knock::{self, Mac};
 
 /// A cookie is good in the period in which it was made and in the next one.
 const COOKIE_PERIOD: Duration = Duration::from_secs(120);
-/// Addresses share so many counters.
+/// Counters that senders share by a keyed hash: 1 kB each kind, and one network
+/// in a thousand meets another one in its counter.
 const COUNTERS: usize = 1024;
-/// Handshakes with a cookie that a counter allows in a second.
-const HANDSHAKES_EACH: u8 = 4;
+/// Handshakes with a cookie that each network's counter allows in a second,
+/// whatever others do: with [`PROVEN_PER_SECOND`] at most 4,072 a second, which
+/// at 250 µs each are one core.
+const HANDSHAKES_EACH: u8 = 3;
+/// Further handshakes with a cookie in a second, for any network: a thousand
+/// terminals behind one address are up within a second of their cookies.
+const PROVEN_PER_SECOND: u32 = 1000;
+/// Handshakes in vain in a second after which a network gets none of
+/// [`PROVEN_PER_SECOND`]: an eighth, so that it takes eight networks with true
+/// addresses to use them up.
+const VAIN_EACH: u8 = 125;
 /// Hints to unknown sessions that a counter allows in a second.
 const HINTS_EACH: u8 = 2;
 
 /// Decides what a datagram from before any session is worth.
 pub(crate) struct Gate {
     secret: hmac::Key,
-    handshakes: Budget,
-    per_address: Counters,
+    buckets: Buckets,
+    unproven: Budget,
+    proven: Budget,
+    per_network: Counters,
+    /// Handshakes in vain, by network and by source.
+    vain_networks: Counters,
+    vain_sources: Marks,
     hints: Counters,
 }
 
 impl Gate {
-    /// A gate that lets so many handshakes a second pass without a cookie.
+    /// A gate that lets `handshakes_per_second` pass without a cookie.
     pub(crate) fn new(handshakes_per_second: u32, rng: &mut ChaCha20Rng) -> Self {
         let mut secret = [0; 32];
         rng.fill_bytes(&mut secret);
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, &secret);
         Self {
-            secret: hmac::Key::new(hmac::HMAC_SHA256, &secret),
-            handshakes: Budget::new(handshakes_per_second),
-            per_address: Counters::new(HANDSHAKES_EACH),
+            buckets: Buckets::new(0, &secret),
+            secret,
+            unproven: Budget::new(handshakes_per_second),
+            proven: Budget::new(PROVEN_PER_SECOND),
+            per_network: Counters::new(HANDSHAKES_EACH),
+            vain_networks: Counters::new(VAIN_EACH),
+            vain_sources: Marks::new(),
             hints: Counters::new(HINTS_EACH),
         }
     }
 
-    /// Whether a handshake may cost its Diffie–Hellman operations though nobody
-    /// knows that its sender's address is true.
+    /// Whether a handshake may cost its Diffie–Hellman operations although its
+    /// sender's address may be false.
     pub(crate) fn admits_unproven(&mut self, now: Instant) -> bool {
-        self.handshakes.take(now)
+        self.unproven.take(now)
     }
 
-    /// The same for a sender with a cookie.
+    /// The same for a sender with a cookie: what its network has for itself, what
+    /// all share, and what senders without a cookie leave. So a cookie never
+    /// makes it worse.
     pub(crate) fn admits_proven(&mut self, now: Instant, from: SocketAddr) -> bool {
-        let slot = self.slot(now, from);
-        self.per_address.take(now, slot)
+        let network = self.network_bucket(now, from);
+        let source = self.source_hash(now, from);
+        if self.per_network.take(now, network) {
+            return true;
+        }
+        let trusted =
+            self.vain_networks.has_room(now, network) && !self.vain_sources.has(now, source);
+        trusted && (self.proven.take(now) || self.unproven.take(now))
     }
 
-    /// Whether somebody who speaks of a session that there is not is to be
-    /// told.
+    /// A handshake with a cookie was in vain: it was not authentic, its key is
+    /// not served, or the key had another one a moment ago.
+    pub(crate) fn was_in_vain(&mut self, now: Instant, from: SocketAddr) {
+        let network = self.network_bucket(now, from);
+        let source = self.source_hash(now, from);
+        self.vain_networks.take(now, network);
+        self.vain_sources.put(now, source);
+    }
+
+    /// Whether a hint is due to the sender of a packet for a session that does
+    /// not exist.
     pub(crate) fn admits_hint(&mut self, now: Instant, from: SocketAddr) -> bool {
-        let slot = self.slot(now, from);
-        self.hints.take(now, slot)
+        let network = self.network_bucket(now, from);
+        self.hints.take(now, network)
     }
 
     /// The cookie of an address.
@@ -69,36 +106,47 @@ impl Gate {
     /// Whether `cookie` was made here for this address, 2 to 4 minutes ago at
     /// most.
     pub(crate) fn is_cookie(&self, now: Instant, from: SocketAddr, cookie: &Mac) -> bool {
+        if *cookie == NO_COOKIE {
+            return false;
+        }
         let now = period(now);
         let made = |period| knock::same(&self.cookie_of(period, from), cookie);
         made(now) || now.checked_sub(1).is_some_and(made)
     }
 
     fn cookie_of(&self, period: u64, from: SocketAddr) -> Mac {
-        let mut context = self.context(b"cookie", period, from.ip());
+        let mut context = hmac::Context::with_key(&self.secret);
+        context.update(b"cookie");
+        context.update(&period.to_be_bytes());
+        match from.ip() {
+            IpAddr::V4(ip) => context.update(&ip.octets()),
+            IpAddr::V6(ip) => context.update(&ip.octets()),
+        }
         context.update(&from.port().to_be_bytes());
         knock::truncate(context.sign())
     }
 
-    /// The counter of an address: of a /24 or /48, of which one stranger may
-    /// have many. Which ones share a counter changes with the cookies.
-    fn slot(&self, now: Instant, from: SocketAddr) -> usize {
-        let tag = self.context(b"counter", period(now), network(from.ip())).sign();
-        let bytes = tag.as_ref();
-        usize::from(u16::from_be_bytes([bytes[0], bytes[1]])) % COUNTERS
+    /// The counter of a network: one stranger may have many of its addresses.
+    fn network_bucket(&mut self, now: Instant, from: SocketAddr) -> usize {
+        slot(self.buckets(now).hash(bits(network(from.ip())), 0))
     }
 
-    fn context(&self, label: &[u8], period: u64, ip: IpAddr) -> hmac::Context {
-        let mut context = hmac::Context::with_key(&self.secret);
-        context.update(label);
-        context.update(&period.to_be_bytes());
-        match ip {
-            IpAddr::V4(ip) => context.update(&ip.octets()),
-            IpAddr::V6(ip) => context.update(&ip.octets()),
+    fn source_hash(&mut self, now: Instant, from: SocketAddr) -> u64 {
+        self.buckets(now).hash(bits(from.ip()), from.port())
+    }
+
+    /// Which senders share a counter changes with the cookies.
+    fn buckets(&mut self, now: Instant) -> &Buckets {
+        let period = period(now);
+        if self.buckets.period != period {
+            self.buckets = Buckets::new(period, &self.secret);
         }
-        context
+        &self.buckets
     }
 }
+
+/// What a terminal sends before it has been given a cookie.
+const NO_COOKIE: Mac = [0; knock::MAC];
 
 fn period(now: Instant) -> u64 {
     now.as_nanos() / COOKIE_PERIOD.as_nanos() as u64
@@ -110,6 +158,56 @@ pub(crate) fn network(ip: IpAddr) -> IpAddr {
         IpAddr::V4(ip) => IpAddr::V4((ip.to_bits() & !0xff).into()),
         IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & !((1 << 80) - 1)).into()),
     }
+}
+
+fn bits(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(ip) => ip.to_bits(),
+    }
+}
+
+/// A keyed hash of senders that costs a few nanoseconds, since every datagram
+/// of a flood is counted by it: multiplications by secret odd numbers. Who does
+/// not know them cannot choose senders that meet in a counter.
+struct Buckets {
+    period: u64,
+    keys: [u64; 4],
+}
+
+impl Buckets {
+    fn new(period: u64, secret: &hmac::Key) -> Self {
+        let mut context = hmac::Context::with_key(secret);
+        context.update(b"counter");
+        context.update(&period.to_be_bytes());
+        let tag = context.sign();
+        let mut keys = [0; 4];
+        for (key, bytes) in keys.iter_mut().zip(tag.as_ref().chunks_exact(8)) {
+            let bytes = bytes.try_into().expect("the chunk has 8 bytes");
+            *key = u64::from_be_bytes(bytes) | 1;
+        }
+        Self { period, keys }
+    }
+
+    fn hash(&self, ip: u128, port: u16) -> u64 {
+        let words = [(ip >> 64) as u64, ip as u64, u64::from(port)];
+        let sum = words.iter().zip(&self.keys).fold(0u64, |sum, (word, key)| {
+            // Both halves of the product count, or the low bits of a word would not.
+            let product = u128::from(word ^ key) * u128::from(*key);
+            sum.rotate_left(23) ^ (product >> 64) as u64 ^ product as u64
+        });
+        sum.wrapping_mul(self.keys[3])
+    }
+}
+
+/// The counter of a hash: its highest bits.
+fn slot(hash: u64) -> usize {
+    (hash >> (u64::BITS - COUNTERS.ilog2())) as usize
+}
+
+/// The number of the second in which counts begin anew.
+fn second(now: Instant) -> u64 {
+    now.as_nanos() / 1_000_000_000
 }
 
 /// So many in a second, of which one second's worth is saved up.
@@ -149,16 +247,52 @@ impl Counters {
         Self { each, second: 0, taken: Box::new([0; COUNTERS]) }
     }
 
+    /// Counts, unless the counter is full.
     fn take(&mut self, now: Instant, slot: usize) -> bool {
-        let second = now.as_nanos() / 1_000_000_000;
+        let enough = self.has_room(now, slot);
+        self.taken[slot] += u8::from(enough);
+        enough
+    }
+
+    fn has_room(&mut self, now: Instant, slot: usize) -> bool {
+        let second = second(now);
         if second != self.second {
             self.second = second;
             self.taken.fill(0);
         }
-        let enough = self.taken[slot] < self.each;
-        self.taken[slot] += u8::from(enough);
-        enough
+        self.taken[slot] < self.each
     }
+}
+
+/// Which senders were seen in this second. Another sender may take the place of
+/// one; none is taken for one that it is not, but once in 2³¹.
+struct Marks {
+    second: u64,
+    tags: Box<[u32; COUNTERS]>,
+}
+
+impl Marks {
+    fn new() -> Self {
+        Self { second: 0, tags: Box::new([0; COUNTERS]) }
+    }
+
+    fn put(&mut self, now: Instant, hash: u64) {
+        let second = second(now);
+        if second != self.second {
+            self.second = second;
+            self.tags.fill(0);
+        }
+        self.tags[slot(hash)] = tag(hash);
+    }
+
+    fn has(&self, now: Instant, hash: u64) -> bool {
+        self.second == second(now) && self.tags[slot(hash)] == tag(hash)
+    }
+}
+
+/// The low bits of a hash, never zero.
+fn tag(hash: u64) -> u32 {
+    hash as u32 | 1
 }
 
 #[cfg(test)]
@@ -202,14 +336,67 @@ mod tests {
         assert_eq!(granted(&mut gate, at(100)), 10);
     }
 
+    fn source(network: u8, i: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, network, i as u8], i))
+    }
+
+    fn granted(gate: &mut Gate, now: Instant, network: u8, asked: u16) -> usize {
+        (0..asked).filter(|i| gate.admits_proven(now, source(network, *i))).count()
+    }
+
     #[test]
-    fn one_network_cannot_take_the_handshakes_of_another() {
+    fn a_cookie_gives_a_network_its_own_the_common_ones_and_what_strangers_leave() {
+        let (own, common) = (usize::from(HANDSHAKES_EACH), PROVEN_PER_SECOND as usize);
         let mut gate = gate(10);
-        let from = |gate: &mut Gate, net: u8| {
-            let address = |i: u8| SocketAddr::from(([10, 0, net, i], u16::from(i)));
-            (0..200).filter(|i| gate.admits_proven(at(3), address(*i))).count()
+        assert_eq!(granted(&mut gate, at(3), 1, 2000), own + common + 10);
+        // Nothing is left, but for every network its own.
+        assert!(!gate.admits_unproven(at(3)));
+        assert_eq!(granted(&mut gate, at(3), 2, 2000), own);
+    }
+
+    #[test]
+    fn networks_and_sources_that_ask_in_vain_get_little_more_than_their_own() {
+        let mut gate = gate(10);
+        let mut stranger = |now, network, ports: u16| {
+            let asks = (0..4000u16).map(|i| source(network, i % ports));
+            asks.filter(|from| {
+                let granted = gate.admits_proven(now, *from);
+                if granted {
+                    gate.was_in_vain(now, *from);
+                }
+                granted
+            })
+            .count()
         };
-        assert_eq!((from(&mut gate, 1), from(&mut gate, 2)), (4, 4));
-        assert!(gate.admits_proven(at(4), address(1, 1)));
+        assert!(stranger(at(3), 1, 1) <= usize::from(HANDSHAKES_EACH));
+        let most = usize::from(HANDSHAKES_EACH.max(VAIN_EACH));
+        assert!(stranger(at(4), 1, 4000) <= most);
+        // The others' share is whole again a second later.
+        assert_eq!(granted(&mut gate, at(5), 2, 400), 400);
+    }
+
+    #[test]
+    fn the_hash_spreads_neighbours_and_changes_with_the_period() {
+        let mut gate = gate(10);
+        let mut buckets = |now, ip: [u8; 4]| {
+            (0..2000u16)
+                .map(|port| slot(gate.source_hash(now, (ip, port).into())))
+                .collect::<Vec<_>>()
+        };
+        let first = buckets(at(1), [10, 0, 0, 1]);
+        let most = (0..COUNTERS).map(|slot| first.iter().filter(|it| **it == slot).count()).max();
+        // Balls in bins: two on average, and hardly ever more than a dozen.
+        assert!(most < Some(16), "{most:?}");
+        assert_ne!(first, buckets(at(1), [10, 0, 0, 2]));
+        assert_ne!(first, buckets(at(121), [10, 0, 0, 1]));
+        assert_eq!(first, buckets(at(119), [10, 0, 0, 1]));
+    }
+
+    #[test]
+    fn senders_from_everywhere_cost_no_more_than_one_core() {
+        let mut gate = gate(100);
+        let asks = (0..1 << 20).map(|i: u32| SocketAddr::from(((i << 8).to_be_bytes(), 9)));
+        let granted = asks.filter(|from| gate.admits_proven(at(3), *from)).count();
+        assert!((3000..=3072 + 1000 + 100).contains(&granted), "{granted}");
     }
 }

@@ -10,7 +10,7 @@ use crate::endpoint::{Core, Owner};
 use crate::foreign::Reported;
 use crate::gate::Gate;
 use crate::handshake::{self, Responder};
-use crate::knock::Mac;
+use crate::knock::{MAC, Mac};
 use crate::packet::{self, Echo, Header, Index, VERSION};
 use crate::rtt::FirstRtt;
 use crate::session::{Peer, Session};
@@ -20,6 +20,12 @@ use crate::{CloseReason, Notice, PublicKey, SessionId};
 const CONFIRM: Duration = Duration::from_secs(30);
 /// The same initiation is answered no more often than this.
 const ANSWER_AGAIN: Duration = Duration::from_millis(200);
+/// Another handshake of the same key within this time was in vain: a terminal
+/// waits a second for the answer to its first message.
+const SOONEST_AGAIN: Duration = Duration::from_secs(1);
+/// A longer first message is not looked at. One of any version fits in the
+/// smallest IPv6 packet: 1280 bytes less the headers of IP and UDP.
+const MOST_INITIATION: usize = 1280 - 40 - 8;
 
 /// The terminals that a hub serves. Strangers leave nothing behind.
 pub(crate) struct Hub {
@@ -27,6 +33,8 @@ pub(crate) struct Hub {
     peers: BTreeMap<PublicKey, KnownPeer>,
     /// Whose tentative session the initiation with this knock has made.
     answered: BTreeMap<Mac, PublicKey>,
+    /// When the tentative session of a key is forgotten.
+    expiries: BTreeSet<(Instant, PublicKey)>,
     /// Terminals of other versions.
     foreign: Reported,
 }
@@ -53,7 +61,8 @@ struct Tentative {
 impl Hub {
     pub(crate) fn new(allow: Vec<PublicKey>, gate: Gate) -> Self {
         let peers = allow.into_iter().map(|key| (key, KnownPeer::default())).collect();
-        Self { gate, peers, answered: BTreeMap::new(), foreign: Reported::default() }
+        let (answered, expiries) = (BTreeMap::new(), BTreeSet::new());
+        Self { gate, peers, answered, expiries, foreign: Reported::default() }
     }
 
     /// Serves these from now on.
@@ -61,18 +70,36 @@ impl Hub {
         let allow: BTreeSet<PublicKey> = allow.into_iter().collect();
         let gone: Vec<PublicKey> =
             self.peers.keys().filter(|key| !allow.contains(key)).copied().collect();
-        for known in gone.iter().filter_map(|key| self.peers.remove(key)) {
-            if let Some(tentative) = known.tentative {
-                self.answered.remove(&tentative.knock);
-                core.release_index(tentative.index);
-            }
-            if let Some(session) = known.session {
+        for key in gone {
+            self.forget_tentative(core, &key);
+            if let Some(session) = self.peers.remove(&key).and_then(|known| known.session) {
                 core.close(now, session, CloseReason::Prohibited);
             }
         }
         for key in allow {
             self.peers.entry(key).or_default();
         }
+    }
+
+    /// Takes the tentative session of a key out of all books.
+    fn take_tentative(&mut self, key: &PublicKey) -> Option<Tentative> {
+        let tentative = self.peers.get_mut(key)?.tentative.take()?;
+        self.answered.remove(&tentative.knock);
+        self.expiries.remove(&(tentative.answered + CONFIRM, *key));
+        Some(tentative)
+    }
+
+    fn forget_tentative(&mut self, core: &mut Core, key: &PublicKey) {
+        if let Some(tentative) = self.take_tentative(key) {
+            core.release_index(tentative.index);
+        }
+    }
+
+    fn put_tentative(&mut self, key: PublicKey, tentative: Tentative) {
+        let Some(known) = self.peers.get_mut(&key) else { return };
+        self.answered.insert(tentative.knock, key);
+        self.expiries.insert((tentative.answered + CONFIRM, key));
+        known.tentative = Some(tentative);
     }
 
     /// How many answers wait for their terminals.
@@ -88,8 +115,10 @@ impl Hub {
         sender: Index,
         datagram: &[u8],
     ) {
-        let knock = core.knocker.check(datagram).filter(|_| !core.shut);
-        let Some(knock) = knock else { return core.ignore() };
+        if core.shut || datagram.len() > MOST_INITIATION {
+            return core.ignore();
+        }
+        let Some(knock) = core.knocker.check(datagram) else { return core.ignore() };
         if self.answered.contains_key(&knock) {
             return self.answer_again(core, now, from, sender, &knock);
         }
@@ -101,15 +130,26 @@ impl Hub {
         if proven && !self.gate.admits_proven(now, from) {
             return core.ignore();
         }
-        let Ok(responder) = Responder::read(&core.identity, datagram, &mut core.rng) else {
-            return core.ignore();
-        };
-        let Some(known) = self.peers.get(&responder.peer) else { return core.ignore() };
+        let responder = Responder::read(&core.identity, datagram, &mut core.rng).ok();
+        let responder = responder.filter(|responder| self.peers.contains_key(&responder.peer));
+        if proven && responder.as_ref().is_none_or(|it| self.had_another(now, &it.peer)) {
+            self.gate.was_in_vain(now, from);
+        }
+        let Some(responder) = responder else { return core.ignore() };
         // An old message sent again must not push out what a fresh one has made.
-        if known.tentative.is_some() && !proven {
+        if !proven && self.tentative(&responder.peer).is_some() {
             return self.ask_for_cookie(core, now, from, sender, &knock);
         }
         self.answer(core, now, from, sender, knock, responder);
+    }
+
+    fn tentative(&self, key: &PublicKey) -> Option<&Tentative> {
+        self.peers.get(key)?.tentative.as_ref()
+    }
+
+    /// Whether the key had a handshake a moment ago.
+    fn had_another(&self, now: Instant, key: &PublicKey) -> bool {
+        self.tentative(key).is_some_and(|tentative| now < tentative.answered + SOONEST_AGAIN)
     }
 
     /// A first message of another version. Every version has its knock at the
@@ -123,6 +163,9 @@ impl Hub {
         echo: Echo,
         datagram: &[u8],
     ) {
+        if !core.may_answer() || datagram.len() > MOST_INITIATION {
+            return core.ignore();
+        }
         let Some(knock) = core.knocker.check(datagram) else { return core.ignore() };
         if self.foreign.is_news(now, from.ip(), version) {
             let (ours, theirs) = (VERSION, version);
@@ -134,7 +177,8 @@ impl Hub {
         }
     }
 
-    /// A packet of a session that there is not: perhaps of before a restart.
+    /// A packet of a session that does not exist: perhaps one from before a
+    /// restart. Anybody can send these, so what costs most is checked last.
     pub(crate) fn handle_unknown(
         &mut self,
         core: &mut Core,
@@ -144,9 +188,10 @@ impl Hub {
         size: usize,
     ) {
         core.ignore();
-        let hint = core.knocker.seal_answer(packet::unknown(header), None);
-        if hint.len() <= size && self.gate.admits_hint(now, from) {
-            core.answer_later(from, hint);
+        let hint = packet::unknown(header);
+        let answered = hint.len() + MAC <= size && core.may_answer();
+        if answered && self.gate.admits_hint(now, from) {
+            core.answer_later(from, core.knocker.seal_answer(hint, None));
         }
     }
 
@@ -158,6 +203,9 @@ impl Hub {
         sender: Index,
         knock: &Mac,
     ) {
+        if !core.may_answer() {
+            return;
+        }
         let cookie = self.gate.cookie(now, from);
         let request = core.knocker.cookie_request(sender, &cookie, knock);
         core.answer_later(from, request);
@@ -201,11 +249,8 @@ impl Hub {
         };
         let key = responder.peer;
         let Some(index) = core.claim_index(Owner::Tentative(key)) else { return core.ignore() };
-        let Some(known) = self.peers.get_mut(&key) else { return };
-        if let Some(old) = known.tentative.take() {
-            self.answered.remove(&old.knock);
-            core.release_index(old.index);
-        }
+        self.forget_tentative(core, &key);
+        let Some(known) = self.peers.get(&key) else { return };
         let live = known.session.and_then(|id| core.session(id)).map(|session| session.name);
         let present = live.filter(|name| params.present == Some(*name));
         let (limits, times) = (params.limits, params.times);
@@ -215,13 +260,13 @@ impl Hub {
         let seed = core.seed();
         let session = Session::new(now, &core.config, keys, peer, true, None, &seed);
         core.send_later(from, answer.clone());
-        self.answered.insert(knock, key);
         let (answered, last_answered) = (now, now);
-        known.tentative =
-            Some(Tentative { knock, answer, answered, last_answered, index, session });
+        let tentative = Tentative { knock, answer, answered, last_answered, index, session };
+        self.put_tentative(key, tentative);
     }
 
-    /// The first packet on a tentative session makes it the present one.
+    /// The first packet on a tentative session makes it the present one, which is
+    /// returned.
     pub(crate) fn handle_first_data(
         &mut self,
         core: &mut Core,
@@ -230,35 +275,32 @@ impl Hub {
         peer: PublicKey,
         header: &Header,
         datagram: &mut [u8],
-    ) {
-        let Some(known) = self.peers.get_mut(&peer) else { return };
-        let Some(mut tentative) = known.tentative.take() else { return };
+    ) -> Option<SessionId> {
+        let known = self.peers.get_mut(&peer)?;
+        let tentative = known.tentative.as_mut()?;
         // The answer may have been given again, and the packet sent again.
         let rtt = FirstRtt::AtMost(now.saturating_since(tentative.answered));
         if !tentative.session.handle_packet(now, from, header, datagram) {
-            known.tentative = Some(tentative);
-            return;
+            return None;
         }
-        self.answered.remove(&tentative.knock);
+        let old = known.session.take();
+        let mut tentative = self.take_tentative(&peer)?;
         tentative.session.begin_rtt(rtt);
-        if let Some(old) = known.session.take() {
+        if let Some(old) = old {
             core.replace(old);
         }
-        known.session = Some(core.establish(tentative.index, tentative.session));
+        let established = core.establish(tentative.index, tentative.session);
+        self.peers.get_mut(&peer)?.session = Some(established);
+        Some(established)
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let answers = self.peers.values().filter_map(|known| known.tentative.as_ref());
-        answers.map(|tentative| tentative.answered + CONFIRM).min()
+        self.expiries.first().map(|(expiry, _)| *expiry)
     }
 
     pub(crate) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
-        for known in self.peers.values_mut() {
-            let stale = |tentative: &mut Tentative| tentative.answered + CONFIRM <= now;
-            if let Some(tentative) = known.tentative.take_if(stale) {
-                self.answered.remove(&tentative.knock);
-                core.release_index(tentative.index);
-            }
+        while let Some((_, key)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
+            self.forget_tentative(core, &key);
         }
     }
 }

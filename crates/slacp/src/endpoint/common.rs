@@ -21,10 +21,11 @@ use crate::{CloseReason, Config, DownReason, Event, KeyPair, Notice, PublicKey, 
 /// How much a late wake-up may send at once to catch up. Long enough for the
 /// timers of a general-purpose kernel, short enough not to build a queue.
 const BURST: Duration = Duration::from_millis(4);
-/// So many handshake datagrams wait for the link at most, and so many short
-/// answers; further ones are dropped, as the network might.
+/// The most handshake datagrams that wait for the link, and the most short
+/// answers: a thousand terminals that start together. Further ones are dropped,
+/// as the network might.
 const OUTBOX: usize = 1024;
-const ANSWERS: usize = 256;
+const ANSWERS: usize = 1024;
 /// Draws before there is taken to be no free index: with a million sessions all
 /// of them are in use once in 2⁹⁶ times.
 const INDEX_DRAWS: usize = 8;
@@ -121,9 +122,15 @@ impl Core {
         }
     }
 
+    /// Whether there is room for an answer that anybody can provoke. Asked before
+    /// the answer is made, which costs more.
+    pub(crate) fn may_answer(&self) -> bool {
+        self.answers.len() < ANSWERS
+    }
+
     /// [`Self::send_later`] for what anybody can provoke.
     pub(crate) fn answer_later(&mut self, to: SocketAddr, datagram: Vec<u8>) {
-        if self.answers.len() < ANSWERS {
+        if self.may_answer() {
             self.answers.push_back((to, datagram));
         }
     }

@@ -1,0 +1,182 @@
+//! From which of our addresses a peer is answered: the one that it wrote to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use slacp::SessionId;
+
+/// Senders outside any session that are remembered at most. As many answers wait
+/// for the link at most, and an answer leaves soon after its question came.
+const STRANGERS: usize = 2048;
+
+/// Which of a gateway's addresses its peers use.
+pub(crate) enum Sources<S = SessionId> {
+    /// The routing decides. So it is at a terminal, whose addresses may change.
+    Routed,
+    /// The address that the peer wrote to.
+    AsAddressed(Addressed<S>),
+}
+
+impl<S: Copy + Ord> Sources<S> {
+    /// Of a hub, which may have several addresses.
+    pub(crate) fn as_addressed() -> Self {
+        Self::AsAddressed(Addressed::new())
+    }
+
+    /// A datagram of `peer` came to the address `ours`; of a `session` if it is
+    /// authentic.
+    pub(crate) fn remember(&mut self, peer: SocketAddr, ours: Option<IpAddr>, session: Option<S>) {
+        let (Self::AsAddressed(known), Some(ours)) = (self, ours) else { return };
+        match session {
+            Some(session) => known.enter_peer(session, Peer { at: peer, ours }),
+            None => known.enter_stranger(peer, ours),
+        }
+    }
+
+    /// The session is over.
+    pub(crate) fn forget(&mut self, session: S) {
+        if let Self::AsAddressed(known) = self {
+            known.forget(session);
+        }
+    }
+
+    /// From which address to answer `peer`; `None` leaves it to the routing.
+    pub(crate) fn of(&self, peer: Option<SocketAddr>) -> Option<IpAddr> {
+        match self {
+            Self::Routed => None,
+            Self::AsAddressed(known) => known.of(&peer?),
+        }
+    }
+}
+
+/// Peers are known as long as their sessions live, and strangers, who may be as
+/// many as anybody likes, only until others come: they cannot push out a peer.
+pub(crate) struct Addressed<S> {
+    /// The last two addresses of each session's peer, the newest first: while it
+    /// moves it is written to at both.
+    sessions: BTreeMap<S, [Option<Peer>; 2]>,
+    /// Our address for each of these, and the session that entered it.
+    peers: BTreeMap<SocketAddr, (IpAddr, S)>,
+    strangers: BTreeMap<SocketAddr, IpAddr>,
+    /// The strangers in the order in which they came.
+    order: VecDeque<SocketAddr>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Peer {
+    at: SocketAddr,
+    ours: IpAddr,
+}
+
+impl<S: Copy + Ord> Addressed<S> {
+    fn new() -> Self {
+        Self {
+            sessions: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    fn enter_peer(&mut self, session: S, peer: Peer) {
+        let known = self.sessions.entry(session).or_default();
+        if known[0] == Some(peer) {
+            return;
+        }
+        let [newest, before] = *known;
+        *known = [Some(peer), newest.filter(|newest| newest.at != peer.at).or(before)];
+        let kept = known.map(|kept| kept.map(|kept| kept.at));
+        let gone = before.filter(|before| !kept.contains(&Some(before.at)));
+        self.peers.insert(peer.at, (peer.ours, session));
+        gone.into_iter().for_each(|gone| self.remove(gone.at, session));
+    }
+
+    /// Another session may have come to the same address meanwhile.
+    fn remove(&mut self, at: SocketAddr, session: S) {
+        if self.peers.get(&at).is_some_and(|(_, owner)| *owner == session) {
+            self.peers.remove(&at);
+        }
+    }
+
+    fn forget(&mut self, session: S) {
+        let known = self.sessions.remove(&session).unwrap_or_default();
+        known.into_iter().flatten().for_each(|peer| self.remove(peer.at, session));
+    }
+
+    fn enter_stranger(&mut self, at: SocketAddr, ours: IpAddr) {
+        if self.peers.contains_key(&at) || self.strangers.insert(at, ours).is_some() {
+            return;
+        }
+        self.order.push_back(at);
+        if self.order.len() > STRANGERS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.strangers.remove(&oldest);
+        }
+    }
+
+    fn of(&self, peer: &SocketAddr) -> Option<IpAddr> {
+        let peers = self.peers.get(peer).map(|(ours, _)| *ours);
+        peers.or_else(|| self.strangers.get(peer).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([192, 0, 2, last]))
+    }
+
+    fn address(n: u32) -> SocketAddr {
+        SocketAddr::from(((0x0a00_0000 + n).to_be_bytes(), 5900))
+    }
+
+    #[test]
+    fn strangers_do_not_push_out_the_peers_of_sessions() {
+        let mut sources = Sources::as_addressed();
+        sources.remember(address(1), ours(1), Some(1));
+        for n in 0..100_000 {
+            sources.remember(address(1000 + n), ours(2), None);
+            assert_eq!(sources.of(Some(address(1000 + n))), ours(2), "is answered");
+        }
+        // A false packet from a peer's address changes nothing either.
+        sources.remember(address(1), ours(2), None);
+        assert_eq!(sources.of(Some(address(1))), ours(1));
+        assert_eq!(sources.of(Some(address(1000))), None, "forgotten");
+        let Sources::AsAddressed(known) = &sources else { panic!() };
+        assert_eq!((known.strangers.len(), known.order.len()), (STRANGERS, STRANGERS));
+    }
+
+    #[test]
+    fn a_peer_that_moves_is_known_at_its_last_two_addresses_while_its_session_lives() {
+        let mut sources = Sources::as_addressed();
+        for n in 1..=100 {
+            sources.remember(address(n), ours(n as u8), Some(1));
+            sources.remember(address(n), ours(n as u8), Some(1));
+        }
+        let known = |sources: &Sources<u32>| {
+            (1..=200).filter(|n| sources.of(Some(address(*n))).is_some()).collect::<Vec<u32>>()
+        };
+        assert_eq!(known(&sources), [99, 100]);
+        // To and fro, and another session at an address that this one had.
+        sources.remember(address(99), ours(99), Some(1));
+        assert_eq!(known(&sources), [99, 100]);
+        sources.remember(address(100), ours(7), Some(2));
+        sources.forget(1);
+        assert_eq!(known(&sources), [100]);
+        assert_eq!(sources.of(Some(address(100))), ours(7));
+        sources.forget(2);
+        assert!(known(&sources).is_empty());
+        let Sources::AsAddressed(known) = &sources else { panic!() };
+        assert!(known.sessions.is_empty() && known.peers.is_empty());
+    }
+
+    #[test]
+    fn a_terminal_leaves_it_to_the_routing() {
+        let mut sources = Sources::Routed;
+        sources.remember(address(1), ours(1), Some(1));
+        assert_eq!(sources.of(Some(address(1))), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Many terminals that start together, behind one address, alone and beside
+//! strangers.
+
+mod star;
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use star::{Star, config, hub_address, terminal};
+use units::{Instant, Machine};
+
+const DELAY: Duration = Duration::from_millis(300);
+
+/// The one address of all terminals; each has a port of its own.
+fn behind_one_address(n: u32) -> SocketAddr {
+    SocketAddr::from(([198, 51, 100, 7], 1024 + n as u16))
+}
+
+/// A hub, and so many terminals that start at once.
+fn crowd(terminals: u32) -> Star {
+    let mut star = Star::new(config(), terminals, DELAY);
+    for n in 1..=terminals {
+        star.add(terminal(config(), n, 1), behind_one_address(n));
+    }
+    star
+}
+
+/// Ups that the hub has told.
+fn sessions(star: &Star) -> usize {
+    star.nodes[0].sessions()
+}
+
+#[test]
+fn terminals_behind_one_address_are_up_two_seconds_after_they_started() {
+    for terminals in [400, 1000] {
+        let mut star = crowd(terminals);
+        star.run_for(Duration::from_secs(2));
+        assert_eq!(sessions(&star), terminals as usize, "of {terminals}");
+        let last = star.nodes.iter().skip(1).filter_map(|node| node.up()).max();
+        println!("{terminals} terminals: the last is up at {}", last.unwrap());
+    }
+}
+
+/// What a stranger sends who knows the hub's key and has none that it serves.
+fn initiation(n: u32) -> Vec<u8> {
+    let mut stranger = terminal(config(), n, 2);
+    let (now, mut datagram) = (Instant::from_nanos(1_000_000_000), Vec::new());
+    stranger.handle_timeout(now);
+    stranger.poll_transmit(now, &mut datagram).unwrap();
+    datagram
+}
+
+/// How many of 400 terminals are up two seconds after they started, beside a
+/// thousand datagrams a second from false addresses and 500 strangers a second at
+/// true ones, who send their cookies back.
+fn up_beside_strangers(true_address: impl Fn(u32) -> SocketAddr) -> usize {
+    const TERMINALS: u32 = 400;
+    let mut star = Star::new(config(), TERMINALS, DELAY);
+    let recorded: Vec<Vec<u8>> = (0..50).map(|n| initiation(100_000 + n)).collect();
+    for ms in 0..2100u32 {
+        let false_address = SocketAddr::from(((0x0b00_0000 + ms * 977).to_be_bytes(), 9));
+        star.send(false_address, hub_address(), recorded[ms as usize % 50].clone());
+        if ms % 2 == 0 {
+            star.add(terminal(config(), 200_000 + ms, 1), true_address(ms));
+        }
+        if ms == 100 {
+            for n in 1..=TERMINALS {
+                star.add(terminal(config(), n, 1), behind_one_address(n));
+            }
+        }
+        star.run_for(Duration::from_millis(1));
+    }
+    sessions(&star)
+}
+
+#[test]
+fn strangers_with_true_addresses_elsewhere_do_not_keep_them_out() {
+    let elsewhere = |n: u32| SocketAddr::from(([203, 0, 113, (n % 200) as u8], n as u16));
+    assert_eq!(up_beside_strangers(elsewhere), 400);
+}
+
+#[test]
+fn a_stranger_at_a_port_of_their_address_does_not_keep_them_out() {
+    let beside = |_: u32| behind_one_address(60_000);
+    assert_eq!(up_beside_strangers(beside), 400);
+}

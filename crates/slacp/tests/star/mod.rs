@@ -1,0 +1,196 @@
+//! A hub and any number of terminals, joined by a network that only delays, in
+//! virtual time. What an event costs does not depend on how many there are.
+
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use slacp::{Config, Endpoint, Event, KeyPair, PublicKey, SessionId};
+use units::{BitRate, Instant, Machine};
+
+/// The address of the hub.
+pub fn hub_address() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], 5900))
+}
+
+/// The key number `n`. The hub has number 0.
+pub fn key(n: u32) -> KeyPair {
+    let mut private = [7; 32];
+    private[..4].copy_from_slice(&n.to_be_bytes());
+    KeyPair::from_private(private)
+}
+
+pub fn public(n: u32) -> PublicKey {
+    key(n).public()
+}
+
+pub fn config() -> Config {
+    Config::new(BitRate::from_mbit(100))
+}
+
+/// A terminal with the key number `n`; `life` makes its ephemeral keys.
+pub fn terminal(config: Config, n: u32, life: u32) -> Endpoint {
+    let mut seed = [3; 32];
+    seed[..4].copy_from_slice(&n.to_be_bytes());
+    seed[4..8].copy_from_slice(&life.to_be_bytes());
+    Endpoint::terminal(config, key(n), public(0), vec![hub_address()], seed)
+}
+
+/// An endpoint on the network.
+pub struct Node {
+    pub endpoint: Endpoint,
+    pub address: SocketAddr,
+    /// What it has told, and when.
+    pub events: Vec<(Instant, SessionId, Event)>,
+    alarm: Option<Instant>,
+}
+
+impl Node {
+    fn new(endpoint: Endpoint, address: SocketAddr) -> Self {
+        Self { endpoint, address, events: Vec::new(), alarm: None }
+    }
+
+    /// When it first had a session.
+    pub fn up(&self) -> Option<Instant> {
+        let up = self.events.iter().find(|(.., event)| matches!(event, Event::Up { .. }));
+        up.map(|(time, ..)| *time)
+    }
+
+    /// Its present session.
+    pub fn session(&self) -> Option<SessionId> {
+        let last = self.events.iter().rev().find_map(|(_, id, event)| match event {
+            Event::Up { .. } => Some(Some(*id)),
+            Event::Down(_) => Some(None),
+            _ => None,
+        });
+        last.flatten()
+    }
+
+    /// How many sessions it has had.
+    pub fn sessions(&self) -> usize {
+        self.events.iter().filter(|(.., event)| matches!(event, Event::Up { .. })).count()
+    }
+}
+
+/// A datagram on its way.
+struct Flight {
+    from: SocketAddr,
+    to: SocketAddr,
+    datagram: Vec<u8>,
+}
+
+pub struct Star {
+    pub now: Instant,
+    delay: Duration,
+    /// The hub is number 0.
+    pub nodes: Vec<Node>,
+    places: BTreeMap<SocketAddr, usize>,
+    alarms: BTreeSet<(Instant, usize)>,
+    wire: BTreeMap<(Instant, u64), Flight>,
+    sent: u64,
+}
+
+impl Star {
+    /// A hub for the keys 1 to `terminals`, at 1 s; datagrams take `delay`.
+    pub fn new(config: Config, terminals: u32, delay: Duration) -> Self {
+        let allow = (1..=terminals).map(public).collect();
+        let hub = Endpoint::hub(config, key(0), allow, [9; 32]);
+        let mut star = Self {
+            now: Instant::from_nanos(1_000_000_000),
+            delay,
+            nodes: Vec::new(),
+            places: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            wire: BTreeMap::new(),
+            sent: 0,
+        };
+        star.add(hub, hub_address());
+        star
+    }
+
+    pub fn hub(&mut self) -> &mut Endpoint {
+        &mut self.nodes[0].endpoint
+    }
+
+    /// Puts an endpoint on the network, in place of the one at that address if
+    /// there is one.
+    pub fn add(&mut self, endpoint: Endpoint, address: SocketAddr) -> usize {
+        let place = self.nodes.len();
+        self.nodes.push(Node::new(endpoint, address));
+        self.places.insert(address, place);
+        self.serve(place);
+        place
+    }
+
+    /// Has a node send from another address from now on.
+    pub fn relocate(&mut self, place: usize, address: SocketAddr) {
+        self.places.remove(&self.nodes[place].address);
+        self.nodes[place].address = address;
+        self.places.insert(address, place);
+    }
+
+    /// Sends a datagram, perhaps from a false address.
+    pub fn send(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
+        self.sent += 1;
+        self.wire.insert((self.now + self.delay, self.sent), Flight { from, to, datagram });
+    }
+
+    /// Drains what a node has to tell and to send, and notes when it wants to be
+    /// woken. To be called after a command to its endpoint.
+    pub fn serve(&mut self, place: usize) {
+        let now = self.now;
+        let node = &mut self.nodes[place];
+        while let Some((id, event)) = node.endpoint.poll_event() {
+            node.events.push((now, id, event));
+        }
+        let (mut buf, from) = (Vec::new(), node.address);
+        while let Some(to) = self.nodes[place].endpoint.poll_transmit(now, &mut buf) {
+            self.send(from, to, core::mem::take(&mut buf));
+        }
+        let node = &mut self.nodes[place];
+        if let Some(old) = node.alarm.take() {
+            self.alarms.remove(&(old, place));
+        }
+        node.alarm = node.endpoint.poll_timeout().map(|(at, _)| at);
+        self.alarms.extend(node.alarm.map(|at| (at, place)));
+    }
+
+    /// Lets everything happen until `end`.
+    pub fn run_until(&mut self, end: Instant) {
+        loop {
+            let flight = self.wire.first_key_value().map(|((at, _), _)| *at);
+            let alarm = self.alarms.first().map(|(at, _)| *at);
+            let next = flight.into_iter().chain(alarm).min().filter(|next| *next <= end);
+            let Some(next) = next else { break };
+            self.now = self.now.max(next);
+            if flight == Some(next) {
+                self.deliver();
+            } else {
+                self.wake();
+            }
+        }
+        self.now = end;
+    }
+
+    pub fn run_for(&mut self, time: Duration) {
+        self.run_until(self.now + time);
+    }
+
+    fn deliver(&mut self) {
+        let Some((_, mut flight)) = self.wire.pop_first() else { return };
+        let Some(place) = self.places.get(&flight.to).copied() else { return };
+        let node = &mut self.nodes[place];
+        node.endpoint.handle_datagram(self.now, flight.from, &mut flight.datagram);
+        self.serve(place);
+    }
+
+    fn wake(&mut self) {
+        let Some((_, place)) = self.alarms.pop_first() else { return };
+        let node = &mut self.nodes[place];
+        node.alarm = None;
+        node.endpoint.handle_timeout(self.now);
+        self.serve(place);
+    }
+}
