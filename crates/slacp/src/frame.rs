@@ -402,6 +402,11 @@ impl Frame<'_> {
         !matches!(self, Ack(_) | Settled(_) | PathChallenge(_) | PathAnswer(_) | Close(_))
     }
 
+    /// Whether it carries something for the peer, and not only asks.
+    pub(crate) fn is_cargo(&self) -> bool {
+        self.is_eliciting() && !matches!(self, Frame::Ping | Frame::Mark)
+    }
+
     /// Appends the frame. A stream or repair frame without length must be the
     /// last: `last` leaves the length of a stream frame out.
     pub(crate) fn write(&self, out: &mut Vec<u8>, last: bool) {

@@ -9,6 +9,7 @@ mod channels;
 mod crypto;
 mod endpoint;
 mod event_log;
+mod fade;
 mod fec;
 mod flow;
 mod foreign;

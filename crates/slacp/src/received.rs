@@ -118,6 +118,11 @@ impl Received {
         }
     }
 
+    /// What has come is reported at once.
+    pub(crate) fn hurry(&mut self) {
+        self.urgent = true;
+    }
+
     /// When the next acknowledgement is to be sent, on a hop with this RTT.
     pub(crate) fn report_at(&self, rtt: Duration) -> Option<Instant> {
         let since = self.waiting_since?;

@@ -19,6 +19,7 @@ use units::{BitRate, ByteCount, Instant};
 
 use crate::channels::{ChannelError, ChannelId, Inbound, Outbound};
 use crate::event_log::{EventLog, LogEvent};
+use crate::fade::Fade;
 use crate::fec::Decoder;
 use crate::flow::Limits;
 use crate::handshake::Keys;
@@ -121,8 +122,10 @@ pub(crate) struct Session {
     /// Second copies of retransmissions, and when they are to be sent.
     copies: VecDeque<(Instant, Cargo)>,
     last_heard: Instant,
-    /// When the last packet came that carried something.
-    last_source: Instant,
+    /// When an acknowledgement last said that something more has arrived.
+    last_progress: Instant,
+    /// When the last packet came that carried more than a question.
+    last_carried: Instant,
     /// When the peer was asked whether it is still there.
     asked: Instant,
     last_sent: Instant,
@@ -132,7 +135,8 @@ pub(crate) struct Session {
     /// When it was last asked whether anything still arrives.
     doubted_at: Instant,
     probe_pending: bool,
-    reachable: bool,
+    /// A direction of the link is silent, or both.
+    fade: Option<Fade>,
     /// Why the session is over for its owner, if it is.
     ended: Option<DownReason>,
     /// The owner knows.
@@ -204,14 +208,15 @@ impl Session {
             rate,
             copies: VecDeque::new(),
             last_heard: now,
-            last_source: now,
+            last_progress: now,
+            last_carried: now,
             asked: now,
             last_sent: now,
             last_eliciting: now,
             next_probe: now,
             doubted_at: now,
             probe_pending: false,
-            reachable: true,
+            fade: None,
             ended: None,
             told: false,
             closing: None,
@@ -248,8 +253,9 @@ impl Session {
         news
     }
 
+    /// Whether what is sent arrives, and acknowledgements of it return.
     pub(crate) fn is_reachable(&self) -> bool {
-        self.reachable
+        self.fade.is_none()
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -36,6 +36,8 @@ impl Session {
         let Some((address, rtt)) = self.path.decide(now, self.challenge_delay()) else { return };
         let old = core::mem::replace(&mut self.peer.address, address);
         self.pmtu.restart();
+        // What was sent to the old address says nothing of the new one.
+        self.last_progress = now;
         // Another port of the same address is the same path.
         if old.ip() != address.ip() {
             self.left = Some((old, self.path_memory(now)));
@@ -70,7 +72,7 @@ impl Session {
 
     /// When the next packet is to be tried that is larger than is known to pass.
     pub(super) fn mtu_probe_at(&self) -> Option<Instant> {
-        let usable = self.reachable && self.rate.rate().bits_per_second() > 0;
+        let usable = self.is_reachable() && self.rate.rate().bits_per_second() > 0;
         let wanted = self.pmtu.probe_at().filter(|_| usable && !self.probe_pending)?;
         (self.stats.bytes_sent >= self.mtu_probe_from || !self.is_slow_for_probes())
             .then_some(wanted)
@@ -111,7 +113,8 @@ impl Session {
         let rtt = self.rtt.smoothed();
         let delay = self.rtt.probe_delay(ACK_DELAY.max(rtt / 4));
         let oldest = self.sent.oldest()?;
-        let large = self.reachable && !self.probe_pending && self.pmtu.size() > self.pmtu.base();
+        let large =
+            self.is_reachable() && !self.probe_pending && self.pmtu.size() > self.pmtu.base();
         large.then(|| oldest.max(self.doubted_at) + delay)
     }
 

@@ -14,7 +14,7 @@ use crate::phases::RekeyError;
 use crate::rate::Acknowledged;
 use crate::sent::{Acked, Cargo};
 use crate::streams::ProtocolError;
-use crate::{CloseReason, DownReason, Event};
+use crate::{CloseReason, DownReason};
 
 /// How long after the first the second copy of a retransmission leaves at
 /// least.
@@ -71,15 +71,6 @@ impl Session {
         }
     }
 
-    fn heard(&mut self, now: Instant) {
-        self.last_heard = now;
-        if !self.reachable {
-            self.reachable = true;
-            self.events.push_back(Event::Reachable);
-            self.log.record(now, || LogEvent::OutageEnds);
-        }
-    }
-
     fn fail(&mut self, now: Instant, error: &dyn core::error::Error) {
         self.stats.failure = Some(error.to_string().into());
         self.close(now, CloseReason::Violation);
@@ -95,9 +86,6 @@ impl Session {
     ) -> Result<(), Broken> {
         let (eliciting, repair) = self.take_frames(now, Some(number), frames)?;
         self.received.arrived(now, number, size, eliciting);
-        if source {
-            self.last_source = now;
-        }
         self.decoder.keep(number, if source { frames } else { &[] });
         let mut restored = self.decoder.retry(number);
         if let Some(repair) = repair {
@@ -131,6 +119,9 @@ impl Session {
         let (mut eliciting, mut repair) = (false, None);
         while let Some(frame) = frame::read(&mut frames)? {
             eliciting |= frame.is_eliciting();
+            if frame.is_cargo() {
+                self.last_carried = now;
+            }
             match frame {
                 Frame::Ping => {}
                 Frame::Mark => {
@@ -184,6 +175,7 @@ impl Session {
         }
         let news = !acked.packets.is_empty();
         self.measure(now, ack, &acked);
+        self.follow_progress(now, &acked);
         self.log.record(now, || LogEvent::AckReceived { largest: ack.largest });
         for (number, packet) in acked.packets {
             self.log.record(now, || LogEvent::Acknowledged { packet: number });

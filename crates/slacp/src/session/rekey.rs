@@ -41,7 +41,7 @@ impl Session {
     }
 
     pub(super) fn rekey_timeout(&self) -> Option<Instant> {
-        if self.rekey.previous_until.is_some() || !self.keys.may_offer() || !self.reachable {
+        if self.rekey.previous_until.is_some() || !self.keys.may_offer() || !self.is_reachable() {
             return self.rekey.previous_until;
         }
         let many = self.packets() - self.rekey.changed_after >= self.rekey.packets;

@@ -8,6 +8,7 @@ use units::{ByteCount, Instant, earliest};
 use super::payload::Filling;
 use super::{Session, Wake, ip_udp_overhead};
 use crate::event_log::LogEvent;
+use crate::fade::ASK_ALONG;
 use crate::fec::{Block, REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::frame::{self, Frame, Repair};
 use crate::packet::{Header, TAG};
@@ -39,7 +40,8 @@ impl Session {
 
     /// From when on something may be sent for the owner, if there is anything.
     fn payload_at(&self) -> Option<Instant> {
-        if !self.reachable {
+        let frozen = self.fade.as_ref().is_some_and(|fade| fade.trial_until().is_none());
+        if frozen {
             return None;
         }
         Some(self.waits_at()?.max(self.rate.ready_at()?))
@@ -52,6 +54,13 @@ impl Session {
         } else {
             self.new_at()
         }
+    }
+
+    /// Whether a question goes with the acknowledgement that is due: a side that
+    /// only receives would not notice that nothing of what it sends arrives.
+    fn asks_along(&self, now: Instant) -> bool {
+        let asks = self.last_carried > self.last_eliciting && self.is_reachable();
+        asks && now >= self.last_eliciting + ASK_ALONG && self.ack_is_due(now)
     }
 
     fn ack_is_due(&self, now: Instant) -> bool {
@@ -81,6 +90,7 @@ impl Session {
             return Some(sent);
         }
         let to = self.peer.address;
+        self.probe_pending |= self.asks_along(now);
         // A question must arrive whatever the path has become.
         let size = if self.probe_pending { self.pmtu.base() } else { self.pmtu.size() };
         let mut packet = Filling::new(number, out, size - ip_udp_overhead(to) - TAG);
@@ -138,9 +148,11 @@ impl Session {
                 auto.app_limited();
             }
         }
-        if eliciting && (self.reachable || self.sent.is_empty()) {
+        if eliciting {
             self.last_eliciting = now;
-            self.next_probe = self.probe_at();
+            if self.is_reachable() {
+                self.next_probe = self.probe_at();
+            }
         }
         let sent_bytes = self.stats.bytes_sent;
         let enter = |(cargo, source)| SentPacket { size, sent_bytes, time: now, cargo, source };
@@ -151,7 +163,7 @@ impl Session {
     fn fill(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let ping = core::mem::take(&mut self.probe_pending);
         // What has come tells the peer at once what a fade has cost.
-        if self.ack_is_due(now) || ping && !self.reachable {
+        if self.ack_is_due(now) || ping && !self.is_reachable() {
             self.write_ack(now, packet);
         }
         if ping {

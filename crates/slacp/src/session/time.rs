@@ -1,23 +1,14 @@
 //! When a session has something to do: losses, probes, repairs, silence.
 
-use core::time::Duration;
-
 use units::{Instant, earliest};
 
 use super::{Session, Wake};
 use crate::event_log::LogEvent;
+use crate::fade::{ASK, FADE_PROBE, Fade, SILENCE};
 use crate::planner::Outlook;
 use crate::received::ACK_DELAY;
+use crate::sent::Acked;
 use crate::{DownReason, Event};
-
-/// How long after it should have been heard the peer counts as unreachable.
-const SILENCE: Duration = Duration::from_secs(1);
-/// How often an unreachable peer is probed: small enough to resume at once.
-const FADE_PROBE: Duration = Duration::from_millis(150);
-/// After traffic has stopped for so long the receiver asks whether the sender is
-/// still there, so that both sides know of a fade, and the first packet of
-/// either ends it.
-const ASK: Duration = Duration::from_secs(1);
 
 impl Session {
     /// When [`Self::handle_timeout`] has something to do. Sending is apart:
@@ -91,8 +82,9 @@ impl Session {
 impl Session {
     fn keepalive_timeout(&self) -> Option<Instant> {
         let idle = self.last_sent + self.keepalive;
-        let asks = self.asked <= self.last_source && self.streams.len() > 0 && self.reachable;
-        let due = if asks { idle.min(self.last_source + ASK) } else { idle };
+        let wants = self.asked <= self.last_carried && self.streams.len() > 0;
+        let asks = wants && self.is_reachable();
+        let due = if asks { idle.min(self.last_carried + ASK) } else { idle };
         (!self.probe_pending).then_some(due)
     }
 
@@ -101,14 +93,15 @@ impl Session {
     }
 
     fn probe_timeout(&self) -> Option<Instant> {
-        (!self.sent.is_empty() && !self.probe_pending).then_some(self.next_probe)
+        let asks = !self.is_reachable() || !self.sent.is_empty();
+        (asks && !self.probe_pending).then_some(self.next_probe)
     }
 
     /// Asks for an acknowledgement, and sends the oldest cargo again with the
     /// question (RFC 9002 §6.2.4), unless the link is down.
     fn probe(&mut self, now: Instant) {
         self.probe_pending = true;
-        if !self.reachable {
+        if !self.is_reachable() {
             self.next_probe = now + FADE_PROBE;
             return;
         }
@@ -123,7 +116,7 @@ impl Session {
     }
 
     fn repair_timeout(&self) -> Option<Instant> {
-        self.planner.due(self.is_idle()).filter(|_| self.reachable)
+        self.planner.due(self.is_idle()).filter(|_| self.is_reachable())
     }
 
     /// Nothing waits to be sent for the owner.
@@ -132,22 +125,53 @@ impl Session {
     }
 
     fn silence_timeout(&self) -> Option<Instant> {
-        if !self.reachable {
-            return Some(self.last_heard + self.give_up);
+        if let Some(fade) = &self.fade {
+            let end = fade.since() + self.give_up;
+            return Some(fade.trial_until().map_or(end, |trial| trial.min(end)));
         }
-        let asked = self.sent.oldest()?.max(self.last_heard);
+        // What is heard proves only that the other direction works.
+        let asked = self.sent.oldest()?.max(self.last_progress);
         Some(asked + self.rtt.probe_delay(ACK_DELAY) + SILENCE)
     }
 
     fn on_silence(&mut self, now: Instant) {
-        if self.reachable {
-            self.reachable = false;
+        let Some(fade) = &mut self.fade else {
+            self.fade = Some(Fade::new(now));
             self.next_probe = now;
             self.events.push_back(Event::Unreachable);
             self.log.record(now, || LogEvent::OutageBegins);
-        } else {
+            return;
+        };
+        if fade.trial_until().is_some_and(|until| until <= now) {
+            fade.end_trial();
+        }
+        if fade.since() + self.give_up <= now {
             self.end(DownReason::GivenUp);
             self.over = true;
+        }
+    }
+
+    /// An authentic packet came.
+    pub(super) fn heard(&mut self, now: Instant) {
+        let silent = now.saturating_since(self.last_heard);
+        self.last_heard = now;
+        if let Some(fade) = &mut self.fade {
+            fade.heard(now, silent, self.rtt.probe_delay(ACK_DELAY));
+        }
+    }
+
+    /// Judges whether both directions work by what an acknowledgement says.
+    pub(super) fn follow_progress(&mut self, now: Instant, acked: &Acked) {
+        if acked.packets.is_empty() && acked.late.is_empty() {
+            return;
+        }
+        self.last_progress = now;
+        let mut sent = acked.packets.iter().map(|(_, packet)| packet.time);
+        if self.fade.take_if(|fade| sent.any(|time| fade.is_over(time))).is_some() {
+            // The peer hears at once that its packets arrive, too.
+            self.received.hurry();
+            self.events.push_back(Event::Reachable);
+            self.log.record(now, || LogEvent::OutageEnds);
         }
     }
 }
