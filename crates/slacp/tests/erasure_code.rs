@@ -1,10 +1,11 @@
 //! The erasure code of `docs/slacp.md` is the one that the library computes: a
 //! reference implementation made from that page, beside it.
 
-mod erasure;
+mod by_hand;
 
 use std::collections::BTreeMap;
 
+use by_hand::erasure;
 use proptest::prelude::*;
 
 fn library(originals: &[Vec<u8>], repairs: usize) -> Vec<Vec<u8>> {

@@ -1,12 +1,10 @@
 //! The test vectors (`vectors/slacp-2.toml`), computed again from `docs/slacp.md`
 //! without the crate: Noise, keys, packets and the erasure code.
 
-mod erasure;
-mod notation;
+mod by_hand;
 
-use ring::{aead, hmac};
-use snow::params::{CipherChoice, DHChoice, HashChoice};
-use snow::resolvers::{CryptoResolver, DefaultResolver};
+use by_hand::crypto::{Noise, hkdf, mac, noise_ik, seal, x25519};
+use by_hand::{erasure, frames};
 use toml::{Table, Value};
 
 fn vectors() -> Table {
@@ -49,110 +47,6 @@ fn section<'a>(file: &'a Table, name: &str) -> Section<'a> {
 
 fn sections<'a>(file: &'a Table, name: &str) -> impl Iterator<Item = Section<'a>> {
     file[name].as_array().unwrap().iter().map(|item| Section(Value::as_table(item).unwrap()))
-}
-
-/// HMAC-SHA256.
-fn mac(key: &[u8], message: &[u8]) -> Vec<u8> {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref().to_vec()
-}
-
-/// HKDF-SHA256 (RFC 5869 §2).
-fn hkdf(salt: &[u8], input: &[u8], info: &[u8], length: usize) -> Vec<u8> {
-    let pseudorandom = mac(salt, input);
-    let (mut out, mut block) = (Vec::new(), Vec::new());
-    for count in 1.. {
-        block = mac(&pseudorandom, &[&block, info, &[count]].concat());
-        out.extend_from_slice(&block);
-        if out.len() >= length {
-            break;
-        }
-    }
-    out.truncate(length);
-    out
-}
-
-/// The secret that a private and a public key share, and the private one's public key.
-fn x25519(private: &[u8], public: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let mut dh = DefaultResolver.resolve_dh(&DHChoice::Curve25519).unwrap();
-    dh.set(private);
-    let mut secret = vec![0; 32];
-    dh.dh(public, &mut secret).unwrap();
-    (secret, dh.pubkey().to_vec())
-}
-
-/// The symmetric state of a Noise handshake (Noise Protocol Framework §5.2) with
-/// ChaChaPoly and BLAKE2s.
-struct Noise {
-    hash: [u8; 32],
-    chaining_key: [u8; 32],
-    key: [u8; 32],
-}
-
-impl Noise {
-    fn blake2s(parts: &[&[u8]]) -> [u8; 32] {
-        let mut hash = DefaultResolver.resolve_hash(&HashChoice::Blake2s).unwrap();
-        parts.iter().for_each(|part| hash.input(part));
-        let mut out = [0; 32];
-        hash.result(&mut out);
-        out
-    }
-
-    fn new(prologue: &[u8], hub: &[u8]) -> Self {
-        let name = Self::blake2s(&[b"Noise_IK_25519_ChaChaPoly_BLAKE2s"]);
-        let mut noise = Self { hash: name, chaining_key: name, key: [0; 32] };
-        noise.mix(prologue);
-        noise.mix(hub);
-        noise
-    }
-
-    fn mix(&mut self, data: &[u8]) {
-        self.hash = Self::blake2s(&[&self.hash, data]);
-    }
-
-    fn derive(&self, input: &[u8]) -> [[u8; 32]; 2] {
-        let mut hash = DefaultResolver.resolve_hash(&HashChoice::Blake2s).unwrap();
-        let (mut one, mut two) = ([0; 32], [0; 32]);
-        hash.hkdf(&self.chaining_key, input, 2, &mut one, &mut two, &mut []);
-        [one, two]
-    }
-
-    /// Mixes in the secret of two keys.
-    fn agree(&mut self, private: &[u8], public: &[u8]) {
-        [self.chaining_key, self.key] = self.derive(&x25519(private, public).0);
-    }
-
-    /// Each key of this pattern seals once, so the nonce is zero.
-    fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
-        let mut cipher = DefaultResolver.resolve_cipher(&CipherChoice::ChaChaPoly).unwrap();
-        cipher.set(&self.key);
-        let mut out = vec![0; plain.len() + 16];
-        cipher.encrypt(0, &self.hash, plain, &mut out);
-        self.mix(&out);
-        out
-    }
-}
-
-/// The two messages of a handshake, and what it leaves.
-fn noise_ik(
-    prologue: &[u8],
-    [terminal, terminal_ephemeral]: [&[u8]; 2],
-    [hub, hub_ephemeral]: [&[u8]; 2],
-    [first, second]: [&[u8]; 2],
-) -> (Vec<u8>, Vec<u8>, Noise) {
-    let public = |private: &[u8]| x25519(private, &[9; 32]).1;
-    let mut noise = Noise::new(prologue, &public(hub));
-    let ephemeral = public(terminal_ephemeral);
-    noise.mix(&ephemeral);
-    noise.agree(terminal_ephemeral, &public(hub));
-    let sealed = noise.seal(&public(terminal));
-    noise.agree(terminal, &public(hub));
-    let first = [ephemeral.clone(), sealed, noise.seal(first)].concat();
-    let answer = public(hub_ephemeral);
-    noise.mix(&answer);
-    noise.agree(hub_ephemeral, &ephemeral);
-    noise.agree(hub_ephemeral, &public(terminal));
-    let second = [answer, noise.seal(second)].concat();
-    (first, second, noise)
 }
 
 fn handshake(file: &Table, name: &str) -> (Vec<u8>, Vec<u8>, Noise) {
@@ -244,19 +138,6 @@ fn refusals_are_complete() {
     assert_eq!(response, refusal.bytes("response"));
 }
 
-fn seal(cipher: &str, key: &[u8], number: u64, header: &[u8], frames: &[u8]) -> Vec<u8> {
-    let (algorithm, counter) = match cipher {
-        "AES-256-GCM" => (&aead::AES_256_GCM, number.to_be_bytes()),
-        _ => (&aead::CHACHA20_POLY1305, number.to_le_bytes()),
-    };
-    let nonce = [&[0; 4], &counter[..]].concat().try_into().unwrap();
-    let key = aead::LessSafeKey::new(aead::UnboundKey::new(algorithm, key).unwrap());
-    let mut sealed = frames.to_vec();
-    let nonce = aead::Nonce::assume_unique_for_key(nonce);
-    key.seal_in_place_append_tag(nonce, aead::Aad::from(header), &mut sealed).unwrap();
-    [header, &sealed].concat()
-}
-
 #[test]
 fn new_keys_come_from_a_fresh_exchange_and_the_chain() {
     let file = vectors();
@@ -304,7 +185,7 @@ fn frames_are_encoded_as_specified() {
     let file = vectors();
     for frame in sections(&file, "frame") {
         let fields = frame.0["fields"].as_str().unwrap();
-        assert_eq!(notation::encode(fields, frame.flag("last")), frame.bytes("bytes"), "{fields}");
+        assert_eq!(frames::encode(fields, frame.flag("last")), frame.bytes("bytes"), "{fields}");
     }
     assert!(sections(&file, "frame").count() > 25);
 }

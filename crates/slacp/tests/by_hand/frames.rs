@@ -1,12 +1,10 @@
 //! Frames written as text in the test vectors, encoded as `docs/slacp.md` (Frames)
 //! says.
 
-#![allow(dead_code, unreachable_pub, missing_docs)]
-
 use std::net::SocketAddr;
 
 /// RFC 9000 §16.
-fn varint(value: u64) -> Vec<u8> {
+pub fn varint(value: u64) -> Vec<u8> {
     let (length, prefix) = match value {
         0..0x40 => (1, 0),
         0x40..0x4000 => (2, 0x40),

@@ -1,8 +1,6 @@
 //! The erasure code as `docs/slacp.md` (The erasure code) specifies it, slowly:
 //! a field of tables, and interpolation by Lagrange's formula.
 
-#![allow(dead_code, unreachable_pub, missing_docs)]
-
 use std::sync::LazyLock;
 
 /// `x^16 + x^5 + x^3 + x^2 + 1`.
