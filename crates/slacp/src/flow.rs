@@ -1,8 +1,11 @@
 //! Credit of a session: how many stream bytes may be under way in all
 //! (`docs/slacp.md`, Flow control).
 
-use crate::frame::MAX_WINDOW;
 use crate::open::Openings;
+use crate::recv_buffer::GAP_COST;
+
+/// Gaps that a session may have however small its memory is: 8 kB of books.
+const LEAST_GAPS: usize = 64;
 
 /// What one side allows the other, fixed when the session is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +24,15 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn new(memory: u64, stream_window: u64, max_streams: u32) -> Self {
-        let stream_window = stream_window.min(MAX_WINDOW).min(memory);
+        let stream_window = stream_window.min(memory);
         Self { memory, stream_window, max_streams, channels: 0, openings: Openings::default() }
+    }
+
+    /// The most gaps in all streams together, so that the books of gaps take at most
+    /// a sixteenth of the memory. Losses leave one for each packet under way at most;
+    /// it takes packets of less than 2 kB at every second one lost to come near.
+    pub(crate) fn most_gaps(&self) -> usize {
+        usize::try_from(self.memory / 16 / GAP_COST).unwrap_or(usize::MAX).max(LEAST_GAPS)
     }
 
     /// The most that one stream may hold while all hold `held`: half of what is

@@ -41,20 +41,18 @@ const COMPACT_FIN: u8 = 0x40;
 const COMPACT_STREAMS: u64 = 15;
 const COMPACT_BITS: u32 = 26;
 
-/// A compact frame can be used while so many bytes of the stream at most are
-/// held by the sender.
-pub(crate) const COMPACT_SPAN: u64 = (1 << (COMPACT_BITS - 1)) - 1;
+/// How far a compact offset may be from what it is completed by, either way, and
+/// still become what it was.
+pub(crate) const COMPACT_REACH: u64 = (1 << (COMPACT_BITS - 1)) - 1;
 
-/// Stream offsets are sent modulo this: windows are smaller than half of it.
-const OFFSET_MODULUS: u64 = 1 << OFFSET_BITS;
-const OFFSET_BITS: u32 = 30;
-
-/// The most bytes that one stream may have in flight.
-pub(crate) const MAX_WINDOW: u64 = OFFSET_MODULUS / 2 - 1;
+/// Sequences of packet channels are sent modulo 2 to this power.
+const SEQUENCE_BITS: u32 = 30;
+/// The sequences of a channel are below this.
+const SEQUENCE_MODULUS: u64 = 1 << SEQUENCE_BITS;
 
 /// The bytes of a stream frame before its data, at most: type, stream, offset,
 /// length.
-pub(crate) const STREAM_OVERHEAD: usize = 1 + 8 + 4 + 2;
+pub(crate) const STREAM_OVERHEAD: usize = 1 + 8 + 8 + 2;
 
 /// A frame as it stands in a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,16 +105,26 @@ pub(crate) enum Frame<'a> {
     Packet(Packet<'a>),
 }
 
-/// The low bits of a stream offset: 30, or 26 in a compact frame.
+/// A stream offset as it is sent: all of it, or the low 26 bits in a compact
+/// frame. The low 30 bits of a sequence of a packet channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TruncatedOffset {
     low: u64,
     bits: u32,
 }
 
+/// The bits of a varint: nothing is cut off.
+const FULL_BITS: u32 = 62;
+
 impl TruncatedOffset {
-    pub(crate) fn new(offset: u64) -> Self {
-        Self::of(offset, OFFSET_BITS)
+    /// A sequence of a packet channel.
+    pub(crate) fn new(sequence: u64) -> Self {
+        Self::of(sequence, SEQUENCE_BITS)
+    }
+
+    /// The whole of a stream offset, which is below 2^62.
+    pub(crate) fn full(offset: u64) -> Self {
+        Self { low: offset, bits: FULL_BITS }
     }
 
     /// For a compact frame.
@@ -128,8 +136,16 @@ impl TruncatedOffset {
         Self { low: offset % (1 << bits), bits }
     }
 
+    /// Whether nothing is cut off.
+    pub(crate) fn is_full(self) -> bool {
+        self.bits == FULL_BITS
+    }
+
     /// The offset closest to `near` that ends in these bits.
     pub(crate) fn expand(self, near: u64) -> u64 {
+        if self.is_full() {
+            return self.low;
+        }
         let modulus = 1u64 << self.bits;
         let base = near - near % modulus + self.low;
         if base + modulus / 2 < near {
@@ -453,10 +469,11 @@ impl Frame<'_> {
     }
 }
 
-/// The bytes of a stream frame before its data, at most, without its length.
-pub(crate) fn stream_head(stream: StreamId, compact: bool) -> usize {
+/// The bytes of a stream frame before its data, at most, without its length, for
+/// an offset up to `offset`.
+pub(crate) fn stream_head(stream: StreamId, offset: u64, compact: bool) -> usize {
     if !compact {
-        return 1 + varint::len(stream.0) + 4;
+        return 1 + varint::len(stream.0) + varint::len(offset);
     }
     4 + stream.0.checked_sub(COMPACT_STREAMS).map_or(0, varint::len)
 }
@@ -580,13 +597,13 @@ fn read_repair<'a>(input: &mut &'a [u8]) -> Option<Repair<'a>> {
 
 fn read_stream_data<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
     let stream = read_stream(input)?;
-    let offset = read_truncated(input)?;
+    let offset = TruncatedOffset::full(varint::read(input)?);
     let data = read_data(input, kind & STREAM_LEN != 0)?;
     Some(Frame::Stream { stream, offset, fin: kind & STREAM_FIN != 0, data })
 }
 
 fn read_truncated(input: &mut &[u8]) -> Option<TruncatedOffset> {
-    varint::read(input).filter(|offset| *offset < OFFSET_MODULUS).map(TruncatedOffset::new)
+    varint::read(input).filter(|sequence| *sequence < SEQUENCE_MODULUS).map(TruncatedOffset::new)
 }
 
 /// The data of a frame; without a length it reaches to the end of the packet.

@@ -23,6 +23,7 @@ mod hub;
 mod key;
 mod knock;
 mod loss;
+mod milestones;
 mod open;
 mod pacer;
 mod packet;

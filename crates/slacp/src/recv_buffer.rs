@@ -1,20 +1,36 @@
 //! The receiving half of a stream: bytes that came and are not read yet.
 
-use std::collections::VecDeque;
+use core::ops::Range;
+use std::collections::BTreeMap;
 
 use thiserror::Error;
-use units::RangeSet;
 
-use crate::send_buffer::KEEP_CAPACITY;
+/// Bytes are kept in pieces of at most this: what a reader has not finished of one
+/// is a small part of the least that a stream is granted.
+const PIECE: usize = 16 * 1024;
 
-/// Puts bytes back in order.
+/// Neighbours that are together no longer than this become one piece, so that a
+/// stream that came in crumbs is not kept in crumbs. Small, since the bytes are
+/// copied.
+const CRUMBS: usize = 4 * 1024;
+
+/// What one gap costs besides bytes, at most: the piece behind it is an allocation
+/// and an entry of a map, with what both waste.
+pub(crate) const GAP_COST: u64 = 128;
+
+/// Puts bytes back in order. What it keeps grows with the bytes that come, not with
+/// their offsets.
 #[derive(Debug, Default)]
 pub(crate) struct RecvBuffer {
-    /// The offset of `data[0]`: everything before has been read.
+    /// Everything before this offset has been read.
     read: u64,
-    /// What came, with holes where it has not.
-    data: VecDeque<u8>,
-    have: RangeSet,
+    /// One more than the highest offset received.
+    highest: u64,
+    /// What came, by offset: none empty, none overlaps another. The first may begin
+    /// before `read`.
+    pieces: BTreeMap<u64, Vec<u8>>,
+    /// How many times bytes are missing before some that came.
+    gaps: usize,
     /// The end of the stream, once known.
     end: Option<u64>,
     /// What the peer may send; an offset at or beyond it breaks the protocol.
@@ -38,14 +54,15 @@ impl RecvBuffer {
     /// As if so many bytes had come and been read.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
-        assert!(self.data.is_empty());
+        assert!(self.pieces.is_empty());
         self.read += bytes;
+        self.highest += bytes;
         self.limit += bytes;
     }
 
     /// One more than the highest offset received.
     pub(crate) fn highest(&self) -> u64 {
-        self.read + self.data.len() as u64
+        self.highest
     }
 
     pub(crate) fn read_offset(&self) -> u64 {
@@ -60,6 +77,11 @@ impl RecvBuffer {
         self.limit = self.limit.max(limit);
     }
 
+    /// How many times bytes are missing before some that came.
+    pub(crate) fn gaps(&self) -> usize {
+        self.gaps
+    }
+
     /// The end of the stream, once known.
     pub(crate) fn end(&self) -> Option<u64> {
         self.end
@@ -72,14 +94,28 @@ impl RecvBuffer {
 
     /// Whether there are bytes, or the end, to read.
     pub(crate) fn is_readable(&self) -> bool {
-        self.ready() > 0 || self.is_done()
+        self.pieces.first_key_value().is_some_and(|(start, _)| *start <= self.read)
+            || self.is_done()
     }
 
-    fn ready(&self) -> usize {
-        match self.have.first() {
-            Some(first) if first.start <= self.read => (first.end - self.read) as usize,
-            _ => 0,
+    /// Up to where everything has come.
+    fn ready_to(&self) -> u64 {
+        let mut end = self.read;
+        for (start, piece) in &self.pieces {
+            if *start > end {
+                break;
+            }
+            end = start + piece.len() as u64;
         }
+        end
+    }
+
+    /// Whether these bytes would leave a gap before them, or another behind them.
+    pub(crate) fn leaves_gap(&self, range: &Range<u64>) -> bool {
+        let touched = self.pieces.range(..=range.end).next_back();
+        let touches =
+            touched.is_some_and(|(start, piece)| start + piece.len() as u64 >= range.start);
+        range.start > self.read && !range.is_empty() && !touches
     }
 
     /// Enters bytes; overlaps are harmless. Returns by how much the highest
@@ -95,7 +131,7 @@ impl RecvBuffer {
         fin: bool,
     ) -> Result<u64, Violation> {
         let end = offset + bytes.len() as u64;
-        let before = self.highest();
+        let before = self.highest;
         if end > self.limit {
             return Err(Violation::Credit { end, limit: self.limit });
         }
@@ -109,57 +145,108 @@ impl RecvBuffer {
         if fin {
             self.end = Some(end);
         }
-        if end > self.read {
-            let skip = self.read.saturating_sub(offset) as usize;
-            self.place(offset.max(self.read), &bytes[skip..]);
+        let mut at = offset.max(self.read);
+        while at < end {
+            let (gap, next) = self.missing(at, end);
+            if !gap.is_empty() {
+                self.place(gap.start, &bytes[index(gap.start - offset)..index(gap.end - offset)]);
+            }
+            at = next;
         }
-        Ok(self.highest() - before)
+        self.highest = before.max(end);
+        debug_assert!(self.read <= self.highest && self.highest <= self.limit);
+        Ok(self.highest - before)
     }
 
+    /// The first part of `at..end` that has not come, maybe empty, and where to go on.
+    fn missing(&self, at: u64, end: u64) -> (Range<u64>, u64) {
+        let start = match self.pieces.range(..=at).next_back() {
+            Some((start, piece)) => at.max(start + piece.len() as u64),
+            None => at,
+        };
+        let next = self.pieces.range(start..).next().map_or(end, |(next, _)| (*next).min(end));
+        (start.min(end)..next, next.max(start))
+    }
+
+    /// Enters bytes of which none has come.
     fn place(&mut self, offset: u64, bytes: &[u8]) {
-        let start = (offset - self.read) as usize;
-        let end = start + bytes.len();
-        if start == self.data.len() {
-            self.data.extend(bytes);
-        } else {
-            if end > self.data.len() {
-                self.data.resize(end, 0);
-            }
-            let (front, back) = self.data.as_mut_slices();
-            let split = front.len().clamp(start, end) - start;
-            if split > 0 {
-                front[start..start + split].copy_from_slice(&bytes[..split]);
-            }
-            if split < bytes.len() {
-                let at = start + split - front.len();
-                back[at..at + bytes.len() - split].copy_from_slice(&bytes[split..]);
-            }
+        let end = offset + bytes.len() as u64;
+        let touches_next = self.pieces.contains_key(&end);
+        let last = self.pieces.range_mut(..offset).next_back();
+        let last = last.filter(|(start, piece)| *start + piece.len() as u64 == offset);
+        let touches_last = last.is_some() || offset <= self.read;
+        let was_gap = self.pieces.range(end..).next().is_some();
+        self.gaps = self.gaps + usize::from(!touches_last) + usize::from(was_gap && !touches_next)
+            - usize::from(was_gap);
+        self.append(offset, bytes);
+        if touches_next {
+            self.join(end);
         }
-        self.have.insert(offset..offset + bytes.len() as u64);
     }
 
-    /// Forgets what came behind a hole; how many bytes are left to read.
-    pub(crate) fn cut(&mut self) -> usize {
-        let ready = self.ready();
-        self.data.truncate(ready);
-        ready
+    /// Puts bytes behind the piece that they follow, as far as it may grow, and the
+    /// rest in pieces of their own.
+    fn append(&mut self, mut offset: u64, mut bytes: &[u8]) {
+        if let Some((start, piece)) = self.pieces.range_mut(..offset).next_back()
+            && start + piece.len() as u64 == offset
+        {
+            let (fits, rest) = bytes.split_at(bytes.len().min(PIECE.saturating_sub(piece.len())));
+            piece.extend_from_slice(fits);
+            offset += fits.len() as u64;
+            bytes = rest;
+        }
+        for part in bytes.chunks(PIECE) {
+            self.pieces.insert(offset, part.to_vec());
+            offset += part.len() as u64;
+        }
+    }
+
+    /// Joins the piece at `start` to the one before it if both are small.
+    fn join(&mut self, start: u64) {
+        let small = self.pieces.get(&start).map_or(0, Vec::len);
+        let before = self.pieces.range(..start).next_back().map_or(0, |(_, piece)| piece.len());
+        if before + small > CRUMBS {
+            return;
+        }
+        let joined = self.pieces.remove(&start).unwrap_or_default();
+        if let Some((_, before)) = self.pieces.range_mut(..start).next_back() {
+            before.extend(joined);
+        }
+    }
+
+    /// Forgets what came behind a gap; how many bytes are left to read.
+    pub(crate) fn cut(&mut self) -> u64 {
+        let ready = self.ready_to();
+        self.pieces.split_off(&ready);
+        self.gaps = 0;
+        self.highest = ready;
+        ready - self.read
     }
 
     /// Takes the next bytes in order into `out`; how many.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
-        let count = self.ready().min(out.len());
-        let (front, back) = self.data.as_slices();
-        let first = count.min(front.len());
-        out[..first].copy_from_slice(&front[..first]);
-        out[first..count].copy_from_slice(&back[..count - first]);
-        self.data.drain(..count);
-        self.read += count as u64;
-        self.have.remove(0..self.read);
-        if self.data.is_empty() && self.data.capacity() > KEEP_CAPACITY {
-            self.data = VecDeque::new();
+        let mut count = 0;
+        while count < out.len()
+            && let Some(first) = self.pieces.first_entry()
+            && *first.key() <= self.read
+        {
+            let rest = &first.get()[index(self.read - first.key())..];
+            let taken = rest.len().min(out.len() - count);
+            out[count..count + taken].copy_from_slice(&rest[..taken]);
+            let finished = taken == rest.len();
+            count += taken;
+            self.read += taken as u64;
+            if finished {
+                first.remove();
+            }
         }
         count
     }
+}
+
+/// A distance within what is held.
+fn index(distance: u64) -> usize {
+    usize::try_from(distance).expect("what is held fits in memory")
 }
 
 #[cfg(test)]
@@ -175,10 +262,17 @@ mod tests {
         ) {
             let original: Vec<u8> = (0..260).map(|i| (i * 7 % 251) as u8).collect();
             let mut buffer = RecvBuffer::new(260);
+            let mut came = [false; 260];
             let mut read = Vec::new();
             let mut grown = 0;
             for (start, len, take) in pieces {
+                let before = buffer.gaps();
+                let leaves_gap = buffer.leaves_gap(&(start as u64..(start + len) as u64));
                 grown += buffer.insert(start as u64, &original[start..start + len], false).unwrap();
+                prop_assert_eq!(buffer.gaps() > before, leaves_gap);
+                came[start..start + len].fill(true);
+                let gaps = came.windows(2).filter(|pair| *pair == [false, true]).count();
+                prop_assert_eq!(buffer.gaps(), gaps);
                 let mut out = vec![0; take];
                 let count = buffer.read(&mut out);
                 read.extend_from_slice(&out[..count]);
@@ -209,5 +303,47 @@ mod tests {
         let mut buffer = RecvBuffer::new(0);
         buffer.insert(0, b"", true).unwrap();
         assert!(buffer.is_readable() && buffer.is_done());
+    }
+
+    /// What the pieces take, and entries for them.
+    fn footprint(buffer: &RecvBuffer) -> u64 {
+        let pieces = buffer.pieces.values();
+        pieces.map(|piece| piece.capacity() as u64 + GAP_COST).sum()
+    }
+
+    #[test]
+    fn a_byte_just_below_the_limit_takes_no_more_memory_than_a_byte() {
+        let mut buffer = RecvBuffer::new(64_000_000);
+        buffer.insert(63_999_990, &[1], false).unwrap();
+        assert!(footprint(&buffer) < 1000, "{}", footprint(&buffer));
+        assert_eq!((buffer.highest(), buffer.gaps()), (63_999_991, 1));
+        buffer.insert(63_999_999, b"", false).unwrap();
+        assert!(footprint(&buffer) < 1000);
+    }
+
+    #[test]
+    fn crumbs_in_any_order_are_kept_as_pieces() {
+        const BYTES: u64 = 100_000;
+        let orders: [&dyn Fn(u64) -> u64; 3] =
+            [&|i| i, &|i| BYTES - 1 - i, &|i| (i * 2) % BYTES + (i * 2) / BYTES];
+        for order in orders {
+            let mut buffer = RecvBuffer::new(BYTES);
+            (0..BYTES).for_each(|i| _ = buffer.insert(order(i), &[7], false).unwrap());
+            assert_eq!(buffer.gaps(), 0);
+            assert!(footprint(&buffer) < 3 * BYTES, "{}", footprint(&buffer));
+            let mut out = vec![0; BYTES as usize + 1];
+            assert_eq!(buffer.read(&mut out), BYTES as usize);
+            assert!(buffer.pieces.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_came_behind_a_gap_is_cut_off() {
+        let mut buffer = RecvBuffer::new(100);
+        buffer.insert(0, b"abc", false).unwrap();
+        buffer.insert(10, b"xyz", false).unwrap();
+        assert_eq!((buffer.cut(), buffer.highest(), buffer.gaps()), (3, 3, 0));
+        let mut out = [0; 9];
+        assert_eq!(buffer.read(&mut out), 3);
     }
 }

@@ -8,6 +8,7 @@ use units::{Instant, RangeSet};
 
 use crate::flow::{Limits, RecvCredit, SendCredit};
 use crate::frame::Frame;
+use crate::milestones::Milestones;
 use crate::recv_buffer::{RecvBuffer, Violation};
 use crate::scheduler::{ClassId, FairQueue};
 use crate::send_buffer::SendBuffer;
@@ -18,6 +19,8 @@ mod commands;
 mod long;
 mod peer;
 mod sending;
+#[cfg(test)]
+mod tests;
 
 /// The peer broke the protocol; the session cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -38,6 +41,8 @@ pub(crate) enum ProtocolError {
 struct Stream {
     send: SendBuffer,
     recv: RecvBuffer,
+    /// What compact offsets are completed by.
+    milestones: Milestones,
     /// False while bytes have come but the opening frame has not.
     opened: bool,
     /// The owner was told that there is nothing to read.
@@ -59,6 +64,7 @@ impl Stream {
         Self {
             send: SendBuffer::new(send_credit),
             recv: RecvBuffer::new(recv_limit),
+            milestones: Milestones::default(),
             opened,
             reader_waits: true,
             end_told: false,
@@ -83,13 +89,21 @@ pub(crate) struct Chunk {
     pub(crate) fin: bool,
     /// The stream does not fill the link: somebody waits for these bytes.
     pub(crate) sparse: bool,
-    /// So few bytes are held that their offset fits in a compact frame.
+    /// Few enough bytes are held for their offset to be sent in a compact frame.
     pub(crate) compact: bool,
 }
 
 /// What a stream may send in its turn, and before others if it was quiet: a
 /// reply that somebody waits for, not a download. 5 ms at 50 Mbit/s.
 const SPARSE: usize = 32 * 1024;
+
+/// What is known of a stream that this side reset.
+#[derive(Debug)]
+struct Resetting {
+    /// One more than the highest offset received.
+    highest: u64,
+    milestones: Milestones,
+}
 
 /// What is left of a stream that the peer reset: it is read first, as from the
 /// kernel's buffer of a TCP connection.
@@ -116,15 +130,16 @@ pub(crate) struct Streams {
     map: BTreeMap<StreamId, Stream>,
     /// Streams that the peer opened and that are over.
     retired: RangeSet,
-    /// Streams that this side reset while the peer may still be sending, with
-    /// the highest offset received.
-    resetting: BTreeMap<StreamId, u64>,
+    /// Streams that this side reset while the peer may still be sending.
+    resetting: BTreeMap<StreamId, Resetting>,
     /// Streams that the peer reset and that have bytes to read.
     drains: BTreeMap<StreamId, Drain>,
     send_credit: SendCredit,
     recv_credit: RecvCredit,
     /// Bytes held in all send buffers.
     held: u64,
+    /// Gaps in all receive buffers.
+    gaps: usize,
     /// Frames that must arrive, to be sent before any stream data.
     control: VecDeque<Frame<'static>>,
     retransmit: VecDeque<StreamId>,
@@ -162,6 +177,7 @@ impl Streams {
             send_credit: SendCredit::new(peer_limits.memory),
             recv_credit: RecvCredit::new(limits.memory),
             held: 0,
+            gaps: 0,
             control: VecDeque::new(),
             retransmit: VecDeque::new(),
             ready: (0..classes).map(|_| FairQueue::new(mtu.max(SPARSE))).collect(),
@@ -267,6 +283,7 @@ impl Streams {
     fn remove(&mut self, id: StreamId) -> Option<Stream> {
         let stream = self.map.remove(&id)?;
         self.held -= stream.send.held();
+        self.gaps -= stream.recv.gaps();
         self.writers.remove(&id);
         self.ready[usize::from(stream.class.0)].remove(id);
         if stream.retransmit {

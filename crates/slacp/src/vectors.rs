@@ -534,10 +534,10 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ("PATH_ANSWER token=0102030405060708", Frame::PathAnswer(0x0102_0304_0506_0708)),
         ("CLOSE reason=1", Frame::Close(CloseReason::Violation)),
         ("MARK", Frame::Mark),
-        ("STREAM stream=6 offset=1000", stream(6, TruncatedOffset::new(1000), false, b"data")),
+        ("STREAM stream=6 offset=1000", stream(6, TruncatedOffset::full(1000), false, b"data")),
         (
             "STREAM stream=6 offset=1073741825 FIN",
-            stream(6, TruncatedOffset::new(1 << 30 | 1), true, b"data"),
+            stream(6, TruncatedOffset::full(1 << 30 | 1), true, b"data"),
         ),
         ("PACKET channel=3 lane=63 sequence=300", packet(None)),
         (

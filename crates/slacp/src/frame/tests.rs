@@ -94,7 +94,7 @@ proptest! {
         id in number(), offset in number(), fin: bool, last: bool,
         data in prop::collection::vec(any::<u8>(), 0..40)
     ) {
-        let offset = TruncatedOffset::new(offset);
+        let offset = TruncatedOffset::full(offset);
         let frame = Frame::Stream { stream: StreamId(id), offset, fin, data: &data };
         let mut out = Vec::new();
         frame.write(&mut out, last);
@@ -116,20 +116,25 @@ proptest! {
         let frame = Frame::Stream { stream, offset: TruncatedOffset::compact(offset), fin, data: &data };
         let mut out = Vec::new();
         frame.write(&mut out, true);
-        prop_assert_eq!(out.len() - data.len(), stream_head(stream, true));
+        prop_assert_eq!(out.len() - data.len(), stream_head(stream, offset, true));
         prop_assert_eq!(read(&mut &out[..]), Ok(Some(frame)));
     }
 
     #[test]
     fn compact_offsets_survive_truncation(
-        near in 0u64..1 << 50, distance in 0..COMPACT_SPAN, back: bool
+        near in 0u64..1 << 50, distance in 0..=COMPACT_REACH, back: bool
     ) {
         let offset = if back { near.saturating_sub(distance) } else { near + distance };
         prop_assert_eq!(TruncatedOffset::compact(offset).expand(near), offset);
     }
 
     #[test]
-    fn offsets_survive_truncation(near in 0u64..1 << 50, distance in 0..MAX_WINDOW, back: bool) {
+    fn whole_offsets_survive_everything(offset in number(), near in number()) {
+        prop_assert_eq!(TruncatedOffset::full(offset).expand(near), offset);
+    }
+
+    #[test]
+    fn sequences_survive_truncation(near in 0u64..1 << 50, distance in 0u64..1 << 29, back: bool) {
         let offset = if back { near.saturating_sub(distance) } else { near + distance };
         prop_assert_eq!(TruncatedOffset::new(offset).expand(near), offset);
     }

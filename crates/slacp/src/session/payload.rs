@@ -91,7 +91,7 @@ impl Session {
 
     fn write_lost(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let room = packet.room();
-        let space = |stream, compact| room.left - frame::stream_head(stream, compact);
+        let space = |head| room.left - head;
         if let Some(chunk) = self.streams.next_lost(space) {
             self.write_chunk(now, packet, chunk, true);
             return true;
@@ -131,8 +131,7 @@ impl Session {
         class: usize,
     ) -> Option<usize> {
         let left = packet.room().left;
-        let space = |stream, compact| left - frame::stream_head(stream, compact);
-        let chunk = self.streams.next_new(class, space)?;
+        let chunk = self.streams.next_new(class, |head| left - head)?;
         let before = packet.out.len();
         self.write_chunk(now, packet, chunk, false);
         Some(packet.out.len() - before)
@@ -143,10 +142,11 @@ impl Session {
         let Chunk { stream, range, fin, sparse, compact } = chunk;
         let length = (range.end - range.start) as usize;
         // Without room for another frame the length goes without saying.
-        let last = frame::stream_head(stream, compact) + length + STREAM_OVERHEAD >= space;
+        let last =
+            frame::stream_head(stream, range.start, compact) + length + STREAM_OVERHEAD >= space;
         let said = (!last).then_some(length);
         let compact = compact && last;
-        let truncate = if compact { TruncatedOffset::compact } else { TruncatedOffset::new };
+        let truncate = if compact { TruncatedOffset::compact } else { TruncatedOffset::full };
         let offset = truncate(range.start);
         frame::write_stream_head(packet.out, stream, offset, fin, said);
         self.streams.copy(stream, &range, packet.out);

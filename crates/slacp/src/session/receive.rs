@@ -84,7 +84,9 @@ impl Session {
         frames: &[u8],
         size: usize,
     ) -> Result<(), Broken> {
-        let (eliciting, repair) = self.take_frames(now, Some(number), frames)?;
+        let Some((eliciting, repair)) = self.take_frames(now, number, false, frames)? else {
+            return Ok(());
+        };
         self.received.arrived(now, number, size, eliciting);
         self.decoder.keep(number, if source { frames } else { &[] });
         let mut restored = self.decoder.retry(number);
@@ -97,25 +99,29 @@ impl Session {
             // A packet that is no source is restored as empty: it has not come,
             // and may have carried what is to be sent again.
             if !frames.is_empty() && self.received.is_new(number) {
+                if self.take_frames(now, number, true, &frames)?.is_none() {
+                    continue;
+                }
                 self.stats.recovered += 1;
                 self.received.restored(now, number);
                 let acknowledgement = frames.first().is_some_and(|kind| frame::is_ack(*kind));
                 self.log.record(now, || LogEvent::Restored { packet: number, acknowledgement });
-                self.take_frames(now, None, &frames)?;
             }
         }
         Ok(())
     }
 
-    /// Acts on all frames of packet `number`, of one that FEC restored if there
-    /// is none; whether the packet is to be acknowledged, and the
-    /// repair it carries.
+    /// Acts on all frames of packet `number`, which came or was `restored` by FEC;
+    /// whether the packet is to be acknowledged, and the
+    /// repair it carries. `None` if the packet is to count as lost: there is no room
+    /// for something in it, which then comes again.
     fn take_frames<'a>(
         &mut self,
         now: Instant,
-        number: Option<u64>,
+        number: u64,
+        restored: bool,
         mut frames: &'a [u8],
-    ) -> Result<(bool, Option<Repair<'a>>), Broken> {
+    ) -> Result<Option<(bool, Option<Repair<'a>>)>, Broken> {
         let (mut eliciting, mut repair) = (false, None);
         while let Some(frame) = frame::read(&mut frames)? {
             eliciting |= frame.is_eliciting();
@@ -124,11 +130,8 @@ impl Session {
             }
             match frame {
                 Frame::Ping => {}
-                Frame::Mark => {
-                    if let Some(number) = number {
-                        self.received.marked(now, number);
-                    }
-                }
+                Frame::Mark if restored => {}
+                Frame::Mark => self.received.marked(now, number),
                 Frame::Ack(ack) => self.on_ack(now, &ack),
                 Frame::Settled(floor) => {
                     self.received.settle(floor);
@@ -154,18 +157,20 @@ impl Session {
                 Frame::PathChallenge(token) => self.path.challenged(self.heard_from, token),
                 Frame::PathAnswer(token) => self.path.answered(now, token),
                 Frame::Stream { stream, offset, fin, data } => {
-                    self.streams.on_data(stream, offset, data, fin)?;
-                    if number.is_none() {
+                    if !self.streams.on_data(number, stream, offset, data, fin)? {
+                        return Ok(None);
+                    }
+                    if restored {
                         self.streams.on_recovered(stream, data.len());
                     }
                 }
                 Frame::Channel(announcement) => self.inbound.announced(&announcement),
                 Frame::Packet(packet) => {
-                    self.inbound.packet(now, &packet, number.is_none(), &mut self.log);
+                    self.inbound.packet(now, &packet, restored, &mut self.log);
                 }
             }
         }
-        Ok((eliciting, repair))
+        Ok(Some((eliciting, repair)))
     }
 
     fn on_ack(&mut self, now: Instant, ack: &Ack) {

@@ -1,6 +1,6 @@
 //! What the owner wants of its streams.
 
-use super::{Stream, Streams};
+use super::{Resetting, Stream, Streams};
 use crate::frame::Frame;
 use crate::scheduler::ClassId;
 use crate::{Destination, Open, Read, ResetReason, StreamError, StreamId};
@@ -100,7 +100,8 @@ impl Streams {
         let sent = stream.send.sent();
         self.control.push_back(Frame::Reset { stream: id, reason, sent });
         self.recv_credit.consume(stream.recv.highest() - stream.recv.read_offset());
-        self.resetting.insert(id, stream.recv.highest());
+        let highest = stream.recv.highest();
+        self.resetting.insert(id, Resetting { highest, milestones: stream.milestones });
         if let Some(end) = stream.recv.end() {
             let _ = self.discard_to(id, end);
             self.end_reset(id);

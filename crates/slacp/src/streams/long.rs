@@ -54,8 +54,8 @@ impl Hop {
             self.deliver(1 - from, &bytes);
             return true;
         }
-        let lost = side.next_lost(|_, _| PACKET);
-        let Some(chunk) = lost.or_else(|| side.next_new(0, |_, _| PACKET)) else { return false };
+        let lost = side.next_lost(|_| PACKET);
+        let Some(chunk) = lost.or_else(|| side.next_new(0, |_| PACKET)) else { return false };
         self.frames += 1;
         let Chunk { stream, range, fin, .. } = chunk;
         if self.frames.is_multiple_of(7) {
@@ -63,7 +63,7 @@ impl Hop {
             return true;
         }
         let is_short = self.frames.is_multiple_of(4);
-        let truncate = if is_short { TruncatedOffset::compact } else { TruncatedOffset::new };
+        let truncate = if is_short { TruncatedOffset::compact } else { TruncatedOffset::full };
         crate::frame::write_stream_head(&mut bytes, stream, truncate(range.start), fin, None);
         side.copy(stream, &range, &mut bytes);
         side.on_acknowledged(stream, range, fin);
@@ -72,7 +72,7 @@ impl Hop {
     }
 
     fn deliver(&mut self, to: usize, mut bytes: &[u8]) {
-        let side = &mut self.sides[to];
+        let (side, frames) = (&mut self.sides[to], self.frames);
         match crate::frame::read(&mut bytes).unwrap().unwrap() {
             Frame::Open { stream, credit, open } => side.on_open(stream, credit, *open).unwrap(),
             Frame::StreamCredit { stream, limit } => side.on_stream_credit(stream, limit),
@@ -81,7 +81,7 @@ impl Hop {
                 side.on_reset(Instant::ZERO, stream, reason, sent).unwrap();
             }
             Frame::Stream { stream, offset, fin, data } => {
-                side.on_data(stream, offset, data, fin).unwrap();
+                assert!(side.on_data(frames, stream, offset, data, fin).unwrap());
             }
             frame => panic!("{frame:?}"),
         }
@@ -123,6 +123,7 @@ impl Streams {
         let stream = self.map.get_mut(&id).unwrap();
         stream.send.skip(bytes);
         stream.recv.skip(bytes);
+        stream.milestones.skip(bytes);
         self.send_credit.skip(bytes);
         self.recv_credit.skip(bytes);
     }

@@ -4,8 +4,9 @@ use core::time::Duration;
 
 use units::Instant;
 
-use super::{Drain, ProtocolError, Stream, Streams};
+use super::{Drain, ProtocolError, Resetting, Stream, Streams};
 use crate::frame::{Frame, TruncatedOffset};
+use crate::milestones::Milestones;
 use crate::recv_buffer::RecvBuffer;
 use crate::{Destination, Event, Open, ResetReason, StreamId};
 
@@ -50,33 +51,50 @@ impl Streams {
         }
     }
 
+    /// Takes bytes of a stream that came in packet `number`; `false` if the packet is to
+    /// count as lost. That is so if they would leave a gap and there are too many: a
+    /// stream may have as many as all others leave. What is missing first always fits,
+    /// so that every stream goes on.
     pub(crate) fn on_data(
         &mut self,
+        number: u64,
         id: StreamId,
         offset: TruncatedOffset,
         data: &[u8],
         fin: bool,
-    ) -> Result<(), ProtocolError> {
-        if let Some(&highest) = self.resetting.get(&id) {
-            let end = offset.expand(highest) + data.len() as u64;
+    ) -> Result<bool, ProtocolError> {
+        if let Some(resetting) = self.resetting.get_mut(&id) {
+            let Some(offset) = resetting.milestones.complete(offset, number) else {
+                return Ok(false);
+            };
+            let end = offset + data.len() as u64;
+            resetting.milestones.came(number, end.max(resetting.highest));
             self.discard_to(id, end)?;
             if fin {
                 self.end_reset(id);
             }
-            return Ok(());
+            return Ok(true);
         }
-        let Some(stream) = self.peer_stream(id)? else { return Ok(()) };
-        let offset = offset.expand(stream.recv.highest());
+        let room = self.limits.most_gaps().saturating_sub(self.gaps);
+        let Some(stream) = self.peer_stream(id)? else { return Ok(true) };
+        let Some(offset) = stream.milestones.complete(offset, number) else { return Ok(false) };
+        let gaps = stream.recv.gaps();
+        if stream.recv.leaves_gap(&(offset..offset + data.len() as u64)) && gaps >= room {
+            return Ok(false);
+        }
         let grown = stream
             .recv
             .insert(offset, data, fin)
             .map_err(|violation| ProtocolError::Stream { stream: id, violation })?;
+        stream.milestones.came(number, stream.recv.highest());
+        let more_gaps = stream.recv.gaps();
         let tell = stream.opened && stream.reader_waits && stream.recv.is_readable();
         if tell {
             stream.reader_waits = false;
             self.events.push_back(Event::Readable(id));
         }
-        if self.recv_credit.receive(grown) { Ok(()) } else { Err(ProtocolError::SessionCredit) }
+        self.gaps = self.gaps + more_gaps - gaps;
+        if self.recv_credit.receive(grown) { Ok(true) } else { Err(ProtocolError::SessionCredit) }
     }
 
     pub(crate) fn on_reset(
@@ -95,7 +113,8 @@ impl Streams {
             return Ok(());
         }
         let Some(stream) = self.remove(id) else { return Ok(()) };
-        self.resetting.insert(id, stream.recv.highest());
+        let milestones = Milestones::default();
+        self.resetting.insert(id, Resetting { highest: stream.recv.highest(), milestones });
         self.discard_to(id, sent)?;
         self.end_reset(id);
         self.control.push_back(Frame::Reset { stream: id, reason, sent: stream.send.sent() });
@@ -103,7 +122,7 @@ impl Streams {
         let Stream { mut recv, opened, .. } = stream;
         let came = recv.highest() - recv.read_offset();
         let left = if opened { recv.cut() } else { 0 };
-        self.recv_credit.consume(came - left as u64);
+        self.recv_credit.consume(came - left);
         self.grant_session();
         if left > 0 {
             self.drains.insert(id, Drain { recv, reason, until: now + DRAIN });
@@ -187,7 +206,7 @@ impl Streams {
     /// Counts bytes of a stream being reset, up to offset `end`, as received
     /// and read.
     pub(super) fn discard_to(&mut self, id: StreamId, end: u64) -> Result<(), ProtocolError> {
-        let Some(highest) = self.resetting.get_mut(&id) else { return Ok(()) };
+        let Some(Resetting { highest, .. }) = self.resetting.get_mut(&id) else { return Ok(()) };
         let grown = end.saturating_sub(*highest);
         if !self.recv_credit.receive(grown) {
             return Err(ProtocolError::SessionCredit);

@@ -3,7 +3,8 @@
 use core::ops::Range;
 
 use super::{Chunk, Streams};
-use crate::frame::{self, COMPACT_SPAN, Frame};
+use crate::frame::{self, Frame};
+use crate::milestones::COMPACT_SPAN;
 use crate::scheduler::{Backlog, FairQueue};
 use crate::{Event, StreamId};
 
@@ -111,13 +112,13 @@ impl Streams {
         !self.control.is_empty() || !self.retransmit.is_empty()
     }
 
-    /// The next lost piece to send again; `room` says how many bytes of a stream
-    /// fit.
-    pub(crate) fn next_lost(&mut self, room: impl Fn(StreamId, bool) -> usize) -> Option<Chunk> {
+    /// The next lost piece to send again; `room` says how many bytes fit behind a
+    /// head of a given length.
+    pub(crate) fn next_lost(&mut self, room: impl Fn(usize) -> usize) -> Option<Chunk> {
         let id = *self.retransmit.front()?;
         let stream = self.map.get_mut(&id)?;
         let compact = stream.send.held() <= COMPACT_SPAN;
-        let max = room(id, compact);
+        let max = room(frame::stream_head(id, stream.send.sent(), compact));
         if max == 0 {
             return None;
         }
@@ -135,12 +136,13 @@ impl Streams {
     pub(crate) fn next_new(
         &mut self,
         class: usize,
-        room: impl Fn(StreamId, bool) -> usize,
+        room: impl Fn(usize) -> usize,
     ) -> Option<Chunk> {
         let id = self.ready[class].front()?;
         let stream = self.map.get_mut(&id)?;
         let compact = stream.send.held() <= COMPACT_SPAN;
-        let max = (room(id, compact) as u64).min(self.send_credit.room());
+        let head = frame::stream_head(id, stream.send.sent(), compact);
+        let max = (room(head) as u64).min(self.send_credit.room());
         if max == 0 {
             return None;
         }
@@ -150,7 +152,7 @@ impl Streams {
         let taken = stream.send.sent() - before;
         stream.ready = stream.send.has_new();
         self.send_credit.spend(taken);
-        let bytes = frame::stream_head(id, compact) + taken as usize;
+        let bytes = head + taken as usize;
         self.ready[class].sent(id, bytes, stream.ready);
         self.wake_writer(id);
         chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })

@@ -23,8 +23,12 @@ pub fn address() -> SocketAddr {
 impl Pair {
     /// With a session.
     pub fn new(rate: BitRate) -> Self {
+        Self::with(Config::new(rate))
+    }
+
+    /// With a session, both sides with this configuration.
+    pub fn with(mut config: Config) -> Self {
         let key = |seed: u8| KeyPair::from_private([seed; 32]);
-        let mut config = Config::new(rate);
         config.aes = true;
         let to = vec![address()];
         let mut hub = Endpoint::hub(config.clone(), key(1), vec![key(2).public()], [9; 32]);

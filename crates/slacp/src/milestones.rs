@@ -1,0 +1,180 @@
+//! Where a stream was when a packet was sent, so that a compact offset means the
+//! same however late it comes (`docs/slacp.md`, Frames).
+
+use std::collections::VecDeque;
+
+use crate::frame::{COMPACT_REACH, TruncatedOffset};
+
+/// A milestone is set each time a stream has grown by this much: 8 MB, so that few
+/// streams ever have one and [`COMPACT_SPAN`] stays above the BDP of most links.
+const STEP: u64 = 1 << 23;
+
+/// How many milestones are kept: what comes when its stream has grown by 126 MB, two
+/// full windows, was lost and sent again long ago.
+const KEPT: usize = 16;
+
+/// How many bytes of a stream its sender may hold for its next frame to be a compact
+/// one.
+pub(crate) const COMPACT_SPAN: u64 = COMPACT_REACH - STEP;
+
+/// The highest offset of a stream when packets of certain numbers were the newest.
+///
+/// Why a compact offset `x` in packet `n` is completed to `x`. Its sender then held the
+/// bytes from `b`, the first not acknowledged, and had sent those below `s`: `b <= x <= s`
+/// and `s - b <= COMPACT_SPAN`. The receiver completes it by `h`, of the last milestone
+/// `(m, h)` with `m <= n`.
+///
+/// - What the receiver had at that milestone was sent by packet `m` or before it, so
+///   `h <= s`, and `x >= b >= s - COMPACT_SPAN >= h - COMPACT_SPAN`.
+/// - The bytes below `b` were acknowledged before packet `n` was sent. When the receiver
+///   acknowledged them its newest packet was below `n`, and its last milestone less than
+///   `STEP` below its highest offset, which was `b` or more. That milestone, or a later one,
+///   is the chosen one: `h > b - STEP`, and `x <= s <= b + COMPACT_SPAN < h + STEP + COMPACT_SPAN`.
+///
+/// So `x` is at most `COMPACT_REACH` away from `h`, whatever the windows are, however late
+/// the packet comes, and whether its bytes have come by another one.
+#[derive(Debug)]
+pub(crate) struct Milestones {
+    /// Packet numbers and offsets, both growing.
+    known: VecDeque<(u64, u64)>,
+    /// The newest packet that carried bytes of the stream.
+    newest: u64,
+}
+
+impl Default for Milestones {
+    fn default() -> Self {
+        Self { known: VecDeque::from([(0, 0)]), newest: 0 }
+    }
+}
+
+impl Milestones {
+    /// As if so many bytes had come.
+    #[cfg(test)]
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        self.known = VecDeque::from([(0, bytes)]);
+    }
+
+    /// The whole of an offset that came in packet `number`; `None` if the stream has left
+    /// that far behind: what carried it is to count as lost.
+    pub(crate) fn complete(&self, offset: TruncatedOffset, number: u64) -> Option<u64> {
+        if offset.is_full() {
+            return Some(offset.expand(0));
+        }
+        let (_, near) = self.known.iter().rfind(|(newest, _)| *newest <= number)?;
+        Some(offset.expand(*near))
+    }
+
+    /// Packet `number` came, and with it the stream has grown to `highest`.
+    pub(crate) fn came(&mut self, number: u64, highest: u64) {
+        self.newest = self.newest.max(number);
+        if self.known.back().is_none_or(|(_, last)| highest >= last + STEP) {
+            self.known.push_back((self.newest, highest));
+        }
+        if self.known.len() > KEPT {
+            self.known.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A frame under way: its packet, where it begins, and up to where it goes.
+    #[derive(Debug, Clone, Copy)]
+    struct Sent {
+        number: u64,
+        start: u64,
+        end: u64,
+        compact: bool,
+    }
+
+    /// A sender of large frames, and a receiver that gets them in any order, some never
+    /// and some twice.
+    #[derive(Debug, Default)]
+    struct Hop {
+        under_way: Vec<Sent>,
+        numbers: u64,
+        sent: u64,
+        /// What the receiver has, without gaps; the sender knows it up to `acknowledged`.
+        have: units::RangeSet,
+        highest: u64,
+        acknowledged: u64,
+        milestones: Milestones,
+        late: u64,
+    }
+
+    impl Hop {
+        fn send(&mut self, start: u64, end: u64) {
+            let compact = self.sent.max(end) - self.acknowledged <= COMPACT_SPAN;
+            self.sent = self.sent.max(end);
+            self.under_way.push(Sent { number: self.numbers, start, end, compact });
+            self.numbers += 1;
+        }
+
+        /// The receiver gets a frame, which may come again later.
+        fn receive(&mut self, frame: Sent) {
+            let truncate =
+                if frame.compact { TruncatedOffset::compact } else { TruncatedOffset::full };
+            let Some(start) = self.milestones.complete(truncate(frame.start), frame.number) else {
+                self.late += 1;
+                return;
+            };
+            assert_eq!(start, frame.start, "{frame:?} {:?}", self.milestones);
+            self.have.insert(frame.start..frame.end);
+            self.highest = self.highest.max(frame.end);
+            self.milestones.came(frame.number, self.highest);
+        }
+
+        /// The receiver's acknowledgement comes at once.
+        fn acknowledge(&mut self) {
+            self.acknowledged =
+                self.have.first().filter(|first| first.start == 0).map_or(0, |r| r.end);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn offsets_mean_the_same_in_every_window_and_however_late(
+            window in prop::sample::select(vec![1u64 << 20, 20 << 20, 40 << 20, 80 << 20, 300 << 20]),
+            steps in prop::collection::vec((0u8..8, 1u64..1 << 22, any::<prop::sample::Index>()), 1..300)
+        ) {
+            let mut hop = Hop::default();
+            for (step, size, which) in steps {
+                match step {
+                    0..=2 => {
+                        let end = (hop.sent + size).min(hop.acknowledged + window);
+                        hop.send(hop.sent, end);
+                    }
+                    3 => {
+                        let end = (hop.acknowledged + size).min(hop.sent);
+                        hop.send(hop.acknowledged, end);
+                    }
+                    4 | 5 if !hop.under_way.is_empty() => {
+                        let index = which.index(hop.under_way.len().min(4));
+                        let frame = hop.under_way.remove(index);
+                        hop.receive(frame);
+                    }
+                    6 if !hop.under_way.is_empty() => {
+                        let frame = hop.under_way[which.index(hop.under_way.len())];
+                        hop.receive(frame);
+                    }
+                    _ => hop.acknowledge(),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_stream_has_left_far_behind_counts_as_lost() {
+        let mut milestones = Milestones::default();
+        (1..=20u64).for_each(|i| milestones.came(i * 10, i * STEP));
+        let old = TruncatedOffset::compact(7);
+        assert_eq!(milestones.complete(old, 9), None);
+        assert_eq!(milestones.complete(TruncatedOffset::full(7), 9), Some(7));
+        assert_eq!(milestones.complete(TruncatedOffset::compact(19 * STEP), 190), Some(19 * STEP));
+    }
+}

@@ -1,0 +1,31 @@
+//! What a peer can have the streams keep.
+
+use super::*;
+use crate::frame::TruncatedOffset;
+use crate::recv_buffer::GAP_COST;
+use crate::scheduler::MAX_CLASSES;
+
+const MEMORY: u64 = 1_000_000;
+
+fn streams() -> Streams {
+    let limits = Limits::new(MEMORY, MEMORY, 100);
+    Streams::new(0, limits, limits, 100_000, MAX_CLASSES, 1500)
+}
+
+/// A byte of a stream that the peer has opened; whether it is taken.
+fn byte(streams: &mut Streams, id: StreamId, offset: u64) -> bool {
+    streams.on_data(0, id, TruncatedOffset::full(offset), &[7], false).unwrap()
+}
+
+#[test]
+fn islands_of_one_byte_take_a_sixteenth_of_the_memory_and_what_is_missing_still_comes() {
+    let mut streams = streams();
+    let greedy = (1..MEMORY / 4).filter(|i| byte(&mut streams, StreamId(1), i * 2)).count();
+    let other = (1..1000).filter(|i| byte(&mut streams, StreamId(3), i * 2)).count();
+    assert!(other > 0 && greedy > other, "{greedy}, {other}");
+    assert!((greedy + other) as u64 * GAP_COST <= MEMORY / 16, "{greedy}, {other}");
+    for id in [1, 3].map(StreamId) {
+        (0..2000).for_each(|offset| assert!(byte(&mut streams, id, offset)));
+    }
+    assert!(streams.gaps < greedy);
+}

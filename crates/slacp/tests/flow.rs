@@ -1,0 +1,123 @@
+//! What streams may hold, whatever their readers, peers and packets do
+//! (`docs/slacp.md`, Flow control).
+
+mod pair;
+
+use core::time::Duration;
+
+use pair::{Pair, address, pass};
+use slacp::{Config, Read, StreamId};
+use units::{BitRate, ByteCount, Machine};
+
+/// What a stream carries, a byte for each offset; no two compact offsets that are
+/// alike have the same bytes.
+fn byte(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// A download whose bytes are compared.
+struct Download {
+    pair: Pair,
+    id: StreamId,
+    written: u64,
+    read: u64,
+}
+
+impl Download {
+    fn new(config: Config) -> Self {
+        let mut pair = Pair::with(config);
+        let id = pair.open();
+        Self { pair, id, written: 0, read: 0 }
+    }
+
+    fn write_to(&mut self, end: u64) {
+        while self.written < end {
+            let piece: Vec<u8> = (self.written..end).take(60_000).map(byte).collect();
+            let count = self.pair.hub.write(self.pair.ids[1], self.id, &piece).unwrap();
+            self.written += count as u64;
+            if count < piece.len() {
+                return;
+            }
+        }
+    }
+
+    /// Reads all there is, at most up to an offset.
+    fn read_to(&mut self, end: u64) {
+        let mut piece = vec![0; 60_000];
+        while self.read < end {
+            let most = piece.len().min((end - self.read) as usize);
+            let read = self.pair.terminal.read(self.pair.ids[0], self.id, &mut piece[..most]);
+            let Read::Data(count) = read.expect("the session lives") else { return };
+            let right = (self.read..).map(byte).take(count).eq(piece[..count].iter().copied());
+            assert!(right, "other bytes than were sent at {}", self.read);
+            self.read += count as u64;
+        }
+    }
+
+    /// What the terminal has, or misses, and has not read.
+    fn held(&self) -> u64 {
+        let stats = self.pair.terminal.stream_stats(self.pair.ids[0], self.id);
+        stats.expect("the stream lives").held_to_read
+    }
+
+    /// Lets what the hub has to send pass, but for one datagram that is given back if
+    /// it is `withheld`, and what answers it if that is wanted.
+    fn pass(&mut self, withheld: Option<usize>, answered: bool) -> Option<Vec<u8>> {
+        let pair = &mut self.pair;
+        pair.now += Duration::from_millis(5);
+        pair.hub.handle_timeout(pair.now);
+        let (mut datagram, mut count, mut kept) = (Vec::new(), 0, None);
+        while pair.hub.poll_transmit(pair.now, &mut datagram).is_some() {
+            if withheld == Some(count) {
+                kept = Some(datagram.clone());
+            } else {
+                pair.terminal.handle_datagram(pair.now, address(), &mut datagram);
+            }
+            count += 1;
+        }
+        if answered {
+            pass(pair.now, &mut pair.terminal, &mut pair.hub);
+        }
+        kept
+    }
+}
+
+/// The bytes after which a compact offset repeats itself.
+const COMPACT: u64 = 1 << 26;
+
+/// A packet comes when its stream has moved on by this much, of which nothing is read or
+/// acknowledged yet: within a round trip of a fast link.
+fn a_late_packet_changes_nothing(window: u64, moved: u64) {
+    let mut config = Config::new(BitRate::from_mbit(40_000));
+    config.memory = ByteCount::new(window * 10);
+    config.stream_window = ByteCount::new(window);
+    let mut download = Download::new(config);
+    download.write_to(500_000);
+    while download.read < 500_000 {
+        download.pass(None, true);
+        download.read_to(u64::MAX);
+    }
+    download.write_to(500_000 + moved);
+    let mut late = download.pass(Some(20), false).expect("a packet is withheld");
+    while download.held() < moved {
+        download.pass(None, false);
+    }
+    let pair = &mut download.pair;
+    pair.terminal.handle_datagram(pair.now, address(), &mut late);
+    download.write_to(moved + 10_000_000);
+    while download.read < moved + 10_000_000 {
+        download.read_to(u64::MAX);
+        download.write_to(moved + 10_000_000);
+        download.pass(None, true);
+    }
+}
+
+#[test]
+fn a_packet_that_its_stream_has_left_behind_does_not_end_the_session() {
+    a_late_packet_changes_nothing(64_000_000, COMPACT / 2 + 5_000_000);
+}
+
+#[test]
+fn a_packet_that_its_stream_has_left_behind_overwrites_no_good_bytes() {
+    a_late_packet_changes_nothing(160_000_000, COMPACT + 10_000_000);
+}
