@@ -9,6 +9,11 @@ use super::frames::{encode, varint};
 
 const INDEX: u32 = 0x7e57_0001;
 
+/// Base, stride, and how many sources and repairs there are.
+type Block = (u64, u64, usize, usize);
+/// With their indices.
+type Repairs = Vec<(usize, Vec<u8>)>;
+
 /// A peer of a hub with ChaCha20-Poly1305 and no extras.
 pub struct Peer {
     hub: Vec<u8>,
@@ -25,8 +30,7 @@ pub struct Peer {
     packets: BTreeMap<u64, Vec<u8>>,
     restored: BTreeSet<u64>,
     settled: u64,
-    /// Repairs by base, stride, count and total.
-    blocks: BTreeMap<(u64, u64, usize, usize), Vec<(usize, Vec<u8>)>>,
+    blocks: BTreeMap<Block, Repairs>,
     /// Bytes of stream 0, and where it ends.
     pub data: Vec<Option<u8>>,
     pub end: Option<u64>,
