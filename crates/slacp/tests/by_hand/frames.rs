@@ -65,9 +65,8 @@ impl Fields<'_> {
 
     fn stream(&self, last: bool) -> Vec<u8> {
         let kind = 0x10 | u8::from(self.has("FIN")) | u8::from(!last) << 1;
-        let offset = self.number("offset") % (1 << 30);
-        [&[kind], &varint(self.number("stream"))[..], &varint(offset), &Self::data(b"data", last)]
-            .concat()
+        let [stream, offset] = ["stream", "offset"].map(|field| varint(self.number(field)));
+        [&[kind], &stream[..], &offset, &Self::data(b"data", last)].concat()
     }
 
     fn compact_stream(&self) -> Vec<u8> {

@@ -145,9 +145,8 @@ impl Peer {
     }
 
     fn stream(&mut self, kind: u8, input: &mut &[u8]) {
-        let (stream, low) = (read(input), read(input));
+        let (stream, offset) = (read(input), read(input));
         let length = if kind & 2 != 0 { read(input) as usize } else { input.len() };
-        let offset = complete(low, 30, self.data.len() as u64);
         assert_eq!(stream, 0);
         let data = take(input, length);
         self.store(offset, data, kind & 1 != 0);
