@@ -97,6 +97,7 @@ fn a_terminal_made_from_the_specification_downloads_over_a_lossy_hop() {
             let open = encode(&format!("OPEN stream=0 credit=1000000 {addresses}"), false);
             let request = encode("STREAM stream=0 offset=0 FIN", true);
             up.push_back((now + ONE_WAY, peer.send(&[open, request].concat())));
+            up.push_back((now + ONE_WAY, peer.offer_keys([5; 32])));
         }
         up.extend(peer.acknowledgement().map(|packet| (now + ONE_WAY, packet)));
     }
@@ -106,5 +107,6 @@ fn a_terminal_made_from_the_specification_downloads_over_a_lossy_hop() {
     assert_eq!(peer.end, Some(ANSWER as u64));
     let received: Option<Vec<u8>> = peer.data.iter().copied().collect();
     assert_eq!(received.unwrap(), (0..ANSWER).map(byte).collect::<Vec<u8>>());
+    assert!(peer.renewed > 0, "the hub did not change its keys");
     assert!(peer.restored() > 0, "nothing was restored from repairs");
 }

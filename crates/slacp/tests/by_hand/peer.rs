@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::crypto::{Noise, first_message, mac, open, public, read_second, seal};
+use super::crypto::{Noise, first_message, hkdf, mac, open, public, read_second, seal, x25519};
 use super::erasure;
 use super::frames::{encode, varint};
 
@@ -21,8 +21,13 @@ pub struct Peer {
     ephemeral: Vec<u8>,
     noise: Option<Noise>,
     hub_index: [u8; 4],
-    up: [u8; 32],
-    down: [u8; 32],
+    up: Vec<u8>,
+    /// By key phase; the second after a change of keys.
+    down: Vec<Vec<u8>>,
+    chain: Vec<u8>,
+    fresh: Option<Vec<u8>>,
+    /// Packets that came in the second phase.
+    pub renewed: usize,
     next: u64,
     /// One more than the largest of our packets that was acknowledged.
     acknowledged: u64,
@@ -48,8 +53,11 @@ impl Peer {
             ephemeral: ephemeral.to_vec(),
             noise: None,
             hub_index: [0; 4],
-            up: [0; 32],
-            down: [0; 32],
+            up: Vec::new(),
+            down: Vec::new(),
+            chain: Vec::new(),
+            fresh: None,
+            renewed: 0,
             next: 0,
             acknowledged: 0,
             packets: BTreeMap::new(),
@@ -94,7 +102,9 @@ impl Peer {
         let mut noise = self.noise.take().unwrap();
         read_second(&mut noise, [&self.private, &self.ephemeral], &datagram[10..]);
         self.hub_index.copy_from_slice(&datagram[2..6]);
-        [self.up, self.down] = noise.derive(&[]);
+        let [up, down] = noise.derive(&[]);
+        self.chain = hkdf(&noise.hash, &[up, down].concat(), b"SLACP chain", 32);
+        (self.up, self.down) = (up.to_vec(), vec![down.to_vec()]);
     }
 
     fn packet(&mut self, datagram: &[u8]) {
@@ -106,7 +116,11 @@ impl Peer {
         if number < self.settled || self.packets.contains_key(&number) {
             return;
         }
-        let Some(frames) = open("", &self.down, number, datagram, 5 + length) else { return };
+        let phase = usize::from(datagram[0] >> 4 & 1);
+        let Some(frames) = open("", &self.down[phase], number, datagram, 5 + length) else {
+            return;
+        };
+        self.renewed += phase;
         let source = datagram[0] & 0x20 != 0;
         self.packets.insert(number, if source { frames.clone() } else { Vec::new() });
         self.frames(number, &frames);
@@ -127,12 +141,31 @@ impl Peer {
                 7 => _ = read(input),
                 8 => _ = (read(input), read(input)),
                 9 => self.repair(number, input),
+                0x0a => self.rekey(input),
                 0x0d => self.closed = Some(take(input, 1)[0]),
                 0x10..=0x13 => self.stream(kind, input),
                 0x80.. => self.compact_stream(kind, input),
                 other => panic!("frame {other:#04x} was not agreed on"),
             }
         }
+    }
+
+    /// Begins the first change of keys.
+    pub fn offer_keys(&mut self, private: [u8; 32]) -> Vec<u8> {
+        self.fresh = Some(private.to_vec());
+        self.send(&[&[0x0a, 1], &public(&private)[..]].concat())
+    }
+
+    /// The hub's half: from here on we send in the next phase.
+    fn rekey(&mut self, input: &mut &[u8]) {
+        assert_eq!(read(input), 1);
+        let theirs = take(input, 32);
+        let Some(private) = self.fresh.take() else { return };
+        let (secret, ours) = x25519(&private, theirs);
+        let input = [&secret[..], &ours, theirs].concat();
+        let keys = hkdf(&self.chain, &input, b"SLACP keys", 96);
+        self.up = keys[..32].to_vec();
+        self.down.push(keys[32..64].to_vec());
     }
 
     fn ack(&mut self, input: &mut &[u8]) {
@@ -251,7 +284,9 @@ impl Peer {
         let span = 2 * (number + 1 - self.acknowledged);
         let length = (1..4).find(|length| span < 1 << (8 * length)).unwrap_or(4);
         let low = &number.to_be_bytes()[8 - length..];
-        let header = [&[0x40 | (length as u8 - 1)], &self.hub_index[..], low].concat();
+        let phase = self.down.len() as u8 - 1;
+        let first = 0x40 | phase << 4 | (length as u8 - 1);
+        let header = [&[first], &self.hub_index[..], low].concat();
         seal("", &self.up, number, &header, frames)
     }
 
