@@ -91,12 +91,11 @@ impl View<'_> {
         self.counters.live.count()
     }
 
-    /// Bytes held for connections: in the streams of all sessions, and in pipes.
+    /// Bytes held: by all sessions, and in pipes.
     fn held(&self, peers: &Peers) -> u64 {
         let stats = peers.sessions().filter_map(|session| self.hop?.stats(session));
-        let streams: u64 =
-            stats.map(|stats| stats.held_to_send.get() + stats.held_to_read.get()).sum();
-        streams + self.counters.in_pipes.get()
+        let sessions: u64 = stats.map(|stats| stats.held.get()).sum();
+        sessions + self.counters.in_pipes.get()
     }
 }
 
@@ -147,7 +146,7 @@ pub(crate) struct Operations {
     config: OperationConfig,
     /// What holds of the file that the gateway was started with.
     fixed: Fixed,
-    /// Bytes held for streams when it was last looked: asked for with every
+    /// Bytes held by sessions when it was last looked: asked for with every
     /// connection, it may not cost a look at every session.
     held: u64,
     draining: Option<Drain>,

@@ -8,6 +8,7 @@ use thiserror::Error;
 use units::ByteCount;
 
 use crate::channels::{ChannelConfig, ChannelId, ConfigError, MAX_DEADLINE};
+use crate::phases::KeyLimits;
 use crate::scheduler::{ClassConfig, ClassId, MAX_CLASSES};
 use crate::{Destination, Open, Rate};
 
@@ -21,7 +22,8 @@ pub struct Config {
     /// carries is found out, from 1280 bytes up to this. Default 1500 bytes.
     pub mtu: u16,
     /// The most bytes one session holds for its streams in each direction:
-    /// sent and not acknowledged, or received and not read. Default 256 MB.
+    /// sent and not acknowledged, or received and not read. At most five times that are
+    /// held in all ([`Stats::held`](crate::Stats::held)). Default 256 MB.
     pub memory: ByteCount,
     /// The most of them that one stream holds. Below rate × RTT the stream
     /// cannot fill the link; with losses, which hold up what came after them,
@@ -47,7 +49,8 @@ pub struct Config {
     /// Shorter means that less can be read by who takes a gateway's memory, and
     /// two more packets each way. Default 2 min.
     pub rekey_after: Duration,
-    /// The same after so many packets in both directions. Default 2²².
+    /// The same after so many packets in both directions. Default 2²². Whatever is set
+    /// here, either side ends a session of which one key has sealed 2²³.
     pub rekey_packets: u64,
     /// Whether this machine computes AES-256-GCM fast; if both sides do, it seals
     /// their packets, ChaCha20-Poly1305 otherwise. Default false.
@@ -57,6 +60,7 @@ pub struct Config {
     ///
     /// [`Endpoint::poll_log`]: crate::Endpoint::poll_log
     pub event_log: usize,
+    pub(crate) key_limits: KeyLimits,
     /// At least one; see [`Config::add_class`].
     pub(crate) classes: Vec<ClassConfig>,
     pub(crate) channels: BTreeMap<ChannelId, ChannelConfig>,
@@ -79,6 +83,7 @@ impl Config {
             rekey_packets: 1 << 22,
             aes: false,
             event_log: 0,
+            key_limits: KeyLimits::default(),
             classes: vec![ClassConfig::default()],
             channels: BTreeMap::new(),
         }
@@ -307,8 +312,8 @@ fn list(versions: &[u8]) -> String {
     versions.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What an endpoint remembers: what it costs in memory besides what its streams
-/// hold.
+/// What an endpoint remembers: what it costs in memory besides what each session
+/// holds ([`Stats::held`](crate::Stats::held)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Footprint {
     /// Sessions.

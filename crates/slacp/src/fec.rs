@@ -7,11 +7,13 @@
 //! a packet's length in two bytes, its frames, and zeros up to the longest of
 //! the block; the zeros are never sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
+use units::RangeSet;
 
 use crate::frame::Repair;
+use crate::stats::ENTRY;
 
 /// The most sources of a block: bounds the work of one decoding.
 pub(crate) const MAX_BLOCK: usize = 255;
@@ -91,103 +93,256 @@ pub(crate) fn encode<'a>(
 
 /// The receiving side: keeps recent packets, and restores missing ones when
 /// enough repairs have come.
+///
+/// Everything kept counts towards `memory`, with [`ENTRY`] bytes for each entry;
+/// beyond, the oldest gives way. A packet finds the blocks that wait for it in
+/// O(log n), and what it makes us decode is paid for ([`WORK`]).
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    /// Recent packets; empty for those that are no sources.
-    recent: BTreeMap<u64, Box<[u8]>>,
-    held: usize,
+    /// Sources that came or were restored.
+    sources: BTreeMap<u64, Box<[u8]>>,
+    /// Packets that came and are no sources, and those restored as such.
+    empty: RangeSet,
+    /// Blocks of which packets are missing, by their last number.
+    blocks: BTreeMap<(u64, Block), Repairs>,
+    /// The missing packets of these blocks.
+    waiting: BTreeSet<(u64, Block)>,
+    /// What all these but `empty` count for.
+    bytes: usize,
     memory: usize,
-    blocks: BTreeMap<Block, Repairs>,
+    /// Shards that may be decoded.
+    work: usize,
 }
 
 #[derive(Debug)]
 struct Repairs {
     total: usize,
     size: usize,
-    shards: BTreeMap<usize, Vec<u8>>,
+    /// Packets of the block that have neither come nor been restored.
+    missing: usize,
+    /// With their indices.
+    shards: Vec<(usize, Box<[u8]>)>,
 }
 
+/// What a block counts for besides its shards and the packets that it misses: key and
+/// value are 104 bytes in a node half full, and the first four places for shards.
+const BLOCK_ENTRY: usize = 5 * ENTRY;
+
+/// The most blocks that wait for one packet. A sender protects a packet as one of a
+/// tail, of sparse ones and of promised ones: three.
+const MAX_WAITING: usize = 8;
+
+/// The shards, of originals and repairs, that may be decoded for each packet that
+/// comes. An honest block has hardly more repairs than originals, and a packet is in
+/// at most the three blocks above: six.
+const WORK: usize = 8;
+/// What is saved up of it: the repairs of a flight come together. 250 Mbit/s and 600 ms
+/// are 12,500 packets.
+const MAX_WORK: usize = 12_500 * WORK;
+
+/// The most decodings for one packet that comes; each takes up to a millisecond. Blocks
+/// beyond that wait for another of their packets.
+const MAX_DECODINGS: usize = 16;
+
 impl Decoder {
-    /// A decoder that keeps at most `memory` bytes of packets.
+    /// A decoder that keeps at most `memory` bytes.
     pub(crate) fn new(memory: usize) -> Self {
-        Self { recent: BTreeMap::new(), held: 0, memory, blocks: BTreeMap::new() }
+        Self {
+            sources: BTreeMap::new(),
+            empty: RangeSet::default(),
+            blocks: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            bytes: 0,
+            memory,
+            work: MAX_WORK,
+        }
     }
 
-    /// Keeps a packet that came; `source` is empty if it is no FEC source.
-    pub(crate) fn keep(&mut self, number: u64, source: &[u8]) {
-        self.held += source.len();
-        self.recent.insert(number, source.into());
-        while self.held > self.memory {
-            let Some((_, oldest)) = self.recent.pop_first() else { break };
-            self.held -= oldest.len();
-        }
+    /// Bytes kept, entries included.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes + self.empty.count() * ENTRY
+    }
+
+    /// Keeps a packet that came; `source` is empty if it is no FEC source. Gives the
+    /// packets that are thereby restored.
+    pub(crate) fn keep(&mut self, number: u64, source: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        self.work = (self.work + WORK).min(MAX_WORK);
+        self.enter(number, source);
+        let completed = self.found(number);
+        let restored = self.restore(completed);
+        self.keep_within_memory();
+        restored
     }
 
     /// The sender has no use for packets below `floor`.
     pub(crate) fn settle(&mut self, floor: u64) {
-        while let Some(entry) = self.recent.first_entry()
+        while let Some(entry) = self.sources.first_entry()
             && *entry.key() < floor
         {
-            self.held -= entry.remove().len();
+            self.bytes -= ENTRY + entry.remove().len();
         }
-        self.blocks.retain(|block, _| block.last() >= floor);
+        self.empty.remove(0..floor);
+        while let Some((&(last, block), _)) = self.blocks.first_key_value()
+            && last < floor
+        {
+            self.forget(block);
+        }
     }
 
-    /// Takes a repair that came in packet `number`; gives the packets of its
-    /// block that are thereby restored. One that makes no sense is dropped.
+    /// Takes a repair that came in packet `number`; gives the packets that are
+    /// thereby restored. One that makes no sense is dropped.
     pub(crate) fn repair(&mut self, number: u64, repair: &Repair) -> Vec<(u64, Vec<u8>)> {
         let Some(block) = check(number, repair) else { return Vec::new() };
-        let missing = self.missing(block);
-        if missing == 0 {
-            self.blocks.remove(&block);
+        if !self.add(block, repair) {
             return Vec::new();
         }
-        let size = repair.shard.len();
-        let known = self.blocks.entry(block).or_insert_with(|| Repairs {
-            total: repair.repairs,
-            size,
-            shards: BTreeMap::new(),
-        });
-        if known.total != repair.repairs || known.size != size {
+        let restored = self.restore(vec![block]);
+        self.keep_within_memory();
+        restored
+    }
+
+    /// Keeps a repair; whether it is of use.
+    fn add(&mut self, block: Block, repair: &Repair) -> bool {
+        if !self.blocks.contains_key(&key(block)) && !self.begin(block, repair) {
+            return false;
+        }
+        let Some(known) = self.blocks.get_mut(&key(block)) else { return false };
+        let contradicts = known.total != repair.repairs || known.size != repair.shard.len();
+        if contradicts || known.shards.iter().any(|(index, _)| *index == repair.index) {
+            return false;
+        }
+        known.shards.push((repair.index, repair.shard.into()));
+        self.bytes += ENTRY + repair.shard.len();
+        true
+    }
+
+    /// Enters a block of which packets are missing; `false` if none is, or if enough
+    /// blocks wait for one of them.
+    fn begin(&mut self, block: Block, repair: &Repair) -> bool {
+        let missing: Vec<u64> = block.numbers().filter(|number| !self.has(*number)).collect();
+        let wanted = |number: &u64| self.blocks_of(*number).count() < MAX_WAITING;
+        if missing.is_empty() || !missing.iter().all(wanted) {
+            return false;
+        }
+        let (total, size) = (repair.repairs, repair.shard.len());
+        let repairs = Repairs { total, size, missing: missing.len(), shards: Vec::new() };
+        self.blocks.insert(key(block), repairs);
+        self.bytes += BLOCK_ENTRY + missing.len() * ENTRY;
+        self.waiting.extend(missing.into_iter().map(|number| (number, block)));
+        true
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.sources.contains_key(&number) || self.empty.contains(number)
+    }
+
+    fn enter(&mut self, number: u64, source: &[u8]) {
+        if source.is_empty() {
+            self.empty.insert_one(number);
+            return;
+        }
+        self.bytes += ENTRY + source.len();
+        if let Some(other) = self.sources.insert(number, source.into()) {
+            self.bytes -= ENTRY + other.len();
+        }
+    }
+
+    /// The blocks that wait for a packet.
+    fn blocks_of(&self, number: u64) -> impl Iterator<Item = Block> {
+        let first = Block { base: 0, stride: 0, count: 0 };
+        self.waiting.range((number, first)..(number + 1, first)).map(|(_, block)| *block)
+    }
+
+    /// A packet is missing no more; the blocks that waited for it.
+    fn found(&mut self, number: u64) -> Vec<Block> {
+        if self.waiting.is_empty() {
             return Vec::new();
         }
-        known.shards.insert(repair.index, repair.shard.to_vec());
-        self.restore(block, missing)
-    }
-
-    /// Tries the blocks that packet `number`, which just came, belongs to.
-    pub(crate) fn retry(&mut self, number: u64) -> Vec<(u64, Vec<u8>)> {
-        let contains = |block: &Block| {
-            (block.base..=block.last()).contains(&number)
-                && (number - block.base).is_multiple_of(block.stride)
-        };
-        let Some(block) = self.blocks.keys().copied().find(contains) else { return Vec::new() };
-        let missing = self.missing(block);
-        self.restore(block, missing)
-    }
-
-    fn missing(&self, block: Block) -> usize {
-        block.numbers().filter(|number| !self.recent.contains_key(number)).count()
-    }
-
-    fn restore(&mut self, block: Block, missing: usize) -> Vec<(u64, Vec<u8>)> {
-        if self.blocks.get(&block).is_none_or(|repairs| repairs.shards.len() < missing) {
-            return Vec::new();
+        let blocks: Vec<Block> = self.blocks_of(number).collect();
+        for block in &blocks {
+            self.waiting.remove(&(number, *block));
+            self.bytes -= ENTRY;
+            if let Some(repairs) = self.blocks.get_mut(&key(*block)) {
+                repairs.missing -= 1;
+            }
         }
-        let Some(repairs) = self.blocks.remove(&block) else { return Vec::new() };
-        let restored = self.decode(block, &repairs).unwrap_or_default();
-        for (number, source) in &restored {
-            self.keep(*number, source);
+        blocks
+    }
+
+    /// Decodes those of the blocks that can be, and what they complete in turn.
+    fn restore(&mut self, mut blocks: Vec<Block>) -> Vec<(u64, Vec<u8>)> {
+        let (mut restored, mut decodings) = (Vec::new(), 0);
+        while let Some(block) = blocks.pop() {
+            if decodings == MAX_DECODINGS {
+                break;
+            }
+            let Some(found) = self.complete(block) else { continue };
+            decodings += 1;
+            for (number, source) in &found {
+                self.enter(*number, source);
+                blocks.extend(self.found(*number));
+            }
+            restored.extend(found);
         }
         restored
     }
 
-    /// `None` if the shards contradict what is kept.
+    /// The missing packets of a block, which is then forgotten; `None` as long as it
+    /// has too few repairs.
+    fn complete(&mut self, block: Block) -> Option<Vec<(u64, Vec<u8>)>> {
+        let repairs = self.blocks.get(&key(block))?;
+        if repairs.shards.len() < repairs.missing {
+            return None;
+        }
+        let repairs = self.forget(block)?;
+        if repairs.missing == 0 {
+            return None;
+        }
+        self.work = self.work.checked_sub(block.count + repairs.total)?;
+        self.decode(block, &repairs)
+    }
+
+    fn forget(&mut self, block: Block) -> Option<Repairs> {
+        let repairs = self.blocks.remove(&key(block))?;
+        let missing = block.numbers().filter(|number| self.waiting.remove(&(*number, block)));
+        self.bytes -= BLOCK_ENTRY + missing.count() * ENTRY;
+        self.bytes -= repairs.shards.iter().map(|(_, shard)| ENTRY + shard.len()).sum::<usize>();
+        Some(repairs)
+    }
+
+    fn keep_within_memory(&mut self) {
+        while self.held() > self.memory && self.forget_oldest() {}
+    }
+
+    /// Whether there was anything.
+    fn forget_oldest(&mut self) -> bool {
+        let block = self.blocks.first_key_value().map(|((_, block), _)| *block);
+        let empty = self.empty.first();
+        let source = self.sources.first_key_value().map(|(number, _)| *number);
+        let oldest =
+            [block.map(|block| block.base), empty.as_ref().map(|range| range.start), source];
+        let oldest = oldest.into_iter().flatten().min();
+        match (block, empty) {
+            (Some(block), _) if Some(block.base) == oldest => _ = self.forget(block),
+            (_, Some(range)) if Some(range.start) == oldest => self.empty.remove(range),
+            _ => match self.sources.pop_first() {
+                Some((_, source)) => self.bytes -= ENTRY + source.len(),
+                None => return false,
+            },
+        }
+        true
+    }
+
+    /// `None` if the shards contradict what is kept, or that has given way.
     fn decode(&self, block: Block, repairs: &Repairs) -> Option<Vec<(u64, Vec<u8>)>> {
         let mut decoder = ReedSolomonDecoder::new(block.count, repairs.total, repairs.size).ok()?;
         let mut shard = vec![0; repairs.size];
         for (index, number) in block.numbers().enumerate() {
-            let Some(source) = self.recent.get(&number) else { continue };
+            let source = match self.sources.get(&number) {
+                Some(source) => &source[..],
+                None if self.empty.contains(number) => &[],
+                None => continue,
+            };
             fill(&mut shard, source)?;
             decoder.add_original_shard(index, &shard).ok()?;
         }
@@ -199,6 +354,11 @@ impl Decoder {
         let restored = decoded.restored_original_iter();
         restored.map(|(index, shard)| Some((at(index), packet(shard)?))).collect()
     }
+}
+
+/// Blocks in the order in which they are settled.
+fn key(block: Block) -> (u64, Block) {
+    (block.last(), block)
 }
 
 /// Makes a shard of a packet; `None` if it is too long.
@@ -274,8 +434,7 @@ mod tests {
                 restored.extend(decoder.repair(number, &frame(number, repair)));
             }
             if late && !lost.contains(&last) && restored.is_empty() {
-                decoder.keep(last, &all[&last]);
-                restored.extend(decoder.retry(last));
+                restored.extend(decoder.keep(last, &all[&last]));
             }
             for (number, bytes) in &restored {
                 prop_assert_eq!(bytes, &all[number]);
@@ -305,12 +464,156 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut decoder = Decoder::new(100);
+        let mut decoder = Decoder::new(1000);
         for number in 0..50 {
             decoder.keep(number, &[1; 30]);
         }
-        assert_eq!(decoder.held, 90);
+        assert_eq!(decoder.held(), 1000 / (ENTRY + 30) * (ENTRY + 30));
         decoder.settle(100);
-        assert_eq!(decoder.held, 0);
+        assert_eq!(decoder.held(), 0);
+    }
+
+    /// What the decoder holds, counted anew.
+    fn recount(decoder: &Decoder) -> usize {
+        let sources = decoder.sources.values().map(|source| ENTRY + source.len());
+        let shards = decoder.blocks.values().flat_map(|repairs| &repairs.shards);
+        let shards = shards.map(|(_, shard)| ENTRY + shard.len());
+        let entries = decoder.waiting.len() + decoder.empty.count();
+        let blocks = decoder.blocks.len() * BLOCK_ENTRY + entries * ENTRY;
+        sources.chain(shards).sum::<usize>() + blocks
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Keep(u64, usize),
+        Settle(u64),
+        Repair { base: u64, stride: u64, count: usize, repairs: usize, index: usize, size: usize },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0u64..500, 0usize..60).prop_map(|(number, size)| Step::Keep(number, size)),
+            1 => (0u64..500).prop_map(Step::Settle),
+            8 => (0u64..400, 1u64..5, 1usize..20, 1usize..9, 0usize..8, 1usize..40).prop_map(
+                |(base, stride, count, repairs, index, half)| {
+                    Step::Repair { base, stride, count, repairs, index, size: 2 * half }
+                }
+            ),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_repairs_come_memory_stays_within_its_bound_and_the_count_is_right(
+            steps in prop::collection::vec(step(), 1..300), memory in 500usize..20_000
+        ) {
+            let mut decoder = Decoder::new(memory);
+            for step in steps {
+                match step {
+                    Step::Keep(number, size) => _ = decoder.keep(number, &vec![1; size]),
+                    Step::Settle(floor) => decoder.settle(floor),
+                    Step::Repair { base, stride, count, repairs, index, size } => {
+                        let shard = vec![0; size];
+                        let repair = Repair { distance: 600 - base, stride, count, repairs, index, shard: &shard };
+                        decoder.repair(600, &repair);
+                    }
+                }
+                prop_assert_eq!(decoder.held(), recount(&decoder));
+                prop_assert!(decoder.held() <= memory, "{} of {memory} bytes", decoder.held());
+            }
+            decoder.settle(600);
+            prop_assert_eq!(decoder.held(), 0);
+        }
+    }
+
+    #[test]
+    fn repairs_of_blocks_that_never_complete_take_no_memory_without_end() {
+        let mut decoder = Decoder::new(100_000);
+        let shard = [7; 1200];
+        for number in 1000..20_000 {
+            // Each of a block of its own, of which everything is missing.
+            let repair = Repair {
+                distance: 500,
+                stride: 1,
+                count: 200,
+                repairs: 9,
+                index: 0,
+                shard: &shard,
+            };
+            assert!(decoder.repair(number, &repair).is_empty());
+            assert!(decoder.held() <= 100_000);
+        }
+    }
+
+    #[test]
+    fn packets_that_are_no_sources_take_one_entry_together() {
+        let mut decoder = Decoder::new(1 << 20);
+        for number in 0..100_000 {
+            decoder.keep(number, &[]);
+        }
+        assert_eq!(decoder.held(), ENTRY);
+    }
+
+    #[test]
+    fn a_packet_kept_twice_counts_once() {
+        let mut decoder = Decoder::new(1 << 20);
+        (0..100).for_each(|_| _ = decoder.keep(7, &[1; 1000]));
+        assert_eq!(decoder.held(), ENTRY + 1000);
+    }
+
+    /// Rows and columns of a square: each packet is in two blocks.
+    fn square(all: &BTreeMap<u64, Vec<u8>>) -> Vec<PendingRepair> {
+        let rows = (0..4).map(|row| Block { base: 4 * row, stride: 1, count: 4 });
+        let columns = (0..4).map(|column| Block { base: column, stride: 4, count: 4 });
+        rows.chain(columns).flat_map(|block| encode(block, 1, |n| &all[&n])).collect()
+    }
+
+    #[test]
+    fn a_packet_completes_all_its_blocks_and_what_they_restore_completes_others() {
+        let all = packets(16);
+        // 5 completes its row (6 is missing) and its column (9); 6 then the column of
+        // 10, that the row of 11, and so on.
+        let lost = [5, 6, 9, 10, 11];
+        let mut decoder = Decoder::new(1 << 20);
+        for number in (0..16).filter(|number| !lost.contains(number)) {
+            decoder.keep(number, &all[&number]);
+        }
+        let mut early = Vec::new();
+        for (number, repair) in (16..).zip(&square(&all)) {
+            // The column of 7, 11, 15 would restore 11 by itself.
+            if repair.block.base != 3 || repair.block.stride == 1 {
+                early.extend(decoder.repair(number, &frame(number, repair)));
+            }
+        }
+        assert!(early.is_empty(), "{early:?}");
+        let mut restored = decoder.keep(5, &all[&5]);
+        restored.sort();
+        let rest: Vec<u64> = lost.into_iter().filter(|number| *number != 5).collect();
+        assert_eq!(restored, rest.iter().map(|n| (*n, all[n].clone())).collect::<Vec<_>>());
+        assert!(decoder.blocks.is_empty() && decoder.waiting.is_empty());
+    }
+
+    #[test]
+    fn decoding_is_paid_for_by_packets_that_come() {
+        let all = packets(100);
+        let mut decoder = Decoder::new(1 << 24);
+        (1..100).for_each(|number| _ = decoder.keep(number, &all[&number]));
+        let block = |count| Block { base: 0, stride: 1, count };
+        let repairs: Vec<_> =
+            (2..100).map(|count| encode(block(count), 1, |n| &all[&n]).remove(0)).collect();
+        // Packet 0 is always missing.
+        let decode = |decoder: &mut Decoder, repair: &PendingRepair| {
+            let restored = decoder.repair(400, &frame(400, repair));
+            decoder.settle(1);
+            restored.iter().map(|_| repair.block.count + 1).sum::<usize>()
+        };
+        let work = |decoder: &mut Decoder| -> usize {
+            repairs.iter().cycle().take(3000).map(|repair| decode(decoder, repair)).sum()
+        };
+        let first = work(&mut decoder);
+        assert!((MAX_WORK - 100..=MAX_WORK).contains(&first), "{first} of {MAX_WORK}");
+        (200..300).for_each(|number| _ = decoder.keep(number, &[]));
+        let more = work(&mut decoder);
+        assert!((1..=100 * WORK + 100).contains(&more), "{more}");
     }
 }

@@ -26,6 +26,35 @@ pub(crate) enum RekeyError {
     Degenerate,
 }
 
+/// How much one key may be used for (RFC 9001 §6.6): far below what `docs/slacp.md`,
+/// Keys, derives, and far above what an honest peer needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyLimits {
+    /// Packets sealed. Twice the default of [`rekey_packets`], and the confidentiality
+    /// limit of AES-GCM for packets of any size.
+    ///
+    /// [`rekey_packets`]: crate::Config::rekey_packets
+    pub(crate) sealed: u64,
+    /// Packets that were not authentic: the integrity limit of ChaCha20-Poly1305, the
+    /// lower one.
+    pub(crate) forged: u64,
+}
+
+impl Default for KeyLimits {
+    fn default() -> Self {
+        Self { sealed: 1 << 23, forged: 1 << 36 }
+    }
+}
+
+/// A key has been used for as much as it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum WornOut {
+    #[error("{sealed} packets are sealed with one key, and no other is agreed on")]
+    Sealed { sealed: u64 },
+    #[error("{forged} packets of one key are forged")]
+    Forged { forged: u64 },
+}
+
 /// The keys in use. The terminal offers, the hub answers; so offers never cross.
 pub(crate) struct Phases {
     terminal: bool,
@@ -34,9 +63,14 @@ pub(crate) struct Phases {
     chain: Secret,
     send: PacketKey,
     send_generation: u64,
+    limits: KeyLimits,
+    /// Packets sealed with `send`.
+    sealed: u64,
     recv: PacketKey,
     /// The newest generation in which a packet has come.
     recv_generation: u64,
+    /// Packets since then that no key opened.
+    forged: u64,
     other: Other,
     change: Change,
 }
@@ -72,16 +106,39 @@ impl Phases {
             chain: keys.chain,
             send: keys.send,
             send_generation: 0,
+            limits: KeyLimits::default(),
+            sealed: 0,
             recv: keys.recv,
             recv_generation: 0,
+            forged: 0,
             other: Other::None,
             change: Change::None,
         }
     }
 
+    /// With other limits than usual.
+    pub(crate) fn limited(self, limits: KeyLimits) -> Self {
+        Self { limits, ..self }
+    }
+
     /// Seals a packet that [`Self::phase`] is in the header of.
-    pub(crate) fn seal(&self, number: u64, header_len: usize, packet: &mut Vec<u8>) {
+    pub(crate) fn seal(&mut self, number: u64, header_len: usize, packet: &mut Vec<u8>) {
+        self.sealed += 1;
         self.send.seal(number, header_len, packet);
+    }
+
+    /// Whether the keys may go on being used.
+    pub(crate) fn check(&self) -> Result<(), WornOut> {
+        let Self { sealed, forged, limits, .. } = *self;
+        if sealed >= limits.sealed {
+            return Err(WornOut::Sealed { sealed });
+        }
+        if forged >= limits.forged { Err(WornOut::Forged { forged }) } else { Ok(()) }
+    }
+
+    /// Whether half of what the keys may be used for is over.
+    pub(crate) fn are_worn(&self) -> bool {
+        self.sealed >= self.limits.sealed / 2 || self.forged >= self.limits.forged / 2
     }
 
     /// The key phase of packets to be sent.
@@ -97,6 +154,17 @@ impl Phases {
     /// Opens a packet; `None` if it is not authentic. The first one of a new
     /// phase completes the change: [`Self::holds_previous`] then.
     pub(crate) fn open<'a>(
+        &mut self,
+        header: &Header,
+        number: u64,
+        packet: &'a mut [u8],
+    ) -> Option<&'a [u8]> {
+        let frames = self.try_open(header, number, packet);
+        self.forged += u64::from(frames.is_none());
+        frames
+    }
+
+    fn try_open<'a>(
         &mut self,
         header: &Header,
         number: u64,
@@ -121,11 +189,17 @@ impl Phases {
         if let Other::Next(next) = core::mem::replace(&mut self.other, Other::None) {
             self.other = Other::Previous(core::mem::replace(&mut self.recv, next));
             self.recv_generation += 1;
+            self.forged = 0;
         }
         if let Change::Answered { send, .. } = core::mem::replace(&mut self.change, Change::None) {
-            self.send = *send;
-            self.send_generation = self.recv_generation;
+            self.switch(*send, self.recv_generation);
         }
+    }
+
+    fn switch(&mut self, send: PacketKey, generation: u64) {
+        self.send = send;
+        self.send_generation = generation;
+        self.sealed = 0;
     }
 
     /// Whether packets of the previous phase can still be opened.
@@ -174,8 +248,7 @@ impl Phases {
             Change::None if !self.terminal => self.answer(generation, key).map(Some),
             Change::Offered(ours) => {
                 let [up, down] = self.derive(ours.as_ref(), &key, &public(ours.as_ref()), &key)?;
-                self.send = up;
-                self.send_generation = generation;
+                self.switch(up, generation);
                 self.other = Other::Next(down);
                 self.change = Change::Switched;
                 Ok(None)
@@ -256,6 +329,10 @@ mod tests {
     use super::*;
 
     fn pair() -> (Phases, Phases) {
+        pair_with(KeyLimits::default())
+    }
+
+    fn pair_with(limits: KeyLimits) -> (Phases, Phases) {
         let key = |byte| PacketKey::new(Cipher::Aes256Gcm, &[byte; 32]);
         let keys = |send, recv| Keys {
             cipher: Cipher::Aes256Gcm,
@@ -265,12 +342,12 @@ mod tests {
             chain: Secret::new([3; 32]),
         };
         (
-            Phases::new(keys(1, 2), true, &Secret::new([4; 32])),
-            Phases::new(keys(2, 1), false, &Secret::new([5; 32])),
+            Phases::new(keys(1, 2), true, &Secret::new([4; 32])).limited(limits),
+            Phases::new(keys(2, 1), false, &Secret::new([5; 32])).limited(limits),
         )
     }
 
-    fn sealed(from: &Phases, number: u64) -> (Header, Vec<u8>) {
+    fn sealed(from: &mut Phases, number: u64) -> (Header, Vec<u8>) {
         let header = Header { phase: from.phase(), ..Header::new(1, number, 0, false) };
         let mut packet = Vec::new();
         header.write(&mut packet);
@@ -294,8 +371,8 @@ mod tests {
     fn both_phases_are_open_while_the_keys_change() {
         let (mut terminal, mut hub) = pair();
         for generation in 1..10 {
-            let old_up = sealed(&terminal, 10);
-            let old_down = sealed(&hub, 11);
+            let old_up = sealed(&mut terminal, 10);
+            let old_down = sealed(&mut hub, 11);
             let offer = half(terminal.offer());
             assert_eq!((offer.0, terminal.offer()), (generation, None));
             let answer = half(hub.on_rekey(offer.0, offer.1).unwrap());
@@ -304,10 +381,10 @@ mod tests {
             assert_eq!(hub.phase(), terminal.phase(), "nobody uses the new keys yet");
             assert_eq!(terminal.on_rekey(answer.0, answer.1), Ok(None));
             assert_eq!(terminal.on_rekey(answer.0, answer.1), Ok(None));
-            let (new_up, late_down) = (sealed(&terminal, 12), sealed(&hub, 13));
+            let (new_up, late_down) = (sealed(&mut terminal, 12), sealed(&mut hub, 13));
             assert!(opens(&mut hub, 12, &new_up) && opens(&mut hub, 10, &old_up));
             assert!(opens(&mut terminal, 13, &late_down) && opens(&mut terminal, 11, &old_down));
-            let new_down = sealed(&hub, 14);
+            let new_down = sealed(&mut hub, 14);
             assert_ne!(new_down.0.phase, late_down.0.phase);
             assert!(opens(&mut terminal, 14, &new_down) && opens(&mut terminal, 13, &late_down));
             assert!(!terminal.may_offer(), "the previous key is still there");
@@ -334,12 +411,40 @@ mod tests {
     }
 
     #[test]
+    fn a_key_wears_out_and_the_next_one_is_fresh() {
+        let (mut terminal, mut hub) = pair_with(KeyLimits { sealed: 10, forged: 10 });
+        for number in 0..9 {
+            assert_eq!((terminal.are_worn(), terminal.check()), (number >= 5, Ok(())));
+            sealed(&mut terminal, number);
+            let (header, mut packet) = sealed(&mut hub, 0);
+            hub.switch(PacketKey::new(Cipher::Aes256Gcm, &[2; 32]), 0);
+            packet[9] ^= 1;
+            assert_eq!(terminal.open(&header, number, &mut packet), None);
+        }
+        sealed(&mut terminal, 9);
+        assert_eq!(terminal.check(), Err(WornOut::Sealed { sealed: 10 }));
+        let offer = half(terminal.offer());
+        let answer = half(hub.on_rekey(offer.0, offer.1).unwrap());
+        terminal.on_rekey(answer.0, answer.1).unwrap();
+        assert_eq!((terminal.sealed, terminal.forged), (0, 9), "a key for each direction");
+        let up = sealed(&mut terminal, 10);
+        assert!(opens(&mut hub, 10, &up));
+        let mut forged = sealed(&mut hub, 11);
+        forged.1[9] ^= 1;
+        assert!(!opens(&mut terminal, 11, &forged));
+        assert_eq!(terminal.check(), Err(WornOut::Forged { forged: 10 }));
+        let down = sealed(&mut hub, 12);
+        assert!(opens(&mut terminal, 12, &down));
+        assert_eq!((terminal.check(), terminal.forged), (Ok(()), 0));
+    }
+
+    #[test]
     fn a_corrupted_packet_of_the_next_phase_changes_nothing() {
         let (mut terminal, mut hub) = pair();
         let offer = half(terminal.offer());
         let answer = half(hub.on_rekey(offer.0, offer.1).unwrap());
         terminal.on_rekey(answer.0, answer.1).unwrap();
-        let (header, packet) = sealed(&terminal, 12);
+        let (header, packet) = sealed(&mut terminal, 12);
         for place in 0..packet.len() {
             let mut forged = packet.clone();
             forged[place] ^= 1;

@@ -59,6 +59,8 @@ pub(crate) struct Planner {
     queue: VecDeque<PendingRepair>,
     /// Repairs that wait until a burst has passed.
     later: Vec<(Instant, Vec<PendingRepair>)>,
+    /// What both hold. Bounded by `budget`: 3 s of a twentieth of the rate.
+    held: usize,
 }
 
 /// Sources that are to be protected together.
@@ -118,7 +120,13 @@ impl Planner {
             loaded: 0.0,
             queue: VecDeque::new(),
             later: Vec::new(),
+            held: 0,
         }
+    }
+
+    /// Bytes of repairs that wait.
+    pub(crate) fn held(&self) -> usize {
+        self.held
     }
 
     /// The link has another rate from now on.
@@ -179,8 +187,13 @@ impl Planner {
         let (due, later): (Vec<_>, Vec<_>) =
             self.later.drain(..).partition(|(time, _)| *time <= now);
         self.later = later;
-        let due = due.into_iter().flat_map(|(_, repairs)| repairs);
-        self.queue.extend(due.filter(needed));
+        for repair in due.into_iter().flat_map(|(_, repairs)| repairs) {
+            if needed(&repair) {
+                self.queue.push_back(repair);
+            } else {
+                self.held -= size_of_pending(&repair);
+            }
+        }
     }
 
     fn protect(&mut self, now: Instant, numbers: Range<u64>, outlook: &Outlook) {
@@ -204,7 +217,10 @@ impl Planner {
         }
         self.enqueue(now, at_once, outlook.idle);
         if !later.is_empty() {
-            later.iter().for_each(|repair| self.spend(now, repair.shard.len(), outlook.idle));
+            for repair in &later {
+                self.spend(now, repair.shard.len(), outlook.idle);
+                self.held += size_of_pending(repair);
+            }
             // A burst may last until after the sources have left.
             let passed = threat.filter(|bursts| span.duration() < bursts.length);
             let release = passed.map_or(now, |bursts| span.end + bursts.length);
@@ -223,6 +239,7 @@ impl Planner {
     fn enqueue(&mut self, now: Instant, repairs: Vec<PendingRepair>, idle: bool) {
         for repair in in_turn(repairs) {
             if self.afford(now, repair.shard.len(), idle) {
+                self.held += size_of_pending(&repair);
                 self.queue.push_back(repair);
             }
         }
@@ -235,7 +252,9 @@ impl Planner {
 
     /// Takes [`Self::next`] out.
     pub(crate) fn take(&mut self) -> Option<PendingRepair> {
-        self.queue.pop_front()
+        let repair = self.queue.pop_front()?;
+        self.held -= size_of_pending(&repair);
+        Some(repair)
     }
 
     /// The peer must keep packets from this number on until it has the repairs.
@@ -260,6 +279,11 @@ impl Planner {
             self.loaded -= 1.0;
         }
     }
+}
+
+/// What a repair that waits takes.
+fn size_of_pending(repair: &PendingRepair) -> usize {
+    size_of::<PendingRepair>() + repair.shard.len()
 }
 
 /// What repairs may take of a rate.

@@ -8,6 +8,8 @@ use units::{Instant, RangeSet};
 
 use crate::frame::{Report, ReportedTimes};
 use crate::sent::REORDER_THRESHOLD;
+use crate::stats::ENTRY;
+use crate::varint;
 
 /// How long a packet waits for its acknowledgement when nothing is missing.
 pub(crate) const ACK_DELAY: Duration = Duration::from_millis(25);
@@ -24,6 +26,11 @@ const MAX_MARKS: usize = 24;
 
 /// In how many acknowledgements an arrival is reported: one may be lost.
 const MARK_REPORTS: u8 = 2;
+
+/// The most ranges of received packets, and of restored ones, that are kept apart.
+/// 1 Gbit/s, 600 ms and 10 % of loss leave 5,000 gaps in a round trip; the sender
+/// settles them within two. Beyond, the lowest are forgotten.
+const MAX_RANGES: usize = 1 << 14;
 
 /// Which packets have come, and which of it the peer has not been told.
 #[derive(Debug)]
@@ -67,8 +74,15 @@ impl Received {
         self.numbers.last().map_or(self.floor, |last| last.end)
     }
 
+    /// Whether the packet has not come yet. Numbers end where varints do, as in
+    /// RFC 9000 §12.3.
     pub(crate) fn is_new(&self, number: u64) -> bool {
-        number >= self.floor && !self.numbers.contains(number)
+        (self.floor..=varint::MAX).contains(&number) && !self.numbers.contains(number)
+    }
+
+    /// Bytes that the book takes: at most 2 · [`MAX_RANGES`] entries.
+    pub(crate) fn held(&self) -> usize {
+        (self.numbers.count() + self.restored.count()) * ENTRY
     }
 
     /// Enters a packet of `size` bytes that [`Self::is_new`].
@@ -80,7 +94,7 @@ impl Received {
                 self.unreported_gap = Some(number - 1);
             }
         }
-        self.numbers.insert_one(number);
+        self.insert(number);
         self.budget = (self.budget + size as i64).min(BUDGET_CAP * BUDGET);
         if eliciting {
             self.waiting_since.get_or_insert(now);
@@ -104,9 +118,19 @@ impl Received {
         if number >= self.expected() {
             self.largest_at = now;
         }
-        self.numbers.insert_one(number);
         self.restored.insert_one(number);
+        if self.restored.count() > MAX_RANGES {
+            self.restored.first().into_iter().for_each(|lowest| self.restored.remove(lowest));
+        }
+        self.insert(number);
         self.waiting_since.get_or_insert(now);
+    }
+
+    fn insert(&mut self, number: u64) {
+        self.numbers.insert_one(number);
+        if self.numbers.count() > MAX_RANGES {
+            self.numbers.first().into_iter().for_each(|lowest| self.settle(lowest.end));
+        }
     }
 
     /// The sender cares for nothing below `floor` any more.
@@ -214,5 +238,29 @@ mod tests {
         assert_eq!(book.expected(), 6);
         book.settle(9);
         assert_eq!(book.expected(), 9);
+    }
+
+    #[test]
+    fn gaps_without_end_take_no_memory_without_end() {
+        let mut book = Received::new();
+        let most = MAX_RANGES as u64;
+        for n in 0..4 * most {
+            book.arrived(at(n), 2 * n, 100, true);
+            book.restored(at(n), 2 * n + 3);
+            assert!(book.held() <= 2 * MAX_RANGES * ENTRY);
+        }
+        let mut book = Received::new();
+        for n in 0..=most {
+            book.arrived(at(n), 2 * n, 100, true);
+        }
+        // The lowest range gave way, and what was missing behind it may still come.
+        assert!(!book.is_new(0) && book.is_new(1) && !book.is_new(2));
+        assert_eq!(book.expected(), 2 * most + 1);
+    }
+
+    #[test]
+    fn numbers_end_where_they_cannot_be_acknowledged_any_more() {
+        let book = Received::new();
+        assert!(book.is_new(varint::MAX) && !book.is_new(varint::MAX + 1));
     }
 }

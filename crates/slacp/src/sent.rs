@@ -12,6 +12,7 @@ use crate::channels::{ChannelId, Piece};
 use crate::frame::{Ack, Frame};
 use crate::pmtu::MtuProbe;
 use crate::reordering::Reordering;
+use crate::stats::ENTRY;
 
 /// A packet is lost when one sent so many packets later has arrived (RFC 9002
 /// §6.1.1), and the time by which packets overtake each other is over.
@@ -56,13 +57,24 @@ impl SentPacket {
     pub(crate) fn is_mtu_probe(&self) -> bool {
         matches!(self.cargo[..], [Cargo::MtuProbe(_)])
     }
+
+    /// Bytes that are kept for it beside its slot. What streams carry is in their own
+    /// buffers.
+    fn held(&self) -> usize {
+        let pieces = self.cargo.iter().map(|cargo| match cargo {
+            Cargo::Packet(piece) => piece.len(),
+            _ => 0,
+        });
+        let source = self.source.as_ref().map_or(0, |source| source.len());
+        size_of::<Self>() + source + pieces.sum::<usize>()
+    }
 }
 
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "nearly all are outstanding")]
 enum Slot {
-    /// Not acknowledged, not lost.
-    Outstanding(SentPacket),
+    /// Not acknowledged, not lost. Boxed: a peer that acknowledges nothing has the
+    /// other kinds pile up behind it.
+    Outstanding(Box<SentPacket>),
     /// Carried nothing that must arrive.
     Untracked,
     /// Acknowledged or lost.
@@ -82,7 +94,16 @@ pub(crate) struct Fate {
 struct Missed {
     sent: Instant,
     declared: Instant,
+    /// Only of streams: for the rest it is too late.
     cargo: SmallVec<[Cargo; 2]>,
+}
+
+/// An acknowledgement of a packet that was never sent (RFC 9000 §13.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("packet {largest} is acknowledged, and {next} is yet to be sent")]
+pub(crate) struct Unsent {
+    largest: u64,
+    next: u64,
 }
 
 /// Every packet from the first outstanding one on, by number.
@@ -91,6 +112,8 @@ pub(crate) struct SentPackets {
     /// The number of `slots[0]`.
     first: u64,
     slots: VecDeque<Slot>,
+    /// What is kept for packets beside their slots.
+    bytes: usize,
     outstanding: usize,
     missed: BTreeMap<u64, Missed>,
     /// Of packets that have left `slots`, not taken yet.
@@ -108,7 +131,7 @@ pub(crate) struct SentPackets {
 #[derive(Debug, Default)]
 pub(crate) struct Acked {
     /// With their numbers.
-    pub(crate) packets: Vec<(u64, SentPacket)>,
+    pub(crate) packets: Vec<(u64, Box<SentPacket>)>,
     /// What packets carried that had been declared lost.
     pub(crate) late: Vec<Cargo>,
     /// How many of those packets were not lost but late.
@@ -136,13 +159,22 @@ impl SentPackets {
         self.outstanding == 0
     }
 
+    /// Bytes that the book takes. Its owner sends nothing more to be remembered when
+    /// that is too much; each packet declared lost is forgotten after a while.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes
+            + self.slots.len() * size_of::<Slot>()
+            + self.missed.len() * (size_of::<Missed>() + ENTRY)
+    }
+
     /// Enters the packet with [`Self::next_number`]; `None` for one that the
     /// peer need not acknowledge.
     pub(crate) fn push(&mut self, packet: Option<SentPacket>) {
         match packet {
             Some(packet) => {
                 self.outstanding += 1;
-                self.slots.push_back(Slot::Outstanding(packet));
+                self.bytes += packet.held();
+                self.slots.push_back(Slot::Outstanding(Box::new(packet)));
             }
             None => self.slots.push_back(Slot::Untracked),
         }
@@ -157,11 +189,11 @@ impl SentPackets {
         }
     }
 
-    /// Takes out what the peer has. An acknowledgement of packets that were
-    /// never sent is ignored: `None`.
-    pub(crate) fn acknowledge(&mut self, now: Instant, ack: &Ack) -> Option<Acked> {
-        if ack.largest >= self.next_number() {
-            return None;
+    /// Takes out what the peer has. The work is bounded by what is under way.
+    pub(crate) fn acknowledge(&mut self, now: Instant, ack: &Ack) -> Result<Acked, Unsent> {
+        let (largest, next) = (ack.largest, self.next_number());
+        if largest >= next {
+            return Err(Unsent { largest, next });
         }
         self.reordering.age(now);
         self.hear_of(now, ack);
@@ -191,7 +223,7 @@ impl SentPackets {
             self.told_from = ack.ranges().last().map_or(0, |range| range.start);
         }
         self.advance();
-        Some(acked)
+        Ok(acked)
     }
 
     /// Notes the newest packet that is acknowledged.
@@ -246,7 +278,11 @@ impl SentPackets {
     /// by later ones for longer than packets overtake each other, or `delay`
     /// longer than that after they were sent if at least one later one has
     /// arrived. Acknowledgements of those declared lost are awaited for `delay`.
-    pub(crate) fn take_lost(&mut self, now: Instant, delay: Duration) -> Vec<(u64, SentPacket)> {
+    pub(crate) fn take_lost(
+        &mut self,
+        now: Instant,
+        delay: Duration,
+    ) -> Vec<(u64, Box<SentPacket>)> {
         self.missed.retain(|_, missed| missed.declared + delay > now);
         let mut lost = Vec::new();
         for number in self.first..self.acked_end {
@@ -255,7 +291,8 @@ impl SentPackets {
                 continue;
             }
             if let Some(packet) = self.take(number, true) {
-                let cargo = packet.cargo.clone();
+                let of_stream = |cargo: &&Cargo| matches!(cargo, Cargo::Stream { .. });
+                let cargo = packet.cargo.iter().filter(of_stream).cloned().collect();
                 self.missed.insert(number, Missed { sent, declared: now, cargo });
                 lost.push((number, packet));
             }
@@ -316,6 +353,7 @@ impl SentPackets {
         cargo.retain(|cargo| !matches!(cargo, Cargo::Gone(_) | Cargo::Announced(..)));
         for cargo in &mut packet.cargo {
             if let Cargo::Packet(piece) = cargo {
+                self.bytes -= piece.len();
                 *cargo = Cargo::Gone(piece.channel);
             }
         }
@@ -326,14 +364,17 @@ impl SentPackets {
         self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    fn take(&mut self, number: u64, lost: bool) -> Option<SentPacket> {
+    fn take(&mut self, number: u64, lost: bool) -> Option<Box<SentPacket>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let slot = self.slots.get_mut(index)?;
         let Slot::Outstanding(packet) = slot else { return None };
         self.outstanding -= 1;
         let done = Slot::Done(Fate { time: packet.time, lost });
         match core::mem::replace(slot, done) {
-            Slot::Outstanding(packet) => Some(packet),
+            Slot::Outstanding(packet) => {
+                self.bytes -= packet.held();
+                Some(packet)
+            }
             Slot::Untracked | Slot::Done(_) => None,
         }
     }
@@ -375,7 +416,7 @@ mod tests {
         book
     }
 
-    fn acknowledge(book: &mut SentPackets, ranges: &[(u64, u64)]) -> Option<Acked> {
+    fn acknowledge(book: &mut SentPackets, ranges: &[(u64, u64)]) -> Result<Acked, Unsent> {
         acknowledge_restored(book, ranges, &[])
     }
 
@@ -383,7 +424,7 @@ mod tests {
         book: &mut SentPackets,
         ranges: &[(u64, u64)],
         restored: &[(u64, u64)],
-    ) -> Option<Acked> {
+    ) -> Result<Acked, Unsent> {
         let mut bytes = Vec::new();
         let [ranges, restored] = [ranges, restored].map(|list| list.iter().map(|r| r.0..r.1));
         frame::write_ack(&mut bytes, ranges, restored, &Report::default(), 1000);
@@ -455,10 +496,29 @@ mod tests {
     }
 
     #[test]
-    fn packets_never_sent_cannot_be_acknowledged() {
+    fn an_acknowledgement_of_a_packet_never_sent_breaks_the_protocol() {
         let mut book = sent(3);
-        assert!(acknowledge(&mut book, &[(3, 4)]).is_none());
+        for ranges in [&[(3, 4)][..], &[(2, 4)], &[(1 << 61, (1 << 61) + 1), (0, 3)]] {
+            let error = acknowledge(&mut book, ranges).unwrap_err();
+            assert_eq!((error.next, error.largest), (3, ranges[0].1 - 1));
+        }
         assert!(!book.is_empty());
+    }
+
+    #[test]
+    fn what_the_book_holds_is_counted_and_goes_with_the_packets() {
+        let mut book = SentPackets::default();
+        for number in 0..100 {
+            let (time, source) = (at(number), Some(vec![1; 1000].into()));
+            let cargo = SmallVec::new();
+            book.push(Some(SentPacket { size: 1040, sent_bytes: 0, time, cargo, source }));
+        }
+        assert_eq!(book.held(), 100 * (size_of::<Slot>() + size_of::<SentPacket>() + 1000));
+        acknowledge(&mut book, &[(50, 100)]).unwrap();
+        book.take_lost(at(200), Duration::from_millis(50));
+        assert!((1..100 * 1000).contains(&book.held()), "{}", book.held());
+        book.take_lost(at(1000), Duration::from_millis(50));
+        assert_eq!(book.held(), 0);
     }
 
     fn lost(book: &mut SentPackets) -> Vec<bool> {

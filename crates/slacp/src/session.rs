@@ -38,7 +38,7 @@ use crate::secret::{Secret, draw};
 use crate::sent::{Cargo, SentPackets};
 use crate::session::close::Closing;
 use crate::session::rekey::Rekey;
-use crate::stats::{ChannelStats, ClassStats, Stats};
+use crate::stats::{ChannelStats, ClassStats, ENTRY, Stats};
 use crate::streams::Streams;
 use crate::{Config, DownReason, Event, PathKey, PathMemory, PublicKey, Rate, RateError};
 
@@ -108,6 +108,10 @@ pub(crate) struct Session {
     keepalive: Duration,
     give_up: Duration,
     sent: SentPackets,
+    /// Beyond so many bytes in the book of packets sent nothing is sent for the owner …
+    most_in_flight: usize,
+    /// … and beyond so many the peer breaks the protocol.
+    most_unacknowledged: usize,
     received: Received,
     rtt: Rtt,
     loss: LossMeter,
@@ -169,7 +173,7 @@ impl Session {
         }
         Self {
             name: keys.name,
-            keys: Phases::new(keys, !opens_odd, &draw(&mut rng)),
+            keys: Phases::new(keys, !opens_odd, &draw(&mut rng)).limited(config.key_limits),
             rekey: Rekey::new(now, config),
             path: Path::default(),
             left: None,
@@ -180,6 +184,8 @@ impl Session {
             keepalive: config.keepalive,
             give_up: config.give_up,
             sent: SentPackets::default(),
+            most_in_flight: most_in_flight(limits.memory),
+            most_unacknowledged: most_unacknowledged(limits.memory),
             received: Received::new(),
             rtt: estimate,
             loss: LossMeter::default(),
@@ -274,10 +280,20 @@ impl Session {
             streams: self.streams.len(),
             held_to_send: ByteCount::new(to_send),
             held_to_read: ByteCount::new(to_read),
+            held: ByteCount::new(self.held()),
             unknown_channels: self.inbound.unknown(),
             log_overwritten: self.log.overwritten(),
             ..self.stats.clone()
         }
+    }
+
+    /// Bytes held in all, in O(1): every part counts as it goes.
+    fn held(&self) -> u64 {
+        let (to_send, to_read) = self.streams.held();
+        let channels = self.inbound.held() + self.outbound.held();
+        let packets = self.sent.held() + self.received.held() + self.copies.len() * ENTRY;
+        let fec = self.decoder.held() + self.planner.held();
+        to_send + to_read + (self.streams.overhead() + channels + packets + fec) as u64
     }
 
     /// Whether a packet with this header may be one that was sent on this
@@ -395,6 +411,20 @@ impl Session {
     }
 }
 
+/// Beyond how many bytes of records nothing more is sent that needs one, but probes.
+/// Streams have at most `memory` bytes under way; as FEC sources they are kept in the
+/// record once more, and headers and record take less than half of a full packet.
+/// Packets of channels have no other bound than this.
+fn most_in_flight(memory: u64) -> usize {
+    usize::try_from(memory + memory / 2).unwrap_or(usize::MAX)
+}
+
+/// Beyond how many the peer acknowledges nothing though it is there: half the memory is
+/// filled by probes in no less than ten minutes, even if that is 1 MB.
+fn most_unacknowledged(memory: u64) -> usize {
+    usize::try_from(memory).unwrap_or(usize::MAX).saturating_mul(2)
+}
+
 /// How many written bytes a stream may hold unsent at a rate: 50 ms of it.
 fn unsent(rate: BitRate) -> u64 {
     rate.bytes_in(Duration::from_millis(50)).get().max(65_536)
@@ -415,3 +445,6 @@ pub(crate) fn ip_udp_overhead(peer: SocketAddr) -> usize {
         SocketAddr::V6(_) => 40 + 8,
     }
 }
+
+#[cfg(test)]
+mod tests;

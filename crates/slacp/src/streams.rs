@@ -9,9 +9,10 @@ use units::{Instant, RangeSet};
 use crate::flow::{Limits, RecvCredit, SendCredit};
 use crate::frame::Frame;
 use crate::milestones::Milestones;
-use crate::recv_buffer::{RecvBuffer, Violation};
+use crate::recv_buffer::{GAP_COST, RecvBuffer, Violation};
 use crate::scheduler::{ClassId, FairQueue};
 use crate::send_buffer::SendBuffer;
+use crate::stats::ENTRY;
 use crate::{Event, ResetReason, StreamId, StreamStats};
 
 mod commands;
@@ -246,6 +247,15 @@ impl Streams {
     /// Bytes held for streams, to send and to read.
     pub(crate) fn held(&self) -> (u64, u64) {
         (self.held, self.recv_credit.held())
+    }
+
+    /// Bytes held beside them: streams themselves, gaps in what came, frames that wait.
+    pub(crate) fn overhead(&self) -> usize {
+        self.map.len() * size_of::<Stream>()
+            + self.gaps * GAP_COST as usize
+            + (self.resetting.len() + self.drains.len()) * size_of::<Stream>()
+            + self.retired.count() * ENTRY
+            + self.control.len() * size_of::<Frame>()
     }
 }
 

@@ -435,7 +435,7 @@ impl File {
             encoded.iter().map(|pending| repair_frame(pending, first)).collect();
         let mut decoder = Decoder::new(1 << 20);
         let kept = block.numbers().enumerate().filter(|(n, _)| !lost.contains(n));
-        kept.for_each(|(n, number)| decoder.keep(number, &sources[n]));
+        kept.for_each(|(n, number)| _ = decoder.keep(number, &sources[n]));
         let used = frames.iter().rev().take(lost.len());
         let restored: Vec<(u64, Vec<u8>)> =
             used.flat_map(|repair| decoder.repair(first + repair.index as u64, repair)).collect();

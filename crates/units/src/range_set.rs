@@ -19,6 +19,11 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
+    /// How many ranges it consists of: what it costs in memory.
+    pub fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// Whether `value` is in it.
     pub fn contains(&self, value: u64) -> bool {
         self.before(value).is_some_and(|(_, end)| value < end)

@@ -11,7 +11,7 @@ use units::{ByteCount, Instant};
 use super::{ChannelConfig, ChannelId};
 use crate::event_log::{EventLog, LogEvent, Unit};
 use crate::frame::{Announcement, Packet};
-use crate::stats::ChannelStats;
+use crate::stats::{ChannelStats, ENTRY};
 use lane::{Lane, Outcome};
 
 /// How long a channel that does not wait remembers what is missing, so that no
@@ -27,9 +27,10 @@ pub(crate) struct Inbound {
     /// Delivered, for the owner to take.
     ready: VecDeque<(ChannelId, Box<[u8]>)>,
     ready_bytes: usize,
-    /// Bytes in all lanes.
+    /// What all lanes hold.
     held: usize,
-    /// The most of both together.
+    /// The most of both together, with [`ENTRY`] for each packet, part and gap. The rest
+    /// is at most 64 lanes for each of the owner's channels.
     limit: usize,
     unknown: u64,
 }
@@ -67,7 +68,7 @@ impl Inbound {
         let Some(receiver) = self.channels.get(&id) else { return sent };
         let ChannelStats { received, recovered, delivered, bytes_delivered, late, missing, .. } =
             receiver.stats.clone();
-        let held = receiver.lanes.values().map(Lane::held).sum::<usize>();
+        let held = receiver.lanes.values().map(Lane::bytes).sum::<usize>();
         let held = ByteCount::new(held as u64);
         ChannelStats {
             received,
@@ -86,7 +87,7 @@ impl Inbound {
         self.unknown
     }
 
-    /// Bytes held: waiting for others, or for the owner.
+    /// What is held: waiting for others, or for the owner.
     pub(crate) fn held(&self) -> usize {
         self.held + self.ready_bytes
     }
@@ -94,7 +95,7 @@ impl Inbound {
     /// The next packet in order, of any channel.
     pub(crate) fn poll(&mut self) -> Option<(ChannelId, Vec<u8>)> {
         let (channel, packet) = self.ready.pop_front()?;
-        self.ready_bytes -= packet.len();
+        self.ready_bytes -= ENTRY + packet.len();
         Some((channel, packet.into_vec()))
     }
 
@@ -143,8 +144,8 @@ impl Inbound {
         let in_order = !receiver.deadline.is_zero();
         let Some(lane) = receiver.lanes.get_mut(&id) else { return };
         while let Some((sequence, packet)) = lane.pop(in_order) {
-            self.held -= packet.len();
-            self.ready_bytes += packet.len();
+            self.held -= ENTRY + packet.len();
+            self.ready_bytes += ENTRY + packet.len();
             receiver.stats.delivered += 1;
             receiver.stats.bytes_delivered += packet.len() as u64;
             let unit = Unit::Packet { channel, lane: id, sequence };
@@ -166,7 +167,7 @@ impl Inbound {
         }
         while self.held() > self.limit {
             let Some((channel, packet)) = self.ready.pop_back() else { break };
-            self.ready_bytes -= packet.len();
+            self.ready_bytes -= ENTRY + packet.len();
             if let Some(receiver) = self.channels.get_mut(&channel) {
                 receiver.stats.delivered -= 1;
                 receiver.stats.bytes_delivered -= packet.len() as u64;

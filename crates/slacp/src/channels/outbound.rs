@@ -23,8 +23,33 @@ pub(crate) struct Outbound {
     channels: BTreeMap<ChannelId, Sender>,
     /// The lanes with packets, per class.
     turns: Vec<FairQueue<LaneId>>,
-    /// Rests of packets that are partly sent, then retransmissions.
-    urgent: VecDeque<Piece>,
+    urgent: Urgent,
+}
+
+/// Rests of packets that are partly sent, then retransmissions. No more than were
+/// under way when they were lost: a piece is sent again once.
+#[derive(Debug, Default)]
+struct Urgent {
+    pieces: VecDeque<Piece>,
+    bytes: usize,
+}
+
+impl Urgent {
+    fn push_front(&mut self, piece: Piece) {
+        self.bytes += size_of::<Piece>() + piece.len();
+        self.pieces.push_front(piece);
+    }
+
+    fn push_back(&mut self, piece: Piece) {
+        self.bytes += size_of::<Piece>() + piece.len();
+        self.pieces.push_back(piece);
+    }
+
+    fn pop_front(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        self.bytes -= size_of::<Piece>() + piece.len();
+        Some(piece)
+    }
 }
 
 #[derive(Debug)]
@@ -144,7 +169,7 @@ impl Outbound {
         Self {
             channels: channels.iter().map(|(id, config)| (*id, sender(config))).collect(),
             turns: (0..classes).map(|_| FairQueue::new(mtu)).collect(),
-            urgent: VecDeque::new(),
+            urgent: Urgent::default(),
         }
     }
 
@@ -170,7 +195,7 @@ impl Outbound {
 
     pub(crate) fn stats(&self, id: ChannelId) -> Option<ChannelStats> {
         let sender = self.channels.get(&id)?;
-        let urgent = self.urgent.iter().filter(|piece| piece.channel == id).map(Piece::len);
+        let urgent = self.urgent.pieces.iter().filter(|piece| piece.channel == id).map(Piece::len);
         let waiting = sender.bytes + urgent.sum::<usize>();
         Some(ChannelStats { waiting: ByteCount::new(waiting as u64), ..sender.stats.clone() })
     }
@@ -206,9 +231,14 @@ impl Outbound {
         Ok(())
     }
 
+    /// Bytes that wait: at most 32 channels are asked.
+    pub(crate) fn held(&self) -> usize {
+        self.urgent.bytes + self.channels.values().map(|sender| sender.bytes).sum::<usize>()
+    }
+
     /// Whether something waits that goes before everything new.
     pub(crate) fn has_urgent(&self) -> bool {
-        !self.urgent.is_empty()
+        !self.urgent.pieces.is_empty()
     }
 
     /// Whether anything waits.
@@ -236,7 +266,7 @@ impl Outbound {
         log: &mut EventLog,
     ) -> Option<Piece> {
         loop {
-            let piece = self.urgent.front()?;
+            let piece = self.urgent.pieces.front()?;
             let sender = self.channels.get_mut(&piece.channel)?;
             if piece.again && now.saturating_since(piece.first_sent) > wait(&sender.config) {
                 sender.give_up(now, piece, log);

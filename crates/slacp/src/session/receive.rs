@@ -12,7 +12,7 @@ use crate::frame::{self, Ack, Frame, Repair};
 use crate::packet::Header;
 use crate::phases::RekeyError;
 use crate::rate::Acknowledged;
-use crate::sent::{Acked, Cargo};
+use crate::sent::{Acked, Cargo, Unsent};
 use crate::streams::ProtocolError;
 use crate::{CloseReason, DownReason};
 
@@ -39,6 +39,7 @@ impl Session {
         let size = datagram.len() + ip_udp_overhead(from);
         let Some(frames) = self.keys.open(header, number, datagram) else {
             self.stats.forged += 1;
+            self.check_keys(now);
             return false;
         };
         if self.closing.is_some() {
@@ -61,7 +62,7 @@ impl Session {
     }
 
     /// [`Self::handle_packet`] after the packet has been opened.
-    #[cfg(feature = "fuzzing")]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn take_authentic(&mut self, now: Instant, number: u64, frames: &[u8]) {
         if self.received.is_new(number) {
             self.heard(now);
@@ -71,7 +72,8 @@ impl Session {
         }
     }
 
-    fn fail(&mut self, now: Instant, error: &dyn core::error::Error) {
+    /// The peer has broken the protocol, as `docs/slacp.md`, Violations, lists.
+    pub(super) fn fail(&mut self, now: Instant, error: &dyn core::error::Error) {
         self.stats.failure = Some(error.to_string().into());
         self.close(now, CloseReason::Violation);
     }
@@ -87,9 +89,12 @@ impl Session {
         let Some((eliciting, repair)) = self.take_frames(now, number, false, frames)? else {
             return Ok(());
         };
+        let bytes = self.sent.held();
+        if bytes > self.most_unacknowledged {
+            return Err(Broken::Unacknowledged { bytes });
+        }
         self.received.arrived(now, number, size, eliciting);
-        self.decoder.keep(number, if source { frames } else { &[] });
-        let mut restored = self.decoder.retry(number);
+        let mut restored = self.decoder.keep(number, if source { frames } else { &[] });
         if let Some(repair) = repair {
             self.stats.repairs_received += 1;
             self.log.record(now, || LogEvent::RepairReceived { packet: number });
@@ -122,7 +127,7 @@ impl Session {
         restored: bool,
         mut frames: &'a [u8],
     ) -> Result<Option<(bool, Option<Repair<'a>>)>, Broken> {
-        let (mut eliciting, mut repair) = (false, None);
+        let (mut eliciting, mut repair, mut acknowledged) = (false, None, false);
         while let Some(frame) = frame::read(&mut frames)? {
             eliciting |= frame.is_eliciting();
             if frame.is_cargo() {
@@ -132,8 +137,17 @@ impl Session {
                 Frame::Ping => {}
                 Frame::Mark if restored => {}
                 Frame::Mark => self.received.marked(now, number),
-                Frame::Ack(ack) => self.on_ack(now, &ack),
+                Frame::Ack(ack) => {
+                    // Each costs a look at all that is under way.
+                    if core::mem::replace(&mut acknowledged, true) {
+                        return Err(Broken::TwoAcks);
+                    }
+                    self.on_ack(now, &ack)?;
+                }
                 Frame::Settled(floor) => {
+                    if floor > number {
+                        return Err(Broken::Settled { floor, number });
+                    }
                     self.received.settle(floor);
                     self.decoder.settle(floor);
                 }
@@ -173,8 +187,8 @@ impl Session {
         Ok(Some((eliciting, repair)))
     }
 
-    fn on_ack(&mut self, now: Instant, ack: &Ack) {
-        let Some(acked) = self.sent.acknowledge(now, ack) else { return };
+    fn on_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), Unsent> {
+        let acked = self.sent.acknowledge(now, ack)?;
         if let Some(sent_at) = acked.largest_sent_at.or_else(|| self.only_bound(&acked)) {
             self.rtt.update(now.saturating_since(sent_at), ack.held);
         }
@@ -198,6 +212,7 @@ impl Session {
         if news {
             self.next_probe = self.probe_at();
         }
+        Ok(())
     }
 
     /// Before any sample: when the newest packet was sent that is acknowledged with a
@@ -304,6 +319,14 @@ impl Session {
 /// What ends a session at once.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
+    #[error("packet {number} settles all below {floor}")]
+    Settled { floor: u64, number: u64 },
+    #[error("two acknowledgements in one packet")]
+    TwoAcks,
+    #[error("{bytes} bytes of packets wait for an acknowledgement, and none comes")]
+    Unacknowledged { bytes: usize },
+    #[error(transparent)]
+    Unsent(#[from] Unsent),
     #[error(transparent)]
     Malformed(#[from] frame::Malformed),
     #[error(transparent)]

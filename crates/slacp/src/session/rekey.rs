@@ -44,8 +44,23 @@ impl Session {
         if self.rekey.previous_until.is_some() || !self.keys.may_offer() || !self.is_reachable() {
             return self.rekey.previous_until;
         }
+        // Numbers that the peer leaves out count, too.
         let many = self.packets() - self.rekey.changed_after >= self.rekey.packets;
-        Some(if many { Instant::ZERO } else { self.rekey.changed_at + self.rekey.after })
+        Some(if many || self.keys.are_worn() {
+            Instant::ZERO
+        } else {
+            self.rekey.changed_at + self.rekey.after
+        })
+    }
+
+    /// Ends the session if a key is worn out: a peer that wanted to go on would have
+    /// renewed it. The terminal begins at half of that.
+    pub(super) fn check_keys(&mut self, now: Instant) {
+        if let Err(error) = self.keys.check()
+            && self.closing.is_none()
+        {
+            self.fail(now, &error);
+        }
     }
 
     /// Forgets the previous key, or begins the next change.

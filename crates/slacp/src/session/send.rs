@@ -41,7 +41,7 @@ impl Session {
     /// From when on something may be sent for the owner, if there is anything.
     fn payload_at(&self) -> Option<Instant> {
         let frozen = self.fade.as_ref().is_some_and(|fade| fade.trial_until().is_none());
-        if frozen {
+        if frozen || self.sent.held() >= self.most_in_flight {
             return None;
         }
         Some(self.waits_at()?.max(self.rate.ready_at()?))
@@ -134,6 +134,7 @@ impl Session {
         self.stats.bytes_sent += size as u64;
         self.enter(now, size as u16, kept);
         self.keys.seal(number, header.len(), out);
+        self.check_keys(now);
         self.log.record(now, || LogEvent::Sent { packet: number, bytes: size, source });
         Some((to, ByteCount::new(size as u64)))
     }

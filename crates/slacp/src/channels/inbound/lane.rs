@@ -3,13 +3,17 @@
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-use units::Instant;
+use units::{Instant, RangeSet};
 
 use crate::frame::{Packet, Part};
-use units::RangeSet;
+use crate::stats::ENTRY;
 
 /// The most gaps that a lane remembers; beyond, the oldest is given up.
 const MOST_GAPS: usize = 4096;
+
+/// The numbers of a lane end here, as those of packets do. A peer that jumps as far as
+/// it can with each packet gets there with 2³³ of them.
+const MOST_NUMBERS: u64 = crate::varint::MAX;
 
 /// The packets of a lane that are not delivered yet.
 #[derive(Debug, Default)]
@@ -22,7 +26,10 @@ pub(super) struct Lane {
     waiting: BTreeMap<u64, Box<[u8]>>,
     /// Packets of which parts have come; they are missing, too.
     partial: BTreeMap<u64, Partial>,
-    held: usize,
+    /// Bytes of packets and parts.
+    bytes: usize,
+    /// Parts in all of `partial`.
+    parts: usize,
     /// When the first missing packet is given up, as [`super::Inbound`] noted.
     pub(super) due: Option<Instant>,
 }
@@ -33,10 +40,40 @@ struct Gap {
     since: Instant,
 }
 
+/// What has come of a packet. It takes what came, whatever size it says it has.
 #[derive(Debug)]
 struct Partial {
-    data: Box<[u8]>,
+    total: usize,
+    /// By their offsets; they do not overlap.
+    parts: BTreeMap<usize, Box<[u8]>>,
     have: RangeSet,
+    /// Bytes of all parts.
+    bytes: usize,
+}
+
+impl Partial {
+    fn new(total: usize) -> Self {
+        Self { total, parts: BTreeMap::new(), have: RangeSet::default(), bytes: 0 }
+    }
+
+    /// Adds what is new of a part.
+    fn add(&mut self, offset: usize, data: &[u8]) {
+        let range = offset as u64..(offset + data.len()) as u64;
+        for gap in self.have.gaps(range.clone()) {
+            let (start, end) = (gap.start as usize, gap.end as usize);
+            self.parts.insert(start, data[start - offset..end - offset].into());
+            self.bytes += end - start;
+        }
+        self.have.insert(range);
+    }
+
+    fn is_whole(&self) -> bool {
+        self.bytes == self.total
+    }
+
+    fn whole(self) -> Box<[u8]> {
+        self.parts.into_values().collect::<Vec<_>>().concat().into()
+    }
 }
 
 /// What became of a packet that came.
@@ -50,9 +87,16 @@ pub(super) enum Outcome {
 }
 
 impl Lane {
-    /// Bytes held.
+    /// Bytes of packets and parts.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes held, with [`ENTRY`] for each packet, part and gap, and two for what keeps
+    /// the parts of a packet.
     pub(super) fn held(&self) -> usize {
-        self.held
+        let entries = self.missing.len() + self.waiting.len() + self.parts;
+        self.bytes + (entries + 2 * self.partial.len()) * ENTRY
     }
 
     /// Since when the first missing packet has been missing.
@@ -63,6 +107,9 @@ impl Lane {
     /// Takes a packet or a part; gives its number, too.
     pub(super) fn insert(&mut self, now: Instant, packet: &Packet) -> (u64, Outcome) {
         let sequence = packet.sequence.expand(self.next);
+        if sequence >= MOST_NUMBERS {
+            return (sequence, Outcome::Late);
+        }
         if sequence >= self.next {
             self.extend(now, sequence, packet.part.is_some());
         } else if !self.is_missing(sequence) {
@@ -75,7 +122,7 @@ impl Lane {
         let Some(whole) = whole else { return (sequence, Outcome::Part) };
         self.forget(sequence);
         self.found(sequence);
-        self.held += whole.len();
+        self.bytes += whole.len();
         self.waiting.insert(sequence, whole);
         (sequence, Outcome::Whole)
     }
@@ -91,28 +138,26 @@ impl Lane {
 
     /// Adds a part; the packet if that was the last.
     fn put_together(&mut self, sequence: u64, part: Part, data: &[u8]) -> Option<Box<[u8]>> {
-        let held = &mut self.held;
-        let partial = self.partial.entry(sequence).or_insert_with(|| {
-            *held += part.total;
-            Partial { data: vec![0; part.total].into(), have: RangeSet::default() }
-        });
-        let range = part.offset..part.offset + data.len();
+        let partial = self.partial.entry(sequence).or_insert_with(|| Partial::new(part.total));
         // A part of another packet: the peer contradicts itself.
-        let target = partial.data.get_mut(range.clone())?;
-        target.copy_from_slice(data);
-        partial.have.insert(range.start as u64..range.end as u64);
-        let all = 0..partial.data.len() as u64;
-        if partial.have.first() != Some(all) {
+        if partial.total < part.offset + data.len() {
             return None;
         }
-        self.held -= partial.data.len();
-        Some(self.partial.remove(&sequence)?.data)
+        let before = (partial.bytes, partial.parts.len());
+        partial.add(part.offset, data);
+        self.bytes += partial.bytes - before.0;
+        self.parts += partial.parts.len() - before.1;
+        if !partial.is_whole() {
+            return None;
+        }
+        self.forget(sequence).map(Partial::whole)
     }
 
-    fn forget(&mut self, sequence: u64) {
-        if let Some(partial) = self.partial.remove(&sequence) {
-            self.held -= partial.data.len();
-        }
+    fn forget(&mut self, sequence: u64) -> Option<Partial> {
+        let partial = self.partial.remove(&sequence)?;
+        self.bytes -= partial.bytes;
+        self.parts -= partial.parts.len();
+        Some(partial)
     }
 
     fn gap_at(&self, sequence: u64) -> Option<(u64, Gap)> {
@@ -144,7 +189,7 @@ impl Lane {
             return None;
         }
         let packet = self.waiting.pop_first()?;
-        self.held -= packet.1.len();
+        self.bytes -= packet.1.len();
         Some(packet)
     }
 
@@ -216,8 +261,49 @@ mod tests {
         assert_eq!(lane.pop(true), Some((0, b"abcdef"[..].into())));
         assert_eq!(lane.pop(true), Some((1, b"x"[..].into())));
         lane.insert(at(0), &packet(2, part(0, 60_000), b"abc"));
-        assert_eq!(lane.held(), 60_000);
+        assert_eq!(lane.bytes(), 3, "what came, not what it says it is a part of");
         assert_eq!((lane.give_up(), lane.held()), (2..3, 0));
+    }
+
+    #[test]
+    fn gaps_and_parts_count_as_entries() {
+        let mut lane = Lane::default();
+        for sequence in 0..100 {
+            lane.insert(at(0), &packet(2 * sequence + 1, None, b"x"));
+        }
+        assert_eq!(lane.held(), 100 * (1 + 2 * ENTRY));
+        for offset in (0..2000).step_by(2) {
+            let part = Some(Part { offset, total: 65_535 });
+            lane.insert(at(0), &packet(0, part, b"y"));
+        }
+        assert_eq!(lane.held(), 100 * (1 + 2 * ENTRY) + 1000 * (1 + ENTRY) + 2 * ENTRY);
+        while lane.missing_since().is_some() {
+            lane.give_up();
+            popped(&mut lane);
+        }
+        assert_eq!(lane.held(), 0);
+    }
+
+    #[test]
+    fn parts_that_overlap_make_the_packet_once() {
+        let mut lane = Lane::default();
+        let part = |offset| Some(Part { offset, total: 8 });
+        for (offset, data) in [(4, &b"ef"[..]), (0, b"abc"), (2, b"cde"), (4, b"efg")] {
+            assert_eq!(lane.insert(at(0), &packet(0, part(offset), data)).1, Outcome::Part);
+        }
+        assert_eq!(lane.bytes(), 7);
+        assert_eq!(lane.insert(at(0), &packet(0, part(6), b"gh")).1, Outcome::Whole);
+        assert_eq!(lane.pop(true), Some((0, b"abcdefgh"[..].into())));
+        assert_eq!(lane.held(), 0);
+    }
+
+    #[test]
+    fn numbers_that_jump_as_far_as_they_can_end_somewhere() {
+        let mut lane = Lane { next: MOST_NUMBERS - 10, ..Lane::default() };
+        for jump in 0..100 {
+            lane.insert(at(jump), &packet(MOST_NUMBERS - 1 + (jump << 20), None, b"x"));
+            assert!(lane.next <= MOST_NUMBERS);
+        }
     }
 
     proptest! {

@@ -1,0 +1,342 @@
+//! A peer that holds a valid key and means harm: what it can have a session keep,
+//! and what ends the session.
+
+use core::ops::Range;
+
+use rand_core::Rng;
+use units::ByteCount;
+
+use super::*;
+use crate::channels::ErrorControl;
+use crate::crypto::{Cipher, PacketKey};
+use crate::fec::{MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE};
+use crate::frame::{Announcement, Frame, Packet, Part, Repair, Report, TruncatedOffset, write_ack};
+use crate::phases::KeyLimits;
+use crate::{ChannelConfig, frame};
+
+/// What the sessions here may hold of each kind.
+const MEMORY: u64 = 2_000_000;
+/// What a session may hold in all: memory for streams received, for those sent, and
+/// twice for what is under way, half for FEC, a quarter for channels; two entries for
+/// each range of received packets; the queues of four channels.
+const BOUND: u64 = 4 * MEMORY + 3 * MEMORY / 4 + (2 << 14) * ENTRY as u64 + 4_000_000;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_nanos(1_000_000_000 + ms * 1_000_000)
+}
+
+fn config() -> Config {
+    // No probes of the path's MTU.
+    let (memory, mtu) = (ByteCount::new(MEMORY), 1280);
+    let mut config = Config { memory, mtu, ..Config::new(BitRate::from_mbit(50)) };
+    let kinds = [ErrorControl::None, ErrorControl::Fec, ErrorControl::Arq, ErrorControl::FecArq];
+    for (channel, kind) in (0..).filter_map(ChannelId::new).zip(kinds) {
+        config.add_channel(channel, ChannelConfig::new(kind)).unwrap();
+    }
+    config
+}
+
+/// The hub's side of a session.
+fn session(config: &Config) -> Session {
+    let key = || PacketKey::new(Cipher::ChaCha20Poly1305, &[7; 32]);
+    let (cipher, chain) = (Cipher::ChaCha20Poly1305, Secret::new([7; 32]));
+    let keys = Keys { cipher, send: key(), recv: key(), name: 1, chain };
+    let address = SocketAddr::from(([192, 0, 2, 1], 5900));
+    let (key, limits) = (PublicKey([1; 32]), limits(config));
+    let peer = Peer { key, address, index: 1, limits, times: Some(true) };
+    Session::new(at(0), config, keys, peer, true, None, &Secret::new([8; 32]))
+}
+
+fn frame(frame: &Frame) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.write(&mut bytes, true);
+    bytes
+}
+
+fn ack(range: Range<u64>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let none = core::iter::empty();
+    write_ack(&mut bytes, core::iter::once(range), none, &Report::default(), 1400);
+    bytes
+}
+
+/// All that the session sends now: how many packets.
+fn transmit(session: &mut Session, now: Instant) -> usize {
+    session.handle_timeout(now);
+    let (mut out, mut count) = (Vec::new(), 0);
+    while session.transmit(now, &mut out).is_some() {
+        out.clear();
+        count += 1;
+    }
+    count
+}
+
+fn failure(session: &Session) -> Option<String> {
+    session.stats().failure.map(|failure| failure.to_string())
+}
+
+fn closed_for(frames: &[u8]) -> Option<String> {
+    let mut session = session(&config());
+    session.ping();
+    transmit(&mut session, at(1));
+    session.take_authentic(at(2), 5, frames);
+    let failed = failure(&session);
+    assert_eq!(failed.is_some(), session.take_end() == Some(DownReason::Violation));
+    failed
+}
+
+#[test]
+fn contradictions_end_the_session() {
+    assert_eq!(closed_for(&ack(0..1)), None);
+    let unsent = closed_for(&ack(0..2)).unwrap();
+    assert_eq!(unsent, "packet 1 is acknowledged, and 1 is yet to be sent");
+    assert_eq!(closed_for(&frame(&Frame::Settled(5))), None);
+    let settled = closed_for(&frame(&Frame::Settled(6))).unwrap();
+    assert_eq!(settled, "packet 5 settles all below 6");
+    let twice = closed_for(&[ack(0..1), ack(0..1)].concat()).unwrap();
+    assert_eq!(twice, "two acknowledgements in one packet");
+    assert!(closed_for(&[0x7f]).unwrap().starts_with("malformed frame"));
+}
+
+/// A session that has got a packet with `frames` in each millisecond, which it must
+/// survive within its bound, each `step` numbers after the last.
+fn flooded(step: u64, packets: u64, frames: impl Fn(u64) -> Vec<u8>) -> Session {
+    let mut session = session(&config());
+    for n in 0..packets {
+        session.take_authentic(at(n), n * step, &frames(n));
+        transmit(&mut session, at(n));
+        assert!(session.is_usable(), "{:?}", failure(&session));
+        let held = session.stats().held.get();
+        assert!(held <= BOUND, "{held} bytes after {n} packets");
+    }
+    session
+}
+
+#[test]
+fn blocks_that_never_complete_take_no_more_than_half_the_memory() {
+    let shard = [7; 1200];
+    let repair = |n: u64| {
+        let distance = (n + 1).min(300);
+        Repair {
+            distance,
+            stride: 1,
+            count: distance as usize % 200 + 1,
+            repairs: 250,
+            index: 3,
+            shard: &shard,
+        }
+    };
+    // Every second number never comes.
+    let session = flooded(2, 20_000, |n| frame(&Frame::Repair(repair(n))));
+    assert!(session.decoder.held() as u64 <= MEMORY / 2);
+}
+
+#[test]
+fn numbers_left_out_take_memory_up_to_a_bound() {
+    let session = flooded(2, 40_000, |_| frame(&Frame::Ping));
+    assert!(session.received.held() <= (1 << 14) * ENTRY);
+    flooded(1 << 30, 10_000, |_| frame(&Frame::Ping));
+}
+
+#[test]
+fn pings_and_challenges_get_no_more_answers_than_are_due() {
+    let mut session = session(&config());
+    let floods: Vec<u8> = (0..100).flat_map(|n| frame(&Frame::PathChallenge(n))).collect();
+    let mut answers = 0;
+    for n in 0..1000 {
+        session.take_authentic(at(n), n, &floods);
+        answers += transmit(&mut session, at(n));
+    }
+    // Eight wait at most.
+    assert!(answers <= 8 * 1000 + 10, "{answers}");
+    let mut session = flooded(1, 1, |_| frame(&Frame::Ping));
+    let acknowledgements = (1..10_000).map(|n| {
+        session.take_authentic(at(n), n, &frame(&Frame::Ping));
+        transmit(&mut session, at(n))
+    });
+    // One in 25 ms, and PINGs of our own.
+    assert!(acknowledgements.sum::<usize>() <= 10_000 / 25 * 2);
+}
+
+#[test]
+fn parts_of_packets_that_never_become_whole_take_what_came_of_them() {
+    let packet = |n: u64| {
+        let part = Some(Part { offset: (n % 100 * 600) as usize, total: 65_535 });
+        let sequence = TruncatedOffset::new(n * 7);
+        let channel = ChannelId(n as u8 % 4);
+        Packet { channel, lane: (n / 4 % 64) as u8, sequence, part, data: &[1] }
+    };
+    let session = flooded(1, 200, |n| frame(&Frame::Packet(packet(n))));
+    assert!(session.inbound.held() < 200 * 5 * ENTRY, "{}", session.inbound.held());
+    let session = flooded(1, 50_000, |n| frame(&Frame::Packet(packet(n))));
+    assert!(session.inbound.held() as u64 <= MEMORY / 4);
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_is_sent_no_more_than_memory_allows() {
+    let mut session = session(&config());
+    let (mut now, mut longest) = (0, 0);
+    for n in 0.. {
+        let _ = session.send_packet(at(now), ChannelId(1), &[0x45; 1000]);
+        // It is there, and says so.
+        session.take_authentic(at(now), n, &frame(&Frame::Ping));
+        if !session.is_usable() {
+            break;
+        }
+        transmit(&mut session, at(now));
+        longest = longest.max(session.sent.held() as u64);
+        if now == 20_000 {
+            assert!(longest < MEMORY * 8 / 5, "{longest} bytes");
+        }
+        now += if now < 20_000 { 1 } else { 100 };
+    }
+    // Probes and acknowledgements go on, for ten minutes at least.
+    assert!(longest < MEMORY * 2 + 10_000 && now > 600_000, "{longest} bytes in {now} ms");
+    assert!(failure(&session).unwrap().contains("wait for an acknowledgement"));
+}
+
+#[test]
+fn a_terminal_that_never_renews_the_keys_is_shown_out() {
+    let limits = KeyLimits { sealed: 100, forged: 50 };
+    let config = Config { key_limits: limits, ..config() };
+    let mut hub = session(&config);
+    for n in 0..99 {
+        hub.ping();
+        assert_eq!(transmit(&mut hub, at(n)), 1);
+    }
+    assert!(hub.is_usable());
+    hub.ping();
+    transmit(&mut hub, at(100));
+    assert_eq!(hub.take_end(), Some(DownReason::Violation));
+    assert!(failure(&hub).unwrap().starts_with("100 packets are sealed with one key"));
+}
+
+#[test]
+fn forgeries_beyond_the_integrity_limit_end_the_session() {
+    let limits = KeyLimits { sealed: 100, forged: 50 };
+    let config = Config { key_limits: limits, ..config() };
+    let mut hub = session(&config);
+    let header = Header::new(1, 7, 0, false);
+    let mut forged = Vec::new();
+    header.write(&mut forged);
+    forged.extend([3; 40]);
+    for n in 0..49 {
+        assert!(!hub.handle_packet(at(n), hub.peer.address, &header, &mut forged.clone()));
+    }
+    assert!(hub.is_usable());
+    hub.handle_packet(at(50), hub.peer.address, &header, &mut forged);
+    assert_eq!(hub.take_end(), Some(DownReason::Violation));
+}
+
+/// Random frames of everything that has a peer's session keep something, most of them
+/// sensible, some not.
+struct Adversary {
+    rng: ChaCha20Rng,
+    number: u64,
+}
+
+impl Adversary {
+    fn below(&mut self, end: u64) -> u64 {
+        self.rng.next_u64() % end
+    }
+
+    fn number(&mut self) -> u64 {
+        let jump = match self.below(100) {
+            0 => self.below(1 << 31),
+            1..5 => self.below(1000),
+            5..30 => 2,
+            _ => 1,
+        };
+        self.number += jump;
+        self.number
+    }
+
+    fn frame(&mut self, sent: u64) -> Vec<u8> {
+        match self.below(10) {
+            0 if sent > 0 => {
+                let end = 1 + self.below(sent);
+                let start = self.below(end);
+                ack(start..end)
+            }
+            1 => {
+                let behind = self.below(5000);
+                frame(&Frame::Settled(self.number.saturating_sub(behind)))
+            }
+            2 => frame(&Frame::PathChallenge(self.below(9))),
+            3 => frame(&Frame::Mark),
+            4 => {
+                let deadline = Duration::from_millis(self.below(10_000));
+                let channel = ChannelId(self.below(5) as u8);
+                frame(&Frame::Channel(Announcement { channel, deadline }))
+            }
+            5..8 => self.packet(),
+            _ => frame(&Frame::Ping),
+        }
+    }
+
+    fn packet(&mut self) -> Vec<u8> {
+        let data = vec![1; 1 + self.below(200) as usize];
+        let offset = self.below(60_000) as usize;
+        let part = (self.below(2) == 0).then(|| Part { offset, total: offset + 1000 });
+        let sequence = TruncatedOffset::new(self.below(1 << 20));
+        let (channel, lane) = (ChannelId(self.below(5) as u8), self.below(64) as u8);
+        let mut bytes = Vec::new();
+        Frame::Packet(Packet { channel, lane, sequence, part, data: &data })
+            .write(&mut bytes, false);
+        bytes
+    }
+
+    fn repair(&mut self) -> Vec<u8> {
+        let shard = vec![self.below(256) as u8; 2 * (1 + self.below(600) as usize)];
+        let (count, repairs) =
+            (1 + self.below(MAX_BLOCK as u64), 1 + self.below(MAX_REPAIRS as u64));
+        let strides = if self.below(9) == 0 { MAX_STRIDE } else { 3 };
+        let stride = 1 + self.below(strides);
+        let distance = 1 + (count - 1) * stride + self.below(20);
+        let index = self.below(repairs) as usize;
+        let [count, repairs] = [count, repairs].map(|n| n as usize);
+        frame(&Frame::Repair(Repair { distance, stride, count, repairs, index, shard: &shard }))
+    }
+
+    fn frames(&mut self, sent: u64) -> Vec<u8> {
+        let (mut frames, mut acknowledged) = (Vec::new(), false);
+        for _ in 0..self.below(6) {
+            let next = self.frame(sent);
+            let is_ack = frame::is_ack(next[0]);
+            if !(is_ack && acknowledged) {
+                frames.extend(next);
+                acknowledged |= is_ack;
+            }
+        }
+        if self.below(2) == 0 {
+            frames.extend(self.repair());
+        }
+        frames
+    }
+}
+
+#[test]
+fn whatever_a_peer_sends_a_session_stays_within_its_bound() {
+    let mut longest = 0;
+    for seed in 0..20 {
+        let rng = ChaCha20Rng::seed_from_u64(seed);
+        let mut adversary = Adversary { rng, number: 0 };
+        let mut session = session(&config());
+        for n in 0..3000 {
+            let now = at(n);
+            let number = adversary.number();
+            let frames = adversary.frames(session.sent.next_number());
+            session.take_authentic(now, number, &frames);
+            assert!(session.is_usable(), "seed {seed}, packet {n}: {:?}", failure(&session));
+            if n % 3 == 0 {
+                let _ = session.send_packet(now, ChannelId(n as u8 % 4), &[0x45; 700]);
+            }
+            transmit(&mut session, now);
+            let held = session.stats().held.get();
+            assert!(held <= BOUND, "seed {seed}, packet {n}: {held} bytes");
+            longest = longest.max(held);
+        }
+        while session.inbound.poll().is_some() {}
+    }
+    assert!(longest > MEMORY / 4, "{longest} bytes: the adversary is too kind");
+}
