@@ -34,10 +34,11 @@ pub struct Config {
     /// Whether this side resolves names, so that the peer may open streams to them.
     /// Default false.
     pub names: bool,
-    /// A session that has been idle this long sends a packet to keep address
-    /// translators and the peer informed. Default 10 s.
+    /// A session that has been idle this long, or up to an eighth longer, sends a packet
+    /// to keep address translators and the peer informed. Default 15 s, the shortest
+    /// that RFC 8085 §3.5 allows by default.
     pub keepalive: Duration,
-    /// A peer that has not been heard for this long is given up, and its
+    /// A peer that has been unreachable for this long is given up, and its
     /// streams with it. Default 15 min: a fade is not an end.
     pub give_up: Duration,
     /// A hub that gets more handshakes in a second has further terminals prove
@@ -76,7 +77,7 @@ impl Config {
             stream_window: ByteCount::new(64_000_000),
             max_streams: 65_536,
             names: false,
-            keepalive: Duration::from_secs(10),
+            keepalive: Duration::from_secs(15),
             give_up: Duration::from_secs(900),
             handshakes_per_second: 100,
             rekey_after: Duration::from_secs(120),
@@ -196,7 +197,7 @@ pub enum DownReason {
     Closed(CloseReason),
     /// The peer closed it.
     ClosedByPeer(CloseReason),
-    /// The peer has not been heard for too long.
+    /// The peer has been unreachable for too long.
     GivenUp,
     /// The peer has set up another: it had lost this one.
     Replaced,

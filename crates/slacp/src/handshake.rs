@@ -20,7 +20,7 @@ use crate::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, VERSION};
 use crate::phases::expand;
 use crate::rtt::FirstRtt;
 use crate::secret::{self, Secret, Wiped, draw};
-use crate::{KeyPair, PublicKey, varint};
+use crate::{KeyPair, PublicKey, jitter, varint};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 
@@ -38,8 +38,9 @@ fn prologue(cookie: &Mac) -> Vec<u8> {
 /// and at most. Shorter than some RTTs, so the same message is sent again.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(5);
-/// Pauses are longer by up to this, so that no periodic fault meets them all.
-const RETRY_JITTER: Duration = Duration::from_millis(250);
+/// Pauses are longer by up to this part, so that no periodic fault meets them all, and
+/// terminals that begin together do not go on together.
+const RETRY_LONGER: u32 = 4;
 /// After so many sendings a new message with a new ephemeral key is made.
 const SENDINGS: u32 = 6;
 /// So many wishes for a cookie are granted until then.
@@ -193,7 +194,8 @@ pub(crate) struct Initiator {
     first_sending: Instant,
     copies: u32,
     next_sending: Instant,
-    jitter: Duration,
+    /// How much longer a pause of a second is.
+    longer: Duration,
 }
 
 impl Initiator {
@@ -207,7 +209,7 @@ impl Initiator {
     ) -> Self {
         let message = Message::new(identity, hub, index, &params.encode(), &[0; MAC], rng);
         let Message { state, datagram, knock } = message;
-        let jitter = RETRY_JITTER * (rng.next_u32() >> 16) / (1 << 16);
+        let longer = jitter::part_of(Duration::from_secs(1) / RETRY_LONGER, rng);
         let (first_sending, next_sending) = (now, now);
         let (sendings, copies, cookies) = (0, 0, 0);
         Self {
@@ -220,7 +222,7 @@ impl Initiator {
             first_sending,
             copies,
             next_sending,
-            jitter,
+            longer,
         }
     }
 
@@ -281,7 +283,7 @@ impl Initiator {
             self.first_sending = now;
         }
         self.copies += 1;
-        self.next_sending = now + wait + self.jitter;
+        self.next_sending = now + wait + self.longer.mul_f64(wait.as_secs_f64());
         Some(self.datagram.clone())
     }
 
@@ -588,7 +590,12 @@ mod tests {
             at.push(initiator.due().saturating_since(Instant::ZERO));
             assert!(initiator.poll(initiator.due()).is_some());
         }
-        let pauses: Vec<u64> = at.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
-        assert_eq!(pauses, [1, 2, 4, 5, 5]);
+        let pauses: Vec<f64> =
+            at.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+        let longer = pauses[0];
+        assert!(longer > 1.0 && longer < 1.25, "{longer}");
+        for (pause, plain) in pauses.iter().zip([1.0, 2.0, 4.0, 5.0, 5.0]) {
+            assert!((pause / plain - longer).abs() < 1e-6, "{pauses:?}");
+        }
     }
 }

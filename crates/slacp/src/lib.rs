@@ -20,6 +20,7 @@ pub mod fuzzing;
 mod gate;
 mod handshake;
 mod hub;
+mod jitter;
 mod key;
 mod knock;
 mod loss;

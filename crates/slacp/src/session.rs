@@ -19,10 +19,11 @@ use units::{BitRate, ByteCount, Instant};
 
 use crate::channels::{ChannelError, ChannelId, Inbound, Outbound};
 use crate::event_log::{EventLog, LogEvent};
-use crate::fade::Fade;
+use crate::fade::{Fade, Faded};
 use crate::fec::Decoder;
 use crate::flow::Limits;
 use crate::handshake::Keys;
+use crate::jitter::Backoff;
 use crate::loss::LossMeter;
 use crate::open::Openings;
 use crate::packet::{Header, Index};
@@ -106,6 +107,9 @@ pub(crate) struct Session {
     /// Where the packet came from that is being taken.
     heard_from: SocketAddr,
     keepalive: Duration,
+    /// How long the session is idle before it says that it is there: [`Self::keepalive`],
+    /// and a random part more.
+    idle_for: Duration,
     give_up: Duration,
     sent: SentPackets,
     /// Beyond so many bytes in the book of packets sent nothing is sent for the owner …
@@ -141,6 +145,8 @@ pub(crate) struct Session {
     probe_pending: bool,
     /// A direction of the link is silent, or both.
     fade: Option<Fade>,
+    faded: Faded,
+    backoff: Backoff,
     /// Why the session is over for its owner, if it is.
     ended: Option<DownReason>,
     /// The owner knows.
@@ -166,6 +172,7 @@ impl Session {
     ) -> Self {
         let limits = limits(config);
         let mut rng = ChaCha20Rng::from_seed(**seed);
+        let idle_for = time::idle_for(config.keepalive, &mut rng);
         let rate = Control::new(&config.rate);
         let mut estimate = Rtt::new();
         if let Some(rtt) = rtt {
@@ -182,6 +189,7 @@ impl Session {
             rng,
             heard_from: peer.address,
             keepalive: config.keepalive,
+            idle_for,
             give_up: config.give_up,
             sent: SentPackets::default(),
             most_in_flight: most_in_flight(limits.memory),
@@ -223,6 +231,8 @@ impl Session {
             doubted_at: now,
             probe_pending: false,
             fade: None,
+            faded: Faded::default(),
+            backoff: Backoff::default(),
             ended: None,
             told: false,
             closing: None,
@@ -361,6 +371,11 @@ impl Session {
         }
     }
 
+    /// Has the session share the rate of its probes in a fade with others.
+    pub(crate) fn share_probes(&mut self, faded: &Faded) {
+        self.faded = faded.clone();
+    }
+
     /// Takes another configured rate; `false` if that needs another session.
     pub(crate) fn configure_rate(&mut self, now: Instant, rate: &Rate) -> bool {
         let taken = self.rate.configure(rate);
@@ -392,7 +407,12 @@ impl Session {
         rate: BitRate,
         valid_for: Duration,
     ) -> Result<(), RateError> {
+        let was_off = self.rate.rate().bits_per_second() == 0;
         self.rate.tell(now, rate, valid_for)?;
+        if was_off && rate.bits_per_second() > 0 {
+            // The link is back, says the modem.
+            self.next_probe = self.next_probe.min(now);
+        }
         self.rate_changed(now);
         Ok(())
     }

@@ -9,6 +9,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use units::{ByteCount, Instant, earliest};
 
+use crate::fade::Faded;
 use crate::handshake::Params;
 use crate::knock::Knocker;
 use crate::pacer::Pacer;
@@ -51,6 +52,8 @@ pub(crate) struct Core {
     pub(super) sessions: BTreeMap<SessionId, Session>,
     pub(super) indices: BTreeMap<Index, Owner>,
     pub(super) memories: Memories,
+    /// The sessions in a fade: their probes share the rate.
+    faded: Faded,
     next_session: u64,
     /// The session that sent last: the one after it is next.
     turn: SessionId,
@@ -78,6 +81,7 @@ impl Core {
             sessions: BTreeMap::new(),
             indices: BTreeMap::new(),
             memories: Memories::default(),
+            faded: Faded::default(),
             next_session: 0,
             turn: SessionId(0),
             events: VecDeque::new(),
@@ -182,6 +186,7 @@ impl Core {
         let id = SessionId(self.next_session);
         self.next_session += 1;
         self.indices.insert(index, Owner::Session(id));
+        session.share_probes(&self.faded);
         let up = Event::Up { peer: session.peer.key, address: session.peer.address };
         if let Some(memory) = self.memories.get(self.now, &session.path_key()) {
             session.remember(memory);

@@ -93,7 +93,9 @@ impl Session {
         if bytes > self.most_unacknowledged {
             return Err(Broken::Unacknowledged { bytes });
         }
-        self.received.arrived(now, number, size, eliciting);
+        // In a fade a mere question is answered by a probe, at the pace of probes.
+        let reports = eliciting && (self.is_reachable() || self.last_carried == now);
+        self.received.arrived(now, number, size, reports);
         let mut restored = self.decoder.keep(number, if source { frames } else { &[] });
         if let Some(repair) = repair {
             self.stats.repairs_received += 1;
@@ -210,6 +212,7 @@ impl Session {
         self.take_lost(now);
         self.streams.wake_writers();
         if news {
+            self.backoff.reset();
             self.next_probe = self.probe_at();
         }
         Ok(())

@@ -151,8 +151,9 @@ impl Session {
         }
         if eliciting {
             self.last_eliciting = now;
-            if self.is_reachable() {
-                self.next_probe = self.probe_at();
+            match &mut self.fade {
+                Some(fade) => fade.asked_with(ByteCount::new(size.into())),
+                None => self.next_probe = self.probe_at(),
             }
         }
         let sent_bytes = self.stats.bytes_sent;

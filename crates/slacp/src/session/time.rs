@@ -1,14 +1,17 @@
 //! When a session has something to do: losses, probes, repairs, silence.
 
+use core::time::Duration;
+
+use rand_core::Rng;
 use units::{Instant, earliest};
 
 use super::{Session, Wake};
 use crate::event_log::LogEvent;
-use crate::fade::{ASK, FADE_PROBE, Fade, SILENCE};
+use crate::fade::{ASK, Fade, ProbeRate, SILENCE};
 use crate::planner::Outlook;
 use crate::received::ACK_DELAY;
 use crate::sent::Acked;
-use crate::{DownReason, Event};
+use crate::{DownReason, Event, jitter};
 
 impl Session {
     /// When [`Self::handle_timeout`] has something to do. Sending is apart:
@@ -59,6 +62,7 @@ impl Session {
         if self.keepalive_timeout().is_some_and(|time| time <= now) {
             self.probe_pending = true;
             self.asked = now;
+            self.idle_for = idle_for(self.keepalive, &mut self.rng);
         }
         if self.silence_timeout().is_some_and(|time| time <= now) {
             self.on_silence(now);
@@ -81,7 +85,7 @@ impl Session {
 
 impl Session {
     fn keepalive_timeout(&self) -> Option<Instant> {
-        let idle = self.last_sent + self.keepalive;
+        let idle = self.last_sent + self.idle_for;
         let wants = self.asked <= self.last_carried && self.streams.len() > 0;
         let asks = wants && self.is_reachable();
         let due = if asks { idle.min(self.last_carried + ASK) } else { idle };
@@ -89,7 +93,7 @@ impl Session {
     }
 
     pub(super) fn probe_at(&self) -> Instant {
-        self.last_eliciting + self.rtt.probe_delay(ACK_DELAY)
+        self.last_eliciting + self.backoff.pause(self.rtt.probe_delay(ACK_DELAY))
     }
 
     fn probe_timeout(&self) -> Option<Instant> {
@@ -101,13 +105,13 @@ impl Session {
     /// question (RFC 9002 §6.2.4), unless the link is down.
     fn probe(&mut self, now: Instant) {
         self.probe_pending = true;
-        if !self.is_reachable() {
-            self.next_probe = now + FADE_PROBE;
+        let (rate, most) = (self.probe_rate(), self.keepalive);
+        if let Some(fade) = &mut self.fade {
+            self.next_probe = fade.asks(now, rate, most, &mut self.rng);
             return;
         }
-        // Sooner than the first, and not in step with anything that comes once
-        // in a round trip.
-        self.next_probe = now + self.rtt.probe_delay(ACK_DELAY) * 3 / 8;
+        self.backoff.ask(&mut self.rng);
+        self.next_probe = now + self.backoff.pause(self.rtt.probe_delay(ACK_DELAY));
         self.stats.probes += 1;
         self.log.record(now, || LogEvent::Probe);
         for cargo in self.sent.oldest_cargo() {
@@ -136,8 +140,9 @@ impl Session {
 
     fn on_silence(&mut self, now: Instant) {
         let Some(fade) = &mut self.fade else {
-            self.fade = Some(Fade::new(now));
-            self.next_probe = now;
+            let fade = Fade::new(now, &self.faded);
+            self.next_probe = fade.first_probe(self.probe_rate(), self.keepalive, &mut self.rng);
+            self.fade = Some(fade);
             self.events.push_back(Event::Unreachable);
             self.log.record(now, || LogEvent::OutageBegins);
             return;
@@ -155,8 +160,18 @@ impl Session {
     pub(super) fn heard(&mut self, now: Instant) {
         let silent = now.saturating_since(self.last_heard);
         self.last_heard = now;
+        let rate = self.probe_rate();
         if let Some(fade) = &mut self.fade {
-            fade.heard(now, silent, self.rtt.probe_delay(ACK_DELAY));
+            let answer = fade.heard(now, silent, self.rtt.probe_delay(ACK_DELAY), rate);
+            self.next_probe = self.next_probe.min(answer);
+        }
+    }
+
+    /// The rate of which probes in a fade take a share.
+    fn probe_rate(&self) -> ProbeRate {
+        match self.rate.shared() {
+            Some(rate) => ProbeRate::Shared(rate),
+            None => ProbeRate::Own(self.rate.rate()),
         }
     }
 
@@ -174,4 +189,10 @@ impl Session {
             self.log.record(now, || LogEvent::OutageEnds);
         }
     }
+}
+
+/// How long a session is idle before it says that it is there: sessions that fell idle
+/// together do not say so together.
+pub(super) fn idle_for(keepalive: Duration, rng: &mut impl Rng) -> Duration {
+    keepalive + jitter::part_of(keepalive / 8, rng)
 }

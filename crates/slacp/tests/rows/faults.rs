@@ -18,7 +18,8 @@ pub fn outages() -> Vec<Row> {
 fn outage(seconds: u64) -> Row {
     let after = |i: u64| resumed_after(Duration::from_secs(seconds) + STEP * (13 * i) as u32);
     let slowest = (0..OUTAGES).map(after).max().unwrap_or_default();
-    let asked = Duration::from_secs_f64(RTT + 0.2);
+    // A round trip, and a probe: they are an eighth of the outage apart, at most 2 s.
+    let asked = Duration::from_secs_f64(RTT + 0.05 + (seconds as f64 / 8.0).clamp(0.15, 2.0));
     Row::new(
         format!("outage of {seconds} s: full rate at the receiver"),
         format!("≤ {} ms after it", asked.as_millis()),

@@ -1,0 +1,78 @@
+//! Random parts of pauses, so that what happened to many at once does not happen to
+//! them at once again (RFC 8085 §3.1.1).
+
+use core::time::Duration;
+
+use rand_core::Rng;
+
+/// A random part of `most`, uniform.
+pub(crate) fn part_of(most: Duration, rng: &mut impl Rng) -> Duration {
+    most * (rng.next_u32() >> 16) / (1 << 16)
+}
+
+/// Pauses between questions that nothing answers: they double (RFC 9002 §6.2.1).
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    questions: u32,
+    /// How much longer the next pause is, in 65,536ths.
+    longer: u32,
+}
+
+impl Backoff {
+    /// After so many doublings a pause is longer than any silence that is waited for.
+    const DOUBLINGS: u32 = 10;
+    /// By how much a pause is longer at most: an eighth.
+    const LONGER: u32 = 8;
+
+    /// There was an answer.
+    pub(crate) fn reset(&mut self) {
+        self.questions = 0;
+    }
+
+    /// Another question is asked.
+    pub(crate) fn ask(&mut self, rng: &mut impl Rng) {
+        self.questions = (self.questions + 1).min(Self::DOUBLINGS);
+        self.longer = rng.next_u32() >> 16;
+    }
+
+    /// How long to wait for an answer that takes `delay` at most. After the first
+    /// question a good third of it, so as not to be in step with anything that comes
+    /// once in a round trip; then twice as long each time.
+    pub(crate) fn pause(&self, delay: Duration) -> Duration {
+        let Some(doublings) = self.questions.checked_sub(1) else { return delay };
+        let pause = delay * 3 / 8 * 2u32.pow(doublings);
+        pause + pause / Self::LONGER * self.longer / (1 << 16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn pauses_double_until_there_is_an_answer() {
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        let mut backoff = Backoff::default();
+        let delay = Duration::from_millis(800);
+        assert_eq!(backoff.pause(delay), delay);
+        for least in [300, 600, 1200, 2400].map(Duration::from_millis) {
+            backoff.ask(&mut rng);
+            let pause = backoff.pause(delay);
+            assert!(pause >= least && pause <= least + least / 8, "{pause:?} of {least:?}");
+        }
+        (0..100).for_each(|_| backoff.ask(&mut rng));
+        assert!(backoff.pause(delay) > Duration::from_secs(100));
+        backoff.reset();
+        assert_eq!(backoff.pause(delay), delay);
+    }
+
+    #[test]
+    fn no_two_draw_the_same_part() {
+        let most = Duration::from_secs(1);
+        let part = |seed| part_of(most, &mut ChaCha20Rng::from_seed([seed; 32]));
+        assert!((0..100).all(|seed| part(seed) < most && part(seed) != part(seed + 1)));
+    }
+}
