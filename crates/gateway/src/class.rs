@@ -5,6 +5,7 @@
 //! packet channel, which it keeps as long as it is called the same. What a gateway sends is classed by itself alone; it
 //! receives every channel, however many classes the peer has.
 
+use std::fmt;
 use std::sync::{RwLock, RwLockReadGuard};
 
 use crate::packet::Packet;
@@ -46,8 +47,41 @@ impl Ports {
         self.protocol.is_none_or(|only| only == protocol)
     }
 
-    fn has(&self, protocol: u8, port: u16) -> bool {
+    /// Whether this port of this protocol is one of them.
+    pub(crate) fn has(&self, protocol: u8, port: u16) -> bool {
         self.of(protocol) && (self.first..=self.last).contains(&port)
+    }
+
+    /// Those from `first` to `last`; `None` if there are none.
+    pub(crate) fn range(protocol: Option<u8>, first: u16, last: u16) -> Option<Self> {
+        (0 < first && first <= last).then_some(Self { protocol, first, last })
+    }
+
+    /// Reads `22`, `5060-5061` or `udp/443`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (protocol, text) = match text.split_once('/') {
+            Some(("tcp", ports)) => (Some(TCP), ports),
+            Some(("udp", ports)) => (Some(UDP), ports),
+            Some(_) => return None,
+            None => (None, text),
+        };
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        Self::range(protocol, first.trim().parse().ok()?, last.trim().parse().ok()?)
+    }
+}
+
+/// As [`Ports::parse`] reads it.
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.protocol {
+            Some(TCP) => f.write_str("tcp/")?,
+            Some(_) => f.write_str("udp/")?,
+            None => {}
+        }
+        match self.first == self.last {
+            true => self.first.fmt(f),
+            false => write!(f, "{}-{}", self.first, self.last),
+        }
     }
 }
 

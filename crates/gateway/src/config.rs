@@ -12,6 +12,9 @@
 //! interfaces = ["lan0"]        # where the clients are
 //! bypass = ["10.0.0.0/8"]      # destinations that are left alone
 //!
+//! [accept]                     # connections from the hub's side; without it none
+//! to = ["10.1.0.0/16:22"]
+//!
 //! [proxy]                      # instead of [intercept], or beside it
 //! listen = "127.0.0.1:1080"    # SOCKS5 and HTTP CONNECT
 //! ```
@@ -26,10 +29,12 @@
 //! name = "ship-1"
 //! key = "0YJ7D8fzVCLh8TbVzDyv7B8cnX3sCXMlyUd2KVeuJgE="
 //! networks = ["10.1.0.0/16", "fd00:1::/64"]   # the addresses behind it
+//! deny = ["10.0.0.0/8"]        # what its clients may not reach through the hub
 //! ```
 
 mod classes;
 mod dlep;
+mod egress;
 mod operation;
 mod parse;
 mod policy;
@@ -53,6 +58,7 @@ use units::{BitRate, ByteCount};
 
 use crate::class::Classes;
 pub use crate::dlep::{DlepConfig, Way};
+use crate::egress::Egress;
 use crate::keys::{KeyError, PrivateKey, check_permissions};
 pub use crate::ops::OperationConfig;
 use crate::policy::Policy;
@@ -83,6 +89,9 @@ pub struct TerminalConfig {
     pub intercept: Option<InterceptConfig>,
     /// Where clients ask to be connected; nowhere without it. Section `proxy`.
     pub proxy: Option<ProxyConfig>,
+    /// Where connections and packets from the hub's side may go; nowhere without it.
+    /// Section `accept`.
+    pub accept: Egress,
     /// How it is run. Keys `control`, `total_memory`, `max_connections`.
     pub operation: OperationConfig,
     /// Whether and how packets that are not split are carried over the hop.
@@ -256,9 +265,6 @@ pub struct HubConfig {
     /// How long a connection to a destination may take to open. Key
     /// `connect_timeout`, default 30 s.
     pub connect_timeout: Duration,
-    /// Whether terminals may reach what listens on the hub's own loopback
-    /// addresses. Key `allow_loopback`, default false.
-    pub allow_loopback: bool,
     /// Whether servers see the clients' addresses, not this machine's. Clients
     /// must be in the networks of their terminals then. Key `transparent`,
     /// default false; needs CAP_NET_ADMIN.
@@ -293,6 +299,9 @@ pub struct PermittedTerminal {
     /// The addresses behind it: those of its clients, as the hub's side sees them.
     /// No two terminals share any. Key `networks`, default none.
     pub networks: Vec<Prefix>,
+    /// What its clients may reach through the hub. Keys `reach` and `deny`, else those of
+    /// the section `egress`, else everything but special addresses and the hub's own.
+    pub egress: Egress,
 }
 
 /// Where the hub is: `host:port`, not resolved yet.

@@ -1,7 +1,7 @@
 //! Connecting to the destination of a stream.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::config::SideConfig;
+use crate::egress::Egress;
+use crate::own::OwnAddresses;
 use crate::tcp;
 
 /// As whom to connect.
@@ -40,13 +42,15 @@ pub(crate) async fn connect(
 }
 
 /// How connections are made that cross no hop.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) side: Arc<SideConfig>,
     /// How long each may take to open.
     pub(crate) timeout: Duration,
-    /// Whether services on this machine's loopback device may be reached.
-    pub(crate) allow_loopback: bool,
+    /// Where they may go …
+    pub(crate) egress: Egress,
+    /// … and which addresses are this machine's; without it none but loopback is.
+    pub(crate) own: Option<OwnAddresses>,
     /// The mark of their packets.
     pub(crate) mark: Option<u32>,
 }
@@ -63,7 +67,9 @@ impl Dialer {
         source: Option<SocketAddr>,
         dscp: Option<u8>,
     ) -> io::Result<TcpStream> {
-        if !is_permitted(destination, self.allow_loopback) {
+        let is_own = |it| self.own.as_ref().map_or(Some(false), |own| own.has(it));
+        if let Err(why) = self.egress.judge(destination, is_own) {
+            tracing::debug!(%destination, "refused: {why}");
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }
         let caller = Caller { source, mark: self.mark, dscp };
@@ -125,15 +131,6 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL))
 }
 
-/// Whether a peer may have us connect there. What listens on loopback alone
-/// relies on nobody else reaching it.
-pub(crate) fn is_permitted(destination: SocketAddr, allow_loopback: bool) -> bool {
-    let address = destination.ip().to_canonical();
-    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    let nowhere = address.is_unspecified() || address.is_multicast() || broadcast;
-    !nowhere && (allow_loopback || !address.is_loopback()) && destination.port() != 0
-}
-
 /// What the peer is told about a connection that failed with `error`.
 pub(crate) fn reason(error: &io::Error) -> ResetReason {
     match error.raw_os_error() {
@@ -170,18 +167,6 @@ mod tests {
             assert_eq!(reason(&io::Error::from_raw_os_error(code)), expected);
         }
         assert_eq!(reason(&io::ErrorKind::TimedOut.into()), ResetReason::TimedOut);
-    }
-
-    #[test]
-    fn loopback_needs_permission_and_nowhere_is_never_permitted() {
-        let permitted = |text: &str, loopback| is_permitted(text.parse().unwrap(), loopback);
-        assert!(permitted("192.0.2.1:80", false) && permitted("[2001:db8::1]:80", false));
-        for loopback in ["127.0.0.1:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
-            assert!(!permitted(loopback, false) && permitted(loopback, true), "{loopback}");
-        }
-        for nowhere in ["0.0.0.0:80", "224.0.0.1:80", "255.255.255.255:80", "192.0.2.1:0"] {
-            assert!(!permitted(nowhere, true), "{nowhere}");
-        }
     }
 
     #[tokio::test]

@@ -96,6 +96,10 @@ pub enum RunError {
     /// The process may not make a tunnel.
     #[error("not permitted to make a tunnel: {PRIVILEGE}")]
     TunnelPrivilege,
+    /// The kernel cannot be asked which addresses are this machine's, which others must
+    /// not reach through us.
+    #[error("cannot ask the kernel for this machine's addresses (rtnetlink): {0}")]
+    OwnAddresses(io::Error),
     /// The loopback device is down, and no packet can be routed to the machine.
     #[error("the loopback device is down in this network namespace: `ip link set lo up`")]
     LoopbackDown,

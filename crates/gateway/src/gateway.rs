@@ -14,6 +14,7 @@ use crate::class::LiveClasses;
 use crate::counters::Counters;
 use crate::dial::Caller;
 use crate::driver::Driver;
+use crate::egress::Refusal;
 use crate::error::RunError;
 use crate::hop::{Hop, HopEvent, Stream};
 use crate::interception::Arrival;
@@ -24,18 +25,17 @@ use crate::proxy::{self, Exit, Wish};
 use crate::sources::Sources;
 use crate::tunnel::Port;
 use crate::udp::UdpLink;
-use crate::{dial, forward, relay};
+use crate::{forward, relay};
 
 /// How long the last packets of connections may take when a gateway stops.
 const LAST_PACKETS: Duration = Duration::from_millis(300);
 /// How long the peer is then told that the session is over.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// Where the peer may have us connect.
+/// How connections are made for the peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DialPolicy {
     pub(crate) timeout: Duration,
-    pub(crate) allow_loopback: bool,
     /// Connect with the address of whoever connected to the peer.
     pub(crate) transparent: bool,
     /// Mark the connections that we make, so that none is taken over by us.
@@ -107,10 +107,9 @@ impl Gateway {
         Ok(Self { hop, events, driver, relays: JoinSet::new(), policy, counters })
     }
 
-    /// How long peers' connections may take to open from now on, and whether they
-    /// may reach what listens on our loopback addresses.
-    pub(crate) fn set_policy(&mut self, timeout: Duration, allow_loopback: bool) {
-        (self.policy.timeout, self.policy.allow_loopback) = (timeout, allow_loopback);
+    /// How long peers' connections may take to open from now on.
+    pub(crate) fn set_patience(&mut self, timeout: Duration) {
+        self.policy.timeout = timeout;
     }
 
     pub(crate) fn hop(&self) -> &Hop {
@@ -158,17 +157,14 @@ impl Gateway {
         self.relays.spawn(proxy::carry(wish, hop, exit));
     }
 
-    /// Carries a stream of the peer to its destination, which has these addresses.
+    /// Carries a stream of the peer to its destination, which has these addresses, all
+    /// of them permitted.
     pub(crate) fn answer(
         &mut self,
         stream: Stream,
         open: Open<Destination>,
-        mut addresses: Vec<SocketAddr>,
+        addresses: Vec<SocketAddr>,
     ) {
-        addresses.retain(|address| dial::is_permitted(*address, self.policy.allow_loopback));
-        if addresses.is_empty() {
-            return self.refuse(stream, &open, ResetReason::Prohibited);
-        }
         let (policy, counters) = (self.policy, self.counters.clone());
         self.relays.spawn(relay::answer(stream, open, addresses, policy, counters));
     }
@@ -182,6 +178,12 @@ impl Gateway {
     pub(crate) fn forward(&mut self, stream: Stream, session: SessionId, open: Open) {
         let (hop, counters) = (self.hop.clone(), self.counters.clone());
         self.relays.spawn(forward::forward(hop, stream, session, open, counters));
+    }
+
+    /// Tells the peer that its stream may not be connected.
+    pub(crate) fn prohibit(&self, stream: Stream, open: &Open<Destination>, why: &Refusal) {
+        tracing::debug!(destination = %open.destination, "refused: {why}");
+        self.refuse(stream, open, ResetReason::Prohibited);
     }
 
     /// Tells the peer that its stream cannot be connected.

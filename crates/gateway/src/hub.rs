@@ -14,8 +14,9 @@ use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionI
 use tokio::task::JoinSet;
 
 use crate::class::LiveClasses;
-use crate::config::HubConfig;
+use crate::config::{HubConfig, PermittedTerminal};
 use crate::counters::Counters;
+use crate::egress::{Egress, Refusal};
 use crate::error::RunError;
 use crate::gateway::{Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
 use crate::hop::{HopEvent, Stream};
@@ -25,12 +26,13 @@ use crate::keys::random_bytes;
 use crate::names::Resolver;
 use crate::netfilter::Scope;
 use crate::ops::{Operations, Own, Task};
+use crate::own::OwnAddresses;
 use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::prefix::Prefix;
 use crate::sites::{Sites, Way};
 use crate::status::{Bypass, Role};
-use crate::tunnel::{self, Selection, Traffic, Tunnel};
+use crate::tunnel::{self, Admitted, Selection, Traffic, Tunnel};
 use crate::udp::UdpLink;
 
 /// The hub's UDP port unless it is told another.
@@ -42,6 +44,7 @@ pub const PORT: u16 = 5900;
 /// # Errors
 /// When it cannot start ([`RunError::is_setup`]) or its socket fails.
 pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    let own = OwnAddresses::open()?;
     let link = match config.listen {
         Some(address) => bind(address)?,
         None => bind_anywhere()?,
@@ -61,7 +64,8 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let (classes, counters) =
         (Arc::new(LiveClasses::new(config.classes)), Arc::new(Counters::default()));
     counters.keepalive.set(config.operation.keepalive);
-    let selection = selection(local.port(), config.intercept.is_some(), &config.policies);
+    let selection =
+        selection(local.port(), config.intercept.is_some(), (&config.policies, &config.terminals));
     let install =
         |tunnel| Tunnel::install(tunnel, selection, config.mesh, classes.clone(), counters.clone());
     let mut tunnel = config.tunnel.as_ref().map(install).transpose()?;
@@ -77,7 +81,8 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     ops.say_ready();
     let (port, policies) = (local.port(), config.policies);
     let (resolver, lookups) = (Resolver::default(), JoinSet::new());
-    let mut hub = Hub { gateway, ops, intake, tunnel, sites, port, policies, resolver, lookups };
+    let mut hub =
+        Hub { gateway, ops, intake, tunnel, sites, own, port, policies, resolver, lookups };
     hub.ops.remember(hub.gateway.hop());
     let result = hub.serve(shutdown).await;
     hub.ops.stop(hub.gateway.view());
@@ -94,7 +99,6 @@ fn names(config: &HubConfig) -> BTreeMap<PublicKey, String> {
 fn policy(config: &HubConfig) -> DialPolicy {
     DialPolicy {
         timeout: config.connect_timeout,
-        allow_loopback: config.allow_loopback,
         transparent: config.transparent,
         marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
     }
@@ -110,7 +114,7 @@ pub fn print_rules(config: &HubConfig) -> String {
         config.terminals.iter().flat_map(|terminal| terminal.networks.clone()).collect();
     rules += &tunnel::print(
         tunnel,
-        &selection(hop, config.intercept.is_some(), &config.policies),
+        &selection(hop, config.intercept.is_some(), (&config.policies, &config.terminals)),
         &networks,
     );
     rules
@@ -118,12 +122,32 @@ pub fn print_rules(config: &HubConfig) -> String {
 
 /// What goes through a hub's tunnel. Without interception nobody else counts
 /// connections.
-fn selection(hop: u16, intercepts: bool, policies: &[Policy]) -> Selection {
+fn selection(
+    hop: u16,
+    intercepts: bool,
+    (policies, terminals): (&[Policy], &[PermittedTerminal]),
+) -> Selection {
     Selection {
         traffic: Traffic::ToTerminals { hop },
         policies: policies.to_vec(),
+        admitted: admitted(terminals),
         counts_connections: !intercepts,
     }
+}
+
+/// What terminals may send through the tunnel; one set of rules where all may the same.
+pub(crate) fn admitted(terminals: &[PermittedTerminal]) -> Vec<Admitted> {
+    let mut others = terminals.iter().map(|terminal| &terminal.egress);
+    if let Some(first) = others.next()
+        && others.all(|other| other == first)
+    {
+        return Admitted::from_anyone(first);
+    }
+    let of = |it: &PermittedTerminal| Admitted {
+        sources: it.networks.clone(),
+        egress: it.egress.clone(),
+    };
+    terminals.iter().map(of).collect()
 }
 
 struct Hub {
@@ -135,6 +159,7 @@ struct Hub {
     /// Carries packets to what is behind the terminals.
     tunnel: Option<Tunnel>,
     sites: Sites,
+    own: OwnAddresses,
     /// Of the hop.
     port: u16,
     policies: Vec<Policy>,
@@ -221,12 +246,13 @@ impl Hub {
     /// Takes what has changed in the configuration; nothing of one that is not good.
     fn reload(&mut self) -> Result<Vec<String>, String> {
         let config = HubConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
-        self.gateway.set_policy(config.connect_timeout, config.allow_loopback);
+        self.gateway.set_patience(config.connect_timeout);
         if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
         }
         if let Some(tunnel) = &self.tunnel {
-            let selection = selection(self.port, self.intake.is_some(), &config.policies);
+            let selection =
+                selection(self.port, self.intake.is_some(), (&config.policies, &config.terminals));
             tunnel.configure(selection).map_err(|error| error.to_string())?;
         }
         let keys = config.terminals.iter().map(|terminal| terminal.key).collect();
@@ -266,8 +292,8 @@ impl Hub {
         }
     }
 
-    /// Carries a connection to one of these addresses. If the first is behind a terminal,
-    /// or not permitted, the others do not matter.
+    /// Carries a connection to one of those of these addresses that its terminal may reach.
+    /// If the first is behind a terminal, or not permitted, the others do not matter.
     fn answer_at(
         &mut self,
         stream: Stream,
@@ -275,6 +301,9 @@ impl Hub {
         mut addresses: Vec<SocketAddr>,
     ) {
         let session = stream.session();
+        if let Err(why) = self.permitted(session, &mut addresses) {
+            return self.gateway.prohibit(stream, &open, &why);
+        }
         let way = |address| self.sites.way(session, open.to(address));
         let first = addresses[0];
         match way(first) {
@@ -284,6 +313,30 @@ impl Hub {
             }
             Way::Through(session) => self.gateway.forward(stream, session, open.to(first)),
             Way::Closed(reason) => self.gateway.refuse(stream, &open, reason),
+        }
+    }
+
+    /// Leaves those of a destination's addresses that the terminal of a session may reach.
+    ///
+    /// # Errors
+    /// If there are none, why the first may not be reached.
+    fn permitted(
+        &self,
+        session: SessionId,
+        addresses: &mut Vec<SocketAddr>,
+    ) -> Result<(), Refusal> {
+        let nowhere = Egress::nowhere();
+        let egress = self.sites.egress(session).unwrap_or(&nowhere);
+        let mut refused = None;
+        addresses.retain(|address| {
+            let judged = self.own.judge(egress, *address);
+            let permitted = judged.is_ok();
+            refused = refused.take().or(judged.err());
+            permitted
+        });
+        match refused {
+            Some(why) if addresses.is_empty() => Err(why),
+            _ => Ok(()),
         }
     }
 

@@ -34,6 +34,16 @@ impl Prefix {
     /// Every IPv6 address.
     pub(crate) const ALL_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 };
 
+    /// A prefix of IPv4; bits behind it must be zero.
+    pub(crate) const fn v4(address: [u8; 4], length: u8) -> Self {
+        Self { address: IpAddr::V4(Ipv4Addr::from_octets(address)), length }
+    }
+
+    /// A prefix of IPv6; bits behind it must be zero.
+    pub(crate) const fn v6(address: [u16; 8], length: u8) -> Self {
+        Self { address: IpAddr::V6(Ipv6Addr::from_segments(address)), length }
+    }
+
     /// The prefix of this length that `address` lies in; `None` if no address is as
     /// long.
     pub(crate) fn around(address: IpAddr, length: u8) -> Option<Self> {
@@ -49,6 +59,16 @@ impl Prefix {
     /// The first address.
     pub fn address(self) -> IpAddr {
         self.address
+    }
+
+    /// Whether it is one address alone.
+    pub(crate) fn is_host(self) -> bool {
+        self == Self::host(self.address)
+    }
+
+    /// Whether every address of `other` lies in it.
+    pub(crate) fn covers(self, other: Self) -> bool {
+        self.length <= other.length && self.contains(other.address)
     }
 
     /// How many leading bits are common.

@@ -7,6 +7,8 @@
 //! the next start removes them. The requests are synchronous so that
 //! dropping [`Routing`] removes everything on every way out.
 
+mod kind;
+
 use std::io;
 
 use rtnetlink::packet_core::{

@@ -26,6 +26,8 @@ const VERDICT_REGISTER: u32 = libc::NFT_REG_VERDICT as u32;
 const TCP_FLAGS_OFFSET: u32 = 13;
 const FIN_SYN_RST_ACK: u8 = 0x17;
 const SYN: u8 = 0x02;
+/// The counter of packets that may not go on.
+pub(crate) const REFUSED: &str = "refused";
 /// NFT_OBJECT_COUNTER.
 pub(crate) const COUNTER: u32 = 1;
 const FIB_BY_DESTINATION: u32 = 1 << 1;
@@ -72,6 +74,8 @@ pub(crate) enum Term {
     Dscp(Version, u8),
     /// It goes against the direction in which its connection was opened.
     OfAnswer,
+    /// It belongs to a connection that has gone on before, or tells of an error of one.
+    OfKnownConnection,
     /// Its destination is not an address of this machine.
     ToElsewhere,
     /// Its destination is one host: neither broadcast nor multicast.
@@ -86,6 +90,8 @@ pub(crate) enum Term {
     MarkConnection(Mark),
     /// Counts it, in this counter of the policy with this index.
     Count(usize, Seen),
+    /// Counts it as one that may not go on.
+    CountRefused,
     /// Sends a copy of it to whoever listens to the log group.
     Log(u16),
     /// Ends the hook's chain.
@@ -187,6 +193,14 @@ impl Term {
                 });
                 compare(list, libc::NFT_CMP_EQ, &[REPLY]);
             }
+            Self::OfKnownConnection => {
+                expression(list, "ct", |data| {
+                    data.number(1, REGISTER);
+                    data.number(2, CONNECTION_STATE);
+                });
+                mask(list, &ESTABLISHED_OR_RELATED.to_ne_bytes(), &[0; 4]);
+                compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
+            }
             Self::ToElsewhere => encode_not_to(list, libc::RTN_LOCAL),
             Self::ToOneHost => {
                 encode_not_to(list, libc::RTN_BROADCAST);
@@ -205,10 +219,8 @@ impl Term {
             Self::Log(group) => {
                 expression(list, "log", |data| data.bytes(1, &group.to_be_bytes()));
             }
-            Self::Count(index, seen) => expression(list, "objref", |data| {
-                data.number(1, COUNTER);
-                data.text(2, &policy::counter(*index, *seen));
-            }),
+            Self::Count(index, seen) => encode_count(list, &policy::counter(*index, *seen)),
+            Self::CountRefused => encode_count(list, REFUSED),
             Self::Drop => verdict(list, libc::NF_DROP, None),
             Self::Goto(chain) => verdict(list, libc::NFT_GOTO, Some(chain)),
             Self::Accept => verdict(list, libc::NF_ACCEPT, None),
@@ -216,6 +228,14 @@ impl Term {
             Self::Jump(chain) => verdict(list, libc::NFT_JUMP, Some(chain)),
         }
     }
+}
+
+/// Refers to a counter of the table by its name.
+fn encode_count(list: &mut Batch, counter: &str) {
+    expression(list, "objref", |data| {
+        data.number(1, COUNTER);
+        data.text(2, counter);
+    });
 }
 
 fn expression(list: &mut Batch, name: &str, data: impl FnOnce(&mut Batch)) {
@@ -360,6 +380,9 @@ fn encode_remark(list: &mut Batch, wanted: Mark) {
     mask(list, &(!wanted.mask).to_ne_bytes(), &wanted.value.to_ne_bytes());
 }
 
+/// NFT_CT_STATE, and the bits that nftables gives to IP_CT_ESTABLISHED and IP_CT_RELATED.
+const CONNECTION_STATE: u32 = 0;
+const ESTABLISHED_OR_RELATED: u32 = 1 << 1 | 1 << 2;
 /// NFT_CT_DIRECTION, and IP_CT_DIR_REPLY.
 const CONNECTION_DIRECTION: u32 = 1;
 const REPLY: u8 = 1;
@@ -438,6 +461,8 @@ impl fmt::Display for Term {
             Self::Count(index, seen) => {
                 write!(f, "counter name {:?}", policy::counter(*index, *seen))
             }
+            Self::CountRefused => write!(f, "counter name {REFUSED:?}"),
+            Self::OfKnownConnection => f.write_str("ct state established,related"),
             Self::ToElsewhere => f.write_str("fib daddr type != local"),
             Self::ToOneHost => {
                 f.write_str("fib daddr type != broadcast fib daddr type != multicast")

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use slacp::{Open, PublicKey, ResetReason, SessionId};
 
 use crate::config::PermittedTerminal;
+use crate::egress::Egress;
 use crate::prefix::Prefix;
 
 /// All terminals that may connect, and the sessions there are, named by `S`.
@@ -82,6 +83,12 @@ impl<S: Copy + Ord> Sites<S> {
     /// What is behind the terminal of a session.
     pub(crate) fn networks(&self, session: S) -> Vec<Prefix> {
         self.of(session).map_or(Vec::new(), |terminal| terminal.networks.clone())
+    }
+
+    /// What the clients of a session's terminal may reach; nothing once it may not connect
+    /// any more.
+    pub(crate) fn egress(&self, session: S) -> Option<&Egress> {
+        self.of(session).map(|terminal| &terminal.egress)
     }
 
     /// The networks of all terminals that can be reached now.
@@ -169,6 +176,7 @@ mod tests {
             name: name.to_owned(),
             key,
             networks: networks.map(|network| network.parse().unwrap()).to_vec(),
+            egress: Egress::everywhere(),
         };
         let ship = terminal("ship", SHIP, ["10.1.0.0/16", "fd00:1::/64"]);
         let rig = terminal("rig", RIG, ["10.2.0.0/16", "fd00:2::/64"]);

@@ -19,6 +19,7 @@ use self::windows::Windows;
 use crate::config::SoloConfig;
 use crate::counters::Counters;
 use crate::dial::Dialer;
+use crate::egress::Egress;
 use crate::error::RunError;
 use crate::gateway::{say_ready, tell_panic};
 use crate::intake::{self, Intake};
@@ -201,6 +202,14 @@ fn exit(dialer: &Dialer, config: &SoloConfig, counters: &Arc<Counters>) -> Exit 
     exit.acknowledging_at_once(config.lan.quick_ack)
 }
 
+/// Where clients may go: the operator's own, with the loopback addresses if asked.
+fn egress(config: &SoloConfig) -> Egress {
+    match config.allow_loopback {
+        true => Egress::everywhere().and_loopback(),
+        false => Egress::everywhere(),
+    }
+}
+
 /// How servers are connected to.
 fn dialer(config: &SoloConfig, windows: &Windows) -> Dialer {
     let marked = config.intercept.as_ref().is_some_and(|it| it.own_traffic);
@@ -209,7 +218,8 @@ fn dialer(config: &SoloConfig, windows: &Windows) -> Dialer {
     Dialer {
         side: Arc::new(config.wan.clone()),
         timeout: config.connect_timeout,
-        allow_loopback: config.allow_loopback,
+        egress: egress(config),
+        own: None,
         mark: (mark != 0).then_some(mark),
     }
 }

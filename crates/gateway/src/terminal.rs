@@ -15,6 +15,7 @@ use crate::clock;
 use crate::config::{InterceptConfig, TerminalConfig, TunnelConfig};
 use crate::counters::Counters;
 use crate::dial::Dialer;
+use crate::egress::Egress;
 use crate::error::RunError;
 use crate::gateway::{Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
 use crate::hop::HopEvent;
@@ -23,6 +24,7 @@ use crate::interception::{self, Arrival, Interception};
 use crate::keys::random_bytes;
 use crate::netfilter::{PASSING, Scope};
 use crate::ops::{Operations, Own, Task};
+use crate::own::OwnAddresses;
 use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::proxy::{self, Exit, Proxy};
@@ -43,6 +45,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let hubs = resolve(&config).await?;
+    let own = OwnAddresses::open()?;
     let interception = match &config.intercept {
         Some(intercept) => Some(Interception::install(intercept, &config.policies)?),
         None if config.transparent => Some(Interception::of_replies()?),
@@ -62,19 +65,19 @@ pub async fn run(
     let endpoint = Endpoint::terminal(config.link, identity, config.hub_key, hubs, seed);
     let policy = DialPolicy {
         timeout: config.connect_timeout,
-        allow_loopback: false,
         transparent: config.transparent,
         marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
     };
     let (classes, counters) =
         (Arc::new(LiveClasses::new(config.classes)), Arc::new(Counters::default()));
     counters.keepalive.set(config.operation.keepalive);
-    let mut tunnel = match tunnel_of(&config.tunnel, &config.intercept, &config.policies) {
-        None => None,
-        Some((tunnel, of)) => {
-            Some(Tunnel::install(tunnel, of, true, classes.clone(), counters.clone())?)
-        }
-    };
+    let mut tunnel =
+        match tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept)) {
+            None => None,
+            Some((tunnel, of)) => {
+                Some(Tunnel::install(tunnel, of, true, classes.clone(), counters.clone())?)
+            }
+        };
     let carriage = Carriage { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
     let gateway = Gateway::start(Side::Terminal, endpoint, link, policy, carriage)?;
     if let Some(tunnel) = &mut tunnel {
@@ -87,7 +90,8 @@ pub async fn run(
     let dialer = Dialer {
         side: Arc::default(),
         timeout: config.connect_timeout,
-        allow_loopback: false,
+        egress: Egress::everywhere(),
+        own: Some(own.clone()),
         mark: policy.marked.then_some(PASSING.value),
     };
     let exit = Exit::new(manner, dialer, gateway.counters());
@@ -98,6 +102,8 @@ pub async fn run(
         full: Backoff::default(),
         tunnel,
         policies: config.policies,
+        accept: config.accept,
+        own,
         proxy,
         exit,
         session: None,
@@ -119,7 +125,7 @@ pub async fn run(
 pub fn print_rules(config: &TerminalConfig) -> String {
     let mut rules = interception::print_rules(config);
     if let Some((tunnel, selection)) =
-        tunnel_of(&config.tunnel, &config.intercept, &config.policies)
+        tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept))
     {
         rules += &tunnel::print(tunnel, &selection, &tunnel::everywhere());
     }
@@ -130,9 +136,9 @@ pub fn print_rules(config: &TerminalConfig) -> String {
 fn tunnel_of<'a>(
     tunnel: &'a Option<TunnelConfig>,
     intercept: &Option<InterceptConfig>,
-    policies: &[Policy],
+    (policies, accept): (&[Policy], &Egress),
 ) -> Option<(&'a TunnelConfig, Selection)> {
-    Some((tunnel.as_ref()?, tunnel::of_clients(intercept.as_ref()?, policies)))
+    Some((tunnel.as_ref()?, tunnel::of_clients(intercept.as_ref()?, policies, accept)))
 }
 
 struct Terminal {
@@ -143,6 +149,9 @@ struct Terminal {
     full: Backoff,
     tunnel: Option<Tunnel>,
     policies: Vec<Policy>,
+    /// Where connections from the hub's side may go.
+    accept: Egress,
+    own: OwnAddresses,
     proxy: Option<Proxy>,
     exit: Exit,
     session: Option<SessionId>,
@@ -201,12 +210,13 @@ impl Terminal {
         if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
             if let Some(tunnel) = &self.tunnel {
-                let selection = tunnel::of_clients(intercept, &config.policies);
+                let selection = tunnel::of_clients(intercept, &config.policies, &config.accept);
                 tunnel.configure(selection).map_err(|error| error.to_string())?;
             }
         }
         self.gateway.hop().configure_classes(&config.classes, self.tunnel.is_some())?;
         self.policies = config.policies;
+        self.accept = config.accept;
         let names = [(config.hub_key, HUB.to_owned())].into();
         self.gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = self.ops.configure(config.operation);
@@ -220,7 +230,10 @@ impl Terminal {
         }
         match event {
             HopEvent::Opened(stream, open) => match open.destination {
-                Destination::Address(address) => self.gateway.answer(stream, open, vec![address]),
+                Destination::Address(address) => match self.own.judge(&self.accept, address) {
+                    Ok(()) => self.gateway.answer(stream, open, vec![address]),
+                    Err(why) => self.gateway.prohibit(stream, &open, &why),
+                },
                 // A hub that was told that we resolve no names.
                 Destination::Name(..) => {
                     self.gateway.refuse(stream, &open, ResetReason::Prohibited);

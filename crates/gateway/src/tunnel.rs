@@ -8,10 +8,11 @@
 //!
 //! Packets are marked only while the session they would go to can carry them;
 //! else they pass as they would without skyhop. What the peer sends is written
-//! to the device, and the kernel routes it on; on a hub its source must be behind
-//! the terminal that it comes from, and its destination not behind another unless
-//! there is a mesh.
+//! to the device, and the kernel routes it on if the other side may send it there
+//! ([`crate::egress`]); on a hub its source must be behind the terminal that it comes
+//! from, and its destination not behind another unless there is a mesh.
 
+mod admit;
 mod device;
 mod link;
 mod paths;
@@ -29,6 +30,7 @@ use tokio::task::JoinHandle;
 use crate::class::{DEFAULT_CHANNEL, LiveClasses};
 use crate::config::{InterceptConfig, TunnelConfig};
 use crate::counters::Counters;
+use crate::egress::Egress;
 use crate::error::RunError;
 use crate::hop::Hop;
 use crate::packet::Packet;
@@ -39,6 +41,7 @@ use paths::Paths;
 use route::{Place, Route};
 use table::Table;
 
+pub(crate) use admit::Admitted;
 pub(crate) use table::{Selection, Traffic};
 
 /// The longest IP packet.
@@ -225,11 +228,16 @@ impl Port {
 }
 
 /// What a terminal lets through its tunnel.
-pub(crate) fn of_clients(intercept: &InterceptConfig, policies: &[Policy]) -> Selection {
+pub(crate) fn of_clients(
+    intercept: &InterceptConfig,
+    policies: &[Policy],
+    accept: &Egress,
+) -> Selection {
     let (interfaces, own) = (intercept.interfaces.clone(), intercept.own_traffic);
     Selection {
         traffic: Traffic::OfClients { interfaces, own },
         policies: policies.to_vec(),
+        admitted: Admitted::from_anyone(accept),
         counts_connections: false,
     }
 }

@@ -117,6 +117,7 @@ fn hub_config(args: &Args, port: u16, hub: &PrivateKey, terminal: &PrivateKey) -
     text += LOG;
     let _ = writeln!(text, "\n[[terminal]]\nname = {:?}", args.name);
     let _ = writeln!(text, "key = \"{}\"", format_public_key(&terminal.public()));
+    text += DENY;
     text
 }
 
@@ -128,8 +129,16 @@ fn terminal_config(args: &Args, hub: &PrivateKey, terminal: &PrivateKey) -> Stri
     text += &rate(&args.terminal_rate, "the return link, from here to the hub");
     text += LOG;
     let _ = writeln!(text, "\n[intercept]\ninterfaces = [{:?}]", args.interface);
+    text += ACCEPT;
     text
 }
+
+/// What a hub's operator most often wants to close.
+const DENY: &str = "# Clients reach everything but this machine's own addresses. Closed networks:\n\
+                    # deny = [\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\"]\n";
+/// What a terminal's operator may want to open.
+const ACCEPT: &str = "\n# Connections from the hub's side are refused, but for these:\n\
+                      # [accept]\n# to = [\"10.1.0.0/16:22\"]\n";
 
 fn rate(rate: &str, link: &str) -> String {
     format!("rate = {rate:?}   # of {link}; \"auto\" finds it out\n")
@@ -185,6 +194,23 @@ mod tests {
         let error = run(&args).unwrap_err().to_string();
         assert!(error.contains("nothing is overwritten"), "{error}");
         assert_eq!(fs::read_to_string(&paths[0]).unwrap(), before);
+    }
+
+    #[test]
+    fn what_may_be_reached_is_a_comment_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let args = args(directory.path());
+        run(&args).unwrap();
+        let paths = ["hub.toml", "ship-1.toml"].map(|name| args.directory.join(name));
+        let before = TerminalConfig::read(&paths[1]).unwrap().accept;
+        for path in &paths {
+            let text = fs::read_to_string(path).unwrap();
+            let text = text.replace("# deny", "deny").replace("# [accept]", "[accept]");
+            fs::write(path, text.replace("# to", "to")).unwrap();
+        }
+        let default = HubConfig::read(&paths[0]).unwrap().terminals[0].egress.clone();
+        assert_ne!(default, gateway::Egress::everywhere());
+        assert_ne!(TerminalConfig::read(&paths[1]).unwrap().accept, before);
     }
 
     #[test]

@@ -155,20 +155,9 @@ fn protocols(value: &Value) -> Option<Vec<u8>> {
 pub(super) fn ports(value: &Value) -> Option<Ports> {
     let Some(text) = value.as_str() else {
         let port = value.as_integer().and_then(|port| u16::try_from(port).ok())?;
-        return range(None, port, port);
+        return Ports::range(None, port, port);
     };
-    let (protocol, text) = match text.split_once('/') {
-        Some(("tcp", ports)) => (Some(TCP), ports),
-        Some(("udp", ports)) => (Some(UDP), ports),
-        Some(_) => return None,
-        None => (None, text),
-    };
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    range(protocol, first.trim().parse().ok()?, last.trim().parse().ok()?)
-}
-
-fn range(protocol: Option<u8>, first: u16, last: u16) -> Option<Ports> {
-    (0 < first && first <= last).then_some(Ports { protocol, first, last })
+    Ports::parse(text)
 }
 
 fn number(value: &Value, most: u8) -> Option<u8> {

@@ -16,6 +16,7 @@ use super::{
     TerminalConfig, raw,
 };
 use crate::cpu;
+use crate::egress::Egress;
 use crate::keys::{KEY_FORM, PrivateKey, parse_public_key};
 use crate::prefix::Prefix;
 
@@ -65,6 +66,7 @@ pub(super) fn terminal(source: &Source, text: &str) -> Result<TerminalConfig, Co
         transparent: raw.transparent.unwrap_or(false),
         intercept,
         proxy,
+        accept: source.accept(raw.accept)?,
         tunnel,
         classes,
         policies: source.policies(bypass, raw.policy, choice)?,
@@ -93,7 +95,9 @@ pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError>
     link.names = true;
     let tunnel = source.tunnel(raw.tunnel, &link)?;
     let classes = source.classes(raw.class, tunnel.is_some(), &mut link)?;
-    let terminals = source.terminals(raw.terminal)?;
+    source.no_allow_loopback(raw.allow_loopback)?;
+    let egress = source.egress(raw.egress)?;
+    let terminals = source.terminals(raw.terminal, &egress)?;
     if tunnel.is_some() {
         source.require_networks(&terminals)?;
     }
@@ -112,7 +116,6 @@ pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError>
         listen: raw.listen.as_deref().map(|text| source.socket_address(text)).transpose()?,
         link,
         connect_timeout: source.connect_timeout(raw.connect_timeout)?,
-        allow_loopback: raw.allow_loopback.unwrap_or(false),
         mesh: raw.mesh.unwrap_or(false),
         transparent,
         intercept: raw.intercept.map(|raw| source.intercept(Some(raw))).transpose()?,
@@ -301,6 +304,7 @@ impl Source {
     fn terminals(
         &self,
         raw: Vec<raw::PermittedTerminal>,
+        usual: &Egress,
     ) -> Result<Vec<PermittedTerminal>, ConfigError> {
         if raw.is_empty() {
             return Err(self.missing("terminal", "at least one section [[terminal]]"));
@@ -319,7 +323,9 @@ impl Source {
                 return Err(self.value("terminal.key", quoted(&text), problem));
             }
             let networks = self.networks(entry.networks, &terminals)?;
-            terminals.push(PermittedTerminal { name, key, networks });
+            let own = raw::Egress { reach: entry.reach, deny: entry.deny };
+            let egress = self.egress_of(usual, own)?;
+            terminals.push(PermittedTerminal { name, key, networks, egress });
         }
         Ok(terminals)
     }

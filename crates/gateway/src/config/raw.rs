@@ -31,6 +31,7 @@ pub(super) struct Terminal {
     pub(super) transparent: Option<bool>,
     pub(super) intercept: Option<Intercept>,
     pub(super) proxy: Option<Proxy>,
+    pub(super) accept: Option<Accept>,
     pub(super) tunnel: Option<Tunnel>,
     #[serde(default)]
     pub(super) class: Vec<Class>,
@@ -134,6 +135,7 @@ pub(super) struct Hub {
     pub(super) keepalive: Option<String>,
     pub(super) log: Option<String>,
     pub(super) allow_loopback: Option<bool>,
+    pub(super) egress: Option<Egress>,
     pub(super) mesh: Option<bool>,
     pub(super) transparent: Option<bool>,
     pub(super) intercept: Option<Intercept>,
@@ -153,6 +155,25 @@ pub(super) struct PermittedTerminal {
     pub(super) key: Option<String>,
     #[serde(default)]
     pub(super) networks: Vec<String>,
+    pub(super) reach: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) deny: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Egress {
+    pub(super) reach: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) deny: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Accept {
+    pub(super) to: Vec<String>,
+    #[serde(default)]
+    pub(super) deny: Vec<String>,
 }
 
 #[derive(Deserialize)]

@@ -5,6 +5,7 @@ use units::{BitRate, ByteCount};
 
 use super::*;
 use crate::control::ControlPath;
+use crate::egress::Target;
 use crate::keys::format_public_key;
 use crate::policy::Action;
 
@@ -551,5 +552,60 @@ fn a_bad_solo_configuration_is_told_in_one_line() {
         for part in expected {
             assert!(error.contains(part), "{part:?} is not in: {error}");
         }
+    }
+}
+
+/// What these lines before the first section of a hub's file, and these in the section of
+/// its terminal, let that reach: the lines of `reach`, and those of `deny`.
+fn lists(top: &str, of_terminal: &str) -> Result<[String; 2], String> {
+    let text = hub_with("", "").replace("[[terminal]]", &format!("{top}[[terminal]]"));
+    let config = Directory::new().hub(&format!("{text}{of_terminal}"));
+    let egress = config.map_err(|error| error.to_string())?.terminals[0].egress.clone();
+    let shown = |targets: Vec<Target>| {
+        targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    Ok([shown(egress.reach), shown(egress.deny)])
+}
+
+#[test]
+fn a_terminal_reaches_what_its_section_says_or_what_all_do_but_for_what_either_denies() {
+    const ALL: &str = "[egress]\nreach = [\"10.0.0.0/8\"]\ndeny = [\"10.9.0.0/16\"]\n";
+    const OWN: &str = "reach = [\"192.0.2.0/24:443\"]\ndeny = [\"192.0.2.1:udp/53\"]\n";
+    for (top, of_terminal, expected) in [
+        ("", "", ["0.0.0.0/0 ::/0", ""]),
+        (ALL, "", ["10.0.0.0/8", "10.9.0.0/16"]),
+        ("", OWN, ["192.0.2.0/24:443", "192.0.2.1/32:udp/53"]),
+        (ALL, OWN, ["192.0.2.0/24:443", "10.9.0.0/16 192.0.2.1/32:udp/53"]),
+        (ALL, "reach = []\n", ["", "10.9.0.0/16"]),
+    ] {
+        assert_eq!(lists(top, of_terminal).unwrap(), expected, "{top}{of_terminal}");
+    }
+}
+
+#[test]
+fn a_terminal_accepts_what_its_section_lists_and_without_one_nothing() {
+    let accept = |section: &str| {
+        let text = terminal_with("[intercept]", &format!("{section}[intercept]"));
+        Directory::new().terminal(&text).map(|config| config.accept)
+    };
+    assert_eq!(accept("").unwrap(), Egress::nowhere());
+    let listed = accept("[accept]\nto = [\"10.1.0.0/16:22\"]\ndeny = [\"10.1.0.1\"]\n").unwrap();
+    assert_eq!(listed.reach, ["10.1.0.0/16:22".parse().unwrap()]);
+    assert_eq!(listed.deny, ["10.1.0.1".parse().unwrap()]);
+    let error = accept("[accept]\ndeny = []\n").unwrap_err().to_string();
+    assert!(error.contains("missing field `to`"), "{error}");
+}
+
+#[test]
+fn a_list_of_destinations_that_is_none_is_told_with_its_key_and_what_would_do() {
+    for (top, of_terminal, parts) in [
+        ("[egress]\nreach = [\"lan\"]\n", "", ["egress.reach = \"lan\"", "\"0.0.0.0/0:443\""]),
+        ("[egress]\ndeny = [\"::/0:443\"]\n", "", ["egress.deny", "[2001:db8::/32]:8000-8080"]),
+        ("", "reach = [\"10.1.0.0/8\"]\n", ["terminal.reach", "did you mean 10.0.0.0/8?"]),
+        ("allow_loopback = true\n", "", ["allow_loopback = true", "\"127.0.0.0/8\", \"::1\""]),
+    ] {
+        let error = lists(top, of_terminal).unwrap_err();
+        assert!(!error.contains('\n') && error.contains("hub.toml"), "{error}");
+        parts.iter().for_each(|part| assert!(error.contains(part), "{part} is not in {error}"));
     }
 }

@@ -11,11 +11,18 @@ use super::*;
 use crate::config::{Answer, Names};
 use crate::counters::Counters;
 use crate::dial::Dialer;
+use crate::egress::Egress;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn dialer() -> Dialer {
-    Dialer { side: Arc::default(), timeout: TIMEOUT, allow_loopback: false, mark: None }
+    Dialer {
+        side: Arc::default(),
+        timeout: TIMEOUT,
+        egress: Egress::everywhere(),
+        own: None,
+        mark: None,
+    }
 }
 
 async fn proxy() -> (Proxy, SocketAddr) {

@@ -23,12 +23,8 @@ use crate::listener::Accepted;
 use crate::tcp;
 use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
 
-const POLICY: DialPolicy = DialPolicy {
-    timeout: Duration::from_secs(10),
-    allow_loopback: true,
-    transparent: false,
-    marked: false,
-};
+const POLICY: DialPolicy =
+    DialPolicy { timeout: Duration::from_secs(10), transparent: false, marked: false };
 
 /// A running pair whose terminal side connects everybody to one destination.
 struct Pair {

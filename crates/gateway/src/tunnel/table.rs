@@ -8,17 +8,20 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use super::admit::{self, Admitted};
 use super::route::Place;
 use crate::netfilter::{SLOTS, to};
 use crate::nft_table::{self, Chain, Hook, NftTable, Rule};
 use crate::policy::{self, Action, Policy, Seen};
 use crate::prefix::Prefix;
-use crate::rule::{Mark, Term};
+use crate::rule::{Mark, REFUSED, Term};
 
 /// Whose packets it is about.
 const CHAIN: &str = "tunnel";
 /// The same, of this machine itself.
 const OWN_CHAIN: &str = "own";
+/// Whether what came out of the tunnel goes on.
+const ADMITTED: &str = "admitted";
 /// What it is about: something that may cross the hop whole.
 const WHOLE: &str = "whole";
 const CONNECTIONS: &str = "new-connections";
@@ -35,6 +38,8 @@ const ALL_MARKS: u32 = 0x1ff0_0000;
 pub(crate) struct Selection {
     pub(crate) traffic: Traffic,
     pub(crate) policies: Vec<Policy>,
+    /// What may go on when it comes out of the tunnel.
+    pub(crate) admitted: Vec<Admitted>,
     /// Whether connections are counted here, since nobody takes them over.
     pub(crate) counts_connections: bool,
 }
@@ -84,7 +89,8 @@ impl Traffic {
     fn hooks(&self, device: &str, place: Place) -> Vec<Chain> {
         let hook = |name, hook, rules| Chain { name, hook: Some(hook), rules };
         let came = [Term::From(device.to_owned()), Term::MarkConnection(place.mark())];
-        let forwarded = vec![came.to_vec(), vec![Term::Jump(CHAIN)]];
+        let admitted = vec![Term::From(device.to_owned()), Term::Jump(ADMITTED)];
+        let forwarded = vec![admitted, came.to_vec(), vec![Term::Jump(CHAIN)]];
         let mut chains = vec![hook(FORWARDED, Hook::prerouting(BEHIND_INTERCEPTION), forwarded)];
         let output = match self {
             Self::OfClients { own: false, .. } => return chains,
@@ -112,6 +118,7 @@ impl Selection {
         if networks.is_empty() {
             chains.iter_mut().for_each(|chain| chain.rules.clear());
         }
+        chains.push(Chain::plain(ADMITTED, admit::rules(&self.admitted)));
         chains
     }
 
@@ -159,6 +166,7 @@ impl Selection {
 
     fn counters(&self) -> Vec<String> {
         let mut counters = policy::counters(&self.policies, Seen::Packets);
+        counters.push(REFUSED.to_owned());
         if self.counts_connections {
             counters.extend(policy::counters(&self.policies, Seen::Connections));
         }
@@ -233,10 +241,25 @@ impl Table {
 mod tests {
     use super::*;
     use crate::class::{Ports, UDP};
+    use crate::egress::Egress;
     use crate::testkit::{in_namespace, nft};
 
     fn networks() -> Vec<Prefix> {
         ["10.1.0.0/16", "fd00:1::/64"].map(|text| text.parse().unwrap()).to_vec()
+    }
+
+    /// Two terminals, of which one has lists of its own.
+    fn admitted() -> Vec<Admitted> {
+        let targets =
+            |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+        let reach = targets(&["192.0.2.0/24:443", "10.0.0.1:udp/53", "fd00:9::/64"]);
+        let egress = Egress { reach, deny: targets(&["10.0.0.0/8", "[fd00::/8]:25-26"]) };
+        let sources = vec!["10.1.0.0/16".parse().unwrap(), "fd00:1::/64".parse().unwrap()];
+        let other = vec!["10.2.0.0/16".parse().unwrap()];
+        vec![
+            Admitted { sources, egress },
+            Admitted { sources: other, egress: Egress::everywhere() },
+        ]
     }
 
     fn selections() -> [Selection; 3] {
@@ -256,7 +279,8 @@ mod tests {
         ]
         .map(|(traffic, counts_connections)| {
             let policies = policies.clone();
-            Selection { traffic, policies, counts_connections }
+            let admitted = admitted();
+            Selection { traffic, policies, admitted, counts_connections }
         })
     }
 
@@ -279,7 +303,7 @@ mod tests {
                 let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
                 nft(&["delete", "table", "inet", "printed"], "").unwrap();
                 assert_eq!(chains(&ours), chains(&theirs));
-                for part in ["meta mark set", "udp dport 443", "ip6 dscp cs1"] {
+                for part in ["meta mark set", "udp dport 443", "ip6 dscp cs1", "ct state"] {
                     assert!(ours.contains(part), "{part} is not in {ours}");
                 }
             }

@@ -42,7 +42,8 @@ impl Pair {
         let config = control(Node::Hub) + &hub_config(preset, &hub_key, hosts.iter().zip(&keys));
         let mut hub = start(lab, Node::Hub, "hub", &config)?;
         hub.wait_ready(limit)?;
-        let config = |host, key| control(host) + &terminal_config(lab, preset, &hub_key, key);
+        let config =
+            |host, key| control(host) + &terminal_config(lab, preset, &hub_key, (host, key));
         let start = |(host, key)| start(lab, host, "terminal", &config(host, key));
         let terminals = hosts.into_iter().zip(&keys).map(start);
         let mut terminals = terminals.collect::<Result<Vec<_>>>()?;
@@ -125,18 +126,29 @@ fn hub_config<'a>(
     let _ = writeln!(config, "mesh = true\n[tunnel]");
     for (node, key) in terminals {
         let key = format_public_key(&key.public());
-        let client = node.site().map_or(*node, Site::client);
-        let networks = format!("[\"{}\", \"{}\"]", client.address4(), client.address6());
+        let networks = networks(*node);
         let _ = writeln!(config, "[[terminal]]\nname = \"{node}\"\nkey = \"{key}\"");
         let _ = writeln!(config, "networks = {networks}");
     }
     config
 }
 
-fn terminal_config(lab: &Lab, preset: &Preset, hub: &PrivateKey, own: &PrivateKey) -> String {
+/// The addresses behind the terminal on this node: its client's.
+fn networks(terminal: Node) -> String {
+    let client = terminal.site().map_or(terminal, Site::client);
+    format!("[\"{}\", \"{}\"]", client.address4(), client.address6())
+}
+
+fn terminal_config(
+    lab: &Lab,
+    preset: &Preset,
+    hub: &PrivateKey,
+    (node, own): (Node, &PrivateKey),
+) -> String {
     let mut config = common(preset, own, &preset.ret);
     let _ = writeln!(config, "hub = \"{}:{PORT}\"", lab.address4(Node::Hub));
     let _ = writeln!(config, "hub_key = \"{}\"", format_public_key(&hub.public()));
+    let _ = writeln!(config, "[accept]\nto = {}", networks(node));
     let _ = writeln!(config, "[tunnel]\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]");
     config
 }

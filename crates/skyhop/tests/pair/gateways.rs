@@ -8,6 +8,9 @@ use lab::{LAN_DEVICE, Node, find_netns};
 
 use crate::inside::{Gateway, PATIENCE, connect};
 
+/// A terminal that accepts connections from the hub's side to every client.
+pub(crate) const ACCEPT: &str = "[accept]\nto = [\"0.0.0.0/0\", \"::/0\"]\n";
+
 /// The keys of a hub and of as many terminals as a test has.
 pub(crate) struct Keys {
     hub: PrivateKey,
@@ -70,7 +73,7 @@ impl Keys {
         let rate = if keys.contains("rate =") { "" } else { "rate = \"50 Mbit/s\"" };
         format!(
             "private_key = \"{}\"\nhub = \"hub:5900\"\nhub_key = \"{}\"\n{rate}\n\
-             {keys}\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n{intercept}\n",
+             {keys}\n{ACCEPT}[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n{intercept}\n",
             self.terminals[usize::from(number) - 1].to_base64(),
             format_public_key(&self.hub.public())
         )

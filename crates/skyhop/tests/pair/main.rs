@@ -15,6 +15,7 @@ mod code_points;
 mod demo;
 mod directions;
 mod dlep;
+mod egress;
 mod endings;
 mod eyeballs;
 mod fail_open;

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use socket2::SockRef;
 
 use crate::common::{as_each_user, as_myself, text};
-use crate::gateways::{accept_any, both, connect_from, listen_on};
+use crate::gateways::{ACCEPT, accept_any, both, connect_from, listen_on};
 use crate::inside::{Gateway, Mirror, PATIENCE, Pair, assert_same, exchange, payload, read_all};
 use crate::lossless;
 use crate::operate::{Sockets, skyhop, status, write_secret};
@@ -78,7 +78,7 @@ fn hub(pair: &Pair, sockets: &Sockets, policies: &str) -> Gateway {
 
 /// What a terminal's configuration has besides its keys.
 fn sections(sockets: &Sockets, more: &str) -> String {
-    format!("{}\n[tunnel]\n{INTERCEPT}{more}", sockets.key("terminal"))
+    format!("{}\n[tunnel]\n{ACCEPT}{INTERCEPT}{more}", sockets.key("terminal"))
 }
 
 fn in_service(mut terminal: Gateway) -> Gateway {

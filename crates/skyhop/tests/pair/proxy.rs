@@ -300,7 +300,7 @@ fn an_ordinary_user_has_a_pair_by_way_of_the_proxy() {
         "hub",
         format!(
             "private_key = \"{}\"\nlisten = \"127.0.0.1:0\"\nrate = \"100 Mbit/s\"\n\
-             allow_loopback = true\n[[terminal]]\nname = \"user\"\nkey = \"{}\"\n",
+             [[terminal]]\nname = \"user\"\nkey = \"{}\"\nreach = [\"127.0.0.1\"]\n",
             hub_key.to_base64(),
             format_public_key(&terminal_key.public())
         ),

@@ -14,10 +14,10 @@ use nix::sys::signal::Signal;
 use crate::common::{as_each_user, as_myself, assert_takes};
 use crate::inside::{Gateway, PATIENCE, Pair, addresses};
 
-const PORT: u16 = 4001;
+pub(crate) const PORT: u16 = 4001;
 pub(crate) const LOSSY: [&str; 8] =
     ["--rate", "100Mbit/s", "--return-rate", "50Mbit/s", "--delay", "50ms", "--per", "2%"];
-const RTT: Duration = Duration::from_millis(100);
+pub(crate) const RTT: Duration = Duration::from_millis(100);
 /// In a stream of datagrams; at 2 % each way, 16 are lost on average.
 const STREAM: u32 = 400;
 const PACE: Duration = Duration::from_millis(2);
@@ -35,10 +35,14 @@ pub(crate) fn both(pair: &Pair, networks: &str) -> (Gateway, Gateway) {
     (hub, terminal)
 }
 
-/// A server that sends back every datagram.
 fn echo() {
+    echo_on(Node::Server);
+}
+
+/// Has a host send back every datagram.
+pub(crate) fn echo_on(node: Node) {
     let bind = || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, PORT)).unwrap();
-    let socket = find_netns(Node::Server).unwrap().run(bind);
+    let socket = find_netns(node).unwrap().run(bind);
     thread::spawn(move || {
         let mut datagram = [0; 2000];
         loop {
@@ -49,7 +53,7 @@ fn echo() {
 }
 
 /// A client of the server.
-fn client(server: SocketAddr) -> UdpSocket {
+pub(crate) fn client(server: SocketAddr) -> UdpSocket {
     let any: SocketAddr = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().unwrap();
     let socket = UdpSocket::bind(any).unwrap();
     socket.connect(server).unwrap();
@@ -58,7 +62,7 @@ fn client(server: SocketAddr) -> UdpSocket {
 
 /// How long a datagram was under way to the server and back, if it came within
 /// `patience`.
-fn round_trip(socket: &UdpSocket, number: u32, patience: Duration) -> Option<Duration> {
+pub(crate) fn round_trip(socket: &UdpSocket, number: u32, patience: Duration) -> Option<Duration> {
     let began = Instant::now();
     socket.send(&number.to_be_bytes()).unwrap();
     loop {
@@ -72,7 +76,7 @@ fn round_trip(socket: &UdpSocket, number: u32, patience: Duration) -> Option<Dur
 }
 
 /// Asks until an answer comes.
-fn wait_for_answer(socket: &UdpSocket) {
+pub(crate) fn wait_for_answer(socket: &UdpSocket) {
     let began = Instant::now();
     while round_trip(socket, u32::MAX, RTT * 3).is_none() {
         assert!(began.elapsed() < PATIENCE, "no answer");

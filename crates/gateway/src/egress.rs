@@ -1,0 +1,128 @@
+//! Where one side of the hop lets the other have connections made, and packets sent.
+//!
+//! One rule for both sides, for split connections, the tunnel and names:
+//!
+//! 1. What `deny` lists is refused.
+//! 2. What `reach` does not list is refused. A hub's default lists every address, a
+//!    terminal's none.
+//! 3. Addresses of special use ([`special`]) are refused unless a line of `reach` lies
+//!    inside their range, and this machine's own unless a line is that address alone.
+//!    So `0.0.0.0/0` opens neither, nor does `10.0.0.0/8` open our own `10.0.0.1`.
+//!
+//! Not modelled: an address of this machine that NAT elsewhere maps to it. The connection
+//! then comes from outside, where the operator's firewall sees it.
+
+mod special;
+mod target;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+pub use self::target::{Target, TargetError};
+use crate::class::TCP;
+use crate::prefix::Prefix;
+use special::Special;
+pub(crate) use special::{SPECIAL, forms};
+
+/// What the other side may reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Egress {
+    pub(crate) reach: Vec<Target>,
+    pub(crate) deny: Vec<Target>,
+}
+
+/// Why a destination may not be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no port 0.
+    NoPort,
+    /// A line of `deny` names it.
+    Denied(Target),
+    /// No line of `reach` names it.
+    NotListed,
+    /// It is of special use, and no line of `reach` names that use.
+    Special(&'static str),
+    /// It is an address of this machine, and no line of `reach` names it alone.
+    Own,
+    /// The kernel did not say whose address it is.
+    Unknown,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPort => f.write_str("there is no port 0"),
+            Self::Denied(target) => write!(f, "denied by {target}"),
+            Self::NotListed => f.write_str("not listed"),
+            Self::Special(what) => write!(f, "{what}, and not listed as such"),
+            Self::Own => f.write_str("an address of this machine, and not listed as such"),
+            Self::Unknown => f.write_str("the kernel does not say whether it is this machine's"),
+        }
+    }
+}
+
+impl Egress {
+    /// Everywhere but special and own addresses: a hub's default.
+    pub fn everywhere() -> Self {
+        let reach = [Prefix::ALL_V4, Prefix::ALL_V6].map(Target::from).to_vec();
+        Self { reach, deny: Vec::new() }
+    }
+
+    /// Nowhere: a terminal's default.
+    pub fn nowhere() -> Self {
+        Self { reach: Vec::new(), deny: Vec::new() }
+    }
+
+    /// The same with the loopback addresses of this machine.
+    pub(crate) fn and_loopback(mut self) -> Self {
+        self.reach.extend(special::LOOPBACK.map(Target::from));
+        self
+    }
+
+    /// Whether a connection to `to` may be made. `is_own` says whether an address is this
+    /// machine's, [`None`] if that cannot be known; it is asked at most once for each form
+    /// of the address, and only if nothing else refuses.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(crate) fn judge(
+        &self,
+        to: SocketAddr,
+        mut is_own: impl FnMut(IpAddr) -> Option<bool>,
+    ) -> Result<(), Refusal> {
+        if to.port() == 0 {
+            return Err(Refusal::NoPort);
+        }
+        let views = special::views(to.ip());
+        let named = |target: &&Target| views.iter().any(|it| target.has(TCP, *it, to.port()));
+        if let Some(target) = self.deny.iter().find(named) {
+            return Err(Refusal::Denied(target.clone()));
+        }
+        if !self.reach.iter().any(|target| target.has(TCP, views[0], to.port())) {
+            return Err(Refusal::NotListed);
+        }
+        for view in &views {
+            let lists = |inside: &dyn Fn(Prefix) -> bool| {
+                let mut fitting = self.reach.iter().filter(|it| it.has(TCP, *view, to.port()));
+                fitting.any(|target| inside(target.prefix))
+            };
+            for Special { range, what } in SPECIAL.iter().filter(|it| it.range.contains(*view)) {
+                if !lists(&|prefix| range.covers(prefix)) {
+                    return Err(Refusal::Special(what));
+                }
+            }
+            if view.is_loopback() || lists(&Prefix::is_host) {
+                continue;
+            }
+            match is_own(*view) {
+                Some(false) => {}
+                Some(true) => return Err(Refusal::Own),
+                None => return Err(Refusal::Unknown),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! One line of a list of destinations: a prefix, and ports if it is not about all.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::class::Ports;
+use crate::prefix::{Prefix, PrefixError};
+
+/// Addresses, and ports at them: `10.0.0.0/8`, `0.0.0.0/0:443`, `192.0.2.1:udp/53`,
+/// `[2001:db8::/32]:8000-8080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub(crate) prefix: Prefix,
+    /// All ports without it, and what has no ports, such as ICMP.
+    pub(crate) ports: Option<Ports>,
+}
+
+/// Why a text is not a [`Target`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// Neither a prefix nor one with ports.
+    #[error(
+        "expected a prefix, with a colon and ports if it is not about all, like \"10.0.0.0/8\", \
+         \"0.0.0.0/0:443\", \"192.0.2.1:udp/53\" or \"[2001:db8::/32]:8000-8080\""
+    )]
+    Malformed,
+    /// The prefix is not one.
+    #[error(transparent)]
+    Prefix(PrefixError),
+}
+
+impl Target {
+    /// Whether a connection or a packet of this protocol to there is meant.
+    pub(crate) fn has(&self, protocol: u8, address: IpAddr, port: u16) -> bool {
+        self.prefix.contains(address) && self.ports.is_none_or(|ports| ports.has(protocol, port))
+    }
+}
+
+impl From<Prefix> for Target {
+    fn from(prefix: Prefix) -> Self {
+        Self { prefix, ports: None }
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let (prefix, ports) = split(text).ok_or(TargetError::Malformed)?;
+        let prefix = prefix.parse().map_err(|error| match error {
+            PrefixError::Malformed => TargetError::Malformed,
+            error => TargetError::Prefix(error),
+        })?;
+        let ports = match ports {
+            Some(ports) => Some(Ports::parse(ports).ok_or(TargetError::Malformed)?),
+            None => None,
+        };
+        Ok(Self { prefix, ports })
+    }
+}
+
+/// The prefix and the ports; an IPv6 prefix with ports stands in brackets.
+fn split(text: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        return match rest.split_once(']')? {
+            (prefix, "") => Some((prefix, None)),
+            (prefix, ports) => Some((prefix, Some(ports.strip_prefix(':')?))),
+        };
+    }
+    match text.split_once(':') {
+        Some((prefix, ports)) if !ports.contains(':') => Some((prefix, Some(ports))),
+        _ => Some((text, None)),
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.ports, self.prefix.address()) {
+            (None, _) => self.prefix.fmt(f),
+            (Some(ports), IpAddr::V4(_)) => write!(f, "{}:{ports}", self.prefix),
+            (Some(ports), IpAddr::V6(_)) => write!(f, "[{}]:{ports}", self.prefix),
+        }
+    }
+}

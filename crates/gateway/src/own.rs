@@ -1,0 +1,82 @@
+//! Which addresses are this machine's, as they change: the kernel is asked about each
+//! destination, in the network namespace in which the gateway was started.
+//!
+//! Notifications of addresses would save the question, but they miss what is local by a
+//! route alone, and arrive after the address is in use.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use rtnetlink::packet_route::route::RouteType;
+
+use crate::egress::{Egress, Refusal};
+use crate::error::RunError;
+use crate::routing::Kernel;
+
+/// Knows this machine's addresses.
+#[derive(Clone)]
+pub(crate) struct OwnAddresses(Arc<Mutex<Kernel>>);
+
+impl OwnAddresses {
+    /// Those of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked: a gateway must not guess.
+    pub(crate) fn open() -> Result<Self, RunError> {
+        let kernel = Kernel::open().map_err(RunError::OwnAddresses)?;
+        Ok(Self(Arc::new(Mutex::new(kernel))))
+    }
+
+    /// Whether a connection to `address` would end at this machine, or at all of its
+    /// neighbours; `None` if the kernel does not say.
+    pub(crate) fn has(&self, address: IpAddr) -> Option<bool> {
+        match self.kind_of(address) {
+            Ok(None | Some(RouteType::Unicast)) => Some(false),
+            Ok(Some(_)) => Some(true),
+            Err(error) => {
+                tracing::warn!("the kernel does not say whether {address} is ours: {error}");
+                None
+            }
+        }
+    }
+
+    fn kind_of(&self, address: IpAddr) -> io::Result<Option<RouteType>> {
+        self.0.lock().expect("nobody panics while asking").kind_of(address)
+    }
+
+    /// Whether the other side may have us connect to `to`.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(crate) fn judge(&self, egress: &Egress, to: SocketAddr) -> Result<(), Refusal> {
+        egress.judge(to, |address| self.has(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{give_address, in_namespace};
+
+    #[test]
+    fn every_address_of_this_machine_is_its_own_as_soon_as_it_is_there() {
+        in_namespace(|| {
+            let own = OwnAddresses::open().unwrap();
+            let has = |text: &str| own.has(text.parse().unwrap());
+            assert_eq!(has("192.0.2.7"), Some(false), "there is no route");
+            assert_eq!(
+                (has("127.0.0.1"), has("127.9.9.9"), has("::1")),
+                (Some(true), Some(true), Some(true))
+            );
+            give_address("lo:1", [192, 0, 2, 7].into());
+            assert_eq!(
+                (has("192.0.2.7"), has("192.0.2.8")),
+                (Some(true), Some(true)),
+                "all of a network on lo"
+            );
+            assert_eq!(has("192.0.2.255"), Some(true), "its broadcast address");
+            assert_eq!(has("2001:db8::1"), Some(false), "there is no route");
+        });
+    }
+}

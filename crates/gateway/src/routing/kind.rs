@@ -1,0 +1,53 @@
+//! What the kernel does with packets to an address.
+
+use std::io;
+use std::net::IpAddr;
+
+use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+
+use super::{Kernel, family, is_absence};
+use crate::rule::Version;
+
+impl Kernel {
+    /// The type of the route to `destination`, as it is now; `None` if there is no route.
+    ///
+    /// # Errors
+    /// When the kernel does not answer the question.
+    pub(crate) fn kind_of(&mut self, destination: IpAddr) -> io::Result<Option<RouteType>> {
+        let mut question = RouteMessage::default();
+        question.header.address_family = family(Version::of(destination));
+        let (length, address) = match destination {
+            IpAddr::V4(v4) => (32, RouteAddress::Inet(v4)),
+            IpAddr::V6(v6) => (128, RouteAddress::Inet6(v6)),
+        };
+        question.header.destination_prefix_length = length;
+        question.attributes = vec![RouteAttribute::Destination(address)];
+        self.send(RouteNetlinkMessage::GetRoute(question), 0)?;
+        loop {
+            let (answer, _) = self.socket.recv_from_full()?;
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+                .map_err(io::Error::other)?;
+            if answer.header.sequence_number != self.sequence {
+                continue;
+            }
+            match answer.payload {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
+                    return Ok(Some(route.header.kind));
+                }
+                NetlinkPayload::Error(error) => return no_route(error.to_io()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The kernel answers as `connect` would there: no route, or one of type unreachable,
+/// prohibit or blackhole.
+fn no_route(error: io::Error) -> io::Result<Option<RouteType>> {
+    const NO_ROUTE: [i32; 5] =
+        [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL, libc::ENETDOWN];
+    let is_answer = error.raw_os_error().is_some_and(|code| NO_ROUTE.contains(&code));
+    if is_answer || is_absence(&error) { Ok(None) } else { Err(error) }
+}
