@@ -35,6 +35,7 @@
 mod classes;
 mod dlep;
 mod egress;
+mod limits;
 mod operation;
 mod parse;
 mod policy;
@@ -63,6 +64,7 @@ use crate::keys::{KeyError, PrivateKey, check_permissions};
 pub use crate::ops::OperationConfig;
 use crate::policy::Policy;
 use crate::prefix::Prefix;
+use crate::quota::Quota;
 
 /// What a terminal is told.
 #[derive(Debug, Clone)]
@@ -302,6 +304,9 @@ pub struct PermittedTerminal {
     /// What its clients may reach through the hub. Keys `reach` and `deny`, else those of
     /// the section `egress`, else everything but special addresses and the hub's own.
     pub egress: Egress,
+    /// What it may take of the hub. Keys `max_connections`, `connections_per_second` and
+    /// `lookups`, else those of the section `limits`.
+    pub quota: Quota,
 }
 
 /// Where the hub is: `host:port`, not resolved yet.

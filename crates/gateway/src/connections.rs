@@ -26,6 +26,19 @@ struct Entries {
     live: BTreeMap<u64, Arc<Entry>>,
 }
 
+/// Who opened a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client here.
+    Here,
+    /// The peer: then the TCP connection here is the server's.
+    Peer {
+        /// The client's address lies in the networks of the peer; otherwise the peer may
+        /// have made it up.
+        verified: bool,
+    },
+}
+
 /// What is known of a connection.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -34,8 +47,7 @@ pub(crate) struct Entry {
     /// of the connection to the server.
     pub(crate) session: Option<SessionId>,
     pub(crate) open: Open<Destination>,
-    /// Whether the peer opened it: then the TCP connection here is the server's.
-    pub(crate) by_peer: bool,
+    pub(crate) origin: Origin,
     pub(crate) since: Instant,
     moving: Mutex<Moving>,
 }
@@ -157,14 +169,14 @@ impl<'a> Registered<'a> {
         counters: &'a Counters,
         session: SessionId,
         open: impl Into<Open<Destination>>,
-        by_peer: bool,
+        origin: Origin,
     ) -> Self {
-        Self { counters, entry: counters.live.enter(Some(session), open.into(), by_peer) }
+        Self { counters, entry: counters.live.enter(Some(session), open.into(), origin) }
     }
 
     /// The same for a connection that goes straight to its server.
     pub(crate) fn straight(counters: &'a Counters, open: impl Into<Open<Destination>>) -> Self {
-        Self { counters, entry: counters.live.enter(None, open.into(), false) }
+        Self { counters, entry: counters.live.enter(None, open.into(), Origin::Here) }
     }
 
     pub(crate) fn moved_to_hop(&self, bytes: usize) {
@@ -218,7 +230,7 @@ impl Register {
         &self,
         session: Option<SessionId>,
         open: Open<Destination>,
-        by_peer: bool,
+        origin: Origin,
     ) -> Arc<Entry> {
         let now = clock::now();
         let mut entries = self.lock();
@@ -232,7 +244,7 @@ impl Register {
             from_hop: Direction::new(now, Waits::Stream),
         };
         let moving = Mutex::new(moving);
-        let entry = Arc::new(Entry { id, session, open, by_peer, since: now, moving });
+        let entry = Arc::new(Entry { id, session, open, origin, since: now, moving });
         entries.live.insert(id, entry.clone());
         entry
     }

@@ -44,6 +44,8 @@ pub(crate) enum Refusal {
     Special(&'static str),
     /// It is an address of this machine, and no line of `reach` names it alone.
     Own,
+    /// The client's address would be one of this machine.
+    Source,
     /// The kernel did not say whose address it is.
     Unknown,
 }
@@ -56,6 +58,7 @@ impl fmt::Display for Refusal {
             Self::NotListed => f.write_str("not listed"),
             Self::Special(what) => write!(f, "{what}, and not listed as such"),
             Self::Own => f.write_str("an address of this machine, and not listed as such"),
+            Self::Source => f.write_str("its client has an address of this machine"),
             Self::Unknown => f.write_str("the kernel does not say whether it is this machine's"),
         }
     }

@@ -10,6 +10,7 @@ use slacp::{Open, Read, ResetReason, SessionId};
 
 use crate::connections::Registered;
 use crate::counters::Counters;
+use crate::gateway::Admission;
 use crate::hop::{Hop, Stream};
 use crate::scratch;
 
@@ -20,10 +21,11 @@ pub(crate) async fn forward(
     near: Stream,
     session: SessionId,
     open: Open,
+    admission: Admission,
     counters: Arc<Counters>,
 ) {
     counters.connections.increment();
-    let _entry = Registered::new(&counters, near.session(), open, true);
+    let _entry = Registered::new(&counters, near.session(), open, admission.origin);
     let far = match hop.open(session, open) {
         Ok(far) => far,
         Err(error) => {

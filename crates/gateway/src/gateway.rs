@@ -11,17 +11,20 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use crate::class::LiveClasses;
+use crate::connections::Origin;
 use crate::counters::Counters;
 use crate::dial::Caller;
 use crate::driver::Driver;
-use crate::egress::Refusal;
+use crate::egress::{Egress, Refusal};
 use crate::error::RunError;
 use crate::hop::{Hop, HopEvent, Stream};
 use crate::interception::Arrival;
 use crate::listener::Accepted;
 use crate::netfilter::PASSING;
 use crate::ops::View;
+use crate::own::OwnAddresses;
 use crate::proxy::{self, Exit, Wish};
+use crate::quota::Seat;
 use crate::sources::Sources;
 use crate::tunnel::Port;
 use crate::udp::UdpLink;
@@ -60,6 +63,13 @@ pub(crate) struct Carriage {
     pub(crate) tunnel: Option<Arc<Port>>,
 }
 
+/// On what terms a stream of the peer is carried.
+pub(crate) struct Admission {
+    pub(crate) origin: Origin,
+    /// Its place among those of its peer, where these are bounded.
+    pub(crate) _seat: Option<Seat>,
+}
+
 /// Which side of the hop this is; decides how peers are addressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -73,6 +83,7 @@ pub(crate) struct Gateway {
     events: UnboundedReceiver<HopEvent>,
     driver: JoinHandle<io::Error>,
     relays: JoinSet<()>,
+    own: OwnAddresses,
     policy: DialPolicy,
     counters: Arc<Counters>,
 }
@@ -91,7 +102,7 @@ impl Gateway {
         side: Side,
         endpoint: Endpoint,
         link: UdpLink,
-        policy: DialPolicy,
+        (policy, own): (DialPolicy, OwnAddresses),
         carriage: Carriage,
     ) -> Result<Self, RunError> {
         let Carriage { classes, counters, tunnel } = carriage;
@@ -104,7 +115,7 @@ impl Gateway {
         let mut driver = Driver::new(hop.clone(), link, sources, sender, counters.clone(), tunnel)
             .map_err(RunError::System)?;
         let driver = tokio::spawn(async move { driver.run().await });
-        Ok(Self { hop, events, driver, relays: JoinSet::new(), policy, counters })
+        Ok(Self { hop, events, driver, relays: JoinSet::new(), own, policy, counters })
     }
 
     /// How long peers' connections may take to open from now on.
@@ -157,6 +168,30 @@ impl Gateway {
         self.relays.spawn(proxy::carry(wish, hop, exit));
     }
 
+    /// Leaves those of a destination's addresses that a peer may reach which `open`s a
+    /// stream. With `transparent`, its source must be another machine's address.
+    ///
+    /// # Errors
+    /// If there are none, why the first may not be reached.
+    pub(crate) fn judge<D>(
+        &self,
+        egress: &Egress,
+        open: &Open<D>,
+        addresses: &mut Vec<SocketAddr>,
+    ) -> Result<(), Refusal> {
+        if self.policy.transparent && self.own.has(open.source.ip()) != Some(false) {
+            return Err(Refusal::Source);
+        }
+        let mut refused = None;
+        addresses.retain(|address| {
+            let judged = self.own.judge(egress, *address);
+            let permitted = judged.is_ok();
+            refused = refused.take().or(judged.err());
+            permitted
+        });
+        if addresses.is_empty() { Err(refused.unwrap_or(Refusal::NotListed)) } else { Ok(()) }
+    }
+
     /// Carries a stream of the peer to its destination, which has these addresses, all
     /// of them permitted.
     pub(crate) fn answer(
@@ -164,9 +199,10 @@ impl Gateway {
         stream: Stream,
         open: Open<Destination>,
         addresses: Vec<SocketAddr>,
+        admission: Admission,
     ) {
         let (policy, counters) = (self.policy, self.counters.clone());
-        self.relays.spawn(relay::answer(stream, open, addresses, policy, counters));
+        self.relays.spawn(relay::answer(stream, open, addresses, admission, policy, counters));
     }
 
     /// How long the peers' connections may take to open.
@@ -175,9 +211,15 @@ impl Gateway {
     }
 
     /// Carries a stream of one peer to another peer, which connects it.
-    pub(crate) fn forward(&mut self, stream: Stream, session: SessionId, open: Open) {
+    pub(crate) fn forward(
+        &mut self,
+        stream: Stream,
+        session: SessionId,
+        open: Open,
+        admission: Admission,
+    ) {
         let (hop, counters) = (self.hop.clone(), self.counters.clone());
-        self.relays.spawn(forward::forward(hop, stream, session, open, counters));
+        self.relays.spawn(forward::forward(hop, stream, session, open, admission, counters));
     }
 
     /// Tells the peer that its stream may not be connected.

@@ -14,11 +14,13 @@ use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionI
 use tokio::task::JoinSet;
 
 use crate::class::LiveClasses;
+use crate::clock;
 use crate::config::{HubConfig, PermittedTerminal};
+use crate::connections::Origin;
 use crate::counters::Counters;
-use crate::egress::{Egress, Refusal};
+use crate::egress::Egress;
 use crate::error::RunError;
-use crate::gateway::{Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
+use crate::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
 use crate::hop::{HopEvent, Stream};
 use crate::intake::{self, Intake};
 use crate::interception::{self, Arrival, Interception};
@@ -30,6 +32,7 @@ use crate::own::OwnAddresses;
 use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::prefix::Prefix;
+use crate::quota::Quotas;
 use crate::sites::{Sites, Way};
 use crate::status::{Bypass, Role};
 use crate::tunnel::{self, Admitted, Selection, Traffic, Tunnel};
@@ -70,11 +73,12 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         |tunnel| Tunnel::install(tunnel, selection, config.mesh, classes.clone(), counters.clone());
     let mut tunnel = config.tunnel.as_ref().map(install).transpose()?;
     let carriage = Carriage { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
-    let gateway = Gateway::start(Side::Hub, endpoint, link, policy, carriage)?;
+    let gateway = Gateway::start(Side::Hub, endpoint, link, (policy, own), carriage)?;
     if let Some(tunnel) = &mut tunnel {
         tunnel.start(gateway.hop().clone());
     }
     let intake = interception.map(|it| Intake::new(it, gateway.counters()));
+    let quotas = Quotas::new(&config.terminals, ops.most_connections());
     let sites = Sites::new(config.terminals, config.mesh, config.transparent);
     tracing::info!("serving {} terminals on UDP {local}", sites.count());
     say_ready();
@@ -82,7 +86,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let (port, policies) = (local.port(), config.policies);
     let (resolver, lookups) = (Resolver::default(), JoinSet::new());
     let mut hub =
-        Hub { gateway, ops, intake, tunnel, sites, own, port, policies, resolver, lookups };
+        Hub { gateway, ops, intake, tunnel, sites, quotas, port, policies, resolver, lookups };
     hub.ops.remember(hub.gateway.hop());
     let result = hub.serve(shutdown).await;
     hub.ops.stop(hub.gateway.view());
@@ -159,11 +163,11 @@ struct Hub {
     /// Carries packets to what is behind the terminals.
     tunnel: Option<Tunnel>,
     sites: Sites,
-    own: OwnAddresses,
+    quotas: Quotas,
     /// Of the hop.
     port: u16,
     policies: Vec<Policy>,
-    resolver: Resolver,
+    resolver: Resolver<PublicKey>,
     /// The names that are being resolved, for streams that lead to them.
     lookups: JoinSet<Option<Found>>,
 }
@@ -172,22 +176,23 @@ struct Hub {
 struct Found {
     stream: Stream,
     open: Open<Destination>,
+    admission: Admission,
     addresses: Result<Vec<SocketAddr>, ResetReason>,
 }
 
 /// Resolves the name that a stream leads to; `None` if the stream is reset meanwhile.
 async fn look_up(
-    resolver: Resolver,
-    stream: Stream,
-    open: Open<Destination>,
+    resolver: Resolver<PublicKey>,
+    asker: (PublicKey, usize),
+    (stream, open, admission): (Stream, Open<Destination>, Admission),
     patience: Duration,
 ) -> Option<Found> {
     let Destination::Name(name, port) = &open.destination else { return None };
     let addresses = tokio::select! {
-        addresses = resolver.look_up((name, *port), patience) => addresses,
+        addresses = resolver.look_up(asker, (name, *port), patience) => addresses,
         _ = stream.reset_by_peer() => return None,
     };
-    Some(Found { stream, open, addresses })
+    Some(Found { stream, open, admission, addresses })
 }
 
 impl Hub {
@@ -260,34 +265,50 @@ impl Hub {
         self.gateway.hop().set_allowed(keys);
         self.gateway.hop().configure_classes(&config.classes, self.tunnel.is_some())?;
         self.policies = config.policies;
-        self.sites.configure(config.terminals, config.mesh);
         self.gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = self.ops.configure(config.operation);
+        self.quotas.configure(&config.terminals, self.ops.most_connections());
+        self.sites.configure(config.terminals, config.mesh);
         notes.extend(self.ops.configure_hop(self.gateway.hop(), &config.link.rate, names));
         Ok(notes)
     }
 
-    /// Carries a connection on, unless there is no room for it: then the terminal
-    /// lets further ones pass by for a while.
+    /// Carries a connection on, unless there is no room for it, here or among those of its
+    /// terminal: then that lets further ones pass by for a while.
     fn answer(&mut self, stream: Stream, open: Open<Destination>) {
+        let session = stream.session();
+        let Some(terminal) = self.sites.of(session) else {
+            return self.gateway.refuse(stream, &open, ResetReason::Prohibited);
+        };
         if self.ops.hindrance(self.gateway.view()).is_some() {
             return self.gateway.refuse(stream, &open, ResetReason::Limit);
         }
+        let seat = match self.quotas.admit(clock::now(), &terminal.key) {
+            Ok(seat) => seat,
+            Err(bound) => {
+                tracing::debug!("{} has what it may have: {bound:?}", terminal.name);
+                return self.gateway.refuse(stream, &open, ResetReason::Limit);
+            }
+        };
+        let verified = self.sites.is_behind(open.source.ip(), session);
+        let admission = Admission { origin: Origin::Peer { verified }, _seat: Some(seat) };
         match &open.destination {
             Destination::Address(address) => {
                 let addresses = vec![*address];
-                self.answer_at(stream, open, addresses);
+                self.answer_at(stream, open, addresses, admission);
             }
             Destination::Name(..) => {
-                let lookup = look_up(self.resolver.clone(), stream, open, self.gateway.patience());
-                self.lookups.spawn(lookup);
+                let (asker, wish) =
+                    ((terminal.key, terminal.quota.lookups), (stream, open, admission));
+                let patience = self.gateway.patience();
+                self.lookups.spawn(look_up(self.resolver.clone(), asker, wish, patience));
             }
         }
     }
 
-    fn answer_found(&mut self, Found { stream, open, addresses }: Found) {
+    fn answer_found(&mut self, Found { stream, open, admission, addresses }: Found) {
         match addresses {
-            Ok(addresses) => self.answer_at(stream, open, addresses),
+            Ok(addresses) => self.answer_at(stream, open, addresses, admission),
             Err(reason) => self.gateway.refuse(stream, &open, reason),
         }
     }
@@ -299,9 +320,12 @@ impl Hub {
         stream: Stream,
         open: Open<Destination>,
         mut addresses: Vec<SocketAddr>,
+        admission: Admission,
     ) {
         let session = stream.session();
-        if let Err(why) = self.permitted(session, &mut addresses) {
+        let nowhere = Egress::nowhere();
+        let egress = self.sites.of(session).map_or(&nowhere, |terminal| &terminal.egress);
+        if let Err(why) = self.gateway.judge(egress, &open, &mut addresses) {
             return self.gateway.prohibit(stream, &open, &why);
         }
         let way = |address| self.sites.way(session, open.to(address));
@@ -309,34 +333,12 @@ impl Hub {
         match way(first) {
             Way::Here => {
                 addresses.retain(|address| matches!(way(*address), Way::Here));
-                self.gateway.answer(stream, open, addresses);
+                self.gateway.answer(stream, open, addresses, admission);
             }
-            Way::Through(session) => self.gateway.forward(stream, session, open.to(first)),
+            Way::Through(session) => {
+                self.gateway.forward(stream, session, open.to(first), admission);
+            }
             Way::Closed(reason) => self.gateway.refuse(stream, &open, reason),
-        }
-    }
-
-    /// Leaves those of a destination's addresses that the terminal of a session may reach.
-    ///
-    /// # Errors
-    /// If there are none, why the first may not be reached.
-    fn permitted(
-        &self,
-        session: SessionId,
-        addresses: &mut Vec<SocketAddr>,
-    ) -> Result<(), Refusal> {
-        let nowhere = Egress::nowhere();
-        let egress = self.sites.egress(session).unwrap_or(&nowhere);
-        let mut refused = None;
-        addresses.retain(|address| {
-            let judged = self.own.judge(egress, *address);
-            let permitted = judged.is_ok();
-            refused = refused.take().or(judged.err());
-            permitted
-        });
-        match refused {
-            Some(why) if addresses.is_empty() => Err(why),
-            _ => Ok(()),
         }
     }
 

@@ -16,6 +16,7 @@
 //! out.
 
 mod backoff;
+mod bucket;
 mod bypass;
 mod class;
 mod clock;
@@ -59,6 +60,7 @@ mod pipe;
 pub mod policy;
 mod prefix;
 mod proxy;
+mod quota;
 mod refusals;
 mod relay;
 mod routing;
@@ -78,9 +80,11 @@ pub mod terminal;
 mod testkit;
 mod timer;
 mod tunnel;
+mod turns;
 mod udp;
 mod window;
 
 pub use egress::{Egress, Target, TargetError};
 pub use error::RunError;
 pub use prefix::{Prefix, PrefixError};
+pub use quota::Quota;

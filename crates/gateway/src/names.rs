@@ -1,52 +1,112 @@
 //! What names stand for: asks this machine's resolver, for clients of the proxy and for
 //! streams whose destination is a name.
+//!
+//! A question that is not answered holds a thread for as long as the resolver waits. So
+//! each asker, a terminal or a client, has a share of them ([`Turns`]): one whose names
+//! are slow waits for its own.
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use slacp::{HostName, ResetReason};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-/// How many names are resolved at the same time: each takes a thread.
-const LOOKUPS: usize = 32;
+use crate::turns::{Turn, Turns};
+
+/// How many names are resolved at the same time: each takes a thread, of which tokio has
+/// 512.
+const LOOKUPS: usize = 128;
 /// How many addresses of a name are tried.
 const ADDRESSES: usize = 4;
 /// How long an address may take to answer while others have not been tried: two SYNs
 /// (RFC 6298 §2) and a round trip.
 const NEXT: Duration = Duration::from_secs(2);
 
-/// A resolver that is asked so many names at a time, and keeps none.
-#[derive(Debug, Clone)]
-pub(crate) struct Resolver(Arc<Semaphore>);
+/// A resolver that is asked by askers named by `K`. It keeps no answers.
+#[derive(Clone)]
+pub(crate) struct Resolver<K: Ord + Clone>(Arc<Shared<K>>);
 
-impl Default for Resolver {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(LOOKUPS)))
+struct Shared<K: Ord + Clone>(Mutex<Turns<K, oneshot::Sender<Permit<K>>>>);
+
+impl<K: Ord + Clone> Shared<K> {
+    fn turns(&self) -> MutexGuard<'_, Turns<K, oneshot::Sender<Permit<K>>>> {
+        self.0.lock().expect("nobody panics while taking turns")
     }
 }
 
-impl Resolver {
+/// A thread for one question, until it is dropped.
+struct Permit<K: Ord + Clone> {
+    shared: Arc<Shared<K>>,
+    asker: K,
+}
+
+impl<K: Ord + Clone> Drop for Permit<K> {
+    fn drop(&mut self) {
+        let next = self.shared.turns().done(&self.asker);
+        if let Some((asker, waiting)) = next {
+            // One that has gone gives it back, and the next one has it.
+            let _ = waiting.send(Self { shared: self.shared.clone(), asker });
+        }
+    }
+}
+
+impl<K: Ord + Clone> Default for Resolver<K> {
+    fn default() -> Self {
+        Self::of(LOOKUPS)
+    }
+}
+
+impl<K: Ord + Clone> Resolver<K> {
+    fn of(lookups: usize) -> Self {
+        Self(Arc::new(Shared(Mutex::new(Turns::new(lookups)))))
+    }
+
+    /// A thread for a question of `asker`, which has at most `share` of them.
+    async fn permit(&self, asker: K, share: usize) -> Result<Permit<K>, ResetReason> {
+        let (sender, receiver) = oneshot::channel();
+        let turn = {
+            let mut turns = self.0.turns();
+            turns.forget(oneshot::Sender::is_closed);
+            turns.ask(asker.clone(), share, sender)
+        };
+        match turn {
+            Turn::Now(_) => Ok(Permit { shared: self.0.clone(), asker }),
+            Turn::Later => receiver.await.map_err(|_| ResetReason::Limit),
+            Turn::Never(_) => Err(ResetReason::Limit),
+        }
+    }
+}
+
+impl<K: Ord + Clone + Send + 'static> Resolver<K> {
     /// The addresses of a host, at least one, in the order in which they should be tried.
+    /// `asker` has at most `share` names resolved at once, and as many waiting.
     ///
     /// # Errors
     /// [`ResetReason::TimedOut`] after `patience`; [`ResetReason::Unreachable`] if there are
-    /// none.
+    /// none; [`ResetReason::Limit`] if too many of the asker's names wait.
     pub(crate) async fn look_up(
         &self,
+        (asker, share): (K, usize),
         (name, port): (&HostName, u16),
         patience: Duration,
     ) -> Result<Vec<SocketAddr>, ResetReason> {
         let looked_up = timeout(patience, async {
-            let _permit = self.0.acquire().await.expect("nobody closes it");
-            lookup_host((name.as_str(), port)).await
+            let permit = self.permit(asker, share).await?;
+            let name = name.as_str().to_owned();
+            // The thread is busy until it has an answer, whether that is awaited or not.
+            let lookup = tokio::spawn(async move {
+                let found = lookup_host((name, port)).await;
+                drop(permit);
+                found.map(|it| it.take(ADDRESSES).collect::<Vec<_>>())
+            });
+            let found = lookup.await.map_err(|_| ResetReason::Unreachable)?;
+            found.map_err(|_| ResetReason::Unreachable)
         });
-        let addresses = looked_up.await.map_err(|_| ResetReason::TimedOut)?;
-        let addresses: Vec<_> =
-            addresses.map_err(|_| ResetReason::Unreachable)?.take(ADDRESSES).collect();
+        let addresses = looked_up.await.map_err(|_| ResetReason::TimedOut)??;
         if addresses.is_empty() { Err(ResetReason::Unreachable) } else { Ok(addresses) }
     }
 }
@@ -89,15 +149,53 @@ mod tests {
     async fn a_name_has_addresses_or_is_unreachable() {
         let resolver = Resolver::default();
         let patience = Duration::from_secs(20);
-        let found = resolver.look_up((&name("localhost"), 80), patience).await.unwrap();
+        let found = resolver.look_up(((), 1), (&name("localhost"), 80), patience).await.unwrap();
         assert!(found.iter().all(|it| it.ip().is_loopback() && it.port() == 80), "{found:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_longer_than_is_patient_for_others_names() {
-        let busy = Resolver(Arc::new(Semaphore::new(0)));
-        let none = busy.look_up((&name("localhost"), 80), Duration::from_secs(10)).await;
+        let busy = Resolver::of(0);
+        let patience = Duration::from_secs(10);
+        let none = busy.look_up(((), 1), (&name("localhost"), 80), patience).await;
         assert_eq!(none, Err(ResetReason::TimedOut));
+    }
+
+    #[tokio::test]
+    async fn slow_names_of_one_asker_leave_others_their_own() {
+        let resolver = Resolver::of(4);
+        let slow = [resolver.permit("many", 2).await, resolver.permit("many", 2).await];
+        assert!(slow.iter().all(Result::is_ok));
+        let waits = [(); 2].map(|()| {
+            tokio::spawn({
+                let resolver = resolver.clone();
+                async move { resolver.permit("many", 2).await.map(drop) }
+            })
+        });
+        tokio::task::yield_now().await;
+        let refused = resolver.permit("many", 2).await.map(drop);
+        assert_eq!(refused, Err(ResetReason::Limit), "two are asked for, two wait");
+        let patience = Duration::from_secs(20);
+        let other = resolver.look_up(("other", 2), (&name("localhost"), 80), patience).await;
+        assert!(other.is_ok(), "{other:?}");
+        drop(slow);
+        for waiting in waits {
+            assert_eq!(waiting.await.unwrap(), Ok(()));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_waiting_passes_its_turn_on() {
+        let resolver = Resolver::of(1);
+        let first = resolver.permit(1, 1).await;
+        let (mut gone, mut next) =
+            (Box::pin(resolver.permit(2, 1)), Box::pin(resolver.permit(3, 1)));
+        assert!(timeout(Duration::ZERO, &mut gone).await.is_err());
+        assert!(timeout(Duration::ZERO, &mut next).await.is_err());
+        drop(first);
+        // It has its turn, and does not take it.
+        drop(gone);
+        assert!(next.await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

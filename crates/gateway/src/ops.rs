@@ -18,7 +18,7 @@ use units::{BitRate, ByteCount, Instant};
 use self::fixed::Fixed;
 use self::limits::Limits;
 use crate::clock;
-use crate::connections::{Entry, Held, Waits};
+use crate::connections::{Entry, Held, Origin, Waits};
 use crate::control::{Answer, Call, ControlPath, Request, Server};
 use crate::counters::Counters;
 use crate::dlep::{self, DlepConfig};
@@ -324,6 +324,11 @@ impl Operations {
         self.limits.exceeded(view.live(), self.held)
     }
 
+    /// The most connections that the gateway carries.
+    pub(crate) fn most_connections(&self) -> u64 {
+        self.limits.connections
+    }
+
     /// Has the gateway end with its last connection, or after a time.
     pub(crate) fn drain(&mut self, view: View<'_>, within: Option<Duration>) -> Vec<String> {
         self.draining = Some(Drain { until: within.map(|within| clock::now() + within) });
@@ -405,7 +410,9 @@ impl Operations {
         let stream = stream.unwrap_or_default();
         let (near, far, beyond) = match entry.session {
             None => (Limit::Client, Limit::Server, Limit::Server),
-            Some(_) if entry.by_peer => (Limit::Server, Limit::Client, Limit::HopOrClient),
+            Some(_) if matches!(entry.origin, Origin::Peer { .. }) => {
+                (Limit::Server, Limit::Client, Limit::HopOrClient)
+            }
             Some(_) => (Limit::Client, Limit::Server, Limit::HopOrServer),
         };
         let limit = |held, otherwise| match held {
@@ -418,6 +425,7 @@ impl Operations {
             id: entry.id,
             peer: entry.session.and_then(|it| self.peers.name(it)).unwrap_or_default(),
             client: entry.open.source.to_string(),
+            client_claimed: entry.origin == Origin::Peer { verified: false },
             destination: entry.open.destination.to_string(),
             age_s: now.saturating_since(entry.since).as_secs_f64(),
             to_hop_bytes: moving.to_hop.bytes,

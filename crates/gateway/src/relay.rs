@@ -16,10 +16,10 @@ use slacp::{Destination, Open, Read, ResetReason, SessionId};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::connections::{Registered, Waits};
+use crate::connections::{Origin, Registered, Waits};
 use crate::counters::Counters;
 use crate::deferral::Question;
-use crate::gateway::DialPolicy;
+use crate::gateway::{Admission, DialPolicy};
 use crate::hop::{Hop, Stream};
 use crate::leg::{self, Leg, PATIENCE};
 use crate::{dial, names, scratch, tcp};
@@ -55,7 +55,7 @@ pub(crate) async fn originate(
 ) {
     counters.connections.increment();
     let leg = Leg::new(socket);
-    let entry = Registered::new(&counters, session, open, false);
+    let entry = Registered::new(&counters, session, open, Origin::Here);
     match hop.open(session, open) {
         Ok(stream) => {
             let carried = carry(&stream, &leg, &[], &entry, &counters).await;
@@ -84,7 +84,7 @@ pub(crate) async fn originate_deferred(
 ) {
     counters.connections.increment();
     let open = question.open();
-    let entry = Registered::new(&counters, session, open, false);
+    let entry = Registered::new(&counters, session, open, Origin::Here);
     let stream = match hop.open(session, open) {
         Ok(stream) => stream,
         Err(error) => {
@@ -113,11 +113,12 @@ pub(crate) async fn answer(
     stream: Stream,
     open: Open<Destination>,
     addresses: Vec<SocketAddr>,
+    admission: Admission,
     policy: DialPolicy,
     counters: Arc<Counters>,
 ) {
     counters.connections.increment();
-    let entry = Registered::new(&counters, stream.session(), open.clone(), true);
+    let entry = Registered::new(&counters, stream.session(), open.clone(), admission.origin);
     let caller = policy.caller(&open);
     let connect = |address, patience| dial::connect(address, caller, patience);
     let connected = tokio::select! {

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use slacp::{Open, PublicKey, ResetReason, SessionId};
 
 use crate::config::PermittedTerminal;
-use crate::egress::Egress;
 use crate::prefix::Prefix;
 
 /// All terminals that may connect, and the sessions there are, named by `S`.
@@ -85,12 +84,6 @@ impl<S: Copy + Ord> Sites<S> {
         self.of(session).map_or(Vec::new(), |terminal| terminal.networks.clone())
     }
 
-    /// What the clients of a session's terminal may reach; nothing once it may not connect
-    /// any more.
-    pub(crate) fn egress(&self, session: S) -> Option<&Egress> {
-        self.of(session).map(|terminal| &terminal.egress)
-    }
-
     /// The networks of all terminals that can be reached now.
     pub(crate) fn reachable_networks(&self) -> Vec<Prefix> {
         let here = |place: usize| {
@@ -132,7 +125,8 @@ impl<S: Copy + Ord> Sites<S> {
         self.behind(destination).map_or(Way::Closed(ResetReason::Unreachable), Way::Through)
     }
 
-    fn of(&self, session: S) -> Option<&PermittedTerminal> {
+    /// The terminal of a session, while it may connect.
+    pub(crate) fn of(&self, session: S) -> Option<&PermittedTerminal> {
         self.terminals.get(self.sessions.get(&session)?.terminal?)
     }
 
@@ -148,6 +142,8 @@ fn is_in(address: IpAddr, networks: &[Prefix]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::Egress;
+    use crate::quota::Quota;
 
     const SHIP: PublicKey = PublicKey([1; 32]);
     const RIG: PublicKey = PublicKey([2; 32]);
@@ -177,6 +173,7 @@ mod tests {
             key,
             networks: networks.map(|network| network.parse().unwrap()).to_vec(),
             egress: Egress::everywhere(),
+            quota: Quota::default(),
         };
         let ship = terminal("ship", SHIP, ["10.1.0.0/16", "fd00:1::/64"]);
         let rig = terminal("rig", RIG, ["10.2.0.0/16", "fd00:2::/64"]);

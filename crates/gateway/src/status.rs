@@ -414,6 +414,9 @@ pub struct ConnectionStatus {
     pub peer: String,
     /// Who opened it.
     pub client: String,
+    /// The peer says so, and its `networks` do not have that address.
+    #[serde(default)]
+    pub client_claimed: bool,
     /// Where to.
     pub destination: String,
     /// Since when.

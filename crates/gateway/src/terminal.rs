@@ -13,11 +13,12 @@ use crate::backoff::Backoff;
 use crate::class::LiveClasses;
 use crate::clock;
 use crate::config::{InterceptConfig, TerminalConfig, TunnelConfig};
+use crate::connections::Origin;
 use crate::counters::Counters;
 use crate::dial::Dialer;
 use crate::egress::Egress;
 use crate::error::RunError;
-use crate::gateway::{Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
+use crate::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
 use crate::hop::HopEvent;
 use crate::intake::{self, Intake};
 use crate::interception::{self, Arrival, Interception};
@@ -31,6 +32,8 @@ use crate::proxy::{self, Exit, Proxy};
 use crate::status::{Bypass, Role};
 use crate::tunnel::{self, Selection, Tunnel};
 
+/// There is one hub, and what is behind it is not known here.
+const OF_HUB: Admission = Admission { origin: Origin::Peer { verified: false }, _seat: None };
 /// What the hub is called.
 const HUB: &str = "hub";
 
@@ -79,7 +82,7 @@ pub async fn run(
             }
         };
     let carriage = Carriage { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
-    let gateway = Gateway::start(Side::Terminal, endpoint, link, policy, carriage)?;
+    let gateway = Gateway::start(Side::Terminal, endpoint, link, (policy, own.clone()), carriage)?;
     if let Some(tunnel) = &mut tunnel {
         tunnel.start(gateway.hop().clone());
     }
@@ -91,7 +94,7 @@ pub async fn run(
         side: Arc::default(),
         timeout: config.connect_timeout,
         egress: Egress::everywhere(),
-        own: Some(own.clone()),
+        own: Some(own),
         mark: policy.marked.then_some(PASSING.value),
     };
     let exit = Exit::new(manner, dialer, gateway.counters());
@@ -103,7 +106,6 @@ pub async fn run(
         tunnel,
         policies: config.policies,
         accept: config.accept,
-        own,
         proxy,
         exit,
         session: None,
@@ -151,7 +153,6 @@ struct Terminal {
     policies: Vec<Policy>,
     /// Where connections from the hub's side may go.
     accept: Egress,
-    own: OwnAddresses,
     proxy: Option<Proxy>,
     exit: Exit,
     session: Option<SessionId>,
@@ -230,10 +231,13 @@ impl Terminal {
         }
         match event {
             HopEvent::Opened(stream, open) => match open.destination {
-                Destination::Address(address) => match self.own.judge(&self.accept, address) {
-                    Ok(()) => self.gateway.answer(stream, open, vec![address]),
-                    Err(why) => self.gateway.prohibit(stream, &open, &why),
-                },
+                Destination::Address(address) => {
+                    let mut addresses = vec![address];
+                    match self.gateway.judge(&self.accept, &open, &mut addresses) {
+                        Ok(()) => self.gateway.answer(stream, open, addresses, OF_HUB),
+                        Err(why) => self.gateway.prohibit(stream, &open, &why),
+                    }
+                }
                 // A hub that was told that we resolve no names.
                 Destination::Name(..) => {
                     self.gateway.refuse(stream, &open, ResetReason::Prohibited);

@@ -19,6 +19,7 @@ use crate::cpu;
 use crate::egress::Egress;
 use crate::keys::{KEY_FORM, PrivateKey, parse_public_key};
 use crate::prefix::Prefix;
+use crate::quota::Quota;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -97,7 +98,7 @@ pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError>
     let classes = source.classes(raw.class, tunnel.is_some(), &mut link)?;
     source.no_allow_loopback(raw.allow_loopback)?;
     let egress = source.egress(raw.egress)?;
-    let terminals = source.terminals(raw.terminal, &egress)?;
+    let terminals = source.terminals(raw.terminal, &egress, source.limits(raw.limits)?)?;
     if tunnel.is_some() {
         source.require_networks(&terminals)?;
     }
@@ -305,6 +306,7 @@ impl Source {
         &self,
         raw: Vec<raw::PermittedTerminal>,
         usual: &Egress,
+        limits: Quota,
     ) -> Result<Vec<PermittedTerminal>, ConfigError> {
         if raw.is_empty() {
             return Err(self.missing("terminal", "at least one section [[terminal]]"));
@@ -325,7 +327,13 @@ impl Source {
             let networks = self.networks(entry.networks, &terminals)?;
             let own = raw::Egress { reach: entry.reach, deny: entry.deny };
             let egress = self.egress_of(usual, own)?;
-            terminals.push(PermittedTerminal { name, key, networks, egress });
+            let quota = raw::Limits {
+                max_connections: entry.max_connections,
+                connections_per_second: entry.connections_per_second,
+                lookups: entry.lookups,
+            };
+            let quota = self.quota("terminal", limits, &quota)?;
+            terminals.push(PermittedTerminal { name, key, networks, egress, quota });
         }
         Ok(terminals)
     }

@@ -136,6 +136,7 @@ pub(super) struct Hub {
     pub(super) log: Option<String>,
     pub(super) allow_loopback: Option<bool>,
     pub(super) egress: Option<Egress>,
+    pub(super) limits: Option<Limits>,
     pub(super) mesh: Option<bool>,
     pub(super) transparent: Option<bool>,
     pub(super) intercept: Option<Intercept>,
@@ -158,6 +159,17 @@ pub(super) struct PermittedTerminal {
     pub(super) reach: Option<Vec<String>>,
     #[serde(default)]
     pub(super) deny: Vec<String>,
+    pub(super) max_connections: Option<i64>,
+    pub(super) connections_per_second: Option<i64>,
+    pub(super) lookups: Option<i64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Limits {
+    pub(super) max_connections: Option<i64>,
+    pub(super) connections_per_second: Option<i64>,
+    pub(super) lookups: Option<i64>,
 }
 
 #[derive(Deserialize, Default)]

@@ -609,3 +609,25 @@ fn a_list_of_destinations_that_is_none_is_told_with_its_key_and_what_would_do() 
         parts.iter().for_each(|part| assert!(error.contains(part), "{part} is not in {error}"));
     }
 }
+
+#[test]
+fn a_terminal_takes_what_its_section_says_or_what_all_do() {
+    let quota = |top: &str, of_terminal: &str| {
+        let text = hub_with("", "").replace("[[terminal]]", &format!("{top}[[terminal]]"));
+        let config = Directory::new().hub(&format!("{text}{of_terminal}"));
+        config.map(|config| config.terminals[0].quota).map_err(|error| error.to_string())
+    };
+    const ALL: &str = "[limits]\nmax_connections = 500\nlookups = 4\n";
+    assert_eq!(quota("", "").unwrap(), Quota::default());
+    let all = Quota { connections: Some(500), lookups: 4, ..Quota::default() };
+    assert_eq!(quota(ALL, "").unwrap(), all);
+    let one = Quota { connections: Some(9), per_second: 50, ..all };
+    assert_eq!(quota(ALL, "max_connections = 9\nconnections_per_second = 50\n").unwrap(), one);
+    for (top, of_terminal, parts) in [
+        ("[limits]\nlookups = 0\n", "", ["limits.lookups = 0", "expected 1 to 128"]),
+        ("", "max_connections = -1\n", ["terminal.max_connections = -1", "1 to 65536"]),
+    ] {
+        let error = quota(top, of_terminal).unwrap_err();
+        parts.iter().for_each(|part| assert!(error.contains(part), "{part} is not in {error}"));
+    }
+}

@@ -16,7 +16,7 @@ const UNKNOWN_MEMORY: u64 = 1 << 30;
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
     memory: u64,
-    connections: u64,
+    pub(super) connections: u64,
     descriptors: u64,
 }
 

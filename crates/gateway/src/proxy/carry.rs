@@ -5,7 +5,7 @@
 //! asked where there is no hop, where the hub resolves none, or where it is told to be.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use slacp::{Destination, Open, ResetReason, SessionId};
@@ -14,13 +14,29 @@ use tokio::io::AsyncWriteExt;
 use super::handshake::Dialect;
 use super::{Wish, refuse};
 use crate::config::{Answer, Names};
-use crate::connections::Registered;
+use crate::connections::{Origin, Registered};
 use crate::counters::Counters;
 use crate::dial::{self, Dialer};
 use crate::hop::{Hop, Stream};
 use crate::leg::Leg;
 use crate::names::Resolver;
+use crate::prefix::Prefix;
 use crate::{relay, straight};
+
+/// Names that are resolved at once for one client; as many may wait. A browser asks for no
+/// more at a time than a page has hosts.
+const LOOKUPS_EACH: usize = 8;
+/// The part of an IPv6 address that its network gives to a client, which chooses the rest
+/// (RFC 4291 §2.5.1).
+const NETWORK_BITS: u8 = 64;
+
+/// What is one asker: an IPv4 address, or all that an IPv6 client can call itself.
+fn household(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        v4 @ IpAddr::V4(_) => v4,
+        v6 => Prefix::around(v6, NETWORK_BITS).map_or(v6, Prefix::address),
+    }
+}
 
 /// How clients get out.
 #[derive(Clone)]
@@ -29,7 +45,7 @@ pub(crate) struct Exit {
     names: Names,
     /// How they get there without a hop; its patience is also that with names.
     dialer: Dialer,
-    resolver: Resolver,
+    resolver: Resolver<IpAddr>,
     quick_ack: bool,
     counters: Arc<Counters>,
 }
@@ -51,22 +67,28 @@ impl Exit {
     /// What a hub is asked for, in the order in which it should be tried.
     async fn beyond(
         &self,
+        client: IpAddr,
         destination: &Destination,
         (hop, session): (&Hop, SessionId),
     ) -> Result<Vec<Destination>, ResetReason> {
         if self.names == Names::Hub && hop.peer_resolves(session) {
             return Ok(vec![destination.clone()]);
         }
-        let addresses = self.addresses(destination).await?;
+        let addresses = self.addresses(client, destination).await?;
         Ok(addresses.into_iter().map(Destination::from).collect())
     }
 
     /// The addresses of a destination, as this machine knows them.
-    async fn addresses(&self, destination: &Destination) -> Result<Vec<SocketAddr>, ResetReason> {
+    async fn addresses(
+        &self,
+        client: IpAddr,
+        destination: &Destination,
+    ) -> Result<Vec<SocketAddr>, ResetReason> {
         match destination {
             Destination::Address(address) => Ok(vec![*address]),
             Destination::Name(name, port) => {
-                self.resolver.look_up((name, *port), self.dialer.timeout).await
+                let asker = (household(client), LOOKUPS_EACH);
+                self.resolver.look_up(asker, (name, *port), self.dialer.timeout).await
             }
         }
     }
@@ -80,7 +102,7 @@ pub(crate) async fn carry(wish: Wish, hop: Option<(Hop, SessionId)>, exit: Exit)
     let open = Open { destination: request.destination, source, dscp };
     let client = Client { leg, open, dialect: request.dialect, first: request.first };
     let Some((hop, session)) = hop else { return client.straight(&exit).await };
-    match exit.beyond(&client.open.destination, (&hop, session)).await {
+    match exit.beyond(source.ip(), &client.open.destination, (&hop, session)).await {
         Err(reason) => give_up(client.leg, client.dialect, reason, &exit).await,
         Ok(beyond) => match exit.answer {
             Answer::Early => client.early(&hop, session, &beyond, &exit).await,
@@ -143,7 +165,7 @@ impl Client {
 
     async fn relay(mut self, stream: Stream, open: Open<Destination>, exit: &Exit) {
         if self.say_connected().await.is_ok() {
-            let entry = Registered::new(&exit.counters, stream.session(), open, false);
+            let entry = Registered::new(&exit.counters, stream.session(), open, Origin::Here);
             relay::relay(stream, self.leg, &self.first, entry, &exit.counters).await;
         }
     }
@@ -151,7 +173,7 @@ impl Client {
     /// The way without a hop: the answer is the server's.
     async fn straight(mut self, exit: &Exit) {
         let entry = Registered::straight(&exit.counters, self.open.clone());
-        let addresses = match exit.addresses(&self.open.destination).await {
+        let addresses = match exit.addresses(self.open.source.ip(), &self.open.destination).await {
             Ok(addresses) => addresses,
             Err(reason) => return give_up(self.leg, self.dialect, reason, exit).await,
         };

@@ -14,14 +14,20 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use units::{BitRate, ByteCount};
 
+use crate::connections::Origin;
 use crate::counters::Counters;
-use crate::gateway::{Carriage, DialPolicy, Gateway, Report, Side, bind};
+use crate::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind};
 use crate::hop::HopEvent;
 use crate::interception::Arrival;
 use crate::keys::{PrivateKey, random_bytes};
 use crate::listener::Accepted;
+use crate::own::OwnAddresses;
 use crate::tcp;
 use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
+
+fn own() -> OwnAddresses {
+    OwnAddresses::open().unwrap()
+}
 
 const POLICY: DialPolicy =
     DialPolicy { timeout: Duration::from_secs(10), transparent: false, marked: false };
@@ -56,10 +62,16 @@ impl Pair {
             vec![hub_address],
             seed(),
         );
-        let hub = Gateway::start(Side::Hub, hub, hub_link, POLICY, Carriage::default()).unwrap();
-        let terminal =
-            Gateway::start(Side::Terminal, terminal, terminal_link, POLICY, Carriage::default())
-                .unwrap();
+        let hub =
+            Gateway::start(Side::Hub, hub, hub_link, (POLICY, own()), Carriage::default()).unwrap();
+        let terminal = Gateway::start(
+            Side::Terminal,
+            terminal,
+            terminal_link,
+            (POLICY, own()),
+            Carriage::default(),
+        )
+        .unwrap();
         let listener = TcpListener::bind(local).await.unwrap();
         let entrance = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -80,7 +92,8 @@ async fn serve_hub(mut hub: Gateway) {
         match hub.report().await {
             Report::Hop(HopEvent::Opened(stream, open)) => {
                 let slacp::Destination::Address(address) = open.destination else { panic!() };
-                hub.answer(stream, open, vec![address]);
+                let admission = Admission { origin: Origin::Peer { verified: true }, _seat: None };
+                hub.answer(stream, open, vec![address], admission);
             }
             Report::Hop(HopEvent::Session(..)) => {}
             Report::Failed(error) => panic!("{error}"),

@@ -117,7 +117,8 @@ fn pair(hosts: &Cabled, hub: SocketAddr) -> Result<Vec<Child>, Failure> {
         )
     };
     let hub_config = format!(
-        "{}listen = \"{hub}\"\n[[terminal]]\nname = \"terminal\"\nkey = \"{terminal_public}\"\n",
+        "{}listen = \"{hub}\"\n[limits]\nconnections_per_second = 100000\n\
+         [[terminal]]\nname = \"terminal\"\nkey = \"{terminal_public}\"\n",
         common(&keys[1])
     );
     let terminal_config = format!(

@@ -260,7 +260,7 @@ fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
         let lan = connection.lan_rtt_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
         rows.push([
             connection.peer.clone(),
-            connection.client.clone(),
+            client(connection),
             connection.destination.clone(),
             seconds(connection.age_s),
             bytes(connection.to_hop_bytes),
@@ -274,6 +274,12 @@ fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
         ]);
     }
     aligned(&rows)
+}
+
+/// Its client, and whether there is only the peer's word for that.
+fn client(connection: &ConnectionStatus) -> String {
+    let claimed = if connection.client_claimed { " (claimed)" } else { "" };
+    format!("{}{claimed}", connection.client)
 }
 
 /// Connections of a gateway without a hop.

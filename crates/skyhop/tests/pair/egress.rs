@@ -203,3 +203,37 @@ fn inside_a_mesh() {
     first.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
 }
+
+#[test]
+fn a_terminal_gets_no_more_connections_than_its_hub_grants() {
+    as_myself(|runner| runner.inside(lossless(), "egress::inside_a_limit"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_limit() {
+    let pair = Pair::new();
+    let hub = pair.hub_with("max_connections = 2\n");
+    let section = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\nanswer = \"deferred\"\n");
+    let mut terminal = pair.terminal_with(&section);
+    terminal.wait_for("ready");
+    let address = both(Node::Server, PORT)[0];
+    let listener = listen_on(Node::Server, address);
+    let is_carried = || {
+        let socket = TcpStream::connect(address).ok()?;
+        let (server, peer) = accept_any(&listener);
+        let carried = peer.ip() != socket.local_addr().unwrap().ip();
+        Some((carried, socket, server))
+    };
+    let mut held: Vec<_> = [(); 2].into_iter().filter_map(|()| is_carried()).collect();
+    assert!(held.len() == 2 && held.iter().all(|(carried, ..)| *carried), "both are carried");
+    assert!(is_carried().is_none_or(|(carried, ..)| !carried), "there is no room for a third");
+    terminal.wait_for("the hub has no room");
+    held.clear();
+    let began = Instant::now();
+    while !is_carried().is_some_and(|(carried, ..)| carried) {
+        assert!(began.elapsed() < PATIENCE, "there is room again");
+    }
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}

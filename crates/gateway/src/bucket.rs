@@ -1,0 +1,95 @@
+//! A token bucket: how many of something may happen in a second, and how many at once.
+//! It is handed the time.
+
+use std::time::Duration;
+
+use units::Instant;
+
+/// Grants `per_second` in the long run, and `burst` at once after a rest.
+///
+/// The state is one time, as in the virtual scheduling of the generic cell rate algorithm
+/// (ITU-T I.371 annex A): what has been granted is paid until `paid`, and may be paid
+/// ahead for no longer than a burst takes. Nothing drifts, nothing overflows.
+#[derive(Debug, Clone)]
+pub(crate) struct Bucket {
+    /// Nanoseconds that one token pays for.
+    each: u64,
+    /// Nanoseconds that may be paid ahead.
+    ahead: u64,
+    paid: Instant,
+}
+
+impl Bucket {
+    /// A full bucket. `per_second` and `burst` are at least 1.
+    pub(crate) fn new(per_second: u32, burst: u32) -> Self {
+        debug_assert!(per_second > 0 && burst > 0, "{per_second}/s, {burst} at once");
+        let each = 1_000_000_000 / u64::from(per_second.max(1));
+        Self { each, ahead: each * u64::from(burst), paid: Instant::ZERO }
+    }
+
+    /// Takes a token if there is one.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        let paid = self.paid.max(now) + Duration::from_nanos(self.each);
+        let granted = paid.saturating_since(now).as_nanos() <= u128::from(self.ahead);
+        if granted {
+            self.paid = paid;
+        }
+        granted
+    }
+
+    /// Grants at another pace from now on; what has been taken stays taken.
+    pub(crate) fn configure(&mut self, per_second: u32, burst: u32) {
+        *self = Self { paid: self.paid, ..Self::new(per_second, burst) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    fn taken(bucket: &mut Bucket, now: Instant, tries: u32) -> u32 {
+        (0..tries).filter(|_| bucket.take(now)).count() as u32
+    }
+
+    #[test]
+    fn a_burst_at_once_and_then_the_pace() {
+        let mut bucket = Bucket::new(10, 5);
+        assert_eq!(taken(&mut bucket, at(1000), 100), 5);
+        assert_eq!(taken(&mut bucket, at(1099), 100), 0);
+        assert_eq!(taken(&mut bucket, at(1100), 100), 1);
+        assert_eq!(taken(&mut bucket, at(1400), 100), 3);
+        assert_eq!(taken(&mut bucket, at(60_000), 100), 5, "a long rest saves no more");
+    }
+
+    #[test]
+    fn another_pace_gives_back_nothing() {
+        let mut bucket = Bucket::new(1, 2);
+        assert_eq!(taken(&mut bucket, at(0), 9), 2);
+        bucket.configure(1000, 2);
+        assert_eq!(taken(&mut bucket, at(0), 9), 0);
+        assert_eq!(taken(&mut bucket, at(2001), 9), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn no_period_sees_more_than_its_pace_and_a_burst(
+            per_second in 1u32..100_000, burst in 1u32..1000,
+            steps in prop::collection::vec((0u64..5_000_000, 0u32..50), 1..200),
+        ) {
+            let mut bucket = Bucket::new(per_second, burst);
+            let (mut now, mut granted) = (0, 0u64);
+            for (step, tries) in steps {
+                now += step;
+                granted += u64::from(taken(&mut bucket, Instant::from_nanos(now), tries));
+                let each = u64::from(1_000_000_000 / per_second);
+                prop_assert!(granted <= now / each + u64::from(burst));
+            }
+        }
+    }
+}

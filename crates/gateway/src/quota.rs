@@ -1,0 +1,167 @@
+//! What each terminal may have of its hub: no terminal, and no client behind one, takes
+//! what the others need. Handed the time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use slacp::PublicKey;
+use units::Instant;
+
+use crate::bucket::Bucket;
+use crate::config::PermittedTerminal;
+
+/// Seconds of new connections that a terminal may save up: everybody behind it returns at
+/// once when an outage ends.
+const BURST_SECONDS: u32 = 10;
+
+/// The bounds of one terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Connections at once that it has opened. Key `max_connections`; without it all that
+    /// the hub carries if there is one terminal, and half of them if there are others.
+    pub connections: Option<u64>,
+    /// New connections a second, in the long run. Key `connections_per_second`.
+    pub per_second: u32,
+    /// Names that are resolved for it at once; as many may wait. Key `lookups`.
+    pub lookups: usize,
+}
+
+impl Default for Quota {
+    /// A page takes 20 to 50 connections, so 1,000 a second are 20 pages a second or more,
+    /// and a fifth of what a core of a hub opens (`cargo bench -p skyhop --bench cost --
+    /// connections`). A name takes 0.1 s where the resolver has to ask others: 16 at once
+    /// are 160 names a second.
+    fn default() -> Self {
+        Self { connections: None, per_second: 1000, lookups: 16 }
+    }
+}
+
+/// What all terminals of a hub have.
+pub(crate) struct Quotas {
+    peers: BTreeMap<PublicKey, Peer>,
+}
+
+struct Peer {
+    most: u64,
+    bucket: Bucket,
+    /// One for itself and one for each connection.
+    seats: Arc<()>,
+}
+
+/// A connection's place among those of its terminal, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    _seat: Arc<()>,
+}
+
+/// Why a terminal gets no further connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exceeded {
+    Connections,
+    Pace,
+}
+
+impl Quotas {
+    /// Those of a hub that carries at most `total` connections.
+    pub(crate) fn new(terminals: &[PermittedTerminal], total: u64) -> Self {
+        let mut quotas = Self { peers: BTreeMap::new() };
+        quotas.configure(terminals, total);
+        quotas
+    }
+
+    /// Takes other bounds; what terminals have they keep.
+    pub(crate) fn configure(&mut self, terminals: &[PermittedTerminal], total: u64) {
+        let usual = if terminals.len() == 1 { total } else { (total / 2).max(1) };
+        let mut before = std::mem::take(&mut self.peers);
+        for PermittedTerminal { key, quota, .. } in terminals {
+            let (pace, burst) = (quota.per_second, quota.per_second.saturating_mul(BURST_SECONDS));
+            let most = quota.connections.unwrap_or(usual);
+            let peer = match before.remove(key) {
+                Some(mut peer) => {
+                    peer.bucket.configure(pace, burst);
+                    Peer { most, ..peer }
+                }
+                None => Peer { most, bucket: Bucket::new(pace, burst), seats: Arc::new(()) },
+            };
+            self.peers.insert(*key, peer);
+        }
+    }
+
+    /// A place for a new connection of a terminal.
+    ///
+    /// # Errors
+    /// Which bound it has reached.
+    pub(crate) fn admit(&mut self, now: Instant, terminal: &PublicKey) -> Result<Seat, Exceeded> {
+        let peer = self.peers.get_mut(terminal).ok_or(Exceeded::Connections)?;
+        if Arc::strong_count(&peer.seats) as u64 > peer.most {
+            return Err(Exceeded::Connections);
+        }
+        match peer.bucket.take(now) {
+            true => Ok(Seat { _seat: peer.seats.clone() }),
+            false => Err(Exceeded::Pace),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::Egress;
+
+    const SHIP: PublicKey = PublicKey([1; 32]);
+    const RIG: PublicKey = PublicKey([2; 32]);
+    const START: Instant = Instant::ZERO;
+
+    fn terminal(key: PublicKey, quota: Quota) -> PermittedTerminal {
+        let (name, networks, egress) = (String::new(), vec![], Egress::everywhere());
+        PermittedTerminal { name, key, networks, egress, quota }
+    }
+
+    fn admitted(quotas: &mut Quotas, key: PublicKey, now: Instant) -> Vec<Seat> {
+        (0..100).map_while(|_| quotas.admit(now, &key).ok()).collect()
+    }
+
+    #[test]
+    fn a_terminal_has_as_many_connections_as_it_may_and_no_more_than_it_ends() {
+        let few = Quota { connections: Some(3), ..Quota::default() };
+        let mut quotas = Quotas::new(&[terminal(SHIP, few)], 50);
+        let mut seats = admitted(&mut quotas, SHIP, START);
+        assert_eq!(seats.len(), 3);
+        assert_eq!(quotas.admit(START, &SHIP).unwrap_err(), Exceeded::Connections);
+        seats.pop();
+        assert_eq!(admitted(&mut quotas, SHIP, START).len(), 1);
+    }
+
+    #[test]
+    fn no_terminal_fills_a_hub_that_serves_others() {
+        let alone = &mut Quotas::new(&[terminal(SHIP, Quota::default())], 20);
+        assert_eq!(admitted(alone, SHIP, START).len(), 20);
+        let both = [SHIP, RIG].map(|key| terminal(key, Quota::default()));
+        let quotas = &mut Quotas::new(&both, 20);
+        let ship = admitted(quotas, SHIP, START);
+        assert_eq!((ship.len(), admitted(quotas, RIG, START).len()), (10, 10));
+    }
+
+    #[test]
+    fn connections_in_haste_wait_for_the_pace_of_their_terminal_alone() {
+        let slow = Quota { per_second: 2, ..Quota::default() };
+        let terminals = [terminal(SHIP, slow), terminal(RIG, Quota::default())];
+        let mut quotas = Quotas::new(&terminals, 1000);
+        assert_eq!(admitted(&mut quotas, SHIP, START).len(), 20, "ten seconds' worth");
+        assert_eq!(quotas.admit(START, &SHIP).unwrap_err(), Exceeded::Pace);
+        assert_eq!(admitted(&mut quotas, RIG, START).len(), 100);
+        let later = START + std::time::Duration::from_secs(1);
+        assert_eq!(admitted(&mut quotas, SHIP, later).len(), 2);
+    }
+
+    #[test]
+    fn other_bounds_leave_a_terminal_what_it_has() {
+        let bound = |most| [terminal(SHIP, Quota { connections: Some(most), ..Quota::default() })];
+        let mut quotas = Quotas::new(&bound(5), 1000);
+        let seats = admitted(&mut quotas, SHIP, START);
+        quotas.configure(&bound(6), 1000);
+        assert_eq!((seats.len(), admitted(&mut quotas, SHIP, START).len()), (5, 1));
+        quotas.configure(&[terminal(RIG, Quota::default())], 1000);
+        assert_eq!(quotas.admit(START, &SHIP).unwrap_err(), Exceeded::Connections);
+    }
+}

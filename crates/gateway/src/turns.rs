@@ -1,0 +1,153 @@
+//! Whose turn it is where few may be served at once: each asker has a share, and of those
+//! who wait the one that is served least goes first. No I/O, no clock.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The turns of askers named by `K`; `T` stands for what waits.
+#[derive(Debug)]
+pub(crate) struct Turns<K, T> {
+    /// That may be served at once, of all askers.
+    most: usize,
+    served: usize,
+    askers: BTreeMap<K, Asker<T>>,
+    /// Counts those that have begun to wait.
+    arrivals: u64,
+}
+
+/// What one asker has; gone when it has nothing.
+#[derive(Debug)]
+struct Asker<T> {
+    /// That may be served at once, as it said last.
+    share: usize,
+    served: usize,
+    waiting: VecDeque<(u64, T)>,
+}
+
+/// What becomes of a wish.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn<T> {
+    /// It is served until [`Turns::done`].
+    Now(T),
+    /// It waits.
+    Later,
+    /// There is no room to wait.
+    Never(T),
+}
+
+impl<K: Ord + Clone, T> Turns<K, T> {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, served: 0, askers: BTreeMap::new(), arrivals: 0 }
+    }
+
+    /// `key` wishes to be served, with at most `share` of its wishes at once and as many
+    /// waiting.
+    pub(crate) fn ask(&mut self, key: K, share: usize, wish: T) -> Turn<T> {
+        let none = || Asker { share, served: 0, waiting: VecDeque::new() };
+        let asker = self.askers.entry(key).or_insert_with(none);
+        asker.share = share;
+        if self.served < self.most && asker.served < share {
+            (self.served, asker.served) = (self.served + 1, asker.served + 1);
+            return Turn::Now(wish);
+        }
+        if asker.waiting.len() >= share {
+            return Turn::Never(wish);
+        }
+        asker.waiting.push_back((self.arrivals, wish));
+        self.arrivals += 1;
+        Turn::Later
+    }
+
+    /// A wish of `key` has been served; whose is served now, if one waited.
+    pub(crate) fn done(&mut self, key: &K) -> Option<(K, T)> {
+        if let Some(asker) = self.askers.get_mut(key) {
+            debug_assert!(asker.served > 0 && self.served > 0, "it was served");
+            (self.served, asker.served) = (self.served - 1, asker.served - 1);
+        }
+        let next = self.next();
+        self.askers.retain(|_, asker| asker.served > 0 || !asker.waiting.is_empty());
+        next
+    }
+
+    /// Forgets those that wait for nothing any more.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(&T) -> bool) {
+        self.askers.values_mut().for_each(|it| it.waiting.retain(|(_, wish)| !is_gone(wish)));
+        self.askers.retain(|_, asker| asker.served > 0 || !asker.waiting.is_empty());
+    }
+
+    fn next(&mut self) -> Option<(K, T)> {
+        let waiting = self.askers.iter().filter(|(_, asker)| asker.served < asker.share);
+        let waiting = waiting
+            .filter_map(|(key, asker)| Some(((asker.served, asker.waiting.front()?.0), key)));
+        let key = waiting.min_by_key(|(rank, _)| *rank)?.1.clone();
+        let asker = self.askers.get_mut(&key)?;
+        let (_, wish) = asker.waiting.pop_front()?;
+        (self.served, asker.served) = (self.served + 1, asker.served + 1);
+        Some((key, wish))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_asker_with_many_wishes_does_not_keep_others_waiting() {
+        let mut turns = Turns::new(4);
+        let served = (0..9).filter(|wish| turns.ask("many", 3, *wish) == Turn::Now(*wish));
+        assert_eq!(served.count(), 3);
+        assert_eq!(turns.ask("few", 3, 100), Turn::Now(100));
+        assert_eq!(turns.ask("few", 3, 101), Turn::Later, "all places are taken");
+        assert_eq!(turns.ask("many", 3, 102), Turn::Never(102), "as many wait as are served");
+        assert_eq!(turns.done(&"many"), Some(("few", 101)), "it has fewer than the other");
+    }
+
+    #[test]
+    fn of_those_that_have_as_much_the_first_comes_first() {
+        let mut turns = Turns::new(1);
+        assert_eq!(turns.ask("z", 1, 0), Turn::Now(0));
+        assert_eq!(turns.ask("b", 1, 1), Turn::Later);
+        assert_eq!(turns.ask("a", 1, 2), Turn::Later);
+        assert_eq!(turns.done(&"z"), Some(("b", 1)));
+        assert_eq!(turns.done(&"b"), Some(("a", 2)));
+        assert_eq!(turns.done(&"a"), None);
+        assert!(turns.askers.is_empty());
+    }
+
+    #[test]
+    fn what_has_gone_makes_room() {
+        let mut turns = Turns::new(1);
+        for (wish, turn) in [(0, Turn::Now(0)), (1, Turn::Later), (2, Turn::Never(2))] {
+            assert_eq!(turns.ask("a", 1, wish), turn);
+        }
+        turns.forget(|wish| *wish == 1);
+        assert_eq!(turns.ask("a", 1, 3), Turn::Later);
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_hold_and_no_place_stays_empty_while_somebody_may_have_it(
+            steps in prop::collection::vec((any::<bool>(), 0u8..5), 0..300),
+        ) {
+            let (most, share) = (6, 3);
+            let mut turns = Turns::new(most);
+            let mut served: Vec<u8> = Vec::new();
+            for (asks, key) in steps {
+                if asks {
+                    if let Turn::Now(()) = turns.ask(key, share, ()) {
+                        served.push(key);
+                    }
+                } else if let Some(at) = served.iter().position(|it| *it == key) {
+                    served.remove(at);
+                    served.extend(turns.done(&key).map(|(next, ())| next));
+                }
+                let of = |key: u8| served.iter().filter(|it| **it == key).count();
+                prop_assert!(served.len() <= most && (0..5).all(|key| of(key) <= share));
+                let waits = |key: u8| turns.askers.get(&key).map_or(0, |it| it.waiting.len());
+                let fits = |key: u8| waits(key) > 0 && of(key) < share;
+                prop_assert!(served.len() == most || !(0..5).any(fits));
+            }
+        }
+    }
+}
