@@ -6,6 +6,7 @@
 mod configured;
 mod knock;
 mod machine;
+mod reach;
 mod trial;
 
 use std::path::Path;

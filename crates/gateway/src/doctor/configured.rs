@@ -10,7 +10,7 @@ use nix::net::if_::InterfaceFlags;
 use slacp::Rate;
 
 use super::machine::has_net_admin;
-use super::{Finding, knock};
+use super::{Finding, knock, reach};
 use crate::config::{
     ConfigError, HubConfig, InterceptConfig, OperationConfig, SoloConfig, TerminalConfig, Way,
 };
@@ -66,6 +66,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
     }
+    findings.extend(reach::of_terminal(config));
     findings.extend(path_to(config.hub.as_str(), config.link.mtu));
     let running = running(&config.operation, Role::Terminal);
     findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
@@ -96,6 +97,7 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     if config.transparent && !has_net_admin() {
         findings.push(Finding::fail("transparent", "needs CAP_NET_ADMIN", "run it as root"));
     }
+    findings.extend(reach::of_hub(config));
     let running = running(&config.operation, Role::Hub);
     findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
     match running {
