@@ -1,4 +1,4 @@
-//! A terminal written from `docs/slacp.md` alone talks to the hub of this crate.
+//! Peers written from `docs/slacp.md` alone talk to the endpoints of this crate.
 
 mod by_hand;
 
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use by_hand::frames::encode;
 use by_hand::peer::Peer;
-use slacp::{Config, Endpoint, Event, KeyPair, PublicKey, Read, SessionId, StreamId};
+use slacp::{Config, Endpoint, Event, KeyPair, Open, PublicKey, Read, SessionId, StreamId};
 use units::{BitRate, Instant, Machine};
 
 const ONE_WAY: Duration = Duration::from_millis(50);
@@ -96,7 +96,7 @@ fn a_terminal_made_from_the_specification_downloads_over_a_lossy_hop() {
             let addresses = "destination=203.0.113.1:80 source=10.0.0.2:40000";
             let open = encode(&format!("OPEN stream=0 credit=1000000 {addresses}"), false);
             let request = encode("STREAM stream=0 offset=0 FIN", true);
-            up.push_back((now + ONE_WAY, peer.send(&[open, request].concat())));
+            up.push_back((now + ONE_WAY, peer.packet_of(&[open, request].concat())));
             up.push_back((now + ONE_WAY, peer.offer_keys([5; 32])));
         }
         up.extend(peer.acknowledgement().map(|packet| (now + ONE_WAY, packet)));
@@ -109,4 +109,64 @@ fn a_terminal_made_from_the_specification_downloads_over_a_lossy_hop() {
     assert_eq!(received.unwrap(), (0..ANSWER).map(byte).collect::<Vec<u8>>());
     assert!(peer.renewed > 0, "the hub did not change its keys");
     assert!(peer.restored() > 0, "nothing was restored from repairs");
+}
+
+#[test]
+fn a_hub_made_from_the_specification_serves_a_terminal_and_changes_keys() {
+    let mut peer = Peer::hub([1; 32], [3; 32]);
+    let key = PublicKey(peer.public().try_into().unwrap());
+    let address = SocketAddr::from(([192, 0, 2, 1], 5900));
+    let mut config = Config::new(BitRate::from_mbit(20));
+    config.rekey_after = Duration::from_secs(1);
+    let identity = KeyPair::from_private([2; 32]);
+    let mut terminal = Endpoint::terminal(config, identity, key, vec![address], [4; 32]);
+
+    let mut now = Instant::from_nanos(1_000_000_000);
+    let mut to_hub: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+    let mut to_terminal: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+    let (mut datagram, mut stream, mut answered) = (Vec::new(), None, false);
+    let (mut heard, mut buffer) = (Vec::new(), [0; 1000]);
+    // Long enough for one change of keys, too short for two.
+    for _ in 0..2000 {
+        now += Duration::from_millis(1);
+        while let Some((_, mut bytes)) = to_terminal.pop_front_if(|(at, _)| *at <= now) {
+            terminal.handle_datagram(now, address, &mut bytes);
+        }
+        terminal.handle_timeout(now);
+        while let Some((session, event)) = terminal.poll_event() {
+            if let Event::Up { .. } = event {
+                let open = Open { destination: address, source: address, dscp: None };
+                let id = terminal.open(now, session, open).unwrap();
+                assert_eq!(terminal.write(session, id, b"request"), Ok(7));
+                terminal.finish(session, id).unwrap();
+                stream = Some((session, id));
+            }
+        }
+        if let Some((session, id)) = stream {
+            while let Ok(Read::Data(count)) = terminal.read(session, id, &mut buffer) {
+                heard.extend_from_slice(&buffer[..count]);
+            }
+        }
+        while terminal.poll_transmit(now, &mut datagram).is_some() {
+            to_hub.push_back((now + ONE_WAY, datagram.clone()));
+        }
+        while let Some((_, bytes)) = to_hub.pop_front_if(|(at, _)| *at <= now) {
+            peer.receive(&bytes);
+        }
+        if peer.opened && peer.end == Some(7) && !answered {
+            answered = true;
+            let accept = encode("ACCEPT stream=0", false);
+            let answer = encode("STREAM stream=0 offset=0 FIN", true);
+            let packet = peer.packet_of(&[accept, answer].concat());
+            to_terminal.push_back((now + ONE_WAY, packet));
+        }
+        let replies = core::mem::take(&mut peer.replies).into_iter();
+        to_terminal.extend(replies.chain(peer.acknowledgement()).map(|it| (now + ONE_WAY, it)));
+    }
+    let request: Option<Vec<u8>> = peer.data.iter().copied().collect();
+    assert_eq!((request.unwrap(), heard), (b"request".to_vec(), b"data".to_vec()));
+    assert_eq!(peer.closed, None);
+    assert!(peer.renewed > 0, "the terminal did not change its keys");
+    let (session, _) = stream.unwrap();
+    assert_eq!(terminal.stats(session).unwrap().forged, 0);
 }

@@ -125,6 +125,33 @@ pub fn read_second(noise: &mut Noise, [terminal, ephemeral]: [&[u8]; 2], second:
     noise.open(sealed)
 }
 
+/// The terminal's key and the payload of a first message, opened by the hub.
+pub fn read_first(prologue: &[u8], hub: &[u8], first: &[u8]) -> (Vec<u8>, Vec<u8>, Noise) {
+    let mut noise = Noise::new(prologue, &public(hub));
+    let (fresh, rest) = first.split_at(32);
+    noise.mix(fresh);
+    noise.agree(hub, fresh);
+    let (sealed, payload) = rest.split_at(48);
+    let terminal = noise.open(sealed);
+    noise.agree(hub, &terminal);
+    let payload = noise.open(payload);
+    (terminal, payload, noise)
+}
+
+/// The second message, to a terminal with these keys.
+pub fn second_message(
+    noise: &mut Noise,
+    [terminal, fresh]: [&[u8]; 2],
+    ephemeral: &[u8],
+    payload: &[u8],
+) -> Vec<u8> {
+    let answer = public(ephemeral);
+    noise.mix(&answer);
+    noise.agree(ephemeral, fresh);
+    noise.agree(ephemeral, terminal);
+    [answer, noise.seal(payload)].concat()
+}
+
 /// The two messages of a handshake, and what it leaves.
 pub fn noise_ik(
     prologue: &[u8],
@@ -133,11 +160,8 @@ pub fn noise_ik(
     [first, second]: [&[u8]; 2],
 ) -> (Vec<u8>, Vec<u8>, Noise) {
     let (first, mut noise) = first_message(prologue, terminal, &public(hub), first);
-    let answer = public(ephemeral);
-    noise.mix(&answer);
-    noise.agree(ephemeral, &first[..32]);
-    noise.agree(ephemeral, &public(terminal[0]));
-    let second = [answer, noise.seal(second)].concat();
+    let keys = [&public(terminal[0])[..], &first[..32]];
+    let second = second_message(&mut noise, keys, ephemeral, second);
     (first, second, noise)
 }
 

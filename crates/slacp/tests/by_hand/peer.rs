@@ -1,9 +1,13 @@
-//! A terminal made from the specification: it sets up a session, opens a stream,
-//! acknowledges what comes, and restores from repairs what does not.
+//! A terminal, or a hub, made from the specification: it sets up a session, opens or
+//! takes a stream, acknowledges what comes, restores from repairs what does not, and
+//! changes keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::crypto::{Noise, first_message, hkdf, mac, open, public, read_second, seal, x25519};
+use super::crypto::{
+    Noise, first_message, hkdf, mac, open, public, read_first, read_second, seal, second_message,
+    x25519,
+};
 use super::erasure;
 use super::frames::{encode, varint};
 
@@ -20,10 +24,17 @@ pub struct Peer {
     private: Vec<u8>,
     ephemeral: Vec<u8>,
     noise: Option<Noise>,
-    hub_index: [u8; 4],
-    up: Vec<u8>,
+    index_of_peer: [u8; 4],
+    /// Of the side that is played: a hub's answers, a terminal's asks.
+    is_hub: bool,
+    send: Vec<u8>,
     /// By key phase; the second after a change of keys.
-    down: Vec<Vec<u8>>,
+    receive: Vec<Vec<u8>>,
+    /// What a hub sends with as soon as the terminal does.
+    next_send: Option<Vec<u8>>,
+    phase: u8,
+    /// What is to be sent in reply to what came.
+    pub replies: Vec<Vec<u8>>,
     chain: Vec<u8>,
     fresh: Option<Vec<u8>>,
     /// Packets that came in the second phase.
@@ -39,6 +50,7 @@ pub struct Peer {
     /// Bytes of stream 0, and where it ends.
     pub data: Vec<Option<u8>>,
     pub end: Option<u64>,
+    pub opened: bool,
     pub accepted: bool,
     pub closed: Option<u8>,
     /// Whether something came that is to be acknowledged.
@@ -52,9 +64,13 @@ impl Peer {
             private: private.to_vec(),
             ephemeral: ephemeral.to_vec(),
             noise: None,
-            hub_index: [0; 4],
-            up: Vec::new(),
-            down: Vec::new(),
+            index_of_peer: [0; 4],
+            is_hub: false,
+            send: Vec::new(),
+            receive: Vec::new(),
+            next_send: None,
+            phase: 0,
+            replies: Vec::new(),
             chain: Vec::new(),
             fresh: None,
             renewed: 0,
@@ -66,45 +82,75 @@ impl Peer {
             blocks: BTreeMap::new(),
             data: Vec::new(),
             end: None,
+            opened: false,
             accepted: false,
             closed: None,
             owes: false,
         }
     }
 
-    /// Parameters 1 to 3: 16 MB, 4 MB, 8 streams.
-    pub fn initiation(&mut self) -> Vec<u8> {
-        let pairs = [(1, 16 << 20), (2, 4 << 20), (3, 8)];
-        let payload: Vec<u8> = pairs
-            .into_iter()
-            .flat_map(|(name, value)| [varint(name), varint(value)].concat())
-            .collect();
-        let prologue = [&b"SLACP\x02"[..], &[0; 16]].concat();
-        let keys = [&self.private[..], &self.ephemeral];
-        let (message, noise) = first_message(&prologue, keys, &self.hub, &payload);
-        self.noise = Some(noise);
-        let initiation = [&[1, 2], &INDEX.to_be_bytes()[..], &[0; 16], &message].concat();
-        let knock = mac(&[b"SLACP knock", &self.hub[..]].concat(), &initiation);
-        [&initiation, &knock[..16]].concat()
+    /// A hub with this key, which serves anybody.
+    pub fn hub(private: [u8; 32], ephemeral: [u8; 32]) -> Self {
+        let hub = public(&private);
+        Self { is_hub: true, ..Self::new(&hub, private, ephemeral) }
     }
 
-    /// Takes a datagram of the hub.
+    /// Parameters 1 to 3: 16 MB, 4 MB, 8 streams.
+    fn parameters() -> Vec<u8> {
+        let pairs = [(1, 16 << 20), (2, 4 << 20), (3, 8)];
+        pairs.into_iter().flat_map(|(name, value)| [varint(name), varint(value)].concat()).collect()
+    }
+
+    fn knock(&self, message: &[u8]) -> Vec<u8> {
+        mac(&[b"SLACP knock", &self.hub[..]].concat(), message)[..16].to_vec()
+    }
+
+    pub fn initiation(&mut self) -> Vec<u8> {
+        let prologue = [&b"SLACP\x02"[..], &[0; 16]].concat();
+        let keys = [&self.private[..], &self.ephemeral];
+        let (message, noise) = first_message(&prologue, keys, &self.hub, &Self::parameters());
+        self.noise = Some(noise);
+        let initiation = [&[1, 2], &INDEX.to_be_bytes()[..], &[0; 16], &message].concat();
+        [&initiation[..], &self.knock(&initiation)].concat()
+    }
+
+    /// Takes a datagram of the other side.
     pub fn receive(&mut self, datagram: &[u8]) {
         match datagram[0] {
+            1 if self.is_hub => self.answer(datagram),
             2 if self.noise.is_some() => self.response(datagram),
             first if first & 0xcc == 0x40 => self.packet(datagram),
             _ => {}
         }
     }
 
+    /// Answers an initiation.
+    fn answer(&mut self, datagram: &[u8]) {
+        let (message, knock) = datagram.split_at(datagram.len() - 16);
+        assert_eq!((message[1], knock), (2, &self.knock(message)[..]));
+        let prologue = [b"SLACP\x02", &message[6..22]].concat();
+        let (terminal, _, mut noise) = read_first(&prologue, &self.private, &message[22..]);
+        let keys = [&terminal[..], &message[22..54]];
+        let second = second_message(&mut noise, keys, &self.ephemeral, &Self::parameters());
+        self.index_of_peer.copy_from_slice(&message[2..6]);
+        self.begin(&noise);
+        let head = [&[2, 2], &INDEX.to_be_bytes()[..], &self.index_of_peer].concat();
+        self.replies.push([head, second].concat());
+    }
+
+    fn begin(&mut self, noise: &Noise) {
+        let [up, down] = noise.derive(&[]);
+        self.chain = hkdf(&noise.hash, &[up, down].concat(), b"SLACP chain", 32);
+        let [send, receive] = if self.is_hub { [down, up] } else { [up, down] };
+        (self.send, self.receive) = (send.to_vec(), vec![receive.to_vec()]);
+    }
+
     fn response(&mut self, datagram: &[u8]) {
         assert_eq!((datagram[1], &datagram[6..10]), (2, &INDEX.to_be_bytes()[..]));
         let mut noise = self.noise.take().unwrap();
         read_second(&mut noise, [&self.private, &self.ephemeral], &datagram[10..]);
-        self.hub_index.copy_from_slice(&datagram[2..6]);
-        let [up, down] = noise.derive(&[]);
-        self.chain = hkdf(&noise.hash, &[up, down].concat(), b"SLACP chain", 32);
-        (self.up, self.down) = (up.to_vec(), vec![down.to_vec()]);
+        self.index_of_peer.copy_from_slice(&datagram[2..6]);
+        self.begin(&noise);
     }
 
     fn packet(&mut self, datagram: &[u8]) {
@@ -117,9 +163,11 @@ impl Peer {
             return;
         }
         let phase = usize::from(datagram[0] >> 4 & 1);
-        let Some(frames) = open("", &self.down[phase], number, datagram, 5 + length) else {
-            return;
-        };
+        let key = &self.receive[phase];
+        let Some(frames) = open("", key, number, datagram, 5 + length) else { return };
+        if let Some(next) = self.next_send.take_if(|_| phase == 1) {
+            (self.send, self.phase) = (next, 1);
+        }
         self.renewed += phase;
         let source = datagram[0] & 0x20 != 0;
         self.packets.insert(number, if source { frames.clone() } else { Vec::new() });
@@ -136,6 +184,7 @@ impl Peer {
             match kind {
                 0 | 1 => {}
                 2 => self.ack(input),
+                4 => self.open(input),
                 3 => self.settled = self.settled.max(read(input)),
                 5 => self.accepted = read(input) == 0,
                 7 => _ = read(input),
@@ -153,19 +202,32 @@ impl Peer {
     /// Begins the first change of keys.
     pub fn offer_keys(&mut self, private: [u8; 32]) -> Vec<u8> {
         self.fresh = Some(private.to_vec());
-        self.send(&[&[0x0a, 1], &public(&private)[..]].concat())
+        self.packet_of(&[&[0x0a, 1], &public(&private)[..]].concat())
     }
 
-    /// The hub's half: from here on we send in the next phase.
+    /// The other side's half of the first change.
     fn rekey(&mut self, input: &mut &[u8]) {
         assert_eq!(read(input), 1);
         let theirs = take(input, 32);
+        if self.is_hub && self.receive.len() == 1 {
+            let private = [6; 32];
+            let keys = self.derive(&private, theirs);
+            self.receive.push(keys[..32].to_vec());
+            self.next_send = Some(keys[32..64].to_vec());
+            let reply = self.packet_of(&[&[0x0a, 1], &public(&private)[..]].concat());
+            self.replies.push(reply);
+        }
         let Some(private) = self.fresh.take() else { return };
-        let (secret, ours) = x25519(&private, theirs);
-        let input = [&secret[..], &ours, theirs].concat();
-        let keys = hkdf(&self.chain, &input, b"SLACP keys", 96);
-        self.up = keys[..32].to_vec();
-        self.down.push(keys[32..64].to_vec());
+        let keys = self.derive(&private, theirs);
+        (self.send, self.phase) = (keys[..32].to_vec(), 1);
+        self.receive.push(keys[32..64].to_vec());
+    }
+
+    /// The keys of the next generation and the chain.
+    fn derive(&self, private: &[u8], theirs: &[u8]) -> Vec<u8> {
+        let (secret, ours) = x25519(private, theirs);
+        let halves = if self.is_hub { [theirs, &ours] } else { [&ours[..], theirs] };
+        hkdf(&self.chain, &[&secret[..], halves[0], halves[1]].concat(), b"SLACP keys", 96)
     }
 
     fn ack(&mut self, input: &mut &[u8]) {
@@ -175,6 +237,15 @@ impl Peer {
             let length = read(input);
             take(input, length as usize);
         }
+    }
+
+    /// Stream 0, to an IPv4 address from one.
+    fn open(&mut self, input: &mut &[u8]) {
+        assert_eq!(read(input), 0);
+        read(input);
+        let addresses = [take(input, 7), take(input, 7)];
+        assert!(addresses.iter().all(|address| address[0] == 4));
+        self.opened = true;
     }
 
     fn stream(&mut self, kind: u8, input: &mut &[u8]) {
@@ -274,20 +345,19 @@ impl Peer {
         let marks =
             if restored.is_empty() { String::new() } else { format!(" restored={restored}") };
         let frame = encode(&format!("ACK received={received} held=0{marks}"), false);
-        Some(self.send(&frame))
+        Some(self.packet_of(&frame))
     }
 
     /// A packet with these frames.
-    pub fn send(&mut self, frames: &[u8]) -> Vec<u8> {
+    pub fn packet_of(&mut self, frames: &[u8]) -> Vec<u8> {
         let number = self.next;
         self.next += 1;
         let span = 2 * (number + 1 - self.acknowledged);
         let length = (1..4).find(|length| span < 1 << (8 * length)).unwrap_or(4);
         let low = &number.to_be_bytes()[8 - length..];
-        let phase = self.down.len() as u8 - 1;
-        let first = 0x40 | phase << 4 | (length as u8 - 1);
-        let header = [&[first], &self.hub_index[..], low].concat();
-        seal("", &self.up, number, &header, frames)
+        let first = 0x40 | self.phase << 4 | (length as u8 - 1);
+        let header = [&[first], &self.index_of_peer[..], low].concat();
+        seal("", &self.send, number, &header, frames)
     }
 
     pub fn public(&self) -> Vec<u8> {
