@@ -154,6 +154,11 @@ impl Planner {
         }
     }
 
+    /// Whether there are sources that may still be protected.
+    pub(crate) fn gathers(&self) -> bool {
+        self.tail.is_some() || self.sparse.is_some() || self.promised.is_some()
+    }
+
     /// When [`Self::plan`] is due, if nothing is sent until then.
     pub(crate) fn due(&self, idle: bool) -> Option<Instant> {
         let tail = self.tail.filter(|_| idle).map(|last| last + QUIET);

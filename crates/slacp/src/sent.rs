@@ -100,11 +100,16 @@ struct Missed {
 
 /// An acknowledgement of a packet that was never sent (RFC 9000 §13.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("packet {largest} is acknowledged, and {next} is yet to be sent")]
-pub(crate) struct Unsent {
-    largest: u64,
-    next: u64,
+pub(crate) enum Unsent {
+    #[error("packet {largest} is acknowledged, and {next} is yet to be sent")]
+    Ahead { largest: u64, next: u64 },
+    #[error("packet {number} is acknowledged, and was left out")]
+    LeftOut { number: u64 },
 }
+
+/// How many of the numbers left out are remembered. Who acknowledges ahead meets the
+/// newest.
+const LEFT_OUT: usize = 4;
 
 /// Every packet from the first outstanding one on, by number.
 #[derive(Debug, Default)]
@@ -115,6 +120,8 @@ pub(crate) struct SentPackets {
     /// What is kept for packets beside their slots.
     bytes: usize,
     outstanding: usize,
+    /// Numbers that no packet has had.
+    left_out: VecDeque<u64>,
     missed: BTreeMap<u64, Missed>,
     /// Of packets that have left `slots`, not taken yet.
     fates: Vec<Fate>,
@@ -181,6 +188,16 @@ impl SentPackets {
         self.advance();
     }
 
+    /// Leaves the next number out, so that a peer that acknowledges what it has not
+    /// received is found out (RFC 9000 §21.4).
+    pub(crate) fn leave_out(&mut self) {
+        self.left_out.push_back(self.next_number());
+        if self.left_out.len() > LEFT_OUT {
+            self.left_out.pop_front();
+        }
+        self.push(None);
+    }
+
     /// When the oldest outstanding packet was sent.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         match self.slots.front() {
@@ -193,7 +210,7 @@ impl SentPackets {
     pub(crate) fn acknowledge(&mut self, now: Instant, ack: &Ack) -> Result<Acked, Unsent> {
         let (largest, next) = (ack.largest, self.next_number());
         if largest >= next {
-            return Err(Unsent { largest, next });
+            return Err(Unsent::Ahead { largest, next });
         }
         self.reordering.age(now);
         self.hear_of(now, ack);
@@ -204,6 +221,9 @@ impl SentPackets {
         for range in ack.ranges() {
             if range.end <= lowest {
                 break;
+            }
+            if let Some(&number) = self.left_out.iter().find(|number| range.contains(number)) {
+                return Err(Unsent::LeftOut { number });
             }
             self.take_missed(&range, &restored, restored_from, &mut acked);
             for number in range.start.max(self.first)..range.end {
@@ -500,9 +520,27 @@ mod tests {
         let mut book = sent(3);
         for ranges in [&[(3, 4)][..], &[(2, 4)], &[(1 << 61, (1 << 61) + 1), (0, 3)]] {
             let error = acknowledge(&mut book, ranges).unwrap_err();
-            assert_eq!((error.next, error.largest), (3, ranges[0].1 - 1));
+            assert_eq!(error, Unsent::Ahead { largest: ranges[0].1 - 1, next: 3 });
         }
         assert!(!book.is_empty());
+    }
+
+    #[test]
+    fn a_number_left_out_is_no_loss_and_nobody_can_have_it() {
+        let mut book = sent(3);
+        book.leave_out();
+        for number in 4..9 {
+            let (time, cargo) = (at(number), SmallVec::new());
+            book.push(Some(SentPacket { size: 1500, sent_bytes: 0, time, cargo, source: None }));
+        }
+        let error = acknowledge(&mut book, &[(0, 9)]).unwrap_err();
+        assert_eq!(error, Unsent::LeftOut { number: 3 });
+        let mut book = sent(3);
+        book.leave_out();
+        acknowledge(&mut book, &[(0, 3)]).unwrap();
+        assert_eq!((book.settled(), book.is_empty()), (4, true));
+        assert!(book.take_lost(at(10_000), Duration::from_millis(50)).is_empty());
+        assert_eq!(lost(&mut book), [false; 3]);
     }
 
     #[test]

@@ -112,6 +112,8 @@ pub(crate) struct Session {
     idle_for: Duration,
     give_up: Duration,
     sent: SentPackets,
+    /// The next number that no packet gets.
+    leave_out_at: u64,
     /// Beyond so many bytes in the book of packets sent nothing is sent for the owner …
     most_in_flight: usize,
     /// … and beyond so many the peer breaks the protocol.
@@ -186,6 +188,7 @@ impl Session {
             left: None,
             pmtu: Pmtu::new(usize::from(config.mtu)),
             mtu_probe_from: migrate::PROBE_EVERY * u64::from(config.mtu),
+            leave_out_at: send::left_out_after(0, &mut rng),
             rng,
             heard_from: peer.address,
             keepalive: config.keepalive,

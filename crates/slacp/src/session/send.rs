@@ -1,7 +1,10 @@
 //! How a session fills the packets that go.
 
+use core::ops::Range;
 use std::net::SocketAddr;
 
+use rand_chacha::ChaCha20Rng;
+use rand_core::Rng;
 use smallvec::SmallVec;
 use units::{ByteCount, Instant, earliest};
 
@@ -16,6 +19,19 @@ use crate::sent::{Cargo, SentPacket};
 
 /// The peer is told what is settled at the latest after so many packets.
 const SETTLE_EVERY: u64 = 64;
+
+/// After so many packets one number is left out, at random: a peer that acknowledges
+/// ahead of what comes is found out, and an honest one says of one packet in 2,000 that
+/// it has not come.
+const LEAVE_OUT: Range<u64> = 64..4096;
+/// For so many packets that waits until no packet is to be protected: a number that is
+/// left out of a FEC block costs the block a repair.
+const LEAVE_OUT_LATER: u64 = 4096;
+
+/// The next number to be left out when all below `next` are used.
+pub(super) fn left_out_after(next: u64, rng: &mut ChaCha20Rng) -> u64 {
+    next + LEAVE_OUT.start + rng.next_u64() % (LEAVE_OUT.end - LEAVE_OUT.start)
+}
 
 /// What is kept of a packet until it is acknowledged: its cargo, and its frames
 /// if it is a FEC source.
@@ -159,6 +175,16 @@ impl Session {
         let sent_bytes = self.stats.bytes_sent;
         let enter = |(cargo, source)| SentPacket { size, sent_bytes, time: now, cargo, source };
         self.sent.push(kept.map(enter));
+        self.leave_out(number);
+    }
+
+    /// Leaves out the number after that of the packet that goes, if it is time.
+    fn leave_out(&mut self, number: u64) {
+        let waits = if self.planner.gathers() { LEAVE_OUT_LATER } else { 0 };
+        if number + 1 >= self.leave_out_at + waits {
+            self.sent.leave_out();
+            self.leave_out_at = left_out_after(self.sent.next_number(), &mut self.rng);
+        }
     }
 
     /// Fills the packet; whether it is to be acknowledged.

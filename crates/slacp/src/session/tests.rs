@@ -60,15 +60,17 @@ fn ack(range: Range<u64>) -> Vec<u8> {
     bytes
 }
 
-/// All that the session sends now: how many packets.
-fn transmit(session: &mut Session, now: Instant) -> usize {
+/// All that the session sends now: the numbers of the packets.
+fn transmit(session: &mut Session, now: Instant) -> Vec<u64> {
     session.handle_timeout(now);
-    let (mut out, mut count) = (Vec::new(), 0);
+    let (mut out, mut numbers) = (Vec::new(), Vec::new());
+    let mut number = session.sent.next_number();
     while session.transmit(now, &mut out).is_some() {
         out.clear();
-        count += 1;
+        numbers.push(number);
+        number = session.sent.next_number();
     }
-    count
+    numbers
 }
 
 fn failure(session: &Session) -> Option<String> {
@@ -96,6 +98,22 @@ fn contradictions_end_the_session() {
     let twice = closed_for(&[ack(0..1), ack(0..1)].concat()).unwrap();
     assert_eq!(twice, "two acknowledgements in one packet");
     assert!(closed_for(&[0x7f]).unwrap().starts_with("malformed frame"));
+}
+
+#[test]
+fn a_peer_that_acknowledges_ahead_of_what_comes_is_found_out() {
+    let mut session = session(&config());
+    for n in 0..4096 {
+        session.ping();
+        transmit(&mut session, at(n));
+        // Whatever is under way: it may have been lost.
+        session.take_authentic(at(n), n, &ack(0..session.sent.next_number()));
+        if !session.is_usable() {
+            assert!(failure(&session).unwrap().ends_with("was left out"));
+            return;
+        }
+    }
+    panic!("nothing was left out");
 }
 
 /// A session that has got a packet with `frames` in each millisecond, which it must
@@ -145,14 +163,14 @@ fn pings_and_challenges_get_no_more_answers_than_are_due() {
     let mut answers = 0;
     for n in 0..1000 {
         session.take_authentic(at(n), n, &floods);
-        answers += transmit(&mut session, at(n));
+        answers += transmit(&mut session, at(n)).len();
     }
     // Eight wait at most.
     assert!(answers <= 8 * 1000 + 10, "{answers}");
     let mut session = flooded(1, 1, |_| frame(&Frame::Ping));
     let acknowledgements = (1..10_000).map(|n| {
         session.take_authentic(at(n), n, &frame(&Frame::Ping));
-        transmit(&mut session, at(n))
+        transmit(&mut session, at(n)).len()
     });
     // One in 25 ms, and PINGs of our own.
     assert!(acknowledgements.sum::<usize>() <= 10_000 / 25 * 2);
@@ -202,7 +220,7 @@ fn a_terminal_that_never_renews_the_keys_is_shown_out() {
     let mut hub = session(&config);
     for n in 0..99 {
         hub.ping();
-        assert_eq!(transmit(&mut hub, at(n)), 1);
+        assert_eq!(transmit(&mut hub, at(n)).len(), 1);
     }
     assert!(hub.is_usable());
     hub.ping();
@@ -233,6 +251,8 @@ fn forgeries_beyond_the_integrity_limit_end_the_session() {
 struct Adversary {
     rng: ChaCha20Rng,
     number: u64,
+    /// The packets that came.
+    came: Vec<u64>,
 }
 
 impl Adversary {
@@ -251,12 +271,11 @@ impl Adversary {
         self.number
     }
 
-    fn frame(&mut self, sent: u64) -> Vec<u8> {
+    fn frame(&mut self) -> Vec<u8> {
         match self.below(10) {
-            0 if sent > 0 => {
-                let end = 1 + self.below(sent);
-                let start = self.below(end);
-                ack(start..end)
+            0 if !self.came.is_empty() => {
+                let place = self.below(self.came.len() as u64) as usize;
+                ack(self.came[place]..self.came[place] + 1)
             }
             1 => {
                 let behind = self.below(5000);
@@ -298,10 +317,10 @@ impl Adversary {
         frame(&Frame::Repair(Repair { distance, stride, count, repairs, index, shard: &shard }))
     }
 
-    fn frames(&mut self, sent: u64) -> Vec<u8> {
+    fn frames(&mut self) -> Vec<u8> {
         let (mut frames, mut acknowledged) = (Vec::new(), false);
         for _ in 0..self.below(6) {
-            let next = self.frame(sent);
+            let next = self.frame();
             let is_ack = frame::is_ack(next[0]);
             if !(is_ack && acknowledged) {
                 frames.extend(next);
@@ -320,18 +339,18 @@ fn whatever_a_peer_sends_a_session_stays_within_its_bound() {
     let mut longest = 0;
     for seed in 0..20 {
         let rng = ChaCha20Rng::seed_from_u64(seed);
-        let mut adversary = Adversary { rng, number: 0 };
+        let mut adversary = Adversary { rng, number: 0, came: Vec::new() };
         let mut session = session(&config());
         for n in 0..3000 {
             let now = at(n);
             let number = adversary.number();
-            let frames = adversary.frames(session.sent.next_number());
+            let frames = adversary.frames();
             session.take_authentic(now, number, &frames);
             assert!(session.is_usable(), "seed {seed}, packet {n}: {:?}", failure(&session));
             if n % 3 == 0 {
                 let _ = session.send_packet(now, ChannelId(n as u8 % 4), &[0x45; 700]);
             }
-            transmit(&mut session, now);
+            adversary.came.extend(transmit(&mut session, now));
             let held = session.stats().held.get();
             assert!(held <= BOUND, "seed {seed}, packet {n}: {held} bytes");
             longest = longest.max(held);
