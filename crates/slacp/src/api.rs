@@ -19,7 +19,7 @@ pub struct Config {
     /// exceeds it.
     pub rate: Rate,
     /// The size of the largest IP packet to be sent. What the path really
-    /// carries is found out, from 1280 bytes up to this. Default 1500 bytes.
+    /// carries is found out, from 576 bytes up to this. Default 1500 bytes.
     pub mtu: u16,
     /// The most bytes one session holds for its streams in each direction:
     /// sent and not acknowledged, or received and not read. At most five times that are

@@ -147,6 +147,8 @@ pub(crate) struct Session {
     probe_pending: bool,
     /// A direction of the link is silent, or both.
     fade: Option<Fade>,
+    /// When the last fade ended.
+    thawed_at: Instant,
     faded: Faded,
     backoff: Backoff,
     /// Why the session is over for its owner, if it is.
@@ -234,6 +236,7 @@ impl Session {
             doubted_at: now,
             probe_pending: false,
             fade: None,
+            thawed_at: now,
             faded: Faded::default(),
             backoff: Backoff::default(),
             ended: None,

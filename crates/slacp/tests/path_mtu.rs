@@ -28,7 +28,9 @@ fn only_up(net: &Net<Host>) {
 
 #[test]
 fn packets_take_the_size_that_the_path_carries() {
-    for mtu in [1280, 1281, 1300, 1352, 1400, 1420, 1492, 1499, 1500, 9000] {
+    for mtu in
+        [576, 600, 800, 900, 1279, 1280, 1281, 1300, 1352, 1400, 1420, 1492, 1499, 1500, 9000]
+    {
         for per in [0.0, 0.02] {
             let mut net = Hop::geo(per, mtu as u64).net(&[]);
             set_mtu(&mut net, mtu);
@@ -63,6 +65,57 @@ fn download(mtu: usize, later: Option<(f64, usize)>) -> (f64, Stats) {
     only_up(&net);
     let flow = net.peers()[TERMINAL].flows.values().next().unwrap();
     (flow.last_byte.unwrap().saturating_since(start).as_secs_f64(), stats(&net, HUB))
+}
+
+/// Whatever is sent first, and however soon.
+#[test]
+fn a_path_below_1280_bytes_carries_streams_without_being_configured() {
+    let (ideal, _) = download(1500, None);
+    for mtu in [600, 900] {
+        let (time, stats) = download(mtu, None);
+        println!("{mtu}: {time:.3} s, ideal {ideal:.3} s, {} lost", stats.packets_lost);
+        let size = stats.packet_size.get() as usize;
+        assert!((576..=mtu).contains(&size), "{size} of {mtu}");
+        // Three round trips until it is known, then headers; a few until the largest
+        // size is found.
+        let headers = (1500.0 - 57.0) / 1500.0 * mtu as f64 / (mtu as f64 - 57.0);
+        assert!(time < ideal * headers + 4.0, "{time} s of {ideal} s over {mtu} bytes");
+        for after in [0.0, 3.0] {
+            let plans = vec![Plan { reply: true, ..Plan::new(200, 5000) }; 10];
+            let mut net = Hop::geo(0.0, 9).net(&plans);
+            set_mtu(&mut net, mtu);
+            net.run_until(|hosts| hosts.iter().all(|host| host.session.is_some()), at(30.0))
+                .unwrap();
+            net.run_for(Duration::from_secs_f64(after)).unwrap();
+            open_all(&mut net, TERMINAL);
+            let end = run_to_end(&mut net, 20.0).saturating_since(net.now());
+            println!("{mtu}: replies after {end:?}");
+            only_up(&net);
+        }
+    }
+}
+
+/// The path loses its size in mid-transfer.
+#[test]
+fn a_path_that_shrinks_below_1280_bytes_goes_on() {
+    let (ideal, _) = download(1500, None);
+    for mtu in [600, 900] {
+        let (time, stats) = download(1500, Some((2.0, mtu)));
+        println!("{mtu}: {time:.3} s, ideal {ideal:.3} s, {} lost", stats.packets_lost);
+        let headers = (1500.0 - 57.0) / 1500.0 * mtu as f64 / (mtu as f64 - 57.0);
+        assert!(time < ideal * headers + 6.0, "{time} s of {ideal} s over {mtu} bytes");
+    }
+}
+
+#[test]
+fn a_fade_does_not_shrink_packets() {
+    let mut net = Hop::geo(0.0, 7).connected(&[Plan::new(100, 30_000_000)]);
+    open_all(&mut net, TERMINAL);
+    net.run_for(Duration::from_secs(2)).unwrap();
+    let outages = vec![net.now()..net.now() + Duration::from_secs(10)];
+    net.mangle(HUB, TERMINAL, Mangle { outages, ..Mangle::default() });
+    run_to_end(&mut net, 60.0);
+    assert_eq!((stats(&net, HUB).black_holes, stats(&net, HUB).packet_size.get()), (0, 1500));
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl Session {
         let delay = self.rtt.probe_delay(ACK_DELAY.max(rtt / 4));
         let oldest = self.sent.oldest()?;
         let large =
-            self.is_reachable() && !self.probe_pending && self.pmtu.size() > self.pmtu.base();
+            self.is_reachable() && !self.probe_pending && self.pmtu.size() > self.pmtu.least();
         large.then(|| oldest.max(self.doubted_at) + delay)
     }
 

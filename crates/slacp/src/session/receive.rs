@@ -254,7 +254,9 @@ impl Session {
         }
         for (number, packet) in lost {
             self.log.record(now, || LogEvent::Lost { packet: number });
-            if !packet.is_mtu_probe() && self.pmtu.packet_lost(number, packet.size.into()) {
+            // What a fade has taken says nothing of sizes.
+            let judged = !packet.is_mtu_probe() && packet.time >= self.thawed_at;
+            if judged && self.pmtu.packet_lost(number, packet.size.into()) {
                 self.stats.black_holes += 1;
             }
             packet.cargo.into_iter().for_each(|cargo| self.resend_lost(now, cargo));

@@ -108,7 +108,7 @@ impl Session {
         let to = self.peer.address;
         self.probe_pending |= self.asks_along(now);
         // A question must arrive whatever the path has become.
-        let size = if self.probe_pending { self.pmtu.base() } else { self.pmtu.size() };
+        let size = if self.probe_pending { self.pmtu.least() } else { self.pmtu.size() };
         let mut packet = Filling::new(number, out, size - ip_udp_overhead(to) - TAG);
         let repairs = self.stats.repairs_sent;
         let eliciting = self.fill(now, &mut packet);
@@ -190,8 +190,9 @@ impl Session {
     /// Fills the packet; whether it is to be acknowledged.
     fn fill(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let ping = core::mem::take(&mut self.probe_pending);
-        // What has come tells the peer at once what a fade has cost.
-        if self.ack_is_due(now) || ping && !self.is_reachable() {
+        // A question tells the peer what has come: after a fade at once, and on a path
+        // that has come to drop the large packets that acknowledgements go with.
+        if self.ack_is_due(now) || ping {
             self.write_ack(now, packet);
         }
         if ping {
@@ -257,8 +258,8 @@ impl Session {
     /// Whether the next repair fitted. One that does not even fit in a packet
     /// of its own (the peer has moved to a path with longer headers) is dropped.
     fn write_repair(&mut self, now: Instant, packet: &mut Filling) -> bool {
+        let alone = packet.is_empty();
         let Filling { number, out, end, .. } = packet;
-        let alone = out.len() <= Header::MAX_LEN;
         let Some(next) = self.planner.next() else { return false };
         let fits = out.len() + REPAIR_HEAD + next.shard.len() <= *end;
         if !fits && !alone {

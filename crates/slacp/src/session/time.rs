@@ -183,6 +183,7 @@ impl Session {
         self.last_progress = now;
         let mut sent = acked.packets.iter().map(|(_, packet)| packet.time);
         if self.fade.take_if(|fade| sent.any(|time| fade.is_over(time))).is_some() {
+            self.thawed_at = now;
             // The peer hears at once that its packets arrive, too.
             self.received.hurry();
             self.events.push_back(Event::Reachable);
