@@ -115,6 +115,10 @@ struct Drain {
     until: Instant,
 }
 
+/// Frames that may wait however few streams there may be: of the session, and those sent
+/// twice by mistake.
+const SPARE_FRAMES: u64 = 1024;
+
 #[derive(Debug)]
 pub(crate) struct Streams {
     /// 0 if this side opens even streams, 1 for odd ones.
@@ -247,6 +251,14 @@ impl Streams {
     /// Bytes held for streams, to send and to read.
     pub(crate) fn held(&self) -> (u64, u64) {
         (self.held, self.recv_credit.held())
+    }
+
+    /// Whether more frames wait to be sent than the peer may cause if it keeps the rules:
+    /// a stream that it may have open, or that this side has, has at most an opening, an
+    /// answer, some credit and an end that wait.
+    pub(crate) fn owes_too_much(&self) -> bool {
+        let streams = u64::from(self.limits.max_streams) + u64::from(self.own_open);
+        self.control.len() as u64 > 4 * streams + SPARE_FRAMES
     }
 
     /// Bytes held beside them: streams themselves, gaps in what came, frames that wait.

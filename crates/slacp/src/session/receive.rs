@@ -93,6 +93,9 @@ impl Session {
         if bytes > self.most_unacknowledged {
             return Err(Broken::Unacknowledged { bytes });
         }
+        if self.streams.owes_too_much() {
+            return Err(Broken::Answers);
+        }
         // In a fade a mere question is answered by a probe, at the pace of probes.
         let reports = eliciting && (self.is_reachable() || self.last_carried == now);
         self.received.arrived(now, number, size, reports);
@@ -330,6 +333,8 @@ enum Broken {
     TwoAcks,
     #[error("{bytes} bytes of packets wait for an acknowledgement, and none comes")]
     Unacknowledged { bytes: usize },
+    #[error("it has more answered than it allows streams")]
+    Answers,
     #[error(transparent)]
     Unsent(#[from] Unsent),
     #[error(transparent)]

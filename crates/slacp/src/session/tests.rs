@@ -12,7 +12,7 @@ use crate::crypto::{Cipher, PacketKey};
 use crate::fec::{MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE};
 use crate::frame::{Announcement, Frame, Packet, Part, Repair, Report, TruncatedOffset, write_ack};
 use crate::phases::KeyLimits;
-use crate::{ChannelConfig, frame};
+use crate::{ChannelConfig, Open, ResetReason, StreamId, frame};
 
 /// What the sessions here may hold of each kind.
 const MEMORY: u64 = 2_000_000;
@@ -211,6 +211,39 @@ fn a_peer_that_acknowledges_nothing_is_sent_no_more_than_memory_allows() {
     // Probes and acknowledgements go on, for ten minutes at least.
     assert!(longest < MEMORY * 2 + 10_000 && now > 600_000, "{longest} bytes in {now} ms");
     assert!(failure(&session).unwrap().contains("wait for an acknowledgement"));
+}
+
+#[test]
+fn streams_opened_and_reset_for_ever_have_no_more_answered_than_streams_are_allowed() {
+    let config = Config { max_streams: 100, ..config() };
+    let mut session = session(&config);
+    let address = SocketAddr::from(([192, 0, 2, 7], 80));
+    let open = Box::new(Open { destination: address.into(), source: address, dscp: None });
+    for n in 0..10_000 {
+        let stream = StreamId(2 * n);
+        let opened = frame(&Frame::Open { stream, credit: 0, open: open.clone() });
+        let reset = frame(&Frame::Reset { stream, reason: ResetReason::Reset, sent: 0 });
+        // Nothing leaves meanwhile.
+        session.take_authentic(at(n), n, &[opened, reset].concat());
+        while session.poll_event().is_some() {}
+        assert!(session.stats().held.get() < 1_000_000, "{n}: {:?}", session.stats());
+        if !session.is_usable() {
+            assert!(n >= 4 * 100, "after {n} streams");
+            return;
+        }
+    }
+    panic!("the session goes on: {:?}", session.stats());
+}
+
+#[test]
+fn a_frame_that_cannot_leave_waits_once_however_often_it_is_asked_for() {
+    let mut session = session(&config());
+    let frames = [Frame::Accept(StreamId(0)), Frame::Accept(StreamId(2))];
+    let before = session.streams.overhead();
+    for _ in 0..1000 {
+        frames.iter().for_each(|frame| session.streams.on_control_lost(frame.clone()));
+    }
+    assert_eq!(session.streams.overhead() - before, 2 * size_of::<Frame>());
 }
 
 #[test]

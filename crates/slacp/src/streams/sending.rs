@@ -8,6 +8,10 @@ use crate::milestones::COMPACT_SPAN;
 use crate::scheduler::{Backlog, FairQueue};
 use crate::{Event, StreamId};
 
+/// Among how many of the next control frames a lost one is looked for: more than a packet
+/// carries of those that matter.
+const LOOKED_AT: usize = 64;
+
 /// What becomes of packets.
 impl Streams {
     pub(crate) fn on_acknowledged(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
@@ -45,7 +49,10 @@ impl Streams {
             }
             frame => frame,
         };
-        self.control.push_front(frame);
+        // While nothing can leave, each probe asks for the same frames.
+        if !self.control.iter().take(LOOKED_AT).any(|waiting| *waiting == frame) {
+            self.control.push_front(frame);
+        }
     }
 
     /// Tells the writers that were refused bytes and that have room again.
