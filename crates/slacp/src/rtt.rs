@@ -81,6 +81,8 @@ impl Rtt {
                 Some(Sampled { smoothed: path, variation: path / 8, latest: path, min: path });
             return;
         };
+        // A clock that leaps, as after a machine has slept, makes no round trip of hours.
+        let elapsed = elapsed.min(LONGEST.max(old.smoothed * 4));
         let min = old.min.min(elapsed);
         let latest = if elapsed >= min + held { elapsed - held } else { elapsed };
         let difference = old.smoothed.abs_diff(latest);
@@ -141,6 +143,16 @@ mod tests {
         let mut rtt = Rtt::new();
         rtt.begin(FirstRtt::new(seconds(0.9), 1));
         assert_eq!(rtt.smoothed(), seconds(0.9));
+    }
+
+    #[test]
+    fn a_clock_that_leaps_spoils_little_and_a_longer_path_is_followed() {
+        let mut rtt = Rtt::new();
+        rtt.update(Duration::from_millis(600), Duration::ZERO);
+        rtt.update(Duration::from_secs(36_000), Duration::ZERO);
+        assert!(rtt.smoothed() < Duration::from_millis(1300), "{:?}", rtt.smoothed());
+        (0..100).for_each(|_| rtt.update(Duration::from_secs(20), Duration::ZERO));
+        assert!(rtt.smoothed() > Duration::from_secs(19), "{:?}", rtt.smoothed());
     }
 
     #[test]
