@@ -14,8 +14,10 @@ use crate::{
     ChannelId, Config, Event, KeyPair, LogEntry, Notice, PublicKey, SessionId, StreamError,
 };
 
+mod books;
 mod commands;
 mod common;
+mod sessions;
 mod watch;
 
 pub(crate) use common::{Core, Owner};
@@ -72,6 +74,17 @@ impl Endpoint {
         datagram: &mut [u8],
     ) -> Option<SessionId> {
         self.core.now = now;
+        let session = self.take_datagram(now, from, datagram);
+        self.core.settle();
+        session.filter(|id| self.core.session(*id).is_some())
+    }
+
+    fn take_datagram(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &mut [u8],
+    ) -> Option<SessionId> {
         let core = &mut self.core;
         let Some(kind) = packet::parse(datagram) else {
             core.ignore();
@@ -109,10 +122,11 @@ impl Endpoint {
         header: &Header,
         datagram: &mut [u8],
     ) -> Option<SessionId> {
-        let authentic = match (self.core.indices.get(&header.receiver).copied(), &mut self.role) {
+        match (self.core.indices.get(&header.receiver).copied(), &mut self.role) {
             (Some(Owner::Session(id)), _) => {
-                let session = self.core.sessions.get_mut(&id)?;
-                session.handle_packet(now, from, header, datagram).then_some(id)
+                let session = self.core.sessions.get_mut(id);
+                let taken = session.is_some_and(|it| it.handle_packet(now, from, header, datagram));
+                taken.then_some(id)
             }
             (Some(Owner::Tentative(peer)), Role::Hub(hub)) => {
                 hub.handle_first_data(&mut self.core, now, from, peer, header, datagram)
@@ -125,9 +139,7 @@ impl Endpoint {
                 self.core.ignore();
                 None
             }
-        };
-        self.core.bury();
-        authentic.filter(|id| self.core.session(*id).is_some())
+        }
     }
 
     /// What has happened, in order.
@@ -135,8 +147,8 @@ impl Endpoint {
         if let Some(event) = self.core.events.pop_front() {
             return Some(event);
         }
-        let sessions = &mut self.core.sessions;
-        sessions.iter_mut().find_map(|(id, session)| Some((*id, session.poll_event()?)))
+        let id = self.core.sessions.with_event()?;
+        Some((id, self.core.with(id, Session::poll_event)??))
     }
 
     /// Puts the next datagram to be sent now in `buf`, which is emptied first,
@@ -167,19 +179,15 @@ impl Endpoint {
 
     /// The next packet that came on a packet channel.
     pub fn poll_packet(&mut self) -> Option<(SessionId, ChannelId, Vec<u8>)> {
-        let mut sessions = self.core.sessions.iter_mut();
-        sessions.find_map(|(id, session)| {
-            let (channel, packet) = session.inbound.poll()?;
-            Some((*id, channel, packet))
-        })
+        let id = self.core.sessions.with_packet()?;
+        let (channel, packet) = self.core.with(id, |session| session.inbound.poll())??;
+        Some((id, channel, packet))
     }
 
     /// The next event of the sessions' event logs, the oldest first; see
     /// [`Config::event_log`]. Those of a session that ends are gone with it.
     pub fn poll_log(&mut self) -> Option<LogEntry> {
-        let oldest = |(id, session): (&SessionId, &Session)| Some((session.log.oldest()?, *id));
-        let (_, id) = self.core.sessions.iter().filter_map(oldest).min()?;
-        self.poll_session_log(id)
+        self.poll_session_log(self.core.sessions.with_log()?)
     }
 
     /// Has a session note at most so many events from now on, in place of
@@ -188,20 +196,24 @@ impl Endpoint {
     /// # Errors
     /// [`StreamError::NoSession`] if there is no such session, or it is over.
     pub fn set_event_log(&mut self, id: SessionId, events: usize) -> Result<(), StreamError> {
-        self.session(id)?.log.resize(events);
-        Ok(())
+        self.with(id, |session| session.log.resize(events))
     }
 
     /// As [`Self::poll_log`], of one session.
     pub fn poll_session_log(&mut self, id: SessionId) -> Option<LogEntry> {
-        let (time, event) = self.core.sessions.get_mut(&id)?.log.poll()?;
+        let (time, event) = self.core.with(id, |session| session.log.poll())??;
         Some(LogEntry { time, session: id, event })
     }
 
-    /// A session that is not over.
-    fn session(&mut self, id: SessionId) -> Result<&mut Session, StreamError> {
-        let session = self.core.sessions.get_mut(&id).filter(|session| session.is_usable());
-        session.ok_or(StreamError::NoSession)
+    /// Does something with a session that is not over.
+    fn with<T>(
+        &mut self,
+        id: SessionId,
+        what: impl FnOnce(&mut Session) -> T,
+    ) -> Result<T, StreamError> {
+        let usable = self.core.session(id).is_some();
+        let result = if usable { self.core.with(id, what) } else { None };
+        result.ok_or(StreamError::NoSession)
     }
 }
 
@@ -219,12 +231,7 @@ impl Machine for Endpoint {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.core.now = now;
-        for session in self.core.sessions.values_mut() {
-            session.handle_timeout(now);
-        }
-        self.core.follow_paths(now);
-        self.core.follow_rate(now);
-        self.core.bury();
+        self.core.handle_timeout(now);
         match &mut self.role {
             Role::Hub(hub) => hub.handle_timeout(&mut self.core, now),
             Role::Terminal(terminal) => terminal.handle_timeout(&mut self.core, now),

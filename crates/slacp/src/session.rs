@@ -258,6 +258,11 @@ impl Session {
         self.events.pop_front().or_else(|| self.streams.poll_event())
     }
 
+    /// Whether [`Self::poll_event`] has something.
+    pub(crate) fn has_event(&self) -> bool {
+        self.is_usable() && (!self.events.is_empty() || self.streams.has_event())
+    }
+
     /// Whether the session is to be forgotten.
     pub(crate) fn is_over(&self) -> bool {
         self.over

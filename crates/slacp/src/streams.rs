@@ -217,6 +217,10 @@ impl Streams {
         self.map.values_mut().for_each(|stream| stream.class = successor(stream.class));
     }
 
+    pub(crate) fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

@@ -37,6 +37,8 @@ struct Star {
     terminals: Vec<Endpoint>,
     /// The hub's sessions, by terminal.
     sessions: Vec<SessionId>,
+    /// The largest datagram that reaches a terminal.
+    largest: Vec<usize>,
 }
 
 impl Star {
@@ -56,7 +58,8 @@ impl Star {
         };
         let now = Instant::from_nanos(1_000_000_000);
         let terminals = (1..=TERMINALS).map(terminal).collect();
-        let mut star = Self { now, hub, terminals, sessions: Vec::new() };
+        let largest = vec![usize::MAX; usize::from(TERMINALS)];
+        let mut star = Self { now, hub, terminals, sessions: Vec::new(), largest };
         (0..10).for_each(|_| star.step());
         let mut up = Vec::new();
         while let Some((session, event)) = star.hub.poll_event() {
@@ -83,8 +86,10 @@ impl Star {
         }
         while let Some(to) = self.hub.poll_transmit(self.now, &mut buf) {
             let SocketAddr::V4(to) = to else { panic!() };
-            let terminal = &mut self.terminals[usize::from(to.ip().octets()[3]) - 1];
-            terminal.handle_datagram(self.now, address(0), &mut buf);
+            let n = usize::from(to.ip().octets()[3]) - 1;
+            if buf.len() <= self.largest[n] {
+                self.terminals[n].handle_datagram(self.now, address(0), &mut buf);
+            }
         }
     }
 
@@ -124,6 +129,35 @@ fn terminals_share_the_rate_and_the_sparse_one_waits_its_turn() {
     assert!((0.8..1.25).contains(&ratio), "{sent:?}");
     let mbit = sent.iter().sum::<f64>() * 8.0 / 4e6;
     assert!((9.9..10.1).contains(&mbit), "{mbit}");
+}
+
+/// The share of the bytes that the first terminal's session gets beside another, whose
+/// path takes packets of at most 1280 bytes.
+fn share(weights: [u32; 2]) -> f64 {
+    let mut star = Star::new();
+    star.largest[1] = 1280 - 28;
+    for (session, weight) in star.sessions.iter().zip(weights) {
+        star.hub.set_weight(*session, weight).unwrap();
+    }
+    let offer = |star: &mut Star| {
+        (0..2).for_each(|terminal| star.offer(terminal, 1400, 2));
+        star.step();
+    };
+    // Until the first path is known to take 1500 bytes.
+    (0..2000).for_each(|_| offer(&mut star));
+    let before = star.bytes_sent();
+    (0..4000).for_each(|_| offer(&mut star));
+    let sent: Vec<f64> =
+        star.bytes_sent().iter().zip(before).map(|(after, before)| after - before).collect();
+    sent[0] / (sent[0] + sent[1])
+}
+
+#[test]
+fn sessions_share_by_bytes_and_weights_not_by_packets() {
+    for (weights, want) in [([1, 1], 0.5), ([3, 1], 0.75), ([1, 4], 0.2)] {
+        let got = share(weights);
+        assert!((got - want).abs() < 0.01, "{weights:?}: {got}");
+    }
 }
 
 /// A hub whose modem tells the rates, with a packet of the first session being paced at

@@ -92,6 +92,11 @@ impl Inbound {
         self.held + self.ready_bytes
     }
 
+    /// Whether [`Self::poll`] has something.
+    pub(crate) fn has_packet(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// The next packet in order, of any channel.
     pub(crate) fn poll(&mut self) -> Option<(ChannelId, Vec<u8>)> {
         let (channel, packet) = self.ready.pop_front()?;

@@ -25,9 +25,7 @@ impl Endpoint {
         reason: CloseReason,
     ) -> Result<(), StreamError> {
         self.core.now = now;
-        self.session(session)?.close(now, reason);
-        self.core.bury();
-        Ok(())
+        self.with(session, |session| session.close(now, reason))
     }
 
     /// Closes all sessions and takes part in no further handshake. The peers
@@ -35,9 +33,9 @@ impl Endpoint {
     pub fn shut_down(&mut self, now: Instant) {
         self.core.now = now;
         self.core.shut = true;
-        let usable = self.core.sessions.values_mut().filter(|session| session.is_usable());
+        let usable = self.core.sessions.iter_mut().filter(|session| session.is_usable());
         usable.for_each(|session| session.close(now, CloseReason::Shutdown));
-        self.core.bury();
+        self.core.settle();
     }
 
     /// Sets the rate of a session, as its modem tells it, for the time that it
@@ -54,10 +52,20 @@ impl Endpoint {
         valid_for: Duration,
     ) -> Result<(), RateError> {
         self.core.now = now;
-        let known = self.core.sessions.get_mut(&session).ok_or(RateError::NoSession)?;
-        known.set_rate(now, rate, valid_for)?;
+        let told = self.core.with(session, |session| session.set_rate(now, rate, valid_for));
+        told.ok_or(RateError::NoSession)??;
         self.core.follow_rate(now);
         Ok(())
+    }
+
+    /// Sets how many bytes a session sends where one of weight 1 sends one, when
+    /// the sessions of a hub share its link; at first 1, and never 0.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`].
+    pub fn set_weight(&mut self, session: SessionId, weight: u32) -> Result<(), StreamError> {
+        let known = self.core.sessions.set_weight(session, weight.max(1));
+        known.then_some(()).ok_or(StreamError::NoSession)
     }
 
     /// Sets where the rate comes from. Sessions whose rate is fixed, or told, take
@@ -65,12 +73,13 @@ impl Endpoint {
     /// are set up from now on have it. Whether all have taken it.
     pub fn configure_rate(&mut self, now: Instant, rate: Rate) -> bool {
         self.core.now = now;
-        let usable = self.core.sessions.values_mut().filter(|session| session.is_usable());
+        let usable = self.core.sessions.iter_mut().filter(|session| session.is_usable());
         let mut all = true;
         for session in usable {
             all &= session.configure_rate(now, &rate);
         }
         self.core.config.rate = rate;
+        self.core.settle();
         self.core.follow_rate(now);
         all
     }
@@ -93,9 +102,10 @@ impl Endpoint {
             let usual = ChannelConfig { class: ClassId::DEFAULT, ..*channel };
             *channel = config.channels.get(id).copied().unwrap_or(usual);
         }
-        for session in self.core.sessions.values_mut() {
+        for session in self.core.sessions.iter_mut() {
             session.configure_classes(&self.core.config, &successor);
         }
+        self.core.settle();
     }
 
     /// Sets which terminals a hub serves. The sessions of others end
@@ -105,7 +115,7 @@ impl Endpoint {
         if let Role::Hub(hub) = &mut self.role {
             hub.set_allowed(&mut self.core, now, allow);
         }
-        self.core.bury();
+        self.core.settle();
     }
 
     /// Takes what was remembered of a path, for sessions that begin or move
@@ -130,7 +140,7 @@ impl Endpoint {
         open: impl Into<Open<Destination>>,
     ) -> Result<StreamId, StreamError> {
         self.core.now = now;
-        self.session(session)?.streams.open(open.into())
+        self.with(session, |session| session.streams.open(open.into()))?
     }
 
     /// Tells the opener that the destination is connected.
@@ -138,7 +148,7 @@ impl Endpoint {
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].
     pub fn accept(&mut self, session: SessionId, stream: StreamId) -> Result<(), StreamError> {
-        self.session(session)?.streams.accept(stream)
+        self.with(session, |session| session.streams.accept(stream))?
     }
 
     /// Writes as many bytes as there is room for; if that is not all,
@@ -152,7 +162,7 @@ impl Endpoint {
         stream: StreamId,
         data: &[u8],
     ) -> Result<usize, StreamError> {
-        self.session(session)?.streams.write(stream, data)
+        self.with(session, |session| session.streams.write(stream, data))?
     }
 
     /// Reads the next bytes. [`crate::Event::Readable`] follows only after this has
@@ -166,7 +176,7 @@ impl Endpoint {
         stream: StreamId,
         buf: &mut [u8],
     ) -> Result<Read, StreamError> {
-        self.session(session)?.streams.read(stream, buf)
+        self.with(session, |session| session.streams.read(stream, buf))?
     }
 
     /// Ends this side's direction after the bytes written so far.
@@ -174,7 +184,7 @@ impl Endpoint {
     /// # Errors
     /// [`StreamError`], except `TooMany`.
     pub fn finish(&mut self, session: SessionId, stream: StreamId) -> Result<(), StreamError> {
-        self.session(session)?.streams.finish(stream)
+        self.with(session, |session| session.streams.finish(stream))?
     }
 
     /// Ends both directions at once and forgets the stream; the peer hears
@@ -188,7 +198,7 @@ impl Endpoint {
         stream: StreamId,
         reason: ResetReason,
     ) -> Result<(), StreamError> {
-        self.session(session)?.streams.reset(stream, reason)
+        self.with(session, |session| session.streams.reset(stream, reason))?
     }
 
     /// Puts a stream in a class; it is in [`ClassId::DEFAULT`] until then.
@@ -202,7 +212,7 @@ impl Endpoint {
         stream: StreamId,
         class: ClassId,
     ) -> Result<(), StreamError> {
-        self.session(session)?.streams.classify(stream, class)
+        self.with(session, |session| session.streams.classify(stream, class))?
     }
 
     /// Sends an IP packet on a packet channel, or drops it when the channel's
@@ -218,7 +228,7 @@ impl Endpoint {
         packet: &[u8],
     ) -> Result<(), ChannelError> {
         self.core.now = now;
-        let session = self.core.sessions.get_mut(&session).ok_or(ChannelError::NoSession)?;
-        session.send_packet(now, channel, packet)
+        let sent = self.core.with(session, |session| session.send_packet(now, channel, packet));
+        sent.ok_or(ChannelError::NoSession)?
     }
 }

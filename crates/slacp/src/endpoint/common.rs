@@ -1,6 +1,5 @@
 //! What hubs and terminals have in common: their sessions, and what leaves next.
 
-use core::ops::Bound;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -9,6 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use units::{ByteCount, Instant, earliest};
 
+use super::sessions::{Departure, Sessions};
 use crate::fade::Faded;
 use crate::handshake::Params;
 use crate::knock::Knocker;
@@ -49,14 +49,14 @@ pub(crate) struct Core {
     pub(crate) rng: ChaCha20Rng,
     pub(super) now: Instant,
     pub(super) pacer: Pacer,
-    pub(super) sessions: BTreeMap<SessionId, Session>,
+    pub(super) sessions: Sessions,
     pub(super) indices: BTreeMap<Index, Owner>,
     pub(super) memories: Memories,
     /// The sessions in a fade: their probes share the rate.
     faded: Faded,
     next_session: u64,
-    /// The session that sent last: the one after it is next.
-    turn: SessionId,
+    /// The session that sent last: the pacer has its rate.
+    sent_last: SessionId,
     pub(super) events: VecDeque<(SessionId, Event)>,
     pub(crate) notices: VecDeque<Notice>,
     /// Handshake datagrams to be sent.
@@ -73,17 +73,17 @@ impl Core {
     pub(super) fn new(config: Config, identity: KeyPair, knocker: Knocker, seed: [u8; 32]) -> Self {
         Self {
             pacer: Pacer::new(config.rate.initial(), BURST),
+            sessions: Sessions::new(),
             config,
             identity,
             knocker,
             rng: ChaCha20Rng::from_seed(*Secret::new(seed)),
             now: Instant::ZERO,
-            sessions: BTreeMap::new(),
             indices: BTreeMap::new(),
             memories: Memories::default(),
             faded: Faded::default(),
             next_session: 0,
-            turn: SessionId(0),
+            sent_last: SessionId(0),
             events: VecDeque::new(),
             notices: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -178,7 +178,7 @@ impl Core {
 
     /// The session, unless it is over.
     pub(crate) fn session(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.get(&id).filter(|session| session.is_usable())
+        self.sessions.get(id).filter(|session| session.is_usable())
     }
 
     /// Puts a session to use that packets with `index` belong to.
@@ -191,21 +191,22 @@ impl Core {
         if let Some(memory) = self.memories.get(self.now, &session.path_key()) {
             session.remember(memory);
         }
-        self.sessions.insert(id, session);
+        self.sessions.insert(id, index, session);
         self.events.push_back((id, up));
         id
     }
 
     /// Ends a session and tells the peer why.
     pub(crate) fn close(&mut self, now: Instant, id: SessionId, reason: CloseReason) {
-        if let Some(session) = self.sessions.get_mut(&id).filter(|session| session.is_usable()) {
+        let usable = self.session(id).is_some();
+        if let Some(session) = self.sessions.get_mut(id).filter(|_| usable) {
             session.close(now, reason);
         }
     }
 
     /// Ends a session that the peer has replaced, with all its streams.
     pub(crate) fn replace(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(&id) else { return };
+        let Some(session) = self.sessions.get(id) else { return };
         if session.is_usable() {
             self.events.push_back((id, Event::Down(DownReason::Replaced)));
         }
@@ -213,55 +214,76 @@ impl Core {
     }
 
     fn forget(&mut self, id: SessionId) {
-        let (now, session) = (self.now, self.sessions.remove(&id));
-        let memory = session.and_then(|s| Some((s.path_key(), s.path_memory(now)?)));
-        if let Some((path, memory)) = memory {
-            self.memories.enter(now, path, memory);
+        let Some((index, session)) = self.sessions.remove(self.now, id) else { return };
+        self.indices.remove(&index);
+        if let Some(memory) = session.path_memory(self.now) {
+            self.memories.enter(self.now, session.path_key(), memory);
         }
-        self.indices.retain(|_, owner| *owner != Owner::Session(id));
     }
 
     /// Has the pacer hold what was sent last to the present rate of its session.
     pub(super) fn follow_rate(&mut self, now: Instant) {
-        if let Some(rate) = self.sessions.get(&self.turn).and_then(Session::shared_rate) {
+        if let Some(rate) = self.sessions.get(self.sent_last).and_then(Session::shared_rate) {
             self.pacer.set_rate(now, rate);
         }
     }
 
-    /// Keeps what sessions have learnt of the paths they have left, and tells
-    /// them what is remembered of their new ones.
-    pub(super) fn follow_paths(&mut self, now: Instant) {
-        for session in self.sessions.values_mut() {
-            let Some((left, memory)) = session.take_left() else { continue };
+    /// Does something with a session, if there is one.
+    pub(super) fn with<T>(
+        &mut self,
+        id: SessionId,
+        what: impl FnOnce(&mut Session) -> T,
+    ) -> Option<T> {
+        let result = what(self.sessions.get_mut(id)?);
+        self.settle();
+        Some(result)
+    }
+
+    /// Acts on what has become of the sessions that were touched, and enters in the
+    /// books what they want now. Every input and command ends with it.
+    pub(super) fn settle(&mut self) {
+        let touched = self.sessions.take_touched();
+        for id in &touched {
+            self.settle_one(*id);
+        }
+        self.sessions.give_back(touched);
+    }
+
+    fn settle_one(&mut self, id: SessionId) {
+        // It is touched, and stays so until it is refiled.
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let down = session.take_end().map(|why| (id, Event::Down(why)));
+        self.events.extend(down);
+        if let Some((left, memory)) = session.take_left() {
             if let Some(memory) = memory {
-                self.memories.enter(now, left, memory);
+                self.memories.enter(self.now, left, memory);
             }
-            if let Some(memory) = self.memories.get(now, &session.path_key()) {
+            if let Some(memory) = self.memories.get(self.now, &session.path_key()) {
                 session.remember(memory);
             }
         }
-    }
-
-    /// Tells of the sessions that are over, and forgets those that have told
-    /// their peers.
-    pub(super) fn bury(&mut self) {
-        for (id, session) in &mut self.sessions {
-            let down = session.take_end().map(|why| (*id, Event::Down(why)));
-            self.events.extend(down);
+        // It has told its peer.
+        if session.is_over() {
+            return self.forget(id);
         }
-        let over: Vec<SessionId> =
-            self.sessions.iter().filter(|(_, s)| s.is_over()).map(|(id, _)| *id).collect();
-        over.into_iter().for_each(|id| self.forget(id));
+        self.sessions.refile(self.now, id);
     }
 
     pub(super) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         let link_free = self.pacer.ready_at();
         let waiting = !self.outbox.is_empty() || !self.answers.is_empty();
         let outbox = waiting.then_some((link_free, Wake::Pacing));
-        self.sessions.values().fold(outbox, |soonest, session| {
-            let send = session.send_time().map(|(time, wake)| (time.max(link_free), wake));
-            earliest(soonest, earliest(send, session.poll_timeout()))
-        })
+        earliest(outbox, self.sessions.poll_timeout(link_free))
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        for id in self.sessions.due(now) {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.handle_timeout(now);
+            }
+        }
+        self.follow_rate(now);
+        self.settle();
     }
 
     /// One packet of the next session that has one.
@@ -270,30 +292,15 @@ impl Core {
         now: Instant,
         buf: &mut Vec<u8>,
     ) -> Option<SocketAddr> {
-        let mut id = self.turn;
-        for _ in 0..self.sessions.len() {
-            id = self.session_after(id)?;
-            let session = self.sessions.get_mut(&id)?;
-            if session.send_time().is_none_or(|(time, _)| time > now) {
-                continue;
-            }
-            if let Some((to, size)) = session.transmit(now, buf) {
-                if let Some(rate) = session.shared_rate() {
-                    // At rate 0 only probes leave; they are spaced as what went before.
-                    self.pacer.set_rate(now, rate);
-                    self.pacer.sent(now, size);
-                }
-                self.turn = id;
-                return Some(to);
-            }
+        let departure = self.sessions.transmit(now, buf);
+        self.settle();
+        let Departure { session, to, size } = departure?;
+        if let Some(rate) = self.sessions.get(session).and_then(Session::shared_rate) {
+            // At rate 0 only probes leave; they are spaced as what went before.
+            self.pacer.set_rate(now, rate);
+            self.pacer.sent(now, size);
         }
-        None
-    }
-
-    /// The session that comes after `id` when they take turns.
-    fn session_after(&self, id: SessionId) -> Option<SessionId> {
-        let after = (Bound::Excluded(id), Bound::Unbounded);
-        let next = self.sessions.range(after).next().or_else(|| self.sessions.first_key_value());
-        next.map(|(id, _)| *id)
+        self.sent_last = session;
+        Some(to)
     }
 }

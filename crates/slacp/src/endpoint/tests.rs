@@ -216,7 +216,7 @@ fn a_mandatory_parameter_is_refused_by_name_and_leaves_nothing() {
 fn an_opening_carries_the_code_point_and_a_name_to_who_resolves_it() {
     let (mut terminal, mut hub) = (terminal(5), hub(Config { names: true, ..config() }));
     connect(&mut terminal, &mut hub);
-    let ids = [&terminal, &hub].map(|it| *it.core.sessions.first_key_value().unwrap().0);
+    let ids = [&terminal, &hub].map(session);
     assert!(terminal.peer_resolves(ids[0]) && !hub.peer_resolves(ids[1]));
     let name = HostName::new("server.example").unwrap();
     for destination in [Destination::Name(name, 443), address(9).into()] {
@@ -230,9 +230,8 @@ fn an_opening_carries_the_code_point_and_a_name_to_who_resolves_it() {
 
 /// What a hub says to a packet of a session that it does not know.
 fn hint(terminal: &mut Endpoint, now: Instant) -> (Endpoint, Vec<u8>, usize) {
-    let (id, _) = terminal.core.sessions.first_key_value().unwrap();
+    let id = session(terminal);
     let open = Open { destination: address(9), source: address(8), dscp: None };
-    let id = *id;
     terminal.open(now, id, open).unwrap();
     let mut packet = drain(terminal, now).remove(0);
     let mut restarted = hub(config());
@@ -316,7 +315,7 @@ fn a_hint_for_another_session_or_key_is_ignored() {
 
 /// The session of an endpoint that has one.
 fn session(endpoint: &Endpoint) -> SessionId {
-    *endpoint.core.sessions.first_key_value().unwrap().0
+    endpoint.core.sessions.iter().next().unwrap().0
 }
 
 /// A stream of the terminal on which `bytes` have come from the hub, which then
@@ -443,7 +442,7 @@ fn a_peer_that_breaks_the_protocol_is_told() {
     let frame = crate::frame::Frame::Accept(StreamId(1));
     let broken = crate::frame::Frame::Rekey { generation: 9, key: [9; 32] };
     for frame in [frame, broken] {
-        terminal.core.sessions.get_mut(&id).unwrap().streams.send_control(frame);
+        terminal.core.with(id, |session| session.streams.send_control(frame)).unwrap();
     }
     carry(&mut terminal, TERMINAL, &mut hub, at(10));
     let down: Vec<_> = core::iter::from_fn(|| hub.poll_event()).map(|event| event.1).collect();

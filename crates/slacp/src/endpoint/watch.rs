@@ -25,12 +25,12 @@ impl Endpoint {
 
     /// What a packet channel of a session has counted.
     pub fn channel_stats(&self, session: SessionId, channel: ChannelId) -> Option<ChannelStats> {
-        self.core.sessions.get(&session)?.channel_stats(channel)
+        self.core.sessions.get(session)?.channel_stats(channel)
     }
 
     /// What a class of a session has counted.
     pub fn class_stats(&self, session: SessionId, class: ClassId) -> Option<ClassStats> {
-        self.core.sessions.get(&session)?.class_stats(class)
+        self.core.sessions.get(session)?.class_stats(class)
     }
 
     /// What is known of a stream; `None` once it is over.
@@ -46,7 +46,7 @@ impl Endpoint {
     /// What is worth remembering of a session's path; `None` if its rate is not
     /// measured ([`crate::Rate::Auto`]), or not yet.
     pub fn path_memory(&self, now: Instant, session: SessionId) -> Option<PathMemory> {
-        self.core.sessions.get(&session)?.path_memory(now)
+        self.core.sessions.get(session)?.path_memory(now)
     }
 
     /// What is remembered of all paths, those of present sessions included, one
@@ -54,7 +54,7 @@ impl Endpoint {
     /// to [`Self::remember`] after a restart with the ages that they have then.
     pub fn memories(&self, now: Instant) -> Vec<(PathKey, PathMemory)> {
         let mut all: BTreeMap<PathKey, PathMemory> = self.core.memories.useful(now).collect();
-        for session in self.core.sessions.values() {
+        for (_, session) in self.core.sessions.iter() {
             all.extend(session.path_memory(now).map(|memory| (session.path_key(), memory)));
         }
         all.into_iter().collect()

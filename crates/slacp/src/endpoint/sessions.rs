@@ -1,0 +1,207 @@
+//! The sessions of an endpoint, and the books about what they want.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use units::{ByteCount, Instant};
+
+use super::books::{Books, Filing, Wants};
+use crate::SessionId;
+use crate::packet::Index;
+use crate::session::{Session, Wake};
+
+/// All sessions of an endpoint.
+///
+/// Whoever takes one mutably ([`Self::get_mut`]) may change what it wants. So it
+/// counts as touched until [`Self::refile`] has read that once and entered it in
+/// the books. [`super::Core::settle`] sees to it after every input and command;
+/// what is asked in between relies on the books alone.
+pub(crate) struct Sessions {
+    all: BTreeMap<SessionId, Entry>,
+    books: Books,
+    touched: Vec<SessionId>,
+    /// How often a session was asked what it wants.
+    #[cfg(test)]
+    pub(super) looks: u64,
+}
+
+struct Entry {
+    /// The map moves its entries, and a session is large.
+    session: Box<Session>,
+    /// By which packets find it.
+    index: Index,
+    touched: bool,
+    file: Filing,
+}
+
+/// A packet that a session has built.
+pub(super) struct Departure {
+    pub(super) session: SessionId,
+    pub(super) to: SocketAddr,
+    /// Of the IP packet.
+    pub(super) size: ByteCount,
+}
+
+impl Sessions {
+    pub(super) fn new() -> Self {
+        Self {
+            all: BTreeMap::new(),
+            books: Books::new(),
+            touched: Vec::new(),
+            #[cfg(test)]
+            looks: 0,
+        }
+    }
+
+    pub(super) fn insert(&mut self, id: SessionId, index: Index, session: Session) {
+        let (session, file) = (Box::new(session), Filing::new());
+        self.all.insert(id, Entry { session, index, touched: true, file });
+        self.touched.push(id);
+    }
+
+    /// Takes a session out, and out of the books. Packets found it by the index that
+    /// comes with it.
+    pub(super) fn remove(&mut self, now: Instant, id: SessionId) -> Option<(Index, Box<Session>)> {
+        let mut entry = self.all.remove(&id)?;
+        self.books.enter(now, id, &mut entry.file, Wants::default());
+        Some((entry.index, entry.session))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
+        Some(&self.all.get(&id)?.session)
+    }
+
+    /// A session that may be changed.
+    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        let entry = self.all.get_mut(&id)?;
+        if !core::mem::replace(&mut entry.touched, true) {
+            self.touched.push(id);
+        }
+        Some(&mut entry.session)
+    }
+
+    /// All of them, for reports about all.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.all.iter().map(|(id, entry)| (*id, &*entry.session))
+    }
+
+    /// All of them, for commands to all.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        let untouched = self.all.iter_mut().filter(|(_, entry)| !entry.touched);
+        self.touched.extend(untouched.map(|(id, entry)| {
+            entry.touched = true;
+            *id
+        }));
+        self.all.values_mut().map(|entry| &mut *entry.session)
+    }
+
+    /// Sets how many bytes a session sends where one of weight 1 sends one. Whether
+    /// there is such a session.
+    pub(super) fn set_weight(&mut self, id: SessionId, weight: u32) -> bool {
+        let entry = self.all.get_mut(&id);
+        entry.map(|entry| entry.file.set_weight(weight)).is_some()
+    }
+
+    /// The sessions of which the books may be wrong. Each is to be refiled.
+    pub(super) fn take_touched(&mut self) -> Vec<SessionId> {
+        core::mem::take(&mut self.touched)
+    }
+
+    /// Gives the memory of [`Self::take_touched`] back, whose sessions are dealt with.
+    pub(super) fn give_back(&mut self, mut touched: Vec<SessionId>) {
+        debug_assert!(self.touched.is_empty(), "dealing with sessions touches no other");
+        touched.clear();
+        self.touched = touched;
+    }
+
+    /// Asks a session what it wants, and enters that in the books.
+    pub(super) fn refile(&mut self, now: Instant, id: SessionId) {
+        let Some(entry) = self.all.get_mut(&id) else { return };
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
+        entry.touched = false;
+        let wants = Wants::of(&entry.session);
+        if wants != entry.file.wants() {
+            self.books.enter(now, id, &mut entry.file, wants);
+        }
+    }
+
+    /// When the first session wants anything, while the link is busy until
+    /// `link_free`.
+    pub(super) fn poll_timeout(&self, link_free: Instant) -> Option<(Instant, Wake)> {
+        debug_assert!(self.touched.is_empty(), "the books are settled");
+        self.books.soonest(link_free, |id| self.all.get(&id).map(|entry| &entry.file))
+    }
+
+    /// The sessions that want to be woken by `now`.
+    pub(super) fn due(&self, now: Instant) -> Vec<SessionId> {
+        self.books.due(now)
+    }
+
+    /// The first session with an event.
+    pub(super) fn with_event(&self) -> Option<SessionId> {
+        self.books.event()
+    }
+
+    /// The first session with a packet for the owner.
+    pub(super) fn with_packet(&self) -> Option<SessionId> {
+        self.books.packet()
+    }
+
+    /// The session with the oldest entry in its log.
+    pub(super) fn with_log(&self) -> Option<SessionId> {
+        self.books.log()
+    }
+
+    /// A packet of the session whose turn it is, built in `buf`, which is empty.
+    pub(super) fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Departure> {
+        while let Some(id) = self.books.take_sender(now) {
+            let entry = self.all.get_mut(&id)?;
+            self.books.queue(id, &mut entry.file);
+        }
+        let mut in_vain = Vec::new();
+        let departure = self.transmit_next(now, buf, &mut in_vain);
+        for id in in_vain {
+            let entry = self.all.get_mut(&id)?;
+            self.books.queue(id, &mut entry.file);
+        }
+        departure
+    }
+
+    /// A session may find that it has nothing after all; then it is `in_vain`, and
+    /// the next is asked.
+    fn transmit_next(
+        &mut self,
+        now: Instant,
+        buf: &mut Vec<u8>,
+        in_vain: &mut Vec<SessionId>,
+    ) -> Option<Departure> {
+        loop {
+            let id = self.books.turn()?;
+            let sent = self.get_mut(id)?.transmit(now, buf);
+            let file = &mut self.all.get_mut(&id)?.file;
+            if let Some((to, size)) = sent {
+                self.books.spend(id, file, size.get());
+                return Some(Departure { session: id, to, size });
+            }
+            buf.clear();
+            self.books.dequeue(id, file);
+            in_vain.push(id);
+        }
+    }
+
+    /// What the books say, and what they would say if every session were asked.
+    #[cfg(test)]
+    pub(super) fn audit(&self) -> impl Iterator<Item = (SessionId, Wants, Wants)> {
+        self.all.iter().map(|(id, it)| (*id, it.file.wants(), Wants::of(&it.session)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

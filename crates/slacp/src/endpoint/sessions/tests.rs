@@ -1,0 +1,179 @@
+//! The books against a look at every session, whatever happens.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use units::{BitRate, Instant, Machine, earliest};
+
+use crate::{
+    ChannelConfig, ChannelId, CloseReason, Config, Endpoint, ErrorControl, Event, KeyPair, Open,
+    Rate, ResetReason, SessionId, StreamId,
+};
+
+fn key(n: u8) -> KeyPair {
+    KeyPair::from_private([n + 1; 32])
+}
+
+fn address(n: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, n], 1))
+}
+
+fn channel() -> ChannelId {
+    ChannelId::new(0).unwrap()
+}
+
+fn config() -> Config {
+    let mut config = Config::new(Rate::Modem { initial: BitRate::from_mbit(20) });
+    config.add_channel(channel(), ChannelConfig::new(ErrorControl::FecArq)).unwrap();
+    config
+}
+
+/// A hub, number 0, and its terminals.
+struct Net {
+    now: Instant,
+    nodes: Vec<Endpoint>,
+    sessions: Vec<Vec<SessionId>>,
+    streams: Vec<Vec<(SessionId, StreamId)>>,
+}
+
+impl Net {
+    fn new(terminals: u8) -> Self {
+        let allow = (1..=terminals).map(|n| key(n).public()).collect();
+        let hub = Endpoint::hub(config(), key(0), allow, [200; 32]);
+        let terminal = |n: u8| {
+            let hub = key(0).public();
+            Endpoint::terminal(config(), key(n), hub, vec![address(0)], [n; 32])
+        };
+        let nodes: Vec<_> = [hub].into_iter().chain((1..=terminals).map(terminal)).collect();
+        let count = nodes.len();
+        let now = Instant::from_nanos(1_000_000_000);
+        Self { now, nodes, sessions: vec![vec![]; count], streams: vec![vec![]; count] }
+    }
+
+    /// Time passes, and what all send arrives unless `lost` says otherwise.
+    fn step(&mut self, time: Duration, mut lost: impl FnMut() -> bool) {
+        self.now += time;
+        let mut buf = Vec::new();
+        for from in 0..self.nodes.len() {
+            self.nodes[from].handle_timeout(self.now);
+            self.check(from);
+            while let Some(to) = self.nodes[from].poll_transmit(self.now, &mut buf) {
+                self.check(from);
+                let to = (0..).zip(&self.nodes).find(|(n, _)| address(*n) == to).unwrap().0;
+                if !lost() {
+                    let came = address(from as u8);
+                    self.nodes[usize::from(to)].handle_datagram(self.now, came, &mut buf);
+                    self.check(usize::from(to));
+                }
+            }
+            self.take_events(from);
+        }
+    }
+
+    fn take_events(&mut self, n: usize) {
+        while let Some((session, event)) = self.nodes[n].poll_event() {
+            match event {
+                Event::Up { .. } => self.sessions[n].push(session),
+                Event::Opened { stream, .. } => self.streams[n].push((session, stream)),
+                _ => {}
+            }
+            self.check(n);
+        }
+    }
+
+    /// The books of a node say what a look at every session says.
+    fn check(&self, n: usize) {
+        let core = &self.nodes[n].core;
+        for (id, books, truth) in core.sessions.audit() {
+            assert_eq!(books, truth, "{id:?} of node {n}");
+        }
+        let link_free = core.pacer.ready_at();
+        let scan = core.sessions.iter().fold(None, |soonest, (_, session)| {
+            let send = session.send_time().map(|(time, wake)| (time.max(link_free), wake));
+            earliest(soonest, earliest(send, session.poll_timeout()))
+        });
+        // What is overdue is due now, whoever's turn it is.
+        let time = |wish: Option<(Instant, _)>| wish.map(|(time, _)| time.max(self.now));
+        assert_eq!(time(core.sessions.poll_timeout(link_free)), time(scan), "node {n}");
+    }
+}
+
+/// Something that an owner may do.
+fn command(net: &mut Net, n: usize, dice: &mut impl FnMut(usize) -> usize) {
+    let now = net.now;
+    let sessions = &net.sessions[n];
+    if sessions.is_empty() {
+        return;
+    }
+    let id = sessions[dice(sessions.len())];
+    let streams = &net.streams[n];
+    let stream = (!streams.is_empty()).then(|| streams[dice(streams.len())]);
+    let node = &mut net.nodes[n];
+    match (dice(24), stream) {
+        (0..4, _) => {
+            let open = Open { destination: address(9), source: address(8), dscp: None };
+            if let Ok(stream) = node.open(now, id, open) {
+                net.streams[n].push((id, stream));
+            }
+        }
+        (4..10, Some((id, stream))) => _ = node.write(id, stream, &vec![1; dice(30_000)]),
+        (10..16, Some((id, stream))) => _ = node.read(id, stream, &mut vec![0; dice(40_000) + 1]),
+        (16, Some((id, stream))) => _ = node.finish(id, stream),
+        (17, Some((id, stream))) => _ = node.reset(id, stream, ResetReason::Reset),
+        (18, Some((id, stream))) => _ = node.accept(id, stream),
+        (19, _) => _ = node.send_packet(now, id, channel(), &vec![0x45; 20 + dice(1300)]),
+        (20, _) => {
+            let rate = BitRate::from_mbit(dice(3) as u64 * 10);
+            _ = node.set_rate(now, id, rate, Duration::from_millis(dice(3000) as u64));
+        }
+        (21, _) => _ = node.set_event_log(id, dice(2) * 50),
+        (22, _) => _ = (node.poll_log(), node.poll_packet(), node.set_weight(id, dice(4) as u32)),
+        (23, _) if dice(20) == 0 => _ = node.close(now, id, CloseReason::Prohibited),
+        _ => node.configure_classes(now, &config(), Some),
+    }
+}
+
+#[test]
+fn the_books_say_what_every_session_wants() {
+    for seed in 0..40u64 {
+        println!("seed {seed}");
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let mut dice = move |sides: usize| rng.next_u32() as usize % sides.max(1);
+        let mut net = Net::new(4);
+        (0..3).for_each(|_| net.step(Duration::from_millis(1), || false));
+        for _ in 0..400 {
+            let n = dice(net.nodes.len());
+            command(&mut net, n, &mut dice);
+            net.check(n);
+            let time = Duration::from_micros([0, 100, 5_000, 700_000][dice(4)]);
+            let loss = [0, 0, 1, 10][dice(4)];
+            net.step(time, || dice(10) < loss);
+        }
+    }
+}
+
+/// How often a hub looks at a session while one of them carries a megabyte.
+fn looks(terminals: u8) -> u64 {
+    let mut net = Net::new(terminals);
+    // Until the search for the path's MTU is over.
+    (0..3000).for_each(|_| net.step(Duration::from_millis(1), || false));
+    let before = net.nodes[0].core.sessions.looks;
+    let id = net.sessions[0][0];
+    let open = Open { destination: address(9), source: address(8), dscp: None };
+    let stream = net.nodes[0].open(net.now, id, open).unwrap();
+    let mut written = 0;
+    while written < 1_000_000 {
+        written += net.nodes[0].write(id, stream, &[7; 10_000]).unwrap();
+        net.step(Duration::from_millis(1), || false);
+    }
+    net.nodes[0].core.sessions.looks - before
+}
+
+#[test]
+fn idle_sessions_beside_a_busy_one_are_not_looked_at() {
+    let alone = looks(1);
+    assert!(alone > 500, "{alone}");
+    assert_eq!(looks(40), alone);
+}
