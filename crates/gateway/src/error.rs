@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::keys::KeyError;
-
-const PRIVILEGE: &str = "it needs the capability CAP_NET_ADMIN: run it as root, or once \
-                         `setcap cap_net_admin+ep` on the program";
+use crate::refusal::Refusal;
 
 /// Why a gateway does not start, or stops. Each prints as one line.
 #[derive(Debug, Error)]
@@ -57,35 +55,22 @@ pub enum RunError {
         /// The system's reason.
         cause: io::Error,
     },
-    /// The process may not take over connections.
-    #[error("not permitted to take over connections: {PRIVILEGE}")]
-    Privilege,
-    /// The process may not use clients' addresses.
-    #[error("not permitted to connect with clients' addresses (`transparent = true`): {PRIVILEGE}")]
-    Transparency,
-    /// The process may not see and send single packets.
-    #[error(
-        "not permitted to defer answers (`answer = \"deferred\"`): it needs the capability \
-             CAP_NET_RAW besides CAP_NET_ADMIN: run it as root, or once `setcap \
-             cap_net_admin,cap_net_raw+ep` on the program"
-    )]
-    DeferralPrivilege,
-    /// The kernel cannot show us SYNs.
-    #[error("cannot defer answers (nftables with log groups): {0}")]
-    Deferral(io::Error),
-    /// The kernel refuses the listeners or the nftables table.
-    #[error("cannot take over connections (nftables with tproxy and socket, Linux 5.12): {0}")]
-    Interception(io::Error),
-    /// The kernel refuses the rule or the route.
-    #[error("cannot route marked packets to this machine: {0}")]
-    Routing(io::Error),
-    /// The tunnel's network device cannot be made.
-    #[error("cannot make the tunnel's device {name:?}: {cause}")]
+    /// The kernel refuses the listeners, the nftables table, the rule or the route.
+    #[error("cannot take over connections: {0}")]
+    Interception(Refusal),
+    /// The same, where clients' addresses are to be used.
+    #[error("cannot connect with clients' addresses (`transparent = true`): {0}")]
+    Transparency(Refusal),
+    /// The kernel does not show us SYNs, or take them back.
+    #[error("cannot defer answers (`answer = \"deferred\"`): {0}")]
+    Deferral(Refusal),
+    /// The kernel refuses the tunnel's network device, table, rule or route.
+    #[error("cannot make the tunnel {name:?}: {refusal}")]
     Tunnel {
         /// Its name.
         name: String,
-        /// The system's reason.
-        cause: io::Error,
+        /// What is refused.
+        refusal: Refusal,
     },
     /// There is a network device of the tunnel's name.
     #[error("there is an interface {name:?} already: expected another `tunnel.name`")]
@@ -93,16 +78,10 @@ pub enum RunError {
         /// Its name.
         name: String,
     },
-    /// The process may not make a tunnel.
-    #[error("not permitted to make a tunnel: {PRIVILEGE}")]
-    TunnelPrivilege,
     /// The kernel cannot be asked which addresses are this machine's, which others must
     /// not reach through us.
     #[error("cannot ask the kernel for this machine's addresses (rtnetlink): {0}")]
     OwnAddresses(io::Error),
-    /// The loopback device is down, and no packet can be routed to the machine.
-    #[error("the loopback device is down in this network namespace: `ip link set lo up`")]
-    LoopbackDown,
     /// There are no random numbers.
     #[error(transparent)]
     Randomness(KeyError),
@@ -148,43 +127,20 @@ fn side_hint(key: &str) -> &'static str {
 }
 
 impl RunError {
-    pub(crate) fn interception(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::PermissionDenied => Self::Privilege,
-            _ => Self::Interception(error),
-        }
-    }
-
-    pub(crate) fn tunnel(name: &str, cause: io::Error) -> Self {
+    pub(crate) fn device(name: &str, refusal: Refusal) -> Self {
         // A TUN device that is taken is busy; a name that is, invalid.
         let exists = nix::net::if_::if_nametoindex(name).is_ok();
-        match cause.kind() {
-            io::ErrorKind::PermissionDenied => Self::TunnelPrivilege,
-            _ if exists => Self::TunnelExists { name: name.to_owned() },
-            _ => Self::Tunnel { name: name.to_owned(), cause },
+        if exists && !refusal.is_denial() {
+            return Self::TunnelExists { name: name.to_owned() };
         }
-    }
-
-    pub(crate) fn deferral(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::PermissionDenied => Self::DeferralPrivilege,
-            _ => Self::Deferral(error),
-        }
+        Self::Tunnel { name: name.to_owned(), refusal }
     }
 
     /// What it is for, if taking connections over is not what was asked for.
     pub(crate) fn of_transparency(self) -> Self {
         match self {
-            Self::Privilege => Self::Transparency,
+            Self::Interception(refusal) => Self::Transparency(refusal),
             other => other,
-        }
-    }
-
-    pub(crate) fn routing(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::PermissionDenied => Self::Privilege,
-            io::ErrorKind::NetworkDown => Self::LoopbackDown,
-            _ => Self::Routing(error),
         }
     }
 

@@ -10,9 +10,11 @@ use slacp::Open;
 use crate::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
 use crate::deferral::{Deferral, Question};
 use crate::error::RunError;
+use crate::firewall;
 use crate::listener::{Accept, Accepted, Listener};
 use crate::netfilter::{Rules, Scope, Slot, Table};
 use crate::policy::Policy;
+use crate::refusal::{self, LATER, Operation, Refusal};
 use crate::routing::{self, Routing};
 use crate::rule::Version;
 use crate::syn_tap::{SynTap, Usher};
@@ -27,6 +29,7 @@ pub(crate) struct Interception {
     withheld: Option<Withheld>,
     rules: Rules,
     table: Table,
+    without_v6: Option<Refusal>,
     /// Kept for what dropping it does.
     _routing: Routing,
 }
@@ -92,19 +95,35 @@ impl Interception {
                 return Err(RunError::Interface { name: name.clone() });
             }
         }
-        let listeners = bind().map_err(RunError::interception)?;
-        let versions: Vec<Version> = listeners.iter().map(|l| l.port().0).collect();
-        let table = Table::claim().map_err(RunError::interception)?;
-        let routing = Routing::install(table.slot(), &versions).map_err(RunError::routing)?;
+        let (mut listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
+        let round = config.own_traffic || config.answer == Answer::Deferred;
+        if round && !routing::is_loopback_up() {
+            let refusal = Refusal::expected(Operation::Loopback, libc::ENETDOWN);
+            return Err(RunError::Interception(refusal));
+        }
+        let table = Table::claim().map_err(nftables)?;
+        let (routing, refusal) = Routing::install(table.slot(), &versions(&listeners))
+            .map_err(RunError::Interception)?;
+        if let Some(refusal) = refusal {
+            listeners.retain(|listener| listener.port().0 == Version::V4);
+            without_v6 = Some(refusal);
+        }
+        if let Some(refusal) = &without_v6 {
+            tracing::warn!("{}; {LATER}", refusal::without_v6(refusal));
+        }
+        for barrier in firewall::barriers(table.slot().mark()) {
+            tracing::warn!("{barrier}");
+        }
+        let versions = versions(&listeners);
         if config.own_traffic {
-            table.add_own().map_err(RunError::interception)?;
+            table.add_own().map_err(nftables)?;
         }
         let withheld = match config.answer {
             Answer::Early => None,
             Answer::Deferred => Some(Withheld::new(table.slot(), &versions)?),
         };
         let rules = rules(config, policies, listeners.iter().map(Listener::port).collect());
-        Ok(Self { listeners, withheld, rules, table, _routing: routing })
+        Ok(Self { listeners, withheld, rules, table, without_v6, _routing: routing })
     }
 
     /// Takes connections over behind these interfaces, as these policies say, from the
@@ -112,6 +131,11 @@ impl Interception {
     pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[Policy]) {
         self.rules.interfaces.clone_from(&config.interfaces);
         policies.clone_into(&mut self.rules.policies);
+    }
+
+    /// Why IPv6 connections pass by, if they do.
+    pub(crate) fn without_v6(&self) -> Option<&Refusal> {
+        self.without_v6.as_ref()
     }
 
     /// Lets connections to these pass by, from the next [`Self::take_over`] on.
@@ -135,7 +159,7 @@ impl Interception {
     /// Takes new connections to `scope` over from now on and lets others pass by;
     /// those that we hold stay with us.
     pub(crate) fn take_over(&mut self, scope: &Scope) -> Result<(), RunError> {
-        self.table.take_over(&self.rules, scope).map_err(RunError::interception)?;
+        self.table.take_over(&self.rules, scope).map_err(nftables)?;
         if let Some(withheld) = &self.withheld {
             withheld.deferral.forget();
         }
@@ -168,8 +192,9 @@ impl Interception {
 
 impl Withheld {
     fn new(slot: Slot, versions: &[Version]) -> Result<Self, RunError> {
-        let usher = Usher::new(versions, slot.let_in()).map_err(RunError::deferral)?;
-        let tap = SynTap::open(slot.log_group()).map_err(RunError::deferral)?;
+        let refused = |cause| RunError::Deferral(Refusal::of(Operation::Packets)(cause));
+        let usher = Usher::new(versions, slot.let_in()).map_err(refused)?;
+        let tap = SynTap::open(slot.log_group()).map_err(refused)?;
         Ok(Self { tap, deferral: Deferral::new(usher) })
     }
 }
@@ -243,7 +268,20 @@ fn rules(config: &InterceptConfig, policies: &[Policy], listeners: Vec<(Version,
     }
 }
 
-fn bind() -> io::Result<Vec<Listener>> {
-    let listeners = [Listener::bind(Version::V4)?, Listener::bind(Version::V6)?];
-    Ok(listeners.into_iter().flatten().collect())
+/// The listeners, and why there is none for IPv6.
+fn bind() -> Result<(Vec<Listener>, Option<Refusal>), Refusal> {
+    let mut listeners = Vec::new();
+    let without_v6 = routing::for_versions(&[Version::V4, Version::V6], |version| {
+        listeners.push(Listener::bind(version).map_err(Refusal::of(Operation::Listener(version)))?);
+        Ok(())
+    })?;
+    Ok((listeners, without_v6))
+}
+
+fn versions(listeners: &[Listener]) -> Vec<Version> {
+    listeners.iter().map(|listener| listener.port().0).collect()
+}
+
+fn nftables(cause: io::Error) -> RunError {
+    RunError::Interception(Refusal::of(Operation::Nftables)(cause))
 }

@@ -18,6 +18,7 @@
 mod backoff;
 mod bucket;
 mod bypass;
+mod capability;
 mod class;
 mod clock;
 pub mod config;
@@ -33,6 +34,7 @@ mod driver;
 mod egress;
 mod error;
 mod events;
+mod firewall;
 mod forward;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -61,6 +63,7 @@ pub mod policy;
 mod prefix;
 mod proxy;
 mod quota;
+mod refusal;
 mod refusals;
 mod relay;
 mod routing;
@@ -88,3 +91,4 @@ pub use egress::{Egress, Target, TargetError};
 pub use error::RunError;
 pub use prefix::{Prefix, PrefixError};
 pub use quota::Quota;
+pub use refusal::Refusal;

@@ -41,24 +41,20 @@ pub(crate) enum Accept {
 }
 
 impl Listener {
-    /// Binds a listener; `None` if this machine does not speak that version.
+    /// Binds a listener.
     ///
     /// # Errors
-    /// `PermissionDenied` without CAP_NET_ADMIN.
-    pub(crate) fn bind(version: Version) -> io::Result<Option<Self>> {
+    /// `PermissionDenied` without CAP_NET_ADMIN; EAFNOSUPPORT or EADDRNOTAVAIL where the
+    /// machine does not speak that version.
+    pub(crate) fn bind(version: Version) -> io::Result<Self> {
         let (domain, address) = match version {
             Version::V4 => (Domain::IPV4, IpAddr::V4(Ipv4Addr::LOCALHOST)),
             Version::V6 => (Domain::IPV6, IpAddr::V6(Ipv6Addr::LOCALHOST)),
         };
-        match listen(domain, SocketAddr::new(address, 0)) {
-            Ok(socket) => {
-                let socket = TcpListener::from_std(socket.into())?;
-                let address = socket.local_addr()?;
-                Ok(Some(Self { socket, address }))
-            }
-            Err(error) if version == Version::V6 && is_absence(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let socket = listen(domain, SocketAddr::new(address, 0))?;
+        let socket = TcpListener::from_std(socket.into())?;
+        let address = socket.local_addr()?;
+        Ok(Self { socket, address })
     }
 
     /// Sets up the connections that it accepts, whose packets bear `mark`.
@@ -105,10 +101,6 @@ fn listen(domain: Domain, address: SocketAddr) -> io::Result<Socket> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket)
-}
-
-fn is_absence(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }
 
 /// Whether the process or the system has no room for another socket.

@@ -9,6 +9,8 @@ const NFNETLINK_VERSION: u8 = 0;
 /// Netlink aligns messages and attributes to this (NLMSG_ALIGNTO, NLA_ALIGNTO).
 const ALIGNMENT: usize = 4;
 const HEADER: usize = 16;
+/// The length of `struct nfgenmsg`.
+const GENERIC: usize = 4;
 
 /// Messages that the kernel carries out all together or not at all.
 pub(crate) struct Batch {
@@ -187,6 +189,18 @@ impl Socket {
         Ok(found)
     }
 
+    /// All chains of nftables that are on a hook, of all families.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn base_chains(&self) -> io::Result<Vec<BaseChain>> {
+        let mut message = Batch { bytes: Vec::new(), message: 0, sequence: 0 };
+        message.message(libc::NFT_MSG_GETCHAIN, 0, libc::NLM_F_DUMP, |_| {});
+        let mut found = Vec::new();
+        self.exchange(&message.bytes, |answer| found.extend(base_chains(answer)))?;
+        Ok(found)
+    }
+
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
         self.exchange(bytes, |_| {})
     }
@@ -215,6 +229,44 @@ impl Socket {
             take(&buffer[..length]);
         }
     }
+}
+
+/// A chain of nftables on a hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BaseChain {
+    /// As `nft` calls it.
+    pub(crate) family: &'static str,
+    pub(crate) table: String,
+    pub(crate) name: String,
+    /// NF_INET_LOCAL_IN or another.
+    pub(crate) hook: libc::c_int,
+    /// Whether it drops what no rule accepts.
+    pub(crate) drops: bool,
+}
+
+/// The chains on hooks that the kernel lists.
+fn base_chains(answer: &[u8]) -> impl Iterator<Item = BaseChain> {
+    families(answer).zip(messages(answer)).filter_map(|(family, (_, attributes))| {
+        let family = match i32::from(family) {
+            libc::NFPROTO_INET => "inet",
+            libc::NFPROTO_IPV4 => "ip",
+            libc::NFPROTO_IPV6 => "ip6",
+            _ => return None,
+        };
+        // NFTA_CHAIN_TABLE, _NAME, _HOOK with NFTA_HOOK_HOOKNUM, _POLICY.
+        let [table, name] = [1, 3].map(|kind| attribute(attributes, kind).map(text));
+        let hook = number(attribute(attribute(attributes, 4)?, 1)?)?;
+        let drops = number(attribute(attributes, 5)?)? == libc::NF_DROP as u32;
+        Some(BaseChain { family, table: table?, name: name?, hook: hook as libc::c_int, drops })
+    })
+}
+
+fn number(value: &[u8]) -> Option<u32> {
+    value.first_chunk::<4>().map(|value| u32::from_be_bytes(*value))
+}
+
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned()
 }
 
 /// A named object of nftables, with its own attributes.
@@ -263,14 +315,23 @@ pub(crate) fn logged_packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|(_, message)| attribute(message, libc::NFULA_PAYLOAD as u16))
 }
 
+/// The families of messages (`struct nfgenmsg`), one for each of [`messages`].
+fn families(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    split(bytes).map(|(_, message)| message[0])
+}
+
 /// Kinds of messages, and their attributes.
-fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    split(bytes).map(|(kind, message)| (kind, &message[GENERIC..]))
+}
+
+/// Kinds of messages, and what is behind their headers: at least `struct nfgenmsg`.
+fn split(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let header = bytes.first_chunk::<HEADER>()?;
         let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
         let kind = u16::from_ne_bytes([header[4], header[5]]);
-        // Behind the header, `struct nfgenmsg`.
-        let message = bytes.get(HEADER + 4..length)?;
+        let message = bytes.get(HEADER..length).filter(|message| message.len() >= GENERIC)?;
         bytes = bytes.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
         Some((kind, message))
     })

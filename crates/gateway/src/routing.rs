@@ -11,6 +11,8 @@ mod kind;
 
 use std::io;
 
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 use rtnetlink::packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
@@ -22,6 +24,7 @@ use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::sys::{Socket, protocols::NETLINK_ROUTE};
 
 use crate::netfilter::{SLOTS, Slot, is_claimed};
+use crate::refusal::{Operation, Refusal};
 use crate::rule::{Mark, Version};
 
 /// Our routing protocol number: none that iproute2's `rt_protos` knows.
@@ -41,28 +44,48 @@ pub(crate) struct Routing {
 
 impl Routing {
     /// Installs rules and routes for the packets of `slot`, and removes the
-    /// leftovers of gateways that are no more.
+    /// leftovers of gateways that are no more. With what was refused for IPv6: then it
+    /// holds for IPv4 alone.
     ///
     /// # Errors
-    /// The kernel's refusal: `PermissionDenied` without CAP_NET_ADMIN,
-    /// `NetworkDown` while the loopback device is down.
-    pub(crate) fn install(slot: Slot, versions: &[Version]) -> io::Result<Self> {
-        let mut kernel = Kernel::open()?;
+    /// What the kernel refuses for IPv4.
+    pub(crate) fn install(
+        slot: Slot,
+        versions: &[Version],
+    ) -> Result<(Self, Option<Refusal>), Refusal> {
+        let mut kernel = Kernel::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         for other in (0..SLOTS).map(Slot) {
-            if other == slot || !is_claimed(other)? {
-                kernel.sweep(other)?;
+            let leftover =
+                other == slot || !is_claimed(other).map_err(Refusal::of(Operation::Nftables))?;
+            if leftover {
+                kernel.sweep(other).map_err(Refusal::of(Operation::Route(Version::V4)))?;
             }
         }
         // From here on a failure drops the value and so removes what is there.
         let routing = Self { slot };
-        for version in versions {
-            let route = RouteNetlinkMessage::NewRoute(route(slot, *version));
-            kernel.request(route, NLM_F_CREATE | NLM_F_EXCL)?;
-            let rule = RouteNetlinkMessage::NewRule(rule(slot.mark(), table(slot), *version));
-            kernel.request(rule, NLM_F_CREATE | NLM_F_EXCL)?;
-        }
-        Ok(routing)
+        let without_v6 = for_versions(versions, |version| {
+            let route = RouteNetlinkMessage::NewRoute(route(slot, version));
+            let rule = RouteNetlinkMessage::NewRule(rule(slot.mark(), table(slot), version));
+            kernel.add(route, rule, version)
+        })?;
+        Ok((routing, without_v6))
     }
+}
+
+/// Carries `work` out for these versions. A machine may be without IPv6, or have it
+/// switched off: a refusal for IPv6 is handed back, and IPv4 works.
+pub(crate) fn for_versions(
+    versions: &[Version],
+    mut work: impl FnMut(Version) -> Result<(), Refusal>,
+) -> Result<Option<Refusal>, Refusal> {
+    let mut without_v6 = None;
+    for version in versions {
+        match work(*version) {
+            Err(refusal) if *version == Version::V6 => without_v6 = Some(refusal),
+            done => done?,
+        }
+    }
+    Ok(without_v6)
 }
 
 impl Drop for Routing {
@@ -71,6 +94,14 @@ impl Drop for Routing {
             tracing::warn!("routing table {} is left behind: {error}", table(self.slot));
         }
     }
+}
+
+/// Whether packets can go round by the loopback device. IPv4 connections are handed over
+/// without it; the kernel refuses the route of IPv6.
+pub(crate) fn is_loopback_up() -> bool {
+    let devices = getifaddrs().into_iter().flatten();
+    let mut loopback = devices.filter(|device| device.flags.contains(InterfaceFlags::IFF_LOOPBACK));
+    loopback.any(|device| device.flags.contains(InterfaceFlags::IFF_UP))
 }
 
 /// What an operator types for the same effect.
@@ -153,6 +184,18 @@ impl Kernel {
             while self.remove(RouteNetlinkMessage::DelRoute(route(slot, version)))? {}
         }
         Ok(())
+    }
+
+    /// Adds a route and the rule that leads to it; neither may be there.
+    pub(crate) fn add(
+        &mut self,
+        route: RouteNetlinkMessage,
+        rule: RouteNetlinkMessage,
+        version: Version,
+    ) -> Result<(), Refusal> {
+        const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
+        self.request(route, NEW).map_err(Refusal::of(Operation::Route(version)))?;
+        self.request(rule, NEW).map_err(Refusal::of(Operation::Rule(version)))
     }
 
     /// Whether there was something to remove.

@@ -119,6 +119,14 @@ impl Version {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
+    /// What people call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
     fn protocol_family(self) -> libc::c_int {
         match self {
             Self::V4 => libc::NFPROTO_IPV4,

@@ -340,9 +340,8 @@ async fn resolve(config: &TerminalConfig) -> Result<Vec<SocketAddr>, RunError> {
     let failed = |cause| RunError::Resolve { hub: hub.to_owned(), cause };
     let mut addresses: Vec<SocketAddr> =
         tokio::net::lookup_host(hub).await.map_err(failed)?.collect();
-    if let Some(local) = config.listen {
-        addresses.retain(|address| local.is_ipv6() || address.is_ipv4());
-    }
+    let v6 = config.listen.map_or_else(os::has_ipv6, |local| local.is_ipv6());
+    addresses.retain(|address| v6 || address.is_ipv4());
     if addresses.is_empty() {
         return Err(failed(std::io::ErrorKind::AddrNotAvailable.into()));
     }

@@ -36,6 +36,7 @@ use crate::hop::Hop;
 use crate::packet::Packet;
 use crate::policy::Policy;
 use crate::prefix::Prefix;
+use crate::refusal::{LATER, Operation, Refusal};
 use device::Device;
 use paths::Paths;
 use route::{Place, Route};
@@ -80,10 +81,15 @@ impl Tunnel {
         classes: Arc<LiveClasses>,
         counters: Arc<Counters>,
     ) -> Result<Self, RunError> {
-        let device = Device::open(config).map_err(|cause| RunError::tunnel(&config.name, cause))?;
-        let table = Table::claim(selection, &config.name).map_err(RunError::interception)?;
+        let device = Device::open(config).map_err(|it| RunError::device(&config.name, it))?;
+        let refused = |refusal| RunError::Tunnel { name: config.name.clone(), refusal };
+        let table = Table::claim(selection, &config.name);
+        let table = table.map_err(Refusal::of(Operation::Nftables)).map_err(refused)?;
         let index = link::index(&config.name).map_err(RunError::System)?;
-        let route = Route::install(table.place(), index).map_err(RunError::routing)?;
+        let (route, without_v6) = Route::install(table.place(), index).map_err(refused)?;
+        if let Some(refusal) = without_v6 {
+            tracing::warn!("the tunnel {} carries IPv4 alone: {refusal}; {LATER}", config.name);
+        }
         tracing::info!("tunnel {}: {}, MTU {}", config.name, device.kind(), config.mtu);
         let paths = Mutex::new(Paths::new(mesh));
         let table = Mutex::new(table);
@@ -96,7 +102,8 @@ impl Tunnel {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn configure(&self, selection: Selection) -> Result<(), RunError> {
-        self.port.table().configure(selection).map_err(RunError::interception)
+        let configured = self.port.table().configure(selection);
+        configured.map_err(Refusal::of(Operation::Nftables)).map_err(RunError::Interception)
     }
 
     /// How many connections and packets each policy has decided about.

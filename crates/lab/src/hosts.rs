@@ -42,7 +42,7 @@ precedence 3ffe::/16 1
 /// it.
 pub(crate) fn publish(terminals: u8) -> io::Result<()> {
     let before = fs::read_to_string(HOSTS)?;
-    let hosts = hosts(terminals, &before);
+    let hosts = hosts(terminals, os::has_ipv6(), &before);
     if hosts == before {
         return Ok(()); // by an earlier lab of this process
     }
@@ -57,14 +57,15 @@ pub(crate) fn publish(terminals: u8) -> io::Result<()> {
     })
 }
 
-/// The lab's hosts, then those the machine had: without those of an earlier lab.
-fn hosts(terminals: u8, before: &str) -> String {
+/// The lab's hosts, with `v6` in both families, then those the machine had: without those of an earlier lab.
+fn hosts(terminals: u8, v6: bool, before: &str) -> String {
     let earlier = before.starts_with(TITLE).then(|| before.split_once(END)).flatten();
     let machine = earlier.map_or(before, |(_, machine)| machine);
     let mut text = TITLE.to_owned();
     for node in Node::of_lab(terminals) {
-        for address in [&node.address4() as &dyn core::fmt::Display, &node.address6()] {
-            let _ = writeln!(text, "{address} {node}");
+        let _ = writeln!(text, "{} {node}", node.address4());
+        if v6 {
+            let _ = writeln!(text, "{} {node}", node.address6());
         }
     }
     text + END + machine
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn both_families_are_named_and_the_old_hosts_kept() {
-        let text = hosts(2, "127.0.0.1 localhost\n");
+        let text = hosts(2, true, "127.0.0.1 localhost\n");
         for line in
             ["10.2.0.2 server", "fd00:2::2 server", "10.102.0.2 client2", "127.0.0.1 localhost"]
         {
@@ -107,10 +108,16 @@ mod tests {
     #[test]
     fn a_later_lab_takes_the_place_of_an_earlier_one() {
         let machine = "127.0.0.1 localhost\n";
-        let (one, three) = (hosts(1, machine), hosts(3, machine));
-        assert_eq!(hosts(1, &three), one);
-        assert_eq!(hosts(3, &one), three);
+        let (one, three) = (hosts(1, true, machine), hosts(3, true, machine));
+        assert_eq!(hosts(1, true, &three), one);
+        assert_eq!(hosts(3, true, &one), three);
         assert!(three.contains(" client3\n") && !three.contains("client4"), "{three}");
+    }
+
+    #[test]
+    fn without_ipv6_names_have_one_address() {
+        let text = hosts(1, false, "");
+        assert!(text.contains("10.2.0.2 server\n") && !text.contains("fd00"), "{text}");
     }
 
     #[test]

@@ -213,6 +213,12 @@ impl Address {
         [(IpAddr::V4(self.v4()), 24), (IpAddr::V6(self.v6()), 64)]
     }
 
+    /// The same in the families that this machine speaks.
+    pub(crate) fn spoken(self) -> impl Iterator<Item = (IpAddr, u8)> {
+        let v6 = os::has_ipv6();
+        self.both().into_iter().filter(move |(address, _)| v6 || address.is_ipv4())
+    }
+
     /// Any host in a subnet of the lab: what its last byte is only counts on
     /// the hop.
     fn of(address: IpAddr) -> Option<Self> {

@@ -9,7 +9,6 @@ pub use object::TestObject;
 
 use std::future::Future;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
@@ -67,8 +66,7 @@ fn listen(server: &NetNs) -> Result<(Runtime, TcpListener, TcpListener), StartEr
     let refused = |port| move |cause| StartError::Service { port, cause };
     server.enter().map_err(refused(HTTP_PORT))?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(refused(HTTP_PORT))?;
-    // `::` without IPV6_V6ONLY accepts IPv4 too.
-    let bind = |port| TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+    let bind = |port| TcpListener::bind(os::any_address(port));
     let http = runtime.block_on(bind(HTTP_PORT)).map_err(refused(HTTP_PORT))?;
     let echo = runtime.block_on(bind(ECHO_PORT)).map_err(refused(ECHO_PORT))?;
     Ok((runtime, http, echo))

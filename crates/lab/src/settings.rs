@@ -62,7 +62,12 @@ pub(crate) fn of_hop(device: &str) -> Vec<Setting> {
     vec![(format!("ipv6/conf/{device}/addr_gen_mode"), none.to_owned())]
 }
 
-/// Writes a setting of the calling thread's network namespace.
+/// Writes a setting of the calling thread's network namespace. A kernel without IPv6 has
+/// none for it.
 pub(crate) fn write((name, value): &Setting) -> io::Result<()> {
-    std::fs::write(Path::new("/proc/sys/net").join(name), value)
+    let settings = Path::new("/proc/sys/net");
+    if name.starts_with("ipv6/") && !settings.join("ipv6").exists() {
+        return Ok(());
+    }
+    std::fs::write(settings.join(name), value)
 }

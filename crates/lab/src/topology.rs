@@ -190,7 +190,7 @@ impl Network {
                         .bring_up(device, extent.lan_mtu(), true)
                         .map_err(refused(place, || device.to_owned()))?,
                 }
-                for address in address.both() {
+                for address in address.spoken() {
                     netlink
                         .add_address(device, address)
                         .map_err(refused(place, || format!("{} to {device}", address.0)))?;
@@ -217,7 +217,7 @@ impl Network {
             let netlink = open(place)?;
             for (subnet, via) in routes(node, extent) {
                 let to = Address { subnet, host: 0 };
-                for (to, via) in to.both().into_iter().zip(via.both()) {
+                for (to, via) in to.spoken().zip(via.spoken()) {
                     netlink
                         .add_route(to, via.0)
                         .map_err(refused(place, || format!("a route to {} via {}", to.0, via.0)))?;

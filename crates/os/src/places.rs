@@ -20,7 +20,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, fstat, lstat, mkdirat, stat};
-use nix::unistd::{Uid, geteuid};
+use nix::unistd::{AccessFlags, Uid, eaccess, geteuid};
 use thiserror::Error;
 
 /// Names the directory for control sockets of gateways, instead of the usual ones. A
@@ -120,10 +120,22 @@ impl Places {
     /// # Errors
     /// When none can be had, with the reason for each.
     pub fn usable(&self) -> Result<PrivateDirectory, PlaceError> {
+        self.first(Place::make)
+    }
+
+    /// Sees whether one can be had, and makes none.
+    ///
+    /// # Errors
+    /// As [`Self::usable`].
+    pub fn check(&self) -> Result<(), PlaceError> {
+        self.first(Place::check)
+    }
+
+    fn first<T>(&self, get: impl Fn(&Place) -> Result<T, PlaceError>) -> Result<T, PlaceError> {
         let mut tried = Vec::new();
         for place in &self.all {
-            match place.make() {
-                Ok(directory) => return Ok(directory),
+            match get(place) {
+                Ok(got) => return Ok(got),
                 Err(error) => tried.push(error),
             }
         }
@@ -168,6 +180,17 @@ impl Place {
         }
         make(&self.path)?;
         PrivateDirectory::open(&self.path)
+    }
+
+    /// Whether [`Self::make`] would do.
+    fn check(&self) -> Result<(), PlaceError> {
+        if lstat(&self.path).is_ok() {
+            return PrivateDirectory::open(&self.path).map(drop);
+        }
+        self.base.as_deref().map_or(Ok(()), expect_trusted)?;
+        let parent = self.path.ancestors().skip(1).find(|path| path.exists());
+        let parent = parent.unwrap_or(Path::new("/"));
+        eaccess(parent, AccessFlags::W_OK | AccessFlags::X_OK).map_err(refused("make", &self.path))
     }
 }
 
@@ -344,7 +367,10 @@ mod tests {
             assert!(error.contains("nor root alone") && !base.join(".local").exists(), "{error}");
         }
         set_mode(&base, 0o755);
+        place.check().unwrap();
+        assert!(!base.join(".local").exists(), "looking makes nothing");
         place.make().unwrap();
+        place.check().unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o700, 0o700));
     }
 
@@ -374,8 +400,10 @@ mod tests {
         let file = scratch.path().join("file");
         fs::write(&file, "").unwrap();
         for path in [link, file] {
-            let refused = Places::only(path, VARIABLE).usable();
-            assert!(matches!(refused, Err(PlaceError::Unsafe { .. })), "{refused:?}");
+            let places = Places::only(path, VARIABLE);
+            for refused in [places.usable().map(drop), places.check()] {
+                assert!(matches!(refused, Err(PlaceError::Unsafe { .. })), "{refused:?}");
+            }
         }
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
     }
@@ -404,5 +432,7 @@ mod tests {
         for part in ["make /proc/one", "make /proc/two", "set SKYHOP_TEST_DIR"] {
             assert!(error.contains(part), "{part} not in {error}");
         }
+        let error = Places::only("/dev/null/one".into(), VARIABLE).check().unwrap_err().to_string();
+        assert!(error.contains("make /dev/null/one"), "{error}");
     }
 }

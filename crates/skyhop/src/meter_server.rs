@@ -1,6 +1,6 @@
 //! The meter's server on a host of a lab.
 
-use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -17,8 +17,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server on `node` of `lab`.
     pub(crate) fn start(lab: &Lab, node: Node) -> Result<Self> {
-        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, meter::DEFAULT_PORT));
-        // `::` without IPV6_V6ONLY accepts IPv4 too.
+        let any = os::any_address(meter::DEFAULT_PORT);
         let listener = lab.node(node).run(|| TcpListener::bind(any));
         let listener = listener.with_context(|| format!("cannot listen on {any} of {node}"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -10,6 +10,7 @@ mod protocol;
 mod server;
 
 pub use client::{Control, ControlError};
+pub(crate) use path::check_usual;
 pub use path::{ControlPath, default_directories};
 pub use protocol::{Answer, PROTOCOL, Request};
 pub(crate) use server::{Call, Server};

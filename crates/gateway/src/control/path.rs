@@ -33,6 +33,11 @@ pub fn default_directories() -> Vec<PathBuf> {
     places().paths().map(PathBuf::from).collect()
 }
 
+/// Sees whether there can be a socket in a usual place; makes nothing.
+pub(crate) fn check_usual() -> Result<(), PlaceError> {
+    places().check()
+}
+
 /// The usual place for the socket of a gateway; its directory is made.
 pub(super) fn usual(role: Role) -> Result<PathBuf, PlaceError> {
     Ok(places().usable()?.path().join(format!("{}.sock", role.as_str())))

@@ -5,7 +5,7 @@
 //! used.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
 use slacp::{Endpoint, Event};
@@ -66,7 +66,7 @@ fn knock(config: &TerminalConfig, addresses: &[SocketAddr]) -> io::Result<Answer
     let socket = if addresses.iter().all(SocketAddr::is_ipv4) {
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?
     } else {
-        UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?
+        UdpSocket::bind(os::any_address(0))?
     };
     let seed = random_bytes().map_err(io::Error::other)?;
     let (link, pair) = (config.link.clone(), config.identity.pair());

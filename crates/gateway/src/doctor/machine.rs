@@ -6,6 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::Finding;
+use crate::capability::Capability;
+use crate::control::check_usual;
+use crate::firewall;
+use crate::netfilter::Slot;
+use crate::refusal::{LATER, Operation, Refusal, without_v6};
+use crate::routing::is_loopback_up;
+use crate::rule::Version;
 
 /// The first kernel with everything that interception takes.
 const KERNEL: (u32, u32) = (5, 12);
@@ -19,7 +26,9 @@ const DESCRIPTORS: u64 = 20_000;
 const PAST: Duration = Duration::from_secs(1_704_067_200);
 
 pub(super) fn examine() -> Vec<Finding> {
-    let mut findings = vec![kernel(), privilege(), namespaces(), tun(), fast_open()];
+    let mut findings = vec![kernel(), privilege(), loopback(), ipv6(), namespaces(), tun()];
+    findings.extend(firewalls());
+    findings.extend([control_socket(), fast_open()]);
     findings.extend(forwarding());
     findings.extend([reverse_path(), udp_buffers(), tcp_buffers(), descriptors(), time()]);
     findings
@@ -66,11 +75,36 @@ fn privilege() -> Finding {
 
 /// Whether the process may set rules and routes.
 pub(super) fn has_net_admin() -> bool {
-    const CAP_NET_ADMIN: u64 = 1 << 12;
-    let status = read("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    effective.is_some_and(|bits| bits & CAP_NET_ADMIN != 0)
+    Capability::NetAdmin.is_held()
+}
+
+fn loopback() -> Finding {
+    const CHECK: &str = "loopback";
+    if is_loopback_up() {
+        return Finding::ok(CHECK, "up");
+    }
+    let refusal = Refusal::expected(Operation::Route(Version::V6), libc::ENETDOWN);
+    let mend = "`ip link set lo up`; deferred answers and `own_traffic` need it, too";
+    Finding::warn(CHECK, without_v6(&refusal), mend)
+}
+
+fn ipv6() -> Finding {
+    const CHECK: &str = "IPv6";
+    let refusal = if !os::has_ipv6() {
+        Refusal::expected(Operation::Listener(Version::V6), libc::EAFNOSUPPORT)
+    } else if sysctl_number("net.ipv6.conf.lo.disable_ipv6") == Some(1) {
+        Refusal::expected(Operation::Route(Version::V6), libc::EACCES)
+    } else {
+        return Finding::ok(CHECK, "on");
+    };
+    Finding::warn(CHECK, without_v6(&refusal), LATER)
+}
+
+fn firewalls() -> Vec<Finding> {
+    const CHECK: &str = "firewall";
+    const MEND: &str = "let it accept what the gateway takes over; the rule is as above";
+    let barriers = firewall::barriers(Slot(0).mark());
+    barriers.iter().map(|barrier| Finding::warn(CHECK, barrier.to_string(), MEND)).collect()
 }
 
 fn namespaces() -> Finding {
@@ -97,6 +131,16 @@ fn tun() -> Finding {
     }
 }
 
+fn control_socket() -> Finding {
+    const CHECK: &str = "control socket";
+    let mend = "a directory of the gateway's own for its socket: RuntimeDirectory=skyhop in the \
+                systemd unit, or `control` in the configuration";
+    match check_usual() {
+        Ok(()) => Finding::ok(CHECK, "has a private directory"),
+        Err(error) => Finding::warn(CHECK, format!("no control socket: {error}"), mend),
+    }
+}
+
 fn fast_open() -> Finding {
     match sysctl_number("net.ipv4.tcp_fastopen") {
         Some(bits) if bits & 1 != 0 => Finding::ok("fast open", "clients of this machine use it"),
@@ -108,7 +152,7 @@ fn fast_open() -> Finding {
     }
 }
 
-fn forwarding() -> [Finding; 2] {
+fn forwarding() -> Vec<Finding> {
     let of = |check: &str, name: &str| match sysctl_number(name) {
         Some(1..) => Finding::ok(check, "packets are forwarded"),
         _ => Finding::warn(
@@ -117,7 +161,11 @@ fn forwarding() -> [Finding; 2] {
             format!("for connections to pass while the hub is away: `sysctl -w {name}=1`"),
         ),
     };
-    [of("forwarding", "net.ipv4.ip_forward"), of("forwarding 6", "net.ipv6.conf.all.forwarding")]
+    let mut findings = vec![of("forwarding", "net.ipv4.ip_forward")];
+    if os::has_ipv6() {
+        findings.push(of("forwarding 6", "net.ipv6.conf.all.forwarding"));
+    }
+    findings
 }
 
 fn reverse_path() -> Finding {

@@ -13,6 +13,7 @@ use super::Finding;
 use crate::config::InterceptConfig;
 use crate::interception::Interception;
 use crate::netfilter::Scope;
+use crate::refusal::{LATER, without_v6};
 
 const CHECK: &str = "interception";
 const MEND: &str = "the kernel needs nftables with tproxy and socket matching (modules nft_tproxy and \
@@ -24,11 +25,12 @@ pub(super) fn interception() -> Finding {
         Some(text) if text == "ok" => {
             Finding::ok(CHECK, "nftables, tproxy, rules and routes work (tried in a namespace)")
         }
-        Some(text) => match text.strip_prefix("namespace: ") {
-            Some(why) => {
+        Some(text) => match text.split_once(": ") {
+            Some(("namespace", why)) => {
                 Finding::warn(CHECK, format!("not known: no namespace to try it in: {why}"), MEND)
             }
-            None => Finding::fail(CHECK, text, MEND),
+            Some(("refused", why)) => Finding::fail(CHECK, why, MEND),
+            _ => Finding::warn(CHECK, text, LATER),
         },
         None => Finding::warn(CHECK, "not known: it could not be tried", MEND),
     }
@@ -45,10 +47,11 @@ fn attempt() -> String {
                 InterceptConfig { interfaces: vec!["lo".to_owned()], ..InterceptConfig::nowhere() };
             let interception = Interception::install(&config, &[]);
             let mut interception = interception.map_err(|error| error.to_string())?;
-            interception.take_over(&Scope::Everything).map_err(|error| error.to_string())
+            interception.take_over(&Scope::Everything).map_err(|error| error.to_string())?;
+            Ok(interception.without_v6().map_or_else(|| "ok".to_owned(), without_v6))
         })
     });
-    tried.map_or_else(|error| error, |()| "ok".to_owned())
+    tried.unwrap_or_else(|error| format!("refused: {error}"))
 }
 
 /// Enters a network namespace of our own, as root of a user namespace if need

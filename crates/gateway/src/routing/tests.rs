@@ -64,8 +64,8 @@ fn ours() -> (Vec<u32>, Vec<u32>) {
 fn two_gateways_in_one_namespace_do_not_meet() {
     in_namespace(|| {
         let (first, second) = (Table::claim().unwrap(), Table::claim().unwrap());
-        let first_routing = Routing::install(first.slot(), &BOTH).unwrap();
-        let second_routing = Routing::install(second.slot(), &BOTH).unwrap();
+        let first_routing = Routing::install(first.slot(), &BOTH).unwrap().0;
+        let second_routing = Routing::install(second.slot(), &BOTH).unwrap().0;
         let tables = vec![5900, 5901, 5900, 5901];
         assert_eq!(ours(), (tables.clone(), tables));
         drop((first, first_routing));
@@ -79,10 +79,10 @@ fn two_gateways_in_one_namespace_do_not_meet() {
 fn leftovers_of_a_killed_gateway_go_at_the_next_start() {
     in_namespace(|| {
         for slot in [Slot(0), Slot(3)] {
-            std::mem::forget(Routing::install(slot, &BOTH).unwrap());
+            std::mem::forget(Routing::install(slot, &BOTH).unwrap().0);
         }
         let table = Table::claim().unwrap();
-        let routing = Routing::install(table.slot(), &BOTH).unwrap();
+        let routing = Routing::install(table.slot(), &BOTH).unwrap().0;
         assert_eq!(ours(), (vec![5900, 5900], vec![5900, 5900]));
         drop(routing);
         assert_eq!(ours(), (vec![], vec![]));
@@ -92,7 +92,7 @@ fn leftovers_of_a_killed_gateway_go_at_the_next_start() {
 #[test]
 fn the_mark_leads_to_the_table_and_the_table_to_this_machine() {
     in_namespace(|| {
-        let _routing = Routing::install(Slot(2), &BOTH).unwrap();
+        let _routing = Routing::install(Slot(2), &BOTH).unwrap().0;
         let mut kernel = Kernel::open().unwrap();
         for (version, nowhere) in [(Version::V4, "192.0.2.9"), (Version::V6, "2001:db8::9")] {
             let mut route = RouteMessage::default();

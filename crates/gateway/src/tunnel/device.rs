@@ -9,6 +9,7 @@ use tokio::io::unix::AsyncFd;
 use super::veth::Near;
 use super::{link, tun, veth};
 use crate::config::{TunnelConfig, TunnelDevice};
+use crate::refusal::{Operation, Refusal};
 
 /// The device. Gone when dropped.
 #[derive(Debug)]
@@ -22,18 +23,25 @@ impl Device {
     /// Makes the device and brings it up.
     ///
     /// # Errors
-    /// The system's; see [`tun::open`] and [`veth::open`].
-    pub(crate) fn open(config: &TunnelConfig) -> io::Result<Self> {
-        let tun = || Ok((tun::open(&config.name)?, None));
-        let veth = || veth::open(&config.name).map(|(fd, near)| (fd, Some(near)));
+    /// What the system refuses; see [`tun::open`] and [`veth::open`].
+    pub(crate) fn open(config: &TunnelConfig) -> Result<Self, Refusal> {
+        let tun = || tun::open(&config.name).map(|fd| (fd, None));
+        let veth = || {
+            let made = veth::open(&config.name).map(|(fd, near)| (fd, Some(near)));
+            made.map_err(Refusal::of(Operation::Veth))
+        };
         let (fd, near) = match config.device {
-            TunnelDevice::Tun => tun()?,
+            TunnelDevice::Tun => tun().map_err(Refusal::of(Operation::Tun))?,
             TunnelDevice::Veth => veth()?,
             TunnelDevice::Auto => match tun() {
                 Err(error) if is_closed(&error) => veth()?,
-                tun => tun?,
+                tun => tun.map_err(Refusal::of(Operation::Tun))?,
             },
         };
+        Self::set_up(fd, near, config).map_err(Refusal::of(Operation::Device))
+    }
+
+    fn set_up(fd: OwnedFd, near: Option<Near>, config: &TunnelConfig) -> io::Result<Self> {
         link::bring_up(&config.name, config.mtu)?;
         link::accept_from_anywhere(&config.name)?;
         // SAFETY: an `OwnedFd` is the same open descriptor for as long as it lives.

@@ -6,12 +6,12 @@
 
 use std::io;
 
-use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteScope, RouteType};
 
 use crate::netfilter::SLOTS;
 use crate::nft_table::is_there;
+use crate::refusal::{Operation, Refusal};
 use crate::routing::{self, Kernel, PROTOCOL};
 use crate::rule::{Mark, Version};
 
@@ -50,36 +50,32 @@ pub(crate) struct Route {
 
 impl Route {
     /// Routes packets with the mark of `place` into the device numbered `device`,
-    /// and removes the leftovers of tunnels that are no more.
+    /// and removes the leftovers of tunnels that are no more. With what was refused for
+    /// IPv6: then it holds for IPv4 alone.
     ///
     /// # Errors
-    /// The kernel's refusal: `PermissionDenied` without CAP_NET_ADMIN.
-    pub(crate) fn install(place: Place, device: u32) -> io::Result<Self> {
-        let mut kernel = Kernel::open()?;
+    /// What the kernel refuses for IPv4.
+    pub(crate) fn install(place: Place, device: u32) -> Result<(Self, Option<Refusal>), Refusal> {
+        let mut kernel = Kernel::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         for other in (0..SLOTS).map(Place) {
-            if other == place || !is_there(&other.table_name())? {
-                sweep(&mut kernel, other)?;
+            let leftover = other == place
+                || !is_there(&other.table_name()).map_err(Refusal::of(Operation::Nftables))?;
+            if leftover {
+                sweep(&mut kernel, other).map_err(Refusal::of(Operation::Route(Version::V4)))?;
             }
         }
         // From here on a failure drops the value and so removes what is there.
-        let route = Self { place };
-        for version in VERSIONS {
-            match add(&mut kernel, place, version, device) {
-                // A machine without IPv6, or a device without it, has none to route.
-                Err(error) if version == Version::V6 && routing::is_absence(&error) => {}
-                added => added?,
-            }
-        }
-        Ok(route)
+        let installed = Self { place };
+        let without_v6 = routing::for_versions(&VERSIONS, |version| {
+            let mut route = route(place, version);
+            route.attributes.push(RouteAttribute::Oif(device));
+            let rule = routing::rule(place.mark(), place.routes(), version);
+            let (route, rule) =
+                (RouteNetlinkMessage::NewRoute(route), RouteNetlinkMessage::NewRule(rule));
+            kernel.add(route, rule, version)
+        })?;
+        Ok((installed, without_v6))
     }
-}
-
-fn add(kernel: &mut Kernel, place: Place, version: Version, device: u32) -> io::Result<()> {
-    let mut route = route(place, version);
-    route.attributes.push(RouteAttribute::Oif(device));
-    kernel.request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_EXCL)?;
-    let rule = routing::rule(place.mark(), place.routes(), version);
-    kernel.request(RouteNetlinkMessage::NewRule(rule), NLM_F_CREATE | NLM_F_EXCL)
 }
 
 impl Drop for Route {

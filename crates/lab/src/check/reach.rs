@@ -11,19 +11,20 @@ use crate::{Lab, Node};
 /// The echo service's port.
 const ECHO: u16 = 7;
 
-/// Asks the echo service from each client in both families at once, for at most
+/// Asks the echo service from each client at once, in each family that there is, for at most
 /// `patience` in each step.
 pub(crate) fn reach(lab: &Lab, patience: Duration) -> Vec<ReachReport> {
     let is_client = |node: &Node| node.site().is_some_and(|site| *node == site.client());
-    let families: [(&str, IpAddr); 2] =
-        [("IPv4", lab.address4(Node::Server).into()), ("IPv6", lab.address6(Node::Server).into())];
+    let v6 = os::has_ipv6().then(|| ("IPv6", IpAddr::from(lab.address6(Node::Server))));
+    let v4 = ("IPv4", IpAddr::from(lab.address4(Node::Server)));
+    let families = || [v4].into_iter().chain(v6);
     let ask = |client: Node, address| {
         lab.node(client).run(|| echo(SocketAddr::new(address, ECHO), patience))
     };
     thread::scope(|scope| {
         let clients = lab.nodes().filter(is_client);
         let asked: Vec<_> = clients
-            .flat_map(|client| families.map(|(family, address)| (client, family, address)))
+            .flat_map(|client| families().map(move |(family, address)| (client, family, address)))
             .map(|(client, family, address)| {
                 (client, family, scope.spawn(move || ask(client, address)))
             })

@@ -1,0 +1,232 @@
+//! What the kernel refuses to set up for a gateway: the operation, the version of IP,
+//! the error, and what that usually means on a machine like this.
+
+use std::fmt;
+use std::io;
+
+use nix::errno::Errno;
+
+use crate::capability::Capability;
+use crate::rule::Version;
+
+/// What a gateway asks of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// A listener that takes what was meant for others.
+    Listener(Version),
+    /// A rule by packet mark.
+    Rule(Version),
+    /// A route in a table of our own.
+    Route(Version),
+    /// Packets that come round by the loopback device.
+    Loopback,
+    /// A table of nftables, and what is in it.
+    Nftables,
+    /// Packets that nftables logs, and packets of our own making.
+    Packets,
+    /// The tunnel's device by `/dev/net/tun`.
+    Tun,
+    /// The tunnel's device as a pair of virtual Ethernet devices.
+    Veth,
+    /// What is set on the tunnel's device.
+    Device,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listener(version) => write!(f, "the {} listener", version.name()),
+            Self::Rule(version) => write!(f, "the {} rule", version.name()),
+            Self::Route(version) => write!(f, "the {} route", version.name()),
+            Self::Loopback => f.write_str("the loopback device"),
+            Self::Nftables => f.write_str("the nftables table"),
+            Self::Packets => f.write_str("the sockets for single packets"),
+            Self::Tun => f.write_str("/dev/net/tun"),
+            Self::Veth => f.write_str("the pair of virtual devices (veth)"),
+            Self::Device => f.write_str("the address and MTU of the device"),
+        }
+    }
+}
+
+/// An operation that the kernel refuses. Prints as what was refused, the kernel's
+/// error, and how to mend it where that is known.
+#[derive(Debug)]
+pub struct Refusal {
+    operation: Operation,
+    cause: io::Error,
+}
+
+impl Refusal {
+    /// Whether it is for want of privilege.
+    pub(crate) fn is_denial(&self) -> bool {
+        self.cause.kind() == io::ErrorKind::PermissionDenied
+    }
+
+    /// What the kernel would answer with this error.
+    pub(crate) fn expected(operation: Operation, code: i32) -> Self {
+        Self { operation, cause: io::Error::from_raw_os_error(code) }
+    }
+
+    /// For `map_err`.
+    pub(crate) fn of(operation: Operation) -> impl Fn(io::Error) -> Self {
+        move |cause| Self { operation, cause }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.operation)?;
+        match self.cause.raw_os_error() {
+            Some(code) => write!(f, "{}", Errno::from_raw(code))?,
+            None => write!(f, "{}", self.cause)?,
+        }
+        let code = self.cause.raw_os_error().unwrap_or(0);
+        match mend(self.operation, code, Capability::is_held) {
+            Some(mend) => write!(f, ": {mend}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// What an error of an operation means for a process that holds these capabilities.
+fn mend(
+    operation: Operation,
+    code: i32,
+    holds: impl Fn(Capability) -> bool,
+) -> Option<&'static str> {
+    let denied = matches!(code, libc::EPERM | libc::EACCES);
+    // EPERM says that the privilege is missing, EACCES of a route that IPv6 is.
+    let off = (operation, code) == (Operation::Route(Version::V6), libc::EACCES);
+    if denied
+        && !off
+        && let Some(missing) = missing(operation, &holds)
+    {
+        return Some(missing);
+    }
+    match (operation, code) {
+        (Operation::Listener(Version::V6), libc::EAFNOSUPPORT) => Some(
+            "this kernel has no IPv6 (boot option ipv6.disable=1, or a container that forbids it)",
+        ),
+        (Operation::Rule(Version::V6) | Operation::Route(Version::V6), libc::EAFNOSUPPORT) => {
+            Some("this kernel has no IPv6")
+        }
+        (
+            Operation::Listener(Version::V6) | Operation::Route(Version::V6),
+            libc::EACCES | libc::EADDRNOTAVAIL | libc::ENODEV,
+        ) => Some("IPv6 is off: `sysctl -w net.ipv6.conf.all.disable_ipv6=0`"),
+        (Operation::Rule(_), libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => Some(
+            "this kernel routes by destination alone (CONFIG_IP_MULTIPLE_TABLES, \
+             CONFIG_IPV6_MULTIPLE_TABLES)",
+        ),
+        (Operation::Route(_) | Operation::Loopback, libc::ENETDOWN) => Some(LOOPBACK_DOWN),
+        (Operation::Nftables, libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT) => Some(
+            "there is no nftables: `modprobe nf_tables`, or let the container use netlink; \
+             `[proxy]` needs none",
+        ),
+        (Operation::Nftables, libc::ENOENT | libc::EOPNOTSUPP) => Some(
+            "nftables lacks tproxy or socket: `modprobe -a nft_tproxy nft_socket` (CONFIG_NFT_TPROXY, \
+             CONFIG_NFT_SOCKET)",
+        ),
+        (Operation::Nftables, libc::EINVAL) => Some("it takes Linux 5.12 or newer"),
+        (Operation::Tun, libc::ENOENT | libc::ENODEV | libc::ENXIO) => Some(
+            "`modprobe tun`, or give the container the device; without it the tunnel takes \
+             CAP_SYS_ADMIN and CAP_NET_RAW",
+        ),
+        _ if denied => Some(
+            "the process has the capability, but not over this network namespace, or a filter \
+             (seccomp, a security module) forbids it",
+        ),
+        _ => None,
+    }
+}
+
+/// Says that a gateway does without IPv6.
+pub(crate) fn without_v6(refusal: &Refusal) -> String {
+    format!("IPv6 connections are not taken over: {refusal}")
+}
+
+/// What to do when a gateway runs without IPv6.
+pub(crate) const LATER: &str = "once IPv6 works, restart the gateway";
+
+const LOOPBACK_DOWN: &str =
+    "the loopback device is down in this network namespace: `ip link set lo up`";
+const NET_ADMIN: &str = "it needs the capability CAP_NET_ADMIN: run it as root, or once \
+                         `setcap cap_net_admin+ep` on the program";
+const NET_RAW: &str = "it needs the capability CAP_NET_RAW besides CAP_NET_ADMIN: run it as root, \
+                       or once `setcap cap_net_admin,cap_net_raw+ep` on the program";
+const NAMESPACES: &str = "without /dev/net/tun it needs CAP_SYS_ADMIN and CAP_NET_RAW besides \
+                          CAP_NET_ADMIN: `modprobe tun`, give the container /dev/net/tun, or run it \
+                          as root";
+
+/// What to do about the capability that is missing, if one is.
+fn missing(operation: Operation, holds: impl Fn(Capability) -> bool) -> Option<&'static str> {
+    if !holds(Capability::NetAdmin) {
+        return Some(NET_ADMIN);
+    }
+    match operation {
+        Operation::Packets if !holds(Capability::NetRaw) => Some(NET_RAW),
+        Operation::Veth if !(holds(Capability::SysAdmin) && holds(Capability::NetRaw)) => {
+            Some(NAMESPACES)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: [Version; 2] = [Version::V4, Version::V6];
+
+    fn operations() -> impl Iterator<Item = Operation> {
+        use Operation::{Device, Listener, Nftables, Packets, Route, Rule, Tun, Veth};
+        let each = BOTH.into_iter().flat_map(|version| {
+            [Listener as fn(Version) -> Operation, Rule, Route].map(|of| of(version))
+        });
+        each.chain([Nftables, Packets, Tun, Veth, Device])
+    }
+
+    #[test]
+    fn nobody_with_a_capability_is_sent_for_it() {
+        for operation in operations() {
+            for code in [libc::EPERM, libc::EACCES] {
+                let all = mend(operation, code, |_| true).unwrap();
+                assert!(!all.contains("needs the capability"), "{operation}: {all}");
+            }
+            let none = mend(operation, libc::EPERM, |_| false).unwrap();
+            assert!(none.contains("CAP_NET_ADMIN") && none.contains("root"), "{none}");
+        }
+        let admin_alone = |capability| capability == Capability::NetAdmin;
+        let packets = mend(Operation::Packets, libc::EPERM, admin_alone).unwrap();
+        assert!(packets.contains("CAP_NET_RAW"), "{packets}");
+        let veth = mend(Operation::Veth, libc::EPERM, admin_alone).unwrap();
+        assert!(veth.contains("CAP_SYS_ADMIN") && veth.contains("modprobe tun"), "{veth}");
+    }
+
+    #[test]
+    fn each_error_of_each_operation_says_what_it_means() {
+        for (operation, code, part) in [
+            (Operation::Route(Version::V6), libc::EACCES, "disable_ipv6"),
+            (Operation::Listener(Version::V6), libc::EAFNOSUPPORT, "no IPv6"),
+            (Operation::Rule(Version::V6), libc::EAFNOSUPPORT, "no IPv6"),
+            (Operation::Rule(Version::V6), libc::EOPNOTSUPP, "IPV6_MULTIPLE_TABLES"),
+            (Operation::Route(Version::V6), libc::ENETDOWN, "ip link set lo up"),
+            (Operation::Nftables, libc::EPROTONOSUPPORT, "modprobe nf_tables"),
+            (Operation::Nftables, libc::ENOENT, "nft_tproxy"),
+            (Operation::Tun, libc::ENOENT, "modprobe tun"),
+            (Operation::Nftables, libc::EPERM, "not over this network namespace"),
+        ] {
+            let mend = mend(operation, code, |_| true).unwrap();
+            assert!(mend.contains(part), "{operation}: {mend}");
+        }
+        let refusal = Refusal::of(Operation::Rule(Version::V6));
+        let text = refusal(io::Error::from_raw_os_error(libc::EOPNOTSUPP)).to_string();
+        assert!(text.starts_with("the IPv6 rule: EOPNOTSUPP: "), "{text}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Everything works on IPv4 where there is no IPv6.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use lab::{LAN_DEVICE, Node};
+use nix::sys::signal::Signal;
+
+use super::assert_transfer;
+use super::filter::NO_IPV6;
+use crate::bare;
+use crate::common::{Runner, as_each_user, text};
+use crate::gateways::Keys;
+use crate::inside::Gateway;
+
+const TOLD: &str = "IPv6 connections are not taken over: the IPv6 listener: EAFNOSUPPORT: ";
+
+/// A script in a lab, with options, of a kernel without IPv6.
+fn in_lab(runner: &Runner, options: &[&str], script: &str) -> Command {
+    let mut command = runner.shell(options, script);
+    NO_IPV6.restrain(&mut command);
+    command
+}
+
+#[test]
+fn without_ipv6_in_the_kernel_lab_pair_solo_and_doctor_work_on_ipv4() {
+    let inside = "machines::without_ipv6::inside_a_kernel_without_ipv6";
+    let script = format!("exec \"$TESTS\" --ignored --exact {inside} --nocapture");
+    as_each_user(|runner| {
+        let output = in_lab(runner, bare(), &script).output().unwrap();
+        let said = [text(&output.stdout), text(&output.stderr)].join("\n");
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    });
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_a_kernel_without_ipv6() {
+    assert!(std::net::UdpSocket::bind("[::]:0").is_err(), "there is no filter");
+    let keys = Keys::new(1);
+    let hub = keys.hub("", "[tunnel]");
+    let mut terminal =
+        Gateway::start(Node::Terminal, "terminal", &keys.terminal_config(1, "", "[tunnel]"));
+    terminal.wait_for("ready");
+    let told = terminal.line_with(TOLD);
+    assert!(told.contains("no IPv6") && told.contains("restart the gateway"), "{told}");
+    assert_transfer(4000);
+    assert!(!terminal.has_said(TOLD), "it says so once");
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+
+    let config = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n");
+    let mut solo = Gateway::start(Node::Terminal, "solo", &config);
+    solo.wait_for("ready");
+    assert_transfer(4001);
+    solo.end_by(Signal::SIGTERM);
+
+    let doctor = Command::new(std::env::var_os("SKYHOP").unwrap()).arg("doctor").output().unwrap();
+    assert!(text(&doctor.stdout).contains(TOLD), "{doctor:?}");
+}
+
+#[test]
+fn without_ipv6_in_the_kernel_a_lab_with_gateways_serves_its_names() {
+    as_each_user(|runner| {
+        let script = "\"$SKYHOP\" meter bulk server --bytes 1MB && exit 7";
+        let output = in_lab(runner, &["--gateways"], script).output().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{output:?}");
+    });
+}
+
+#[test]
+fn without_ipv6_in_the_kernel_the_demo_measures() {
+    let directory = tempfile::tempdir().unwrap();
+    let everybody = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(directory.path(), everybody).unwrap();
+    crate::common::as_myself(|runner| {
+        let mut demo = runner.skyhop();
+        demo.args(["demo", "--only", "download", "--rate", "100Mbit/s", "--delay", "25ms"]);
+        NO_IPV6.restrain(&mut demo);
+        let output = demo.current_dir(directory.path()).output().unwrap();
+        let table = text(&output.stdout);
+        assert!(output.status.success() && !table.contains("SIMULATED"), "{output:?}");
+    });
+}
