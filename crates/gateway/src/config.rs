@@ -304,8 +304,8 @@ pub struct PermittedTerminal {
     /// What its clients may reach through the hub. Keys `reach` and `deny`, else those of
     /// the section `egress`, else everything but special addresses and the hub's own.
     pub egress: Egress,
-    /// What it may take of the hub. Keys `max_connections`, `connections_per_second` and
-    /// `lookups`, else those of the section `limits`.
+    /// What it may take of the hub. Keys `max_connections`, `connections_per_second`,
+    /// `lookups`, else those of the section `limits`; and `memory`.
     pub quota: Quota,
 }
 

@@ -17,7 +17,7 @@ use slacp::{
     StreamId, StreamStats,
 };
 use tokio::sync::Notify;
-use units::BitRate;
+use units::{BitRate, ByteCount};
 
 use crate::class::{Classes, Definition, LiveClasses};
 use crate::clock;
@@ -181,6 +181,11 @@ impl Hop {
     pub(crate) fn set_allowed(&self, allow: Vec<PublicKey>) {
         self.lock().endpoint.set_allowed(clock::now(), allow);
         self.0.work.notify_one();
+    }
+
+    /// Sets what the sessions of these terminals hold, from their next one on.
+    pub(crate) fn set_memory(&self, memory: BTreeMap<PublicKey, ByteCount>) {
+        self.lock().endpoint.set_memory(memory);
     }
 
     /// What has been learnt of paths.

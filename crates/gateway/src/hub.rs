@@ -32,7 +32,7 @@ use crate::own::OwnAddresses;
 use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::prefix::Prefix;
-use crate::quota::Quotas;
+use crate::quota::{self, Quotas};
 use crate::sites::{Sites, Way};
 use crate::status::{Bypass, Role};
 use crate::tunnel::{self, Admitted, Selection, Traffic, Tunnel};
@@ -63,7 +63,8 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let (names, policy) = (names(&config), policy(&config));
     let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names);
     let ops = Operations::start(Role::Hub, &config.operation, peers)?;
-    let endpoint = Endpoint::hub(config.link, config.identity.pair(), allow, seed);
+    let mut endpoint = Endpoint::hub(config.link, config.identity.pair(), allow, seed);
+    endpoint.set_memory(quota::memory(&config.terminals));
     let (classes, counters) =
         (Arc::new(LiveClasses::new(config.classes)), Arc::new(Counters::default()));
     counters.keepalive.set(config.operation.keepalive);
@@ -262,6 +263,7 @@ impl Hub {
         }
         let keys = config.terminals.iter().map(|terminal| terminal.key).collect();
         let names = names(&config);
+        self.gateway.hop().set_memory(quota::memory(&config.terminals));
         self.gateway.hop().set_allowed(keys);
         self.gateway.hop().configure_classes(&config.classes, self.tunnel.is_some())?;
         self.policies = config.policies;

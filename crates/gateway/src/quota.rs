@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use slacp::PublicKey;
-use units::Instant;
+use units::{ByteCount, Instant};
 
 use crate::bucket::Bucket;
 use crate::config::PermittedTerminal;
@@ -24,6 +24,9 @@ pub struct Quota {
     pub per_second: u32,
     /// Names that are resolved for it at once; as many may wait. Key `lookups`.
     pub lookups: usize,
+    /// What the streams of its session hold in each direction; without it as of all. Key
+    /// `memory`.
+    pub memory: Option<ByteCount>,
 }
 
 impl Default for Quota {
@@ -32,7 +35,7 @@ impl Default for Quota {
     /// connections`). A name takes 0.1 s where the resolver has to ask others: 16 at once
     /// are 160 names a second.
     fn default() -> Self {
-        Self { connections: None, per_second: 1000, lookups: 16 }
+        Self { connections: None, per_second: 1000, lookups: 16, memory: None }
     }
 }
 
@@ -59,6 +62,11 @@ pub(crate) struct Seat {
 pub(crate) enum Exceeded {
     Connections,
     Pace,
+}
+
+/// The memory of those terminals that have one of their own.
+pub(crate) fn memory(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, ByteCount> {
+    terminals.iter().filter_map(|it| Some((it.key, it.quota.memory?))).collect()
 }
 
 impl Quotas {

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use units::Instant;
+use units::{ByteCount, Instant};
 
 use crate::endpoint::{Core, Owner};
 use crate::foreign::Reported;
@@ -13,8 +13,8 @@ use crate::handshake::{self, Responder};
 use crate::knock::{MAC, Mac};
 use crate::packet::{self, Echo, Header, Index, VERSION};
 use crate::rtt::FirstRtt;
-use crate::session::{Peer, Session};
-use crate::{CloseReason, Notice, PublicKey, SessionId};
+use crate::session::{self, Peer, Session};
+use crate::{CloseReason, Config, Notice, PublicKey, SessionId};
 
 /// How long an answer waits for the terminal to use it.
 const CONFIRM: Duration = Duration::from_secs(30);
@@ -31,6 +31,8 @@ const MOST_INITIATION: usize = 1280 - 40 - 8;
 pub(crate) struct Hub {
     gate: Gate,
     peers: BTreeMap<PublicKey, KnownPeer>,
+    /// The most that sessions hold of terminals for which [`Config::memory`] is not it.
+    memory: BTreeMap<PublicKey, ByteCount>,
     /// Whose tentative session the initiation with this knock has made.
     answered: BTreeMap<Mac, PublicKey>,
     /// When the tentative session of a key is forgotten.
@@ -62,7 +64,14 @@ impl Hub {
     pub(crate) fn new(allow: Vec<PublicKey>, gate: Gate) -> Self {
         let peers = allow.into_iter().map(|key| (key, KnownPeer::default())).collect();
         let (answered, expiries) = (BTreeMap::new(), BTreeSet::new());
-        Self { gate, peers, answered, expiries, foreign: Reported::default() }
+        Self {
+            gate,
+            peers,
+            answered,
+            expiries,
+            foreign: Reported::default(),
+            memory: BTreeMap::new(),
+        }
     }
 
     /// Serves these from now on.
@@ -79,6 +88,18 @@ impl Hub {
         for key in allow {
             self.peers.entry(key).or_default();
         }
+    }
+
+    /// Sets the most that sessions of these terminals hold, from their next one on.
+    pub(crate) fn set_memory(&mut self, memory: BTreeMap<PublicKey, ByteCount>) {
+        self.memory = memory;
+    }
+
+    /// The configuration of a terminal's sessions, where that is one of its own.
+    fn own_config(&self, usual: &Config, key: &PublicKey) -> Option<Config> {
+        let memory = *self.memory.get(key)?;
+        let stream_window = usual.stream_window.min(memory);
+        Some(Config { memory, stream_window, ..usual.clone() })
     }
 
     /// Takes the tentative session of a key out of all books.
@@ -255,10 +276,15 @@ impl Hub {
         let present = live.filter(|name| params.present == Some(*name));
         let (limits, times) = (params.limits, params.times);
         let peer = Peer { key, address: from, index: sender, limits, times };
-        let ours = core.params(present);
+        let own = self.own_config(&core.config, &key);
+        let mut ours = core.params(present);
+        if let Some(own) = &own {
+            ours.limits = session::limits(own);
+        }
         let (answer, keys) = responder.answer(index, sender, &ours, ours.cipher(&params));
         let seed = core.seed();
-        let session = Session::new(now, &core.config, keys, peer, true, None, &seed);
+        let config = own.as_ref().unwrap_or(&core.config);
+        let session = Session::new(now, config, keys, peer, true, None, &seed);
         core.send_later(from, answer.clone());
         let (answered, last_answered) = (now, now);
         let tentative = Tentative { knock, answer, answered, last_answered, index, session };

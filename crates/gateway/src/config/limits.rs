@@ -1,5 +1,5 @@
 //! What each terminal may take of a hub: section `[limits]`, and the same keys of a
-//! `[[terminal]]`.
+//! `[[terminal]]`, which may have a `memory` of its own, too.
 
 use std::ops::RangeInclusive;
 
@@ -40,6 +40,7 @@ impl Source {
             connections: connections.map(|most| most as u64).or(usual.connections),
             per_second: per_second.map_or(usual.per_second, |pace| pace as u32),
             lookups: lookups.map_or(usual.lookups, |most| most as usize),
+            memory: self.optional_size("terminal.memory", raw.memory.clone())?,
         })
     }
 }

@@ -1,8 +1,9 @@
 //! What the owner wants of an endpoint.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
-use units::{BitRate, Instant};
+use units::{BitRate, ByteCount, Instant};
 
 use super::{Endpoint, Role};
 use crate::{
@@ -116,6 +117,15 @@ impl Endpoint {
             hub.set_allowed(&mut self.core, now, allow);
         }
         self.core.settle();
+    }
+
+    /// Sets the most that a session of each of these terminals holds for its streams in
+    /// each direction, instead of [`Config::memory`]; for sessions that are set up from now
+    /// on. Does nothing to a terminal.
+    pub fn set_memory(&mut self, memory: BTreeMap<PublicKey, ByteCount>) {
+        if let Role::Hub(hub) = &mut self.role {
+            hub.set_memory(memory);
+        }
     }
 
     /// Takes what was remembered of a path, for sessions that begin or move

@@ -27,11 +27,16 @@ impl Pair {
     }
 
     /// With a session, both sides with this configuration.
-    pub fn with(mut config: Config) -> Self {
-        let key = |seed: u8| KeyPair::from_private([seed; 32]);
+    pub fn with(config: Config) -> Self {
+        Self::prepared(config, |_| {})
+    }
+
+    /// The same, with what its owner wants of the hub before there is a session.
+    pub fn prepared(mut config: Config, prepare: impl FnOnce(&mut Endpoint)) -> Self {
         config.aes = true;
         let to = vec![address()];
         let mut hub = Endpoint::hub(config.clone(), key(1), vec![key(2).public()], [9; 32]);
+        prepare(&mut hub);
         let mut terminal = Endpoint::terminal(config, key(2), key(1).public(), to, [8; 32]);
         let mut now = Instant::from_nanos(1_000_000_000);
         exchange(&mut now, &mut terminal, &mut hub);
@@ -56,6 +61,11 @@ impl Pair {
         self.exchange();
         id
     }
+}
+
+/// That of the hub is made of 1, that of the terminal of 2.
+pub fn key(seed: u8) -> KeyPair {
+    KeyPair::from_private([seed; 32])
 }
 
 fn exchange(now: &mut Instant, terminal: &mut Endpoint, hub: &mut Endpoint) {
