@@ -294,6 +294,20 @@ pub enum Notice {
         /// The terminal's.
         theirs: u8,
     },
+    /// Two machines use one key. The hub goes on serving one of them, and holds the
+    /// other off for longer each time this is told, up to 5 minutes.
+    #[error(
+        "two machines use the key {key:?}: the one at {served} is served, the one at {refused} \
+         is refused"
+    )]
+    SharedKey {
+        /// Their key.
+        key: PublicKey,
+        /// Where the one is whose session stays.
+        served: SocketAddr,
+        /// Where the other one is.
+        refused: SocketAddr,
+    },
     /// The hub does not know a parameter that this terminal insists on.
     #[error("the hub does not know parameter {parameter}, on which this terminal insists")]
     Refused {

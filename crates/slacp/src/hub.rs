@@ -12,6 +12,7 @@ use crate::gate::Gate;
 use crate::handshake::{self, Responder};
 use crate::knock::{MAC, Mac};
 use crate::packet::{self, Echo, Header, Index, VERSION};
+use crate::rivals::{Present, Rivals, Verdict};
 use crate::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
 use crate::{CloseReason, Config, Notice, PublicKey, SessionId};
@@ -45,6 +46,7 @@ pub(crate) struct Hub {
 struct KnownPeer {
     session: Option<SessionId>,
     tentative: Option<Tentative>,
+    rivals: Rivals,
 }
 
 /// A session that the hub has answered for. It replaces the present one when
@@ -160,6 +162,11 @@ impl Hub {
         // An old message sent again must not push out what a fresh one has made.
         if !proven && self.tentative(&responder.peer).is_some() {
             return self.ask_for_cookie(core, now, from, sender, &knock);
+        }
+        let key = responder.peer;
+        let held = self.peers.get(&key).is_some_and(|known| known.rivals.holds(now));
+        if held && !self.may_replace(core, now, from, key) {
+            return core.ignore();
         }
         self.answer(core, now, from, sender, knock, responder);
     }
@@ -309,7 +316,14 @@ impl Hub {
         if !tentative.session.handle_packet(now, from, header, datagram) {
             return None;
         }
+        if !self.may_replace(core, now, from, peer) {
+            return None;
+        }
+        let known = self.peers.get_mut(&peer)?;
         let old = known.session.take();
+        if old.is_some() {
+            known.rivals.replaced(now);
+        }
         let mut tentative = self.take_tentative(&peer)?;
         tentative.session.begin_rtt(rtt);
         if let Some(old) = old {
@@ -318,6 +332,33 @@ impl Hub {
         let established = core.establish(tentative.index, tentative.session);
         self.peers.get_mut(&peer)?.session = Some(established);
         Some(established)
+    }
+
+    /// Whether who has the key `key` and is at `from` may replace its present session,
+    /// if it has one. Perhaps another machine has the same key.
+    fn may_replace(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        from: SocketAddr,
+        key: PublicKey,
+    ) -> bool {
+        let Some(known) = self.peers.get_mut(&key) else { return false };
+        let Some(id) = known.session else { return true };
+        let Some(session) = core.session(id) else { return true };
+        let present = Present { heard: session.last_heard(), patience: session.patience() };
+        let served = session.peer.address;
+        match known.rivals.judge(now, present) {
+            Verdict::Admit => return true,
+            Verdict::Ask => core.ping(id),
+            Verdict::Refuse { news } => {
+                if news {
+                    core.notices.push_back(Notice::SharedKey { key, served, refused: from });
+                }
+                self.forget_tentative(core, &key);
+            }
+        }
+        false
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {

@@ -36,6 +36,7 @@ mod rate;
 mod received;
 mod recv_buffer;
 mod reordering;
+mod rivals;
 mod rtt;
 mod scheduler;
 mod secret;

@@ -436,6 +436,16 @@ impl Session {
         self.streams.set_unsent_limit(unsent(rate));
     }
 
+    /// When the last authentic packet came.
+    pub(crate) fn last_heard(&self) -> Instant {
+        self.last_heard
+    }
+
+    /// How long the answer to a question takes at most, if one of two gets through.
+    pub(crate) fn patience(&self) -> Duration {
+        self.challenge_delay() * 2
+    }
+
     /// Has the peer acknowledge something soon.
     pub(crate) fn ping(&mut self) {
         self.probe_pending = true;

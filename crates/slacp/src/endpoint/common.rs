@@ -204,6 +204,13 @@ impl Core {
         }
     }
 
+    /// Asks a session's peer whether it is still there.
+    pub(crate) fn ping(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.ping();
+        }
+    }
+
     /// Ends a session that the peer has replaced, with all its streams.
     pub(crate) fn replace(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(id) else { return };

@@ -124,11 +124,13 @@ impl Star {
         place
     }
 
-    /// Has a node send from another address from now on.
-    pub fn relocate(&mut self, place: usize, address: SocketAddr) {
-        self.places.remove(&self.nodes[place].address);
-        self.nodes[place].address = address;
-        self.places.insert(address, place);
+    /// Has a node hear nothing more, and never wake.
+    pub fn kill(&mut self, place: usize) {
+        let node = &mut self.nodes[place];
+        self.places.remove(&node.address);
+        if let Some(alarm) = node.alarm.take() {
+            self.alarms.remove(&(alarm, place));
+        }
     }
 
     /// Sends a datagram, perhaps from a false address.

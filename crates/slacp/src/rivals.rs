@@ -1,0 +1,143 @@
+//! Two machines with one key (`docs/slacp.md`, Lost sessions): each takes the
+//! other's session for one of before its own restart, and would replace it for ever.
+
+use core::time::Duration;
+
+use units::Instant;
+
+/// A session may be replaced at once if none of its key was in this time: a machine
+/// that restarts does not do so every minute.
+const QUIET: Duration = Duration::from_secs(60);
+/// How long a newcomer is held off at first, and at most. The pause doubles each time.
+const HOLD_LEAST: Duration = Duration::from_secs(5);
+const HOLD_MOST: Duration = Duration::from_secs(300);
+/// An answer to a question that is older than this says nothing about now. Longer than
+/// the pauses in which a newcomer tries again.
+const OUTDATED: Duration = Duration::from_secs(10);
+
+/// What is known of the machines that use one key.
+#[derive(Debug, Default)]
+pub(crate) struct Rivals {
+    /// Until then a newcomer is suspected.
+    suspect_until: Instant,
+    /// When the present session was asked whether it is alive.
+    asked: Option<Instant>,
+    hold: Duration,
+    held_until: Instant,
+}
+
+/// The session that a newcomer wants to replace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Present {
+    /// When it was last heard.
+    pub(crate) heard: Instant,
+    /// How long an answer of it takes at most.
+    pub(crate) patience: Duration,
+}
+
+/// What becomes of a newcomer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It replaces the present session.
+    Admit,
+    /// The present session is to be asked whether it is alive; the newcomer waits.
+    Ask,
+    /// The present session is alive. Whether that is `news`.
+    Refuse { news: bool },
+}
+
+impl Rivals {
+    /// Whether a newcomer is held off unless the present session is dead.
+    pub(crate) fn holds(&self, now: Instant) -> bool {
+        now < self.held_until
+    }
+
+    /// A newcomer wants to replace the present session.
+    pub(crate) fn judge(&mut self, now: Instant, present: Present) -> Verdict {
+        if now >= self.suspect_until {
+            return Verdict::Admit;
+        }
+        match self.asked {
+            Some(asked) if present.heard <= asked && now >= asked + present.patience => {
+                Verdict::Admit
+            }
+            Some(asked) if present.heard > asked && now < asked + OUTDATED => self.refuse(now),
+            Some(asked) if present.heard <= asked => Verdict::Ask,
+            _ => {
+                self.asked = Some(now);
+                Verdict::Ask
+            }
+        }
+    }
+
+    fn refuse(&mut self, now: Instant) -> Verdict {
+        self.asked = None;
+        let news = !self.holds(now);
+        if news {
+            self.hold = (self.hold * 2).clamp(HOLD_LEAST, HOLD_MOST);
+            self.held_until = now + self.hold;
+            self.suspect_until = self.held_until + QUIET;
+        }
+        Verdict::Refuse { news }
+    }
+
+    /// A session was replaced.
+    pub(crate) fn replaced(&mut self, now: Instant) {
+        *self = Self { suspect_until: now + QUIET, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    fn at(seconds: f64) -> Instant {
+        Instant::from_nanos((seconds * 1e9) as u64)
+    }
+
+    fn judge(rivals: &mut Rivals, now: f64, heard: f64) -> Verdict {
+        rivals.judge(at(now), Present { heard: at(heard), patience: PATIENCE })
+    }
+
+    #[test]
+    fn the_first_newcomer_in_a_minute_is_admitted_and_the_next_when_nothing_answers() {
+        let mut rivals = Rivals::default();
+        assert_eq!(judge(&mut rivals, 100.0, 99.9), Verdict::Admit);
+        rivals.replaced(at(100.0));
+        assert_eq!(judge(&mut rivals, 110.0, 109.0), Verdict::Ask);
+        assert_eq!(judge(&mut rivals, 111.9, 109.0), Verdict::Ask);
+        assert_eq!(judge(&mut rivals, 112.0, 109.0), Verdict::Admit);
+        rivals.replaced(at(112.0));
+        assert_eq!(judge(&mut rivals, 172.0, 171.9), Verdict::Admit);
+    }
+
+    #[test]
+    fn a_session_that_answers_stays_and_the_pauses_grow() {
+        let (mut rivals, mut now, mut news) = (Rivals::default(), 100.0, 0);
+        rivals.replaced(at(now));
+        while now < 3700.0 {
+            now += 1.0;
+            let verdict = judge(&mut rivals, now, now - 0.1);
+            assert_ne!(verdict, Verdict::Admit, "at {now}");
+            news += usize::from(verdict == Verdict::Refuse { news: true });
+        }
+        // 5, 10, 20, 40, 80, 160 s, then every 300 s.
+        assert!((14..=18).contains(&news), "{news}");
+        assert!(rivals.holds(at(now)));
+        // It dies while the other is held off.
+        assert_eq!(judge(&mut rivals, now + 20.0, now), Verdict::Ask);
+        assert_eq!(judge(&mut rivals, now + 22.0, now), Verdict::Admit);
+    }
+
+    #[test]
+    fn an_old_answer_is_asked_for_again() {
+        let mut rivals = Rivals::default();
+        rivals.replaced(at(100.0));
+        assert_eq!(judge(&mut rivals, 101.0, 100.5), Verdict::Ask);
+        // It answered, and nobody wanted to know any more. Then it died.
+        assert_eq!(judge(&mut rivals, 120.0, 101.5), Verdict::Ask);
+        assert_eq!(judge(&mut rivals, 122.0, 101.5), Verdict::Admit);
+    }
+}
