@@ -32,8 +32,10 @@ impl OwnAddresses {
     /// neighbours; `None` if the kernel does not say.
     pub(crate) fn has(&self, address: IpAddr) -> Option<bool> {
         match self.kind_of(address) {
-            Ok(None | Some(RouteType::Unicast)) => Some(false),
-            Ok(Some(_)) => Some(true),
+            Ok(Some(
+                RouteType::Local | RouteType::Broadcast | RouteType::Anycast | RouteType::Multicast,
+            )) => Some(true),
+            Ok(_) => Some(false),
             Err(error) => {
                 tracing::warn!("the kernel does not say whether {address} is ours: {error}");
                 None

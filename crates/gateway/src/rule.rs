@@ -78,7 +78,8 @@ pub(crate) enum Term {
     OfKnownConnection,
     /// Its destination is not an address of this machine.
     ToElsewhere,
-    /// Its destination is one host: neither broadcast nor multicast.
+    /// Its destination is one host: neither broadcast, multicast nor anycast. A router
+    /// itself takes what is for its subnets' anycast addresses (RFC 4291 §2.6.1).
     ToOneHost,
     /// It belongs to a socket of this machine that stands in for another host.
     OfTransparentSocket,
@@ -213,6 +214,7 @@ impl Term {
             Self::ToOneHost => {
                 encode_not_to(list, libc::RTN_BROADCAST);
                 encode_not_to(list, libc::RTN_MULTICAST);
+                encode_not_to(list, libc::RTN_ANYCAST);
             }
             Self::OfTransparentSocket => {
                 expression(list, "socket", |data| {
@@ -472,9 +474,10 @@ impl fmt::Display for Term {
             Self::CountRefused => write!(f, "counter name {REFUSED:?}"),
             Self::OfKnownConnection => f.write_str("ct state established,related"),
             Self::ToElsewhere => f.write_str("fib daddr type != local"),
-            Self::ToOneHost => {
-                f.write_str("fib daddr type != broadcast fib daddr type != multicast")
-            }
+            Self::ToOneHost => f.write_str(
+                "fib daddr type != broadcast fib daddr type != multicast fib daddr type != \
+                     anycast",
+            ),
             Self::OfTransparentSocket => f.write_str("socket transparent 1"),
             Self::Tproxy(Version::V4, port) => write!(f, "tproxy ip to 127.0.0.1:{port}"),
             Self::Tproxy(Version::V6, port) => write!(f, "tproxy ip6 to [::1]:{port}"),
