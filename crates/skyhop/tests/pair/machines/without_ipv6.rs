@@ -1,9 +1,10 @@
 //! Everything works on IPv4 where there is no IPv6.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use lab::{LAN_DEVICE, Node};
+use lab::{LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
 
 use super::assert_transfer;
@@ -13,6 +14,7 @@ use crate::common::{Runner, as_each_user, text};
 use crate::gateways::Keys;
 use crate::inside::Gateway;
 
+const SWITCHED_OFF: &str = "IPv6 connections are not taken over: the IPv6 route: EACCES: ";
 const TOLD: &str = "IPv6 connections are not taken over: the IPv6 listener: EAFNOSUPPORT: ";
 
 /// A script in a lab, with options, of a kernel without IPv6.
@@ -57,6 +59,57 @@ fn inside_a_kernel_without_ipv6() {
 
     let doctor = Command::new(std::env::var_os("SKYHOP").unwrap()).arg("doctor").output().unwrap();
     assert!(text(&doctor.stdout).contains(TOLD), "{doctor:?}");
+}
+
+/// Both gateways' hosts have IPv6 switched off; then a gateway alone.
+#[test]
+fn with_ipv6_switched_off_hub_terminal_and_solo_work_on_ipv4() {
+    let inside = "machines::without_ipv6::inside_ipv6_is_switched_off";
+    as_each_user(|runner| runner.inside(bare(), inside));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_ipv6_is_switched_off() {
+    for node in [Node::Terminal, Node::Hub] {
+        for scope in ["all", "default"] {
+            let setting = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
+            find_netns(node).unwrap().run(|| std::fs::write(&setting, "1")).unwrap();
+        }
+    }
+    let keys = Keys::new(1);
+    let hub = keys.intercepting_hub("", "own_traffic = true\n[tunnel]");
+    let terminal = keys.terminal(1, "", "own_traffic = true\n[tunnel]");
+    assert_transfer(4000);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+
+    let config =
+        format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n[wan]\ninitial_window = 20\n");
+    let mut solo = Gateway::start(Node::Terminal, "solo", &config);
+    solo.wait_for("ready");
+    solo.wait_for(SWITCHED_OFF);
+    assert_transfer(4001);
+    solo.end_by(Signal::SIGTERM);
+}
+
+/// A lab has hosts of its own, whatever is switched off outside.
+#[test]
+fn with_ipv6_switched_off_outside_a_lab_works() {
+    as_each_user(|runner| {
+        const OFF: &str = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        if runner.user.is_some() {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["--net", "--mount", "sh", "-c", OFF, "sh"]).arg(&runner.skyhop);
+        command.args(["lab", "run", "geo", "--gateways", "--", "true"]).current_dir("/");
+        if let Some(user) = runner.user {
+            command.uid(user).gid(user);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    });
 }
 
 #[test]
