@@ -255,6 +255,13 @@ impl Planner {
         self.queue.front()
     }
 
+    /// As if that had been planned.
+    #[cfg(test)]
+    pub(crate) fn push(&mut self, repair: PendingRepair) {
+        self.held += size_of_pending(&repair);
+        self.queue.push_back(repair);
+    }
+
     /// Takes [`Self::next`] out.
     pub(crate) fn take(&mut self) -> Option<PendingRepair> {
         let repair = self.queue.pop_front()?;

@@ -33,6 +33,9 @@ pub(super) fn left_out_after(next: u64, rng: &mut ChaCha20Rng) -> u64 {
     next + LEAVE_OUT.start + rng.next_u64() % (LEAVE_OUT.end - LEAVE_OUT.start)
 }
 
+/// The bytes of SETTLED and MARK, which may go beside a repair.
+const BESIDE: usize = 9 + 1;
+
 /// What is kept of a packet until it is acknowledged: its cargo, and its frames
 /// if it is a FEC source.
 type Kept = (SmallVec<[Cargo; 2]>, Option<Box<[u8]>>);
@@ -204,9 +207,18 @@ impl Session {
             }
             return ping;
         }
-        self.write_settled(now, packet.out, ping);
-        self.write_mark(now, packet.out);
-        if !self.has_urgent() && !self.streams.has_sparse() && self.planner.next().is_some() {
+        if !ping {
+            self.drop_large_repairs(packet);
+        }
+        let urgent = self.has_urgent() || self.streams.has_sparse();
+        let repair = self.planner.next().filter(|_| !urgent).map(|next| next.shard.len());
+        let room = packet.end - packet.out.len();
+        // Nothing small keeps a large repair out of one packet after another.
+        if repair.is_none_or(|shard| REPAIR_HEAD + shard + BESIDE <= room) {
+            self.write_settled(now, packet.out, ping);
+            self.write_mark(now, packet.out);
+        }
+        if repair.is_some() {
             return self.write_repair(now, packet) || ping;
         }
         // A repair of this packet must fit in another, whatever its header.
@@ -255,17 +267,23 @@ impl Session {
         }
     }
 
-    /// Whether the next repair fitted. One that does not even fit in a packet
-    /// of its own (the peer has moved to a path with longer headers) is dropped.
+    /// Drops repairs that do not fit even in a packet of their own: packets have
+    /// become smaller since. They hold up nothing that comes behind them.
+    fn drop_large_repairs(&mut self, packet: &Filling) {
+        let most = packet.end - packet.start - REPAIR_HEAD;
+        while self.planner.next().is_some_and(|next| next.shard.len() > most) {
+            self.planner.take();
+        }
+    }
+
+    /// Whether the next repair fitted.
     fn write_repair(&mut self, now: Instant, packet: &mut Filling) -> bool {
-        let alone = packet.is_empty();
         let Filling { number, out, end, .. } = packet;
         let Some(next) = self.planner.next() else { return false };
-        let fits = out.len() + REPAIR_HEAD + next.shard.len() <= *end;
-        if !fits && !alone {
+        if out.len() + REPAIR_HEAD + next.shard.len() > *end {
             return false;
         }
-        let Some(repair) = self.planner.take().filter(|_| fits) else { return false };
+        let Some(repair) = self.planner.take() else { return false };
         let frame = Repair {
             distance: *number - repair.block.base,
             stride: repair.block.stride,

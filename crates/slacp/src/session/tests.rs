@@ -9,8 +9,9 @@ use units::ByteCount;
 use super::*;
 use crate::channels::ErrorControl;
 use crate::crypto::{Cipher, PacketKey};
-use crate::fec::{MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE};
+use crate::fec::{Block, MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE, PendingRepair, REPAIR_HEAD};
 use crate::frame::{Announcement, Frame, Packet, Part, Repair, Report, TruncatedOffset, write_ack};
+use crate::packet::TAG;
 use crate::phases::KeyLimits;
 use crate::{ChannelConfig, Open, ResetReason, StreamId, frame};
 
@@ -391,4 +392,42 @@ fn whatever_a_peer_sends_a_session_stays_within_its_bound() {
         while session.inbound.poll().is_some() {}
     }
     assert!(longest > MEMORY / 4, "{longest} bytes: the adversary is too kind");
+}
+
+/// A session with as many repairs to send, of shards of that size.
+fn with_repairs(rate: Rate, count: usize, shard: usize) -> Session {
+    let mut session = session(&Config { rate, ..config() });
+    session.ping();
+    transmit(&mut session, at(1));
+    for index in 0..count {
+        let block = Block { base: 0, stride: 1, count: 1 };
+        let shard = vec![1; shard];
+        session.planner.push(PendingRepair { block, repairs: count, index, shard });
+    }
+    session
+}
+
+#[test]
+fn repairs_too_large_for_the_path_hold_up_nothing() {
+    let mut session = with_repairs(BitRate::from_mbit(50).into(), 9, 1400);
+    let address = SocketAddr::from(([192, 0, 2, 1], 80));
+    let open = Open { destination: address.into(), source: address, dscp: None };
+    session.streams.open(open).unwrap();
+    let mut out = Vec::new();
+    // The first packet is the stream's: a turn without one would be in vain.
+    assert!(session.transmit(at(2), &mut out).is_some());
+    assert!(session.planner.next().is_none() && !session.streams.has_urgent());
+    session.streams.finish(StreamId(1)).unwrap();
+}
+
+#[test]
+fn a_repair_that_fits_alone_is_not_kept_out_by_what_is_small() {
+    // What a packet of 1280 bytes has room for beside IP, UDP, header and tag.
+    let most = 1280 - 28 - TAG - Header::MAX_LEN - REPAIR_HEAD;
+    for shard in (most - 12)..=most {
+        let mut session = with_repairs(Rate::auto(), 3, shard);
+        let packets = transmit(&mut session, at(2)).len();
+        assert!(packets <= 4, "{packets} packets for three repairs of {shard} bytes");
+        assert!(session.planner.next().is_none());
+    }
 }
