@@ -179,7 +179,7 @@ impl Gateway {
         open: &Open<D>,
         addresses: &mut Vec<SocketAddr>,
     ) -> Result<(), Refusal> {
-        if self.policy.transparent && self.own.has(open.source.ip()) != Some(false) {
+        if self.policy.transparent && self.own.has(open.source.ip().to_canonical()) != Some(false) {
             return Err(Refusal::Source);
         }
         let mut refused = None;
@@ -271,5 +271,41 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
 pub(crate) fn tell_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
         tracing::error!("a connection was dropped: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slacp::Config;
+    use units::BitRate;
+
+    use super::*;
+    use crate::keys::{PrivateKey, random_bytes};
+
+    /// A hub on loopback, without terminals.
+    fn hub(transparent: bool) -> Gateway {
+        let config = Config::new(BitRate::from_mbit(1));
+        let key = PrivateKey::generate().unwrap();
+        let endpoint = Endpoint::hub(config, key.pair(), vec![], random_bytes().unwrap());
+        let link = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let policy = DialPolicy { timeout: Duration::from_secs(1), transparent, marked: false };
+        let terms = (policy, OwnAddresses::open().unwrap());
+        Gateway::start(Side::Hub, endpoint, link, terms, Carriage::default()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_client_is_never_shown_with_an_address_of_this_machine() {
+        let destination: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        for (transparent, source, permitted) in [
+            (true, "127.0.0.1:4000", false),
+            (true, "[::ffff:127.0.0.1]:4000", false),
+            (true, "198.51.100.7:4000", true),
+            (false, "127.0.0.1:4000", true),
+        ] {
+            let open = Open { source: source.parse().unwrap(), destination, dscp: None };
+            let judged =
+                hub(transparent).judge(&Egress::everywhere(), &open, &mut vec![destination]);
+            assert_eq!(judged.is_ok(), permitted, "{source}: {judged:?}");
+        }
     }
 }
