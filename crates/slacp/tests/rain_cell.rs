@@ -199,3 +199,27 @@ fn a_thousand_terminals_that_fade_and_wake_together_do_not_storm() {
     assert!(hub < 5 * one_percent(3), "{hub} bytes");
     assert!(terminals < 500 * TERMINALS as u64, "{terminals} bytes");
 }
+
+/// A thousand terminals start at once, and their hub is away: their messages come apart.
+#[test]
+fn terminals_that_begin_together_do_not_go_on_together() {
+    let mut cell = Cell::new(BitRate::from_mbit(50), 2);
+    let (window, mut sent) = (Duration::from_millis(100), Vec::new());
+    while cell.now < Instant::from_nanos(61_000_000_000) {
+        cell.now += window;
+        let before = cell.sent[1];
+        for n in 0..TERMINALS {
+            cell.serve(n);
+        }
+        sent.push((cell.sent[1] - before) as f64);
+    }
+    cell.flights.clear();
+    let mean = |bytes: &[f64]| bytes.iter().sum::<f64>() / bytes.len() as f64;
+    let most = |bytes: &[f64]| bytes.iter().fold(0.0_f64, |a, b| a.max(*b));
+    // From the third sending on they differ by more than a second.
+    for (from, to) in [(7, 30), (30, 60)] {
+        let part = &sent[from * 10..to * 10];
+        println!("{from} to {to} s: {:.0} bytes in 100 ms, at most {:.0}", mean(part), most(part));
+        assert!(most(part) < 5.0 * mean(part), "{from} to {to} s");
+    }
+}
