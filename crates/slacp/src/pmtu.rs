@@ -82,6 +82,16 @@ impl Pmtu {
         self.most
     }
 
+    /// What a path is taken to carry.
+    pub(crate) fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Whether a packet of the present size has arrived.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.proven
+    }
+
     /// What any path carries.
     pub(crate) fn least(&self) -> usize {
         LEAST.min(self.most)

@@ -145,6 +145,9 @@ pub(crate) struct Session {
     /// When it was last asked whether anything still arrives.
     doubted_at: Instant,
     probe_pending: bool,
+    /// The next question is to arrive even on a path that drops large packets, with what
+    /// has come: acknowledgements go with large packets, too.
+    careful: bool,
     /// A direction of the link is silent, or both.
     fade: Option<Fade>,
     /// When the last fade ended.
@@ -235,6 +238,7 @@ impl Session {
             next_probe: now,
             doubted_at: now,
             probe_pending: false,
+            careful: false,
             fade: None,
             thawed_at: now,
             faded: Faded::default(),

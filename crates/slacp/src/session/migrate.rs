@@ -121,5 +121,6 @@ impl Session {
     pub(super) fn on_doubt(&mut self, now: Instant) {
         self.doubted_at = now;
         self.probe_pending = true;
+        self.careful = true;
     }
 }

@@ -111,7 +111,11 @@ impl Session {
         let to = self.peer.address;
         self.probe_pending |= self.asks_along(now);
         // A question must arrive whatever the path has become.
-        let size = if self.probe_pending { self.pmtu.least() } else { self.pmtu.size() };
+        let size = match (self.probe_pending, self.careful) {
+            (false, _) => self.pmtu.size(),
+            (true, false) => self.pmtu.base(),
+            (true, true) => self.pmtu.least(),
+        };
         let mut packet = Filling::new(number, out, size - ip_udp_overhead(to) - TAG);
         let repairs = self.stats.repairs_sent;
         let eliciting = self.fill(now, &mut packet);
@@ -195,7 +199,8 @@ impl Session {
         let ping = core::mem::take(&mut self.probe_pending);
         // A question tells the peer what has come: after a fade at once, and on a path
         // that has come to drop the large packets that acknowledgements go with.
-        if self.ack_is_due(now) || ping {
+        let tells = core::mem::take(&mut self.careful) || !self.is_reachable();
+        if self.ack_is_due(now) || ping && tells {
             self.write_ack(now, packet);
         }
         if ping {

@@ -110,6 +110,7 @@ impl Session {
             self.next_probe = fade.asks(now, rate, most, &mut self.rng);
             return;
         }
+        self.careful = !self.pmtu.is_proven();
         self.backoff.ask(&mut self.rng);
         self.next_probe = now + self.backoff.pause(self.rtt.probe_delay(ACK_DELAY));
         self.stats.probes += 1;
