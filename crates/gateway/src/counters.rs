@@ -109,6 +109,8 @@ pub(crate) struct Counters {
     pub(crate) too_large: Counter,
     /// Other errors of the UDP socket.
     pub(crate) socket_errors: Counter,
+    /// Times that two machines were found to use one key.
+    pub(crate) shared_keys: Counter,
     /// Times that no connection could be accepted for want of descriptors or
     /// memory.
     pub(crate) exhausted: Counter,
@@ -175,7 +177,7 @@ impl fmt::Display for Counters {
             f,
             "connections {} (closed {}, reset {}, failed {}), bytes to hop {}, from hop {}, \
              straight {}, bytes up {}, down {}, packets to hop {}, from hop {}, foreign {}, dropped {}, \
-             datagrams sent {}, received {}, too large {}, socket errors {}, exhausted {}",
+             datagrams sent {}, received {}, too large {}, socket errors {}, shared keys {}, exhausted {}",
             self.connections,
             self.closed,
             self.reset,
@@ -193,6 +195,7 @@ impl fmt::Display for Counters {
             self.datagrams_received,
             self.too_large,
             self.socket_errors,
+            self.shared_keys,
             self.exhausted
         )
     }

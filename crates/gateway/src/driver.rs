@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slacp::{Event, Wake};
+use slacp::{Event, Notice, Wake};
 use tokio::sync::mpsc::UnboundedSender;
 use units::{Instant, Machine};
 
@@ -139,6 +139,9 @@ impl Driver {
         let events: Vec<HopEvent> = {
             let mut state = self.hop.lock();
             while let Some(notice) = state.endpoint.poll_notice() {
+                if matches!(notice, Notice::SharedKey { .. }) {
+                    self.counters.shared_keys.increment();
+                }
                 tracing::warn!("{notice}");
             }
             std::iter::from_fn(|| self.hop.take_event(&mut state)).collect()

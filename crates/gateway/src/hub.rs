@@ -215,8 +215,9 @@ impl Hub {
                     arrival.into_iter().for_each(|arrival| self.take(arrival));
                 }
             }
-            let wanted = self.wanted();
-            if let Some(intake) = &mut self.intake {
+            // What is wanted takes a look at all terminals.
+            let wanted = self.intake.is_some().then(|| self.wanted());
+            if let (Some(intake), Some(wanted)) = (&mut self.intake, wanted) {
                 intake.set(wanted)?;
             }
         }

@@ -472,6 +472,7 @@ fn traffic(view: View<'_>) -> TrafficStatus {
         datagrams_ignored: view.hop.map_or(0, Hop::ignored),
         datagrams_too_large: counters.too_large.get(),
         socket_errors: counters.socket_errors.get(),
+        shared_keys: counters.shared_keys.get(),
         resets: counters.reasons.all(),
     }
 }

@@ -1,6 +1,6 @@
 //! The hub's terminals: which are there, and which addresses are behind them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use slacp::{Open, PublicKey, ResetReason, SessionId};
@@ -86,12 +86,9 @@ impl<S: Copy + Ord> Sites<S> {
 
     /// The networks of all terminals that can be reached now.
     pub(crate) fn reachable_networks(&self) -> Vec<Prefix> {
-        let here = |place: usize| {
-            self.sessions
-                .values()
-                .any(|session| session.terminal == Some(place) && session.reachable)
-        };
-        let terminals = self.terminals.iter().enumerate().filter(|(place, _)| here(*place));
+        let reachable = self.sessions.values().filter(|session| session.reachable);
+        let here: BTreeSet<usize> = reachable.filter_map(|session| session.terminal).collect();
+        let terminals = self.terminals.iter().enumerate().filter(|(place, _)| here.contains(place));
         terminals.flat_map(|(_, terminal)| terminal.networks.clone()).collect()
     }
 

@@ -379,6 +379,9 @@ pub struct TrafficStatus {
     pub datagrams_too_large: u64,
     /// Other errors of the UDP socket.
     pub socket_errors: u64,
+    /// Times that two machines were found to use one key. The log names their addresses.
+    #[serde(default)]
+    pub shared_keys: u64,
     /// Why connections ended before their time: the reason's name, how many.
     pub resets: Vec<(String, u64)>,
 }

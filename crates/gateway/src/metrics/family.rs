@@ -165,6 +165,9 @@ fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let (name, help) =
         ("skyhop_urgent", "Times that data was marked as urgent, which is not passed on");
     urgent.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    let shared = ConstCounter::new(traffic.shared_keys);
+    let (name, help) = ("skyhop_shared_keys", "Times that two machines were found to use one key");
+    shared.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
     let datagrams = [
         ("sent", traffic.datagrams_sent),
         ("received", traffic.datagrams_received),
