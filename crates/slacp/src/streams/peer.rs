@@ -180,7 +180,7 @@ impl Streams {
                 Err(ProtocolError::NotOpened)
             };
         }
-        if self.retired.contains(id.0 / 2) {
+        if self.retired.contains(id.0 / 2) || self.resetting.contains_key(&id) {
             return Ok(None);
         }
         if !self.map.contains_key(&id) {

@@ -1,6 +1,9 @@
 //! What a peer can have the streams keep.
 
+use std::net::SocketAddr;
+
 use super::*;
+use crate::Open;
 use crate::frame::TruncatedOffset;
 use crate::recv_buffer::GAP_COST;
 use crate::scheduler::MAX_CLASSES;
@@ -28,4 +31,20 @@ fn islands_of_one_byte_take_a_sixteenth_of_the_memory_and_what_is_missing_still_
         (0..2000).for_each(|offset| assert!(byte(&mut streams, id, offset)));
     }
     assert!(streams.gaps < greedy);
+}
+
+#[test]
+fn an_opening_that_comes_again_after_its_stream_was_reset_opens_nothing() {
+    let mut streams = streams();
+    let address = SocketAddr::from(([192, 0, 2, 1], 80));
+    let open = Open { destination: address.into(), source: address, dscp: None };
+    let id = StreamId(1);
+    streams.on_open(id, 1000, open.clone()).unwrap();
+    streams.write(id, b"answer").unwrap();
+    let chunk = streams.next_new(0, |_| 1400).unwrap();
+    streams.reset(id, ResetReason::Reset).unwrap();
+    while streams.poll_event().is_some() {}
+    streams.on_open(id, 1000, open).unwrap();
+    streams.on_acknowledged(id, chunk.range, false);
+    assert_eq!((streams.len(), streams.poll_event()), (0, None));
 }
