@@ -360,6 +360,7 @@ fn what_came_before_a_reset_is_read_first() {
 fn a_reset_does_not_wait_for_ever_for_a_reader() {
     let (mut terminal, session, stream) = reset_after(20_000);
     terminal.handle_timeout(at(30_019));
+    assert_eq!(terminal.poll_event().map(|event| event.1), Some(Event::Unreachable));
     assert_eq!(terminal.poll_event(), None);
     terminal.handle_timeout(at(30_020));
     let reset = Event::Reset { stream, reason: ResetReason::TimedOut };
