@@ -209,9 +209,11 @@ fn a_fade_is_followed() {
     ] {
         let followed = fade.run(1);
         let context = format!("{}: {followed:?}", fade.name);
-        // Two round trips after what was under way has gone at the earliest, and
-        // three after the rate is back. The benchmark does more seeds.
-        assert!(followed.calm <= followed.earliest + 1.2, "{context}");
+        // Two round trips and a quarter of a second after what was under way has gone at
+        // the earliest, and three after the rate is back: four times a second a packet
+        // answers the receiver's question and measures nothing. The benchmark does more
+        // seeds.
+        assert!(followed.calm <= followed.earliest + 1.45, "{context}");
         assert!(followed.full <= 1.8 && followed.used > 0.97, "{context}");
     }
 }
