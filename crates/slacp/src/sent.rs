@@ -66,7 +66,9 @@ impl SentPacket {
             _ => 0,
         });
         let source = self.source.as_ref().map_or(0, |source| source.len());
-        size_of::<Self>() + source + pieces.sum::<usize>()
+        // A packet of small frames carries a hundred.
+        let spilled = if self.cargo.spilled() { self.cargo.capacity() } else { 0 };
+        size_of::<Self>() + source + pieces.sum::<usize>() + spilled * size_of::<Cargo>()
     }
 }
 
@@ -421,6 +423,7 @@ fn contains(descending: &[Range<u64>], number: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ResetReason;
     use crate::frame::{self, Report};
 
     fn at(ms: u64) -> Instant {
@@ -555,6 +558,18 @@ mod tests {
         acknowledge(&mut book, &[(50, 100)]).unwrap();
         book.take_lost(at(200), Duration::from_millis(50));
         assert!((1..100 * 1000).contains(&book.held()), "{}", book.held());
+        book.take_lost(at(1000), Duration::from_millis(50));
+        assert_eq!(book.held(), 0);
+    }
+
+    #[test]
+    fn a_packet_of_many_small_frames_counts_for_all_of_them() {
+        let mut book = SentPackets::default();
+        let reset = |n| Frame::Reset { stream: StreamId(n), reason: ResetReason::Reset, sent: 0 };
+        let cargo: SmallVec<[Cargo; 2]> = (0..100).map(|n| Cargo::Control(reset(n))).collect();
+        book.push(Some(SentPacket { size: 1040, sent_bytes: 0, time: at(0), cargo, source: None }));
+        assert!(book.held() >= 100 * size_of::<Cargo>(), "{}", book.held());
+        acknowledge(&mut book, &[(0, 1)]).unwrap();
         book.take_lost(at(1000), Duration::from_millis(50));
         assert_eq!(book.held(), 0);
     }
