@@ -27,9 +27,10 @@ pub fn clean(scale: Scale) -> Vec<Row> {
 pub fn loaded(scale: Scale) -> Vec<Row> {
     let row = |per: f64| {
         let run = download(&hop(50.0, 10.0, &LossCase::per(per), 2), scale.bytes);
-        let spent = 100.0 * run.hub.repairs_sent as f64 / run.hub.packets_sent as f64;
-        // Of what the link lost in this run, which is not exactly its PER.
-        let most = 250.0 * run.forward.lost.packets as f64 / run.forward.offered.packets as f64;
+        let percent = |packets: f64| 100.0 * packets / run.hub.packets_sent as f64;
+        let spent = percent(run.hub.repairs_sent as f64);
+        // Of the first 300 packets 1 % is taken to be lost, whatever the link.
+        let most = 250.0 * per + percent(300.0 * 2.5 * 0.01);
         Row::new(
             format!("repairs of a download, PER {}%", per * 100.0),
             format!("≤ {most:.2} % of the packets"),
