@@ -139,6 +139,8 @@ pub(crate) struct Streams {
     resetting: BTreeMap<StreamId, Resetting>,
     /// Streams that the peer reset and that have bytes to read.
     drains: BTreeMap<StreamId, Drain>,
+    /// When the reader of each is given up.
+    drain_ends: BTreeSet<(Instant, StreamId)>,
     send_credit: SendCredit,
     recv_credit: RecvCredit,
     /// Bytes held in all send buffers.
@@ -179,6 +181,7 @@ impl Streams {
             retired: RangeSet::default(),
             resetting: BTreeMap::new(),
             drains: BTreeMap::new(),
+            drain_ends: BTreeSet::new(),
             send_credit: SendCredit::new(peer_limits.memory),
             recv_credit: RecvCredit::new(limits.memory),
             held: 0,

@@ -92,7 +92,7 @@ impl Streams {
     }
 
     pub(crate) fn reset(&mut self, id: StreamId, reason: ResetReason) -> Result<(), StreamError> {
-        if let Some(drain) = self.drains.remove(&id) {
+        if let Some(drain) = self.take_drain(id) {
             self.give_back(&drain.recv);
             return Ok(());
         }

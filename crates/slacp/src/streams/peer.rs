@@ -125,28 +125,49 @@ impl Streams {
         self.recv_credit.consume(came - left);
         self.grant_session();
         if left > 0 {
-            self.drains.insert(id, Drain { recv, reason, until: now + DRAIN });
+            self.begin_drain(id, Drain { recv, reason, until: now + DRAIN });
         } else if opened {
             self.events.push_back(Event::Reset { stream: id, reason });
         }
         Ok(())
     }
 
+    /// Keeps what came of a stream for its reader. Beyond as many as there may be streams
+    /// the oldest is given up: a peer that opens and resets for ever counts none of them
+    /// as open.
+    fn begin_drain(&mut self, id: StreamId, drain: Drain) {
+        if self.drains.len() >= self.limits.max_streams as usize
+            && let Some((_, oldest)) = self.drain_ends.first().copied()
+        {
+            self.end_drain_if(oldest, |_| true);
+        }
+        self.drain_ends.insert((drain.until, id));
+        self.drains.insert(id, drain);
+    }
+
     /// When [`Self::end_drains`] has something to do.
     pub(crate) fn drain_timeout(&self) -> Option<Instant> {
-        self.drains.values().map(|drain| drain.until).min()
+        self.drain_ends.first().map(|(until, _)| *until)
     }
 
     /// Gives up on readers that do not read what came before a reset.
     pub(crate) fn end_drains(&mut self, now: Instant) {
-        let late = self.drains.iter().filter(|(_, drain)| drain.until <= now);
-        let late: Vec<StreamId> = late.map(|(id, _)| *id).collect();
-        late.into_iter().for_each(|id| self.end_drain_if(id, |_| true));
+        while let Some((until, id)) = self.drain_ends.first().copied()
+            && until <= now
+        {
+            self.end_drain_if(id, |_| true);
+        }
+    }
+
+    pub(super) fn take_drain(&mut self, id: StreamId) -> Option<Drain> {
+        let drain = self.drains.remove(&id)?;
+        self.drain_ends.remove(&(drain.until, id));
+        Some(drain)
     }
 
     pub(super) fn end_drain_if(&mut self, id: StreamId, over: impl FnOnce(&Drain) -> bool) {
         if self.drains.get(&id).is_some_and(over)
-            && let Some(Drain { recv, reason, .. }) = self.drains.remove(&id)
+            && let Some(Drain { recv, reason, .. }) = self.take_drain(id)
         {
             self.give_back(&recv);
             self.events.push_back(Event::Reset { stream: id, reason });

@@ -1,12 +1,13 @@
 //! What a peer can have the streams keep.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::*;
-use crate::Open;
 use crate::frame::TruncatedOffset;
 use crate::recv_buffer::GAP_COST;
 use crate::scheduler::MAX_CLASSES;
+use crate::{Open, Read};
 
 const MEMORY: u64 = 1_000_000;
 
@@ -47,4 +48,25 @@ fn an_opening_that_comes_again_after_its_stream_was_reset_opens_nothing() {
     streams.on_open(id, 1000, open).unwrap();
     streams.on_acknowledged(id, chunk.range, false);
     assert_eq!((streams.len(), streams.poll_event()), (0, None));
+}
+
+#[test]
+fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
+    let mut streams = streams();
+    let address = SocketAddr::from(([192, 0, 2, 1], 80));
+    for n in 0..1000 {
+        let open = Open { destination: address.into(), source: address, dscp: None };
+        let id = StreamId(2 * n + 1);
+        streams.on_open(id, 1000, open).unwrap();
+        byte(&mut streams, id, 0);
+        streams.on_reset(Instant::ZERO, id, ResetReason::Reset, 1).unwrap();
+        assert!(streams.len() <= 100, "{}", streams.len());
+    }
+    assert_eq!(streams.held().1, 100, "what is given up is given back");
+    // The newest are still read, and then end.
+    let (last, mut out) = (StreamId(1999), [0; 8]);
+    assert_eq!(streams.read(last, &mut out), Ok(Read::Data(1)));
+    assert_eq!(streams.len(), 99);
+    streams.end_drains(Instant::ZERO + Duration::from_secs(30));
+    assert_eq!((streams.len(), streams.drain_timeout()), (0, None));
 }
