@@ -2,6 +2,16 @@
 //! (`tests/corpus.rs`) call: every way that foreign bytes come in. None may
 //! panic, loop or take memory without bound.
 
+mod adversary;
+mod contact;
+mod dice;
+mod duel;
+mod forger;
+mod grammar;
+mod owner;
+mod tactics;
+mod watched;
+
 use std::net::SocketAddr;
 
 use units::{BitRate, Instant, Machine, RangeSet};
@@ -17,16 +27,23 @@ use crate::{
     ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, KeyPair, PublicKey, Read, packet,
 };
 
+pub use adversary::{Adversary, is_own, own_address};
+pub use dice::Dice;
+pub use duel::adversary;
+pub use owner::Owner;
+pub use watched::{Bound, Limits, Watched};
+
 /// Takes foreign bytes.
 pub type Target = fn(&[u8]);
 
 /// The targets, by the names of their corpora.
-pub const TARGETS: [(&str, Target); 5] = [
+pub const TARGETS: [(&str, Target); 6] = [
     ("datagram", datagram),
     ("knocked", knocked),
     ("frames", frames),
     ("repair", repair),
     ("session", session),
+    ("adversary", adversary),
 ];
 
 fn address() -> SocketAddr {

@@ -1,47 +1,18 @@
 //! Strangers cost a hub next to nothing: no memory, no more bytes than they
 //! sent, and no terminal its session.
 
-use core::alloc::Layout;
-use core::cell::Cell;
+mod counting;
+
 use core::time::Duration;
-use std::alloc::{GlobalAlloc, System};
 use std::net::SocketAddr;
 
+use counting::live_bytes;
 use link::testkit::{Net, Peer};
 use link::{LinkConfig, Loss, QueueLimit};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use slacp::{Config, Endpoint, Event, Footprint, KeyPair};
 use units::{BitRate, ByteCount, Instant, Machine};
-
-thread_local! {
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-/// Counts the bytes that this thread has allocated and not freed.
-struct Counting;
-
-// SAFETY: every call is handed to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = LIVE.try_with(|live| live.set(live.get() + layout.size() as isize));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        let _ = LIVE.try_with(|live| live.set(live.get() - layout.size() as isize));
-        // SAFETY: `place` came from `alloc` with this layout.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn live_bytes() -> isize {
-    LIVE.with(Cell::get)
-}
 
 fn at(seconds: f64) -> Instant {
     Instant::from_nanos((seconds * 1e9) as u64)

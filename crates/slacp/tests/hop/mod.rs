@@ -99,11 +99,11 @@ pub struct Host {
 /// After so many bytes, a prime, what is sent repeats itself.
 const PATTERN: u64 = 65_521;
 /// The most bytes read or written at once.
-const PIECE: usize = 8192;
+pub const PIECE: usize = 8192;
 
 /// What `side` sends on the stream of a plan from `offset` on, at most
 /// [`PIECE`] bytes.
-fn bytes(plan: usize, side: usize, offset: u64, count: usize) -> &'static [u8] {
+pub fn bytes(plan: usize, side: usize, offset: u64, count: usize) -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     let mix = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
     let all = BYTES.get_or_init(|| {

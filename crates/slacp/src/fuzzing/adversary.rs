@@ -1,0 +1,255 @@
+//! A peer that holds a valid key and means harm.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use units::{BitRate, ByteCount, Instant, Machine};
+
+use super::Dice;
+use super::contact::Contact;
+use super::forger::{Opening, respond};
+use super::tactics::Tactic;
+use crate::frame::Frame;
+use crate::{KeyPair, PublicKey};
+
+/// As many initiations of one key are under way at once.
+const OPENINGS: usize = 8;
+/// The time for each initiation: they cost the adversary as much as the hub, and
+/// a run of many sessions is to be short.
+const INITIATION: Duration = Duration::from_millis(20);
+/// Initiations of before, to be sent again.
+const RECORDED: usize = 16;
+/// What it says and nobody takes is forgotten beyond this.
+const OUTBOX: usize = 4_096;
+/// Datagrams that leave in one go, at most.
+const BURST: u64 = 12;
+/// What a datagram counts for at least, in bytes on the link: a run of many seeds
+/// is to be short.
+const LEAST: u64 = 200;
+/// The headers of a datagram on the link: IPv4 and UDP.
+const HEADERS: u64 = 28;
+
+/// Addresses of the adversary. What is sent there arrives; its sessions are set
+/// up at the first.
+pub const fn own_address(n: u8) -> SocketAddr {
+    address(1, n)
+}
+
+/// Addresses that the adversary only claims to have.
+pub(super) const fn claimed_address(n: u8) -> SocketAddr {
+    address(2, n)
+}
+
+/// Whether an address is the adversary's own.
+pub fn is_own(address: SocketAddr) -> bool {
+    net(address) == Some(1)
+}
+
+/// Whether the adversary only claims to have an address.
+pub(super) fn is_claimed(address: SocketAddr) -> bool {
+    net(address) == Some(2)
+}
+
+fn net(address: SocketAddr) -> Option<u8> {
+    let SocketAddr::V4(v4) = address else { return None };
+    Some(v4.ip().octets()[2])
+}
+
+const fn address(net: u8, host: u8) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, net, host)), 5900)
+}
+
+/// Everything that the grammar allows to a terminal, or to a hub, and more; in
+/// virtual time. What it does follows from its [`Dice`] and its inputs.
+pub struct Adversary {
+    role: Role,
+    dice: Dice,
+    contacts: Vec<Contact>,
+    /// Sessions at a time that it wants.
+    wanted: usize,
+    rate: BitRate,
+    next_act: Instant,
+    /// With their sources.
+    outbox: VecDeque<(SocketAddr, Vec<u8>)>,
+    recorded: VecDeque<Vec<u8>>,
+    next_initiation: Instant,
+}
+
+enum Role {
+    Terminal { keys: Vec<KeyPair>, hub: PublicKey, openings: VecDeque<Box<Opening>> },
+    Hub { identity: KeyPair },
+}
+
+impl Adversary {
+    /// Terminals with these keys, one after another and at once.
+    pub fn terminals(keys: Vec<KeyPair>, hub: PublicKey, mut dice: Dice) -> Self {
+        let most = keys.len() as u64;
+        let wanted = if dice.one_in(4) { 1 + dice.below(most) } else { 1 };
+        let openings = VecDeque::new();
+        Self::new(Role::Terminal { keys, hub, openings }, wanted as usize, dice)
+    }
+
+    /// A hub gone bad.
+    pub fn hub(identity: KeyPair, dice: Dice) -> Self {
+        Self::new(Role::Hub { identity }, 1, dice)
+    }
+
+    fn new(role: Role, wanted: usize, mut dice: Dice) -> Self {
+        let rate = dice.pick(&[200_000, 2_000_000, 8_000_000, 16_000_000]);
+        Self {
+            role,
+            dice,
+            contacts: Vec::new(),
+            wanted,
+            rate: BitRate::from_bits_per_second(rate),
+            next_act: Instant::ZERO,
+            outbox: VecDeque::new(),
+            recorded: VecDeque::new(),
+            next_initiation: Instant::ZERO,
+        }
+    }
+
+    /// What it does, for a report.
+    pub fn describe(&self) -> String {
+        let habits = self.contacts.iter().map(|contact| (&contact.tactics, contact.acks));
+        let habits: Vec<_> = habits.take(4).collect();
+        format!("{} sessions wanted, {}: {habits:?}", self.wanted, self.rate)
+    }
+
+    /// Whether a fuzzer's bytes are used up.
+    pub fn is_spent(&self) -> bool {
+        self.dice.is_spent()
+    }
+
+    /// Takes a datagram that was sent to one of its addresses.
+    pub fn receive(&mut self, now: Instant, at: SocketAddr, datagram: &mut [u8]) {
+        if self.contacts.iter_mut().any(|contact| contact.receive(at, datagram)) {
+            return;
+        }
+        match &mut self.role {
+            Role::Terminal { openings, .. } => {
+                let under_way = core::mem::take(openings);
+                for opening in under_way {
+                    self.follow(now, opening, datagram);
+                }
+            }
+            Role::Hub { identity } => {
+                if let Some((answer, forger)) = respond(identity, datagram, &mut self.dice) {
+                    self.outbox.push_back((own_address(0), answer));
+                    self.contacts = vec![Contact::new(forger, false, &mut self.dice)];
+                }
+            }
+        }
+    }
+
+    /// Goes on with a handshake, if the datagram is an answer to it.
+    fn follow(&mut self, now: Instant, mut opening: Box<Opening>, datagram: &[u8]) {
+        let again = opening.takes_cookie(now, datagram);
+        let own = own_address(0);
+        if let Some(initiation) = again.then(|| opening.datagram(now)).flatten() {
+            self.outbox.push_back((own, initiation));
+        }
+        match opening.complete(datagram) {
+            Ok(forger) => {
+                let mut contact = Contact::new(forger, true, &mut self.dice);
+                let mut out = Vec::new();
+                Frame::Ping.write(&mut out, false);
+                self.outbox.push_back((own, contact.seal(&out, false)));
+                self.contacts.push(contact);
+            }
+            Err(opening) => {
+                if let Role::Terminal { openings, .. } = &mut self.role {
+                    openings.push_back(opening);
+                }
+            }
+        }
+    }
+
+    /// The next datagram to leave, and the source that it claims.
+    pub fn transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.outbox.pop_front()
+    }
+
+    fn act(&mut self, now: Instant) {
+        self.contacts.retain(|contact| !contact.closed);
+        let missing = self.contacts.len() < self.wanted;
+        if now >= self.next_initiation && (missing || self.dice.one_in(1_000)) {
+            self.initiate(now);
+        }
+        let before = self.outbox.len();
+        for _ in 0..1 + self.dice.below(BURST) {
+            self.speak();
+        }
+        let sent = self.outbox.iter().skip(before).map(|(_, datagram)| datagram.len() as u64);
+        let sent = sent.map(|size| (size + HEADERS).max(LEAST)).sum::<u64>();
+        self.next_act = now + self.rate.time_to_send(ByteCount::new(sent.max(LEAST)));
+        self.outbox.truncate(OUTBOX);
+    }
+
+    /// Begins a handshake, several at once, or sends old initiations again.
+    fn initiate(&mut self, now: Instant) {
+        let Role::Terminal { keys, hub, openings } = &mut self.role else { return };
+        let masses = if self.dice.one_in(8) { 1 + self.dice.below(8) as u32 } else { 1 };
+        self.next_initiation = now + INITIATION * masses;
+        for _ in 0..masses {
+            let nth = self.dice.below(keys.len() as u64) as usize;
+            let opening = Opening::new(now, keys[nth].clone(), *hub, &mut self.dice);
+            let mut opening = Box::new(opening);
+            let Some(initiation) = opening.datagram(now) else { continue };
+            if self.recorded.len() == RECORDED {
+                self.recorded.pop_front();
+            }
+            self.recorded.push_back(initiation.clone());
+            let false_source = masses > 1 && self.dice.one_in(2);
+            let from = if false_source { claimed_address(1) } else { own_address(0) };
+            self.outbox.push_back((from, initiation));
+            if openings.len() == OPENINGS {
+                openings.pop_front();
+            }
+            openings.push_back(opening);
+        }
+        if masses > 1 {
+            let nth = self.dice.below(self.recorded.len() as u64) as usize;
+            let from = claimed_address(self.dice.below(4) as u8);
+            self.outbox.extend(self.recorded.get(nth).map(|old| (from, old.clone())));
+        }
+    }
+
+    /// Says something on one of its sessions.
+    fn speak(&mut self) {
+        let nth = self.dice.below(self.contacts.len() as u64) as usize;
+        let Some(contact) = self.contacts.get_mut(nth) else { return };
+        if let Some((at, token)) = contact.challenges.pop_front() {
+            // Not every challenge is answered.
+            if !self.dice.one_in(4) {
+                let mut out = Vec::new();
+                Frame::PathAnswer(token).write(&mut out, false);
+                self.outbox.push_back((at, contact.seal(&out, false)));
+            }
+        }
+        let tactic = self.dice.pick(&contact.tactics);
+        let mut from = own_address(0);
+        if tactic == Tactic::Roam && self.dice.one_in(4) {
+            let n = self.dice.below(4) as u8;
+            from = if self.dice.one_in(2) { own_address(n) } else { claimed_address(n) };
+        }
+        if let Some(packet) = tactic.packet(contact, &mut self.dice) {
+            self.outbox.push_back((from, packet));
+        }
+    }
+}
+
+impl Machine for Adversary {
+    type Wake = &'static str;
+
+    fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
+        Some((self.next_act, "the next act"))
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.next_act <= now {
+            self.act(now);
+        }
+    }
+}

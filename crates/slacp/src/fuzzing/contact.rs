@@ -1,0 +1,197 @@
+//! A session as an adversary uses it: what it knows of the other side, and what
+//! it says next.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use super::forger::Forger;
+use super::tactics::Tactic;
+use super::{Dice, grammar};
+use crate::StreamId;
+use crate::frame::{self, Frame, Report, TruncatedOffset};
+
+/// The frames of one packet take no more, so that it passes every path.
+pub(super) const ROOM: usize = 1180;
+/// As many of the packets sent last are kept, to be sent again.
+const RECORDED: usize = 32;
+/// As many challenges wait for their answers.
+const CHALLENGES: usize = 8;
+
+/// What an adversary acknowledges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Acks {
+    Honest,
+    Never,
+    /// As if each second packet were lost.
+    Half,
+    /// Also what was never sent.
+    Anything,
+}
+
+/// A stream that the adversary has opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Written {
+    /// Bytes of it sent so far, in order.
+    pub(super) sent: u64,
+    /// What it may take: the window that went with its opening, or more by now.
+    limit: u64,
+}
+
+pub(super) struct Contact {
+    pub(super) forger: Forger,
+    pub(super) tactics: Vec<Tactic>,
+    pub(super) acks: Acks,
+    /// The identifier of the next stream opened here.
+    pub(super) next_stream: u64,
+    pub(super) written: BTreeMap<StreamId, Written>,
+    /// The bytes of all streams sent, and allowed.
+    pub(super) sent: u64,
+    pub(super) credit: u64,
+    /// Streams of the other side with the highest offset that came.
+    pub(super) theirs: BTreeMap<StreamId, u64>,
+    /// Challenges to be answered, and the addresses that they came to.
+    pub(super) challenges: VecDeque<(SocketAddr, u64)>,
+    pub(super) recorded: VecDeque<Vec<u8>>,
+    /// REKEY frames to be sent.
+    pub(super) rekeys: VecDeque<Frame<'static>>,
+    /// The other side has ended the session.
+    pub(super) closed: bool,
+}
+
+impl Contact {
+    pub(super) fn new(forger: Forger, terminal: bool, dice: &mut Dice) -> Self {
+        let count = if dice.one_in(2) { 1 } else { 2 + dice.below(2) };
+        let tactics = (0..count).map(|_| dice.pick(&Tactic::ALL)).collect();
+        let acks = [Acks::Honest, Acks::Honest, Acks::Never, Acks::Half, Acks::Anything];
+        Self {
+            credit: forger.allowed.memory,
+            forger,
+            tactics,
+            acks: dice.pick(&acks),
+            next_stream: u64::from(!terminal),
+            written: BTreeMap::new(),
+            sent: 0,
+            theirs: BTreeMap::new(),
+            challenges: VecDeque::new(),
+            recorded: VecDeque::new(),
+            rekeys: VecDeque::new(),
+            closed: false,
+        }
+    }
+
+    /// Reads a packet of the other side; whether it was one.
+    pub(super) fn receive(&mut self, at: SocketAddr, datagram: &mut [u8]) -> bool {
+        let Some(mut frames) = self.forger.open(datagram) else { return false };
+        while let Ok(Some(frame)) = frame::read(&mut frames) {
+            match frame {
+                Frame::Open { stream, .. } => _ = self.theirs.entry(stream).or_default(),
+                Frame::Stream { stream, offset, data, .. } => {
+                    if let Some(highest) = self.theirs.get_mut(&stream) {
+                        let end = offset.expand(*highest) + data.len() as u64;
+                        *highest = end.max(*highest);
+                    }
+                }
+                Frame::SessionCredit(limit) => self.credit = self.credit.max(limit),
+                Frame::StreamCredit { stream, limit } => {
+                    if let Some(written) = self.written.get_mut(&stream) {
+                        written.limit = written.limit.max(limit);
+                    }
+                }
+                Frame::Reset { stream, .. } => {
+                    self.written.remove(&stream);
+                    self.theirs.remove(&stream);
+                }
+                Frame::PathChallenge(token) if self.challenges.len() < CHALLENGES => {
+                    self.challenges.push_back((at, token));
+                }
+                Frame::Rekey { generation, key } => {
+                    self.forger.phases.drop_previous();
+                    self.rekeys.extend(self.forger.phases.on_rekey(generation, key).ok().flatten());
+                }
+                Frame::Close(_) => self.closed = true,
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Seals a packet that goes in order.
+    pub(super) fn seal(&mut self, frames: &[u8], source: bool) -> Vec<u8> {
+        let number = self.forger.sealed_end;
+        self.seal_as(number, frames, source)
+    }
+
+    /// Seals a packet with any number.
+    pub(super) fn seal_as(&mut self, number: u64, frames: &[u8], source: bool) -> Vec<u8> {
+        let packet = self.forger.seal(number, source, frames);
+        if self.recorded.len() == RECORDED {
+            self.recorded.pop_front();
+        }
+        self.recorded.push_back(packet.clone());
+        packet
+    }
+
+    /// What the other side lets the stream have in all.
+    pub(super) fn limit(&self, id: StreamId) -> u64 {
+        self.written.get(&id).map_or(0, |written| written.limit)
+    }
+
+    /// A stream opened here, or a new one.
+    pub(super) fn stream(&mut self, out: &mut Vec<u8>, dice: &mut Dice) -> StreamId {
+        let most = self.forger.allowed.max_streams.min(8) as usize;
+        if self.written.len() < most && (self.written.is_empty() || dice.one_in(8)) {
+            return self.open(out, dice);
+        }
+        let nth = dice.below(self.written.len() as u64) as usize;
+        self.written.keys().nth(nth).copied().unwrap_or(StreamId(self.next_stream))
+    }
+
+    /// Opens a stream.
+    pub(super) fn open(&mut self, out: &mut Vec<u8>, dice: &mut Dice) -> StreamId {
+        let stream = StreamId(self.next_stream);
+        self.next_stream += 2;
+        let limit = self.forger.allowed.stream_window;
+        self.written.insert(stream, Written { sent: 0, limit });
+        let credit = if dice.one_in(4) { dice.extreme() } else { 1 << 40 };
+        let open = Box::new(grammar::destination(dice));
+        Frame::Open { stream, credit, open }.write(out, false);
+        stream
+    }
+
+    /// Writes the next bytes of a stream, as far as there is credit.
+    pub(super) fn write(&mut self, id: StreamId, size: u64, out: &mut Vec<u8>) {
+        let offset = self.written.get(&id).map_or(0, |written| written.sent);
+        let room = self.limit(id).saturating_sub(offset);
+        let size = size.min(room).min(self.credit.saturating_sub(self.sent));
+        let data = vec![id.0 as u8; size as usize];
+        let (offset, stream) = (TruncatedOffset::new(offset), id);
+        Frame::Stream { stream, offset, fin: false, data: &data }.write(out, false);
+        self.sent += size;
+        if let Some(written) = self.written.get_mut(&id) {
+            written.sent += size;
+        }
+    }
+
+    /// Acknowledges as this adversary does.
+    pub(super) fn acknowledge(&self, out: &mut Vec<u8>, dice: &mut Dice) {
+        let heard = &self.forger.heard;
+        if heard.is_empty() || self.acks == Acks::Never {
+            return;
+        }
+        match self.acks {
+            Acks::Half => {
+                let largest = self.forger.heard_end() - 1;
+                let alternate = (0..largest.min(100)).map(|i| largest - 2 * i.min(largest / 2));
+                let mut ranges: Vec<_> = alternate.map(|n| n..n + 1).collect();
+                ranges.dedup();
+                let none = core::iter::empty();
+                frame::write_ack(out, ranges.into_iter(), none, &Report::default(), 800);
+            }
+            Acks::Anything => grammar::any_ack(self.forger.heard_end(), out, dice),
+            Acks::Honest | Acks::Never => {
+                let none = core::iter::empty();
+                frame::write_ack(out, heard.descending(), none, &Report::default(), 800);
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Where an adversary's choices come from: a seed, or the bytes of a fuzzer.
+
+use std::collections::VecDeque;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+
+use crate::varint;
+
+/// A source of choices. The same source gives the same choices.
+pub struct Dice(Source);
+
+enum Source {
+    Seeded(Box<ChaCha20Rng>),
+    /// Zeros follow the last byte.
+    Bytes(VecDeque<u8>),
+}
+
+impl Dice {
+    /// Choices without end.
+    pub fn seeded(seed: u64) -> Self {
+        Self(Source::Seeded(Box::new(ChaCha20Rng::seed_from_u64(seed))))
+    }
+
+    /// Choices that a fuzzer makes.
+    pub fn bytes(bytes: &[u8]) -> Self {
+        Self(Source::Bytes(bytes.iter().copied().collect()))
+    }
+
+    /// Whether every further choice is the first one.
+    pub fn is_spent(&self) -> bool {
+        matches!(&self.0, Source::Bytes(rest) if rest.is_empty())
+    }
+
+    /// A number of as many random bits.
+    pub fn bits(&mut self, bits: u32) -> u64 {
+        let all = match &mut self.0 {
+            Source::Seeded(rng) => rng.next_u64(),
+            Source::Bytes(rest) => {
+                let few = rest.len().min(bits.div_ceil(8) as usize);
+                rest.drain(..few).fold(0, |number, byte| number << 8 | u64::from(byte))
+            }
+        };
+        all & u64::MAX.checked_shr(64 - bits).unwrap_or(0)
+    }
+
+    /// A number below `end`; zero if `end` is.
+    pub fn below(&mut self, end: u64) -> u64 {
+        match end {
+            0 | 1 => 0,
+            // A fuzzer learns faster if a choice takes no more bytes than it must.
+            _ => self.bits((64 - (end - 1).leading_zeros()).next_multiple_of(8)) % end,
+        }
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == n - 1
+    }
+
+    /// One of several.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    /// A number that a varint can hold, of any size, often at an edge.
+    pub fn extreme(&mut self) -> u64 {
+        let width = self.below(63) as u32;
+        let number = match self.below(4) {
+            0 => self.bits(width),
+            1 => (1u64 << width) - 1,
+            2 => 1 << width,
+            _ => varint::MAX - self.bits(width.min(8)),
+        };
+        number.min(varint::MAX)
+    }
+
+    /// A number close to `n`, or anything.
+    pub fn near(&mut self, n: u64) -> u64 {
+        let number = match self.below(4) {
+            0 => n.saturating_sub(self.below(300)),
+            1 => n.saturating_add(self.below(300)),
+            2 => n,
+            _ => self.extreme(),
+        };
+        number.min(varint::MAX)
+    }
+}

@@ -1,0 +1,161 @@
+//! A session that was set up as the protocol demands, by a side that then seals
+//! whatever it likes.
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use units::{BitRate, Instant, RangeSet};
+
+use super::Dice;
+use crate::flow::Limits;
+use crate::handshake::{Initiator, Keys, Params, Responder};
+use crate::knock::Knocker;
+use crate::open::Openings;
+use crate::packet::{self, Datagram, Header, Index};
+use crate::phases::Phases;
+use crate::secret::draw;
+use crate::{KeyPair, PublicKey};
+
+/// Authentic packets of any content and number.
+pub(super) struct Forger {
+    pub(super) phases: Phases,
+    /// By which the other side names the session in its packets, and this side.
+    index: Index,
+    peer_index: Index,
+    /// What the other side allows.
+    pub(super) allowed: Limits,
+    /// One more than the highest number sealed.
+    pub(super) sealed_end: u64,
+    /// The numbers of the other side's packets.
+    pub(super) heard: RangeSet,
+}
+
+impl Forger {
+    fn new(
+        keys: Keys,
+        terminal: bool,
+        index: Index,
+        peer_index: Index,
+        allowed: Limits,
+        rng: &mut ChaCha20Rng,
+    ) -> Self {
+        let phases = Phases::new(keys, terminal, &draw(rng));
+        let heard = RangeSet::default();
+        Self { phases, index, peer_index, allowed, sealed_end: 0, heard }
+    }
+
+    /// Seals a packet. Its number reaches the receiver whole if it is within
+    /// 2³¹ of the highest one there.
+    pub(super) fn seal(&mut self, number: u64, source: bool, frames: &[u8]) -> Vec<u8> {
+        let header = Header {
+            receiver: self.peer_index,
+            truncated: number & u64::from(u32::MAX),
+            number_len: 4,
+            source,
+            phase: self.phases.phase(),
+        };
+        let mut out = Vec::with_capacity(frames.len() + Header::MAX_LEN + packet::TAG);
+        header.write(&mut out);
+        out.extend_from_slice(frames);
+        self.phases.seal(number, header.len(), &mut out);
+        self.sealed_end = self.sealed_end.max(number + 1);
+        out
+    }
+
+    /// The frames of a packet of the other side.
+    pub(super) fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
+        let Some(Datagram::Data(header)) = packet::parse(datagram) else { return None };
+        if header.receiver != self.index {
+            return None;
+        }
+        let number = header.number(self.heard_end());
+        let frames = self.phases.open(&header, number, datagram)?;
+        self.heard.insert_one(number);
+        Some(frames)
+    }
+
+    /// One more than the highest number of the other side's packets.
+    pub(super) fn heard_end(&self) -> u64 {
+        self.heard.last().map_or(0, |range| range.end)
+    }
+}
+
+/// A terminal's handshake under way.
+pub(super) struct Opening {
+    identity: KeyPair,
+    knocker: Knocker,
+    params: Params,
+    rng: ChaCha20Rng,
+    initiator: Initiator,
+}
+
+impl Opening {
+    /// Begins one that promises whatever the dice say.
+    pub(super) fn new(now: Instant, identity: KeyPair, hub: PublicKey, dice: &mut Dice) -> Self {
+        let mut rng = ChaCha20Rng::seed_from_u64(dice.bits(64));
+        let (params, index) = (promises(dice), dice.bits(16) as Index);
+        let knocker = Knocker::new(hub);
+        let initiator = Initiator::new(now, &identity, &knocker, index, &params, &mut rng);
+        Self { identity, knocker, params, rng, initiator }
+    }
+
+    /// The initiation.
+    pub(super) fn datagram(&mut self, now: Instant) -> Option<Vec<u8>> {
+        self.initiator.send_now(now);
+        self.initiator.poll(now)
+    }
+
+    /// Takes the hub's answer; true if it asks for the initiation again.
+    pub(super) fn takes_cookie(&mut self, now: Instant, datagram: &[u8]) -> bool {
+        let Some(Datagram::Cookie { receiver, cookie }) = packet::parse(datagram) else {
+            return false;
+        };
+        let asked = receiver == self.initiator.index
+            && self.initiator.is_answered_by(&self.knocker, datagram);
+        if asked {
+            let Self { identity, knocker, params, rng, initiator } = self;
+            initiator.take_cookie(now, identity, knocker, params, &cookie, rng);
+        }
+        asked
+    }
+
+    /// The session, if this is the hub's answer.
+    pub(super) fn complete(mut self: Box<Self>, datagram: &[u8]) -> Result<Forger, Box<Self>> {
+        let Some(Datagram::Response { sender, receiver, body }) = packet::parse(datagram) else {
+            return Err(self);
+        };
+        if receiver != self.initiator.index {
+            return Err(self);
+        }
+        let Ok(theirs) = self.initiator.answer(&datagram[body..]) else { return Err(self) };
+        let keys = self.initiator.into_keys(theirs.cipher(&self.params));
+        Ok(Forger::new(keys, true, receiver, sender, theirs.limits, &mut self.rng))
+    }
+}
+
+/// A hub's answer to an initiation, and the session that it makes.
+pub(super) fn respond(
+    identity: &KeyPair,
+    initiation: &[u8],
+    dice: &mut Dice,
+) -> Option<(Vec<u8>, Forger)> {
+    let Some(Datagram::Initiation { sender }) = packet::parse(initiation) else { return None };
+    let mut rng = ChaCha20Rng::seed_from_u64(dice.bits(64));
+    let responder = Responder::read(identity, initiation, &mut rng).ok()?;
+    let theirs = responder.params.ok()?;
+    let (ours, index) = (promises(dice), dice.bits(16) as Index);
+    let (answer, keys) = responder.answer(index, sender, &ours, ours.cipher(&theirs));
+    Some((answer, Forger::new(keys, false, index, sender, theirs.limits, &mut rng)))
+}
+
+/// Any parameters that a side may have, generous in the first place.
+fn promises(dice: &mut Dice) -> Params {
+    let mut amount = |usual| if dice.one_in(4) { dice.extreme() } else { usual };
+    let (memory, window) = (amount(1 << 40), amount(1 << 28));
+    let (streams, channels) = (amount(1 << 16) as u32, amount(u64::MAX) as u32);
+    let (openings, rate) = (Openings(amount(3)), amount(10_000_000));
+    let limits = Limits { channels, openings, ..Limits::new(memory, window, streams) };
+    let times = if dice.one_in(3) { None } else { Some(dice.one_in(2)) };
+    let present = dice.one_in(4).then(|| dice.extreme());
+    let rate = BitRate::from_bits_per_second(rate);
+    Params { limits, rate, present, times, aes: true }
+}

@@ -1,0 +1,157 @@
+//! The owner of an endpoint under attack: sometimes slow, sometimes
+//! deaf, never in the way of its other peers.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use units::{BitRate, Instant};
+
+use super::{Dice, Watched};
+use crate::{ChannelId, Event, Open, Read, ResetReason, SessionId, StreamId};
+
+/// Streams looked at in one go.
+const LOOKS: usize = 8;
+/// Streams that it opens towards the adversary.
+const OPENED: usize = 6;
+
+/// What the owner does with a stream.
+#[derive(Debug, Clone, Copy)]
+struct Manner {
+    reads: bool,
+    writes: bool,
+}
+
+/// Uses the sessions of an adversary as owners do.
+pub struct Owner {
+    streams: BTreeMap<(SessionId, StreamId), Manner>,
+    opened: usize,
+    /// The stream after which it goes on.
+    turn: Option<(SessionId, StreamId)>,
+    sessions: Vec<SessionId>,
+    /// Whether it has anything to send to the adversary.
+    generous: bool,
+}
+
+impl Owner {
+    /// An owner whose manners follow from the dice.
+    pub fn new(dice: &mut Dice) -> Self {
+        Self {
+            streams: BTreeMap::new(),
+            opened: 0,
+            turn: None,
+            sessions: Vec::new(),
+            generous: dice.one_in(2),
+        }
+    }
+
+    /// Takes an event of the adversary's session.
+    pub fn handle_event(
+        &mut self,
+        watched: &mut Watched,
+        session: SessionId,
+        event: &Event,
+        dice: &mut Dice,
+    ) {
+        match event {
+            Event::Up { .. } => self.sessions.push(session),
+            Event::Down(_) => {
+                self.sessions.retain(|other| *other != session);
+                self.streams.retain(|(other, _), _| *other != session);
+            }
+            Event::Opened { stream, .. } => self.opened(watched, session, *stream, dice),
+            Event::Reset { stream, .. } | Event::Closed(stream) => {
+                self.streams.remove(&(session, *stream));
+            }
+            _ => {}
+        }
+    }
+
+    fn opened(
+        &mut self,
+        watched: &mut Watched,
+        session: SessionId,
+        stream: StreamId,
+        dice: &mut Dice,
+    ) {
+        match dice.below(8) {
+            0 => _ = watched.with(|it| it.reset(session, stream, ResetReason::Refused)),
+            1 => {}
+            _ => _ = watched.with(|it| it.accept(session, stream)),
+        }
+        let (reads, writes) = (dice.one_in(2), self.generous && dice.one_in(2));
+        self.streams.insert((session, stream), Manner { reads, writes });
+    }
+
+    /// Does this and that. `rates` are what the modem may say.
+    pub fn act(&mut self, now: Instant, watched: &mut Watched, rates: &[BitRate], dice: &mut Dice) {
+        if let Some(session) = self.some_session(dice) {
+            self.use_session(now, watched, session, dice);
+            if !rates.is_empty() {
+                let (rate, time) = (dice.pick(rates), Duration::from_secs(60));
+                let _ = watched.with(|it| it.set_rate(now, session, rate, time));
+            }
+        }
+        for _ in 0..LOOKS.min(self.streams.len()) {
+            let next = match self.turn {
+                Some(turn) => self.streams.range(turn..).nth(1),
+                None => None,
+            };
+            let next = next.or_else(|| self.streams.first_key_value());
+            let Some((&(session, stream), &manner)) = next else { return };
+            self.turn = Some((session, stream));
+            use_stream(watched, session, stream, manner, dice);
+        }
+    }
+
+    fn some_session(&self, dice: &mut Dice) -> Option<SessionId> {
+        let nth = dice.below(self.sessions.len() as u64) as usize;
+        self.sessions.get(nth).copied()
+    }
+
+    fn use_session(
+        &mut self,
+        now: Instant,
+        watched: &mut Watched,
+        session: SessionId,
+        dice: &mut Dice,
+    ) {
+        if self.opened < OPENED && dice.one_in(4) {
+            let address = SocketAddr::from(([192, 0, 2, 1], 80));
+            let open = Open { destination: address, source: address, dscp: None };
+            if let Ok(stream) = watched.with(|it| it.open(now, session, open)) {
+                self.opened += 1;
+                let manner = Manner { reads: dice.one_in(2), writes: self.generous };
+                self.streams.insert((session, stream), manner);
+            }
+        }
+        if let Some(channel) = ChannelId::new(dice.below(4) as u8) {
+            let packet = [0x45; 600];
+            let size = 1 + dice.below(packet.len() as u64) as usize;
+            let packet = &packet[..size];
+            let _ = watched.with(|it| it.send_packet(now, session, channel, packet));
+        }
+    }
+}
+
+fn use_stream(
+    watched: &mut Watched,
+    session: SessionId,
+    stream: StreamId,
+    manner: Manner,
+    dice: &mut Dice,
+) {
+    let mut buffer = [0; 4096];
+    if manner.writes {
+        let _ = watched.with(|it| it.write(session, stream, &buffer));
+    }
+    if manner.reads {
+        let mut read = || watched.with(|it| it.read(session, stream, &mut buffer));
+        while matches!(read(), Ok(Read::Data(_))) {}
+    }
+    match dice.below(64) {
+        0 => _ = watched.with(|it| it.reset(session, stream, ResetReason::TimedOut)),
+        1 => _ = watched.with(|it| it.finish(session, stream)),
+        _ => {}
+    }
+}

@@ -1,0 +1,241 @@
+//! What an adversary does with a session.
+
+use super::Dice;
+use super::contact::{Contact, ROOM};
+use super::grammar;
+use crate::StreamId;
+use crate::frame::{Frame, TruncatedOffset};
+
+/// The kinds of harm. All but the last three break no rule that ends a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tactic {
+    /// Streams in order, up to the limits, whoever reads.
+    Talk,
+    /// Opens streams and resets them, for ever.
+    OpenReset,
+    /// One byte here and there.
+    Islands,
+    /// The last byte that there is credit for, and then a reset.
+    FarEnd,
+    /// Repairs of blocks that never complete, or contradict each other.
+    Repairs,
+    /// Packets that nobody sends between those that come.
+    Gaps,
+    /// Packets that must be acknowledged, as small as they can be.
+    Pings,
+    /// Nothing below some number, high or low, is cared for.
+    Settle,
+    /// Credit, small and large.
+    Credits,
+    /// Challenges, and answers to none.
+    Challenges,
+    /// New keys again and again.
+    Rekey,
+    /// Packets of channels that never become whole.
+    Parts,
+    /// The same again: replayed, and out of order.
+    Replay,
+    /// From other addresses, some of which are its own.
+    Roam,
+    /// Listens only.
+    Silence,
+    /// Acknowledgements of anything.
+    FalseAcks,
+    /// Any frames.
+    AnyFrames,
+    /// Bytes that are no frames.
+    Garbage,
+}
+
+impl Tactic {
+    pub(super) const ALL: [Self; 18] = [
+        Self::Talk,
+        Self::OpenReset,
+        Self::Islands,
+        Self::FarEnd,
+        Self::Repairs,
+        Self::Gaps,
+        Self::Pings,
+        Self::Settle,
+        Self::Credits,
+        Self::Challenges,
+        Self::Rekey,
+        Self::Parts,
+        Self::Replay,
+        Self::Roam,
+        Self::Silence,
+        Self::FalseAcks,
+        Self::AnyFrames,
+        Self::Garbage,
+    ];
+
+    /// The next packet that this does, if it does anything.
+    pub(super) fn packet(self, contact: &mut Contact, dice: &mut Dice) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity(ROOM + 64);
+        if dice.one_in(4) {
+            contact.acknowledge(&mut out, dice);
+        }
+        let source = dice.one_in(2);
+        match self {
+            Self::Silence => {
+                contact.acknowledge(&mut out, dice);
+                return (!out.is_empty()).then(|| contact.seal(&out, false));
+            }
+            Self::Gaps => {
+                let skipped = if dice.one_in(64) { dice.bits(31) } else { 1 + dice.below(3) };
+                let number = contact.forger.sealed_end + skipped;
+                Frame::Ping.write(&mut out, false);
+                return Some(contact.seal_as(number, &out, source));
+            }
+            Self::Replay => return replay(contact, &out, dice),
+            Self::Repairs => repairs(contact, &mut out, dice),
+            Self::Garbage => out.extend((0..dice.below(60)).map(|_| dice.bits(8) as u8)),
+            Self::FalseAcks => {
+                grammar::any_ack(contact.forger.heard_end(), &mut out, dice);
+            }
+            Self::Talk | Self::Roam => {
+                let id = contact.stream(&mut out, dice);
+                let room = ROOM.saturating_sub(out.len() + 20) as u64;
+                contact.write(id, room.min(1 + dice.below(1200)), &mut out);
+            }
+            _ => self.fill(contact, &mut out, dice),
+        }
+        Some(contact.seal(&out, source))
+    }
+
+    /// Fills a packet with small frames.
+    fn fill(self, contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+        let most = if self == Self::Pings { 1 } else { 1 + dice.below(200) };
+        for _ in 0..most {
+            if out.len() + 60 > ROOM {
+                break;
+            }
+            self.small(contact, out, dice);
+        }
+    }
+
+    fn small(self, contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+        let (sealed, heard) = (contact.forger.sealed_end, contact.forger.heard_end());
+        match self {
+            Self::OpenReset => {
+                let stream = contact.open(out, dice);
+                if dice.one_in(2) {
+                    contact.write(stream, dice.below(9), out);
+                }
+                reset(contact, stream, out, dice);
+            }
+            Self::Islands => island(contact, out, dice),
+            Self::FarEnd => far_end(contact, out, dice),
+            Self::Settle => Frame::Settled(dice.near(sealed)).write(out, false),
+            Self::Credits if dice.one_in(2) => {
+                Frame::SessionCredit(dice.extreme()).write(out, false);
+            }
+            Self::Credits => {
+                let (stream, limit) = (grammar::stream(dice), dice.extreme());
+                Frame::StreamCredit { stream, limit }.write(out, false);
+            }
+            Self::Challenges if dice.one_in(2) => {
+                Frame::PathChallenge(dice.bits(64)).write(out, false);
+            }
+            Self::Challenges => Frame::PathAnswer(dice.bits(64)).write(out, false),
+            Self::Rekey => rekey(contact, out, dice),
+            Self::Parts if dice.one_in(32) => {
+                Frame::Channel(grammar::announcement(dice)).write(out, false);
+            }
+            Self::Parts => Frame::Packet(grammar::part(&[7; 30], dice)).write(out, false),
+            Self::AnyFrames => grammar::any(sealed, heard, out, dice),
+            _ if dice.one_in(2) => Frame::Mark.write(out, false),
+            _ => Frame::Ping.write(out, false),
+        }
+    }
+}
+
+/// Resets a stream of which as much was sent as was, or any lie.
+fn reset(contact: &mut Contact, stream: StreamId, out: &mut Vec<u8>, dice: &mut Dice) {
+    let written = contact.written.remove(&stream).unwrap_or_default();
+    let limit = contact.limit(stream);
+    let more = limit.saturating_sub(written.sent);
+    let sent = match dice.below(512) {
+        0 => dice.near(limit),
+        1..=32 if contact.sent + more <= contact.credit => {
+            contact.sent += more;
+            limit
+        }
+        _ => written.sent,
+    };
+    Frame::Reset { stream, reason: grammar::reason(dice), sent }.write(out, false);
+}
+
+/// A byte with nothing beside it, as far as there is credit.
+fn island(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+    let stream = contact.stream(out, dice);
+    let limit = contact.limit(stream);
+    let Some(written) = contact.written.get_mut(&stream) else { return };
+    // The first byte is never sent, so that nothing can be read.
+    let next = written.sent + 2;
+    if next > limit || contact.sent + 2 > contact.credit {
+        return byte_at(stream, 1 + dice.below(written.sent.max(1)), out);
+    }
+    written.sent = next;
+    contact.sent += 2;
+    byte_at(stream, next - 1, out);
+}
+
+/// The last byte that a new stream has credit for.
+fn far_end(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+    let stream = contact.open(out, dice);
+    let end = contact.limit(stream).min(contact.credit.saturating_sub(contact.sent));
+    if let Some(offset) = end.checked_sub(1) {
+        byte_at(stream, offset, out);
+        contact.sent += end;
+        contact.written.entry(stream).or_default().sent = end;
+    }
+    let most = u64::from(contact.forger.allowed.max_streams);
+    if contact.written.len() as u64 >= most || dice.one_in(2) {
+        reset(contact, stream, out, dice);
+    }
+}
+
+fn byte_at(stream: StreamId, offset: u64, out: &mut Vec<u8>) {
+    let offset = TruncatedOffset::new(offset);
+    Frame::Stream { stream, offset, fin: false, data: &[1] }.write(out, false);
+}
+
+/// A repair of any block, or of the same as ever but otherwise.
+fn repairs(contact: &Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+    let number = contact.forger.sealed_end;
+    let size = if dice.one_in(4) { dice.below(600) } else { ROOM as u64 };
+    let shard = vec![dice.bits(8) as u8; (size as usize).min(ROOM.saturating_sub(out.len()))];
+    let mut repair = grammar::repair(number, &shard, dice);
+    if dice.one_in(4) {
+        // A block of long ago that never was, in all of its 255 repairs.
+        repair = crate::frame::Repair { distance: number, stride: 1, count: 200, ..repair };
+    }
+    Frame::Repair(repair).write(out, true);
+}
+
+/// A proper change of keys, or an improper one.
+fn rekey(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+    if dice.one_in(65_536) {
+        let frame = Frame::Rekey { generation: dice.near(1), key: [dice.bits(8) as u8; 32] };
+        return frame.write(out, false);
+    }
+    contact.forger.phases.drop_previous();
+    let offer = contact.forger.phases.offer();
+    match contact.rekeys.pop_front().or(offer) {
+        Some(frame) => frame.write(out, false),
+        None => Frame::Ping.write(out, false),
+    }
+}
+
+/// A packet of before, or another one with its number.
+fn replay(contact: &mut Contact, frames: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
+    if contact.recorded.is_empty() || dice.one_in(8) {
+        let number = dice.near(contact.forger.sealed_end).min(contact.forger.sealed_end + 300);
+        let mut frames = frames.to_vec();
+        Frame::Ping.write(&mut frames, false);
+        return Some(contact.seal_as(number, &frames, dice.one_in(2)));
+    }
+    let nth = dice.below(contact.recorded.len() as u64) as usize;
+    contact.recorded.get(nth).cloned()
+}

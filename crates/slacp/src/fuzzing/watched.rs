@@ -1,0 +1,237 @@
+//! An endpoint whose every step is held against what no peer may make it do.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use units::{Instant, Machine};
+
+use super::adversary::is_claimed;
+use crate::fec::{Block, Decoder, PendingRepair, encode};
+use crate::frame::Repair;
+use crate::{Destination, Endpoint, Event, Footprint, Open, SessionId, Wake};
+
+/// The most of what came from an unproven address that may go there (RFC 9000
+/// §8.1).
+const AMPLIFICATION: u64 = 3;
+/// A turn that changes nothing may be one that was asked for a moment too early;
+/// the next one is not.
+const IDLE_TURNS: u32 = 2;
+/// Turns in a second for all of a session's timers: the shortest, 3 ms, is that
+/// of tails (`planner.rs`).
+const TIMER_TURNS: u64 = 400;
+
+/// What is held takes up to three times what it counts for: maps are half empty after
+/// insertions in order, vectors double, and what they gave back is not given up.
+const SLACK: usize = 3;
+/// What a session takes beside what it counts, in bytes: 64 lanes on each of four
+/// channels with half a kilobyte each, a kilobyte for each of 32 streams, the room that
+/// the queues of events and of frames keep, a thousand each, and itself.
+const FIXED: usize = 4 * 64 * 512 + 32 * 1024 + 2 * 1024 * 100 + 36_000;
+
+/// What a session's figures may show.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of streams in each direction.
+    pub memory: u64,
+    /// Streams alive.
+    pub streams: usize,
+}
+
+/// How much an endpoint may hold, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound {
+    /// Without sessions.
+    pub base: usize,
+    /// For each session, and each handshake under way.
+    pub session: usize,
+    /// For each session of an honest peer instead.
+    pub honest: usize,
+}
+
+/// The erasure code's tables, some megabytes, belong to the process, not to the
+/// endpoint that first needs them.
+fn fill_tables() {
+    let block = Block { base: 0, stride: 1, count: 2 };
+    let pending = encode(block, 1, |_| b"source");
+    let mut decoder = Decoder::new(100);
+    decoder.keep(0, b"source");
+    let PendingRepair { repairs, index, shard, .. } = &pending[0];
+    let (repairs, index) = (*repairs, *index);
+    let repair = Repair { distance: 2, stride: 1, count: 2, repairs, index, shard };
+    decoder.repair(2, &repair);
+}
+
+/// An endpoint that is called only through this.
+pub struct Watched {
+    endpoint: Endpoint,
+    /// Bytes allocated and not freed in this thread.
+    live: fn() -> isize,
+    bound: Bound,
+    held: isize,
+    /// Sessions of honest peers.
+    pub honest: usize,
+    /// The most held so far, in shares of the bound.
+    pub most: f64,
+    /// The same in shares of what its own figures explain.
+    pub most_uncounted: f64,
+    /// Bytes from, and to, addresses that the adversary only claims.
+    claimed: BTreeMap<SocketAddr, [u64; 2]>,
+    /// Datagrams taken and given since the second began.
+    second: u64,
+    work: u64,
+    turns: u64,
+    /// Turns at one time without input or output.
+    idle: u32,
+    last_turn: Instant,
+}
+
+impl Watched {
+    /// Watches what `make` makes. `live` tells how much memory is in use; zero
+    /// always if that is not known.
+    pub fn new(live: fn() -> isize, bound: Bound, make: impl FnOnce() -> Endpoint) -> Self {
+        fill_tables();
+        let before = live();
+        let endpoint = make();
+        Self {
+            endpoint,
+            live,
+            bound,
+            held: live() - before,
+            honest: 0,
+            most: 0.0,
+            most_uncounted: 0.0,
+            claimed: BTreeMap::new(),
+            second: 0,
+            work: 0,
+            turns: 0,
+            idle: 0,
+            last_turn: Instant::ZERO,
+        }
+    }
+
+    /// What the endpoint holds, in bytes.
+    pub fn held(&self) -> isize {
+        self.held
+    }
+
+    /// The endpoint, to be looked at.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Calls the endpoint. What it returns must not own memory of the endpoint's.
+    pub fn with<R>(&mut self, call: impl FnOnce(&mut Endpoint) -> R) -> R {
+        let before = (self.live)();
+        let result = call(&mut self.endpoint);
+        self.held += (self.live)() - before;
+        self.check_memory();
+        result
+    }
+
+    /// Hands over a datagram.
+    pub fn receive(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
+        self.work += 1;
+        self.idle = 0;
+        if is_claimed(from) {
+            self.claimed.entry(from).or_default()[0] += datagram.len() as u64;
+        }
+        self.with(|endpoint| endpoint.handle_datagram(now, from, datagram));
+    }
+
+    /// The next datagram to leave.
+    ///
+    /// # Panics
+    /// When an address that has proved nothing gets more than it may.
+    pub fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<SocketAddr> {
+        // Grown here, the buffer would count as the endpoint's.
+        buf.reserve(2_000);
+        let to = self.with(|endpoint| endpoint.poll_transmit(now, buf))?;
+        self.work += 1;
+        self.idle = 0;
+        if let Some([came, went]) = self.claimed.get_mut(&to) {
+            *went += buf.len() as u64;
+            assert!(*went <= *came * AMPLIFICATION, "{to} got {went} bytes for {came}");
+        }
+        Some(to)
+    }
+
+    /// Lets what is due happen.
+    ///
+    /// # Panics
+    /// When the endpoint turns in circles.
+    pub fn wake(&mut self, now: Instant) {
+        let due = self.endpoint.poll_timeout();
+        self.idle = if now == self.last_turn { self.idle + 1 } else { 0 };
+        self.last_turn = now;
+        assert!(self.idle <= IDLE_TURNS, "woken in vain at {now}: {due:?}");
+        let second = now.as_nanos() / 1_000_000_000;
+        if second != self.second {
+            (self.second, self.turns, self.work) = (second, 0, 0);
+        }
+        self.turns += 1;
+        let Footprint { sessions, handshakes, .. } = self.endpoint.footprint();
+        let peers = (1 + sessions + handshakes) as u64;
+        let most = 2 * self.work + TIMER_TURNS * peers;
+        assert!(self.turns <= most, "{} turns in a second at {now}: {due:?}", self.turns);
+        self.with(|endpoint| endpoint.handle_timeout(now));
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<(SessionId, Event)> {
+        let event = self.with(Endpoint::poll_event)?;
+        // The only memory that leaves with it.
+        if let Event::Opened {
+            open: Open { destination: Destination::Name(name, _), .. }, ..
+        } = &event.1
+        {
+            self.held -= name.as_str().len() as isize;
+        }
+        Some(event)
+    }
+
+    /// When to wake it.
+    pub fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+        self.endpoint.poll_timeout()
+    }
+
+    /// # Panics
+    /// When the endpoint holds more than its bound.
+    fn check_memory(&mut self) {
+        let Footprint { sessions, handshakes, .. } = self.endpoint.footprint();
+        let Bound { base, session, honest } = self.bound;
+        let hostile = (sessions + handshakes).saturating_sub(self.honest);
+        let bound = base + hostile * session + self.honest * honest;
+        self.most = self.most.max(self.held as f64 / bound as f64);
+        assert!(
+            self.held <= bound as isize,
+            "{} bytes are held, {bound} allowed for {sessions} sessions and {handshakes} handshakes",
+            self.held
+        );
+    }
+
+    /// Holds the figures of the endpoint against its limits, and against what it
+    /// really holds; `sessions` are all that its owner knows of.
+    ///
+    /// # Panics
+    /// When a limit is exceeded, or more is held than is accounted for.
+    pub fn check_figures(&mut self, sessions: &[SessionId], limits: &Limits) {
+        let Footprint { sessions: all, handshakes, .. } = self.endpoint.footprint();
+        let mut counted = self.bound.base;
+        let mut known = 0;
+        for stats in sessions.iter().filter_map(|id| self.endpoint.stats(*id)) {
+            let (to_send, to_read) = (stats.held_to_send.get(), stats.held_to_read.get());
+            let memory = limits.memory;
+            assert!(to_send <= memory && to_read <= memory, "{to_send} to send, {to_read} to read");
+            assert!(stats.held.get() <= 5 * memory, "{} held in all", stats.held);
+            assert!(stats.streams <= limits.streams, "{} streams", stats.streams);
+            counted += SLACK * stats.held.get() as usize + FIXED;
+            known += 1;
+        }
+        counted += (all + handshakes).saturating_sub(known) * self.bound.session;
+        self.most_uncounted = self.most_uncounted.max(self.held as f64 / counted as f64);
+        let stats =
+            || sessions.iter().filter_map(|id| self.endpoint.stats(*id)).collect::<Vec<_>>();
+        let explained = self.held <= counted as isize;
+        assert!(explained, "{} bytes held, {counted} explained: {:?}", self.held, stats());
+    }
+}

@@ -1,0 +1,147 @@
+//! A peer with a valid key that plays everything the grammar allows, and more,
+//! in virtual time: it costs an endpoint no more than is set aside for it, and
+//! others nothing that an honest peer would not.
+//!
+//! `SLACP_SEEDS=first..end` chooses the seeds: a failing one can be replayed
+//! alone.
+
+mod counting;
+mod hop;
+mod hostile;
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, OnceLock};
+
+use hostile::{Case, FORWARD, Other, Outcome, SECONDS, describe, mirror, net, run, run_alone};
+use slacp::Rate;
+
+/// What an honest session beside another gets at least, in shares of what it
+/// gets beside an honest one that sends as much.
+const SHARE: f64 = 0.9;
+/// Where packets are lost, runs of three seconds differ by so much more.
+const LUCK: f64 = 0.95;
+
+fn seeds(usual: Range<u64>) -> Range<u64> {
+    let Ok(range) = std::env::var("SLACP_SEEDS") else { return usual };
+    let (first, end) = range.split_once("..").expect("SLACP_SEEDS is first..end");
+    first.parse().unwrap()..end.parse().unwrap()
+}
+
+/// Runs every seed, on all processors, and tells which fail and how.
+fn each(seeds: Range<u64>, run: impl Fn(u64) -> f64 + Sync) {
+    let next = AtomicU64::new(seeds.start);
+    let failures = Mutex::new(Vec::new());
+    let most = Mutex::new((0.0, 0));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            match catch_unwind(AssertUnwindSafe(|| run(seed))) {
+                Ok(held) => {
+                    let mut most = most.lock().unwrap();
+                    *most = if held > most.0 { (held, seed) } else { *most };
+                }
+                Err(why) => {
+                    let text = why.downcast_ref::<String>().cloned().unwrap_or_default();
+                    failures.lock().unwrap().push((seed, text));
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| _ = scope.spawn(work));
+    });
+    let (most, failures) = (*most.lock().unwrap(), failures.into_inner().unwrap());
+    println!("{seeds:?}: at most {:.0} % of the bound held, by seed {}", most.0 * 100.0, most.1);
+    for (seed, text) in &failures {
+        println!("SLACP_SEEDS={seed}..{}: {text}", seed + 1);
+    }
+    assert!(failures.is_empty(), "{} seeds of {seeds:?} fail", failures.len());
+}
+
+/// Losses make runs differ: the least of as many tells what is usual.
+const LOSSY_RUNS: u64 = 16;
+
+/// What the honest terminal gets at least alone, and beside an honest one, on a
+/// link that is clean or not.
+fn usual(lossy: bool) -> &'static [Outcome; 2] {
+    static USUAL: OnceLock<[[Outcome; 2]; 2]> = OnceLock::new();
+    let least = |lossy: bool, other: fn() -> Other| {
+        let runs = if lossy { LOSSY_RUNS } else { 1 };
+        let outcome = |seed| run(&mut net(seed, &Case::plain(lossy), other()));
+        let outcomes: Vec<Outcome> = (0..runs).map(outcome).collect();
+        Outcome {
+            down: outcomes.iter().map(|it| it.down).min().unwrap(),
+            up: outcomes.iter().map(|it| it.up).min().unwrap(),
+            exchanges: outcomes.iter().map(|it| it.exchanges).min().unwrap(),
+            slowest: outcomes.iter().map(|it| it.slowest).fold(0.0, f64::max),
+            most: outcomes.iter().map(|it| it.most).fold(0.0, f64::max),
+            elsewhere: outcomes.iter().map(|it| it.elsewhere).fold(0.0, f64::max),
+            in_time: true,
+            others: 0,
+        }
+    };
+    let both = |lossy| [least(lossy, || Other::Nobody), least(lossy, || Other::Honest)];
+    &USUAL.get_or_init(|| [false, true].map(both))[usize::from(lossy)]
+}
+
+#[test]
+fn a_hub_and_its_other_terminals_stand_any_hostile_terminal() {
+    for lossy in [false, true] {
+        println!("alone and beside an honest terminal: {:?}", usual(lossy));
+    }
+    each(seeds(0..150), |seed| {
+        let case = Case::of(seed);
+        let mut net = net(seed, &case, Other::Adversary);
+        let outcome = run(&mut net);
+        if case.is_fair() {
+            check_share(&case, &outcome, &describe(&net));
+        }
+        outcome.most
+    });
+}
+
+/// The time of a full packet on the forward link, in seconds, and how many the
+/// reply of an exchange takes.
+const PACKET_TIME: f64 = 1500.0 * 8.0 / 4e6;
+const REPLY: f64 = 5.0;
+
+fn check_share(case: &Case, got: &Outcome, who: &str) {
+    let [alone, beside] = usual(case.lossy);
+    // A handshake may be lost, and lost again; by a link that loses nothing it is not.
+    assert!(got.in_time || case.lossy, "the honest session came late: {got:?} {case:?} {who}");
+    if !got.in_time {
+        return;
+    }
+    let share = if case.lossy { SHARE * LUCK } else { SHARE };
+    // Each other session may have what an honest one would, and no more.
+    let others = got.others.max(1) as f64;
+    let left = (1.0 - got.elsewhere).max(1.0 / (1.0 + others));
+    let want = alone.down as f64 * left * share;
+    // What clients leave unread holds up the same terminal's downloads, but no exchange.
+    let held_up = case.stalled > 0;
+    assert!(held_up || got.down as f64 >= want, "{got:?}, {want} are due, {case:?} {who}");
+    assert!(got.up as f64 >= beside.up as f64 * share, "{got:?} after {beside:?}, {case:?} {who}");
+    let time = SECONDS / beside.exchanges as f64 + (others - 1.0) * REPLY * PACKET_TIME;
+    let exchanges = SECONDS / time * share;
+    assert!(
+        got.exchanges as f64 >= exchanges.floor(),
+        "{got:?} where {exchanges} were due, {case:?} {who}"
+    );
+}
+
+#[test]
+fn a_terminal_stands_any_hostile_hub() {
+    each(seeds(0..100), |seed| {
+        let mut case = Case::of(seed);
+        if case.rate == FORWARD.into() && seed % 2 == 0 {
+            case.rate = Rate::auto();
+        }
+        run_alone(&mut mirror(seed, &case))
+    });
+}
