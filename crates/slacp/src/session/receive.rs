@@ -109,13 +109,14 @@ impl Session {
             // A packet that is no source is restored as empty: it has not come,
             // and may have carried what is to be sent again.
             if !frames.is_empty() && self.received.is_new(number) {
+                // Before what it carries, as a packet that comes.
+                let acknowledgement = frames.first().is_some_and(|kind| frame::is_ack(*kind));
+                self.log.record(now, || LogEvent::Restored { packet: number, acknowledgement });
                 if self.take_frames(now, number, true, &frames)?.is_none() {
                     continue;
                 }
                 self.stats.recovered += 1;
                 self.received.restored(now, number);
-                let acknowledgement = frames.first().is_some_and(|kind| frame::is_ack(*kind));
-                self.log.record(now, || LogEvent::Restored { packet: number, acknowledgement });
             }
         }
         Ok(())
