@@ -38,8 +38,8 @@ pub(crate) struct Scenario {
     lost: u32,
     /// … and so many of their retransmissions, from the second on.
     lost_again: u32,
-    /// The acknowledgement that tells of the loss is lost too. It shares its packet
-    /// with one that FEC protects.
+    /// An acknowledgement behind the losses is lost too. It shares its packet with one
+    /// that FEC protects.
     acknowledgement: bool,
 }
 
@@ -200,7 +200,7 @@ mod tests {
         assert!(sequences(&recovery.restored).is_disjoint(&sequences(&recovery.resent_received)));
         assert_eq!(recovery.restored_acknowledgements.len(), 1);
         let told = recovery.restored_acknowledgements[0].time;
-        assert!(recovery.resent.iter().all(|point| point.time >= told));
+        assert!(recovery.restored.iter().all(|point| point.time > told));
         held_back_until(&recovery, &recovery.restored);
     }
 }
