@@ -116,9 +116,8 @@ fn lose(net: &mut Net<Node>, from: usize, sent: Range<Instant>) {
     net.mangle(from, TERMINAL + HUB - from, Mangle { outages, ..Mangle::default() });
 }
 
-/// Waits until the terminal is to acknowledge what came `behind` the losses, which
-/// tells of them, and has it send a packet of its own at that moment; loses the SLACP
-/// packet with both.
+/// Waits until an acknowledgement is due of what came `behind` the losses, and has the
+/// terminal send a packet of its own at that moment; loses the SLACP packet with both.
 fn lose_acknowledgement(net: &mut Net<Node>, behind: Instant) {
     let told = |now: Instant, nodes: &mut [Node]| {
         let Node { host, log, .. } = &nodes[TERMINAL];
