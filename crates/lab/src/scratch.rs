@@ -6,16 +6,21 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 /// A directory that every system has; it is covered for a moment, in the lab's mount
 /// namespace.
 const WORKSHOP: &str = "/tmp";
+/// Held while it is covered: a second file system would lie upon the first, and be what
+/// both find.
+static COVERED: Mutex<()> = Mutex::new(());
 
 /// Mounts a new file system for the duration of `work`, which is handed its root.
-/// What is then open or bound elsewhere lives on.
+/// What is then open or bound elsewhere lives on. Others who want one wait.
 pub(crate) fn with<R>(work: impl FnOnce(&Path) -> io::Result<R>) -> io::Result<R> {
+    let _alone = COVERED.lock().unwrap_or_else(PoisonError::into_inner);
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), WORKSHOP, Some("tmpfs"), flags, Some("mode=755"))?;
     let done = work(Path::new(WORKSHOP));
