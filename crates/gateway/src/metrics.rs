@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::status::{
         Bypass, BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus,
-        InterceptionStatus, PolicyStatus, SessionStatus,
+        InterceptionStatus, PolicyStatus, SessionStatus, TunnelStatus,
     };
 
     #[test]
@@ -113,6 +113,7 @@ mod tests {
             Some(InterceptionStatus { bypassed, ..InterceptionStatus::default() });
         let (name, action) = ("mail".to_owned(), "bypass".to_owned());
         status.policies.push(PolicyStatus { name, action, connections: 4, packets: 0 });
+        status.tunnel = Some(TunnelStatus { prohibited: 6, ..TunnelStatus::default() });
         let (state, destinations) = ("up".to_owned(), vec![DlepDestination::default()]);
         let rate_bit_s = Some(20);
         status.dlep =
@@ -140,6 +141,7 @@ mod tests {
             "skyhop_bypass_seconds_total{reason=\"memory\"} 1.5",
             "skyhop_policy_connections_total{policy=\"mail\",action=\"bypass\"} 4",
             "skyhop_policy_packets_total{policy=\"mail\",action=\"bypass\"} 0",
+            "skyhop_tunnel_packets_total{fate=\"prohibited\"} 6",
             "skyhop_session_rtt_seconds{peer=\"ship-1\"} 0.6",
             "skyhop_session_packets_lost_total{peer=\"ship-1\"} 5",
             "skyhop_session_packets_recovered_total{peer=\"ship-1\"} 6",

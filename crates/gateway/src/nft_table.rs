@@ -99,6 +99,7 @@ fn display_rules(rules: &[Rule]) -> String {
 pub(crate) struct NftTable {
     socket: Socket,
     name: String,
+    /// Those of the last refill.
     counters: Vec<String>,
 }
 
@@ -135,8 +136,15 @@ impl NftTable {
         self.socket.execute(batch)
     }
 
+    /// Adds a counter that no refill takes away.
+    pub(crate) fn add_counter(&self, name: &str) -> io::Result<()> {
+        let mut batch = Batch::new();
+        about_counter(&mut batch, NEW_OBJECT, NEW, &self.name, name);
+        self.socket.execute(batch)
+    }
+
     /// Gives the chains that are not on hooks these rules, all at one moment; with
-    /// `counters`, new ones of these names instead of those there are.
+    /// `counters`, new ones of these names instead of those of the last refill.
     pub(crate) fn refill(
         &mut self,
         chains: &[Chain],
@@ -183,9 +191,6 @@ impl NftTable {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
-        if self.counters.is_empty() {
-            return Ok(BTreeMap::new());
-        }
         let found = self.socket.objects(GET_OBJECT, FAMILY, |object| {
             object.text(1, &self.name);
             object.number(3, COUNTER);

@@ -34,6 +34,7 @@ use crate::peers::{Peers, ms};
 use crate::policy::{self, Policy};
 use crate::status::{
     Bypass, ConnectionStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus,
+    TunnelStatus,
 };
 use crate::tcp;
 use crate::tunnel::Tunnel;
@@ -112,6 +113,7 @@ pub(crate) enum Task {
 pub(crate) struct Own {
     pub(crate) interception: Option<InterceptionStatus>,
     pub(crate) policies: Vec<PolicyStatus>,
+    pub(crate) tunnel: Option<TunnelStatus>,
 }
 
 impl Own {
@@ -123,8 +125,11 @@ impl Own {
     ) -> Self {
         let mut counts = intake.map(Intake::counts).unwrap_or_default();
         counts.extend(tunnel.map(Tunnel::counts).unwrap_or_default());
-        let policies = policy::status(policies, &counts);
-        Self { interception: intake.map(Intake::status), policies }
+        Self {
+            interception: intake.map(Intake::status),
+            policies: policy::status(policies, &counts),
+            tunnel: tunnel.map(|tunnel| tunnel.status(&counts)),
+        }
     }
 }
 
@@ -391,6 +396,7 @@ impl Operations {
             draining_s: drain,
             interception: own.interception,
             policies: own.policies,
+            tunnel: own.tunnel,
             dlep: self.dlep.as_ref().map(dlep::Client::status),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(hop)),
             traffic: traffic(view),

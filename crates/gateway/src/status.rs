@@ -25,6 +25,9 @@ pub struct Status {
     /// What its policies have decided about, in their order.
     #[serde(default)]
     pub policies: Vec<PolicyStatus>,
+    /// What its tunnel has carried, where it has one.
+    #[serde(default)]
+    pub tunnel: Option<TunnelStatus>,
     /// Its modem, where one is asked for rates (DLEP).
     #[serde(default)]
     pub dlep: Option<DlepStatus>,
@@ -143,6 +146,23 @@ pub struct PolicyStatus {
     pub connections: u64,
     /// Packets that are not TCP.
     pub packets: u64,
+}
+
+/// What became of the packets of a tunnel.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TunnelStatus {
+    /// Sent over the hop.
+    pub to_hop: u64,
+    /// From the hop, given to the kernel to route on.
+    pub from_hop: u64,
+    /// Of these, dropped there: the egress policy does not let them go where they want.
+    pub prohibited: u64,
+    /// From the hop, with a source that is not behind their session, or for another
+    /// terminal without a mesh.
+    pub foreign: u64,
+    /// That nobody could take.
+    pub dropped: u64,
 }
 
 /// What a modem tells by DLEP (RFC 8175).

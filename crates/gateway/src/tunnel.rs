@@ -37,6 +37,8 @@ use crate::packet::Packet;
 use crate::policy::Policy;
 use crate::prefix::Prefix;
 use crate::refusal::{LATER, Operation, Refusal};
+use crate::rule::REFUSED;
+use crate::status::TunnelStatus;
 use device::Device;
 use paths::Paths;
 use route::{Place, Route};
@@ -106,7 +108,20 @@ impl Tunnel {
         configured.map_err(Refusal::of(Operation::Nftables)).map_err(RunError::Interception)
     }
 
-    /// How many connections and packets each policy has decided about.
+    /// What became of packets, as our table (`counts`) and we have counted.
+    pub(crate) fn status(&self, counts: &BTreeMap<String, u64>) -> TunnelStatus {
+        let counters = &self.port.counters;
+        TunnelStatus {
+            to_hop: counters.packets_to_hop.get(),
+            from_hop: counters.packets_from_hop.get(),
+            prohibited: counts.get(REFUSED).copied().unwrap_or(0),
+            foreign: counters.packets_foreign.get(),
+            dropped: counters.packets_dropped.get(),
+        }
+    }
+
+    /// How many connections and packets each policy has decided about, and how many
+    /// packets were refused.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.port.table().counts().unwrap_or_else(|error| {
             tracing::debug!("no counts of policies: {error}");

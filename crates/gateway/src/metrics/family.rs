@@ -83,6 +83,7 @@ impl Collector for Snapshot {
         connections(&self.0, &mut families)?;
         bypass(&self.0, &mut families)?;
         policies(&self.0, &mut families)?;
+        tunnel(&self.0, &mut families)?;
         bounds(&self.0, &mut families)?;
         modem(&self.0, &mut families)?;
         sessions(&self.0, &mut families)?;
@@ -204,6 +205,20 @@ fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.counter(name, help, &rows(|policy| policy.connections))?;
     let (name, help) = ("skyhop_policy_packets", "Other packets that a policy decided about");
     families.counter(name, help, &rows(|policy| policy.packets))
+}
+
+fn tunnel(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let Some(tunnel) = &status.tunnel else { return Ok(()) };
+    let fates = [
+        ("to_hop", tunnel.to_hop),
+        ("from_hop", tunnel.from_hop),
+        ("prohibited", tunnel.prohibited),
+        ("foreign", tunnel.foreign),
+        ("dropped", tunnel.dropped),
+    ];
+    let rows = fates.map(|(fate, count)| (label("fate", fate), count));
+    let help = "Of the tunnel; prohibited is a part of from_hop";
+    families.counter("skyhop_tunnel_packets", help, &rows)
 }
 
 fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {

@@ -164,9 +164,9 @@ impl Selection {
         })
     }
 
+    /// Those of the policies, which begin anew with other policies.
     fn counters(&self) -> Vec<String> {
         let mut counters = policy::counters(&self.policies, Seen::Packets);
-        counters.push(REFUSED.to_owned());
         if self.counts_connections {
             counters.extend(policy::counters(&self.policies, Seen::Connections));
         }
@@ -177,7 +177,8 @@ impl Selection {
     pub(crate) fn display(&self, networks: &[Prefix], device: &str, place: Place) -> String {
         let mut chains = self.deciding(networks, place);
         chains.extend(self.traffic.hooks(device, place));
-        nft_table::display(&place.table_name(), &self.counters(), &chains)
+        let counters = [vec![REFUSED.to_owned()], self.counters()].concat();
+        nft_table::display(&place.table_name(), &counters, &chains)
     }
 }
 
@@ -203,6 +204,7 @@ impl Table {
             chains
         };
         let (place, table) = NftTable::claim((0..SLOTS).map(Place), Place::table_name, chains)?;
+        table.add_counter(REFUSED)?;
         let mut table = Self { table, place, selection, networks: vec![] };
         table.fill(true)?;
         Ok(table)
@@ -231,7 +233,8 @@ impl Table {
         self.table.refill(&self.selection.deciding(&self.networks, self.place), counters)
     }
 
-    /// How many connections and packets each policy has decided about.
+    /// How many connections and packets each policy has decided about, and how many
+    /// packets were refused.
     pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
         self.table.counts()
     }
@@ -239,6 +242,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
     use super::*;
     use crate::class::{Ports, UDP};
     use crate::egress::Egress;
@@ -307,6 +312,23 @@ mod tests {
                     assert!(ours.contains(part), "{part} is not in {ours}");
                 }
             }
+        });
+    }
+
+    #[test]
+    fn what_is_refused_is_counted_on_when_policies_change() {
+        in_namespace(|| {
+            let [selection, ..] = selections();
+            let mut table = Table::claim(selection.clone(), "lo").unwrap();
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let refused = |table: &Table| {
+                socket.send_to(b"to loopback, out of the tunnel", "127.0.0.1:9").unwrap();
+                table.counts().unwrap()[REFUSED]
+            };
+            assert_eq!(refused(&table), 1);
+            table.configure(Selection { policies: vec![], ..selection }).unwrap();
+            assert_eq!(refused(&table), 2);
+            assert_eq!(table.counts().unwrap().len(), 1, "those of the policies are gone");
         });
     }
 

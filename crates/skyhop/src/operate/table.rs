@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gateway::status::{
     ChannelStatus, ClassStatus, ConnectionStatus, DlepStatus, Role, SessionStatus, Status,
-    TrafficStatus,
+    TrafficStatus, TunnelStatus,
 };
 use units::{BitRate, ByteCount, format_duration};
 
@@ -46,6 +46,9 @@ pub(super) fn of(now: &Status, before: Option<&Status>) -> String {
         ),
     );
     row(&mut text, "moved", &moved(now, before));
+    if let Some(tunnel) = &now.tunnel {
+        row(&mut text, "tunnel", &packets(tunnel));
+    }
     let memory = &now.memory;
     row(
         &mut text,
@@ -102,6 +105,14 @@ fn moved(now: &Status, before: Option<&Status>) -> String {
         parts.push(format!("{} straight up, {} down{paces}", up.0, down.0));
     }
     parts.join("; ")
+}
+
+/// What became of the packets of the tunnel.
+fn packets(tunnel: &TunnelStatus) -> String {
+    format!(
+        "{} packets onto the hop, {} from it; {} prohibited, {} foreign, {} dropped",
+        tunnel.to_hop, tunnel.from_hop, tunnel.prohibited, tunnel.foreign, tunnel.dropped
+    )
 }
 
 /// What the modem tells by DLEP.
@@ -384,6 +395,9 @@ mod tests {
         dlep.rate_bit_s = Some(20_000_000);
         dlep.since_s = 61.0;
         status.dlep = Some(dlep);
+        let mut tunnel = TunnelStatus::default();
+        (tunnel.from_hop, tunnel.prohibited) = (9, 7);
+        status.tunnel = Some(tunnel);
         status
     }
 
@@ -397,6 +411,7 @@ mod tests {
             "UNREACHABLE",
             "49.9 Mbit/s (auto, cruising)",
             "RTT 602 ms",
+            "tunnel   0 packets onto the hop, 9 from it; 7 prohibited, 0 foreign, 0 dropped",
             "modem    up with \"modem 7\" at 192.0.2.1:854, for",
             "20 Mbit/s, 0 of 0 destinations up",
             "loss 1.23 %",

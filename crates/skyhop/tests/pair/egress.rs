@@ -13,6 +13,7 @@ use crate::common::{as_each_user, as_myself, is_present, skip, text};
 use crate::gateways::{ACCEPT, Keys, accept_any, both, connect_from, listen_on};
 use crate::inside::{Gateway, PATIENCE, Pair};
 use crate::lossless;
+use crate::operate::{Sockets, status};
 use crate::tunnel::{self, NETWORKS, RTT, client, echo_on, round_trip, wait_for_answer};
 
 const PORT: u16 = 4300;
@@ -140,8 +141,9 @@ fn inside_packets() {
     [Node::Server, Node::Hub, Node::Client].into_iter().for_each(echo_on);
     let [server, hub_itself, clients] =
         [Node::Server, Node::Hub, Node::Client].map(|node| both(node, tunnel::PORT));
-    let pair = Pair::new();
-    let (hub, terminal) = tunnel::both(&pair, NETWORKS);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let keys = ["hub", "terminal"].map(|side| sockets.key(side));
+    let (hub, terminal) = tunnel::both_with(&pair, keys.each_ref().map(String::as_str), NETWORKS);
     server.map(client).iter().for_each(wait_for_answer);
     for address in hub_itself {
         assert_eq!(round_trip(&client(address), 1, RTT * 3), None, "{address}");
@@ -149,6 +151,10 @@ fn inside_packets() {
     let from_server = |address| find_netns(Node::Server).unwrap().run(|| client(address));
     for address in clients {
         assert_eq!(round_trip(&from_server(address), 1, RTT * 3), None, "{address}");
+    }
+    for side in ["hub", "terminal"] {
+        let seen = status(&sockets.path(side));
+        assert_eq!(seen["tunnel"]["prohibited"], 2, "one of each version at the {side}: {seen:#}");
     }
     [terminal, hub].into_iter().for_each(|gateway| gateway.end_by(Signal::SIGTERM));
 

@@ -27,9 +27,19 @@ pub(crate) const NETWORKS: &str = "networks = [\"10.1.0.0/24\", \"fd00:1::/64\"]
 
 /// A hub and a terminal with tunnels. They are connected and agree on it.
 pub(crate) fn both(pair: &Pair, networks: &str) -> (Gateway, Gateway) {
-    let hub = pair.hub_with(&format!("{networks}\n[tunnel]\n"));
-    let mut terminal =
-        pair.terminal_with(&format!("[tunnel]\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]"));
+    both_with(pair, ["", ""], networks)
+}
+
+/// The same, each with a key before its first section.
+pub(crate) fn both_with(
+    pair: &Pair,
+    [hub, terminal]: [&str; 2],
+    networks: &str,
+) -> (Gateway, Gateway) {
+    let hub = pair.hub_with_keys(hub, &format!("{networks}\n[tunnel]\n"));
+    let mut terminal = pair.terminal_with(&format!(
+        "{terminal}\n[tunnel]\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]"
+    ));
     terminal.wait_for("session up with the hub");
     terminal.wait_for("ready");
     (hub, terminal)
