@@ -7,6 +7,7 @@ mod configured;
 mod knock;
 mod machine;
 mod reach;
+mod refused;
 mod trial;
 
 use std::path::Path;

@@ -67,6 +67,19 @@ impl Refusal {
         Self { operation, cause: io::Error::from_raw_os_error(code) }
     }
 
+    /// What was refused, and the kernel's error.
+    pub(crate) fn what(&self) -> String {
+        match self.cause.raw_os_error() {
+            Some(code) => format!("{}: {}", self.operation, Errno::from_raw(code)),
+            None => format!("{}: {}", self.operation, self.cause),
+        }
+    }
+
+    /// How to mend it, where that is known.
+    pub(crate) fn mend(&self) -> Option<&'static str> {
+        mend(self.operation, self.cause.raw_os_error().unwrap_or(0), Capability::is_held)
+    }
+
     /// For `map_err`.
     pub(crate) fn of(operation: Operation) -> impl Fn(io::Error) -> Self {
         move |cause| Self { operation, cause }
@@ -75,16 +88,8 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.operation)?;
-        match self.cause.raw_os_error() {
-            Some(code) => write!(f, "{}", Errno::from_raw(code))?,
-            None => write!(f, "{}", self.cause)?,
-        }
-        let code = self.cause.raw_os_error().unwrap_or(0);
-        match mend(self.operation, code, Capability::is_held) {
-            Some(mend) => write!(f, ": {mend}"),
-            None => Ok(()),
-        }
+        f.write_str(&self.what())?;
+        self.mend().map_or(Ok(()), |mend| write!(f, ": {mend}"))
     }
 }
 

@@ -10,7 +10,7 @@ use nix::net::if_::InterfaceFlags;
 use slacp::Rate;
 
 use super::machine::has_net_admin;
-use super::{Finding, knock, reach};
+use super::{Finding, knock, reach, refused};
 use crate::config::{
     ConfigError, HubConfig, InterceptConfig, OperationConfig, SoloConfig, TerminalConfig, Way,
 };
@@ -65,7 +65,10 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     let mut findings = vec![Finding::ok("configuration", "of a terminal")];
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
+        findings.extend(refused::interception(intercept));
     }
+    findings.extend(config.tunnel.as_ref().map(refused::tunnel));
+    findings.extend(transparent(config.transparent));
     findings.extend(reach::of_terminal(config));
     findings.extend(path_to(config.hub.as_str(), config.link.mtu));
     let running = running(&config.operation, Role::Terminal);
@@ -93,10 +96,10 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     )];
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
+        findings.extend(refused::interception(intercept));
     }
-    if config.transparent && !has_net_admin() {
-        findings.push(Finding::fail("transparent", "needs CAP_NET_ADMIN", "run it as root"));
-    }
+    findings.extend(config.tunnel.as_ref().map(refused::tunnel));
+    findings.extend(transparent(config.transparent));
     findings.extend(reach::of_hub(config));
     let running = running(&config.operation, Role::Hub);
     findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
@@ -111,10 +114,9 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
     let mut findings = vec![Finding::ok("configuration", "of a gateway alone")];
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
+        findings.extend(refused::interception(intercept));
     }
-    if config.transparent && !has_net_admin() {
-        findings.push(Finding::fail("transparent", "needs CAP_NET_ADMIN", "run it as root"));
-    }
+    findings.extend(transparent(config.transparent));
     for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
         findings.push(match side.check(section) {
             Ok(()) => Finding::ok(section, "the kernel sets connections up so"),
@@ -125,6 +127,11 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
     }
     findings.extend(running(&config.operation, Role::Solo).iter().map(of_running));
     findings
+}
+
+fn transparent(wanted: bool) -> Option<Finding> {
+    let finding = || Finding::fail("transparent", "needs CAP_NET_ADMIN", "run it as root");
+    (wanted && !has_net_admin()).then(finding)
 }
 
 /// Who tells the rate, where it is the modem's to tell.

@@ -1,0 +1,76 @@
+//! What the kernel would refuse a gateway with this configuration: what only some
+//! configurations need, privileges above all.
+//!
+//! Whoever asks may have fewer privileges than the gateway will: who has none is warned.
+
+use std::fs::OpenOptions;
+
+use super::Finding;
+use super::machine::has_net_admin;
+use crate::capability::Capability;
+use crate::config::{Answer, InterceptConfig, TunnelConfig, TunnelDevice};
+use crate::netfilter::Slot;
+use crate::refusal::{Operation, Refusal};
+use crate::routing::is_loopback_up;
+use crate::rule::Version;
+use crate::syn_tap::Usher;
+
+/// Of what takes connections over.
+pub(super) fn interception(config: &InterceptConfig) -> Vec<Finding> {
+    let deferred = config.answer == Answer::Deferred;
+    let mut findings = Vec::new();
+    if (deferred || config.own_traffic) && !is_loopback_up() {
+        let refusal = Refusal::expected(Operation::Loopback, libc::ENETDOWN);
+        findings.push(finding("interception", &refusal));
+    }
+    if deferred {
+        findings.push(answers());
+    }
+    findings
+}
+
+/// Whether SYNs can be let in again and answered later.
+fn answers() -> Finding {
+    const CHECK: &str = "answers";
+    match Usher::new(&[Version::V4], Slot(0).let_in()) {
+        Ok(_) => Finding::ok(CHECK, "may be deferred"),
+        Err(error) => finding(CHECK, &Refusal::of(Operation::Packets)(error)),
+    }
+}
+
+/// Whether the tunnel gets its device.
+pub(super) fn tunnel(config: &TunnelConfig) -> Finding {
+    const CHECK: &str = "tunnel";
+    match device(config.device) {
+        Ok(kind) => Finding::ok(CHECK, format!("{} can be a {kind} device", config.name)),
+        Err(refusal) => finding(CHECK, &refusal),
+    }
+}
+
+/// The kind of device; none is made.
+fn device(wanted: TunnelDevice) -> Result<&'static str, Refusal> {
+    let may = |capabilities: &[Capability]| capabilities.iter().all(|it| it.is_held());
+    let denied = |operation| Refusal::expected(operation, libc::EPERM);
+    let tun = || OpenOptions::new().read(true).write(true).open("/dev/net/tun");
+    let tun = || tun().map(|_| "TUN").map_err(Refusal::of(Operation::Tun));
+    let veth = || match may(&[Capability::SysAdmin, Capability::NetRaw]) {
+        true => Ok("veth"),
+        false => Err(denied(Operation::Veth)),
+    };
+    if !has_net_admin() {
+        return Err(denied(Operation::Device));
+    }
+    match wanted {
+        TunnelDevice::Tun => tun(),
+        TunnelDevice::Veth => veth(),
+        TunnelDevice::Auto => tun().or_else(|_| veth()),
+    }
+}
+
+fn finding(check: &str, refusal: &Refusal) -> Finding {
+    let mend = refusal.mend().unwrap_or("the log of the gateway says more");
+    if refusal.is_denial() && !has_net_admin() {
+        return Finding::warn(check, refusal.what(), mend);
+    }
+    Finding::fail(check, refusal.what(), mend)
+}
