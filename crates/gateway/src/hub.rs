@@ -246,7 +246,11 @@ impl Hub {
                     self.ops.reloaded(call, outcome);
                 }
             }
-            Task::Look => self.ops.look(self.gateway.view()),
+            Task::Look => {
+                self.ops.look(self.gateway.view());
+                self.intake.iter_mut().for_each(Intake::follow_routes);
+                self.tunnel.iter_mut().for_each(Tunnel::follow_routes);
+            }
         }
     }
 

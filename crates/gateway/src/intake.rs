@@ -109,6 +109,17 @@ impl Intake {
         Ok(())
     }
 
+    /// Follows IPv6, and the loopback device, as they go off and on.
+    pub(crate) fn follow_routes(&mut self) {
+        if !self.interception.follow_routes() {
+            return;
+        }
+        match self.interception.take_over(&self.scope) {
+            Ok(()) => self.interception.tell_of_v6(),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+
     /// Whether, why and for how long connections have passed by.
     pub(crate) fn status(&self) -> InterceptionStatus {
         self.bypass.status(clock::now())

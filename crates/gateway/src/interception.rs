@@ -14,7 +14,7 @@ use crate::firewall;
 use crate::listener::{Accept, Accepted, Listener};
 use crate::netfilter::{Rules, Scope, Slot, Table};
 use crate::policy::Policy;
-use crate::refusal::{self, LATER, Operation, Refusal};
+use crate::refusal::{self, Operation, Refusal};
 use crate::routing::{self, Routing};
 use crate::rule::Version;
 use crate::syn_tap::{SynTap, Usher};
@@ -30,8 +30,7 @@ pub(crate) struct Interception {
     rules: Rules,
     table: Table,
     without_v6: Option<Refusal>,
-    /// Kept for what dropping it does.
-    _routing: Routing,
+    routing: Routing,
 }
 
 /// SYNs whose answer is deferred.
@@ -95,7 +94,7 @@ impl Interception {
                 return Err(RunError::Interface { name: name.clone() });
             }
         }
-        let (mut listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
+        let (listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
         let round = config.own_traffic || config.answer == Answer::Deferred;
         if round && !routing::is_loopback_up() {
             let refusal = Refusal::expected(Operation::Loopback, libc::ENETDOWN);
@@ -104,13 +103,7 @@ impl Interception {
         let table = Table::claim().map_err(nftables)?;
         let (routing, refusal) = Routing::install(table.slot(), &versions(&listeners))
             .map_err(RunError::Interception)?;
-        if let Some(refusal) = refusal {
-            listeners.retain(|listener| listener.port().0 == Version::V4);
-            without_v6 = Some(refusal);
-        }
-        if let Some(refusal) = &without_v6 {
-            tracing::warn!("{}; {LATER}", refusal::without_v6(refusal));
-        }
+        without_v6 = without_v6.or(refusal);
         for barrier in firewall::barriers(table.slot().mark()) {
             tracing::warn!("{barrier}");
         }
@@ -122,8 +115,45 @@ impl Interception {
             Answer::Early => None,
             Answer::Deferred => Some(Withheld::new(table.slot(), &versions)?),
         };
-        let rules = rules(config, policies, listeners.iter().map(Listener::port).collect());
-        Ok(Self { listeners, withheld, rules, table, without_v6, _routing: routing })
+        let rules = rules(config, policies, usable(&listeners, without_v6.is_none()));
+        let installed = Self { listeners, withheld, rules, table, without_v6, routing };
+        if installed.without_v6.is_some() {
+            installed.tell_of_v6();
+        }
+        Ok(installed)
+    }
+
+    /// Puts back the routes that the kernel removes where IPv6 or the loopback device goes
+    /// off, once they are on. Whether other connections are to be taken over from the next
+    /// [`Self::take_over`] on.
+    pub(crate) fn follow_routes(&mut self) -> bool {
+        let versions = versions(&self.listeners);
+        if !versions.contains(&Version::V6) {
+            return false;
+        }
+        let without_v6 = match self.routing.restore(&versions) {
+            Ok(without_v6) => without_v6,
+            Err(refusal) => {
+                tracing::debug!("{refusal}");
+                return false;
+            }
+        };
+        if without_v6.is_none() == self.without_v6.is_none() {
+            return false;
+        }
+        self.without_v6 = without_v6;
+        self.rules.listeners = usable(&self.listeners, self.without_v6.is_none());
+        true
+    }
+
+    /// Logs whether IPv6 connections are taken over.
+    pub(crate) fn tell_of_v6(&self) {
+        match &self.without_v6 {
+            Some(refusal) => {
+                tracing::warn!("{}; {}", refusal::without_v6(refusal), refusal.later());
+            }
+            None => tracing::info!("IPv6 connections are taken over, too"),
+        }
     }
 
     /// Takes connections over behind these interfaces, as these policies say, from the
@@ -276,6 +306,12 @@ fn bind() -> Result<(Vec<Listener>, Option<Refusal>), Refusal> {
         Ok(())
     })?;
     Ok((listeners, without_v6))
+}
+
+/// The listeners that connections can be led to.
+fn usable(listeners: &[Listener], with_v6: bool) -> Vec<(Version, u16)> {
+    let ports = listeners.iter().map(Listener::port);
+    ports.filter(|(version, _)| with_v6 || *version == Version::V4).collect()
 }
 
 fn versions(listeners: &[Listener]) -> Vec<Version> {

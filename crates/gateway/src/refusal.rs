@@ -80,6 +80,14 @@ impl Refusal {
         mend(self.operation, self.cause.raw_os_error().unwrap_or(0), Capability::is_held)
     }
 
+    /// What becomes of a refusal for IPv6 when IPv6 works again.
+    pub(crate) fn later(&self) -> &'static str {
+        match self.operation {
+            Operation::Rule(_) | Operation::Route(_) => FOLLOWED,
+            _ => LATER,
+        }
+    }
+
     /// For `map_err`.
     pub(crate) fn of(operation: Operation) -> impl Fn(io::Error) -> Self {
         move |cause| Self { operation, cause }
@@ -156,8 +164,10 @@ pub(crate) fn without_v6(refusal: &Refusal) -> String {
     format!("IPv6 connections are not taken over: {refusal}")
 }
 
-/// What to do when a gateway runs without IPv6.
+/// What to do when a gateway runs without IPv6 because the kernel has none.
 pub(crate) const LATER: &str = "once IPv6 works, restart the gateway";
+/// The same where IPv6 is switched off.
+const FOLLOWED: &str = "once IPv6 works, the gateway uses it";
 
 const LOOPBACK_DOWN: &str =
     "the loopback device is down in this network namespace: `ip link set lo up`";

@@ -63,12 +63,23 @@ impl Routing {
         }
         // From here on a failure drops the value and so removes what is there.
         let routing = Self { slot };
-        let without_v6 = for_versions(versions, |version| {
-            let route = RouteNetlinkMessage::NewRoute(route(slot, version));
-            let rule = RouteNetlinkMessage::NewRule(rule(slot.mark(), table(slot), version));
-            kernel.add(route, rule, version)
-        })?;
+        let without_v6 = for_versions(versions, |version| routing.add(&mut kernel, version))?;
         Ok((routing, without_v6))
+    }
+
+    /// Adds what is not there: refused at the start, or removed by the kernel when IPv6 or
+    /// the loopback device was switched off. With what is refused for IPv6.
+    ///
+    /// # Errors
+    /// What the kernel refuses for IPv4.
+    pub(crate) fn restore(&self, versions: &[Version]) -> Result<Option<Refusal>, Refusal> {
+        let mut kernel = Kernel::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+        for_versions(versions, |version| self.add(&mut kernel, version))
+    }
+
+    fn add(&self, kernel: &mut Kernel, version: Version) -> Result<(), Refusal> {
+        let rule = rule(self.slot.mark(), table(self.slot), version);
+        kernel.add(route(self.slot, version), rule, version)
     }
 }
 
@@ -186,16 +197,21 @@ impl Kernel {
         Ok(())
     }
 
-    /// Adds a route and the rule that leads to it; neither may be there.
+    /// Has a route and the rule that leads to it be there, once.
     pub(crate) fn add(
         &mut self,
-        route: RouteNetlinkMessage,
-        rule: RouteNetlinkMessage,
+        route: RouteMessage,
+        rule: RuleMessage,
         version: Version,
     ) -> Result<(), Refusal> {
-        const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
-        self.request(route, NEW).map_err(Refusal::of(Operation::Route(version)))?;
-        self.request(rule, NEW).map_err(Refusal::of(Operation::Rule(version)))
+        let mut add = |message| match self.request(message, NLM_F_CREATE | NLM_F_EXCL) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            done => done,
+        };
+        let route = add(RouteNetlinkMessage::NewRoute(route));
+        route.map_err(Refusal::of(Operation::Route(version)))?;
+        let rule = add(RouteNetlinkMessage::NewRule(rule));
+        rule.map_err(Refusal::of(Operation::Rule(version)))
     }
 
     /// Whether there was something to remove.

@@ -141,7 +141,10 @@ impl Solo {
                     self.ops.reloaded(call, outcome);
                 }
             }
-            Task::Look => self.ops.look(view),
+            Task::Look => {
+                self.ops.look(view);
+                self.intake.iter_mut().for_each(Intake::follow_routes);
+            }
         }
     }
 

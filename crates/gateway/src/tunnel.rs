@@ -36,7 +36,7 @@ use crate::hop::Hop;
 use crate::packet::Packet;
 use crate::policy::Policy;
 use crate::prefix::Prefix;
-use crate::refusal::{LATER, Operation, Refusal};
+use crate::refusal::{Operation, Refusal};
 use crate::rule::REFUSED;
 use crate::status::TunnelStatus;
 use device::Device;
@@ -56,8 +56,8 @@ const PACKETS_PER_TURN: usize = 32;
 pub(crate) struct Tunnel {
     port: Arc<Port>,
     reader: Option<JoinHandle<()>>,
-    /// Kept for what dropping it does.
-    _route: Route,
+    route: Route,
+    carries_v6: bool,
 }
 
 /// Where packets come from and go to.
@@ -89,14 +89,26 @@ impl Tunnel {
         let table = table.map_err(Refusal::of(Operation::Nftables)).map_err(refused)?;
         let index = link::index(&config.name).map_err(RunError::System)?;
         let (route, without_v6) = Route::install(table.place(), index).map_err(refused)?;
-        if let Some(refusal) = without_v6 {
-            tracing::warn!("the tunnel {} carries IPv4 alone: {refusal}; {LATER}", config.name);
+        if let Some(refusal) = &without_v6 {
+            warn_of(refusal);
         }
         tracing::info!("tunnel {}: {}, MTU {}", config.name, device.kind(), config.mtu);
         let paths = Mutex::new(Paths::new(mesh));
         let table = Mutex::new(table);
         let port = Arc::new(Port { device, table, paths, classes, counters });
-        Ok(Self { port, reader: None, _route: route })
+        Ok(Self { port, reader: None, route, carries_v6: without_v6.is_none() })
+    }
+
+    /// Puts back the routes that the kernel removes where IPv6 goes off, once it is on.
+    pub(crate) fn follow_routes(&mut self) {
+        // Without the device, whose reader tells of that, there is nothing to route to.
+        let Ok(without_v6) = self.route.restore() else { return };
+        match (&without_v6, self.carries_v6) {
+            (Some(refusal), true) => warn_of(refusal),
+            (None, false) => tracing::info!("the tunnel carries IPv6, too"),
+            _ => {}
+        }
+        self.carries_v6 = without_v6.is_none();
     }
 
     /// Takes what other interfaces or policies say from now on.
@@ -247,6 +259,10 @@ impl Port {
             }
         }
     }
+}
+
+fn warn_of(refusal: &Refusal) {
+    tracing::warn!("the tunnel carries IPv4 alone: {refusal}; {}", refusal.later());
 }
 
 /// What a terminal lets through its tunnel.

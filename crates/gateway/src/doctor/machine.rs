@@ -10,7 +10,7 @@ use crate::capability::Capability;
 use crate::control::check_usual;
 use crate::firewall;
 use crate::netfilter::Slot;
-use crate::refusal::{LATER, Operation, Refusal, without_v6};
+use crate::refusal::{Operation, Refusal, without_v6};
 use crate::routing::is_loopback_up;
 use crate::rule::Version;
 
@@ -97,7 +97,7 @@ fn ipv6() -> Finding {
     } else {
         return Finding::ok(CHECK, "on");
     };
-    Finding::warn(CHECK, without_v6(&refusal), LATER)
+    Finding::warn(CHECK, without_v6(&refusal), refusal.later())
 }
 
 fn firewalls() -> Vec<Finding> {

@@ -90,6 +90,24 @@ fn leftovers_of_a_killed_gateway_go_at_the_next_start() {
 }
 
 #[test]
+fn what_goes_with_ipv6_comes_back_with_it() {
+    in_namespace(|| {
+        let switch =
+            |off: &str| std::fs::write("/proc/sys/net/ipv6/conf/lo/disable_ipv6", off).unwrap();
+        let routing = Routing::install(Slot(0), &BOTH).unwrap().0;
+        let (all, without_v6) = (vec![5900, 5900], vec![5900]);
+        assert!(routing.restore(&BOTH).unwrap().is_none());
+        assert_eq!(ours(), (all.clone(), all.clone()), "nothing is there twice");
+        switch("1");
+        assert!(routing.restore(&BOTH).unwrap().is_some_and(|refusal| refusal.is_denial()));
+        assert_eq!(ours(), (all.clone(), without_v6));
+        switch("0");
+        assert!(routing.restore(&BOTH).unwrap().is_none());
+        assert_eq!(ours(), (all.clone(), all));
+    });
+}
+
+#[test]
 fn the_mark_leads_to_the_table_and_the_table_to_this_machine() {
     in_namespace(|| {
         let _routing = Routing::install(Slot(2), &BOTH).unwrap().0;

@@ -46,6 +46,8 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Route {
     place: Place,
+    /// The number of the tunnel's device.
+    device: u32,
 }
 
 impl Route {
@@ -65,16 +67,23 @@ impl Route {
             }
         }
         // From here on a failure drops the value and so removes what is there.
-        let installed = Self { place };
-        let without_v6 = routing::for_versions(&VERSIONS, |version| {
-            let mut route = route(place, version);
-            route.attributes.push(RouteAttribute::Oif(device));
-            let rule = routing::rule(place.mark(), place.routes(), version);
-            let (route, rule) =
-                (RouteNetlinkMessage::NewRoute(route), RouteNetlinkMessage::NewRule(rule));
-            kernel.add(route, rule, version)
-        })?;
+        let installed = Self { place, device };
+        let without_v6 =
+            routing::for_versions(&VERSIONS, |version| installed.add(&mut kernel, version))?;
         Ok((installed, without_v6))
+    }
+
+    /// As [`crate::routing::Routing::restore`].
+    pub(crate) fn restore(&self) -> Result<Option<Refusal>, Refusal> {
+        let mut kernel = Kernel::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+        routing::for_versions(&VERSIONS, |version| self.add(&mut kernel, version))
+    }
+
+    fn add(&self, kernel: &mut Kernel, version: Version) -> Result<(), Refusal> {
+        let mut route = route(self.place, version);
+        route.attributes.push(RouteAttribute::Oif(self.device));
+        let rule = routing::rule(self.place.mark(), self.place.routes(), version);
+        kernel.add(route, rule, version)
     }
 }
 

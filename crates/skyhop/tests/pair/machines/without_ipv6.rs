@@ -1,5 +1,6 @@
 //! Everything works on IPv4 where there is no IPv6.
 
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -11,7 +12,7 @@ use super::assert_transfer;
 use super::filter::NO_IPV6;
 use crate::bare;
 use crate::common::{Runner, as_each_user, text};
-use crate::gateways::Keys;
+use crate::gateways::{Keys, accept_any, both, connect_from, listen_on};
 use crate::inside::Gateway;
 
 const SWITCHED_OFF: &str = "IPv6 connections are not taken over: the IPv6 route: EACCES: ";
@@ -91,6 +92,46 @@ fn inside_ipv6_is_switched_off() {
     solo.wait_for(SWITCHED_OFF);
     assert_transfer(4001);
     solo.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn ipv6_that_goes_on_and_off_is_followed() {
+    let inside = "machines::without_ipv6::inside_ipv6_goes_on_and_off";
+    as_each_user(|runner| runner.inside(bare(), inside));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_ipv6_goes_on_and_off() {
+    const ON: &str = "IPv6 connections are taken over, too";
+    // The LAN keeps its addresses: it is the way to the gateway that goes.
+    let switch = |off: &str| {
+        let write = || std::fs::write("/proc/sys/net/ipv6/conf/lo/disable_ipv6", off);
+        find_netns(Node::Terminal).unwrap().run(write).unwrap();
+    };
+    let [v4, v6] =
+        both(Node::Server, 4002).map(|address| (address, listen_on(Node::Server, address)));
+    let is_carried = |(address, listener): &(SocketAddr, TcpListener)| {
+        let client = connect_from(Node::Client, *address);
+        let (_server, peer) = accept_any(listener);
+        peer.ip() != client.local_addr().unwrap().ip()
+    };
+    switch("1");
+    let keys = Keys::new(1);
+    let hub = keys.hub("", "");
+    let mut terminal = Gateway::start(Node::Terminal, "terminal", &keys.terminal_config(1, "", ""));
+    terminal.wait_for("ready");
+    let told = terminal.line_with(SWITCHED_OFF);
+    assert!(told.ends_with("once IPv6 works, the gateway uses it"), "{told}");
+    assert_eq!((is_carried(&v4), is_carried(&v6)), (true, false));
+    for (off, says, v6_is_carried) in [("0", ON, true), ("1", SWITCHED_OFF, false), ("0", ON, true)]
+    {
+        switch(off);
+        terminal.wait_for(says);
+        assert_eq!((is_carried(&v4), is_carried(&v6)), (true, v6_is_carried), "{says}");
+    }
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
 }
 
 /// A lab has hosts of its own, whatever is switched off outside.
