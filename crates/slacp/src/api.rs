@@ -339,6 +339,16 @@ pub struct Footprint {
     pub waiting: usize,
 }
 
+/// What datagrams from before any session have cost a hub, whoever sent them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effort {
+    /// HMACs: knocks and cookies that were checked, answers that were sealed.
+    pub hashes: u64,
+    /// Initiations that were read, each for two Diffie–Hellman operations, which cost
+    /// far more than a hash.
+    pub handshakes: u64,
+}
+
 /// What reading from a stream gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {

@@ -2,6 +2,7 @@
 //! cookies, and how many handshakes and answers it grants. Its size is fixed; a
 //! stranger leaves nothing behind but counts among a thousand.
 
+use core::cell::Cell;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
@@ -42,6 +43,7 @@ pub(crate) struct Gate {
     vain_networks: Counters,
     vain_sources: Marks,
     hints: Counters,
+    hashes: Cell<u64>,
 }
 
 impl Gate {
@@ -59,7 +61,13 @@ impl Gate {
             vain_networks: Counters::new(VAIN_EACH),
             vain_sources: Marks::new(),
             hints: Counters::new(HINTS_EACH),
+            hashes: Cell::new(0),
         }
+    }
+
+    /// How many hashes cookies have cost.
+    pub(crate) fn hashes(&self) -> u64 {
+        self.hashes.get()
     }
 
     /// Whether a handshake may cost its Diffie–Hellman operations although its
@@ -115,6 +123,7 @@ impl Gate {
     }
 
     fn cookie_of(&self, period: u64, from: SocketAddr) -> Mac {
+        self.hashes.set(self.hashes.get() + 1);
         let mut context = hmac::Context::with_key(&self.secret);
         context.update(b"cookie");
         context.update(&period.to_be_bytes());

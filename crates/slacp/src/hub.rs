@@ -15,7 +15,7 @@ use crate::packet::{self, Echo, Header, Index, VERSION};
 use crate::rivals::{Present, Rivals, Verdict};
 use crate::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
-use crate::{CloseReason, Config, Notice, PublicKey, SessionId};
+use crate::{CloseReason, Config, Effort, Notice, PublicKey, SessionId};
 
 /// How long an answer waits for the terminal to use it.
 const CONFIRM: Duration = Duration::from_secs(30);
@@ -40,6 +40,8 @@ pub(crate) struct Hub {
     expiries: BTreeSet<(Instant, PublicKey)>,
     /// Terminals of other versions.
     foreign: Reported,
+    /// Initiations read.
+    reads: u64,
 }
 
 #[derive(Default)]
@@ -73,6 +75,7 @@ impl Hub {
             expiries,
             foreign: Reported::default(),
             memory: BTreeMap::new(),
+            reads: 0,
         }
     }
 
@@ -125,6 +128,11 @@ impl Hub {
         known.tentative = Some(tentative);
     }
 
+    /// What handshakes have cost so far.
+    pub(crate) fn effort(&self, core: &Core) -> Effort {
+        Effort { hashes: core.knocker.hashes() + self.gate.hashes(), handshakes: self.reads }
+    }
+
     /// How many answers wait for their terminals.
     pub(crate) fn handshakes(&self) -> usize {
         self.answered.len()
@@ -153,7 +161,7 @@ impl Hub {
         if proven && !self.gate.admits_proven(now, from) {
             return core.ignore();
         }
-        let responder = Responder::read(&core.identity, datagram, &mut core.rng).ok();
+        let responder = self.read(core, datagram);
         let responder = responder.filter(|responder| self.peers.contains_key(&responder.peer));
         if proven && responder.as_ref().is_none_or(|it| self.had_another(now, &it.peer)) {
             self.gate.was_in_vain(now, from);
@@ -169,6 +177,12 @@ impl Hub {
             return core.ignore();
         }
         self.answer(core, now, from, sender, knock, responder);
+    }
+
+    /// Reads an initiation, which costs more than everything before.
+    fn read(&mut self, core: &mut Core, initiation: &[u8]) -> Option<Responder> {
+        self.reads += 1;
+        Responder::read(&core.identity, initiation, &mut core.rng).ok()
     }
 
     fn tentative(&self, key: &PublicKey) -> Option<&Tentative> {

@@ -2,6 +2,8 @@
 //! Session set-up). It proves knowledge of the hub's public key, no more: enough
 //! to keep quiet towards scanners and to believe the hub's short answers.
 
+use core::cell::Cell;
+
 use ring::hmac;
 
 use crate::PublicKey;
@@ -18,18 +20,25 @@ pub(crate) struct Knocker {
     /// The hub whose key this is made of.
     pub(crate) hub: PublicKey,
     key: hmac::Key,
+    hashes: Cell<u64>,
 }
 
 impl Knocker {
     pub(crate) fn new(hub: PublicKey) -> Self {
         let mut secret = b"SLACP knock".to_vec();
         secret.extend_from_slice(&hub.0);
-        Self { hub, key: hmac::Key::new(hmac::HMAC_SHA256, &secret) }
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
+        Self { hub, key, hashes: Cell::new(0) }
+    }
+
+    /// How many hashes it has made.
+    pub(crate) fn hashes(&self) -> u64 {
+        self.hashes.get()
     }
 
     /// Appends the knock to an initiation and gives it.
     pub(crate) fn seal(&self, initiation: &mut Vec<u8>) -> Mac {
-        let knock = truncate(hmac::sign(&self.key, initiation));
+        let knock = self.hash(&[initiation]);
         initiation.extend_from_slice(&knock);
         knock
     }
@@ -38,7 +47,7 @@ impl Knocker {
     /// is wrong.
     pub(crate) fn check(&self, initiation: &[u8]) -> Option<Mac> {
         let (message, knock) = initiation.split_last_chunk::<MAC>()?;
-        same(&truncate(hmac::sign(&self.key, message)), knock).then_some(*knock)
+        same(&self.hash(&[message]), knock).then_some(*knock)
     }
 
     /// Completes an answer to the initiation with this `knock` (or to no
@@ -56,9 +65,13 @@ impl Knocker {
     }
 
     fn answer_tag(&self, answer: &[u8], knock: Option<&Mac>) -> Mac {
+        self.hash(&[answer, knock.map_or(&[], |knock| knock)])
+    }
+
+    fn hash(&self, parts: &[&[u8]]) -> Mac {
+        self.hashes.set(self.hashes.get() + 1);
         let mut context = hmac::Context::with_key(&self.key);
-        context.update(answer);
-        context.update(knock.map_or(&[][..], |knock| knock));
+        parts.iter().for_each(|part| context.update(part));
         truncate(context.sign())
     }
 

@@ -51,8 +51,8 @@ mod varint;
 mod vectors;
 
 pub use api::{
-    CloseReason, Config, DownReason, Event, Footprint, Notice, PublicKey, Read, ResetReason,
-    SessionId, StreamError, StreamId,
+    CloseReason, Config, DownReason, Effort, Event, Footprint, Notice, PublicKey, Read,
+    ResetReason, SessionId, StreamError, StreamId,
 };
 pub use channels::{ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl};
 pub use endpoint::Endpoint;

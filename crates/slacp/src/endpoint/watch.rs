@@ -8,8 +8,8 @@ use super::{Endpoint, Role};
 use crate::open::Openings;
 use crate::session::Session;
 use crate::{
-    ChannelId, ChannelStats, ClassId, ClassStats, Footprint, PathKey, PathMemory, SessionId, Stats,
-    StreamId, StreamStats,
+    ChannelId, ChannelStats, ClassId, ClassStats, Effort, Footprint, PathKey, PathMemory,
+    SessionId, Stats, StreamId, StreamStats,
 };
 
 impl Endpoint {
@@ -21,6 +21,14 @@ impl Endpoint {
         };
         let waiting = self.core.outbox.len() + self.core.answers.len();
         Footprint { sessions: self.core.sessions.len(), handshakes, waiting }
+    }
+
+    /// What handshakes have cost a hub; nothing for a terminal.
+    pub fn effort(&self) -> Effort {
+        match &self.role {
+            Role::Hub(hub) => hub.effort(&self.core),
+            Role::Terminal(_) => Effort::default(),
+        }
     }
 
     /// What a packet channel of a session has counted.
