@@ -81,10 +81,10 @@ impl Rtt {
                 Some(Sampled { smoothed: path, variation: path / 8, latest: path, min: path });
             return;
         };
-        // A clock that leaps, as after a machine has slept, makes no round trip of hours.
-        let elapsed = elapsed.min(LONGEST.max(old.smoothed * 4));
         let min = old.min.min(elapsed);
-        let latest = if elapsed >= min + held { elapsed - held } else { elapsed };
+        let path = if elapsed >= min + held { elapsed - held } else { elapsed };
+        // A clock that leaps, as after a machine has slept, makes no round trip of hours.
+        let latest = path.min(LONGEST.max(old.smoothed * 4));
         let difference = old.smoothed.abs_diff(latest);
         self.sample = Some(Sampled {
             smoothed: (old.smoothed * 7 + latest) / 8,
@@ -153,6 +153,16 @@ mod tests {
         assert!(rtt.smoothed() < Duration::from_millis(1300), "{:?}", rtt.smoothed());
         (0..100).for_each(|_| rtt.update(Duration::from_secs(20), Duration::ZERO));
         assert!(rtt.smoothed() > Duration::from_secs(19), "{:?}", rtt.smoothed());
+    }
+
+    /// What came just before a fade is acknowledged behind it.
+    #[test]
+    fn an_acknowledgement_that_was_held_through_a_fade_changes_nothing() {
+        let (rtt_of_path, fade) = (Duration::from_millis(600), Duration::from_secs(20));
+        let mut rtt = Rtt::new();
+        rtt.update(rtt_of_path, Duration::ZERO);
+        rtt.update(rtt_of_path + fade, fade);
+        assert_eq!(rtt.smoothed(), rtt_of_path);
     }
 
     #[test]

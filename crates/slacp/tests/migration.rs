@@ -4,9 +4,10 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use slacp::{Config, Endpoint, Event, KeyPair, Open, Read, SessionId, StreamId};
+use slacp::{Config, Endpoint, Event, KeyPair, Open, Rate, Read, SessionId, StreamId};
 use units::{BitRate, Instant, Machine};
 
+const RATE: BitRate = BitRate::from_mbit(10);
 const ONE_WAY: Duration = Duration::from_millis(300);
 const OVERHEAD: usize = 28;
 const TERMINAL: SocketAddr = address(1);
@@ -35,6 +36,8 @@ struct World {
     /// Where the terminal is.
     place: SocketAddr,
     attack: Attack,
+    /// Whether the way to the hub, and from it, is cut.
+    cut: [bool; 2],
     /// By time and number: whether it is for the hub, from where, what.
     under_way: BTreeMap<(Instant, u64), (bool, SocketAddr, Vec<u8>)>,
     count: u64,
@@ -42,16 +45,18 @@ struct World {
     sent: BTreeMap<SocketAddr, usize>,
     got: BTreeMap<SocketAddr, usize>,
     session: Option<SessionId>,
+    hub_session: Option<SessionId>,
     stream: Option<(SessionId, StreamId)>,
     received: usize,
     events: Vec<(Instant, Event)>,
 }
 
 impl World {
-    /// A session on which the hub sends without end at 10 Mbit/s.
+    /// A session on which the hub sends without end at 10 Mbit/s, as modems tell.
     fn new() -> Self {
         let key = |seed: u8| KeyPair::from_private([seed; 32]);
-        let config = Config::new(BitRate::from_mbit(10));
+        let mut config = Config::new(RATE);
+        config.rate = Rate::Modem { initial: RATE };
         let (own, hub) = (key(1), key(2));
         let mut world = Self {
             now: Instant::ZERO,
@@ -65,11 +70,13 @@ impl World {
             hub: Endpoint::hub(config, hub, vec![own.public()], [2; 32]),
             place: TERMINAL,
             attack: Attack::None,
+            cut: [false; 2],
             under_way: BTreeMap::new(),
             count: 0,
             sent: BTreeMap::new(),
             got: BTreeMap::new(),
             session: None,
+            hub_session: None,
             stream: None,
             received: 0,
             events: Vec::new(),
@@ -110,6 +117,7 @@ impl World {
             }
         }
         while let Some((session, event)) = self.hub.poll_event() {
+            self.hub_session = Some(session);
             match event {
                 Event::Opened { stream, .. } | Event::Writable(stream) => {
                     while self.hub.write(session, stream, &[7; 65536]) == Ok(65536) {}
@@ -150,7 +158,22 @@ impl World {
             if to_hub {
                 *self.got.entry(from).or_default() += datagram.len() + OVERHEAD;
             }
-            to.handle_datagram(self.now, from, &mut datagram);
+            if !self.cut[usize::from(!to_hub)] {
+                to.handle_datagram(self.now, from, &mut datagram);
+            }
+        }
+    }
+
+    /// The modems of the terminal and of the hub tell this, those that are to.
+    fn tell(&mut self, told: [bool; 2], rate: BitRate) {
+        const VALID_FOR: Duration = Duration::from_secs(1000);
+        if told[0] {
+            let session = self.session.unwrap();
+            self.terminal.set_rate(self.now, session, rate, VALID_FOR).unwrap();
+        }
+        if told[1] {
+            let session = self.hub_session.unwrap();
+            self.hub.set_rate(self.now, session, rate, VALID_FOR).unwrap();
         }
     }
 
@@ -227,4 +250,62 @@ fn a_session_led_astray_comes_back() {
     let time = world.now.saturating_since(stolen);
     println!("back after {time:?}");
     assert!(time < Duration::from_millis(300 + 600 + 150 + 1000), "{time:?}");
+}
+
+/// What becomes of the link, and how long until data arrive at the new address.
+struct Fade {
+    /// The way to the hub, and from it.
+    cut: [bool; 2],
+    /// Whose modem tells rate 0: the terminal's, the hub's.
+    told: [bool; 2],
+    limit: Duration,
+}
+
+/// The hub hears of the new address, challenges it, probes there, and sends: half a round
+/// trip, the probe delay, the longest pause of probes, and a round trip and a half.
+const MOVE: Duration = Duration::from_millis(300 + 700 + 2000 + 900);
+/// Until somebody probes whom no modem has told.
+const PROBE: Duration = Duration::from_secs(2);
+/// A candidate that could not answer is dropped after three probe delays.
+const CANDIDATE: Duration = Duration::from_millis(3 * 700);
+
+const FADES: [Fade; 6] = [
+    Fade { cut: [true, true], told: [true, true], limit: MOVE },
+    Fade { cut: [true, true], told: [true, false], limit: MOVE },
+    Fade { cut: [true, true], told: [false, true], limit: MOVE.saturating_add(PROBE) },
+    Fade { cut: [true, false], told: [true, false], limit: MOVE },
+    Fade { cut: [false, true], told: [false, true], limit: MOVE.saturating_add(CANDIDATE) },
+    // The modems are wrong: it has moved before the rate is back.
+    Fade { cut: [false, false], told: [true, true], limit: Duration::from_millis(600) },
+];
+
+#[test]
+fn a_terminal_that_moves_while_the_rate_is_0_is_served_there_when_the_rate_is_back() {
+    for Fade { cut, told, limit } in FADES {
+        let mut world = World::new();
+        let before = world.receives(Duration::from_secs(10));
+        world.cut = cut;
+        world.tell(told, BitRate::from_bits_per_second(0));
+        world.run(Duration::from_secs(10));
+        world.place = MOVED;
+        world.run(Duration::from_secs(10));
+        world.cut = [false; 2];
+        world.tell(told, RATE);
+        let (back, received) = (world.now, world.received);
+        while world.received < received + 100_000 && world.now < back + limit {
+            world.run(Duration::from_millis(1));
+        }
+        let time = world.now.saturating_since(back);
+        println!("cut {cut:?}, told {told:?}: {time:?}");
+        assert!(time < limit, "cut {cut:?}, told {told:?}: {:?}", world.events);
+        let moves = world.events.iter().filter(|(_, event)| matches!(event, Event::Moved { .. }));
+        assert_eq!(moves.count(), 1, "{:?}", world.events);
+
+        // What was lost is sent again meanwhile.
+        world.run(Duration::from_secs(5));
+        let old = world.sent_to(TERMINAL);
+        let after = world.receives(Duration::from_secs(10));
+        assert_eq!(world.sent_to(TERMINAL), old);
+        assert!(after as f64 > before as f64 * 0.99, "{after} of {before} bytes");
+    }
 }
