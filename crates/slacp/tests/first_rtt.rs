@@ -36,6 +36,26 @@ fn stats(host: &Host) -> Stats {
     host.endpoint.stats(host.session.unwrap()).unwrap()
 }
 
+/// Has the hosts carry out their plans, and looks at them 20 s later.
+fn transfers_calmly(net: &mut Net<Host>, rtt: f64, case: &str) {
+    open_all(net, TERMINAL);
+    run_to_end(net, 60.0);
+    net.run_for(Duration::from_secs(20)).unwrap();
+    is_calm(net, rtt, case);
+}
+
+/// What comes out of the link from `from` is lost until then, in seconds: the first message
+/// of the handshake, or its answer.
+fn loses_a_message(rtt: f64, seed: u64, from: usize, until: f64) {
+    let case = format!("RTT {rtt} s, seed {seed}");
+    let mut net = net(rtt, seed, &[Plan::new(20_000, 20_000)]);
+    lose(&mut net, from, 0.0..until);
+    let up = set_up(&mut net);
+    // The answer to the second sending is the first that comes.
+    assert!(up < 1.5 * rtt + FIRST_PAUSE + 0.01, "{case}: up after {up} s");
+    transfers_calmly(&mut net, rtt, &case);
+}
+
 /// Nothing but `Up` has happened, few probes were sent, and the RTT is known.
 fn is_calm(net: &Net<Host>, rtt: f64, case: &str) {
     for host in net.peers() {
@@ -55,10 +75,7 @@ fn the_first_round_trip_time_is_right_on_both_sides() {
             let mut net = net(rtt, seed, &[Plan::new(20_000, 20_000)]);
             let up = set_up(&mut net);
             assert!((up - 1.5 * rtt).abs() < 0.01, "{case}: up after {up} s");
-            open_all(&mut net, TERMINAL);
-            run_to_end(&mut net, 60.0);
-            net.run_for(Duration::from_secs(20)).unwrap();
-            is_calm(&net, rtt, &case);
+            transfers_calmly(&mut net, rtt, &case);
         }
     }
 }
@@ -66,33 +83,14 @@ fn the_first_round_trip_time_is_right_on_both_sides() {
 #[test]
 fn a_lost_response_costs_a_resend_and_no_storm_follows() {
     for rtt in RTTS {
-        for seed in 0..4 {
-            let case = format!("RTT {rtt} s, seed {seed}");
-            let mut net = net(rtt, seed, &[Plan::new(20_000, 20_000)]);
-            lose(&mut net, HUB, 0.0..rtt + 0.005);
-            let up = set_up(&mut net);
-            // The answer to the second sending is the first that comes.
-            assert!(up < 1.5 * rtt + FIRST_PAUSE + 0.01, "{case}: up after {up} s");
-            open_all(&mut net, TERMINAL);
-            run_to_end(&mut net, 60.0);
-            net.run_for(Duration::from_secs(20)).unwrap();
-            is_calm(&net, rtt, &case);
-        }
+        (0..4).for_each(|seed| loses_a_message(rtt, seed, HUB, rtt + 0.005));
     }
 }
 
 #[test]
 fn a_lost_initiation_costs_a_resend_and_no_storm_follows() {
     for rtt in RTTS {
-        let case = format!("RTT {rtt} s");
-        let mut net = net(rtt, 1, &[Plan::new(20_000, 20_000)]);
-        lose(&mut net, TERMINAL, 0.0..rtt / 2.0 + 0.005);
-        let up = set_up(&mut net);
-        assert!(up < 1.5 * rtt + FIRST_PAUSE + 0.01, "{case}: up after {up} s");
-        open_all(&mut net, TERMINAL);
-        run_to_end(&mut net, 60.0);
-        net.run_for(Duration::from_secs(20)).unwrap();
-        is_calm(&net, rtt, &case);
+        loses_a_message(rtt, 1, TERMINAL, rtt / 2.0 + 0.005);
     }
 }
 
