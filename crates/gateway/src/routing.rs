@@ -273,6 +273,15 @@ impl Kernel {
     /// Has the kernel carry out a request, and waits until it has.
     pub(crate) fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.send(message, NLM_F_ACK | flags)?;
+        self.answer()?.map(drop)
+    }
+
+    /// Waits for what the kernel answers to the message that was sent last: its refusal, or a
+    /// message; none if it only acknowledges that.
+    ///
+    /// # Errors
+    /// When no answer can be had.
+    fn answer(&mut self) -> io::Result<io::Result<Option<RouteNetlinkMessage>>> {
         loop {
             let (answer, _) = self.socket.recv_from_full()?;
             let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
@@ -280,8 +289,12 @@ impl Kernel {
             if answer.header.sequence_number != self.sequence {
                 continue;
             }
-            if let NetlinkPayload::Error(error) = answer.payload {
-                return error.code.map_or(Ok(()), |_| Err(error.to_io()));
+            match answer.payload {
+                NetlinkPayload::InnerMessage(message) => return Ok(Ok(Some(message))),
+                NetlinkPayload::Error(error) => {
+                    return Ok(error.code.map_or(Ok(None), |_| Err(error.to_io())));
+                }
+                _ => {}
             }
         }
     }

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::IpAddr;
 
-use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 
@@ -25,20 +24,10 @@ impl Kernel {
         question.header.destination_prefix_length = length;
         question.attributes = vec![RouteAttribute::Destination(address)];
         self.send(RouteNetlinkMessage::GetRoute(question), 0)?;
-        loop {
-            let (answer, _) = self.socket.recv_from_full()?;
-            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
-                .map_err(io::Error::other)?;
-            if answer.header.sequence_number != self.sequence {
-                continue;
-            }
-            match answer.payload {
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
-                    return Ok(Some(route.header.kind));
-                }
-                NetlinkPayload::Error(error) => return no_route(error.to_io()),
-                _ => {}
-            }
+        match self.answer()? {
+            Ok(Some(RouteNetlinkMessage::NewRoute(route))) => Ok(Some(route.header.kind)),
+            Ok(other) => Err(io::Error::other(format!("no route but {other:?}"))),
+            Err(error) => no_route(error),
         }
     }
 }
