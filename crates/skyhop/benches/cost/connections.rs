@@ -129,7 +129,7 @@ fn exchange(server: SocketAddr) -> std::io::Result<()> {
 }
 
 /// Resident memory of a process in kB.
-fn resident(pid: u32) -> u64 {
+pub(crate) fn resident(pid: u32) -> u64 {
     figure(&format!("/proc/{pid}/status"), "VmRSS:")
 }
 

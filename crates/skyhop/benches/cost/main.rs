@@ -4,18 +4,22 @@
 //! ```text
 //! cargo bench -p skyhop --bench cost [-- GIGABYTES [ROUNDS [WAY]]]
 //! cargo bench -p skyhop --bench cost -- connections [COUNT]
+//! cargo bench -p skyhop --bench cost -- sessions [GIGABYTES [ROUNDS]]
 //! cargo bench -p skyhop --bench cost -- huge [GIGABYTES]
 //! ```
 //!
 //! Beside the pair, interleaved: kernel TCP without anything between, two relays
 //! that copy between plain TCP connections, and two with QUIC (quinn, GSO on) as
-//! the hop. The relays listen; the pair intercepts.
+//! the hop. The relays listen; the pair intercepts. `sessions` measures a hub with 1, 100
+//! and 400 terminals, of which one carries the download.
 
 mod connections;
 mod cpu;
 mod huge;
 mod quic;
 mod relay;
+mod sessions;
+mod terminals;
 #[allow(unreachable_pub, reason = "shared with another benchmark")]
 #[path = "../../../slacp/benches/quic/tls.rs"]
 mod tls;
@@ -56,6 +60,9 @@ fn main() -> Result<(), Failure> {
         ["huge", gigabytes] => huge::run(gigabytes.parse()?),
         ["connections"] => connections::run(20_000),
         ["connections", count] => connections::run(count.parse()?),
+        ["sessions"] => sessions::run(1.0, 5),
+        ["sessions", gigabytes] => sessions::run(gigabytes.parse()?, 5),
+        ["sessions", gigabytes, rounds, ..] => sessions::run(gigabytes.parse()?, rounds.parse()?),
         [] => compare(2.0, 5, ""),
         [gigabytes] => compare(gigabytes.parse()?, 5, ""),
         [gigabytes, rounds] => compare(gigabytes.parse()?, rounds.parse()?, ""),
@@ -90,6 +97,11 @@ fn compare(gigabytes: f64, rounds: usize, only: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[(values.len() - 1) / 2]
+}
+
 fn spread(mut values: Vec<f64>) -> String {
     values.sort_by(f64::total_cmp);
     let last = values.len() - 1;
@@ -117,6 +129,11 @@ fn serve(hosts: &Cabled, address: SocketAddr, bytes: u64) -> Result<(), Failure>
 
 fn measure(hosts: &Cabled, way: Way, server: SocketAddr, bytes: u64) -> Result<Figures, Failure> {
     let running = Running::start(hosts, way, server)?;
+    transfer(hosts, &running, bytes).map_err(|error| format!("{way}: {error}").into())
+}
+
+/// One download.
+fn transfer(hosts: &Cabled, running: &Running, bytes: u64) -> Result<Figures, Failure> {
     let mut socket = hosts.node(Node::Client).run(|| TcpStream::connect(running.entrance))?;
     let (before, begin) = (running.cpu()?, Instant::now());
     socket.write_all(&[1])?;
@@ -129,7 +146,7 @@ fn measure(hosts: &Cabled, way: Way, server: SocketAddr, bytes: u64) -> Result<F
     }
     let (time, after) = (begin.elapsed(), running.cpu()?);
     if got != bytes {
-        return Err(format!("{way}: {got} bytes of {bytes}").into());
+        return Err(format!("{got} bytes of {bytes}").into());
     }
     let gigabytes = bytes as f64 / 1e9;
     Ok(Figures {

@@ -6,11 +6,17 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 use gateway::keys::{PrivateKey, format_public_key};
-use lab::{Cabled, LAN_DEVICE, Node};
+use lab::{Cabled, LAN_DEVICE, Lab, Node};
 
 use crate::{Failure, SERVER_PORT, cpu};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
 const HOP_PORT: u16 = 5900;
+
+/// Where hubs listen, in all labs.
+pub(crate) fn hub_address() -> SocketAddr {
+    (Node::Hub.address4(), HOP_PORT).into()
+}
 
 /// What is between client and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +54,7 @@ impl Running {
     /// Starts them and waits until they are in service.
     pub(crate) fn start(hosts: &Cabled, way: Way, server: SocketAddr) -> Result<Self, Failure> {
         let relay = (hosts.address4(Node::Terminal), SERVER_PORT).into();
-        let hub = SocketAddr::from((hosts.address4(Node::Hub), HOP_PORT));
+        let hub = hub_address();
         let own = |node, role: &str, from: SocketAddr, to: SocketAddr| {
             let mut command = hosts.command(node, std::env::current_exe()?);
             command.args([role, &from.to_string(), &to.to_string()]);
@@ -64,9 +70,32 @@ impl Running {
                 let far = own(Node::Hub, "quic-hub", hub, server)?;
                 (relay, vec![own(Node::Terminal, "quic-terminal", relay, hub)?, far])
             }
-            Way::Skyhop => (server, pair(hosts, hub)?),
+            Way::Skyhop => return Self::beside(hosts, server, &PrivateKey::generate()?, &[]),
         };
         Ok(Self { entrance, sides })
+    }
+
+    /// Starts the pair, whose hub serves others too.
+    pub(crate) fn beside(
+        hosts: &Cabled,
+        server: SocketAddr,
+        hub: &PrivateKey,
+        others: &[PrivateKey],
+    ) -> Result<Self, Failure> {
+        let own = PrivateKey::generate()?;
+        let served = others.iter().chain([&own]);
+        let config = hub_config(hub, "20 Gbit/s", served);
+        let far = gateway(hosts.command(Node::Hub, PROGRAM), "hub", &config)?;
+        let config = terminal_config(&own, hub);
+        let near = gateway(hosts.command(Node::Terminal, PROGRAM), "terminal", &config)?;
+        Ok(Self { entrance: server, sides: vec![near, far] })
+    }
+
+    /// Starts a hub in a lab, for its link's 50 Mbit/s.
+    pub(crate) fn hub(lab: &Lab, key: &PrivateKey, served: &[PrivateKey]) -> Result<Self, Failure> {
+        let config = hub_config(key, "50 Mbit/s", served);
+        let hub = gateway(lab.command(Node::Hub, PROGRAM), "hub", &config)?;
+        Ok(Self { entrance: hub_address(), sides: vec![hub] })
     }
 
     /// A server that keeps connections.
@@ -104,34 +133,40 @@ impl Drop for Running {
     }
 }
 
-/// The gateway pair. What is under way is bounded by the stream's window: it
+/// What both gateways are told. What is under way is bounded by the stream's window: it
 /// fits into the sockets' buffers, where nothing else bounds the rate.
-fn pair(hosts: &Cabled, hub: SocketAddr) -> Result<Vec<Child>, Failure> {
-    let keys = [PrivateKey::generate()?, PrivateKey::generate()?];
-    let [terminal_public, hub_public] =
-        [&keys[0], &keys[1]].map(|key| format_public_key(&key.public()));
-    let common = |key: &PrivateKey| {
-        let key = key.to_base64();
-        format!(
-            "private_key = \"{key}\"\ncontrol = \"none\"\nrate = \"20 Gbit/s\"\nstream_window = \"8 MB\"\n"
-        )
+fn common(key: &PrivateKey, rate: &str) -> String {
+    let key = key.to_base64();
+    format!(
+        "private_key = \"{key}\"\ncontrol = \"none\"\nrate = \"{rate}\"\nstream_window = \"8 MB\"\n"
+    )
+}
+
+fn hub_config<'a>(
+    key: &PrivateKey,
+    rate: &str,
+    served: impl IntoIterator<Item = &'a PrivateKey>,
+) -> String {
+    let terminal = |(number, key): (usize, &PrivateKey)| {
+        let key = format_public_key(&key.public());
+        format!("[[terminal]]\nname = \"{number}\"\nkey = \"{key}\"\n")
     };
-    let hub_config = format!(
-        "{}listen = \"{hub}\"\n[limits]\nconnections_per_second = 100000\n\
-         [[terminal]]\nname = \"terminal\"\nkey = \"{terminal_public}\"\n",
-        common(&keys[1])
-    );
-    let terminal_config = format!(
-        "{}hub = \"{hub}\"\nhub_key = \"{hub_public}\"\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n",
-        common(&keys[0])
-    );
-    let start = |node, role, config: &str| {
-        let mut command = hosts.command(node, env!("CARGO_BIN_EXE_skyhop"));
-        command.args([role, "/dev/stdin"]).env("SKYHOP_LOG", "warn");
-        ready(command, config)
-    };
-    let hub = start(Node::Hub, "hub", &hub_config)?;
-    Ok(vec![start(Node::Terminal, "terminal", &terminal_config)?, hub])
+    let terminals: String = (1..).zip(served).map(terminal).collect();
+    let (common, listen) = (common(key, rate), hub_address());
+    format!("{common}listen = \"{listen}\"\n[limits]\nconnections_per_second = 100000\n{terminals}")
+}
+
+fn terminal_config(key: &PrivateKey, hub: &PrivateKey) -> String {
+    let (common, hub, address) =
+        (common(key, "20 Gbit/s"), format_public_key(&hub.public()), hub_address());
+    format!(
+        "{common}hub = \"{address}\"\nhub_key = \"{hub}\"\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n"
+    )
+}
+
+fn gateway(mut command: Command, role: &str, config: &str) -> Result<Child, Failure> {
+    command.args([role, "/dev/stdin"]).env("SKYHOP_LOG", "warn");
+    ready(command, config)
 }
 
 /// Starts a process and waits until it says `ready`.
