@@ -68,6 +68,14 @@ impl Admitted {
 
 const REFUSED: [Term; 2] = [Term::CountRefused, Term::Drop];
 
+/// What the far end of a veth device says to its neighbours (multicast) is nobody's packet:
+/// none that came over the hop has such a destination.
+const OWN_TALK: [Term; 3] = [
+    Term::Version(Version::V6),
+    Term::To(Prefix::v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8)),
+    Term::Drop,
+];
+
 /// Whether a line opens a special range or an address of this machine.
 fn opens(target: &Target) -> bool {
     target.prefix.is_host() || SPECIAL.iter().any(|special| special.range.covers(target.prefix))
@@ -99,7 +107,7 @@ pub(super) fn rules(admitted: &[Admitted]) -> Vec<Rule> {
         let version = Term::Version(Version::of(range.address()));
         [&[version, Term::To(range)], &REFUSED[..]].concat()
     });
-    let mut rules = vec![vec![Term::OfKnownConnection, Term::Return]];
+    let mut rules = vec![vec![Term::OfKnownConnection, Term::Return], OWN_TALK.to_vec()];
     rules.extend(admitted.iter().flat_map(Admitted::denied));
     rules.extend(admitted.iter().flat_map(Admitted::opened));
     rules.extend(special);
@@ -126,6 +134,7 @@ mod tests {
         let rules = printed(&["10.0.0.0/8", "10.0.0.1:53"], &["10.9.0.0/16"], &[]);
         let at = |text: &str| rules.iter().position(|rule| rule.contains(text)).expect(text);
         assert_eq!(rules[0], "ct state established,related return");
+        assert_eq!(rules[1], "meta nfproto ipv6 ip6 daddr ff00::/8 drop", "and is not counted");
         let denied = at("meta nfproto ipv4 ip daddr 10.9.0.0/16 counter name \"refused\" drop");
         let opened = at("ip daddr 10.0.0.1/32 udp dport 53 return");
         let special = at("ip daddr 169.254.0.0/16 counter name \"refused\" drop");
