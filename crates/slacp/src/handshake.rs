@@ -232,7 +232,8 @@ impl Initiator {
     }
 
     /// Makes the message anew with a cookie that the hub wants, to be sent at
-    /// once; unless the hub has had its will several times.
+    /// once; unless the hub has had its will several times. There is a hub, so pauses
+    /// begin anew.
     pub(crate) fn take_cookie(
         &mut self,
         now: Instant,
@@ -277,7 +278,7 @@ impl Initiator {
         if now < self.next_sending {
             return None;
         }
-        let wait = (RETRY_FIRST * 2u32.pow(self.sendings.min(8))).min(RETRY_MOST);
+        let wait = (RETRY_FIRST * 2u32.pow(self.copies.min(8))).min(RETRY_MOST);
         self.sendings += 1;
         if self.copies == 0 {
             self.first_sending = now;
@@ -579,6 +580,21 @@ mod tests {
         else {
             panic!("not a refusal");
         };
+    }
+
+    #[test]
+    fn pauses_begin_anew_with_a_cookie() {
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        let params = params(None);
+        let mut initiator = initiator(&mut rng, &params);
+        assert!(initiator.poll(Instant::ZERO).is_some());
+        let again = initiator.due();
+        assert!(initiator.poll(again).is_some());
+        let hub = Knocker::new(identity(3).public());
+        initiator.take_cookie(again, &identity(2), &hub, &params, &[7; MAC], &mut rng);
+        assert!(initiator.poll(again).is_some());
+        let pause = initiator.due().saturating_since(again);
+        assert_eq!(pause, again.saturating_since(Instant::ZERO), "the first pause");
     }
 
     #[test]
