@@ -1,8 +1,9 @@
 //! What sessions cost a hub: CPU of one that is busy beside idle ones, CPU and memory of
 //! the idle ones, and how soon many terminals are up that start at once.
 //!
-//! The hub and the terminal of the busy session are gateways. The idle terminals are
-//! [`Terminals`] of this process, each with a session and a UDP socket of its own.
+//! All are gateways, each a process. How soon terminals are up is measured twice: with 400
+//! gateways, whose processes have to be started, and with [`Terminals`], the sessions of
+//! 400 on as many UDP sockets of this process.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -14,7 +15,7 @@ use slacp::Config;
 use units::BitRate;
 
 use crate::connections::resident;
-use crate::terminals::{Progress, Terminals};
+use crate::terminals::Terminals;
 use crate::way::{Running, hub_address};
 use crate::{Failure, SERVER_PORT, median, serve, spread, transfer};
 
@@ -87,9 +88,8 @@ fn measure(
     let running = Running::beside(hosts, server, &hub, &others)?;
     let [_, pid] = running.pids().ok_or("the pair is two processes")?;
     let before = resident(pid);
-    let config = Config::new(BitRate::from_mbit(20_000));
-    let node = hosts.node(Node::Terminal);
-    let terminals = Terminals::start(node, &others, (&hub, hub_address()), &config)?;
+    let host = hosts.node(Node::Terminal);
+    let mut terminals = Running::terminals(host, &others, &hub, "20 Gbit/s")?;
     terminals.wait()?;
     thread::sleep(SETTLE);
     let (idle, begin) = (running.cpu()?[1], Instant::now());
@@ -110,26 +110,40 @@ fn keys(count: usize) -> Result<Vec<PrivateKey>, Failure> {
     (0..count).map(|_| Ok(PrivateKey::generate()?)).collect()
 }
 
+/// When the last of some terminals had come so far, in seconds from the start of the first.
+struct StartUp {
+    /// The processes of gateways were started.
+    started: f64,
+    /// Gateways were in service.
+    ready: f64,
+    /// Without processes: terminals had a session.
+    up: f64,
+    /// And the hub had answered on it.
+    answered: f64,
+}
+
 /// How soon terminals are up that start at once, after their hub, on links of 50/10
 /// Mbit/s.
 fn start_ups(count: usize, rounds: usize) -> Result<(), Failure> {
     let mut all = LINKS.map(|(rtt, queue)| (rtt, queue, Vec::new()));
     for round in 1..=rounds {
-        for (rtt, queue, progress) in &mut all {
+        for (rtt, queue, times) in &mut all {
             eprint!("\rround {round} of {rounds}: start, RTT {rtt:<4} ms");
             let preset = link(Duration::from_millis(*rtt), *queue)?;
-            progress.push(start_up(&preset, count, round as u64)?);
+            times.push(start_up(&preset, count, round as u64)?);
         }
     }
     eprintln!();
     println!("{count} terminals start at one address: seconds until the last");
-    println!("{:<8} {:>10} {:>22} {:>22}", "RTT, ms", "queue, BDP", "is up", "has an answer");
-    for (rtt, queue, progress) in &all {
-        let column = |of: fn(&Progress) -> Duration| {
-            spread(progress.iter().map(|progress| of(progress).as_secs_f64()).collect())
-        };
-        let (up, answered) = (column(|p| p.up), column(|p| p.answered));
-        println!("{rtt:<8} {queue:>10} {up:>22} {answered:>22}");
+    println!(
+        "{:<8} {:>10} {:>22} {:>22} {:>22} {:>22}",
+        "RTT, ms", "queue, BDP", "is up", "has an answer", "process is started", "gateway is ready"
+    );
+    for (rtt, queue, times) in &all {
+        let column = |of: fn(&StartUp) -> f64| spread(times.iter().map(of).collect());
+        let (up, answered) = (column(|t| t.up), column(|t| t.answered));
+        let (started, ready) = (column(|t| t.started), column(|t| t.ready));
+        println!("{rtt:<8} {queue:>10} {up:>22} {answered:>22} {started:>22} {ready:>22}");
     }
     Ok(())
 }
@@ -143,10 +157,26 @@ fn link(rtt: Duration, queue: f64) -> Result<Preset, Failure> {
     Ok(preset)
 }
 
-fn start_up(preset: &Preset, count: usize, seed: u64) -> Result<Progress, Failure> {
+fn start_up(preset: &Preset, count: usize, seed: u64) -> Result<StartUp, Failure> {
+    let (started, ready) = start_gateways(preset, count, seed)?;
     let lab = Lab::start(preset, seed)?;
     let (hub, keys) = (PrivateKey::generate()?, keys(count)?);
     let _running = Running::hub(&lab, &hub, &keys)?;
     let config = Config::new(BitRate::from_mbit(10));
-    Terminals::start(lab.node(Node::Terminal), &keys, (&hub, hub_address()), &config)?.wait()
+    let host = lab.node(Node::Terminal);
+    let last = Terminals::start(host, &keys, (&hub, hub_address()), &config)?.wait()?;
+    let (up, answered) = (last.up.as_secs_f64(), last.answered.as_secs_f64());
+    Ok(StartUp { started, ready, up, answered })
+}
+
+/// When the last process was started, and when the last gateway was ready.
+fn start_gateways(preset: &Preset, count: usize, seed: u64) -> Result<(f64, f64), Failure> {
+    let lab = Lab::start(preset, seed)?;
+    let (hub, keys) = (PrivateKey::generate()?, keys(count)?);
+    let _running = Running::hub(&lab, &hub, &keys)?;
+    let begin = Instant::now();
+    let mut terminals = Running::terminals(lab.node(Node::Terminal), &keys, &hub, "10 Mbit/s")?;
+    let started = begin.elapsed().as_secs_f64();
+    terminals.wait()?;
+    Ok((started, begin.elapsed().as_secs_f64()))
 }

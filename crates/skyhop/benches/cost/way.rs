@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 use gateway::keys::{PrivateKey, format_public_key};
-use lab::{Cabled, LAN_DEVICE, Lab, Node};
+use lab::{Cabled, LAN_DEVICE, Lab, NetNs, Node};
 
 use crate::{Failure, SERVER_PORT, cpu};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
 const HOP_PORT: u16 = 5900;
+const FIRST_PROXY: u16 = 2000;
 
 /// Where hubs listen, in all labs.
 pub(crate) fn hub_address() -> SocketAddr {
@@ -85,17 +86,39 @@ impl Running {
         let own = PrivateKey::generate()?;
         let served = others.iter().chain([&own]);
         let config = hub_config(hub, "20 Gbit/s", served);
-        let far = gateway(hosts.command(Node::Hub, PROGRAM), "hub", &config)?;
-        let config = terminal_config(&own, hub);
-        let near = gateway(hosts.command(Node::Terminal, PROGRAM), "terminal", &config)?;
+        let far = ready(gateway(hosts.command(Node::Hub, PROGRAM), "hub"), &config)?;
+        let intercept = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n");
+        let config = terminal_config(&own, hub, "20 Gbit/s", &intercept);
+        let near = ready(gateway(hosts.command(Node::Terminal, PROGRAM), "terminal"), &config)?;
         Ok(Self { entrance: server, sides: vec![near, far] })
     }
 
     /// Starts a hub in a lab, for its link's 50 Mbit/s.
     pub(crate) fn hub(lab: &Lab, key: &PrivateKey, served: &[PrivateKey]) -> Result<Self, Failure> {
         let config = hub_config(key, "50 Mbit/s", served);
-        let hub = gateway(lab.command(Node::Hub, PROGRAM), "hub", &config)?;
+        let hub = ready(gateway(lab.command(Node::Hub, PROGRAM), "hub"), &config)?;
         Ok(Self { entrance: hub_address(), sides: vec![hub] })
+    }
+
+    /// Starts terminals on a host, and does not wait. They have a proxy that nobody uses.
+    pub(crate) fn terminals(
+        host: &NetNs,
+        keys: &[PrivateKey],
+        hub: &PrivateKey,
+        rate: &str,
+    ) -> Result<Self, Failure> {
+        let mut running = Self { entrance: hub_address(), sides: Vec::new() };
+        for (port, key) in (FIRST_PROXY..).zip(keys) {
+            let proxy = format!("[proxy]\nlisten = \"127.0.0.1:{port}\"\n");
+            let config = terminal_config(key, hub, rate, &proxy);
+            running.sides.push(spawn(gateway(host.command(PROGRAM), "terminal"), &config)?);
+        }
+        Ok(running)
+    }
+
+    /// Waits, once, until all of those terminals are in service.
+    pub(crate) fn wait(&mut self) -> Result<(), Failure> {
+        self.sides.iter_mut().try_for_each(wait)
     }
 
     /// A server that keeps connections.
@@ -156,26 +179,34 @@ fn hub_config<'a>(
     format!("{common}listen = \"{listen}\"\n[limits]\nconnections_per_second = 100000\n{terminals}")
 }
 
-fn terminal_config(key: &PrivateKey, hub: &PrivateKey) -> String {
+fn terminal_config(key: &PrivateKey, hub: &PrivateKey, rate: &str, entrance: &str) -> String {
     let (common, hub, address) =
-        (common(key, "20 Gbit/s"), format_public_key(&hub.public()), hub_address());
-    format!(
-        "{common}hub = \"{address}\"\nhub_key = \"{hub}\"\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n"
-    )
+        (common(key, rate), format_public_key(&hub.public()), hub_address());
+    format!("{common}hub = \"{address}\"\nhub_key = \"{hub}\"\n{entrance}")
 }
 
-fn gateway(mut command: Command, role: &str, config: &str) -> Result<Child, Failure> {
+/// A command that reads its configuration from standard input.
+fn gateway(mut command: Command, role: &str) -> Command {
     command.args([role, "/dev/stdin"]).env("SKYHOP_LOG", "warn");
-    ready(command, config)
+    command
 }
 
 /// Starts a process and waits until it says `ready`.
-fn ready(mut command: Command, stdin: &str) -> Result<Child, Failure> {
+fn ready(command: Command, stdin: &str) -> Result<Child, Failure> {
+    let mut child = spawn(command, stdin)?;
+    wait(&mut child).map(|()| child)
+}
+
+fn spawn(mut command: Command, stdin: &str) -> Result<Child, Failure> {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     child.stdin.take().ok_or("no stdin")?.write_all(stdin.as_bytes())?;
+    Ok(child)
+}
+
+fn wait(child: &mut Child) -> Result<(), Failure> {
     let mut lines = BufReader::new(child.stdout.take().ok_or("no stdout")?).lines();
     match lines.next() {
-        Some(Ok(line)) if line == "ready" => Ok(child),
-        _ => Err(format!("{command:?} does not start: {:?}", child.wait()?).into()),
+        Some(Ok(line)) if line == "ready" => Ok(()),
+        _ => Err(format!("a process does not start: {:?}", child.wait()?).into()),
     }
 }
