@@ -379,6 +379,10 @@ pub enum StreamError {
         /// The peer's limit.
         limit: u32,
     },
+    /// The streams there are leave less memory than a new one needs: 64 kB of the
+    /// default memory, here or at the peer.
+    #[error("the streams of the session leave no memory for another")]
+    NoRoom,
     /// The peer resolves no names.
     #[error("the peer resolves no names")]
     NoNames,

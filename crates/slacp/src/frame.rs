@@ -30,6 +30,7 @@ const CLOSE: u8 = 0x0d;
 const TIMED_ACK: u8 = 0x0e;
 const MARK: u8 = 0x0f;
 const STREAM: u8 = 0x10;
+const RETURN: u8 = 0x22;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
 
@@ -63,6 +64,9 @@ pub(crate) enum Frame<'a> {
     Settled(u64),
     Open {
         stream: StreamId,
+        /// What the sender of this frame may send on the stream until it is granted more.
+        window: u64,
+        /// What the other side may.
         credit: u64,
         open: Box<Open<Destination>>,
     },
@@ -76,9 +80,18 @@ pub(crate) enum Frame<'a> {
     },
     /// The peer may send so many bytes in all on the session.
     SessionCredit(u64),
-    /// The peer may send so many bytes in all on the stream.
+    /// The peer may send so many bytes in all on the stream, if it has given back what it
+    /// could send on it so many times.
     StreamCredit {
         stream: StreamId,
+        returns: u64,
+        limit: u64,
+    },
+    /// The sender of this frame gives back what it could send on the stream beyond this,
+    /// for the so-manieth time: no credit of before holds any more.
+    Return {
+        stream: StreamId,
+        returns: u64,
         limit: u64,
     },
     Repair(Repair<'a>),
@@ -433,15 +446,20 @@ impl Frame<'_> {
                 write_ack(out, ack.ranges(), ack.restored(), &ack.report(), usize::MAX);
             }
             Frame::Settled(number) => write_numbers(out, SETTLED, &[*number]),
-            Frame::Open { stream, credit, open } => open::write(out, *stream, *credit, open),
+            Frame::Open { stream, window, credit, open } => {
+                open::write(out, [stream.0, *window, *credit], open);
+            }
             Frame::Accept(stream) => write_numbers(out, ACCEPT, &[stream.0]),
             Frame::Reset { stream, reason, sent } => {
                 write_numbers(out, RESET, &[stream.0, *sent]);
                 out.push(reason_code(*reason));
             }
             Frame::SessionCredit(limit) => write_numbers(out, SESSION_CREDIT, &[*limit]),
-            Frame::StreamCredit { stream, limit } => {
-                write_numbers(out, STREAM_CREDIT, &[stream.0, *limit]);
+            Frame::StreamCredit { stream, returns, limit } => {
+                write_numbers(out, STREAM_CREDIT, &[stream.0, *returns, *limit]);
+            }
+            Frame::Return { stream, returns, limit } => {
+                write_numbers(out, RETURN, &[stream.0, *returns, *limit]);
             }
             Frame::Repair(repair) => {
                 write_numbers(out, REPAIR, &[repair.distance, repair.stride]);
@@ -554,8 +572,8 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
         SETTLED => Frame::Settled(varint::read(input)?),
         OPEN | MARKED_OPEN => {
             let stream = read_stream(input)?;
-            let (credit, open) = open::read(kind, input)?;
-            Frame::Open { stream, credit, open: Box::new(open) }
+            let ([window, credit], open) = open::read(kind, input)?;
+            Frame::Open { stream, window, credit, open: Box::new(open) }
         }
         ACCEPT => Frame::Accept(read_stream(input)?),
         RESET => {
@@ -564,7 +582,12 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
         }
         SESSION_CREDIT => Frame::SessionCredit(varint::read(input)?),
         STREAM_CREDIT => {
-            Frame::StreamCredit { stream: read_stream(input)?, limit: varint::read(input)? }
+            let (stream, returns) = (read_stream(input)?, varint::read(input)?);
+            Frame::StreamCredit { stream, returns, limit: varint::read(input)? }
+        }
+        RETURN => {
+            let (stream, returns) = (read_stream(input)?, varint::read(input)?);
+            Frame::Return { stream, returns, limit: varint::read(input)? }
         }
         REPAIR => Frame::Repair(read_repair(input)?),
         REKEY => Frame::Rekey { generation: varint::read(input)?, key: take::<32>(input)? },

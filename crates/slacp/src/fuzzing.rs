@@ -176,6 +176,7 @@ fn set_up() -> Session {
         address: address(),
         index: 1,
         limits: limits(&config()),
+        rate: BitRate::from_mbit(10),
         times: Some(true),
     };
     Session::new(Instant::ZERO, &config(), keys, peer, true, None, &Secret::new([8; 32]))
@@ -197,7 +198,7 @@ fn own(session: &mut Session, now: Instant, known: &mut RangeSet) {
         let stream = crate::StreamId(id);
         let streams = &mut session.streams;
         let _ = streams.write(stream, &buffer[..100]);
-        while matches!(streams.read(stream, &mut buffer), Ok(Read::Data(_))) {}
+        while matches!(streams.read(Instant::ZERO, stream, &mut buffer), Ok(Read::Data(_))) {}
         match id % 3 {
             0 => _ = streams.reset(stream, crate::ResetReason::Refused),
             1 => _ = streams.finish(stream),

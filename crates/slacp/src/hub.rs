@@ -295,8 +295,8 @@ impl Hub {
         let Some(known) = self.peers.get(&key) else { return };
         let live = known.session.and_then(|id| core.session(id)).map(|session| session.name);
         let present = live.filter(|name| params.present == Some(*name));
-        let (limits, times) = (params.limits, params.times);
-        let peer = Peer { key, address: from, index: sender, limits, times };
+        let (limits, rate, times) = (params.limits, params.rate, params.times);
+        let peer = Peer { key, address: from, index: sender, limits, rate, times };
         let own = self.own_config(&core.config, &key);
         let mut ours = core.params(present);
         if let Some(own) = &own {

@@ -44,6 +44,8 @@ pub(crate) enum Violation {
     Credit { end: u64, limit: u64 },
     #[error("the end of the stream moved from {was} to {is}")]
     End { was: u64, is: u64 },
+    #[error("the peer gives back what it was not granted")]
+    Return,
 }
 
 impl RecvBuffer {
@@ -75,6 +77,13 @@ impl RecvBuffer {
 
     pub(crate) fn raise_limit(&mut self, limit: u64) {
         self.limit = self.limit.max(limit);
+    }
+
+    /// What was assumed of the limit before the stream was heard of is replaced by what
+    /// holds, which is not below the highest offset.
+    pub(crate) fn settle_limit(&mut self, limit: u64) {
+        debug_assert!(limit >= self.highest);
+        self.limit = limit;
     }
 
     /// How many times bytes are missing before some that came.

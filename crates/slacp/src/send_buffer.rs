@@ -102,6 +102,21 @@ impl SendBuffer {
         self.base + self.data.len() as u64
     }
 
+    /// The first offset that may not be sent.
+    #[cfg(test)]
+    pub(crate) fn credit(&self) -> u64 {
+        self.credit
+    }
+
+    /// Gives up credit beyond so many bytes ahead; the new limit, if that makes a
+    /// difference.
+    pub(crate) fn give_back(&mut self, kept: u64) -> Option<u64> {
+        let limit = self.next + kept;
+        let is_worth_it = self.credit >= limit + kept / 2;
+        is_worth_it.then(|| self.credit = limit)?;
+        Some(limit)
+    }
+
     pub(crate) fn grant(&mut self, credit: u64) {
         self.credit = self.credit.max(credit);
     }

@@ -21,7 +21,7 @@ use crate::channels::{ChannelError, ChannelId, Inbound, Outbound};
 use crate::event_log::{EventLog, LogEvent};
 use crate::fade::{Fade, Faded};
 use crate::fec::Decoder;
-use crate::flow::Limits;
+use crate::flow::{Limits, Pace};
 use crate::handshake::Keys;
 use crate::jitter::Backoff;
 use crate::loss::LossMeter;
@@ -85,6 +85,8 @@ pub(crate) struct Peer {
     /// What the peer calls this session.
     pub(crate) index: Index,
     pub(crate) limits: Limits,
+    /// At which it sends, as it said; 0 if it does not know.
+    pub(crate) rate: BitRate,
     /// Whether it wants to hear when its packets arrived; `None` if it does not
     /// know of such things.
     pub(crate) times: Option<bool>,
@@ -185,7 +187,7 @@ impl Session {
         if let Some(rtt) = rtt {
             estimate.begin(rtt);
         }
-        Self {
+        let mut session = Self {
             name: keys.name,
             keys: Phases::new(keys, !opens_odd, &draw(&mut rng)).limited(config.key_limits),
             rekey: Rekey::new(now, config),
@@ -251,7 +253,9 @@ impl Session {
             settled_told_at: now,
             stats: Stats::default(),
             events: VecDeque::new(),
-        }
+        };
+        session.follow_pace();
+        session
     }
 
     /// The owner's events, then those of the streams; in the order they came.
@@ -361,6 +365,7 @@ impl Session {
     /// Takes what the handshake says of the RTT.
     pub(crate) fn begin_rtt(&mut self, rtt: FirstRtt) {
         self.rtt.begin(rtt);
+        self.follow_pace();
     }
 
     /// The rate at which the endpoint's pacer is to have the session send;
@@ -438,6 +443,13 @@ impl Session {
         self.log.record(now, || LogEvent::Rate { rate });
         self.planner.set_rate(now, rate);
         self.streams.set_unsent_limit(unsent(rate));
+        self.follow_pace();
+    }
+
+    /// Tells the streams how fast the session is.
+    fn follow_pace(&mut self) {
+        let (rtt, rates) = (self.rtt.smoothed().max(LEAST_RTT), [self.rate.rate(), self.peer.rate]);
+        self.streams.set_pace(Pace { rtt, rates });
     }
 
     /// When the last authentic packet came.
@@ -469,6 +481,10 @@ fn most_in_flight(memory: u64) -> usize {
 fn most_unacknowledged(memory: u64) -> usize {
     usize::try_from(memory).unwrap_or(usize::MAX).saturating_mul(2)
 }
+
+/// The least round-trip time that windows are made for: where packets take less, what a busy
+/// gateway takes to read and answer counts.
+const LEAST_RTT: Duration = Duration::from_millis(20);
 
 /// How many written bytes a stream may hold unsent at a rate: 50 ms of it.
 fn unsent(rate: BitRate) -> u64 {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
 use units::{Instant, RangeSet};
 
-use crate::flow::{Limits, RecvCredit, SendCredit};
+use crate::flow::{Budget, Limits, Pace, RecvCredit, SendCredit};
 use crate::frame::Frame;
 use crate::milestones::Milestones;
 use crate::recv_buffer::{GAP_COST, RecvBuffer, Violation};
@@ -16,12 +16,16 @@ use crate::stats::ENTRY;
 use crate::{Event, ResetReason, StreamId, StreamStats};
 
 mod commands;
+mod granting;
 #[cfg(test)]
 mod long;
 mod peer;
+mod returning;
 mod sending;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wire;
 
 /// The peer broke the protocol; the session cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -42,6 +46,24 @@ pub(crate) enum ProtocolError {
 struct Stream {
     send: SendBuffer,
     recv: RecvBuffer,
+    /// How far the peer may be ahead of the reader; kept for the stream until its end
+    /// is known.
+    window: u64,
+    /// What of it counts in `Streams::granted`.
+    charged: u64,
+    /// When the present window began to be read, and at which offset.
+    measured: Option<(Instant, u64)>,
+    /// What counts in `Streams::openings` until the peer has granted something.
+    opening: u64,
+    /// How often the peer has given back its window, whether it has got none since, and
+    /// how often this side has given back its own.
+    taken_back: u64,
+    is_small: bool,
+    returned: u64,
+    /// When the window of this side is given back unless something is said.
+    rest_ends: Option<Instant>,
+    /// Something came, and nothing was written since.
+    owes_answer: bool,
     /// What compact offsets are completed by.
     milestones: Milestones,
     /// False while bytes have come but the opening frame has not.
@@ -61,8 +83,18 @@ struct Stream {
 }
 
 impl Stream {
+    /// A stream that may send and receive so much, both from its beginning.
     fn new(send_credit: u64, recv_limit: u64, opened: bool) -> Self {
         Self {
+            window: recv_limit,
+            charged: 0,
+            measured: None,
+            opening: 0,
+            taken_back: 0,
+            is_small: false,
+            returned: 0,
+            rest_ends: None,
+            owes_answer: false,
             send: SendBuffer::new(send_credit),
             recv: RecvBuffer::new(recv_limit),
             milestones: Milestones::default(),
@@ -104,6 +136,8 @@ struct Resetting {
     /// One more than the highest offset received.
     highest: u64,
     milestones: Milestones,
+    /// What the peer may still be sending, as it counts in `Streams::granted`.
+    charged: u64,
 }
 
 /// What is left of a stream that the peer reset: it is read first, as from the
@@ -143,6 +177,20 @@ pub(crate) struct Streams {
     drain_ends: BTreeSet<(Instant, StreamId)>,
     send_credit: SendCredit,
     recv_credit: RecvCredit,
+    /// The windows of all streams, and what is left of those that were reset.
+    granted: Budget,
+    /// What the peer keeps for streams that this side opens, until it has granted them
+    /// something.
+    openings: Budget,
+    /// What the peer granted the stream that was last opened.
+    offered: u64,
+    /// Streams at rest, and when their windows are given back.
+    resting: BTreeSet<(Instant, StreamId)>,
+    pace: Pace,
+    /// When the present round trip began, what has come in it, and the most that has
+    /// come in one.
+    round: (Instant, u64),
+    flight: u64,
     /// Bytes held in all send buffers.
     held: u64,
     /// Gaps in all receive buffers.
@@ -184,6 +232,13 @@ impl Streams {
             drain_ends: BTreeSet::new(),
             send_credit: SendCredit::new(peer_limits.memory),
             recv_credit: RecvCredit::new(limits.memory),
+            granted: Budget::for_windows(&limits),
+            openings: Budget::for_openings(&peer_limits),
+            offered: u64::MAX,
+            resting: BTreeSet::new(),
+            pace: Pace::default(),
+            round: (Instant::ZERO, 0),
+            flight: 0,
             held: 0,
             gaps: 0,
             control: VecDeque::new(),
@@ -262,10 +317,10 @@ impl Streams {
 
     /// Whether more frames wait to be sent than the peer may cause if it keeps the rules:
     /// a stream that it may have open, or that this side has, has at most an opening, an
-    /// answer, some credit and an end that wait.
+    /// answer, some credit, a window given back and an end that wait.
     pub(crate) fn owes_too_much(&self) -> bool {
         let streams = u64::from(self.limits.max_streams) + u64::from(self.own_open);
-        self.control.len() as u64 > 4 * streams + SPARE_FRAMES
+        self.control.len() as u64 > 5 * streams + SPARE_FRAMES
     }
 
     /// Bytes held beside them: streams themselves, gaps in what came, frames that wait.
@@ -278,28 +333,8 @@ impl Streams {
     }
 }
 
-/// The end of streams, and credit.
+/// The end of streams.
 impl Streams {
-    fn grant(&mut self, id: StreamId) {
-        let share = self.limits.share(self.recv_credit.held());
-        if let Some(stream) = self.map.get_mut(&id)
-            && stream.recv.end().is_none()
-        {
-            let limit = stream.recv.read_offset() + share;
-            if limit >= stream.recv.limit() + self.limits.stream_window.div_ceil(8) {
-                stream.recv.raise_limit(limit);
-                self.control.push_back(Frame::StreamCredit { stream: id, limit });
-            }
-        }
-        self.grant_session();
-    }
-
-    fn grant_session(&mut self) {
-        if let Some(limit) = self.recv_credit.grant() {
-            self.control.push_back(Frame::SessionCredit(limit));
-        }
-    }
-
     fn retire_if_done(&mut self, id: StreamId) {
         if self.map.get(&id).is_some_and(Stream::is_done) {
             self.remove(id);
@@ -310,9 +345,12 @@ impl Streams {
 
     /// Takes a stream out of everything that names it.
     fn remove(&mut self, id: StreamId) -> Option<Stream> {
+        self.stir(id);
         let stream = self.map.remove(&id)?;
         self.held -= stream.send.held();
         self.gaps -= stream.recv.gaps();
+        self.granted.replace(stream.charged, 0);
+        self.openings.replace(stream.opening, 0);
         self.writers.remove(&id);
         self.ready[usize::from(stream.class.0)].remove(id);
         if stream.retransmit {

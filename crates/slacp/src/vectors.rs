@@ -497,6 +497,7 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
     let v6: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
     let open = |destination: Destination, dscp| Frame::Open {
         stream: StreamId(6),
+        window: 20_000,
         credit: 100_000,
         open: Box::new(Open { destination, source: v6, dscp }),
     };
@@ -517,7 +518,7 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ("PING", Frame::Ping),
         ("SETTLED number=16384", Frame::Settled(16_384)),
         (
-            "OPEN stream=6 credit=100000 destination=192.0.2.1:80 source=[2001:db8::1]:443",
+            "OPEN stream=6 window=20000 credit=100000 destination=192.0.2.1:80 source=[2001:db8::1]:443",
             open(v4.into(), None),
         ),
         ("ACCEPT stream=6", Frame::Accept(StreamId(6))),
@@ -527,8 +528,12 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ),
         ("SESSION_CREDIT limit=268435456", Frame::SessionCredit(1 << 28)),
         (
-            "STREAM_CREDIT stream=6 limit=1073741824",
-            Frame::StreamCredit { stream: StreamId(6), limit: 1 << 30 },
+            "STREAM_CREDIT stream=6 returns=1 limit=1073741824",
+            Frame::StreamCredit { stream: StreamId(6), returns: 1, limit: 1 << 30 },
+        ),
+        (
+            "RETURN stream=6 returns=2 limit=1008000",
+            Frame::Return { stream: StreamId(6), returns: 2, limit: 1_008_000 },
         ),
         ("PATH_CHALLENGE token=0102030405060708", Frame::PathChallenge(0x0102_0304_0506_0708)),
         ("PATH_ANSWER token=0102030405060708", Frame::PathAnswer(0x0102_0304_0506_0708)),
@@ -552,11 +557,11 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
             }),
         ),
         (
-            "MARKED OPEN stream=6 credit=100000 dscp=46 destination=192.0.2.1:80 source=[2001:db8::1]:443",
+            "MARKED OPEN stream=6 window=20000 credit=100000 dscp=46 destination=192.0.2.1:80 source=[2001:db8::1]:443",
             open(v4.into(), Some(46)),
         ),
         (
-            "MARKED OPEN stream=6 credit=100000 dscp=unknown destination=server.example:443 source=[2001:db8::1]:443",
+            "MARKED OPEN stream=6 window=20000 credit=100000 dscp=unknown destination=server.example:443 source=[2001:db8::1]:443",
             open(named, None),
         ),
     ]

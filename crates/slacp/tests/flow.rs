@@ -1,12 +1,14 @@
 //! What streams may hold, whatever their readers, peers and packets do
 //! (`docs/slacp.md`, Flow control).
 
+mod hop;
 mod pair;
 
 use core::time::Duration;
 
+use hop::{Hop, Host, Plan, TERMINAL};
 use pair::{Pair, address, pass};
-use slacp::{Config, Read, StreamId};
+use slacp::{Config, Rate, Read, StreamId};
 use units::{BitRate, ByteCount, Machine};
 
 /// What a stream carries, a byte for each offset; no two compact offsets that are
@@ -99,9 +101,10 @@ fn a_late_packet_changes_nothing(window: u64, moved: u64) {
     }
     download.write_to(500_000 + moved);
     let mut late = download.pass(Some(20), false).expect("a packet is withheld");
-    while download.held() < moved {
+    for _ in 0..1000 {
         download.pass(None, false);
     }
+    assert!(download.held() >= moved, "{}", download.held());
     let pair = &mut download.pair;
     pair.terminal.handle_datagram(pair.now, address(), &mut late);
     download.write_to(moved + 10_000_000);
@@ -120,4 +123,63 @@ fn a_packet_that_its_stream_has_left_behind_does_not_end_the_session() {
 #[test]
 fn a_packet_that_its_stream_has_left_behind_overwrites_no_good_bytes() {
     a_late_packet_changes_nothing(160_000_000, COMPACT + 10_000_000);
+}
+
+/// A download whose reader takes what fits in the buffers of a client that does not read.
+fn stalled(bytes: u64) -> Plan {
+    Plan { stalls_after: Some(500_000), ..Plan::new(100, bytes) }
+}
+
+/// How long a download of 1 MB takes after so many others have stalled.
+fn fresh_download(others: usize, per: f64, configure: fn(&mut Config)) -> Duration {
+    let mut plans = vec![stalled(20_000_000); others];
+    plans.push(Plan::new(100, 1_000_000));
+    let mut hop = Hop::geo(per, 1);
+    hop.configure = configure;
+    let mut net = hop.connected(&plans);
+    // One after the other: each has the link to itself at first.
+    for plan in 0..others {
+        let now = net.now();
+        net.peers_mut()[TERMINAL].open(now, plan).unwrap();
+        net.run_for(Duration::from_millis(600)).unwrap();
+    }
+    net.run_for(Duration::from_secs(60)).unwrap();
+    let start = net.now();
+    let id = net.peers_mut()[TERMINAL].open(start, others).unwrap();
+    let done = |hosts: &mut [Host]| hosts[TERMINAL].flows[&id].received == 1_000_000;
+    let end = net.run_until(done, start + Duration::from_secs(60)).unwrap();
+    end.saturating_since(start)
+}
+
+#[test]
+fn a_download_beside_six_or_sixty_stalled_ones_takes_what_it_takes_alone() {
+    let auto = |config: &mut Config| config.rate = Rate::Auto { ceiling: None };
+    for configure in [|_: &mut Config| {}, auto] {
+        let alone = fresh_download(0, 0.0, configure);
+        for others in [6, 60] {
+            let time = fresh_download(others, 0.0, configure);
+            println!("{time:?} beside {others} stalled, {alone:?} alone");
+            assert!(time <= alone * 11 / 10, "{time:?} beside {others} stalled, {alone:?} alone");
+        }
+    }
+}
+
+#[test]
+fn an_upload_goes_on_beside_one_that_could_take_all_memory() {
+    let small = |config: &mut Config| {
+        config.memory = ByteCount::new(16_000_000);
+        config.stream_window = config.memory;
+    };
+    let plans = [
+        Plan { stalled: true, ..Plan::new(30_000_000, 100) },
+        Plan::new(20_000_000, 100),
+        Plan { stalled: true, ..Plan::new(30_000_000, 100) },
+        Plan::new(20_000_000, 100),
+    ];
+    let mut net = Hop { configure: small, ..Hop::geo(0.0, 1) }.connected(&plans);
+    let start = net.now();
+    let ids: Vec<StreamId> =
+        (0..4).map(|plan| net.peers_mut()[TERMINAL].open(start, plan).unwrap()).collect();
+    let done = |hosts: &mut [Host]| [1, 3].iter().all(|i| hosts[TERMINAL].flows[&ids[*i]].closed);
+    net.run_until(done, start + Duration::from_secs(120)).unwrap();
 }

@@ -94,7 +94,8 @@ fn a_terminal_made_from_the_specification_downloads_over_a_lossy_hop() {
         if answered && !asked {
             asked = true;
             let addresses = "destination=203.0.113.1:80 source=10.0.0.2:40000";
-            let open = encode(&format!("OPEN stream=0 credit=1000000 {addresses}"), false);
+            let open =
+                encode(&format!("OPEN stream=0 window=1000 credit=1000000 {addresses}"), false);
             let request = encode("STREAM stream=0 offset=0 FIN", true);
             up.push_back((now + ONE_WAY, peer.packet_of(&[open, request].concat())));
             up.push_back((now + ONE_WAY, peer.offer_keys([5; 32])));

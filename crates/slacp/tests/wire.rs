@@ -38,7 +38,7 @@ fn overheads(pair: &mut Pair, id: StreamId) -> Vec<usize> {
 
 #[test]
 fn a_full_packet_of_a_stream_has_27_bytes_of_overhead() {
-    let mut pair = Pair::new(BitRate::from_mbit(100));
+    let mut pair = Pair::new(BitRate::from_mbit(1000));
     let id = pair.open();
     let mut overheads = overheads(&mut pair, id);
     assert!(overheads.len() > 1500, "{}", overheads.len());

@@ -142,7 +142,8 @@ impl Endpoint {
     /// Opens a stream. It may be written to at once.
     ///
     /// # Errors
-    /// [`StreamError::NoSession`], [`StreamError::TooMany`], [`StreamError::NoNames`].
+    /// [`StreamError::NoSession`], [`StreamError::TooMany`], [`StreamError::NoNames`],
+    /// [`StreamError::NoRoom`].
     pub fn open(
         &mut self,
         now: Instant,
@@ -151,6 +152,13 @@ impl Endpoint {
     ) -> Result<StreamId, StreamError> {
         self.core.now = now;
         self.with(session, |session| session.streams.open(open.into()))?
+    }
+
+    /// Whether a stream could be opened now, as far as memory and the peer's limit go:
+    /// whether [`Self::open`] fails with neither [`StreamError::NoRoom`] nor
+    /// [`StreamError::TooMany`].
+    pub fn has_room(&self, session: SessionId) -> bool {
+        self.core.session(session).is_some_and(|session| session.streams.has_room())
     }
 
     /// Tells the opener that the destination is connected.
@@ -186,7 +194,8 @@ impl Endpoint {
         stream: StreamId,
         buf: &mut [u8],
     ) -> Result<Read, StreamError> {
-        self.with(session, |session| session.streams.read(stream, buf))?
+        let now = self.core.now;
+        self.with(session, |session| session.streams.read(now, stream, buf))?
     }
 
     /// Ends this side's direction after the bytes written so far.

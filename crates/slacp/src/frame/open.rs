@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{take, write_numbers};
 use crate::open::{Destination, HostName, Open};
-use crate::{StreamId, varint};
+use crate::varint;
 
 pub(super) const OPEN: u8 = 0x04;
 pub(super) const MARKED_OPEN: u8 = 0x21;
@@ -16,15 +16,16 @@ const IPV6: u8 = 6;
 /// A code point that is not known, as any from this one on.
 const UNKNOWN: u8 = 64;
 
-/// Appends the frame, of the kind that needs less of the peer.
-pub(super) fn write(out: &mut Vec<u8>, stream: StreamId, credit: u64, open: &Open<Destination>) {
+/// Appends the frame, of the kind that needs less of the peer. The numbers are stream,
+/// window and credit.
+pub(super) fn write(out: &mut Vec<u8>, numbers: [u64; 3], open: &Open<Destination>) {
     match (&open.destination, open.dscp) {
         (Destination::Address(destination), None) => {
-            write_numbers(out, OPEN, &[stream.0, credit]);
+            write_numbers(out, OPEN, &numbers);
             write_address(out, *destination);
         }
         (destination, dscp) => {
-            write_numbers(out, MARKED_OPEN, &[stream.0, credit]);
+            write_numbers(out, MARKED_OPEN, &numbers);
             out.push(dscp.unwrap_or(UNKNOWN));
             write_destination(out, destination);
         }
@@ -32,16 +33,16 @@ pub(super) fn write(out: &mut Vec<u8>, stream: StreamId, credit: u64, open: &Ope
     write_address(out, open.source);
 }
 
-/// Takes what follows the type: the credit and what the stream is for.
-pub(super) fn read(kind: u8, input: &mut &[u8]) -> Option<(u64, Open<Destination>)> {
-    let credit = varint::read(input)?;
+/// Takes what follows the stream: window, credit, and what the stream is for.
+pub(super) fn read(kind: u8, input: &mut &[u8]) -> Option<([u64; 2], Open<Destination>)> {
+    let numbers = [varint::read(input)?, varint::read(input)?];
     let (destination, dscp) = if kind == OPEN {
         (Destination::Address(read_address(input)?), None)
     } else {
         let [dscp] = take::<1>(input)?;
         (read_destination(input)?, Some(dscp).filter(|dscp| *dscp < UNKNOWN))
     };
-    Some((credit, Open { destination, source: read_address(input)?, dscp }))
+    Some((numbers, Open { destination, source: read_address(input)?, dscp }))
 }
 
 fn write_destination(out: &mut Vec<u8>, destination: &Destination) {

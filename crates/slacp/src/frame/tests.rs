@@ -34,10 +34,8 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
         Just(Frame::Ping),
         Just(Frame::Mark),
         number().prop_map(Frame::Settled),
-        (stream(), number(), open()).prop_map(|(stream, credit, open)| Frame::Open {
-            stream,
-            credit,
-            open: Box::new(open)
+        (stream(), number(), number(), open()).prop_map(|(stream, window, credit, open)| {
+            Frame::Open { stream, window, credit, open: Box::new(open) }
         }),
         stream().prop_map(Frame::Accept),
         (stream(), reason(), number()).prop_map(|(stream, reason, sent)| Frame::Reset {
@@ -46,7 +44,14 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
             sent
         }),
         number().prop_map(Frame::SessionCredit),
-        (stream(), number()).prop_map(|(stream, limit)| Frame::StreamCredit { stream, limit }),
+        (stream(), number(), number()).prop_map(|(stream, returns, limit)| {
+            Frame::StreamCredit { stream, returns, limit }
+        }),
+        (stream(), number(), number()).prop_map(|(stream, returns, limit)| Frame::Return {
+            stream,
+            returns,
+            limit
+        }),
         prop::sample::select(CLOSE_REASONS.to_vec()).prop_map(Frame::Close),
         any::<u64>().prop_map(Frame::PathChallenge),
         any::<u64>().prop_map(Frame::PathAnswer),
@@ -58,7 +63,7 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
 /// `docs/slacp.md`, Reserved.
 #[test]
 fn reserved_frame_types_are_malformed_and_reserved_reasons_are_the_first() {
-    let reserved = [0x14..=0x17, 0x1c..=0x1f, 0x22..=0x2f, 0x30..=0x3f, 0x40..=0x7f];
+    let reserved = [0x14..=0x17, 0x1c..=0x1f, 0x23..=0x2f, 0x30..=0x3f, 0x40..=0x7f];
     for kind in reserved.into_iter().flatten() {
         let bytes = [vec![kind], vec![1; 80]].concat();
         assert_eq!(read(&mut &bytes[..]), Err(Malformed { kind }), "{kind:#04x}");

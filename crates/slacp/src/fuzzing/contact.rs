@@ -92,7 +92,7 @@ impl Contact {
                     }
                 }
                 Frame::SessionCredit(limit) => self.credit = self.credit.max(limit),
-                Frame::StreamCredit { stream, limit } => {
+                Frame::StreamCredit { stream, limit, .. } => {
                     if let Some(written) = self.written.get_mut(&stream) {
                         written.limit = written.limit.max(limit);
                     }
@@ -150,11 +150,13 @@ impl Contact {
     pub(super) fn open(&mut self, out: &mut Vec<u8>, dice: &mut Dice) -> StreamId {
         let stream = StreamId(self.next_stream);
         self.next_stream += 2;
-        let limit = self.forger.allowed.stream_window;
-        self.written.insert(stream, Written { sent: 0, limit });
+        let allowed = self.forger.allowed;
+        let windows = [0, allowed.memory / 64, allowed.memory / 16, allowed.stream_window];
+        let window = if dice.one_in(256) { dice.extreme() } else { dice.pick(&windows) };
+        self.written.insert(stream, Written { sent: 0, limit: window });
         let credit = if dice.one_in(4) { dice.extreme() } else { 1 << 40 };
         let open = Box::new(grammar::destination(dice));
-        Frame::Open { stream, credit, open }.write(out, false);
+        Frame::Open { stream, window, credit, open }.write(out, false);
         stream
     }
 

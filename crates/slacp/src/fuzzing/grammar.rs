@@ -16,19 +16,19 @@ use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};
 pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, dice: &mut Dice) {
     let stream = stream(dice);
     let bytes = vec![dice.bits(8) as u8; dice.below(600) as usize];
-    let frame = match dice.below(18) {
+    let frame = match dice.below(19) {
         0 => Frame::Ping,
         1 => Frame::Mark,
         2 => return any_ack(heard, out, dice),
         3 => Frame::Settled(dice.near(sealed)),
         4 => {
-            let credit = dice.extreme();
-            Frame::Open { stream, credit, open: Box::new(destination(dice)) }
+            let (window, credit) = (dice.near(0), dice.extreme());
+            Frame::Open { stream, window, credit, open: Box::new(destination(dice)) }
         }
         5 => Frame::Accept(stream),
         6 => Frame::Reset { stream, reason: reason(dice), sent: dice.near(0) },
         7 => Frame::SessionCredit(dice.extreme()),
-        8 => Frame::StreamCredit { stream, limit: dice.extreme() },
+        8 => Frame::StreamCredit { stream, returns: dice.near(0), limit: dice.extreme() },
         9 => Frame::Repair(repair(sealed, &bytes, dice)),
         10 => Frame::Rekey { generation: dice.near(1), key: [dice.bits(8) as u8; 32] },
         11 => Frame::PathChallenge(dice.bits(64)),
@@ -36,6 +36,7 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, dice: &mut Dice) {
         13 => Frame::Channel(announcement(dice)),
         14 => Frame::Packet(part(&bytes[..bytes.len().min(200)], dice)),
         15 if dice.one_in(16) => Frame::Close(CloseReason::Shutdown),
+        17 => Frame::Return { stream, returns: dice.near(0), limit: dice.extreme() },
         16 => {
             let offset = TruncatedOffset::compact(dice.near(0));
             let frame = Frame::Stream { stream, offset, fin: dice.one_in(4), data: &bytes };

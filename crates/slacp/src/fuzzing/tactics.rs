@@ -132,7 +132,8 @@ impl Tactic {
             }
             Self::Credits => {
                 let (stream, limit) = (grammar::stream(dice), dice.extreme());
-                Frame::StreamCredit { stream, limit }.write(out, false);
+                let returns = if dice.one_in(2) { 0 } else { dice.extreme() };
+                Frame::StreamCredit { stream, returns, limit }.write(out, false);
             }
             Self::Challenges if dice.one_in(2) => {
                 Frame::PathChallenge(dice.bits(64)).write(out, false);

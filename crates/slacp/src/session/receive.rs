@@ -158,16 +158,19 @@ impl Session {
                     self.decoder.settle(floor);
                 }
                 Frame::Repair(found) => repair = Some(found),
-                Frame::Open { stream, credit, open } => {
-                    self.streams.on_open(stream, credit, *open)?;
+                Frame::Open { stream, window, credit, open } => {
+                    self.streams.on_open(now, stream, window, credit, *open)?;
                 }
                 Frame::Accept(stream) => self.streams.on_accept(stream),
                 Frame::Reset { stream, reason, sent } => {
                     self.streams.on_reset(now, stream, reason, sent)?;
                 }
                 Frame::SessionCredit(limit) => self.streams.on_session_credit(limit),
-                Frame::StreamCredit { stream, limit } => {
-                    self.streams.on_stream_credit(stream, limit);
+                Frame::Return { stream, returns, limit } => {
+                    self.streams.on_return(stream, returns, limit)?;
+                }
+                Frame::StreamCredit { stream, returns, limit } => {
+                    self.streams.on_stream_credit(now, stream, returns, limit);
                 }
                 Frame::Rekey { generation, key } => self.on_rekey(generation, key)?,
                 Frame::Close(reason) => {
@@ -177,7 +180,7 @@ impl Session {
                 Frame::PathChallenge(token) => self.path.challenged(self.heard_from, token),
                 Frame::PathAnswer(token) => self.path.answered(now, token),
                 Frame::Stream { stream, offset, fin, data } => {
-                    if !self.streams.on_data(number, stream, offset, data, fin)? {
+                    if !self.streams.on_data((now, number), stream, offset, data, fin)? {
                         return Ok(None);
                     }
                     if restored {
@@ -197,6 +200,7 @@ impl Session {
         let acked = self.sent.acknowledge(now, ack)?;
         if let Some(sent_at) = acked.largest_sent_at.or_else(|| self.only_bound(&acked)) {
             self.rtt.update(now.saturating_since(sent_at), ack.held);
+            self.follow_pace();
         }
         let news = !acked.packets.is_empty();
         self.measure(now, ack, &acked);
@@ -209,7 +213,7 @@ impl Session {
         }
         for cargo in acked.late {
             if let Cargo::Stream { stream, range, fin, .. } = cargo {
-                self.streams.on_acknowledged(stream, range, fin);
+                self.streams.on_acknowledged(now, stream, range, fin);
             }
         }
         (0..acked.were_late).for_each(|_| self.loss.was_late());
@@ -217,7 +221,10 @@ impl Session {
         self.streams.wake_writers();
         if news {
             self.backoff.reset();
-            self.next_probe = self.probe_at();
+            // In a fade what was heard has set it.
+            if self.fade.is_none() {
+                self.next_probe = self.probe_at();
+            }
         }
         Ok(())
     }
@@ -274,7 +281,7 @@ impl Session {
     fn arrived(&mut self, now: Instant, cargo: Cargo) {
         match cargo {
             Cargo::Stream { stream, range, fin, .. } => {
-                self.streams.on_acknowledged(stream, range, fin);
+                self.streams.on_acknowledged(now, stream, range, fin);
             }
             Cargo::Packet(Piece { channel, .. }) | Cargo::Gone(channel) => {
                 self.outbound.on_acknowledged(channel);

@@ -44,7 +44,8 @@ fn session(config: &Config) -> Session {
     let keys = Keys { cipher, send: key(), recv: key(), name: 1, chain };
     let address = SocketAddr::from(([192, 0, 2, 1], 5900));
     let (key, limits) = (PublicKey([1; 32]), limits(config));
-    let peer = Peer { key, address, index: 1, limits, times: Some(true) };
+    let (rate, times) = (config.rate.initial(), Some(true));
+    let peer = Peer { key, address, index: 1, limits, rate, times };
     Session::new(at(0), config, keys, peer, true, None, &Secret::new([8; 32]))
 }
 
@@ -222,7 +223,7 @@ fn streams_opened_and_reset_for_ever_have_no_more_answered_than_streams_are_allo
     let open = Box::new(Open { destination: address.into(), source: address, dscp: None });
     for n in 0..10_000 {
         let stream = StreamId(2 * n);
-        let opened = frame(&Frame::Open { stream, credit: 0, open: open.clone() });
+        let opened = frame(&Frame::Open { stream, window: 1000, credit: 0, open: open.clone() });
         let reset = frame(&Frame::Reset { stream, reason: ResetReason::Reset, sent: 0 });
         // Nothing leaves meanwhile.
         session.take_authentic(at(n), n, &[opened, reset].concat());

@@ -32,6 +32,7 @@ impl Session {
             at(self.rate.poll_timeout(), Wake::Rate),
             at(self.rekey_timeout(), Wake::Rekey),
             at(self.streams.drain_timeout(), Wake::Delivery),
+            at(self.streams.rest_timeout(), Wake::Delivery),
             at(self.path_timeout(), Wake::Path),
             at(self.doubt_timeout(), Wake::Path),
         ]
@@ -44,6 +45,7 @@ impl Session {
             return self.on_closing_timeout(now);
         }
         self.streams.end_drains(now);
+        self.streams.return_windows(now);
         if self.sent.loss_time(self.rtt.loss_delay()).is_some_and(|time| time <= now) {
             self.take_lost(now);
         }
@@ -162,9 +164,16 @@ impl Session {
         let silent = now.saturating_since(self.last_heard);
         self.last_heard = now;
         let rate = self.probe_rate();
-        if let Some(fade) = &mut self.fade {
-            let answer = fade.heard(now, silent, self.rtt.probe_delay(ACK_DELAY), rate);
-            self.next_probe = self.next_probe.min(answer);
+        let Some(fade) = &mut self.fade else { return };
+        let was_trial = fade.trial_until().is_some();
+        let answer = fade.heard(now, silent, self.rtt.probe_delay(ACK_DELAY), rate);
+        let is_trial = fade.trial_until().is_some();
+        self.next_probe = self.next_probe.min(answer);
+        if is_trial && !was_trial {
+            // The peer's credit may allow nothing new, and this is what it lacks first.
+            for cargo in self.sent.oldest_cargo() {
+                self.resend(now, cargo);
+            }
         }
     }
 

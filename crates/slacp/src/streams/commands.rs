@@ -1,5 +1,7 @@
 //! What the owner wants of its streams.
 
+use units::Instant;
+
 use super::{Resetting, Stream, Streams};
 use crate::frame::Frame;
 use crate::scheduler::ClassId;
@@ -18,12 +20,18 @@ impl Streams {
         if self.own_open >= self.peer_limits.max_streams {
             return Err(StreamError::TooMany { limit: self.peer_limits.max_streams });
         }
+        if !self.has_room() {
+            return Err(StreamError::NoRoom);
+        }
         let id = StreamId(self.next_id);
         self.next_id += 2;
         self.own_open += 1;
-        let credit = self.limits.share(self.recv_credit.held());
-        self.map.insert(id, Stream::new(self.peer_limits.stream_window, credit, true));
-        self.control.push_back(Frame::Open { stream: id, credit, open: Box::new(open) });
+        let (window, credit) = (self.opening_window(), self.first_window());
+        let opening = window;
+        self.openings.replace(0, opening);
+        self.map.insert(id, Stream { opening, ..Stream::new(window, credit, true) });
+        self.recount(id);
+        self.control.push_back(Frame::Open { stream: id, window, credit, open: Box::new(open) });
         Ok(id)
     }
 
@@ -41,7 +49,17 @@ impl Streams {
         }
         let count = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         stream.send.write(&bytes[..count]);
+        stream.owes_answer = false;
+        let is_read = stream.recv.highest() == stream.recv.read_offset();
         self.held += count as u64;
+        if count > 0 {
+            self.stir(id);
+        }
+        if is_read {
+            // An answer may come.
+            self.grant_again(id);
+            self.renew(id);
+        }
         if count < bytes.len() {
             self.writers.insert(id);
         }
@@ -52,13 +70,24 @@ impl Streams {
     /// How many bytes may be written to the stream now.
     pub(super) fn room(&self, id: StreamId) -> Result<u64, StreamError> {
         let send = &self.map.get(&id).ok_or(StreamError::NoStream)?.send;
-        let window = self.limits.share(self.held).saturating_sub(send.held());
+        let window = self.share_to_send().saturating_sub(send.held());
         Ok(window.min(self.unsent_limit.saturating_sub(send.unsent())))
     }
 
-    pub(crate) fn read(&mut self, id: StreamId, out: &mut [u8]) -> Result<Read, StreamError> {
+    /// The most that a stream may hold to be sent.
+    pub(super) fn share_to_send(&self) -> u64 {
+        self.limits.share(self.held, self.map.len())
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        out: &mut [u8],
+    ) -> Result<Read, StreamError> {
         if let Some(drain) = self.drains.get_mut(&id) {
             let count = drain.recv.read(out);
+            self.granted.replace(count as u64, 0);
             self.recv_credit.consume(count as u64);
             self.grant_session();
             self.end_drain_if(id, |drain| drain.recv.highest() == drain.recv.read_offset());
@@ -76,7 +105,7 @@ impl Streams {
             return Ok(Read::Blocked);
         }
         self.recv_credit.consume(count as u64);
-        self.grant(id);
+        self.grant(now, id);
         Ok(Read::Data(count))
     }
 
@@ -86,6 +115,7 @@ impl Streams {
             return Err(StreamError::Finished);
         }
         stream.send.finish();
+        self.stir(id);
         self.writers.remove(&id);
         self.enqueue(id);
         Ok(())
@@ -98,10 +128,12 @@ impl Streams {
         }
         let stream = self.remove(id).ok_or(StreamError::NoStream)?;
         let sent = stream.send.sent();
-        self.control.push_back(Frame::Reset { stream: id, reason, sent });
+        self.send_reset(id, reason, sent);
         self.recv_credit.consume(stream.recv.highest() - stream.recv.read_offset());
         let highest = stream.recv.highest();
-        self.resetting.insert(id, Resetting { highest, milestones: stream.milestones });
+        let charged = if stream.charged > 0 { stream.recv.limit() - highest } else { 0 };
+        self.granted.replace(0, charged);
+        self.resetting.insert(id, Resetting { highest, milestones: stream.milestones, charged });
         if let Some(end) = stream.recv.end() {
             let _ = self.discard_to(id, end);
             self.end_reset(id);
@@ -123,6 +155,10 @@ impl Streams {
             self.enqueue(id);
         }
         Ok(())
+    }
+
+    pub(super) fn send_reset(&mut self, id: StreamId, reason: ResetReason, sent: u64) {
+        self.control.push_back(Frame::Reset { stream: id, reason, sent });
     }
 
     fn stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
@@ -186,7 +222,7 @@ mod tests {
     #[test]
     fn who_resolves_no_names_is_asked_for_none() {
         let mut streams = streams(Openings::of_this_version(false));
-        streams.on_open(StreamId(1), 1000, to_name()).unwrap();
+        streams.on_open(Instant::ZERO, StreamId(1), 10, 1000, to_name()).unwrap();
         assert!(streams.poll_event().is_none());
         let reset = streams.next_control(|_| true);
         assert!(matches!(reset, Some(Frame::Reset { reason: ResetReason::Prohibited, .. })));

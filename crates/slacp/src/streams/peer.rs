@@ -7,7 +7,7 @@ use units::Instant;
 use super::{Drain, ProtocolError, Resetting, Stream, Streams};
 use crate::frame::{Frame, TruncatedOffset};
 use crate::milestones::Milestones;
-use crate::recv_buffer::RecvBuffer;
+use crate::recv_buffer::{RecvBuffer, Violation};
 use crate::{Destination, Event, Open, ResetReason, StreamId};
 
 /// How long what came before a reset waits for its reader.
@@ -16,20 +16,28 @@ const DRAIN: Duration = Duration::from_secs(30);
 impl Streams {
     pub(crate) fn on_open(
         &mut self,
+        now: Instant,
         id: StreamId,
+        window: u64,
         credit: u64,
         open: Open<Destination>,
     ) -> Result<(), ProtocolError> {
+        let no_room = self.granted.share() == 0 || window > self.granted.left() / 2;
         let Some(stream) = self.peer_stream(id)? else { return Ok(()) };
         if stream.opened {
             return Ok(());
+        }
+        let end = stream.recv.highest();
+        if end > window {
+            let violation = Violation::Credit { end, limit: window };
+            return Err(ProtocolError::Stream { stream: id, violation });
         }
         stream.opened = true;
         stream.send.grant(credit);
         let readable = stream.recv.is_readable();
         stream.reader_waits = !readable;
         let by_name = matches!(open.destination, Destination::Name(..));
-        let refusal = if self.peer_open > self.limits.max_streams {
+        let refusal = if no_room || self.peer_open > self.limits.max_streams {
             Some(ResetReason::Limit)
         } else {
             (by_name && !self.limits.openings.names()).then_some(ResetReason::Prohibited)
@@ -38,11 +46,25 @@ impl Streams {
             let _ = self.reset(id, reason);
             return Ok(());
         }
+        self.grant_first(now, id, window);
         self.events.push_back(Event::Opened { stream: id, open });
         if readable {
             self.events.push_back(Event::Readable(id));
         }
         Ok(())
+    }
+
+    /// Grants a stream that the peer has opened its first window. The peer is told of it
+    /// in any case, even if it has taken more: until then it counts that for itself, and
+    /// takes no more next time.
+    fn grant_first(&mut self, now: Instant, id: StreamId, window: u64) {
+        let first = self.first_window();
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        stream.window = first.max(window);
+        stream.recv.settle_limit(stream.window);
+        self.control.push_back(Frame::StreamCredit { stream: id, returns: 0, limit: first });
+        self.recount(id);
+        self.rest(now, id);
     }
 
     pub(crate) fn on_accept(&mut self, id: StreamId) {
@@ -57,7 +79,7 @@ impl Streams {
     /// so that every stream goes on.
     pub(crate) fn on_data(
         &mut self,
-        number: u64,
+        (now, number): (Instant, u64),
         id: StreamId,
         offset: TruncatedOffset,
         data: &[u8],
@@ -88,12 +110,21 @@ impl Streams {
             .map_err(|violation| ProtocolError::Stream { stream: id, violation })?;
         stream.milestones.came(number, stream.recv.highest());
         let more_gaps = stream.recv.gaps();
+        let asks = !core::mem::replace(&mut stream.owes_answer, true);
         let tell = stream.opened && stream.reader_waits && stream.recv.is_readable();
         if tell {
             stream.reader_waits = false;
             self.events.push_back(Event::Readable(id));
         }
         self.gaps = self.gaps + more_gaps - gaps;
+        self.measure(now, data.len() as u64);
+        if asks {
+            self.rest(now, id);
+        }
+        if fin {
+            self.recount(id);
+        }
+        self.grant_held_up(id);
         if self.recv_credit.receive(grown) { Ok(true) } else { Err(ProtocolError::SessionCredit) }
     }
 
@@ -113,11 +144,11 @@ impl Streams {
             return Ok(());
         }
         let Some(stream) = self.remove(id) else { return Ok(()) };
-        let milestones = Milestones::default();
-        self.resetting.insert(id, Resetting { highest: stream.recv.highest(), milestones });
+        let (highest, milestones) = (stream.recv.highest(), Milestones::default());
+        self.resetting.insert(id, Resetting { highest, milestones, charged: 0 });
         self.discard_to(id, sent)?;
         self.end_reset(id);
-        self.control.push_back(Frame::Reset { stream: id, reason, sent: stream.send.sent() });
+        self.send_reset(id, reason, stream.send.sent());
         self.wake_writers();
         let Stream { mut recv, opened, .. } = stream;
         let came = recv.highest() - recv.read_offset();
@@ -125,6 +156,7 @@ impl Streams {
         self.recv_credit.consume(came - left);
         self.grant_session();
         if left > 0 {
+            self.granted.replace(0, left);
             self.begin_drain(id, Drain { recv, reason, until: now + DRAIN });
         } else if opened {
             self.events.push_back(Event::Reset { stream: id, reason });
@@ -176,6 +208,7 @@ impl Streams {
 
     /// What nobody will read any more.
     pub(super) fn give_back(&mut self, recv: &RecvBuffer) {
+        self.granted.replace(recv.highest() - recv.read_offset(), 0);
         self.recv_credit.consume(recv.highest() - recv.read_offset());
         self.grant_session();
     }
@@ -184,11 +217,24 @@ impl Streams {
         self.send_credit.raise(limit);
     }
 
-    pub(crate) fn on_stream_credit(&mut self, id: StreamId, limit: u64) {
-        if let Some(stream) = self.map.get_mut(&id) {
+    pub(crate) fn on_stream_credit(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        returns: u64,
+        limit: u64,
+    ) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        if returns == stream.returned {
             stream.send.grant(limit);
-            self.enqueue(id);
         }
+        let opening = core::mem::take(&mut stream.opening);
+        if opening > 0 {
+            self.openings.replace(opening, 0);
+            self.offered = limit;
+            self.rest(now, id);
+        }
+        self.enqueue(id);
     }
 
     /// The live stream of this name, made if the peer may open it and it is
@@ -227,12 +273,16 @@ impl Streams {
     /// Counts bytes of a stream being reset, up to offset `end`, as received
     /// and read.
     pub(super) fn discard_to(&mut self, id: StreamId, end: u64) -> Result<(), ProtocolError> {
-        let Some(Resetting { highest, .. }) = self.resetting.get_mut(&id) else { return Ok(()) };
+        let Some(resetting) = self.resetting.get_mut(&id) else { return Ok(()) };
+        let Resetting { highest, charged, .. } = resetting;
         let grown = end.saturating_sub(*highest);
         if !self.recv_credit.receive(grown) {
             return Err(ProtocolError::SessionCredit);
         }
         *highest += grown;
+        let came = grown.min(*charged);
+        *charged -= came;
+        self.granted.replace(came, 0);
         self.recv_credit.consume(grown);
         self.grant_session();
         Ok(())
@@ -240,7 +290,9 @@ impl Streams {
 
     /// All bytes of a stream being reset are accounted for: forget it.
     pub(super) fn end_reset(&mut self, id: StreamId) {
-        self.resetting.remove(&id);
+        if let Some(resetting) = self.resetting.remove(&id) {
+            self.granted.replace(resetting.charged, 0);
+        }
         self.retire(id);
     }
 }

@@ -2,6 +2,8 @@
 
 use core::ops::Range;
 
+use units::Instant;
+
 use super::{Chunk, Streams};
 use crate::frame::{self, Frame};
 use crate::milestones::COMPACT_SPAN;
@@ -14,7 +16,13 @@ const LOOKED_AT: usize = 64;
 
 /// What becomes of packets.
 impl Streams {
-    pub(crate) fn on_acknowledged(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
+    pub(crate) fn on_acknowledged(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        range: Range<u64>,
+        fin: bool,
+    ) {
         let Some(stream) = self.map.get_mut(&id) else { return };
         let before = stream.send.held();
         stream.send.acknowledged(range, fin);
@@ -23,6 +31,7 @@ impl Streams {
             stream.retransmit = false;
             self.retransmit.retain(|other| *other != id);
         }
+        self.rest(now, id);
         self.retire_if_done(id);
     }
 
@@ -45,7 +54,15 @@ impl Streams {
         let frame = match frame {
             Frame::StreamCredit { stream, .. } => {
                 let Some(live) = self.map.get(&stream) else { return };
-                Frame::StreamCredit { stream, limit: live.recv.limit() }
+                live.credit(stream)
+            }
+            Frame::Return { stream, returns, .. } => {
+                // What was granted since then shows that it has come.
+                let live = self.map.get(&stream).filter(|live| live.returned == returns);
+                if live.is_none() {
+                    return;
+                }
+                frame
             }
             frame => frame,
         };
@@ -63,7 +80,7 @@ impl Streams {
 
     /// Not for every byte: for a quarter of what the stream may get at all.
     fn wake_writer(&mut self, id: StreamId) {
-        let most = self.unsent_limit.min(self.limits.share(self.held));
+        let most = self.unsent_limit.min(self.share_to_send());
         let enough = (most / 4).max(1);
         if self.writers.contains(&id) && self.room(id).is_ok_and(|room| room >= enough) {
             self.writers.remove(&id);

@@ -3,8 +3,11 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+
 use super::*;
-use crate::frame::TruncatedOffset;
+use crate::frame::{self, TruncatedOffset};
 use crate::recv_buffer::GAP_COST;
 use crate::scheduler::MAX_CLASSES;
 use crate::{Open, Read};
@@ -18,7 +21,7 @@ fn streams() -> Streams {
 
 /// A byte of a stream that the peer has opened; whether it is taken.
 fn byte(streams: &mut Streams, id: StreamId, offset: u64) -> bool {
-    streams.on_data(0, id, TruncatedOffset::full(offset), &[7], false).unwrap()
+    streams.on_data((Instant::ZERO, 0), id, TruncatedOffset::full(offset), &[7], false).unwrap()
 }
 
 #[test]
@@ -35,18 +38,32 @@ fn islands_of_one_byte_take_a_sixteenth_of_the_memory_and_what_is_missing_still_
 }
 
 #[test]
+fn streams_that_the_peer_reset_and_nobody_reads_are_no_more_than_it_may_open() {
+    let mut streams = streams();
+    let address = SocketAddr::from(([192, 0, 2, 1], 80));
+    let open = Open { destination: address.into(), source: address, dscp: None };
+    for n in 0..10_000 {
+        let id = StreamId(n * 2 + 1);
+        streams.on_open(Instant::ZERO, id, 10, 10, open.clone()).unwrap();
+        assert!(byte(&mut streams, id, 0));
+        streams.on_reset(Instant::ZERO, id, ResetReason::Reset, 1).unwrap();
+        assert!(streams.drains.len() <= 100 && streams.resetting.is_empty());
+    }
+}
+
+#[test]
 fn an_opening_that_comes_again_after_its_stream_was_reset_opens_nothing() {
     let mut streams = streams();
     let address = SocketAddr::from(([192, 0, 2, 1], 80));
     let open = Open { destination: address.into(), source: address, dscp: None };
     let id = StreamId(1);
-    streams.on_open(id, 1000, open.clone()).unwrap();
+    streams.on_open(Instant::ZERO, id, 10, 1000, open.clone()).unwrap();
     streams.write(id, b"answer").unwrap();
     let chunk = streams.next_new(0, |_| 1400).unwrap();
     streams.reset(id, ResetReason::Reset).unwrap();
     while streams.poll_event().is_some() {}
-    streams.on_open(id, 1000, open).unwrap();
-    streams.on_acknowledged(id, chunk.range, false);
+    streams.on_open(Instant::ZERO, id, 10, 1000, open).unwrap();
+    streams.on_acknowledged(Instant::ZERO, id, chunk.range, false);
     assert_eq!((streams.len(), streams.poll_event()), (0, None));
 }
 
@@ -57,7 +74,7 @@ fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
     for n in 0..1000 {
         let open = Open { destination: address.into(), source: address, dscp: None };
         let id = StreamId(2 * n + 1);
-        streams.on_open(id, 1000, open).unwrap();
+        streams.on_open(Instant::ZERO, id, 1, 1000, open).unwrap();
         byte(&mut streams, id, 0);
         streams.on_reset(Instant::ZERO, id, ResetReason::Reset, 1).unwrap();
         assert!(streams.len() <= 100, "{}", streams.len());
@@ -65,8 +82,179 @@ fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
     assert_eq!(streams.held().1, 100, "what is given up is given back");
     // The newest are still read, and then end.
     let (last, mut out) = (StreamId(1999), [0; 8]);
-    assert_eq!(streams.read(last, &mut out), Ok(Read::Data(1)));
+    assert_eq!(streams.read(Instant::ZERO, last, &mut out), Ok(Read::Data(1)));
     assert_eq!(streams.len(), 99);
     streams.end_drains(Instant::ZERO + Duration::from_secs(30));
     assert_eq!((streams.len(), streams.drain_timeout()), (0, None));
+}
+
+/// Two sides of a session with frames under way between them, in order; some are lost.
+struct Chaos {
+    sides: [Streams; 2],
+    under_way: [VecDeque<Vec<u8>>; 2],
+    rng: ChaCha20Rng,
+    now: Instant,
+    /// Streams that were opened, and by which side a reader reads.
+    opened: Vec<(StreamId, [bool; 2])>,
+}
+
+impl Chaos {
+    fn new(seed: u64) -> Self {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let memory = 1 << (14 + rng.next_u32() % 10);
+        let window = (memory >> (rng.next_u32() % 5)).max(1000);
+        let limits = Limits::new(memory, window, 40);
+        let side = |parity| Streams::new(parity, limits, limits, 20_000, MAX_CLASSES, 1500);
+        let mut sides = [side(0), side(1)];
+        let rate = units::BitRate::from_bits_per_second(u64::from(rng.next_u32()) % 50_000_000);
+        for side in &mut sides {
+            side.set_pace(Pace { rtt: Duration::from_millis(20), rates: [rate; 2] });
+        }
+        let now = Instant::from_nanos(1_000_000_000);
+        Self { sides, under_way: Default::default(), rng, now, opened: Vec::new() }
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        u64::from(self.rng.next_u32()) % below
+    }
+
+    /// Takes the next frame of a side; whether there was one.
+    fn send(&mut self, from: usize) -> bool {
+        let lost = self.draw(10) == 0;
+        let (mut bytes, side) = (Vec::new(), &mut self.sides[from]);
+        if let Some(frame) = side.next_control(|_| true) {
+            if lost {
+                side.on_control_lost(frame);
+            } else {
+                frame.write(&mut bytes, true);
+                self.under_way[from].push_back(bytes);
+            }
+            return true;
+        }
+        let chunk = side.next_lost(|_| 1400).or_else(|| side.next_new(0, |_| 1400));
+        let Some(Chunk { stream, range, fin, .. }) = chunk else { return false };
+        if lost {
+            side.on_lost(stream, range, fin);
+            return true;
+        }
+        frame::write_stream_head(&mut bytes, stream, TruncatedOffset::full(range.start), fin, None);
+        side.copy(stream, &range, &mut bytes);
+        side.on_acknowledged(self.now, stream, range, fin);
+        self.under_way[from].push_back(bytes);
+        true
+    }
+
+    fn deliver(&mut self, to: usize) {
+        let Some(bytes) = self.under_way[1 - to].pop_front() else { return };
+        let (side, now) = (&mut self.sides[to], self.now);
+        assert_eq!(side.hear((now, 0), &bytes), Ok(true), "an honest peer is believed");
+    }
+
+    /// Something happens.
+    fn step(&mut self) {
+        self.now += Duration::from_micros(self.rng.next_u32().into()) / 1_000_000;
+        let side = self.draw(2) as usize;
+        if self.draw(300) == 0 {
+            let pause = self.draw(40);
+            self.now += Duration::from_secs(pause);
+        }
+        match self.draw(13) {
+            0 => self.open(side),
+            1..=4 => _ = self.send(side),
+            5..=8 => self.deliver(side),
+            12 => self.sides[side].return_windows(self.now),
+            kind => {
+                let index = self.draw(self.opened.len().max(1) as u64) as usize;
+                let Some(&(id, readers)) = self.opened.get(index) else { return };
+                match kind {
+                    9 => _ = self.sides[side].write(id, &[7; 5000]),
+                    10 if readers[side] => _ = self.read(side, id),
+                    11 if self.draw(20) == 0 => {
+                        let _ = self.sides[side].reset(id, ResetReason::Reset);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, side: usize) {
+        let address = SocketAddr::from(([192, 0, 2, 1], 80));
+        let open = Open { destination: address.into(), source: address, dscp: None };
+        let has_room = self.sides[side].has_room();
+        match self.sides[side].open(open) {
+            Ok(id) => {
+                let reads = self.draw(3) > 0;
+                self.opened.push((id, [reads; 2]));
+            }
+            Err(error) => assert!(!has_room, "{error}"),
+        }
+    }
+
+    /// Reads a little; whether the stream is over or has nothing.
+    fn read(&mut self, side: usize, id: StreamId) -> bool {
+        let now = self.now;
+        !matches!(self.sides[side].read(now, id, &mut [0; 3000]), Ok(Read::Data(_)))
+    }
+
+    fn assert_right(&self) {
+        for side in &self.sides {
+            let windows = side.map.values().map(|stream| stream.charged);
+            let resetting = side.resetting.values().map(|one| one.charged);
+            let drains =
+                side.drains.values().map(|one| one.recv.highest() - one.recv.read_offset());
+            let sum: u64 = windows.chain(resetting).chain(drains).sum();
+            assert_eq!(sum, side.limits.for_windows() - side.granted.left());
+            assert!(sum <= side.limits.for_windows());
+            for stream in side.map.values().filter(|stream| stream.opened) {
+                let ahead = stream.recv.limit() - stream.recv.read_offset();
+                assert!(stream.recv.end().is_some() || ahead <= stream.charged);
+            }
+            let sendable = side.map.values().any(|stream| stream.send.sendable() > 0);
+            assert!(!sendable || side.send_credit.room() > 0, "the session's credit binds");
+            assert!(side.openings.left() <= side.peer_limits.for_openings());
+        }
+    }
+
+    /// All streams whose readers read are read to their ends, however the others stand.
+    fn finish(&mut self) {
+        for _ in 0..100_000 {
+            let mut busy = false;
+            for side in 0..2 {
+                self.send(side);
+                self.deliver(side);
+                for (id, readers) in self.opened.clone() {
+                    busy |= self.sides[side].finish(id).is_ok();
+                    busy |= readers[side] && !self.read(side, id);
+                }
+            }
+            self.now += Duration::from_millis(1);
+            self.assert_right();
+            busy |= self.sides.iter().any(Streams::wants_to_send);
+            busy |= self.under_way.iter().any(|frames| !frames.is_empty());
+            if !busy {
+                break;
+            }
+        }
+        for (id, readers) in &self.opened {
+            let alive = |side: &Streams| side.map.contains_key(id) || side.drains.contains_key(id);
+            assert!(!readers[0] || !self.sides.iter().any(alive), "{id:?} hangs");
+        }
+    }
+}
+
+/// `SLACP_SEEDS=first..end` chooses the seeds.
+#[test]
+fn whatever_readers_do_windows_stay_within_the_memory_and_who_reads_gets_everything() {
+    let range = std::env::var("SLACP_SEEDS").unwrap_or_else(|_| "0..60".to_owned());
+    let (first, end) = range.split_once("..").expect("SLACP_SEEDS is first..end");
+    for seed in first.parse().unwrap()..end.parse().unwrap() {
+        println!("SLACP_SEEDS={seed}..{}", seed + 1);
+        let mut chaos = Chaos::new(seed);
+        for _ in 0..3000 {
+            chaos.step();
+            chaos.assert_right();
+        }
+        chaos.finish();
+    }
 }

@@ -143,13 +143,14 @@ pub fn encode(text: &str, last: bool) -> Vec<u8> {
         "PING" => vec![0x01],
         "ACK" | "TIMED ACK" => fields.ack(),
         "SETTLED" => numbers(0x03, &["number"]),
-        "OPEN" => [numbers(0x04, &["stream", "credit"]), addresses()].concat(),
+        "OPEN" => [numbers(0x04, &["stream", "window", "credit"]), addresses()].concat(),
         "ACCEPT" => numbers(0x05, &["stream"]),
         "RESET" => {
             [numbers(0x06, &["stream", "sent"]), vec![fields.number("reason") as u8]].concat()
         }
         "SESSION_CREDIT" => numbers(0x07, &["limit"]),
-        "STREAM_CREDIT" => numbers(0x08, &["stream", "limit"]),
+        "STREAM_CREDIT" => numbers(0x08, &["stream", "returns", "limit"]),
+        "RETURN" => numbers(0x22, &["stream", "returns", "limit"]),
         "PATH_CHALLENGE" => [&[0x0b], &token()[..]].concat(),
         "PATH_ANSWER" => [&[0x0c], &token()[..]].concat(),
         "CLOSE" => vec![0x0d, fields.number("reason") as u8],
@@ -159,7 +160,7 @@ pub fn encode(text: &str, last: bool) -> Vec<u8> {
         "CHANNEL" => numbers(0x20, &["channel", "deadline"]),
         "MARKED OPEN" => {
             let code_point = vec![fields.text("dscp").parse().unwrap_or(64)];
-            [numbers(0x21, &["stream", "credit"]), code_point, addresses()].concat()
+            [numbers(0x21, &["stream", "window", "credit"]), code_point, addresses()].concat()
         }
         "compact STREAM" => fields.compact_stream(),
         other => panic!("{other} is no frame"),

@@ -188,7 +188,7 @@ impl Peer {
                 3 => self.settled = self.settled.max(read(input)),
                 5 => self.accepted = read(input) == 0,
                 7 => _ = read(input),
-                8 => _ = (read(input), read(input)),
+                8 | 0x22 => _ = (read(input), read(input), read(input)),
                 9 => self.repair(number, input),
                 0x0a => self.rekey(input),
                 0x0d => self.closed = Some(take(input, 1)[0]),
@@ -242,7 +242,9 @@ impl Peer {
     /// Stream 0, to an IPv4 address from one.
     fn open(&mut self, input: &mut &[u8]) {
         assert_eq!(read(input), 0);
-        read(input);
+        for _ in ["window", "credit"] {
+            read(input);
+        }
         let addresses = [take(input, 7), take(input, 7)];
         assert!(addresses.iter().all(|address| address[0] == 4));
         self.opened = true;

@@ -34,6 +34,8 @@ pub struct Plan {
     pub stalled: bool,
     /// The most bytes that the opener reads at once, and how often.
     pub slow: Option<(usize, Duration)>,
+    /// After so many bytes the opener reads no more.
+    pub stalls_after: Option<u64>,
 }
 
 impl Plan {
@@ -45,6 +47,7 @@ impl Plan {
             refuse: None,
             stalled: false,
             slow: None,
+            stalls_after: None,
         }
     }
 }
@@ -208,6 +211,11 @@ impl Host {
             return;
         }
         let mut most = usize::MAX;
+        if let Some(enough) = plan.stalls_after
+            && flow.side == 0
+        {
+            most = usize::try_from(enough.saturating_sub(flow.received)).unwrap_or(most);
+        }
         if let Some((bytes, every)) = plan.slow
             && flow.side == 0
         {

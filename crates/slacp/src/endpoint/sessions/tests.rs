@@ -9,7 +9,7 @@ use units::{BitRate, Instant, Machine, earliest};
 
 use crate::{
     ChannelConfig, ChannelId, CloseReason, Config, Endpoint, ErrorControl, Event, KeyPair, Open,
-    Rate, ResetReason, SessionId, StreamId,
+    Rate, Read, ResetReason, SessionId, StreamId,
 };
 
 fn key(n: u8) -> KeyPair {
@@ -167,6 +167,11 @@ fn looks(terminals: u8) -> u64 {
     while written < 1_000_000 {
         written += net.nodes[0].write(id, stream, &[7; 10_000]).unwrap();
         net.step(Duration::from_millis(1), || false);
+        for (node, streams) in net.nodes.iter_mut().zip(&net.streams).skip(1) {
+            for (session, stream) in streams {
+                while let Ok(Read::Data(_)) = node.read(*session, *stream, &mut [0; 10_000]) {}
+            }
+        }
     }
     net.nodes[0].core.sessions.looks - before
 }
@@ -175,5 +180,6 @@ fn looks(terminals: u8) -> u64 {
 fn idle_sessions_beside_a_busy_one_are_not_looked_at() {
     let alone = looks(1);
     assert!(alone > 500, "{alone}");
-    assert_eq!(looks(40), alone);
+    let beside = looks(40);
+    assert!(beside < alone + 39, "{beside}, alone {alone}");
 }

@@ -1,0 +1,154 @@
+//! What the peer may send on each stream (`docs/slacp.md`, Flow control).
+
+use units::Instant;
+
+use super::{Stream, Streams};
+use crate::StreamId;
+use crate::flow::Pace;
+use crate::frame::Frame;
+
+/// A window for links with losses, which hold up what came behind them, in flights: the
+/// loss is told after one, repaired after two, and may be lost again.
+const LOSSY: u64 = 4;
+/// In how many round trips a window is read by who takes what comes: one, and what the
+/// credit takes to be worth telling.
+const PROMPT: u32 = 2;
+
+impl Streams {
+    pub(crate) fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    /// Whether [`Self::open`] finds memory, and the peer allows another stream.
+    pub(crate) fn has_room(&self) -> bool {
+        self.own_open < self.peer_limits.max_streams
+            && self.openings.share() > 0
+            && self.granted.share() > 0
+    }
+
+    /// What a stream that this side opens may send before the peer has heard of it.
+    pub(super) fn opening_window(&self) -> u64 {
+        let flight = self.pace.own_flight();
+        let wanted = (flight + flight / 4).max(4 * self.peer_limits.least_window());
+        let wanted = wanted.min(self.offered.max(self.peer_limits.least_opening()));
+        wanted.min(self.openings.share()).min(self.peer_limits.stream_window)
+    }
+
+    /// The first window of a stream: what the peer can send in 1¼ round trips. One of the
+    /// first of a peer that is perhaps very fast gets all that it may.
+    pub(super) fn first_window(&self) -> u64 {
+        let is_first = self.granted.is_fresh() && self.pace.is_peer_unknown(self.flight);
+        let wanted = if is_first { u64::MAX } else { self.pace.window(self.flight) };
+        let wanted = wanted.max(4 * self.limits.least_window());
+        wanted.min(self.granted.share()).min(self.limits.stream_window)
+    }
+
+    /// Counts what a stream may still make this side hold.
+    pub(super) fn recount(&mut self, id: StreamId) {
+        if let Some(stream) = self.map.get_mut(&id) {
+            let due = stream.due();
+            self.granted.replace(stream.charged, due);
+            stream.charged = due;
+        }
+    }
+
+    /// Bytes came, of any stream.
+    pub(super) fn measure(&mut self, now: Instant, bytes: u64) {
+        let (began, came) = &mut self.round;
+        let lasted = now.saturating_since(*began);
+        *came += bytes;
+        if lasted >= self.pace.rtt {
+            // A round that nothing ended for longer says less.
+            let share = self.pace.rtt.as_secs_f64() / lasted.as_secs_f64().max(1e-9);
+            self.flight = self.flight.max((*came as f64 * share) as u64);
+            self.round = (now, 0);
+        }
+    }
+
+    /// The reader has taken bytes.
+    pub(super) fn grant(&mut self, now: Instant, id: StreamId) {
+        self.recount(id);
+        self.grant_again(id);
+        if self.map.get_mut(&id).is_some_and(|stream| stream.keeps_up(now, self.pace)) {
+            self.widen(id, self.pace.window(self.flight.max(self.round.1)));
+        }
+        self.renew(id);
+        self.grant_session();
+    }
+
+    /// Bytes have come that cannot be read. If that is not for want of reading, losses
+    /// hold them up, and the window is to last until they are repaired.
+    pub(super) fn grant_held_up(&mut self, id: StreamId) {
+        let flight = self.pace.peer_flight(self.flight.max(self.round.1));
+        let Some(stream) = self.map.get(&id).filter(|stream| stream.opened) else { return };
+        let held = stream.recv.highest() - stream.recv.read_offset();
+        let is_held_up = stream.reader_waits && !stream.recv.is_readable();
+        let enough = if stream.window < LOSSY * flight { 8 } else { 2 };
+        if is_held_up && held >= stream.window / enough {
+            self.widen(id, (LOSSY * flight).max(stream.window * 2));
+            self.renew(id);
+        }
+    }
+
+    /// Gives a stream a wider window as far as there is memory.
+    fn widen(&mut self, id: StreamId, wanted: u64) {
+        let (share, most) = (self.granted.growth(), self.limits.stream_window);
+        if let Some(stream) = self.map.get_mut(&id)
+            && stream.recv.end().is_none()
+        {
+            stream.window += wanted.min(most).saturating_sub(stream.window).min(share);
+        }
+        self.recount(id);
+    }
+
+    /// Tells the peer what a stream may send, if that is an eighth of its window more.
+    pub(super) fn renew(&mut self, id: StreamId) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        let limit = stream.recv.read_offset() + stream.window;
+        if stream.recv.end().is_none() && limit >= stream.recv.limit() + stream.window.div_ceil(8) {
+            stream.recv.raise_limit(limit);
+            self.tell_credit(id);
+        }
+    }
+
+    pub(super) fn tell_credit(&mut self, id: StreamId) {
+        self.control.extend(self.map.get(&id).map(|stream| stream.credit(id)));
+    }
+
+    pub(super) fn grant_session(&mut self) {
+        if let Some(limit) = self.recv_credit.grant() {
+            self.control.push_back(Frame::SessionCredit(limit));
+        }
+    }
+}
+
+impl Stream {
+    /// What the peer may still make this side hold.
+    fn due(&self) -> u64 {
+        let read = self.recv.read_offset();
+        match self.recv.end() {
+            _ if !self.opened => 0,
+            Some(end) => end - read,
+            // What came before the peer gave back its window counts until it is read.
+            None => self.window.max(self.recv.limit() - read),
+        }
+    }
+
+    /// What the peer may send on it, to be told.
+    pub(super) fn credit(&self, id: StreamId) -> Frame<'static> {
+        let (returns, limit) = (self.taken_back, self.recv.limit());
+        Frame::StreamCredit { stream: id, returns, limit }
+    }
+
+    /// Whether a whole window was read in hardly more than a round trip: then the reader
+    /// takes what comes, and not just what fits in buffers behind it.
+    fn keeps_up(&mut self, now: Instant, pace: Pace) -> bool {
+        let read = self.recv.read_offset();
+        let (began, from) = *self.measured.get_or_insert((now, read));
+        if read - from < self.window {
+            return false;
+        }
+        self.measured = Some((now, read));
+        now.saturating_since(began) <= PROMPT * pace.rtt
+    }
+}

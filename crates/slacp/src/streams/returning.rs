@@ -1,0 +1,282 @@
+//! Windows of streams on which nothing is said are given back (`docs/slacp.md`, Flow
+//! control).
+
+use core::time::Duration;
+
+use units::Instant;
+
+use super::{ProtocolError, Stream, Streams};
+use crate::StreamId;
+use crate::frame::Frame;
+use crate::recv_buffer::Violation;
+
+/// How long a stream is at rest before its window is given back: longer than a client
+/// takes from an answer to the request for what that refers to.
+const REST: Duration = Duration::from_secs(2);
+/// The same where the peer waits for an answer, which is to find its window: longer
+/// than most servers think.
+const THOUGHT: Duration = Duration::from_secs(30);
+
+impl Streams {
+    /// Everything that was written has arrived, or something has come that asks for an
+    /// answer: from now on the stream may be at rest.
+    pub(super) fn rest(&mut self, now: Instant, id: StreamId) {
+        self.stir(id);
+        let parity = self.parity;
+        let Some(stream) = self.map.get_mut(&id).filter(|stream| stream.is_at_rest()) else {
+            return;
+        };
+        let thinks = id.0 % 2 != parity && stream.owes_answer;
+        let due = now + if thinks { THOUGHT } else { REST };
+        stream.rest_ends = Some(due);
+        self.resting.insert((due, id));
+    }
+
+    /// The stream is not at rest any more.
+    pub(super) fn stir(&mut self, id: StreamId) {
+        if let Some(due) = self.map.get_mut(&id).and_then(|stream| stream.rest_ends.take()) {
+            self.resting.remove(&(due, id));
+        }
+    }
+
+    /// When [`Self::return_windows`] has something to do.
+    pub(crate) fn rest_timeout(&self) -> Option<Instant> {
+        self.resting.first().map(|(due, _)| *due)
+    }
+
+    /// Gives back the windows of streams that have been at rest for long.
+    pub(crate) fn return_windows(&mut self, now: Instant) {
+        while let Some((_, id)) = self.resting.first().copied().filter(|(due, _)| *due <= now) {
+            self.stir(id);
+            let kept = self.peer_limits.kept_window();
+            if let Some(stream) = self.map.get_mut(&id)
+                && let Some(limit) = stream.send.give_back(kept)
+            {
+                stream.returned += 1;
+                let returns = stream.returned;
+                self.control.push_back(Frame::Return { stream: id, returns, limit });
+            }
+        }
+    }
+
+    /// The peer gives back what it could send beyond `limit`.
+    pub(crate) fn on_return(
+        &mut self,
+        id: StreamId,
+        returns: u64,
+        limit: u64,
+    ) -> Result<(), ProtocolError> {
+        let Some(stream) = self.map.get_mut(&id) else { return Ok(()) };
+        if returns <= stream.taken_back {
+            return Ok(());
+        }
+        let is_next = stream.opened && returns == stream.taken_back + 1;
+        if !is_next || !(stream.recv.highest()..=stream.recv.limit()).contains(&limit) {
+            return Err(ProtocolError::Stream { stream: id, violation: Violation::Return });
+        }
+        stream.taken_back = returns;
+        stream.is_small = true;
+        stream.window = limit - stream.recv.highest();
+        stream.recv.settle_limit(limit);
+        self.recount(id);
+        self.renew(id);
+        Ok(())
+    }
+
+    /// A stream whose window was given back has work again: it gets one as a new stream
+    /// does.
+    pub(super) fn grant_again(&mut self, id: StreamId) {
+        if !self.map.get(&id).is_some_and(|stream| stream.is_small && stream.recv.end().is_none()) {
+            return;
+        }
+        let window = self.first_window();
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        if window > stream.window {
+            stream.window = window;
+            stream.is_small = false;
+            self.recount(id);
+        }
+    }
+}
+
+impl Stream {
+    /// Whether all that was written has arrived, and more may be written.
+    fn is_at_rest(&self) -> bool {
+        self.opened && self.opening == 0 && self.send.held() == 0 && !self.send.is_finished()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use units::BitRate;
+
+    use super::*;
+    use crate::flow::{Limits, Pace};
+    use crate::scheduler::MAX_CLASSES;
+    use crate::{Open, Read, ResetReason};
+
+    /// The windows that all streams have together, less a little.
+    const WINDOWS: u64 = 224_000_000;
+
+    /// A client's side and a server's over a geostationary hop; frames arrive at once.
+    struct Two {
+        sides: [Streams; 2],
+        now: Instant,
+    }
+
+    impl Two {
+        fn new() -> Self {
+            let limits = Limits::new(256_000_000, 64_000_000, 65_536);
+            let rates = [BitRate::from_mbit(50); 2];
+            let side = |parity| {
+                let mut side = Streams::new(parity, limits, limits, 100_000, MAX_CLASSES, 1500);
+                side.set_pace(Pace { rtt: Duration::from_millis(600), rates });
+                side
+            };
+            Self { sides: [side(0), side(1)], now: Instant::from_nanos(1_000_000_000) }
+        }
+
+        fn open(&mut self) -> StreamId {
+            let address = SocketAddr::from(([192, 0, 2, 1], 80));
+            let open = Open { destination: address.into(), source: address, dscp: None };
+            self.sides[0].open(open).unwrap()
+        }
+
+        /// Carries everything that there is to say.
+        fn settle(&mut self) {
+            for from in [0, 1, 0, 1, 0, 1] {
+                while let Some(bytes) = self.sides[from].say(self.now) {
+                    self.sides[1 - from].hear((self.now, 0), &bytes).unwrap();
+                }
+            }
+        }
+
+        /// Lets time pass.
+        fn wait(&mut self, seconds: u64) {
+            self.now += Duration::from_secs(seconds);
+            self.sides.iter_mut().for_each(|side| side.return_windows(self.now));
+            self.settle();
+        }
+
+        /// Carries a few bytes from a side, and has them read.
+        fn say(&mut self, from: usize, id: StreamId) {
+            self.sides[from].write(id, &[7; 300]).unwrap();
+            self.settle();
+            let read = self.sides[1 - from].read(self.now, id, &mut [0; 1000]);
+            assert_eq!(read, Ok(Read::Data(300)));
+            self.settle();
+        }
+
+        /// What a side may send at once.
+        fn room(&self, side: usize, id: StreamId) -> u64 {
+            let send = &self.sides[side].map[&id].send;
+            send.credit() - send.sent()
+        }
+    }
+
+    #[test]
+    fn connections_at_rest_leave_the_memory_to_others() {
+        let mut two = Two::new();
+        for _ in 0..200 {
+            for _ in 0..100 {
+                let id = two.open();
+                two.settle();
+                two.say(0, id);
+                two.say(1, id);
+            }
+            two.wait(3);
+        }
+        let taken = 20_000 * 8000;
+        assert!(two.sides.iter().all(|side| side.granted.left() >= WINDOWS - taken - 1000));
+        let fresh = two.open();
+        two.settle();
+        assert!(two.room(1, fresh) > 990_000, "a fresh page comes in a round trip");
+    }
+
+    #[test]
+    fn the_answer_to_a_request_after_a_rest_finds_the_window_of_the_first() {
+        let mut two = Two::new();
+        let id = two.open();
+        two.settle();
+        let first = two.room(1, id);
+        two.say(0, id);
+        two.say(1, id);
+        two.wait(100);
+        assert_eq!([0, 1].map(|side| two.room(side, id)), [8000; 2]);
+        two.sides[0].write(id, &[7; 300]).unwrap();
+        two.settle();
+        assert!(two.room(1, id) >= first, "{} of {first}", two.room(1, id));
+    }
+
+    #[test]
+    fn a_server_that_thinks_keeps_its_window_for_half_a_minute() {
+        let mut two = Two::new();
+        let id = two.open();
+        two.settle();
+        two.say(0, id);
+        let first = two.room(1, id);
+        two.wait(29);
+        assert_eq!(two.room(1, id), first);
+        two.wait(2);
+        assert_eq!(two.room(1, id), 8000);
+        // It gets one again by what is read of it.
+        two.say(1, id);
+        assert!(two.room(1, id) >= first - 300);
+    }
+
+    #[test]
+    fn credit_that_crosses_a_return_does_not_hold() {
+        let mut two = Two::new();
+        let id = two.open();
+        two.settle();
+        two.say(1, id);
+        let [client, server] = &mut two.sides;
+        server.return_windows(two.now + Duration::from_secs(3));
+        // A request that the server has not heard when it gives back.
+        client.map.get_mut(&id).unwrap().recv.raise_limit(90_000_000);
+        client.tell_credit(id);
+        two.settle();
+        assert_eq!(two.room(1, id), 8000);
+        let recv = &two.sides[0].map[&id].recv;
+        assert_eq!(recv.limit() - recv.highest(), 8000, "both count the same");
+    }
+
+    #[test]
+    fn a_return_that_is_lost_goes_again_and_one_that_comes_twice_changes_nothing() {
+        let mut two = Two::new();
+        let id = two.open();
+        two.settle();
+        two.say(1, id);
+        let [client, server] = &mut two.sides;
+        server.return_windows(two.now + Duration::from_secs(3));
+        let lost = server.next_control(|_| true).unwrap();
+        server.on_control_lost(lost.clone());
+        let mut bytes = Vec::new();
+        server.next_control(|_| true).unwrap().write(&mut bytes, true);
+        client.hear((two.now, 0), &bytes).unwrap();
+        two.say(0, id);
+        let again = two.room(1, id);
+        assert!(again > 1_000_000);
+        two.sides[0].hear((two.now, 0), &bytes).unwrap();
+        two.settle();
+        assert_eq!(two.room(1, id), again);
+    }
+
+    #[test]
+    fn who_gives_back_what_it_was_not_granted_breaks_the_protocol() {
+        let mut two = Two::new();
+        let id = two.open();
+        two.settle();
+        two.say(1, id);
+        let limit = two.sides[0].map[&id].recv.limit();
+        for (returns, limit) in [(1, limit + 1), (1, 299), (2, limit)] {
+            let violation = Violation::Return;
+            let expected = Err(ProtocolError::Stream { stream: id, violation });
+            assert_eq!(two.sides[0].on_return(id, returns, limit), expected);
+        }
+        two.sides[0].reset(id, ResetReason::Reset).unwrap();
+        assert_eq!(two.sides[0].on_return(id, 1, limit + 1), Ok(()), "it is over");
+    }
+}
