@@ -246,6 +246,11 @@ impl Hop {
         Ok(self.hold(&mut state, (session, stream), port, dscp))
     }
 
+    /// Whether the session has room for another stream.
+    pub(crate) fn has_room(&self, session: SessionId) -> bool {
+        self.lock().endpoint.has_room(session)
+    }
+
     /// Sends an IP packet.
     ///
     /// # Errors

@@ -226,13 +226,16 @@ impl Hub {
 
     /// Which connections are to be taken over, or why none are.
     fn wanted(&self) -> Result<Scope, Bypass> {
-        match (
-            self.ops.hindrance(self.gateway.view()),
-            Scope::only(self.sites.reachable_networks()),
-        ) {
-            (Some(why), _) => Err(why),
-            (None, Scope::Nothing) => Err(Bypass::PeerUnreachable),
-            (None, scope) => Ok(scope),
+        if let Some(why) = self.ops.hindrance(self.gateway.view()) {
+            return Err(why);
+        }
+        let hop = self.gateway.hop();
+        match Scope::only(self.sites.open_networks(|session| hop.has_room(session))) {
+            Scope::Nothing if self.sites.open_networks(|_| true).is_empty() => {
+                Err(Bypass::PeerUnreachable)
+            }
+            Scope::Nothing => Err(Bypass::SessionMemory),
+            scope => Ok(scope),
         }
     }
 

@@ -84,10 +84,11 @@ impl<S: Copy + Ord> Sites<S> {
         self.of(session).map_or(Vec::new(), |terminal| terminal.networks.clone())
     }
 
-    /// The networks of all terminals that can be reached now.
-    pub(crate) fn reachable_networks(&self) -> Vec<Prefix> {
-        let reachable = self.sessions.values().filter(|session| session.reachable);
-        let here: BTreeSet<usize> = reachable.filter_map(|session| session.terminal).collect();
+    /// The networks of all terminals that can be reached now by a session that `has_room`
+    /// for another connection.
+    pub(crate) fn open_networks(&self, has_room: impl Fn(S) -> bool) -> Vec<Prefix> {
+        let open = self.sessions.iter().filter(|(id, it)| it.reachable && has_room(**id));
+        let here: BTreeSet<usize> = open.filter_map(|(_, session)| session.terminal).collect();
         let terminals = self.terminals.iter().enumerate().filter(|(place, _)| here.contains(place));
         terminals.flat_map(|(_, terminal)| terminal.networks.clone()).collect()
     }
@@ -198,7 +199,8 @@ mod tests {
         let mut sites = sites(true);
         sites.set_reachable(1, false);
         assert_eq!(sites.behind("10.1.0.1".parse().unwrap()), None);
-        assert_eq!(sites.reachable_networks().len(), 2);
+        assert_eq!(sites.open_networks(|_| true).len(), 2);
+        assert_eq!(sites.open_networks(|_| false), [], "no memory");
         let to_ship = open("10.2.0.1", "10.1.0.1");
         assert_eq!(sites.way(2, to_ship), Way::Closed(ResetReason::Unreachable));
         // It comes back with another session before its first one is over.

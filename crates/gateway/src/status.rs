@@ -96,17 +96,20 @@ pub enum Bypass {
     Memory,
     /// The peer has no room for another connection.
     PeerFull,
+    /// The connections of the session leave too little of its `memory` for another.
+    SessionMemory,
 }
 
 impl Bypass {
     /// Every reason.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::PeerUnreachable,
         Self::Draining,
         Self::Descriptors,
         Self::Connections,
         Self::Memory,
         Self::PeerFull,
+        Self::SessionMemory,
     ];
 
     /// One word for it.
@@ -118,6 +121,7 @@ impl Bypass {
             Self::Connections => "connections",
             Self::Memory => "memory",
             Self::PeerFull => "peer-full",
+            Self::SessionMemory => "session-memory",
         }
     }
 }

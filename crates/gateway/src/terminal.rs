@@ -319,6 +319,9 @@ impl Terminal {
         if !self.reachable {
             return Some(Bypass::PeerUnreachable);
         }
+        if self.session.is_some_and(|session| !self.gateway.hop().has_room(session)) {
+            return Some(Bypass::SessionMemory);
+        }
         self.ops.hindrance(self.gateway.view())
     }
 
