@@ -23,7 +23,7 @@ const READY_LIMIT: Duration = Duration::from_secs(10);
 /// How often the gateways are looked at while a command runs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Windows that no link of these rates needs more than.
-const LEAST_WINDOW: ByteCount = ByteCount::new(16_000_000);
+const LEAST_WINDOW: ByteCount = ByteCount::new(64_000_000);
 
 /// A hub and a terminal, in service; in a star, all terminals.
 pub(crate) struct Pair {

@@ -33,6 +33,7 @@ mod refusals;
 mod semantics;
 mod shown;
 mod solo;
+mod stalled;
 mod transfer;
 mod transparent;
 mod tunnel;
