@@ -328,7 +328,7 @@ impl Streams {
         self.map.len() * size_of::<Stream>()
             + self.gaps * GAP_COST as usize
             + (self.resetting.len() + self.drains.len()) * size_of::<Stream>()
-            + self.retired.count() * ENTRY
+            + (self.retired.count() + self.resting.len()) * ENTRY
             + self.control.len() * size_of::<Frame>()
     }
 }

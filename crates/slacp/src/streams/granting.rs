@@ -7,8 +7,8 @@ use crate::StreamId;
 use crate::flow::Pace;
 use crate::frame::Frame;
 
-/// A window for links with losses, which hold up what came behind them, in flights: the
-/// loss is told after one, repaired after two, and may be lost again.
+/// A window for links with losses, which hold up what came behind them, and with short
+/// outages, in flights: the loss is told after one, repaired after two, and may be lost again.
 const LOSSY: u64 = 4;
 /// In how many round trips a window is read by who takes what comes: one, and what the
 /// credit takes to be worth telling.
@@ -70,7 +70,7 @@ impl Streams {
         self.recount(id);
         self.grant_again(id);
         if self.map.get_mut(&id).is_some_and(|stream| stream.keeps_up(now, self.pace)) {
-            self.widen(id, self.pace.window(self.flight.max(self.round.1)));
+            self.widen(id, LOSSY * self.pace.peer_flight(self.flight.max(self.round.1)));
         }
         self.renew(id);
         self.grant_session();
