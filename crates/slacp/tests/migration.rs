@@ -261,9 +261,9 @@ struct Fade {
     limit: Duration,
 }
 
-/// The hub hears of the new address, challenges it, probes there, and sends: half a round
-/// trip, the probe delay, the longest pause of probes, and a round trip and a half.
-const MOVE: Duration = Duration::from_millis(300 + 700 + 2000 + 900);
+/// The hub hears of the new address, challenges it, probes there at once, and sends: half a
+/// round trip, the probe delay, and a round trip and a half; then 100 kB take 80 ms.
+const MOVE: Duration = Duration::from_millis(300 + 700 + 900 + 100);
 /// Until somebody probes whom no modem has told.
 const PROBE: Duration = Duration::from_secs(2);
 /// A candidate that could not answer is dropped after three probe delays.

@@ -38,6 +38,10 @@ impl Session {
         self.pmtu.restart();
         // What was sent to the old address says nothing of the new one.
         self.last_progress = now;
+        if self.fade.is_some() {
+            // The answer to the challenge has just come this way.
+            self.next_probe = now;
+        }
         // Another port of the same address is the same path.
         if old.ip() != address.ip() {
             self.left = Some((old, self.path_memory(now)));
