@@ -112,6 +112,9 @@ pub(crate) struct Decoder {
     memory: usize,
     /// Shards that may be decoded.
     work: usize,
+    /// How often a block was looked at, whether it can be decoded.
+    #[cfg(test)]
+    looks: usize,
 }
 
 #[derive(Debug)]
@@ -155,6 +158,8 @@ impl Decoder {
             bytes: 0,
             memory,
             work: MAX_WORK,
+            #[cfg(test)]
+            looks: 0,
         }
     }
 
@@ -290,6 +295,10 @@ impl Decoder {
     /// The missing packets of a block, which is then forgotten; `None` as long as it
     /// has too few repairs.
     fn complete(&mut self, block: Block) -> Option<Vec<(u64, Vec<u8>)>> {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         let repairs = self.blocks.get(&key(block))?;
         if repairs.shards.len() < repairs.missing {
             return None;
@@ -591,6 +600,23 @@ mod tests {
         let rest: Vec<u64> = lost.into_iter().filter(|number| *number != 5).collect();
         assert_eq!(restored, rest.iter().map(|n| (*n, all[n].clone())).collect::<Vec<_>>());
         assert!(decoder.blocks.is_empty() && decoder.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_packet_has_only_the_blocks_looked_at_that_wait_for_it() {
+        let mut decoder = Decoder::new(1 << 24);
+        let shard = [7; 100];
+        for block in 0..1000 {
+            let (distance, count) = (10_000 - 4 * block, 4);
+            let repair = Repair { distance, stride: 1, count, repairs: 2, index: 0, shard: &shard };
+            decoder.repair(10_000, &repair);
+        }
+        assert_eq!(decoder.blocks.len(), 1000);
+        let before = decoder.looks;
+        (4000..5000).for_each(|number| _ = decoder.keep(number, &[1; 90]));
+        assert_eq!(decoder.looks - before, 0, "no block waits for them");
+        decoder.keep(17, &[1; 90]);
+        assert_eq!(decoder.looks - before, 1);
     }
 
     #[test]

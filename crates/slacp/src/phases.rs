@@ -439,6 +439,14 @@ mod tests {
     }
 
     #[test]
+    fn the_limits_of_a_key_are_those_of_rfc_9001_for_packets_of_any_size() {
+        let KeyLimits { sealed, forged } = KeyLimits::default();
+        assert!(sealed <= 1 << 23 && forged <= 1 << 36, "{sealed}, {forged}");
+        let config = crate::Config::new(units::BitRate::from_mbit(1));
+        assert!(config.rekey_packets <= sealed / 2, "an honest peer never comes near");
+    }
+
+    #[test]
     fn a_corrupted_packet_of_the_next_phase_changes_nothing() {
         let (mut terminal, mut hub) = pair();
         let offer = half(terminal.offer());

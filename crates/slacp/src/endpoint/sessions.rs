@@ -20,9 +20,9 @@ pub(crate) struct Sessions {
     all: BTreeMap<SessionId, Entry>,
     books: Books,
     touched: Vec<SessionId>,
-    /// How often a session was asked what it wants.
+    /// How often a session was asked what it wants, or was one of all.
     #[cfg(test)]
-    pub(super) looks: u64,
+    looks: core::cell::Cell<u64>,
 }
 
 struct Entry {
@@ -49,7 +49,7 @@ impl Sessions {
             books: Books::new(),
             touched: Vec::new(),
             #[cfg(test)]
-            looks: 0,
+            looks: core::cell::Cell::new(0),
         }
     }
 
@@ -86,11 +86,15 @@ impl Sessions {
 
     /// All of them, for reports about all.
     pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        #[cfg(test)]
+        self.looks.update(|looks| looks + self.all.len() as u64);
         self.all.iter().map(|(id, entry)| (*id, &*entry.session))
     }
 
     /// All of them, for commands to all.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        #[cfg(test)]
+        self.looks.update(|looks| looks + self.all.len() as u64);
         let untouched = self.all.iter_mut().filter(|(_, entry)| !entry.touched);
         self.touched.extend(untouched.map(|(id, entry)| {
             entry.touched = true;
@@ -122,9 +126,7 @@ impl Sessions {
     pub(super) fn refile(&mut self, now: Instant, id: SessionId) {
         let Some(entry) = self.all.get_mut(&id) else { return };
         #[cfg(test)]
-        {
-            self.looks += 1;
-        }
+        self.looks.update(|looks| looks + 1);
         entry.touched = false;
         let wants = Wants::of(&entry.session);
         if wants != entry.file.wants() {
@@ -194,6 +196,11 @@ impl Sessions {
             self.books.dequeue(id, file);
             in_vain.push(id);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn looks(&self) -> u64 {
+        self.looks.get()
     }
 
     /// What the books say, and what they would say if every session were asked.

@@ -238,6 +238,37 @@ fn streams_opened_and_reset_for_ever_have_no_more_answered_than_streams_are_allo
 }
 
 #[test]
+fn what_is_held_counts_fec_channels_and_what_is_under_way() {
+    const SIZE: usize = 1000;
+    let grows_by = |size: usize, what: &dyn Fn(&mut Session)| {
+        let mut session = session(&config());
+        let before = session.stats().held.get();
+        what(&mut session);
+        let grown = session.stats().held.get() - before;
+        assert!(grown >= size as u64, "{grown} of {size} bytes");
+    };
+    let send = |session: &mut Session| {
+        session.send_packet(at(1), ChannelId(2), &[0x45; SIZE]).unwrap();
+    };
+    grows_by(SIZE, &send);
+    grows_by(SIZE, &|session| {
+        send(session);
+        assert_eq!(transmit(session, at(1)).len(), 1);
+        assert_eq!(session.outbound.held(), 0, "it is under way");
+    });
+    let (distance, shard) = (100, &[7; SIZE][..]);
+    let repair = Repair { distance, stride: 1, count: 50, repairs: 3, index: 0, shard };
+    grows_by(SIZE, &|session| session.take_authentic(at(1), 100, &frame(&Frame::Repair(repair))));
+    let part = Some(Part { offset: 0, total: 2 * SIZE });
+    let (sequence, data) = (TruncatedOffset::new(0), &[7; SIZE][..]);
+    let packet = || Packet { channel: ChannelId(0), lane: 0, sequence, part, data };
+    grows_by(SIZE, &|session| session.take_authentic(at(1), 0, &frame(&Frame::Packet(packet()))));
+    grows_by(999 * ENTRY, &|session| {
+        (0..1000).for_each(|n| session.take_authentic(at(n), 2 * n, &frame(&Frame::Ping)));
+    });
+}
+
+#[test]
 fn a_frame_that_cannot_leave_waits_once_however_often_it_is_asked_for() {
     let mut session = session(&config());
     let frames = [Frame::Accept(StreamId(0)), Frame::Accept(StreamId(2))];
