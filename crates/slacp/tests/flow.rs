@@ -186,3 +186,39 @@ fn an_upload_goes_on_beside_one_that_could_take_all_memory() {
     let done = |hosts: &mut [Host]| [1, 3].iter().all(|i| hosts[TERMINAL].flows[&ids[*i]].closed);
     net.run_until(done, start + Duration::from_secs(120)).unwrap();
 }
+
+/// Reads all that the hub has of a stream; how much.
+fn drain(pair: &mut Pair, id: StreamId) -> u64 {
+    let (mut piece, mut count) = (vec![0; 60_000], 0);
+    while let Ok(Read::Data(read)) = pair.hub.read(pair.ids[1], id, &mut piece) {
+        count += read as u64;
+    }
+    count
+}
+
+#[test]
+fn an_upload_that_stopped_for_want_of_memory_goes_on_when_others_are_read() {
+    let mut config = Config::new(BitRate::from_mbit(1000));
+    config.memory = ByteCount::new(16_000_000);
+    config.stream_window = config.memory;
+    let mut pair = Pair::with(config);
+    let [unread, other] = [(); 2].map(|()| pair.open());
+    let piece = vec![7; 1_000_000];
+    for _ in 0..13 {
+        pair.terminal.write(pair.ids[0], unread, &piece).unwrap();
+        pair.exchange();
+    }
+    let mut read = 0;
+    for round in 0..1000 {
+        if round == 30 {
+            assert!(drain(&mut pair, unread) > 0);
+        }
+        pair.terminal.write(pair.ids[0], other, &piece).unwrap();
+        pair.exchange();
+        read += drain(&mut pair, other);
+        if read > 30_000_000 {
+            return;
+        }
+    }
+    panic!("{read} bytes");
+}
