@@ -17,6 +17,7 @@ use gateway::config::SoloConfig;
 use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, splice};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::pipe;
+use stats::Spread;
 use tokio::sync::oneshot;
 
 const BYTES: u64 = 4_000_000_000;
@@ -60,9 +61,7 @@ fn main() {
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    Spread::of(values).expect("there were rounds").median
 }
 
 /// The time that this thread has had a CPU.

@@ -49,19 +49,18 @@ fn delay(rate: BitRate, load: BitRate) -> Result<(), Failure> {
     let (sender, receiver) = sockets(&lab)?;
     let count = (TIME.as_nanos() / load.time_to_send(PACKET).as_nanos()) as usize;
     let expected = DELAY + rate.time_to_send(PACKET);
-    let mut errors = thread::scope(|scope| {
+    let errors = thread::scope(|scope| {
         scope.spawn(|| send(&sender, load, count, &AtomicBool::new(false)));
         receive(&receiver, count, expected)
     })?;
-    errors.sort_by(f64::total_cmp);
-    let at = |share: f64| errors[((errors.len() - 1) as f64 * share) as usize];
+    let at = |percent| stats::percentile(&errors, percent).unwrap_or(f64::NAN);
     println!(
         "{:<28} {:>8.3} {:>8.3} {:>8.3} {:>8.3}   driver late p99 {:?} worst {:?}; delivered {} of {count}, read {}, {:?}",
         format!("{load} on {rate}"),
-        at(0.01),
-        at(0.5),
-        at(0.99),
         at(1.0),
+        at(50.0),
+        at(99.0),
+        at(100.0),
         lab.lateness().quantile(0.99),
         lab.lateness().worst(),
         lab.counters().0.delivered.packets,

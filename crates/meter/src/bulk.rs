@@ -18,8 +18,8 @@ use crate::flow::{self, FlowError};
 use crate::flow_report::FlowReport;
 use crate::report::Progress;
 use crate::sockets::SocketOptions;
-use crate::stats::jain_index;
 use crate::window::Window;
+use stats::jain_index;
 
 /// Which way a flow's payload goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

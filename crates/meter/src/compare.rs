@@ -9,9 +9,9 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::any_report::Report;
-use crate::confidence::{Bootstrap, Intervals, standard_deviation, student_t};
 use crate::metric::{Better, Metric};
-use crate::stats::Summary;
+use stats::Summary;
+use stats::{Bootstrap, Intervals, standard_deviation, student_t};
 
 /// The runs of one file.
 #[derive(Debug, Clone)]
@@ -212,8 +212,8 @@ fn gain(metric: Metric, base: &[f64], samples: &[f64], bootstrap: &mut Bootstrap
         Better::Lower => (base, samples),
         Better::Neither => return None,
     };
-    let below_mean = crate::stats::mean(below).filter(|mean| *mean > 0.0)?;
-    let ratio = crate::stats::mean(above)? / below_mean;
+    let below_mean = stats::mean(below).filter(|mean| *mean > 0.0)?;
+    let ratio = stats::mean(above)? / below_mean;
     Some(Gain { ratio, bootstrap: bootstrap.ratio(above, below) })
 }
 

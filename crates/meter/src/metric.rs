@@ -8,8 +8,8 @@ use crate::any_report::Report;
 use crate::bulk::{BulkReport, Directions};
 use crate::page::PageReport;
 use crate::rr::RrReport;
-use crate::stats::mean;
 use crate::udp::{UdpFlow, UdpReport};
+use stats::mean;
 
 /// A figure of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -15,7 +15,7 @@ use units::ByteCount;
 use crate::congestion::CongestionControl;
 use crate::page_connection::Connection;
 use crate::report::{Outcome, Progress};
-use crate::stats::Summary;
+use stats::Summary;
 
 /// How objects are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,8 +17,8 @@ use crate::payload::{Payload, Side, flow_key};
 use crate::report::{Outcome, Progress};
 use crate::request::{Request, Work};
 use crate::sockets::SocketOptions;
-use crate::stats::Summary;
 use crate::stream::{Sink, Source};
+use stats::Summary;
 
 /// Requests to make. Each connection sends its next request when the reply to
 /// the one before is complete; the connections run side by side.

@@ -30,7 +30,7 @@ pub use app::{
     Amount, App, AppId, Bulk, Cbr, Deed, Direction, Method, Notice, Page, RequestReply, Sizes,
     Tally, Users,
 };
-pub use metric::{Metric, median};
+pub use metric::Metric;
 pub use network::{Hop, LaneId};
 pub use packet::{Body, Datagram, NodeId, Packet};
 pub use path::{Leg, Path};

@@ -93,5 +93,5 @@ pub fn figure(runs: &[&[Metric]], of: &str, name: &str) -> Option<f64> {
     let find = |metrics: &&[Metric]| {
         metrics.iter().find(|metric| metric.of == of && metric.name == name).map(|it| it.value)
     };
-    crate::metric::median(&runs.iter().filter_map(find).collect::<Vec<_>>())
+    stats::median(&runs.iter().filter_map(find).collect::<Vec<_>>())
 }

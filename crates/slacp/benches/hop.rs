@@ -11,6 +11,7 @@ use core::time::Duration;
 
 use hop::{HUB, Hop, Plan, TERMINAL, open_all, run_to_end};
 use slacp::Stats;
+use stats::percentile;
 
 const BYTES: f64 = 20e6;
 const SEEDS: u64 = 9;
@@ -38,9 +39,7 @@ fn download(per: f64, seed: u64) -> Run {
 /// The response times in ms of requests of 1 kB with replies of 10 kB, one after
 /// the other, each on a stream of its own, in a fresh session for each seed.
 fn request_reply(per: f64, count: usize) -> Vec<f64> {
-    let mut times: Vec<f64> = (0..SEEDS).flat_map(|seed| requests(per, count, seed)).collect();
-    times.sort_by(f64::total_cmp);
-    times
+    (0..SEEDS).flat_map(|seed| requests(per, count, seed)).collect()
 }
 
 fn requests(per: f64, count: usize, seed: u64) -> Vec<f64> {
@@ -65,14 +64,14 @@ fn main() {
     println!("{:>7} {:>8} {:>8} {:>8} {:>8}", "PER", "p50", "p99", "p99.9", "max");
     for per in [0.0, 0.01, 0.05] {
         let times = request_reply(per, 2000);
-        let at = |share: f64| times[(share * (times.len() - 1) as f64) as usize];
+        let at = |percent| percentile(&times, percent).unwrap_or(f64::NAN);
         println!(
             "{:>7} {:>8.0} {:>8.0} {:>8.0} {:>8.0}",
             format!("{}%", per * 100.0),
-            at(0.5),
-            at(0.99),
-            at(0.999),
-            at(1.0)
+            at(50.0),
+            at(99.0),
+            at(99.9),
+            at(100.0)
         );
     }
 }

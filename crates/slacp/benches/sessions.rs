@@ -196,9 +196,8 @@ fn memory() -> (isize, isize) {
     ((with - without) / SESSIONS as isize, terminal)
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+fn median(values: &[f64]) -> f64 {
+    stats::median(values).expect("there were rounds")
 }
 
 fn main() {
@@ -217,7 +216,7 @@ fn main() {
         "{:>8} {:>9} {:>7} {:>20} {:>18}",
         "sessions", "CPU-s/GB", "ratio", "keepalives, µs/s", "unknown, µs"
     );
-    let alone = median(&mut costs[0]);
+    let alone = median(&costs[0]);
     for ((count, hub), costs) in COUNTS.into_iter().zip(&mut hubs).zip(&mut costs) {
         let (cost, unknown) = (median(costs), unknown(&mut hub.star) * 1e6);
         let keepalives = keepalives(count.min(400)) * 1e6;

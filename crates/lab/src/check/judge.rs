@@ -3,6 +3,8 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use stats::{median, percentile};
+
 use super::rehearse::Expected;
 
 /// When each probe left (by sequence number) and arrived, in nanoseconds since
@@ -88,14 +90,13 @@ impl Trace {
             errors.push(ms((due - at).max(at - latest).max(0.0)));
             extras.push(ms(at - due));
         }
-        let [delays, asked, errors, extras] = [delays, asked, errors, extras].map(sorted);
         Some(Delays {
             samples: errors.len() as u64,
-            asked: quantile(&asked, 0.5)?,
-            median: quantile(&delays, 0.5)?,
-            p99_error: quantile(&errors, 0.99)?,
-            worst_error: quantile(&errors, 1.0)?,
-            greatest_extra: quantile(&extras, 1.0)?,
+            asked: median(&asked)?,
+            median: median(&delays)?,
+            p99_error: percentile(&errors, 99.0)?,
+            worst_error: percentile(&errors, 100.0)?,
+            greatest_extra: percentile(&extras, 100.0)?,
         })
     }
 
@@ -184,17 +185,6 @@ impl Trace {
     }
 }
 
-fn sorted(mut values: Vec<f64>) -> Vec<f64> {
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-/// The smallest of `sorted` that the share `quantile` does not exceed.
-fn quantile(sorted: &[f64], quantile: f64) -> Option<f64> {
-    let rank = (sorted.len() as f64 * quantile).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,13 +212,13 @@ mod tests {
 
     #[test]
     fn delays_are_differences_of_stamps() {
-        let arrived: Vec<_> = (0..100).map(|seq| (seq, (17 + u64::from(seq)) * MS)).collect();
-        let mut trace = trace(100, &arrived);
+        let arrived: Vec<_> = (0..101).map(|seq| (seq, (17 + u64::from(seq)) * MS)).collect();
+        let mut trace = trace(101, &arrived);
         trace.arrived[50].1 += MS; // one late, one early
         trace.arrived[60].1 -= MS / 2;
         let due = expected(&trace, 0, 10 * MS).arrived;
         let delays = trace.delays(&due, &due, Duration::ZERO).unwrap();
-        assert_eq!((delays.samples, delays.median, delays.asked), (100, 10.0, 10.0));
+        assert_eq!((delays.samples, delays.median, delays.asked), (101, 10.0, 10.0));
         assert_eq!((delays.p99_error, delays.worst_error), (0.5, 1.0));
         assert_eq!(delays.greatest_extra, 1.0);
         // Jitter allows the late one, and so does what is expected later.

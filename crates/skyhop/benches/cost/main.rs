@@ -32,6 +32,7 @@ use std::thread;
 use std::time::Instant;
 
 use lab::{Cabled, Node};
+use stats::Spread;
 
 use self::way::{Running, Way};
 
@@ -90,22 +91,16 @@ fn compare(gigabytes: f64, rounds: usize, only: &str) -> Result<(), Failure> {
     println!("{gigabytes} GB, {rounds} rounds, medians (and range)");
     println!("{:<14} {:>22} {:>26} {:>26}", "", "Gbit/s", "terminal CPU-s/GB", "hub CPU-s/GB");
     for (way, figures) in &all {
-        let column = |of: fn(&Figures) -> f64| spread(figures.iter().map(of).collect());
+        let column = |of: fn(&Figures) -> f64| spread(figures.iter().map(of));
         let (rate, terminal) = (column(|f| f.gbit_per_second), column(|f| f.terminal));
         println!("{way:<14} {rate:>22} {terminal:>26} {:>26}", column(|f| f.hub));
     }
     Ok(())
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[(values.len() - 1) / 2]
-}
-
-fn spread(mut values: Vec<f64>) -> String {
-    values.sort_by(f64::total_cmp);
-    let last = values.len() - 1;
-    format!("{:.2} ({:.2}–{:.2})", values[last / 2], values[0], values[last])
+/// As text; empty without figures.
+fn spread(values: impl Iterator<Item = f64>) -> String {
+    Spread::of(values).map_or_else(String::new, |it| it.to_string())
 }
 
 /// A server that answers a byte with `bytes` bytes and closes.

@@ -17,7 +17,9 @@ use units::BitRate;
 use crate::connections::resident;
 use crate::terminals::Terminals;
 use crate::way::{Running, hub_address};
-use crate::{Failure, SERVER_PORT, median, serve, spread, transfer};
+use stats::median;
+
+use crate::{Failure, SERVER_PORT, serve, spread, transfer};
 
 const COUNTS: [usize; 3] = [1, 100, 400];
 /// After this, an idle session does nothing but keep itself alive.
@@ -64,14 +66,16 @@ fn cost(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
         "{:<8} {:>22} {:>7} {:>22} {:>24} {:>20}",
         "sessions", "hub CPU-s/GB", "ratio", "idle, CPU-ms/s", "kB per idle session", "Gbit/s"
     );
-    let values = |figures: &[Figures], of: fn(&Figures) -> f64| figures.iter().map(of).collect();
-    let alone = median(values(&all[0].1, |f| f.busy));
+    let busy = |figures: &[Figures]| {
+        let busy: Vec<f64> = figures.iter().map(|f| f.busy).collect();
+        median(&busy).ok_or("no figures")
+    };
+    let alone = busy(&all[0].1)?;
     for (count, figures) in &all {
-        let column = |of| spread(values(figures, of));
-        let (busy, idle) = (column(|f| f.busy), column(|f| f.idle));
+        let column = |of: fn(&Figures) -> f64| spread(figures.iter().map(of));
+        let (ratio, idle) = (busy(figures)? / alone, column(|f| f.idle));
         let memory = if *count > 1 { column(|f| f.memory) } else { "–".to_owned() };
-        let (ratio, rate) =
-            (median(values(figures, |f| f.busy)) / alone, column(|f| f.gbit_per_second));
+        let (busy, rate) = (column(|f| f.busy), column(|f| f.gbit_per_second));
         println!("{count:<8} {busy:>22} {ratio:>7.2} {idle:>22} {memory:>24} {rate:>20}");
     }
     Ok(())
@@ -140,7 +144,7 @@ fn start_ups(count: usize, rounds: usize) -> Result<(), Failure> {
         "RTT, ms", "queue, BDP", "is up", "has an answer", "process is started", "gateway is ready"
     );
     for (rtt, queue, times) in &all {
-        let column = |of: fn(&StartUp) -> f64| spread(times.iter().map(of).collect());
+        let column = |of: fn(&StartUp) -> f64| spread(times.iter().map(of));
         let (up, answered) = (column(|t| t.up), column(|t| t.answered));
         let (started, ready) = (column(|t| t.started), column(|t| t.ready));
         println!("{rtt:<8} {queue:>10} {up:>22} {answered:>22} {started:>22} {ready:>22}");

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use lab::{Lab, Node, Preset};
 use link::Outage;
+use stats::Spread;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -69,7 +70,10 @@ fn measure_all(rounds: u64, only: &str) -> Result<(), Failure> {
         }
         eprint!("\r\x1b[K");
         println!("{name}");
-        figures.iter().for_each(|(what, values)| println!("  {what:<58} {}", spread(values)));
+        for (what, values) in &figures {
+            let spread = Spread::of(values.iter().copied()).ok_or("no figures")?;
+            println!("  {what:<58} {spread}");
+        }
     }
     Ok(())
 }
@@ -103,13 +107,6 @@ fn note(figures: &mut Figures, what: &str, seconds: f64) {
         Some((_, values)) => values.push(seconds),
         None => figures.push((what.to_owned(), vec![seconds])),
     }
-}
-
-fn spread(values: &[f64]) -> String {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len() - 1;
-    format!("{:.2} ({:.2}–{:.2})", sorted[last / 2], sorted[0], sorted[last])
 }
 
 /// Inside: tells a figure.

@@ -15,6 +15,8 @@ mod run;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use stats::Spread;
+
 use self::case::{Bound, CASES, Case};
 use self::run::{Failure, Way, measure};
 
@@ -51,14 +53,15 @@ fn values(case: &Case) -> Values {
 
 /// Prints a case; whether it reached what it must.
 fn print_row(case: &Case, values: &Values) -> bool {
-    let medians: Vec<f64> = values.iter().map(|(_, values)| median(values)).collect();
-    let best_plain = medians[1..].iter().copied().fold(f64::INFINITY, f64::min);
-    let (ours, bound) = (medians[0], case.bound.value(best_plain));
+    let spreads: Vec<Spread> =
+        values.iter().filter_map(|(_, values)| Spread::of(values.iter().copied())).collect();
+    let best_plain = spreads[1..].iter().map(|it| it.median).fold(f64::INFINITY, f64::min);
+    let (ours, bound) = (spreads[0].median, case.bound.value(best_plain));
     let (reached, sign) = match case.bound {
         Bound::AtLeast(_) => (ours >= bound, "≥"),
         _ => (ours <= bound, "≤"),
     };
-    let cell = |index: usize| values.get(index).map_or(String::new(), |(_, v)| spread(v));
+    let cell = |index: usize| spreads.get(index).map_or(String::new(), |it| format!("{it:.3}"));
     let verdict = if reached { "" } else { "  MISSED" };
     println!(
         "{:<34} {:>24} {:>24} {:>24}  {sign} {bound:.3} {}{verdict}",
@@ -69,16 +72,4 @@ fn print_row(case: &Case, values: &Values) -> bool {
         case.unit
     );
     reached
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[(sorted.len() - 1) / 2]
-}
-
-fn spread(values: &[f64]) -> String {
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = values.iter().copied().fold(0.0, f64::max);
-    format!("{:.3} ({least:.3}–{most:.3})", median(values))
 }

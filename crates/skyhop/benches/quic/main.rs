@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::thread;
 
 use lab::{Node, find_netns};
+use stats::Spread;
 
 use self::client::Control;
 
@@ -110,11 +111,11 @@ fn download(control: Control) -> Result<(), Failure> {
 }
 
 fn spread(values: &[f64]) -> String {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len() - 1;
+    let Some(Spread { median, min, max }) = Spread::of(values.iter().copied()) else {
+        return String::new();
+    };
     let text = |value: f64| {
         if value.is_finite() { format!("{value:.2}") } else { format!("over {LIMIT}") }
     };
-    format!("{} ({}–{})", text(sorted[last / 2]), text(sorted[0]), text(sorted[last]))
+    format!("{} ({}–{})", text(median), text(min), text(max))
 }

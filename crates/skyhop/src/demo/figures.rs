@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use meter::stats;
 use serde::Serialize;
 use units::{BitRate, ByteCount, Probability};
 
@@ -110,24 +109,6 @@ impl Figures {
     }
 }
 
-/// Median, least and greatest of a figure over the rounds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    /// Of all samples; `None` without any.
-    pub(crate) fn of(samples: impl Iterator<Item = f64>) -> Option<Self> {
-        let samples: Vec<f64> = samples.collect();
-        let summary = stats::Summary::of(&samples)?;
-        let stats::Summary { median, min, max, .. } = summary;
-        Some(Self { median, min, max })
-    }
-}
-
 /// How many times better `ours` is than the best of `plain`, where more is
 /// better. `None` if there is nothing to compare with.
 pub(crate) fn gain(ours: f64, plain: impl Iterator<Item = f64>) -> Option<f64> {
@@ -200,12 +181,5 @@ mod tests {
         assert_eq!(gain(36.0, [0.6, 12.0].into_iter()), Some(3.0));
         assert_eq!(gain(36.0, [].into_iter()), None);
         assert_eq!(gain(36.0, [0.0].into_iter()), None);
-    }
-
-    #[test]
-    fn spread_over_rounds() {
-        let spread = Spread::of([3.0, 1.0, 2.0].into_iter()).unwrap();
-        assert_eq!(spread, Spread { median: 2.0, min: 1.0, max: 3.0 });
-        assert_eq!(Spread::of([].into_iter()), None);
     }
 }

@@ -1,7 +1,9 @@
 //! From measurements to the table on the screen.
 
 use super::entry::Entry;
-use super::figures::{Figures, Limit, Response, Spread, gain};
+use stats::Spread;
+
+use super::figures::{Figures, Limit, Response, gain};
 use super::plan::{Task, Way, Work};
 use super::table::{Row, render};
 
@@ -89,9 +91,9 @@ fn row(way: &Way, entries: &[&Entry], all: &[&Entry]) -> Row {
     };
     let unfinished = figures.iter().filter(|figures| !figures.complete).count();
     let more = if unfinished * 2 >= figures.len() { ">" } else { "" };
-    let mut cells = vec![name(way), format!("{more}{}", spread(time, 2))];
+    let mut cells = vec![name(way), format!("{more}{}", format!("{time:.2}"))];
     let of = |what: fn(&Figures) -> f64| Spread::of(figures.iter().map(what));
-    let mbit = of(|it| it.goodput / 1e6).map_or_else(String::new, |mbit| spread(mbit, 2));
+    let mbit = of(|it| it.goodput / 1e6).map_or_else(String::new, |mbit| format!("{mbit:.2}"));
     if is_flow(entries[0].task) {
         let first = Spread::of(figures.iter().filter_map(|it| it.first_byte_seconds));
         cells.push(first.map_or_else(String::new, |first| format!("{:.2}", first.median)));
@@ -114,7 +116,7 @@ fn response_cells(figures: &[Figures]) -> [String; 2] {
     let of = |what: fn(&Response) -> f64| {
         let responses = figures.iter().filter_map(|it| it.response);
         let times = Spread::of(responses.map(|response| what(&response) * 1e3));
-        times.map_or_else(String::new, |times| spread(times, 0))
+        times.map_or_else(String::new, |times| format!("{times:.0}"))
     };
     [of(|it| it.median_seconds), of(|it| it.p99_seconds)]
 }
@@ -168,13 +170,6 @@ pub(crate) fn done(task: Task, figures: &Figures) -> String {
         Work::Flow(_) => format!("{:.2} MB in {seconds:.1} s", *done as f64 / 1e6),
         Work::Pieces { .. } => format!("{done} {} in {seconds:.1} s", task.parts()),
     }
-}
-
-/// The median, and the range if there is one.
-fn spread(spread: Spread, digits: usize) -> String {
-    let Spread { median, min, max } = spread;
-    let [median, min, max] = [median, min, max].map(|figure| format!("{figure:.digits$}"));
-    if min == max { median } else { format!("{median} ({min}–{max})") }
 }
 
 fn percent(share: Option<Spread>) -> String {

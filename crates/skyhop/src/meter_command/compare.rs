@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use meter::compare::{Figures, MetricComparison};
-use meter::confidence::{Interval, Intervals};
 use meter::metric::Metric;
 use meter::{Comparison, Runs, compare};
+use stats::{Interval, Intervals};
 
 use super::print;
 

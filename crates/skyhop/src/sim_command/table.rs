@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use sim::Metric;
-use sim::median;
+use stats::median;
 
 use super::Given;
 use super::replicate::{Job, Outcome};

@@ -146,9 +146,7 @@ impl Case {
     pub fn median(&self, seeds: u64) -> Outcome {
         let runs: Vec<Outcome> = (1..=seeds).map(|seed| self.run(seed)).collect();
         let middle = |of: fn(&Outcome) -> f64| {
-            let mut values: Vec<f64> = runs.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
+            stats::median(&runs.iter().map(of).collect::<Vec<_>>()).expect("there are seeds")
         };
         Outcome {
             seconds: middle(|run| run.seconds),

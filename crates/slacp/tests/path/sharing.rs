@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use link::{LinkConfig, Loss};
 use slacp::{Config, Rate};
+use stats::jain_index;
 
 use super::cases::rate;
 use super::{Path, Transfer, at, ms, queue_of};
@@ -65,17 +66,12 @@ impl Sharing {
         let both: Vec<[f64; 2]> = parts.map(|from| [got(0, from), got(1, from)]).collect();
         let least = both.iter().flatten().copied().fold(f64::INFINITY, f64::min);
         Shared {
-            jain: both.iter().map(jain).collect(),
+            jain: both.iter().filter_map(|got| jain_index(got)).collect(),
             least: least / (MBIT / 2.0),
             used: both.iter().flatten().sum::<f64>() / both.len() as f64 / MBIT,
             queue: path.queue(0, delay, 0.5, at(from), at(end)),
         }
     }
-}
-
-fn jain(got: &[f64; 2]) -> f64 {
-    let (sum, squares) = (got[0] + got[1], got[0] * got[0] + got[1] * got[1]);
-    sum * sum / (2.0 * squares)
 }
 
 /// Beside UDP of so many Mbit/s from the begin on: the share of the rest that a

@@ -58,7 +58,7 @@ pub fn sparse(scale: Scale) -> Vec<Row> {
             format!(
                 "{spent:.2} %, restored {}; p99 {:.0} ms",
                 terminal.recovered,
-                percentile(&times, 0.99) * 1e3
+                percentile(&times, 99.0) * 1e3
             ),
             spent <= 5.0,
         )

@@ -22,7 +22,7 @@ fn serialisation(forward: f64, ret: f64) -> f64 {
     request * 8.0 / (ret * 1e6) + reply * 8.0 / (forward * 1e6)
 }
 
-/// One after the other on an otherwise idle link. Response times, sorted.
+/// One after the other on an otherwise idle link. Response times.
 pub fn alone(net: &mut Net<Host>, plans: core::ops::Range<usize>) -> Vec<f64> {
     let mut times = Vec::new();
     for plan in plans {
@@ -32,11 +32,10 @@ pub fn alone(net: &mut Net<Host>, plans: core::ops::Range<usize>) -> Vec<f64> {
         let end = net.run_until(done, start + Duration::from_secs(60)).unwrap();
         times.push(end.saturating_since(start).as_secs_f64());
     }
-    times.sort_by(f64::total_cmp);
     times
 }
 
-/// The response times of so many requests in a fresh session, sorted.
+/// The response times of so many requests in a fresh session.
 pub fn times(hop: &Hop, count: usize) -> Vec<f64> {
     alone(&mut hop.connected(&vec![exchange(); count]), 0..count)
 }
@@ -48,7 +47,7 @@ pub fn idle(scale: Scale) -> Vec<Row> {
     let case = format!("{count} requests, replies, PER 1%");
     [(0.5, 1.01), (0.99, 1.05), (0.999, 2.1)]
         .map(|(p, factor)| {
-            let (reached, asked) = (percentile(&times, p), factor * RTT + ser);
+            let (reached, asked) = (percentile(&times, p * 100.0), factor * RTT + ser);
             let case = format!("{case}: p{}", p * 100.0);
             let (asked_text, text) = (ms(asked), ms(reached));
             Row::new(case, format!("≤ {asked_text}"), text, reached <= asked)
@@ -60,7 +59,7 @@ fn ms(seconds: f64) -> String {
     format!("{:.1} ms", seconds * 1e3)
 }
 
-/// Every 50 ms one, while a download fills the link. Response times, sorted.
+/// Every 50 ms one, while a download fills the link. Response times.
 fn beside_bulk(count: usize, per: f64) -> (Vec<f64>, Net<Host>) {
     let mut plans = vec![exchange(); count];
     plans.push(Plan::new(100, 40_000_000_000));
@@ -81,15 +80,13 @@ fn beside_bulk(count: usize, per: f64) -> (Vec<f64>, Net<Host>) {
         assert_eq!(flow.received, REPLY);
         flow.last_byte.unwrap().saturating_since(start).as_secs_f64()
     };
-    let mut times: Vec<f64> = starts.iter().map(|(start, id)| time(*start, id)).collect();
-    times.sort_by(f64::total_cmp);
-    (times, net)
+    (starts.iter().map(|(start, id)| time(*start, id)).collect(), net)
 }
 
 pub fn under_load(scale: Scale) -> Vec<Row> {
     let row = |per: f64| {
         let (times, net) = beside_bulk(scale.loaded, per);
-        let p95 = percentile(&times, 0.95);
+        let p95 = percentile(&times, 95.0);
         let seconds = net.now().as_nanos() as f64 / 1e9;
         let bulk = net.peers()[TERMINAL].flows.values().map(|flow| flow.received).sum::<u64>();
         let hub = stats(&net, HUB);
@@ -99,7 +96,7 @@ pub fn under_load(scale: Scale) -> Vec<Row> {
             format!(
                 "{} (p99 {}); {:.1} Mbit/s in all, repairs {:.2} %",
                 ms(p95),
-                ms(percentile(&times, 0.99)),
+                ms(percentile(&times, 99.0)),
                 bulk as f64 * 8.0 / seconds / 1e6,
                 100.0 * hub.repairs_sent as f64 / hub.packets_sent as f64
             ),

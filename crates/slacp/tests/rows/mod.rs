@@ -143,8 +143,7 @@ pub fn limit(bytes: u64, mbit: f64, per: f64) -> f64 {
     RTT + bytes as f64 * 8.0 / (mbit * 1e6 * (1.0 - per))
 }
 
-/// The value below which the share `p` of a sorted list lies.
-pub fn percentile(sorted: &[f64], p: f64) -> f64 {
-    let rank = (sorted.len() as f64 * p).ceil() as usize;
-    sorted[rank.clamp(1, sorted.len()) - 1]
+/// The `percent`th percentile of some times.
+pub fn percentile(times: &[f64], percent: f64) -> f64 {
+    stats::percentile(times, percent).expect("there are times")
 }

@@ -6,11 +6,13 @@ mod svg;
 
 use std::fmt::Write as _;
 
+use stats::Spread;
+
 use self::bars::{Bar, Group};
 use self::chart::{Chart, Line};
 use self::svg::{Drawing, escape};
 use super::entry::{Entry, Record};
-use super::figures::{Figures, Spread};
+use super::figures::Figures;
 use super::plan::{DOWNLOAD, REQUESTS, Task, Way};
 use super::results::Results;
 use super::summary;

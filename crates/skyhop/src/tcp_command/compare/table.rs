@@ -3,9 +3,8 @@
 use core::fmt;
 
 use lab::TestObject;
-use meter::confidence::{Bootstrap, Interval};
-use meter::stats::{mean, median};
 use serde::Serialize;
+use stats::{Bootstrap, Interval, mean, median};
 
 /// All of it.
 #[derive(Debug, Serialize)]

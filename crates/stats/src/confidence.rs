@@ -11,7 +11,7 @@ use rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::stats::{mean, percentile};
+use crate::summary::{mean, percentile};
 
 /// How often the bootstrap draws.
 const RESAMPLES: usize = 10_000;

@@ -1,5 +1,3 @@
-//! Statistics of samples: pure functions, no assumptions on their unit.
-
 use serde::{Deserialize, Serialize};
 
 /// The usual figures of a set of samples, in the unit of the samples.
@@ -74,7 +72,9 @@ fn rank(sorted: &[f64], percent: f64) -> Option<f64> {
     let rank = last as f64 * (percent / 100.0).clamp(0.0, 1.0);
     let below = rank.floor() as usize;
     let above = rank.ceil() as usize;
-    Some(sorted[below] + (sorted[above] - sorted[below]) * (rank - below as f64))
+    let (low, high) = (sorted[below], sorted[above]);
+    // Two that are infinite have no difference.
+    Some(if low == high { low } else { low + (high - low) * (rank - below as f64) })
 }
 
 #[cfg(test)]
@@ -99,6 +99,7 @@ mod tests {
         assert!((summary.p90 - 3.7).abs() < 1e-12);
         assert_eq!(median(&[9.0, 1.0, 5.0]), Some(5.0));
         assert_eq!(percentile(&[7.0], 99.0), Some(7.0));
+        assert_eq!(median(&[1.0, f64::INFINITY, f64::INFINITY]), Some(f64::INFINITY));
     }
 
     #[test]

@@ -1,0 +1,12 @@
+//! Statistics of samples: pure functions that assume nothing about the samples' unit.
+//!
+//! There is one definition of each figure in the project: quantiles are those of
+//! [`percentile`], intervals those of [`student_t`] and [`Bootstrap`].
+
+mod confidence;
+mod spread;
+mod summary;
+
+pub use confidence::{Bootstrap, Interval, Intervals, standard_deviation, student_t};
+pub use spread::Spread;
+pub use summary::{Summary, jain_index, mean, median, percentile};
