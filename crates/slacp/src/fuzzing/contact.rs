@@ -124,10 +124,10 @@ impl Contact {
     /// Seals a packet with any number.
     pub(super) fn seal_as(&mut self, number: u64, frames: &[u8], source: bool) -> Vec<u8> {
         let packet = self.forger.seal(number, source, frames);
-        if self.recorded.len() == RECORDED {
-            self.recorded.pop_front();
+        if self.tactics.contains(&Tactic::Replay) {
+            self.recorded.truncate(RECORDED - 1);
+            self.recorded.push_front(packet.clone());
         }
-        self.recorded.push_back(packet.clone());
         packet
     }
 
@@ -165,9 +165,10 @@ impl Contact {
         let offset = self.written.get(&id).map_or(0, |written| written.sent);
         let room = self.limit(id).saturating_sub(offset);
         let size = size.min(room).min(self.credit.saturating_sub(self.sent));
-        let data = vec![id.0 as u8; size as usize];
+        let data = [id.0 as u8; ROOM];
         let (offset, stream) = (TruncatedOffset::new(offset), id);
-        Frame::Stream { stream, offset, fin: false, data: &data }.write(out, false);
+        Frame::Stream { stream, offset, fin: false, data: &data[..size as usize] }
+            .write(out, false);
         self.sent += size;
         if let Some(written) = self.written.get_mut(&id) {
             written.sent += size;

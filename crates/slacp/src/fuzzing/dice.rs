@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rand_chacha::ChaCha20Rng;
+use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::varint;
@@ -11,7 +11,7 @@ use crate::varint;
 pub struct Dice(Source);
 
 enum Source {
-    Seeded(Box<ChaCha20Rng>),
+    Seeded(Box<ChaCha8Rng>),
     /// Zeros follow the last byte.
     Bytes(VecDeque<u8>),
 }
@@ -19,7 +19,7 @@ enum Source {
 impl Dice {
     /// Choices without end.
     pub fn seeded(seed: u64) -> Self {
-        Self(Source::Seeded(Box::new(ChaCha20Rng::seed_from_u64(seed))))
+        Self(Source::Seeded(Box::new(ChaCha8Rng::seed_from_u64(seed))))
     }
 
     /// Choices that a fuzzer makes.
@@ -35,6 +35,7 @@ impl Dice {
     /// A number of as many random bits.
     pub fn bits(&mut self, bits: u32) -> u64 {
         let all = match &mut self.0 {
+            Source::Seeded(rng) if bits <= 32 => rng.next_u32().into(),
             Source::Seeded(rng) => rng.next_u64(),
             Source::Bytes(rest) => {
                 let few = rest.len().min(bits.div_ceil(8) as usize);

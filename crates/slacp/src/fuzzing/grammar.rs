@@ -15,7 +15,7 @@ use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};
 /// these numbers. It may be one that takes the rest of its packet.
 pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, dice: &mut Dice) {
     let stream = stream(dice);
-    let bytes = vec![dice.bits(8) as u8; dice.below(600) as usize];
+    let data;
     let frame = match dice.below(19) {
         0 => Frame::Ping,
         1 => Frame::Mark,
@@ -29,26 +29,39 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, dice: &mut Dice) {
         6 => Frame::Reset { stream, reason: reason(dice), sent: dice.near(0) },
         7 => Frame::SessionCredit(dice.extreme()),
         8 => Frame::StreamCredit { stream, returns: dice.near(0), limit: dice.extreme() },
-        9 => Frame::Repair(repair(sealed, &bytes, dice)),
+        9 => {
+            data = bytes(600, dice);
+            Frame::Repair(repair(sealed, &data, dice))
+        }
         10 => Frame::Rekey { generation: dice.near(1), key: [dice.bits(8) as u8; 32] },
         11 => Frame::PathChallenge(dice.bits(64)),
         12 => Frame::PathAnswer(dice.bits(64)),
         13 => Frame::Channel(announcement(dice)),
-        14 => Frame::Packet(part(&bytes[..bytes.len().min(200)], dice)),
+        14 => {
+            data = bytes(200, dice);
+            Frame::Packet(part(&data, dice))
+        }
         15 if dice.one_in(16) => Frame::Close(CloseReason::Shutdown),
         17 => Frame::Return { stream, returns: dice.near(0), limit: dice.extreme() },
         16 => {
+            data = bytes(600, dice);
             let offset = TruncatedOffset::compact(dice.near(0));
-            let frame = Frame::Stream { stream, offset, fin: dice.one_in(4), data: &bytes };
+            let frame = Frame::Stream { stream, offset, fin: dice.one_in(4), data: &data };
             // A compact frame has no length.
             return frame.write(out, true);
         }
         _ => {
+            data = bytes(600, dice);
             let offset = TruncatedOffset::new(dice.near(0));
-            Frame::Stream { stream, offset, fin: dice.one_in(4), data: &bytes }
+            Frame::Stream { stream, offset, fin: dice.one_in(4), data: &data }
         }
     };
     frame.write(out, dice.one_in(4));
+}
+
+/// Fewer bytes than `end`, all the same.
+fn bytes(end: u64, dice: &mut Dice) -> Vec<u8> {
+    vec![dice.bits(8) as u8; dice.below(end) as usize]
 }
 
 /// Appends an acknowledgement of what may never have been sent; `heard` is one

@@ -160,10 +160,10 @@ impl Watched {
     /// # Panics
     /// When the endpoint turns in circles.
     pub fn wake(&mut self, now: Instant) {
-        let due = self.endpoint.poll_timeout();
         self.idle = if now == self.last_turn { self.idle + 1 } else { 0 };
         self.last_turn = now;
-        assert!(self.idle <= IDLE_TURNS, "woken in vain at {now}: {due:?}");
+        let due = || self.endpoint.poll_timeout();
+        assert!(self.idle <= IDLE_TURNS, "woken in vain at {now}: {:?}", due());
         let second = now.as_nanos() / 1_000_000_000;
         if second != self.second {
             (self.second, self.turns, self.work) = (second, 0, 0);
@@ -172,7 +172,7 @@ impl Watched {
         let Footprint { sessions, handshakes, .. } = self.endpoint.footprint();
         let peers = (1 + sessions + handshakes) as u64;
         let most = 2 * self.work + TIMER_TURNS * peers;
-        assert!(self.turns <= most, "{} turns in a second at {now}: {due:?}", self.turns);
+        assert!(self.turns <= most, "{} turns in a second at {now}: {:?}", self.turns, due());
         self.with(|endpoint| endpoint.handle_timeout(now));
     }
 

@@ -1,6 +1,6 @@
 //! What an honest terminal and its hub carry, each byte of it checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use slacp::fuzzing::Watched;
@@ -40,6 +40,8 @@ pub struct Flows {
     /// 0 for the terminal, 1 for the hub.
     side: usize,
     map: BTreeMap<StreamId, Flow>,
+    /// Those that may be read or written, by what the endpoint said.
+    ready: BTreeSet<StreamId>,
     /// Bytes read on streams of each port.
     pub received: BTreeMap<u16, u64>,
     /// How many exchanges are over, and how long they took in seconds.
@@ -49,7 +51,14 @@ pub struct Flows {
 
 impl Flows {
     pub fn new(side: usize) -> Self {
-        Self { side, map: BTreeMap::new(), received: BTreeMap::new(), exchanges: 0, slowest: 0.0 }
+        Self {
+            side,
+            map: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            received: BTreeMap::new(),
+            exchanges: 0,
+            slowest: 0.0,
+        }
     }
 
     /// Opens a stream, if there may be another.
@@ -58,6 +67,7 @@ impl Flows {
         let open = Open { destination: address, source: address, dscp: None };
         if let Ok(id) = watched.with(|it| it.open(now, session, open)) {
             self.map.insert(id, Flow { port, opened: now, ..Flow::default() });
+            self.ready.insert(id);
         }
     }
 
@@ -66,6 +76,7 @@ impl Flows {
             Event::Opened { stream, open } => {
                 let Destination::Address(to) = open.destination else { panic!("{open:?}") };
                 self.map.insert(*stream, Flow { port: to.port(), ..Flow::default() });
+                self.ready.insert(*stream);
                 watched.with(|it| it.accept(session, *stream)).unwrap();
             }
             Event::Reset { stream, reason } => {
@@ -76,6 +87,7 @@ impl Flows {
                 let flow = self.map.remove(stream).expect("a flow for every stream");
                 assert!(flow.ended && flow.finished, "{flow:?}");
             }
+            Event::Readable(stream) | Event::Writable(stream) => _ = self.ready.insert(*stream),
             _ => {}
         }
     }
@@ -83,19 +95,18 @@ impl Flows {
     /// Reads and writes what there is. An exchange that is over is followed by
     /// another.
     pub fn pump(&mut self, now: Instant, watched: &mut Watched, session: SessionId) {
-        let mut over = 0;
-        for (id, flow) in &mut self.map {
+        while let Some(id) = self.ready.pop_first() {
+            let Some(flow) = self.map.get_mut(&id) else { continue };
             let before = flow.ended;
-            flow.read(self.side, watched, session, *id, &mut self.received);
-            flow.write(self.side, watched, session, *id);
+            flow.read(self.side, watched, session, id, &mut self.received);
+            flow.write(self.side, watched, session, id);
             if self.side == 0 && flow.port == EXCHANGE && flow.ended && !before {
-                over += 1;
                 let time = now.saturating_since(flow.opened).as_secs_f64();
                 self.slowest = self.slowest.max(time);
+                self.exchanges += 1;
+                self.open(now, watched, session, EXCHANGE);
             }
         }
-        self.exchanges += over;
-        (0..over).for_each(|_| self.open(now, watched, session, EXCHANGE));
     }
 }
 
