@@ -171,6 +171,8 @@ pub(crate) struct Pace {
 /// What a sender whose rate nobody knows may have under way: 10 Mbit/s by way of a
 /// geostationary satellite.
 const UNKNOWN: u64 = 800_000;
+/// No flight is larger, whatever rate the peer claims to have: windows are multiples of it.
+const LARGEST: u64 = 1 << 60;
 
 impl Pace {
     /// What this side can send in a round trip.
@@ -197,7 +199,7 @@ impl Pace {
     }
 
     fn flight(&self, rate: BitRate, seen: u64) -> u64 {
-        let told = rate.bytes_in(self.rtt).get();
+        let told = rate.bytes_in(self.rtt).get().min(LARGEST);
         if rate.bits_per_second() == 0 { seen.max(UNKNOWN) } else { seen.max(told) }
     }
 }
@@ -316,6 +318,13 @@ mod tests {
             }
             assert!(budget.share() > 1_050_000, "{} at {mbit} Mbit/s", budget.share());
         }
+    }
+
+    #[test]
+    fn a_peer_that_claims_any_rate_has_a_window() {
+        let rates = [0, crate::varint::MAX].map(BitRate::from_bits_per_second);
+        let pace = Pace { rtt: Duration::from_secs(86_400), rates };
+        assert!(pace.window(0) > LARGEST);
     }
 
     #[test]
