@@ -47,7 +47,7 @@ pub(crate) struct Hub {
 #[derive(Default)]
 struct KnownPeer {
     session: Option<SessionId>,
-    tentative: Option<Tentative>,
+    tentative: Option<Box<Tentative>>,
     rivals: Rivals,
 }
 
@@ -108,7 +108,7 @@ impl Hub {
     }
 
     /// Takes the tentative session of a key out of all books.
-    fn take_tentative(&mut self, key: &PublicKey) -> Option<Tentative> {
+    fn take_tentative(&mut self, key: &PublicKey) -> Option<Box<Tentative>> {
         let tentative = self.peers.get_mut(key)?.tentative.take()?;
         self.answered.remove(&tentative.knock);
         self.expiries.remove(&(tentative.answered + CONFIRM, *key));
@@ -125,7 +125,7 @@ impl Hub {
         let Some(known) = self.peers.get_mut(&key) else { return };
         self.answered.insert(tentative.knock, key);
         self.expiries.insert((tentative.answered + CONFIRM, key));
-        known.tentative = Some(tentative);
+        known.tentative = Some(Box::new(tentative));
     }
 
     /// What handshakes have cost so far.
@@ -186,7 +186,7 @@ impl Hub {
     }
 
     fn tentative(&self, key: &PublicKey) -> Option<&Tentative> {
-        self.peers.get(key)?.tentative.as_ref()
+        self.peers.get(key)?.tentative.as_deref()
     }
 
     /// Whether the key had a handshake a moment ago.
