@@ -4,6 +4,7 @@
 
 mod adversary;
 mod contact;
+mod contacts;
 mod dice;
 mod duel;
 mod forger;

@@ -1,23 +1,30 @@
 //! A peer that holds a valid key and means harm.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use units::{BitRate, ByteCount, Instant, Machine};
 
 use super::Dice;
 use super::contact::Contact;
+use super::contacts::Contacts;
 use super::forger::{Opening, respond};
 use super::tactics::Tactic;
 use crate::frame::Frame;
 use crate::{KeyPair, PublicKey};
 
-/// As many initiations of one key are under way at once.
+/// As many initiations are under way at once at least, or a share of the sessions wanted.
 const OPENINGS: usize = 8;
+const OPENINGS_SHARE: usize = 2;
 /// The time for each initiation: they cost the adversary as much as the hub, and
 /// a run of many sessions is to be short.
 const INITIATION: Duration = Duration::from_millis(20);
+/// The same of a crowd, and how much of it may be made up for in one go.
+const CROWD_INITIATION: Duration = Duration::from_millis(1);
+const CATCH_UP: Duration = Duration::from_millis(4);
+/// The rate of a crowd.
+const CROWD_RATE: BitRate = BitRate::from_bits_per_second(40_000_000);
 /// Initiations of before, to be sent again.
 const RECORDED: usize = 16;
 /// What it says and nobody takes is forgotten beyond this.
@@ -31,13 +38,13 @@ const LEAST: u64 = 200;
 const HEADERS: u64 = 28;
 
 /// Addresses of the adversary. What is sent there arrives; its sessions are set
-/// up at the first.
-pub const fn own_address(n: u8) -> SocketAddr {
+/// up at the first, those of a crowd at one for each key.
+pub const fn own_address(n: usize) -> SocketAddr {
     address(1, n)
 }
 
 /// Addresses that the adversary only claims to have.
-pub(super) const fn claimed_address(n: u8) -> SocketAddr {
+pub(super) const fn claimed_address(n: usize) -> SocketAddr {
     address(2, n)
 }
 
@@ -56,8 +63,9 @@ fn net(address: SocketAddr) -> Option<u8> {
     Some(v4.ip().octets()[2])
 }
 
-const fn address(net: u8, host: u8) -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, net, host)), 5900)
+/// Sixteen hosts are in one network of 256 addresses.
+const fn address(net: u8, host: usize) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, (host / 16) as u8, net, host as u8 % 16)), 5900)
 }
 
 /// Everything that the grammar allows to a terminal, or to a hub, and more; in
@@ -65,20 +73,31 @@ const fn address(net: u8, host: u8) -> SocketAddr {
 pub struct Adversary {
     role: Role,
     dice: Dice,
-    contacts: Vec<Contact>,
+    contacts: Contacts,
     /// Sessions at a time that it wants.
     wanted: usize,
+    /// A crowd holds its tongue until nearly all are there.
+    assembled: bool,
     rate: BitRate,
     next_act: Instant,
     /// With their sources.
     outbox: VecDeque<(SocketAddr, Vec<u8>)>,
     recorded: VecDeque<Vec<u8>>,
+    initiation: Duration,
     next_initiation: Instant,
 }
 
 enum Role {
-    Terminal { keys: Vec<KeyPair>, hub: PublicKey, openings: VecDeque<Box<Opening>> },
-    Hub { identity: KeyPair },
+    Terminal {
+        keys: Vec<KeyPair>,
+        hub: PublicKey,
+        openings: VecDeque<Box<Opening>>,
+        /// Keys of a crowd without a session; any key may have another if this is no crowd.
+        idle: Option<BTreeSet<usize>>,
+    },
+    Hub {
+        identity: KeyPair,
+    },
 }
 
 impl Adversary {
@@ -87,7 +106,15 @@ impl Adversary {
         let most = keys.len() as u64;
         let wanted = if dice.one_in(4) { 1 + dice.below(most) } else { 1 };
         let openings = VecDeque::new();
-        Self::new(Role::Terminal { keys, hub, openings }, wanted as usize, dice)
+        Self::new(Role::Terminal { keys, hub, openings, idle: None }, wanted as usize, dice)
+    }
+
+    /// Terminals with these keys, all of them at any time.
+    pub fn crowd(keys: Vec<KeyPair>, hub: PublicKey, dice: Dice) -> Self {
+        let (openings, idle) = (VecDeque::new(), Some((0..keys.len()).collect()));
+        let wanted = keys.len();
+        let crowd = Self::new(Role::Terminal { keys, hub, openings, idle }, wanted, dice);
+        Self { assembled: false, rate: CROWD_RATE, initiation: CROWD_INITIATION, ..crowd }
     }
 
     /// A hub gone bad.
@@ -100,12 +127,14 @@ impl Adversary {
         Self {
             role,
             dice,
-            contacts: Vec::new(),
+            contacts: Contacts::default(),
             wanted,
+            assembled: true,
             rate: BitRate::from_bits_per_second(rate),
             next_act: Instant::ZERO,
             outbox: VecDeque::new(),
             recorded: VecDeque::new(),
+            initiation: INITIATION,
             next_initiation: Instant::ZERO,
         }
     }
@@ -124,7 +153,11 @@ impl Adversary {
 
     /// Takes a datagram that was sent to one of its addresses.
     pub fn receive(&mut self, now: Instant, at: SocketAddr, datagram: &mut [u8]) {
-        if self.contacts.iter_mut().any(|contact| contact.receive(at, datagram)) {
+        let (taken, ended) = self.contacts.receive(at, datagram);
+        if let Role::Terminal { idle: Some(idle), .. } = &mut self.role {
+            idle.extend(ended.map(|ended| ended.key));
+        }
+        if taken {
             return;
         }
         match &mut self.role {
@@ -137,7 +170,8 @@ impl Adversary {
             Role::Hub { identity } => {
                 if let Some((answer, forger)) = respond(identity, datagram, &mut self.dice) {
                     self.outbox.push_back((own_address(0), answer));
-                    self.contacts = vec![Contact::new(forger, false, &mut self.dice)];
+                    self.contacts.clear();
+                    self.contacts.push(Contact::new(forger, None, &mut self.dice));
                 }
             }
         }
@@ -146,13 +180,14 @@ impl Adversary {
     /// Goes on with a handshake, if the datagram is an answer to it.
     fn follow(&mut self, now: Instant, mut opening: Box<Opening>, datagram: &[u8]) {
         let again = opening.takes_cookie(now, datagram);
-        let own = own_address(0);
+        let own = opening.home;
         if let Some(initiation) = again.then(|| opening.datagram(now)).flatten() {
             self.outbox.push_back((own, initiation));
         }
+        let key = Some((opening.key, own));
         match opening.complete(datagram) {
             Ok(forger) => {
-                let mut contact = Contact::new(forger, true, &mut self.dice);
+                let mut contact = Contact::new(forger, key, &mut self.dice);
                 let mut out = Vec::new();
                 Frame::Ping.write(&mut out, false);
                 self.outbox.push_back((own, contact.seal(&out, false)));
@@ -172,14 +207,15 @@ impl Adversary {
     }
 
     fn act(&mut self, now: Instant) {
-        self.contacts.retain(|contact| !contact.closed);
-        let missing = self.contacts.len() < self.wanted;
-        if now >= self.next_initiation && (missing || self.dice.one_in(1_000)) {
+        while now >= self.next_initiation && self.wants_another() {
             self.initiate(now);
         }
         let before = self.outbox.len();
+        self.assembled |= self.contacts.len() >= self.wanted * 15 / 16;
         for _ in 0..1 + self.dice.below(BURST) {
-            self.speak();
+            if self.assembled {
+                self.speak();
+            }
         }
         let sent = self.outbox.iter().skip(before).map(|(_, datagram)| datagram.len() as u64);
         let sent = sent.map(|size| (size + HEADERS).max(LEAST)).sum::<u64>();
@@ -187,14 +223,26 @@ impl Adversary {
         self.outbox.truncate(OUTBOX);
     }
 
+    fn wants_another(&mut self) -> bool {
+        let missing = match &self.role {
+            Role::Terminal { idle: Some(idle), .. } => !idle.is_empty(),
+            _ => self.contacts.len() < self.wanted,
+        };
+        missing || self.dice.one_in(1_000)
+    }
+
     /// Begins a handshake, several at once, or sends old initiations again.
     fn initiate(&mut self, now: Instant) {
-        let Role::Terminal { keys, hub, openings } = &mut self.role else { return };
+        self.next_initiation = self.next_initiation.max(now - CATCH_UP) + self.initiation;
+        let Role::Terminal { keys, hub, openings, idle } = &mut self.role else { return };
         let masses = if self.dice.one_in(8) { 1 + self.dice.below(8) as u32 } else { 1 };
-        self.next_initiation = now + INITIATION * masses;
+        self.next_initiation += self.initiation * (masses - 1);
         for _ in 0..masses {
-            let nth = self.dice.below(keys.len() as u64) as usize;
-            let opening = Opening::new(now, keys[nth].clone(), *hub, &mut self.dice);
+            let any = self.dice.below(keys.len() as u64) as usize;
+            let key = idle.as_mut().and_then(BTreeSet::pop_first).unwrap_or(any);
+            let home = own_address(if idle.is_some() { key } else { 0 });
+            let identity = keys[key].clone();
+            let opening = Opening::new(now, (key, home), identity, *hub, &mut self.dice);
             let mut opening = Box::new(opening);
             let Some(initiation) = opening.datagram(now) else { continue };
             if self.recorded.len() == RECORDED {
@@ -202,16 +250,20 @@ impl Adversary {
             }
             self.recorded.push_back(initiation.clone());
             let false_source = masses > 1 && self.dice.one_in(2);
-            let from = if false_source { claimed_address(1) } else { own_address(0) };
+            let from = if false_source { claimed_address(1) } else { home };
+            if let Some(idle) = idle.as_mut().filter(|_| false_source) {
+                idle.insert(key);
+            }
             self.outbox.push_back((from, initiation));
-            if openings.len() == OPENINGS {
-                openings.pop_front();
+            if openings.len() >= OPENINGS.max(self.wanted / OPENINGS_SHARE) {
+                let given_up = openings.pop_front().map(|opening| opening.key);
+                idle.iter_mut().for_each(|idle| idle.extend(given_up));
             }
             openings.push_back(opening);
         }
         if masses > 1 {
             let nth = self.dice.below(self.recorded.len() as u64) as usize;
-            let from = claimed_address(self.dice.below(4) as u8);
+            let from = claimed_address(self.dice.below(4) as usize);
             self.outbox.extend(self.recorded.get(nth).map(|old| (from, old.clone())));
         }
     }
@@ -229,9 +281,9 @@ impl Adversary {
             }
         }
         let tactic = self.dice.pick(&contact.tactics);
-        let mut from = own_address(0);
+        let mut from = contact.home;
         if tactic == Tactic::Roam && self.dice.one_in(4) {
-            let n = self.dice.below(4) as u8;
+            let n = self.dice.below(4) as usize;
             from = if self.dice.one_in(2) { own_address(n) } else { claimed_address(n) };
         }
         if let Some(packet) = tactic.packet(contact, &mut self.dice) {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
+use super::adversary::own_address;
 use super::forger::Forger;
 use super::tactics::Tactic;
 use super::{Dice, grammar};
@@ -38,6 +39,10 @@ pub(super) struct Written {
 }
 
 pub(super) struct Contact {
+    /// Which of the adversary's keys it is of; 0 for a hub.
+    pub(super) key: usize,
+    /// Where it was set up.
+    pub(super) home: SocketAddr,
     pub(super) forger: Forger,
     pub(super) tactics: Vec<Tactic>,
     pub(super) acks: Acks,
@@ -59,16 +64,24 @@ pub(super) struct Contact {
 }
 
 impl Contact {
-    pub(super) fn new(forger: Forger, terminal: bool, dice: &mut Dice) -> Self {
+    /// A session of one of a terminal's keys and its address, or of a hub.
+    pub(super) fn new(
+        forger: Forger,
+        terminal: Option<(usize, SocketAddr)>,
+        dice: &mut Dice,
+    ) -> Self {
         let count = if dice.one_in(2) { 1 } else { 2 + dice.below(2) };
         let tactics = (0..count).map(|_| dice.pick(&Tactic::ALL)).collect();
         let acks = [Acks::Honest, Acks::Honest, Acks::Never, Acks::Half, Acks::Anything];
+        let (key, home) = terminal.unwrap_or((0, own_address(0)));
         Self {
+            key,
+            home,
             credit: forger.allowed.memory,
             forger,
             tactics,
             acks: dice.pick(&acks),
-            next_stream: u64::from(!terminal),
+            next_stream: u64::from(terminal.is_none()),
             written: BTreeMap::new(),
             sent: 0,
             theirs: BTreeMap::new(),

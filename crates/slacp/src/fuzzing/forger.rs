@@ -1,6 +1,8 @@
 //! A session that was set up as the protocol demands, by a side that then seals
 //! whatever it likes.
 
+use std::net::SocketAddr;
+
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use units::{BitRate, Instant, RangeSet};
@@ -19,7 +21,7 @@ use crate::{KeyPair, PublicKey};
 pub(super) struct Forger {
     pub(super) phases: Phases,
     /// By which the other side names the session in its packets, and this side.
-    index: Index,
+    pub(super) index: Index,
     peer_index: Index,
     /// What the other side allows.
     pub(super) allowed: Limits,
@@ -81,6 +83,9 @@ impl Forger {
 
 /// A terminal's handshake under way.
 pub(super) struct Opening {
+    /// Which of the adversary's keys it is for.
+    pub(super) key: usize,
+    pub(super) home: SocketAddr,
     identity: KeyPair,
     knocker: Knocker,
     params: Params,
@@ -90,12 +95,18 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Begins one that promises whatever the dice say.
-    pub(super) fn new(now: Instant, identity: KeyPair, hub: PublicKey, dice: &mut Dice) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        (key, home): (usize, SocketAddr),
+        identity: KeyPair,
+        hub: PublicKey,
+        dice: &mut Dice,
+    ) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(dice.bits(64));
         let (params, index) = (promises(dice), dice.bits(16) as Index);
         let knocker = Knocker::new(hub);
         let initiator = Initiator::new(now, &identity, &knocker, index, &params, &mut rng);
-        Self { identity, knocker, params, rng, initiator }
+        Self { key, home, identity, knocker, params, rng, initiator }
     }
 
     /// The initiation.
@@ -112,7 +123,7 @@ impl Opening {
         let asked = receiver == self.initiator.index
             && self.initiator.is_answered_by(&self.knocker, datagram);
         if asked {
-            let Self { identity, knocker, params, rng, initiator } = self;
+            let Self { identity, knocker, params, rng, initiator, .. } = self;
             initiator.take_cookie(now, identity, knocker, params, &cookie, rng);
         }
         asked

@@ -214,11 +214,15 @@ impl Watched {
     ///
     /// # Panics
     /// When a limit is exceeded, or more is held than is accounted for.
-    pub fn check_figures(&mut self, sessions: &[SessionId], limits: &Limits) {
+    pub fn check_figures(
+        &mut self,
+        sessions: impl Iterator<Item = SessionId> + Clone,
+        limits: &Limits,
+    ) {
         let Footprint { sessions: all, handshakes, .. } = self.endpoint.footprint();
         let mut counted = self.bound.base;
         let mut known = 0;
-        for stats in sessions.iter().filter_map(|id| self.endpoint.stats(*id)) {
+        for stats in sessions.clone().filter_map(|id| self.endpoint.stats(id)) {
             let (to_send, to_read) = (stats.held_to_send.get(), stats.held_to_read.get());
             let memory = limits.memory;
             assert!(to_send <= memory && to_read <= memory, "{to_send} to send, {to_read} to read");
@@ -229,8 +233,7 @@ impl Watched {
         }
         counted += (all + handshakes).saturating_sub(known) * self.bound.session;
         self.most_uncounted = self.most_uncounted.max(self.held as f64 / counted as f64);
-        let stats =
-            || sessions.iter().filter_map(|id| self.endpoint.stats(*id)).collect::<Vec<_>>();
+        let stats = || sessions.filter_map(|id| self.endpoint.stats(id)).collect::<Vec<_>>();
         let explained = self.held <= counted as isize;
         assert!(explained, "{} bytes held, {counted} explained: {:?}", self.held, stats());
     }

@@ -6,6 +6,7 @@
 mod flows;
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
@@ -21,8 +22,9 @@ use units::{BitRate, ByteCount, Instant, Machine, Probability};
 use crate::counting::live_bytes;
 use flows::{DOWN, EXCHANGE, Flows, STALLED, UP};
 
-/// The forward link.
+/// The forward link, and that of a crowd.
 pub const FORWARD: BitRate = BitRate::from_bits_per_second(4_000_000);
+const CROWD_FORWARD: BitRate = BitRate::from_bits_per_second(20_000_000);
 /// What the honest terminal may send.
 const RETURN: BitRate = BitRate::from_bits_per_second(500_000);
 const DELAY: Duration = Duration::from_millis(40);
@@ -47,17 +49,23 @@ pub const BOUND: Bound = Bound {
     honest: 1_000_000,
 };
 
-fn key(seed: u8) -> KeyPair {
+fn key(number: usize) -> KeyPair {
     static KEYS: OnceLock<Vec<KeyPair>> = OnceLock::new();
-    let keys = || (0..KEYS_MADE).map(|n| KeyPair::from_private([n; 32])).collect();
-    KEYS.get_or_init(keys)[usize::from(seed)].clone()
+    let make = |n: usize| {
+        let mut private = [7; 32];
+        // The lowest bits of the first byte do not count.
+        private[8..16].copy_from_slice(&n.to_le_bytes());
+        KeyPair::from_private(private)
+    };
+    KEYS.get_or_init(|| (0..HOSTILE_KEY + CROWD).map(make).collect())[number].clone()
 }
 
-const KEYS_MADE: u8 = 40;
-const HUB_KEY: u8 = 1;
-const HONEST_KEY: u8 = 2;
+/// As many hostile sessions are a crowd.
+pub const CROWD: usize = 1_000;
+const HUB_KEY: usize = 1;
+const HONEST_KEY: usize = 2;
 /// The adversary's first key; others follow.
-const HOSTILE_KEY: u8 = 3;
+const HOSTILE_KEY: usize = 3;
 
 fn hub_address() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 5900))
@@ -114,7 +122,7 @@ pub struct Host {
     ahead: Duration,
     step: Option<(Instant, Duration)>,
     next_look: Instant,
-    hostile: Vec<SessionId>,
+    hostile: BTreeSet<SessionId>,
     /// As many at a time, at most.
     most_hostile: usize,
     /// What ended the honest session, or interrupted it.
@@ -137,7 +145,7 @@ impl Host {
             ahead: Duration::ZERO,
             step: None,
             next_look: Instant::ZERO,
-            hostile: Vec::new(),
+            hostile: BTreeSet::new(),
             most_hostile: 0,
 
             trouble: Vec::new(),
@@ -157,8 +165,8 @@ impl Host {
         while let Some((session, event)) = self.watched.poll_event() {
             if !self.is_for_honest(now, session, &event) {
                 match event {
-                    Event::Up { .. } => self.hostile.push(session),
-                    Event::Down(_) => self.hostile.retain(|other| *other != session),
+                    Event::Up { .. } => _ = self.hostile.insert(session),
+                    Event::Down(_) => _ = self.hostile.remove(&session),
                     _ => {}
                 }
                 self.most_hostile = self.most_hostile.max(self.hostile.len());
@@ -199,8 +207,7 @@ impl Host {
             self.next_look = now + LOOK;
             self.owner.act(now, &mut self.watched, &self.rates, &mut self.dice);
             let honest = self.honest.iter().filter_map(|honest| honest.session);
-            let sessions: Vec<SessionId> = self.hostile.iter().copied().chain(honest).collect();
-            self.watched.check_figures(&sessions, &LIMITS);
+            self.watched.check_figures(self.hostile.iter().copied().chain(honest), &LIMITS);
         }
         self.handle_events(now);
     }
@@ -322,30 +329,53 @@ impl Peer for Party {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
     pub lossy: bool,
+    /// The forward link.
+    pub forward: BitRate,
     pub rate: Rate,
     /// What the modem may say of the adversary's sessions.
     pub told: Vec<BitRate>,
     /// When the hub's clock jumps, and by how much.
     pub step: Option<(Instant, Duration)>,
     /// Keys of the adversary.
-    pub keys: u8,
+    pub keys: usize,
+    /// Whether each of them is to have a session at any time.
+    pub crowd: bool,
     /// Downloads of the honest terminal whose client does not read.
     pub stalled: usize,
 }
 
 impl Case {
-    pub fn plain(lossy: bool) -> Self {
-        Self { lossy, rate: FORWARD.into(), told: Vec::new(), step: None, keys: 4, stalled: 0 }
+    pub fn plain(lossy: bool, crowd: bool) -> Self {
+        let forward = if crowd { CROWD_FORWARD } else { FORWARD };
+        Self {
+            lossy,
+            forward,
+            rate: forward.into(),
+            told: Vec::new(),
+            step: None,
+            keys: 4,
+            crowd,
+            stalled: 0,
+        }
     }
 
     pub fn of(seed: u64) -> Self {
+        Self::chosen(seed, false)
+    }
+
+    /// A case with a thousand hostile sessions.
+    pub fn crowd(seed: u64) -> Self {
+        Self { keys: CROWD, ..Self::chosen(seed, true) }
+    }
+
+    fn chosen(seed: u64, crowd: bool) -> Self {
         let mut dice = Dice::seeded(seed);
-        let mut case = Self::plain(dice.one_in(3));
+        let mut case = Self::plain(dice.one_in(3), crowd);
         match dice.below(6) {
             0 => case.rate = Rate::auto(),
             1 => {
-                case.rate = Rate::Modem { initial: FORWARD };
-                case.told = vec![BitRate::from_bits_per_second(0), FORWARD];
+                case.rate = Rate::Modem { initial: case.forward };
+                case.told = vec![BitRate::from_bits_per_second(0), case.forward];
             }
             _ => {}
         }
@@ -391,10 +421,10 @@ pub fn net(seed: u64, case: &Case, other: Other) -> Net<Party> {
     hub.rates.clone_from(&case.told);
     hub.step = case.step;
 
-    let terminal = |n: u8, place: SocketAddr| {
+    let terminal = |n: usize, place: SocketAddr| {
         let make = || {
             let config = config(RETURN.into());
-            Endpoint::terminal(config, key(n), hub_key, vec![hub_address()], [n; 32])
+            Endpoint::terminal(config, key(n), hub_key, vec![hub_address()], [n as u8; 32])
         };
         let watched = Watched::new(live_bytes, BOUND, make);
         let mut host = Host::new(watched, place, vec![Honest::new(hub_key, 0)], Dice::seeded(0));
@@ -408,8 +438,8 @@ pub fn net(seed: u64, case: &Case, other: Other) -> Net<Party> {
         Other::Nobody => {}
         Other::Honest => honest.push(terminal(HOSTILE_KEY, own_address(0))),
         Other::Adversary => {
-            let it = Adversary::terminals(hostile, hub_key, Dice::seeded(seed ^ 2));
-            adversary = Some(Box::new(it));
+            let make = if case.crowd { Adversary::crowd } else { Adversary::terminals };
+            adversary = Some(Box::new(make(hostile, hub_key, Dice::seeded(seed ^ 2))));
         }
     }
     join(seed, case, Party::Near(hub.into()), Party::Far { honest, adversary })
@@ -438,7 +468,7 @@ fn join(seed: u64, case: &Case, near: Party, far: Party) -> Net<Party> {
         LinkConfig::new(BitRate::from_bits_per_second(bits), DELAY, loss.clone(), queue)
     };
     // Everything that the hub sends goes over one link; the returns do not share.
-    net.connect(0, 1, link(FORWARD.bits_per_second() * 51 / 50));
+    net.connect(0, 1, link(case.forward.bits_per_second() * 51 / 50));
     net.connect(1, 0, link(50_000_000));
     if case.lossy {
         let p = |share| Probability::new(share).unwrap();
@@ -502,7 +532,7 @@ fn counted(net: &Net<Party>) -> [u64; 4] {
 }
 
 /// Runs to the end of the time.
-pub fn run(net: &mut Net<Party>) -> Outcome {
+pub fn run(net: &mut Net<Party>, case: &Case) -> Outcome {
     let to = |net: &mut Net<Party>, ms| {
         let left = at(ms).saturating_since(net.now());
         net.run_for(left).unwrap_or_else(|stalled| panic!("{stalled}"));
@@ -513,7 +543,7 @@ pub fn run(net: &mut Net<Party>) -> Outcome {
     to(net, END);
     let after = counted(net);
     let [down, up, exchanges, elsewhere] = [0, 1, 2, 3].map(|i| after[i] - before[i]);
-    let forward = FORWARD.bytes_in(Duration::from_millis(END - BEGIN)).get() as f64;
+    let forward = case.forward.bytes_in(Duration::from_millis(END - BEGIN)).get() as f64;
     let honest = &far(net).0[0];
     let trouble: Vec<&Event> = near(net).trouble.iter().chain(&honest.trouble).collect();
     let outcome = Outcome {
