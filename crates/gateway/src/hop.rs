@@ -188,6 +188,12 @@ impl Hop {
         self.lock().endpoint.set_memory(memory);
     }
 
+    /// Sets the share of the rate that a session has beside others. One that is over
+    /// needs none.
+    pub(crate) fn set_weight(&self, session: SessionId, weight: u32) {
+        let _ = self.lock().endpoint.set_weight(session, weight);
+    }
+
     /// What has been learnt of paths.
     pub(crate) fn memories(&self) -> Vec<(PathKey, PathMemory)> {
         self.lock().endpoint.memories(clock::now())

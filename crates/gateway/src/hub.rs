@@ -279,8 +279,13 @@ impl Hub {
         let mut notes = self.ops.configure(config.operation);
         self.quotas.configure(&config.terminals, self.ops.most_connections());
         self.sites.configure(config.terminals, config.mesh);
+        self.set_weights();
         notes.extend(self.ops.configure_hop(self.gateway.hop(), &config.link.rate, names));
         Ok(notes)
+    }
+
+    fn set_weights(&self) {
+        self.sites.weights().for_each(|(id, weight)| self.gateway.hop().set_weight(id, weight));
     }
 
     /// Carries a connection on, unless there is no room for it, here or among those of its
@@ -365,6 +370,7 @@ impl Hub {
         self.ops.peers.follow(self.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
             self.sites.add(session, peer);
+            self.set_weights();
             tracing::info!("session up with {} at {address}", self.sites.name(session));
             if let Some(tunnel) = &self.tunnel {
                 tunnel.add(self.gateway.hop(), session, self.sites.networks(session));

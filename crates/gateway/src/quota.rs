@@ -17,6 +17,9 @@ const BURST_SECONDS: u32 = 10;
 /// The bounds of one terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
+    /// How many bytes the hub sends to it where it sends one to a terminal of weight 1,
+    /// while both have more to get than the hub's rate allows. Key `weight`.
+    pub weight: u32,
     /// Connections at once that it has opened. Key `max_connections`; without it all that
     /// the hub carries if there is one terminal, and half of them if there are others.
     pub connections: Option<u64>,
@@ -35,7 +38,7 @@ impl Default for Quota {
     /// connections`). A name takes 0.1 s where the resolver has to ask others: 16 at once
     /// are 160 names a second.
     fn default() -> Self {
-        Self { connections: None, per_second: 1000, lookups: 16, memory: None }
+        Self { weight: 1, connections: None, per_second: 1000, lookups: 16, memory: None }
     }
 }
 

@@ -128,6 +128,12 @@ impl<S: Copy + Ord> Sites<S> {
         self.terminals.get(self.sessions.get(&session)?.terminal?)
     }
 
+    /// The sessions, and which share of the hub's rate each has.
+    pub(crate) fn weights(&self) -> impl Iterator<Item = (S, u32)> {
+        let sessions = self.sessions.keys();
+        sessions.filter_map(|session| Some((*session, self.of(*session)?.quota.weight)))
+    }
+
     fn owner(&self, address: IpAddr) -> Option<usize> {
         self.terminals.iter().position(|terminal| is_in(address, &terminal.networks))
     }

@@ -1,5 +1,5 @@
 //! What each terminal may take of a hub: section `[limits]`, and the same keys of a
-//! `[[terminal]]`, which may have a `memory` of its own, too.
+//! `[[terminal]]`, which may have a `weight` and a `memory` of its own, too.
 
 use std::ops::RangeInclusive;
 
@@ -12,6 +12,8 @@ const CONNECTIONS: RangeInclusive<i64> = 1..=65_536;
 const PER_SECOND: RangeInclusive<i64> = 1..=1_000_000;
 /// All threads that there are for it.
 const LOOKUPS: RangeInclusive<i64> = 1..=128;
+/// As of a class.
+const WEIGHT: RangeInclusive<i64> = 1..=1000;
 
 impl Source {
     /// What every terminal may take whose own section says nothing.
@@ -36,7 +38,9 @@ impl Source {
         let connections = number("max_connections", raw.max_connections, CONNECTIONS)?;
         let per_second = number("connections_per_second", raw.connections_per_second, PER_SECOND)?;
         let lookups = number("lookups", raw.lookups, LOOKUPS)?;
+        let weight = number("weight", raw.weight, WEIGHT)?;
         Ok(Quota {
+            weight: weight.map_or(usual.weight, |weight| weight as u32),
             connections: connections.map(|most| most as u64).or(usual.connections),
             per_second: per_second.map_or(usual.per_second, |pace| pace as u32),
             lookups: lookups.map_or(usual.lookups, |most| most as usize),

@@ -328,6 +328,7 @@ impl Source {
             let own = raw::Egress { reach: entry.reach, deny: entry.deny };
             let egress = self.egress_of(usual, own)?;
             let quota = raw::Limits {
+                weight: entry.weight,
                 memory: entry.memory,
                 max_connections: entry.max_connections,
                 connections_per_second: entry.connections_per_second,

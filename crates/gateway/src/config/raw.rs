@@ -159,6 +159,7 @@ pub(super) struct PermittedTerminal {
     pub(super) reach: Option<Vec<String>>,
     #[serde(default)]
     pub(super) deny: Vec<String>,
+    pub(super) weight: Option<i64>,
     pub(super) memory: Option<String>,
     pub(super) max_connections: Option<i64>,
     pub(super) connections_per_second: Option<i64>,
@@ -168,6 +169,9 @@ pub(super) struct PermittedTerminal {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Limits {
+    /// Of a terminal alone: all have the same unless one has its own.
+    #[serde(skip)]
+    pub(super) weight: Option<i64>,
     /// Of a terminal alone; that of all stands outside of sections.
     #[serde(skip)]
     pub(super) memory: Option<String>,

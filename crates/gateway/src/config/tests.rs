@@ -622,12 +622,13 @@ fn a_terminal_takes_what_its_section_says_or_what_all_do() {
     let all = Quota { connections: Some(500), lookups: 4, ..Quota::default() };
     assert_eq!(quota(ALL, "").unwrap(), all);
     let memory = Some(ByteCount::new(8_000_000));
-    let one = Quota { connections: Some(9), per_second: 50, memory, ..all };
-    let own = "max_connections = 9\nconnections_per_second = 50\nmemory = \"8 MB\"\n";
+    let one = Quota { weight: 3, connections: Some(9), per_second: 50, memory, ..all };
+    let own = "weight = 3\nmax_connections = 9\nconnections_per_second = 50\nmemory = \"8 MB\"\n";
     assert_eq!(quota(ALL, own).unwrap(), one);
     for (top, of_terminal, parts) in [
         ("[limits]\nlookups = 0\n", "", ["limits.lookups = 0", "expected 1 to 128"]),
         ("", "memory = \"1 kB\"\n", ["terminal.memory = \"1 kB\"", "at least 64 kB"]),
+        ("", "weight = 0\n", ["terminal.weight = 0", "expected 1 to 1000"]),
         ("", "max_connections = -1\n", ["terminal.max_connections = -1", "1 to 65536"]),
     ] {
         let error = quota(top, of_terminal).unwrap_err();

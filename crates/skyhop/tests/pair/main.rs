@@ -31,6 +31,7 @@ mod proxy;
 mod quic;
 mod refusals;
 mod semantics;
+mod shares;
 mod shown;
 mod solo;
 mod stalled;

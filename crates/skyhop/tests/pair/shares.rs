@@ -1,0 +1,75 @@
+//! Terminals of one hub share its rate.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::thread;
+
+use lab::Node;
+use nix::sys::signal::Signal;
+
+use crate::common::{as_myself, text};
+use crate::gateways::{Keys, connect_from};
+use crate::inside::Gateway;
+use crate::lossless;
+use crate::operate::{Sockets, skyhop, wait_for, write_secret};
+
+#[test]
+fn terminals_share_the_rate_of_their_hub_by_their_weights() {
+    let options: Vec<&str> = lossless().iter().copied().chain(["--terminals", "2"]).collect();
+    as_myself(|runner| runner.inside(&options, "shares::inside_weights"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_weights() {
+    let (keys, sockets) = (Keys::new(2), Sockets::new());
+    let equal = keys.hub_config(&format!("rate = \"20 Mbit/s\"\n{}", sockets.key("hub")), "");
+    let first_more = equal.replace("name = \"1\"\n", "name = \"1\"\nweight = 3\n");
+    let (file, at_hub) = (sockets.path("hub.toml"), sockets.path("hub"));
+    write_secret(&file, &first_more);
+    let mut hub = Gateway::start_from(Node::Hub, "hub", &file);
+    hub.wait_for("ready");
+    let terminals = [1, 2].map(|number| keys.terminal(number, "", ""));
+    [1, 2].into_iter().for_each(download_for_ever);
+    let share = share_of_the_first(&at_hub);
+    assert!((2.6..3.4).contains(&share), "{share} to 1 by 3 to 1");
+
+    write_secret(&file, &equal);
+    let reloaded = skyhop(&["reload"], &at_hub);
+    assert!(text(&reloaded.stdout).contains("read again"), "{reloaded:?}");
+    let share = share_of_the_first(&at_hub);
+    assert!((0.85..1.18).contains(&share), "{share} to 1 by 1 to 1");
+    terminals.into_iter().for_each(|terminal| terminal.end_by(Signal::SIGTERM));
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// A client takes all it gets, until its terminal ends.
+fn download_for_ever(terminal: u8) {
+    let server = (Node::Server.address4(), 80).into();
+    let mut socket = connect_from(Node::client(terminal).unwrap(), server);
+    socket.write_all(b"GET /100MB HTTP/1.1\r\nHost: server\r\n\r\n").unwrap();
+    thread::spawn(move || io::copy(&mut socket, &mut io::sink()));
+}
+
+/// How much the first terminal is sent for each byte of the second, while the hub
+/// sends 8 MB.
+fn share_of_the_first(at_hub: &Path) -> f64 {
+    let sent_to = |status: &serde_json::Value, peer: &str| {
+        let mut sessions = status["sessions"].as_array().unwrap().iter();
+        let session = sessions.find(|session| session["peer"] == peer);
+        session.map_or(0, |session| session["bytes_sent"].as_u64().unwrap())
+    };
+    let both = |status: &serde_json::Value| ["1", "2"].map(|peer| sent_to(status, peer));
+    let after = |bytes: u64, [first, second]: [u64; 2]| {
+        let most = first.min(second);
+        both(&wait_for(at_hub, "sending", |now| {
+            let [first_now, second_now] = both(now);
+            first_now + second_now > first + second + bytes && first_now.min(second_now) > most
+        }))
+    };
+    let now = both(&wait_for(at_hub, "two sessions", |now| !both(now).contains(&0)));
+    // What is in flight, and what the first windows allow, is past.
+    let begin = after(4_000_000, now);
+    let end = after(8_000_000, begin);
+    (end[0] - begin[0]) as f64 / (end[1] - begin[1]) as f64
+}
