@@ -139,10 +139,7 @@ impl Driver {
         let events: Vec<HopEvent> = {
             let mut state = self.hop.lock();
             while let Some(notice) = state.endpoint.poll_notice() {
-                if matches!(notice, Notice::SharedKey { .. }) {
-                    self.counters.shared_keys.increment();
-                }
-                tracing::warn!("{notice}");
+                tell(&notice, &self.counters);
             }
             std::iter::from_fn(|| self.hop.take_event(&mut state)).collect()
         };
@@ -244,6 +241,14 @@ impl Driver {
     }
 }
 
+/// Tells whoever operates the gateway what has happened outside sessions.
+fn tell(notice: &Notice, counters: &Counters) {
+    if matches!(notice, Notice::SharedKey { .. }) {
+        counters.shared_keys.increment();
+    }
+    tracing::warn!("{notice}");
+}
+
 /// Keeps a lasting fault from filling the log.
 #[derive(Default)]
 struct Complaint {
@@ -256,5 +261,22 @@ impl Complaint {
             tracing::warn!("UDP socket: {what}");
             self.last = Some(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slacp::PublicKey;
+
+    use super::*;
+
+    #[test]
+    fn two_machines_with_one_key_are_counted() {
+        let (counters, at) = (Counters::default(), |port| SocketAddr::from(([192, 0, 2, 1], port)));
+        let shared = Notice::SharedKey { key: PublicKey([1; 32]), served: at(1), refused: at(2) };
+        for notice in [&shared, &Notice::Refused { parameter: 7 }, &shared] {
+            tell(notice, &counters);
+        }
+        assert_eq!(counters.shared_keys.get(), 2);
     }
 }

@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::bare;
-use crate::common::{as_each_user, text};
+use crate::common::{as_each_user, as_myself, text};
 use crate::gateways::Keys;
 use crate::inside::{Gateway, Mirror, PATIENCE, addresses, assert_reset, connect, exchange};
 
@@ -119,6 +119,34 @@ fn inside_a_pair_is_asked() {
     let nobody = skyhop(&["status"], &at_hub);
     assert_eq!(nobody.status.code(), Some(2));
     assert!(text(&nobody.stderr).contains("no gateway answers"), "{nobody:?}");
+}
+
+#[test]
+fn a_client_is_marked_as_claimed_where_only_the_terminal_says_who_it_is() {
+    as_myself(|runner| runner.inside(bare(), "operate::inside_clients_are_claimed"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_clients_are_claimed() {
+    let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
+    let known = keys.hub_config(&sockets.key("hub"), "");
+    let lines = known.lines().filter(|line| !line.starts_with("networks ="));
+    let unknown = lines.collect::<Vec<_>>().join("\n");
+    let (at_hub, at_terminal) = (sockets.path("hub"), sockets.path("terminal"));
+    for (config, claimed) in [(known, false), (unknown, true)] {
+        let mut hub = Gateway::start(Node::Hub, "hub", &config);
+        hub.wait_for("ready");
+        let terminal = keys.terminal(1, &sockets.key("terminal"), "");
+        let mut client = mirror.connect_carried();
+        exchange(&mut client);
+        let is_claimed = |control| connections(&status(control))[0]["client_claimed"].clone();
+        assert_eq!((is_claimed(&at_hub), is_claimed(&at_terminal)), (claimed.into(), false.into()));
+        let table = text(&skyhop(&["status", "--connections"], &at_hub).stdout);
+        assert_eq!(table.contains("(claimed)"), claimed, "{table}");
+        terminal.end_by(Signal::SIGTERM);
+        hub.end_by(Signal::SIGTERM);
+    }
 }
 
 fn events_are_followed(at_terminal: &Path, client: &mut TcpStream) {
