@@ -52,7 +52,7 @@ pub(crate) fn status(control: &Path) -> Value {
 }
 
 /// Looks again and again until the gateway is as it should be.
-pub(crate) fn wait_for(control: &Path, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn wait_for(control: &Path, what: &str, mut is_so: impl FnMut(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
         let status = status(control);

@@ -1,4 +1,4 @@
-//! Terminals of one hub share its rate.
+//! What a terminal has of its hub beside others: its share of the rate, its memory.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,10 +8,12 @@ use lab::Node;
 use nix::sys::signal::Signal;
 
 use crate::common::{as_myself, text};
-use crate::gateways::{Keys, connect_from};
+use crate::gateways::{Keys, accept_any, both, connect_from, listen_on};
 use crate::inside::Gateway;
 use crate::lossless;
-use crate::operate::{Sockets, skyhop, wait_for, write_secret};
+use crate::operate::{Sockets, connections, skyhop, wait_for, write_secret};
+
+const PORT: u16 = 4400;
 
 #[test]
 fn terminals_share_the_rate_of_their_hub_by_their_weights() {
@@ -72,4 +74,40 @@ fn share_of_the_first(at_hub: &Path) -> f64 {
     let begin = after(4_000_000, now);
     let end = after(8_000_000, begin);
     (end[0] - begin[0]) as f64 / (end[1] - begin[1]) as f64
+}
+
+#[test]
+fn the_streams_of_a_terminal_hold_what_its_section_says_at_most() {
+    as_myself(|runner| runner.inside(lossless(), "shares::inside_little_memory"));
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_little_memory() {
+    const MEMORY: u64 = 200_000;
+    let (keys, sockets) = (Keys::new(1), Sockets::new());
+    let config = keys.hub_config(&sockets.key("hub"), "");
+    let own = config.replace("name = \"1\"\n", "name = \"1\"\nmemory = \"200 kB\"\n");
+    let mut hub = Gateway::start(Node::Hub, "hub", &own);
+    hub.wait_for("ready");
+    let terminal = keys.terminal(1, "", "");
+    let server = both(Node::Server, PORT)[0];
+    let listener = listen_on(Node::Server, server);
+    let client = connect_from(Node::Client, server);
+    let (_unread, _) = accept_any(&listener);
+    client.set_nonblocking(true).unwrap();
+    // Until nothing has moved for long: the server does not read.
+    let (mut written, mut quiet, part) = (0, 0, [7; 10_000]);
+    wait_for(&sockets.path("hub"), "the client is stopped", |status| {
+        let before = written;
+        while let Ok(count) = (&client).write(&part) {
+            written += count;
+        }
+        let held = connections(status)[0]["held_to_read_bytes"].as_u64().unwrap();
+        assert!(held <= MEMORY, "{held} bytes");
+        quiet = if written == before && held > 0 { quiet + 1 } else { 0 };
+        quiet == 20
+    });
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
 }
