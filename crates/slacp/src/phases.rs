@@ -26,8 +26,8 @@ pub(crate) enum RekeyError {
     Degenerate,
 }
 
-/// How much one key may be used for (RFC 9001 §6.6): far below what `docs/slacp.md`,
-/// Keys, derives, and far above what an honest peer needs.
+/// How much one key may be used for: the lowest limits of RFC 9001 §6.6 (`docs/slacp.md`,
+/// How much one key seals). An honest peer renews its keys at half of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyLimits {
     /// Packets sealed. Twice the default of [`rekey_packets`], and the confidentiality
