@@ -61,7 +61,7 @@ fn key(number: usize) -> KeyPair {
 }
 
 /// As many hostile sessions are a crowd.
-pub const CROWD: usize = 1_000;
+const CROWD: usize = 1_024;
 const HUB_KEY: usize = 1;
 const HONEST_KEY: usize = 2;
 /// The adversary's first key; others follow.
