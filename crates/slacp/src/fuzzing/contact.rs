@@ -35,7 +35,11 @@ pub(super) struct Written {
     /// Bytes of it sent so far, in order.
     pub(super) sent: u64,
     /// What it may take: the window that went with its opening, or more by now.
-    limit: u64,
+    pub(super) limit: u64,
+    /// How often its window was given back.
+    pub(super) returned: u64,
+    /// What the other side may send on it.
+    pub(super) credit: u64,
 }
 
 pub(super) struct Contact {
@@ -54,6 +58,8 @@ pub(super) struct Contact {
     pub(super) credit: u64,
     /// Streams of the other side with the highest offset that came.
     pub(super) theirs: BTreeMap<StreamId, u64>,
+    /// How often the other side gave back windows of streams.
+    taken_back: BTreeMap<StreamId, u64>,
     /// Challenges to be answered, and the addresses that they came to.
     pub(super) challenges: VecDeque<(SocketAddr, u64)>,
     pub(super) recorded: VecDeque<Vec<u8>>,
@@ -85,6 +91,7 @@ impl Contact {
             written: BTreeMap::new(),
             sent: 0,
             theirs: BTreeMap::new(),
+            taken_back: BTreeMap::new(),
             challenges: VecDeque::new(),
             recorded: VecDeque::new(),
             rekeys: VecDeque::new(),
@@ -105,14 +112,20 @@ impl Contact {
                     }
                 }
                 Frame::SessionCredit(limit) => self.credit = self.credit.max(limit),
-                Frame::StreamCredit { stream, limit, .. } => {
-                    if let Some(written) = self.written.get_mut(&stream) {
+                Frame::StreamCredit { stream, returns, limit } => {
+                    let written = self.written.get_mut(&stream);
+                    // Credit that crossed a RETURN does not hold.
+                    if let Some(written) = written.filter(|written| written.returned == returns) {
                         written.limit = written.limit.max(limit);
                     }
+                }
+                Frame::Return { stream, returns, .. } => {
+                    self.taken_back.insert(stream, returns);
                 }
                 Frame::Reset { stream, .. } => {
                     self.written.remove(&stream);
                     self.theirs.remove(&stream);
+                    self.taken_back.remove(&stream);
                 }
                 Frame::PathChallenge(token) if self.challenges.len() < CHALLENGES => {
                     self.challenges.push_back((at, token));
@@ -159,15 +172,25 @@ impl Contact {
         self.written.keys().nth(nth).copied().unwrap_or(StreamId(self.next_stream))
     }
 
-    /// Opens a stream.
+    /// How often the other side gave back what it could send on a stream.
+    pub(super) fn taken_back(&self, id: StreamId) -> u64 {
+        self.taken_back.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Opens a stream on which the other side may send a lot.
     pub(super) fn open(&mut self, out: &mut Vec<u8>, dice: &mut Dice) -> StreamId {
+        let credit = if dice.one_in(4) { dice.extreme() } else { 1 << 40 };
+        self.open_for(credit, out, dice)
+    }
+
+    /// Opens a stream on which the other side may send `credit`.
+    pub(super) fn open_for(&mut self, credit: u64, out: &mut Vec<u8>, dice: &mut Dice) -> StreamId {
         let stream = StreamId(self.next_stream);
         self.next_stream += 2;
         let allowed = self.forger.allowed;
         let windows = [0, allowed.memory / 64, allowed.memory / 16, allowed.stream_window];
         let window = if dice.one_in(256) { dice.extreme() } else { dice.pick(&windows) };
-        self.written.insert(stream, Written { sent: 0, limit: window });
-        let credit = if dice.one_in(4) { dice.extreme() } else { 1 << 40 };
+        self.written.insert(stream, Written { limit: window, credit, ..Written::default() });
         let open = Box::new(grammar::destination(dice));
         Frame::Open { stream, window, credit, open }.write(out, false);
         stream

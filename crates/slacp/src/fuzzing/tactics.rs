@@ -27,6 +27,10 @@ pub(super) enum Tactic {
     Settle,
     /// Credit, small and large.
     Credits,
+    /// Writes a little and gives the window back, over and over.
+    Return,
+    /// Opens streams to be sent something, and reads nothing, or next to it.
+    Stall,
     /// Challenges, and answers to none.
     Challenges,
     /// New keys again and again.
@@ -48,7 +52,7 @@ pub(super) enum Tactic {
 }
 
 impl Tactic {
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Talk,
         Self::OpenReset,
         Self::Islands,
@@ -58,6 +62,8 @@ impl Tactic {
         Self::Pings,
         Self::Settle,
         Self::Credits,
+        Self::Return,
+        Self::Stall,
         Self::Challenges,
         Self::Rekey,
         Self::Parts,
@@ -132,9 +138,15 @@ impl Tactic {
             }
             Self::Credits => {
                 let (stream, limit) = (grammar::stream(dice), dice.extreme());
-                let returns = if dice.one_in(2) { 0 } else { dice.extreme() };
+                let returns = match dice.below(4) {
+                    0 => dice.extreme(),
+                    1 => dice.near(contact.taken_back(stream)),
+                    _ => contact.taken_back(stream),
+                };
                 Frame::StreamCredit { stream, returns, limit }.write(out, false);
             }
+            Self::Return => give_back(contact, out, dice),
+            Self::Stall => stall(contact, out, dice),
             Self::Challenges if dice.one_in(2) => {
                 Frame::PathChallenge(dice.bits(64)).write(out, false);
             }
@@ -165,6 +177,42 @@ fn reset(contact: &mut Contact, stream: StreamId, out: &mut Vec<u8>, dice: &mut 
         _ => written.sent,
     };
     Frame::Reset { stream, reason: grammar::reason(dice), sent }.write(out, false);
+}
+
+/// Writes a few bytes and gives back what may be sent beyond them, or some of it. Once in a
+/// while it is what was never granted, or out of turn.
+fn give_back(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+    let stream = contact.stream(out, dice);
+    contact.write(stream, dice.below(20), out);
+    let Some(written) = contact.written.get_mut(&stream) else { return };
+    let (sent, granted) = (written.sent, written.limit.saturating_sub(written.sent));
+    if dice.one_in(1024) {
+        let (returns, limit) = (dice.near(written.returned + 1), dice.near(written.limit));
+        return Frame::Return { stream, returns, limit }.write(out, false);
+    }
+    let limit = match dice.below(4) {
+        0 => sent,
+        1 => sent + granted,
+        _ => sent + dice.below(granted + 1),
+    };
+    written.returned += 1;
+    written.limit = limit;
+    Frame::Return { stream, returns: written.returned, limit }.write(out, false);
+}
+
+/// A stream with a small window for what the other side sends, or a little more of it.
+fn stall(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+    let most = contact.forger.allowed.max_streams as usize;
+    if contact.written.len() < most {
+        let credit = dice.pick(&[0, 1, 1_000, 20_000, 100_000]);
+        let stream = contact.open_for(credit, out, dice);
+        return contact.write(stream, dice.below(20), out);
+    }
+    let stream = contact.stream(out, dice);
+    let returns = contact.taken_back(stream);
+    let Some(written) = contact.written.get_mut(&stream) else { return };
+    written.credit = (written.credit + dice.pick(&[0, 0, 1, 100])).min(crate::varint::MAX);
+    Frame::StreamCredit { stream, returns, limit: written.credit }.write(out, false);
 }
 
 /// A byte with nothing beside it, as far as there is credit.
