@@ -208,10 +208,16 @@ impl Pair {
     pub(crate) fn hub_that_knows(&self, hosts: &str) -> Gateway {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(hosts.as_bytes()).unwrap();
+        self.hub_that_reads(file.path(), "", "")
+    }
+
+    /// A hub that has this in place of its file of hosts, with these keys before the first
+    /// section and these at the end.
+    pub(crate) fn hub_that_reads(&self, hosts: &Path, keys: &str, more: &str) -> Gateway {
         let skyhop = std::env::var_os("SKYHOP").unwrap();
         let mut command = find_netns(Node::Hub).unwrap().command(skyhop);
         command.args(["hub", "/dev/stdin"]);
-        let path = file.path().to_owned();
+        let path = hosts.to_owned();
         let cover = move || {
             unshare(CloneFlags::CLONE_NEWNS)?;
             mount(
@@ -226,7 +232,7 @@ impl Pair {
         };
         // SAFETY: system calls alone, on memory that is there already.
         unsafe { command.pre_exec(cover) };
-        let mut hub = Gateway::run(command, &self.hub_config("", ""));
+        let mut hub = Gateway::run(command, &self.hub_config(keys, more));
         hub.wait_for("ready");
         hub
     }

@@ -5,12 +5,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::channel;
 use std::thread;
 
 use gateway::keys::{PrivateKey, format_public_key};
 use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
-use nix::unistd::Uid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Uid, mkfifo};
 
 use crate::bare;
 use crate::common::{Runner, as_myself, is_present, skip, text};
@@ -247,7 +249,36 @@ fn inside_names() {
 }
 
 /// RFC 1928 §6.
+const FAILURE: u8 = 1;
 const HOST_UNREACHABLE: u8 = 4;
+const TTL_EXPIRED: u8 = 6;
+
+#[test]
+fn a_terminal_whose_names_are_slow_has_no_more_resolved_than_its_hub_grants() {
+    check("inside_slow_names");
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_slow_names() {
+    let (pair, directory) = (Pair::new(), tempfile::tempdir().unwrap());
+    // Nobody writes to it, so that who reads it waits for ever.
+    let hosts = directory.path().join("hosts");
+    mkfifo(&hosts, Mode::S_IRUSR).unwrap();
+    let hub = pair.hub_that_reads(&hosts, "connect_timeout = \"3 s\"", "lookups = 1\n");
+    let mut terminal = pair.terminal_with(&section("deferred"));
+    terminal.wait_for("ready");
+    let (sender, replies) = channel();
+    for _ in 0..3 {
+        let sender = sender.clone();
+        thread::spawn(move || sender.send(ask_by_name(NAMES[0]).1).unwrap());
+    }
+    // One is asked for, one waits, one is too many.
+    let replies: Vec<u8> = replies.iter().take(3).collect();
+    assert_eq!(replies, [FAILURE, TTL_EXPIRED, TTL_EXPIRED]);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
 
 /// Asks for port 4000 of a name, and has the reply.
 fn ask_by_name(name: &str) -> (TcpStream, u8) {
