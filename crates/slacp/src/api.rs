@@ -1,4 +1,4 @@
-//! What the owner of an endpoint says to it and hears from it.
+//! The types an owner of an endpoint configures it with and receives from it.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -12,57 +12,56 @@ use crate::phases::KeyLimits;
 use crate::scheduler::{ClassConfig, ClassId, MAX_CLASSES};
 use crate::{Destination, Open, Rate};
 
-/// The settings of one side of the hop.
+/// The settings of this side of the hop.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The rate of this side's link, or who knows it; what this side sends never
-    /// exceeds it.
+    /// Where the sending rate of this side comes from. Nothing is sent faster.
     pub rate: Rate,
-    /// The size of the largest IP packet to be sent. What the path really
-    /// carries is found out, from 576 bytes up to this. Default 1500 bytes.
+    /// The largest IP packet to send, in bytes. Path MTU discovery searches from 576 bytes up to
+    /// this. Default 1500.
     pub mtu: u16,
-    /// The most bytes one session holds for its streams in each direction:
-    /// sent and not acknowledged, or received and not read. At most five times that are
-    /// held in all ([`Stats::held`](crate::Stats::held)). Default 256 MB.
+    /// Memory of one session for stream data, per direction: sent but not acknowledged, or received
+    /// but not read. All its buffers together take at most five times this
+    /// ([`Stats::held`](crate::Stats::held)). Default 256 MB.
     pub memory: ByteCount,
-    /// The most of them that one stream holds. Below rate × RTT the stream
-    /// cannot fill the link; with losses, which hold up what came after them,
-    /// it takes four times as much. Default 64 MB.
+    /// Maximum share of [`Self::memory`] for one stream. A window below rate × RTT cannot fill the
+    /// link; with losses, which block the data behind them, a stream needs four times as much.
+    /// Default 64 MB.
     pub stream_window: ByteCount,
-    /// The most streams that the peer may have open. Default 65,536.
+    /// Maximum number of streams the peer may have open. Default 65,536.
     pub max_streams: u32,
-    /// Whether this side resolves names, so that the peer may open streams to them.
-    /// Default false.
+    /// Whether this side resolves names, so that the peer may open streams to host names. Default
+    /// false.
     pub names: bool,
-    /// A session that has been idle this long, or up to an eighth longer, sends a packet
-    /// to keep address translators and the peer informed. Default 15 s, the shortest
-    /// that RFC 8085 §3.5 allows by default.
+    /// A session idle for this long, or up to an eighth longer, sends a packet to keep address
+    /// translators and the peer informed. Default 15 s, the shortest default that RFC 8085 §3.5
+    /// allows.
     pub keepalive: Duration,
-    /// A peer that has been unreachable for this long is given up, and its
-    /// streams with it. Default 15 min: a fade is not an end.
+    /// A peer unreachable for this long is given up, along with its streams. Default 15 min,
+    /// because a fade must not end a session.
     pub give_up: Duration,
-    /// A hub that gets more handshakes in a second has further terminals prove
-    /// their addresses first, which costs them a round trip and strangers a
-    /// true address. A handshake costs the hub two Diffie–Hellman operations.
-    /// Default 100; 0 asks for the proof always.
+    /// Above this many handshakes per second, a hub makes further terminals prove their addresses
+    /// with a cookie. The cookie costs a terminal one round trip and keeps out forged addresses;
+    /// each handshake costs the hub two Diffie–Hellman operations. Default 100; 0 always asks for
+    /// the cookie.
     pub handshakes_per_second: u32,
-    /// A terminal has the keys of its session renewed after this time.
-    /// Shorter means that less can be read by who takes a gateway's memory, and
-    /// two more packets each way. Default 2 min.
+    /// A terminal renews its session keys after this time. A shorter time limits how much traffic a
+    /// stolen key reveals; each renewal costs two packets each way. Default 2 min.
     pub rekey_after: Duration,
-    /// The same after so many packets in both directions. Default 2²². Whatever is set
-    /// here, either side ends a session of which one key has sealed 2²³.
+    /// A terminal also renews its session keys after this many packets, both directions together.
+    /// Default 2²². Regardless of this setting, either side ends a session in which one key has
+    /// sealed 2²³ packets.
     pub rekey_packets: u64,
-    /// Whether this machine computes AES-256-GCM fast; if both sides do, it seals
-    /// their packets, ChaCha20-Poly1305 otherwise. Default false.
+    /// Whether this machine computes AES-256-GCM fast. If both sides do, they use it; otherwise
+    /// they use ChaCha20-Poly1305. Default false.
     pub aes: bool,
-    /// How many events each session notes for [`Endpoint::poll_log`], at most;
-    /// the oldest give way. Default 0: none, at no cost.
+    /// Capacity of each session's event log ([`Endpoint::poll_log`]); the oldest events are
+    /// overwritten. Default 0: logging is off and free.
     ///
     /// [`Endpoint::poll_log`]: crate::Endpoint::poll_log
     pub event_log: usize,
     pub(crate) key_limits: KeyLimits,
-    /// At least one; see [`Config::add_class`].
+    /// Never empty; see [`Config::add_class`].
     pub(crate) classes: Vec<ClassConfig>,
     pub(crate) channels: BTreeMap<ChannelId, ChannelConfig>,
 }
@@ -90,7 +89,7 @@ impl Config {
         }
     }
 
-    /// Sets what [`ClassId::DEFAULT`] gets.
+    /// Sets the share of [`ClassId::DEFAULT`].
     ///
     /// # Errors
     /// [`ConfigError::Weight`], [`ConfigError::NoRate`].
@@ -99,11 +98,10 @@ impl Config {
         Ok(())
     }
 
-    /// Adds a class of traffic to those that share a session's rate.
+    /// Adds a traffic class that competes for the session's rate.
     ///
     /// # Errors
-    /// [`ConfigError::Weight`], [`ConfigError::NoRate`],
-    /// [`ConfigError::TooManyClasses`].
+    /// [`ConfigError::Weight`], [`ConfigError::NoRate`], [`ConfigError::TooManyClasses`].
     pub fn add_class(&mut self, class: ClassConfig) -> Result<ClassId, ConfigError> {
         let id = self.classes.len();
         if id >= MAX_CLASSES {
@@ -113,8 +111,8 @@ impl Config {
         Ok(ClassId(id as u8))
     }
 
-    /// Adds a packet channel, or replaces the one with this number. What comes
-    /// on channels that this side does not have is dropped.
+    /// Adds or replaces a packet channel. Packets for channels that this side has not added are
+    /// dropped.
     ///
     /// # Errors
     /// [`ConfigError::NoClass`], [`ConfigError::Deadline`].
@@ -135,16 +133,16 @@ impl Config {
     }
 }
 
-/// Names a session of an endpoint; never reused by it.
+/// Identifies a session of an endpoint. The endpoint never reuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub(crate) u64);
 
-/// Names a stream of a session; never reused by it. Even identifiers are opened
-/// by the terminal, odd ones by the hub.
+/// Identifies a stream of a session. The session never reuses it. The terminal opens even
+/// identifiers, the hub odd ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub(crate) u64);
 
-/// A Curve25519 public key: the name of a gateway.
+/// A Curve25519 public key, which identifies a gateway.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
@@ -157,7 +155,7 @@ impl core::fmt::Debug for PublicKey {
     }
 }
 
-/// Why a stream ended before its time. Carried to the other side.
+/// Why a stream was reset. Sent to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ResetReason {
@@ -169,27 +167,27 @@ pub enum ResetReason {
     Unreachable,
     /// The destination did not answer in time.
     TimedOut,
-    /// A gateway has no room for another connection.
+    /// A gateway's connection limit was reached.
     Limit,
     /// A gateway's policy forbids the connection.
     Prohibited,
-    /// The session was lost, and the stream with it.
+    /// The session ended, and its streams with it.
     SessionLost,
 }
 
-/// Why a side ends a session. Carried to the other side.
+/// Why a side closes a session. Sent to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The gateway stops, perhaps to start again.
+    /// The gateway is stopping, possibly to restart.
     Shutdown,
     /// The other side broke the protocol.
     Violation,
-    /// The other side is not to be served any more.
+    /// The peer is no longer served.
     Prohibited,
 }
 
-/// Why a session is over.
+/// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DownReason {
@@ -197,9 +195,9 @@ pub enum DownReason {
     Closed(CloseReason),
     /// The peer closed it.
     ClosedByPeer(CloseReason),
-    /// The peer has been unreachable for too long.
+    /// The peer was unreachable for longer than [`Config::give_up`].
     GivenUp,
-    /// The peer has set up another: it had lost this one.
+    /// The peer set up a new session because it had lost this one.
     Replaced,
     /// The peer broke the protocol.
     Violation,
@@ -221,81 +219,81 @@ impl core::fmt::Display for DownReason {
     }
 }
 
-/// What an endpoint tells its owner.
+/// An event of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A session with this peer is established.
+    /// A session with the peer is established.
     Up {
         /// The peer's static key.
         peer: PublicKey,
-        /// Its present address.
+        /// The peer's current address.
         address: SocketAddr,
     },
-    /// The peer has stopped answering. Streams are frozen, none is lost.
+    /// The peer has stopped answering. Its streams are frozen but survive.
     Unreachable,
     /// The peer answers again.
     Reachable,
-    /// The peer is reached at another address from now on.
+    /// The peer has moved to another address.
     Moved {
         /// The new address.
         address: SocketAddr,
     },
-    /// The session is over, and all its streams with it.
+    /// The session is over, and so are its streams.
     Down(DownReason),
     /// The peer opened a stream.
     Opened {
         /// The new stream.
         stream: StreamId,
-        /// What it is for. The destination is a name only with [`Config::names`].
+        /// Where the stream leads. The destination is a host name only with [`Config::names`].
         open: Open<Destination>,
     },
     /// The peer has connected the stream to its destination.
     Accepted(StreamId),
-    /// The stream has bytes, or its end, to read.
+    /// The stream has data, or its end, to read.
     Readable(StreamId),
-    /// The stream takes bytes again.
+    /// The stream accepts data again.
     Writable(StreamId),
-    /// The peer reset the stream; it is forgotten. What had come of it in order
-    /// was read before, or was not read within 30 s.
+    /// The peer reset the stream, which no longer exists. In-order data received before the reset
+    /// has been read, or was left unread for 30 s.
     Reset {
         /// The stream.
         stream: StreamId,
         /// Why.
         reason: ResetReason,
     },
-    /// Both directions have ended, all is acknowledged, and [`Read::End`] was
-    /// read; the stream is forgotten.
+    /// The stream is complete and no longer exists: both directions have ended, all data is
+    /// acknowledged, and [`Read::End`] was read.
     Closed(StreamId),
 }
 
-/// What an endpoint tells its owner that belongs to no session.
+/// An event that belongs to no session.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Notice {
-    /// The hub speaks other versions of the protocol. The terminal keeps
-    /// asking: the hub may be given another version.
+    /// The hub speaks other versions of the protocol. The terminal keeps trying in case the hub is
+    /// upgraded.
     #[error("the hub speaks SLACP version {}; this terminal speaks {ours}", list(theirs))]
     OtherVersion {
-        /// Ours.
+        /// The version of this terminal.
         ours: u8,
-        /// The hub's.
+        /// The versions of the hub.
         theirs: Vec<u8>,
     },
-    /// A terminal speaks another version of the protocol and was refused. An
-    /// address and version is reported once an hour, and no more than 64 an hour:
-    /// whoever knows the hub's key may invent them.
+    /// A terminal that speaks another version of the protocol was refused. Each pair of address and
+    /// version is reported at most once an hour, and at most 64 pairs an hour, because anyone who
+    /// knows the hub's key can forge these messages.
     #[error("a terminal at {address} speaks SLACP version {theirs}; this hub speaks {ours}")]
     ForeignTerminal {
         /// Where its message came from.
         address: SocketAddr,
-        /// Ours.
+        /// The version of this hub.
         ours: u8,
-        /// The terminal's.
+        /// The version of the terminal.
         theirs: u8,
     },
-    /// Two machines use one key. The hub goes on serving one of them, and holds the
-    /// other off for longer each time this is told, up to 5 minutes.
+    /// Two machines use the same key. The hub keeps serving one and holds the other off, for twice
+    /// as long with each notice, up to 5 minutes.
     #[error(
         "two machines use the key {key:?}: the one at {served} is served, the one at {refused} \
          is refused"
@@ -303,90 +301,90 @@ pub enum Notice {
     SharedKey {
         /// Their key.
         key: PublicKey,
-        /// Where the one is whose session stays.
+        /// The address of the machine that keeps its session.
         served: SocketAddr,
-        /// Where the other one is.
+        /// The address of the machine that is held off.
         refused: SocketAddr,
     },
-    /// The hub does not know a parameter that this terminal insists on.
+    /// The terminal requires a parameter that the hub does not know.
     #[error("the hub does not know parameter {parameter}, on which this terminal insists")]
     Refused {
-        /// Its name.
+        /// The parameter's number.
         parameter: u64,
     },
-    /// The hub insists on a parameter that this terminal does not know.
+    /// The hub requires a parameter that this terminal does not know.
     #[error("the hub insists on parameter {parameter}, which this terminal does not know")]
     Unsupported {
-        /// Its name.
+        /// The parameter's number.
         parameter: u64,
     },
 }
 
-/// Numbers as in a sentence.
+/// Lists versions for a sentence.
 fn list(versions: &[u8]) -> String {
     versions.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What an endpoint remembers: what it costs in memory besides what each session
-/// holds ([`Stats::held`](crate::Stats::held)).
+/// The size of an endpoint's state, beyond the memory of its sessions
+/// ([`Stats::held`](crate::Stats::held)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Footprint {
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: usize,
-    /// Handshakes under way: at most one for each terminal that is allowed.
+    /// Handshakes in progress, at most one for each allowed terminal.
     pub handshakes: usize,
-    /// Handshake datagrams that wait for the link: at most 2,048.
+    /// Handshake datagrams queued for the link, at most 2,048.
     pub waiting: usize,
 }
 
-/// What datagrams from before any session have cost a hub, whoever sent them.
+/// What a hub has spent on handshake datagrams, including forged ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effort {
-    /// HMACs: knocks and cookies that were checked, answers that were sealed.
+    /// HMACs computed to check knocks and cookies and to seal answers.
     pub hashes: u64,
-    /// Initiations that were read, each for two Diffie–Hellman operations, which cost
-    /// far more than a hash.
+    /// Initiations decrypted. Each takes two Diffie–Hellman operations, which cost far more than a
+    /// hash.
     pub handshakes: u64,
 }
 
-/// What reading from a stream gave.
+/// The result of reading from a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes, at least one.
+    /// The number of bytes read, at least one.
     Data(usize),
-    /// Nothing yet; [`Event::Readable`] follows.
+    /// No data yet; [`Event::Readable`] follows.
     Blocked,
-    /// The peer has finished; nothing more comes.
+    /// The peer has finished the stream.
     End,
 }
 
-/// Why a stream cannot be used.
+/// Why an operation on a stream failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// There is no such session, or it is over.
+    /// The session does not exist or is over.
     #[error("no such session")]
     NoSession,
-    /// There is no such stream: it never was, or it was reset or closed.
+    /// The stream does not exist, or was reset or closed.
     #[error("no such stream")]
     NoStream,
-    /// This side has finished the stream already.
+    /// This side has already finished the stream.
     #[error("the stream is already finished")]
     Finished,
-    /// The peer allows no further stream.
+    /// The peer's stream limit is reached.
     #[error("the peer allows no more than {limit} streams")]
     TooMany {
         /// The peer's limit.
         limit: u32,
     },
-    /// The streams there are leave less memory than a new one needs: 64 kB of the
-    /// default memory, here or at the peer.
+    /// Existing streams leave too little memory for another one, here or at the peer. With default
+    /// settings a new stream needs 64 kB.
     #[error("the streams of the session leave no memory for another")]
     NoRoom,
-    /// The peer resolves no names.
+    /// The peer does not resolve names.
     #[error("the peer resolves no names")]
     NoNames,
-    /// The configuration has no such class.
+    /// The configuration does not have this class.
     #[error("no such class")]
     NoClass,
 }

@@ -24,13 +24,12 @@ pub(crate) use common::{Core, Owner};
 
 /// One side of the hop: a terminal with its hub, or a hub with its terminals.
 ///
-/// A state machine without clock or socket (`docs/state-machines.md`). After
-/// any input or command, drain in this order until `None`:
-/// [`Self::poll_event`], [`Self::poll_packet`], then [`Self::poll_transmit`]; then
-/// come back at [`Machine::poll_timeout`].
+/// A state machine without a clock or a socket (`docs/state-machines.md`). After any input or
+/// command, call these in order, each until it returns `None`: [`Self::poll_event`],
+/// [`Self::poll_packet`], [`Self::poll_transmit`]. Then come back at [`Machine::poll_timeout`].
 ///
-/// A terminal sets up its session by itself, and sets up another when the hub
-/// has lost it. All sessions of a hub share its rate.
+/// A terminal sets up its session by itself, and a new one when the hub has lost it. All sessions
+/// of a hub share its rate.
 pub struct Endpoint {
     pub(crate) core: Core,
     role: Role,
@@ -42,8 +41,8 @@ enum Role {
 }
 
 impl Endpoint {
-    /// A hub that serves the terminals whose keys are `allow`ed. `seed` makes
-    /// its ephemeral keys: it must be unpredictable, except in tests.
+    /// A hub that serves the terminals with the keys in `allow`. Its ephemeral keys are derived
+    /// from `seed`, which must be unpredictable except in tests.
     pub fn hub(config: Config, identity: KeyPair, allow: Vec<PublicKey>, seed: [u8; 32]) -> Self {
         let knocker = Knocker::new(identity.public());
         let mut core = Core::new(config, identity, knocker, seed);
@@ -51,8 +50,8 @@ impl Endpoint {
         Self { core, role: Role::Hub(Box::new(Hub::new(allow, gate))) }
     }
 
-    /// A terminal of the hub with the key `hub`, which is at one of `addresses`;
-    /// they are tried in turn. `seed` as for [`Self::hub`].
+    /// A terminal of the hub with the key `hub`, which is tried at each of `addresses` in turn.
+    /// `seed` is as for [`Self::hub`].
     pub fn terminal(
         config: Config,
         identity: KeyPair,
@@ -64,9 +63,9 @@ impl Endpoint {
         Self { core, role: Role::Terminal(Box::new(Terminal::new(addresses))) }
     }
 
-    /// Takes a datagram from the network. Anything that is not authentic is
-    /// counted and forgotten. Returns the session that `from` has proven to
-    /// belong to: `None` for handshakes, strangers, and sessions that are over.
+    /// Processes a datagram from the network. Anything that is not authentic is counted and
+    /// dropped. Returns the session that `from` has proved to belong to: `None` for handshakes,
+    /// strangers, and sessions that are over.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -142,7 +141,7 @@ impl Endpoint {
         }
     }
 
-    /// What has happened, in order.
+    /// Returns the next session event, in order.
     pub fn poll_event(&mut self) -> Option<(SessionId, Event)> {
         if let Some(event) = self.core.events.pop_front() {
             return Some(event);
@@ -151,9 +150,9 @@ impl Endpoint {
         Some((id, self.core.with(id, Session::poll_event)??))
     }
 
-    /// Puts the next datagram to be sent now in `buf`, which is emptied first,
-    /// and says where to. `None` while the pacer holds the link, or there is
-    /// nothing to send: [`Machine::poll_timeout`] says when to ask again.
+    /// Writes the next datagram that may be sent now to `buf`, which is cleared first, and returns
+    /// its destination. `None` while the pacer holds the link or there is nothing to send;
+    /// [`Machine::poll_timeout`] says when to ask again.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<SocketAddr> {
         self.core.now = now;
         buf.clear();
@@ -172,40 +171,40 @@ impl Endpoint {
         packet.or_else(|| self.core.transmit_answer(now, buf))
     }
 
-    /// What has happened that belongs to no session.
+    /// Returns the next event that belongs to no session.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.core.notices.pop_front()
     }
 
-    /// The next packet that came on a packet channel.
+    /// Returns the next packet received on a packet channel.
     pub fn poll_packet(&mut self) -> Option<(SessionId, ChannelId, Vec<u8>)> {
         let id = self.core.sessions.with_packet()?;
         let (channel, packet) = self.core.with(id, |session| session.inbound.poll())??;
         Some((id, channel, packet))
     }
 
-    /// The next event of the sessions' event logs, the oldest first; see
-    /// [`Config::event_log`]. Those of a session that ends are gone with it.
+    /// Returns the oldest entry of the sessions' event logs; see [`Config::event_log`]. A session's
+    /// entries are lost when it ends.
     pub fn poll_log(&mut self) -> Option<LogEntry> {
         self.poll_session_log(self.core.sessions.with_log()?)
     }
 
-    /// Has a session note at most so many events from now on, in place of
-    /// [`Config::event_log`]; none if that is zero.
+    /// Sets the capacity of a session's event log from now on, overriding [`Config::event_log`]; 0
+    /// turns it off.
     ///
     /// # Errors
-    /// [`StreamError::NoSession`] if there is no such session, or it is over.
+    /// [`StreamError::NoSession`] if the session does not exist or is over.
     pub fn set_event_log(&mut self, id: SessionId, events: usize) -> Result<(), StreamError> {
         self.with(id, |session| session.log.resize(events))
     }
 
-    /// As [`Self::poll_log`], of one session.
+    /// Like [`Self::poll_log`], but for one session.
     pub fn poll_session_log(&mut self, id: SessionId) -> Option<LogEntry> {
         let (time, event) = self.core.with(id, |session| session.log.poll())??;
         Some(LogEntry { time, session: id, event })
     }
 
-    /// Does something with a session that is not over.
+    /// Runs a function on a session that is not over.
     fn with<T>(
         &mut self,
         id: SessionId,

@@ -1,8 +1,7 @@
 //! SLACP, the protocol of the satellite hop (`docs/slacp.md`).
 //!
-//! A sans-I/O crate: an [`Endpoint`] is handed datagrams and the time, and
-//! hands out datagrams and events. The gateway puts it on a UDP socket, tests
-//! on a virtual link.
+//! This is a sans-I/O crate: an [`Endpoint`] takes datagrams and the time, and returns datagrams
+//! and events. The gateway drives it over a UDP socket; tests drive it over a simulated link.
 
 mod api;
 mod channels;

@@ -1,5 +1,4 @@
-//! One session: packets in, packets out, between a terminal and a hub
-//! (`docs/slacp.md`).
+//! One session between a terminal and a hub (`docs/slacp.md`).
 
 mod close;
 mod migrate;
@@ -43,14 +42,14 @@ use crate::stats::{ChannelStats, ClassStats, ENTRY, Stats};
 use crate::streams::Streams;
 use crate::{Config, DownReason, Event, PathKey, PathMemory, PublicKey, Rate, RateError};
 
-/// Packets that the peer may still speak of.
+/// How many recent packet numbers a peer may still refer to.
 const RECENT: u64 = 1 << 16;
 
-/// Why a session wants to be woken.
+/// Why a session asked to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wake {
-    /// A handshake message is to be sent again.
+    /// A handshake message needs to be retransmitted.
     Handshake,
     /// The link is free for the next packet.
     Pacing,
@@ -58,67 +57,66 @@ pub enum Wake {
     Acknowledgement,
     /// A packet is overdue and counts as lost.
     Loss,
-    /// Nothing has been acknowledged for too long.
+    /// No acknowledgement has come for too long: send a probe.
     Probe,
-    /// What was sent is to be protected, or sent a second time.
+    /// Repairs or a second copy of a retransmission are due.
     Repair,
-    /// A packet of a channel is missing for too long.
+    /// A missing packet of a channel is given up.
     Delivery,
-    /// The peer is to be told that we are still there.
+    /// A keepalive is due.
     Keepalive,
     /// The peer has been silent for too long.
     Silence,
-    /// The rate is to be set anew.
+    /// The rate control has a timer.
     Rate,
-    /// The keys are to be renewed, or the old ones forgotten.
+    /// Keys are due for renewal, or old ones for deletion.
     Rekey,
-    /// The peer is to be told that the session is over, or it may be forgotten.
+    /// A closing message is due, or the closed session can be forgotten.
     Closing,
-    /// The peer's address is in question, or the size of the largest packet.
+    /// A path challenge or an MTU probe is due.
     Path,
 }
 
-/// How a session's peer is reached.
+/// What this side knows of its peer.
 pub(crate) struct Peer {
     pub(crate) key: PublicKey,
     pub(crate) address: SocketAddr,
-    /// What the peer calls this session.
+    /// The peer's index for this session.
     pub(crate) index: Index,
     pub(crate) limits: Limits,
-    /// At which it sends, as it said; 0 if it does not know.
+    /// The peer's announced sending rate; 0 if the peer does not know it.
     pub(crate) rate: BitRate,
-    /// Whether it wants to hear when its packets arrived; `None` if it does not
-    /// know of such things.
+    /// Whether the peer wants arrival times; `None` if it does not support them.
     pub(crate) times: Option<bool>,
 }
 
-/// A session that is set up.
+/// An established session.
 pub(crate) struct Session {
     pub(crate) peer: Peer,
-    /// The same on both sides.
+    /// The session's name, the same on both sides.
     pub(crate) name: u64,
     keys: Phases,
     rekey: Rekey,
     path: Path,
-    /// The path that the session has left, and what was learnt of it.
+    /// The address the session has just left, and what it learnt about that path.
     left: Option<(SocketAddr, Option<PathMemory>)>,
     pmtu: Pmtu,
-    /// On a slow link, how many bytes are sent before the next probe for it.
+    /// On a slow link, the number of bytes sent before the next MTU probe.
     mtu_probe_from: u64,
     rng: ChaCha20Rng,
-    /// Where the packet came from that is being taken.
+    /// The source address of the packet being processed.
     heard_from: SocketAddr,
     keepalive: Duration,
-    /// How long the session is idle before it says that it is there: [`Self::keepalive`],
-    /// and a random part more.
+    /// How long the session may be idle before it sends a keepalive: [`Self::keepalive`] plus
+    /// jitter.
     idle_for: Duration,
     give_up: Duration,
     sent: SentPackets,
-    /// The next number that no packet gets.
+    /// The next packet number to skip.
     leave_out_at: u64,
-    /// Beyond so many bytes in the book of packets sent nothing is sent for the owner …
+    /// Soft limit of the sent-packet records, in bytes: beyond it no more payload is sent.
     most_in_flight: usize,
-    /// … and beyond so many the peer breaks the protocol.
+    /// Hard limit: a peer that leaves more unacknowledged breaks the protocol.
     most_unacknowledged: usize,
     received: Received,
     rtt: Rtt,
@@ -131,37 +129,37 @@ pub(crate) struct Session {
     decoder: Decoder,
     planner: Planner,
     rate: Control,
-    /// Second copies of retransmissions, and when they are to be sent.
+    /// Second copies of retransmissions, with the time each is due.
     copies: VecDeque<(Instant, Cargo)>,
     last_heard: Instant,
-    /// When an acknowledgement last said that something more has arrived.
+    /// When an acknowledgement last reported new packets.
     last_progress: Instant,
-    /// When the last packet came that carried more than a question.
+    /// When a packet with more than a PING last came.
     last_carried: Instant,
-    /// When the peer was asked whether it is still there.
+    /// When the peer was last asked whether it is alive.
     asked: Instant,
     last_sent: Instant,
-    /// When the last packet left that the peer should acknowledge.
+    /// When the last ack-eliciting packet left.
     last_eliciting: Instant,
     next_probe: Instant,
-    /// When it was last asked whether anything still arrives.
+    /// When the peer was last asked whether packets still arrive.
     doubted_at: Instant,
     probe_pending: bool,
-    /// The next question is to arrive even on a path that drops large packets, with what
-    /// has come: acknowledgements go with large packets, too.
+    /// Send the next probe small, and with an acknowledgement: a path that drops large packets also
+    /// drops the acknowledgements in them.
     careful: bool,
-    /// A direction of the link is silent, or both.
+    /// Set while one or both directions of the link are silent.
     fade: Option<Fade>,
     /// When the last fade ended.
     thawed_at: Instant,
     faded: Faded,
     backoff: Backoff,
-    /// Why the session is over for its owner, if it is.
+    /// Why the session ended, once it is over for its owner.
     ended: Option<DownReason>,
-    /// The owner knows.
+    /// Whether the owner knows that the session ended.
     told: bool,
     closing: Option<Closing>,
-    /// The session is to be forgotten.
+    /// Whether the session can be forgotten.
     over: bool,
     settled_told: u64,
     settled_told_at: Instant,
@@ -258,7 +256,7 @@ impl Session {
         session
     }
 
-    /// The owner's events, then those of the streams; in the order they came.
+    /// Returns the owner's events first, then those of the streams, each in order.
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         if !self.is_usable() {
             return None;
@@ -266,29 +264,29 @@ impl Session {
         self.events.pop_front().or_else(|| self.streams.poll_event())
     }
 
-    /// Whether [`Self::poll_event`] has something.
+    /// Whether [`Self::poll_event`] would return an event.
     pub(crate) fn has_event(&self) -> bool {
         self.is_usable() && (!self.events.is_empty() || self.streams.has_event())
     }
 
-    /// Whether the session is to be forgotten.
+    /// Whether the session can be forgotten.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Whether its owner can still use it.
+    /// Whether the owner can still use the session.
     pub(crate) fn is_usable(&self) -> bool {
         self.ended.is_none()
     }
 
-    /// Why the session is over for its owner, when that is news.
+    /// Why the session ended; returned only once.
     pub(crate) fn take_end(&mut self) -> Option<DownReason> {
         let news = self.ended.filter(|_| !self.told);
         self.told |= news.is_some();
         news
     }
 
-    /// Whether what is sent arrives, and acknowledgements of it return.
+    /// Whether packets of this side arrive and their acknowledgements return.
     pub(crate) fn is_reachable(&self) -> bool {
         self.fade.is_none()
     }
@@ -316,7 +314,7 @@ impl Session {
         }
     }
 
-    /// Bytes held in all, in O(1): every part counts as it goes.
+    /// Total bytes held, in O(1): every part keeps its own count.
     fn held(&self) -> u64 {
         let (to_send, to_read) = self.streams.held();
         let channels = self.inbound.held() + self.outbound.held();
@@ -325,8 +323,7 @@ impl Session {
         to_send + to_read + (self.streams.overhead() + channels + packets + fec) as u64
     }
 
-    /// Whether a packet with this header may be one that was sent on this
-    /// session not long ago.
+    /// Whether this session may recently have sent a packet with this header.
     pub(crate) fn may_have_sent(&self, header: &Header) -> bool {
         let next = self.sent.next_number();
         let number = header.number(next);
@@ -362,41 +359,41 @@ impl Session {
         self.outbound.send(now, channel, packet, &mut self.log)
     }
 
-    /// Takes what the handshake says of the RTT.
+    /// Initialises the RTT from the handshake.
     pub(crate) fn begin_rtt(&mut self, rtt: FirstRtt) {
         self.rtt.begin(rtt);
         self.follow_pace();
     }
 
-    /// The rate at which the endpoint's pacer is to have the session send;
-    /// `None` if the session paces itself.
+    /// The rate at which the endpoint's shared pacer sends for this session; `None` if the session
+    /// paces itself.
     pub(crate) fn shared_rate(&self) -> Option<BitRate> {
         self.rate.shared()
     }
 
-    /// What is worth remembering of the path.
+    /// What is worth remembering about the path.
     pub(crate) fn path_memory(&self, now: Instant) -> Option<PathMemory> {
         self.rate.auto()?.memory(now)
     }
 
-    /// The path in use.
+    /// The current path.
     pub(crate) fn path_key(&self) -> PathKey {
         PathKey::new(self.peer.key, self.peer.address.ip())
     }
 
-    /// Takes what is remembered of the path, before anything is sent there.
+    /// Restores what is remembered about the path, before anything is sent on it.
     pub(crate) fn remember(&mut self, memory: PathMemory) {
         if let Some(auto) = self.rate.auto_mut() {
             auto.remember(memory);
         }
     }
 
-    /// Has the session share the rate of its probes in a fade with others.
+    /// Makes the session share the probe budget of a fade with other sessions.
     pub(crate) fn share_probes(&mut self, faded: &Faded) {
         self.faded = faded.clone();
     }
 
-    /// Takes another configured rate; `false` if that needs another session.
+    /// Applies a new configured rate; `false` if it needs a new session.
     pub(crate) fn configure_rate(&mut self, now: Instant, rate: &Rate) -> bool {
         let taken = self.rate.configure(rate);
         if taken {
@@ -405,8 +402,8 @@ impl Session {
         taken
     }
 
-    /// Takes the classes of a configuration, and its settings of the channels there
-    /// are. Streams of a class without a `successor` go to the default class.
+    /// Applies the classes of a configuration and its settings for existing channels. Streams whose
+    /// class has no `successor` move to the default class.
     pub(crate) fn configure_classes(
         &mut self,
         config: &Config,
@@ -420,7 +417,7 @@ impl Session {
         self.scheduler.configure(&config.classes, successor);
     }
 
-    /// Takes a rate told by the modem.
+    /// Applies a rate reported by the modem.
     pub(crate) fn set_rate(
         &mut self,
         now: Instant,
@@ -430,14 +427,14 @@ impl Session {
         let was_off = self.rate.rate().bits_per_second() == 0;
         self.rate.tell(now, rate, valid_for)?;
         if was_off && rate.bits_per_second() > 0 {
-            // The link is back, says the modem.
+            // The modem reports that the link is back: probe at once.
             self.next_probe = self.next_probe.min(now);
         }
         self.rate_changed(now);
         Ok(())
     }
 
-    /// Has everything that depends on the rate follow it.
+    /// Updates everything that depends on the rate.
     fn rate_changed(&mut self, now: Instant) {
         let rate = self.rate.rate();
         self.log.record(now, || LogEvent::Rate { rate });
@@ -446,7 +443,7 @@ impl Session {
         self.follow_pace();
     }
 
-    /// Tells the streams how fast the session is.
+    /// Updates the streams' view of the rate.
     fn follow_pace(&mut self) {
         let (rtt, rates) = (self.rtt.smoothed().max(LEAST_RTT), [self.rate.rate(), self.peer.rate]);
         self.streams.set_pace(Pace { rtt, rates });
@@ -457,36 +454,37 @@ impl Session {
         self.last_heard
     }
 
-    /// How long the answer to a question takes at most, if one of two gets through.
+    /// Maximum time for an answer to a question, if one of two copies arrives.
     pub(crate) fn patience(&self) -> Duration {
         self.challenge_delay() * 2
     }
 
-    /// Has the peer acknowledge something soon.
+    /// Makes the peer acknowledge something soon.
     pub(crate) fn ping(&mut self) {
         self.probe_pending = true;
     }
 }
 
-/// Beyond how many bytes of records nothing more is sent that needs one, but probes.
-/// Streams have at most `memory` bytes under way; as FEC sources they are kept in the
-/// record once more, and headers and record take less than half of a full packet.
-/// Packets of channels have no other bound than this.
+/// The size of sent-packet records, in bytes, beyond which only probes are sent. Streams have at
+/// most `memory` bytes in flight; as FEC sources these are stored again in the records, and headers
+/// and records take less than half of a full packet. For packets of channels this is the only
+/// limit.
 fn most_in_flight(memory: u64) -> usize {
     usize::try_from(memory + memory / 2).unwrap_or(usize::MAX)
 }
 
-/// Beyond how many the peer acknowledges nothing though it is there: half the memory is
-/// filled by probes in no less than ten minutes, even if that is 1 MB.
+/// The size of sent-packet records beyond which a reachable peer is acknowledging nothing, in
+/// violation of the protocol. Probes need at least ten minutes to fill half the memory, even if
+/// that is only 1 MB.
 fn most_unacknowledged(memory: u64) -> usize {
     usize::try_from(memory).unwrap_or(usize::MAX).saturating_mul(2)
 }
 
-/// The least round-trip time that windows are made for: where packets take less, what a busy
-/// gateway takes to read and answer counts.
+/// Minimum RTT that windows are sized for. On shorter paths the time a busy gateway takes to read
+/// and answer dominates.
 const LEAST_RTT: Duration = Duration::from_millis(20);
 
-/// How many written bytes a stream may hold unsent at a rate: 50 ms of it.
+/// How many written bytes a stream may hold unsent: 50 ms of the rate.
 fn unsent(rate: BitRate) -> u64 {
     rate.bytes_in(Duration::from_millis(50)).get().max(65_536)
 }
@@ -498,7 +496,7 @@ pub(crate) fn limits(config: &Config) -> Limits {
     Limits { channels, openings: Openings::of_this_version(config.names), ..limits }
 }
 
-/// The bytes of IP and UDP headers in front of a datagram to `peer`.
+/// Size of the IP and UDP headers of a datagram to `peer`, in bytes.
 pub(crate) fn ip_udp_overhead(peer: SocketAddr) -> usize {
     match peer {
         SocketAddr::V4(_) => 20 + 8,

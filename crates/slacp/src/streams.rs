@@ -1,4 +1,4 @@
-//! All streams of a session: their life, their credit, and who sends next.
+//! All streams of a session: their life cycle, their credit, and which sends next.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,7 +27,7 @@ mod tests;
 #[cfg(test)]
 mod wire;
 
-/// The peer broke the protocol; the session cannot go on.
+/// The peer broke the protocol; the session must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum ProtocolError {
     #[error("stream {stream:?}: {violation}")]
@@ -40,50 +40,49 @@ pub(crate) enum ProtocolError {
     NotOpened,
 }
 
-/// The state of one stream. It is forgotten when both directions are done or
-/// it is reset.
+/// The state of one stream. It is dropped once both directions are done or the stream is reset.
 #[derive(Debug)]
 struct Stream {
     send: SendBuffer,
     recv: RecvBuffer,
-    /// How far the peer may be ahead of the reader; kept for the stream until its end
-    /// is known.
+    /// How far the peer may send ahead of the reader. Reserved for the stream until its end is
+    /// known.
     window: u64,
-    /// What of it counts in `Streams::granted`.
+    /// The part of it that is counted in `Streams::granted`.
     charged: u64,
-    /// When the present window began to be read, and at which offset.
+    /// When the reader started on the current window, and at which offset.
     measured: Option<(Instant, u64)>,
-    /// What counts in `Streams::openings` until the peer has granted something.
+    /// What is counted in `Streams::openings` until the peer grants the first credit.
     opening: u64,
-    /// How often the peer has given back its window, whether it has got none since, and
-    /// how often this side has given back its own.
+    /// How often the peer has returned its window, whether it has had no new one since, and how
+    /// often this side has returned its own.
     taken_back: u64,
     is_small: bool,
     returned: u64,
-    /// When the window of this side is given back unless something is said.
+    /// When this side's window is returned unless something is sent or received.
     rest_ends: Option<Instant>,
-    /// Something came, and nothing was written since.
+    /// Data has come and nothing has been written since.
     owes_answer: bool,
-    /// What compact offsets are completed by.
+    /// Reference points for completing compact offsets.
     milestones: Milestones,
-    /// False while bytes have come but the opening frame has not.
+    /// False while data has come but the opening frame has not.
     opened: bool,
-    /// The owner was told that there is nothing to read.
+    /// The owner has read everything and waits for more.
     reader_waits: bool,
-    /// The owner was told that the peer has finished.
+    /// The owner has read the end of the stream.
     end_told: bool,
-    /// Whose share of the rate it uses.
+    /// The class whose share of the rate the stream uses.
     class: ClassId,
-    /// Something new to send in `Streams::ready`, in `Streams::retransmit`.
+    /// Whether the stream is in `Streams::ready` (new data) and in `Streams::retransmit`.
     ready: bool,
     retransmit: bool,
-    /// Bytes sent again, and bytes that came in packets that FEC restored.
+    /// Bytes retransmitted, and bytes received in packets that FEC restored.
     resent: u64,
     recovered: u64,
 }
 
 impl Stream {
-    /// A stream that may send and receive so much, both from its beginning.
+    /// A stream with these initial credits, both counted from its beginning.
     fn new(send_credit: u64, recv_limit: u64, opened: bool) -> Self {
         Self {
             window: recv_limit,
@@ -120,28 +119,28 @@ pub(crate) struct Chunk {
     pub(crate) stream: StreamId,
     pub(crate) range: Range<u64>,
     pub(crate) fin: bool,
-    /// The stream does not fill the link: somebody waits for these bytes.
+    /// The stream does not fill the link, so somebody is waiting for this data.
     pub(crate) sparse: bool,
-    /// Few enough bytes are held for their offset to be sent in a compact frame.
+    /// Whether so few bytes are held that the offset fits a compact frame.
     pub(crate) compact: bool,
 }
 
-/// What a stream may send in its turn, and before others if it was quiet: a
-/// reply that somebody waits for, not a download. 5 ms at 50 Mbit/s.
+/// How much a stream may send in one turn, and ahead of others if it was quiet: enough for a reply
+/// that somebody waits for, but not a download. Takes 5 ms at 50 Mbit/s.
 const SPARSE: usize = 32 * 1024;
 
-/// What is known of a stream that this side reset.
+/// What is kept of a stream that this side reset.
 #[derive(Debug)]
 struct Resetting {
     /// One more than the highest offset received.
     highest: u64,
     milestones: Milestones,
-    /// What the peer may still be sending, as it counts in `Streams::granted`.
+    /// What the peer may still be sending, as counted in `Streams::granted`.
     charged: u64,
 }
 
-/// What is left of a stream that the peer reset: it is read first, as from the
-/// kernel's buffer of a TCP connection.
+/// What is left of a stream that the peer reset. It is read to the end first, as from the kernel's
+/// buffer of a TCP connection.
 #[derive(Debug)]
 struct Drain {
     recv: RecvBuffer,
@@ -149,65 +148,63 @@ struct Drain {
     until: Instant,
 }
 
-/// Frames that may wait however few streams there may be: of the session, and those sent
-/// twice by mistake.
+/// Control frames allowed to wait however few streams there are: those of the session, and those
+/// sent twice by mistake.
 const SPARE_FRAMES: u64 = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Streams {
-    /// 0 if this side opens even streams, 1 for odd ones.
+    /// 0 if this side opens even stream identifiers, 1 if odd.
     parity: u64,
     next_id: u64,
     own_open: u32,
     peer_open: u32,
-    /// Streams that the peer has ever opened.
+    /// Number of streams the peer has ever opened.
     peer_opened: u64,
     limits: Limits,
     peer_limits: Limits,
-    /// How many written bytes a stream may hold unsent.
+    /// Maximum number of written but unsent bytes per stream.
     unsent_limit: u64,
     map: BTreeMap<StreamId, Stream>,
-    /// Streams that the peer opened and that are over.
+    /// Streams opened by the peer that are over.
     retired: RangeSet,
-    /// Streams that this side reset while the peer may still be sending.
+    /// Streams this side reset while the peer may still be sending.
     resetting: BTreeMap<StreamId, Resetting>,
-    /// Streams that the peer reset and that have bytes to read.
+    /// Streams the peer reset that still have data to read.
     drains: BTreeMap<StreamId, Drain>,
-    /// When the reader of each is given up.
+    /// When the reader of each drain is given up.
     drain_ends: BTreeSet<(Instant, StreamId)>,
     send_credit: SendCredit,
     recv_credit: RecvCredit,
-    /// The windows of all streams, and what is left of those that were reset.
+    /// The windows of all streams, and the rest of those of reset streams.
     granted: Budget,
-    /// What the peer keeps for streams that this side opens, until it has granted them
-    /// something.
+    /// Memory the peer reserves for streams that this side opened, until it grants them their first
+    /// credit.
     openings: Budget,
-    /// What the peer granted the stream that was last opened.
+    /// What the peer granted the stream opened last.
     offered: u64,
-    /// Streams at rest, and when their windows are given back.
+    /// Streams at rest, by the time their windows are returned.
     resting: BTreeSet<(Instant, StreamId)>,
     pace: Pace,
-    /// When the present round trip began, what has come in it, and the most that has
-    /// come in one.
+    /// Start of the current round trip, and bytes received in it.
     round: (Instant, u64),
     flight: u64,
     /// Bytes held in all send buffers.
     held: u64,
-    /// Gaps in all receive buffers.
+    /// Number of gaps in all receive buffers.
     gaps: usize,
-    /// Frames that must arrive, to be sent before any stream data.
+    /// Frames that must arrive; sent before any stream data.
     control: VecDeque<Frame<'static>>,
     retransmit: VecDeque<StreamId>,
-    /// Streams with something new to send, per class.
+    /// Streams with new data to send, per class.
     ready: Vec<FairQueue<StreamId>>,
-    /// Streams whose writer was refused bytes.
+    /// Streams whose last write did not fit.
     writers: BTreeSet<StreamId>,
     events: VecDeque<Event>,
 }
 
 impl Streams {
-    /// The streams of a session with so many `classes`, for packets of `mtu`
-    /// bytes.
+    /// The streams of a session with this many `classes`, for packets of `mtu` bytes.
     pub(crate) fn new(
         parity: u64,
         limits: Limits,
@@ -249,14 +246,14 @@ impl Streams {
         }
     }
 
-    /// Sets how many written bytes a stream may hold unsent.
+    /// Sets the maximum number of written but unsent bytes per stream.
     pub(crate) fn set_unsent_limit(&mut self, bytes: u64) {
         self.unsent_limit = bytes;
         self.wake_writers();
     }
 
-    /// Takes so many classes instead of those there are. Streams go on in the
-    /// `successor` of theirs, which is one of the new ones.
+    /// Replaces the classes. Each stream moves to the `successor` of its class, which is one of the
+    /// new ones.
     pub(crate) fn configure_classes(
         &mut self,
         classes: usize,
@@ -283,12 +280,12 @@ impl Streams {
         self.events.pop_front()
     }
 
-    /// How many streams are alive.
+    /// Number of live streams.
     pub(crate) fn len(&self) -> usize {
         self.map.len() + self.drains.len()
     }
 
-    /// What is known of a stream.
+    /// Statistics of a stream.
     pub(crate) fn stats(&self, id: StreamId) -> Option<StreamStats> {
         let Stream { send, recv, resent, recovered, .. } = self.map.get(&id)?;
         let unsent = send.unsent();
@@ -303,7 +300,7 @@ impl Streams {
         })
     }
 
-    /// Bytes of a stream came in a packet that FEC restored.
+    /// Counts bytes of a stream that came in a packet restored by FEC.
     pub(crate) fn on_recovered(&mut self, id: StreamId, bytes: usize) {
         if let Some(stream) = self.map.get_mut(&id) {
             stream.recovered += bytes as u64;
@@ -315,15 +312,15 @@ impl Streams {
         (self.held, self.recv_credit.held())
     }
 
-    /// Whether more frames wait to be sent than the peer may cause if it keeps the rules:
-    /// a stream that it may have open, or that this side has, has at most an opening, an
-    /// answer, some credit, a window given back and an end that wait.
+    /// Whether more control frames wait than a well-behaved peer can cause. Each stream that exists
+    /// or may be opened by the peer accounts for at most an opening, an answer, some credit, a
+    /// returned window and an end.
     pub(crate) fn owes_too_much(&self) -> bool {
         let streams = u64::from(self.limits.max_streams) + u64::from(self.own_open);
         self.control.len() as u64 > 5 * streams + SPARE_FRAMES
     }
 
-    /// Bytes held beside them: streams themselves, gaps in what came, frames that wait.
+    /// Further memory: the streams themselves, gaps in received data, waiting frames.
     pub(crate) fn overhead(&self) -> usize {
         self.map.len() * size_of::<Stream>()
             + self.gaps * GAP_COST as usize
@@ -333,7 +330,7 @@ impl Streams {
     }
 }
 
-/// The end of streams.
+/// Ending streams.
 impl Streams {
     fn retire_if_done(&mut self, id: StreamId) {
         if self.map.get(&id).is_some_and(Stream::is_done) {
@@ -343,7 +340,7 @@ impl Streams {
         }
     }
 
-    /// Takes a stream out of everything that names it.
+    /// Removes a stream from every structure that refers to it.
     fn remove(&mut self, id: StreamId) -> Option<Stream> {
         self.stir(id);
         let stream = self.map.remove(&id)?;

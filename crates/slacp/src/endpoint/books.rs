@@ -1,5 +1,5 @@
-//! Which sessions have something to do, and when: kept in order, so that what an
-//! endpoint does costs by what happens and not by how many sessions exist.
+//! Indices of which sessions have something to do, and when. They keep the cost of an endpoint
+//! proportional to what happens, not to the number of sessions.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +8,16 @@ use units::{Instant, earliest};
 use crate::SessionId;
 use crate::session::{Session, Wake};
 
-/// What a session wants.
+/// What a session wants to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Wants {
     wake: Option<(Instant, Wake)>,
-    /// From when on it has something to send.
+    /// When it has something to send.
     send: Option<(Instant, Wake)>,
-    /// It has an event for the owner, or a packet.
+    /// It has an event or a packet for the owner.
     event: bool,
     packet: bool,
-    /// The oldest entry of its log.
+    /// Time of the oldest entry in its log.
     log: Option<Instant>,
 }
 
@@ -33,13 +33,13 @@ impl Wants {
     }
 }
 
-/// What the books say of one session. Its owner keeps it beside the session.
+/// The index entries of one session, stored beside the session.
 #[derive(Debug)]
 pub(super) struct Filing {
     wants: Wants,
     /// Whether it is in [`Books::turns`].
     queued: bool,
-    /// The virtual time at which its next packet starts, or may start if it has one.
+    /// The virtual start time of its next packet, or the earliest one if it has none.
     next: u64,
     weight: u32,
 }
@@ -49,31 +49,31 @@ impl Filing {
         Self { wants: Wants::default(), queued: false, next: 0, weight: 1 }
     }
 
-    /// What the books say it wants.
+    /// What the indices say it wants.
     pub(super) fn wants(&self) -> Wants {
         self.wants
     }
 
-    /// Sets how many bytes it sends where one of weight 1 sends one.
+    /// Sets its weight: the bytes it sends for each byte of a session of weight 1.
     pub(super) fn set_weight(&mut self, weight: u32) {
         self.weight = weight;
     }
 }
 
-/// Fixed point: virtual time counts so many steps per byte and unit of weight.
+/// Fixed point: steps of virtual time per byte and unit of weight.
 const STEPS: u64 = 256;
 
-/// Ordered sets with at most one entry per session each. An entry that moves costs
-/// a removal and an insertion, and the first is the exact minimum at any time.
+/// Ordered sets with at most one entry per session. Moving an entry costs one removal and one
+/// insertion, and the first entry is always the exact minimum.
 pub(super) struct Books {
     wakes: BTreeSet<(Instant, SessionId)>,
     /// Sessions whose time to send has not come.
     senders: BTreeSet<(Instant, SessionId)>,
-    /// Sessions that may send, by the virtual times at which their packets start:
-    /// start-time fair queueing, as between classes (`scheduler/shares.rs`), but in
-    /// order, since there may be thousands.
+    /// Sessions that may send, by the virtual start times of their packets. This is start-time fair
+    /// queueing, as between classes (`scheduler/shares.rs`), but in an ordered set because there
+    /// may be thousands of sessions.
     turns: BTreeSet<(u64, SessionId)>,
-    /// When the packet sent last started.
+    /// The virtual start time of the packet sent last.
     virtual_now: u64,
     events: BTreeSet<SessionId>,
     packets: BTreeSet<SessionId>,
@@ -93,7 +93,7 @@ impl Books {
         }
     }
 
-    /// Enters what a session wants at `now`, in place of what it wanted.
+    /// Records what a session wants at `now`, replacing its previous entry.
     pub(super) fn enter(&mut self, now: Instant, id: SessionId, file: &mut Filing, wants: Wants) {
         let old = core::mem::replace(&mut file.wants, wants);
         let time = |wish: Option<(Instant, Wake)>| wish.map(|(time, _)| time);
@@ -109,33 +109,32 @@ impl Books {
         move_entry(&mut self.senders, id, before, after);
     }
 
-    /// The next session whose time to send has come by `now`: it is to be given a
-    /// turn.
+    /// The next session whose time to send has come by `now`. The caller queues it for a turn.
     pub(super) fn take_sender(&mut self, now: Instant) -> Option<SessionId> {
         let (_, id) = self.senders.first().copied().filter(|(time, _)| *time <= now)?;
         self.senders.pop_first();
         Some(id)
     }
 
-    /// Gives a session turns. It has saved nothing up while it had nothing to send.
+    /// Queues a session for turns. It saves up nothing while it has nothing to send.
     pub(super) fn queue(&mut self, id: SessionId, file: &mut Filing) {
         file.next = file.next.max(self.virtual_now);
         file.queued = self.turns.insert((file.next, id));
     }
 
-    /// Gives a session no further turns.
+    /// Removes a session from the turns.
     pub(super) fn dequeue(&mut self, id: SessionId, file: &mut Filing) {
         if core::mem::take(&mut file.queued) {
             self.turns.remove(&(file.next, id));
         }
     }
 
-    /// Whose turn it is.
+    /// The session whose turn it is.
     pub(super) fn turn(&self) -> Option<SessionId> {
         self.turns.first().map(|(_, id)| *id)
     }
 
-    /// A session has sent so many bytes in its turn.
+    /// Charges a session for the bytes it sent in its turn.
     pub(super) fn spend(&mut self, id: SessionId, file: &mut Filing, bytes: u64) {
         self.dequeue(id, file);
         self.virtual_now = file.next;
@@ -143,8 +142,8 @@ impl Books {
         self.queue(id, file);
     }
 
-    /// The first time at which a session wants anything while the link is busy until
-    /// `link_free`. `file` finds what is known of a session.
+    /// The first time at which any session wants something, while the link is busy until
+    /// `link_free`. `file` returns the entry of a session.
     pub(super) fn soonest<'a>(
         &self,
         link_free: Instant,
@@ -157,7 +156,7 @@ impl Books {
         earliest(wake, senders)
     }
 
-    /// The sessions that want to be woken by `now`.
+    /// Sessions that want to be woken by `now`.
     pub(super) fn due(&self, now: Instant) -> Vec<SessionId> {
         self.wakes.iter().take_while(|(time, _)| *time <= now).map(|(_, id)| *id).collect()
     }
@@ -172,7 +171,7 @@ impl Books {
         self.packets.first().copied()
     }
 
-    /// The session with the oldest entry in its log.
+    /// The session with the oldest log entry.
     pub(super) fn log(&self) -> Option<SessionId> {
         self.logs.first().map(|(_, id)| *id)
     }

@@ -1,4 +1,4 @@
-//! What the owner wants of an endpoint.
+//! The owner's commands to an endpoint.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use crate::{
 
 /// Commands on sessions and the endpoint.
 impl Endpoint {
-    /// Ends a session and all its streams at once, and tells the peer why.
-    /// [`crate::Event::Down`] follows. A terminal then sets up another.
+    /// Closes a session and all its streams at once, and tells the peer why. [`crate::Event::Down`]
+    /// follows. A terminal then sets up a new session.
     ///
     /// # Errors
     /// [`StreamError::NoSession`].
@@ -29,8 +29,8 @@ impl Endpoint {
         self.with(session, |session| session.close(now, reason))
     }
 
-    /// Closes all sessions and takes part in no further handshake. The peers
-    /// have been told three times after 150 ms.
+    /// Closes all sessions and takes part in no further handshake. After 150 ms every peer has been
+    /// told three times.
     pub fn shut_down(&mut self, now: Instant) {
         self.core.now = now;
         self.core.shut = true;
@@ -39,9 +39,8 @@ impl Endpoint {
         self.core.settle();
     }
 
-    /// Sets the rate of a session, as its modem tells it, for the time that it
-    /// is `valid_for`; then the configured one holds again. Takes effect at
-    /// once. At rate 0 nothing but probes is sent.
+    /// Sets the rate of a session as reported by its modem. It takes effect at once and holds for
+    /// `valid_for`; after that the configured rate applies again. At rate 0 only probes are sent.
     ///
     /// # Errors
     /// [`RateError`].
@@ -59,8 +58,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sets how many bytes a session sends where one of weight 1 sends one, when
-    /// the sessions of a hub share its link; at first 1, and never 0.
+    /// Sets the weight of a session: how many bytes it sends for each byte of a session of weight 1
+    /// when the sessions of a hub share the link. Default 1; 0 counts as 1.
     ///
     /// # Errors
     /// [`StreamError::NoSession`].
@@ -69,9 +68,9 @@ impl Endpoint {
         known.then_some(()).ok_or(StreamError::NoSession)
     }
 
-    /// Sets where the rate comes from. Sessions whose rate is fixed, or told, take
-    /// another of the same kind at once; the others keep theirs and only those that
-    /// are set up from now on have it. Whether all have taken it.
+    /// Changes where the rate comes from. Sessions with a fixed or modem-reported rate adopt a new
+    /// one of the same kind at once. All others keep theirs, and the change applies only to new
+    /// sessions. Returns whether every session adopted it.
     pub fn configure_rate(&mut self, now: Instant, rate: Rate) -> bool {
         self.core.now = now;
         let usable = self.core.sessions.iter_mut().filter(|session| session.is_usable());
@@ -85,11 +84,11 @@ impl Endpoint {
         all
     }
 
-    /// Takes the classes of `config`, and its settings of the packet channels there
-    /// are, at once and for all sessions; nothing else of it, and no further channels.
-    /// `successor` tells where streams of a class go on, no two classes in the
-    /// same; without one they go to [`ClassId::DEFAULT`], as do channels that `config`
-    /// does not have. What waits to be sent is not lost.
+    /// Applies the classes of `config`, and its settings for existing packet channels, to all
+    /// sessions at once. Nothing else of `config` is applied, and no channel is added. `successor`
+    /// maps each class to the one its streams move to; no two classes may map to the same one.
+    /// Streams without a successor, and channels that `config` lacks, move to [`ClassId::DEFAULT`].
+    /// Queued data is not lost.
     pub fn configure_classes(
         &mut self,
         now: Instant,
@@ -109,8 +108,8 @@ impl Endpoint {
         self.core.settle();
     }
 
-    /// Sets which terminals a hub serves. The sessions of others end
-    /// ([`CloseReason::Prohibited`]). Does nothing to a terminal.
+    /// Sets which terminals a hub serves. Sessions of all others end ([`CloseReason::Prohibited`]).
+    /// Has no effect on a terminal.
     pub fn set_allowed(&mut self, now: Instant, allow: Vec<PublicKey>) {
         self.core.now = now;
         if let Role::Hub(hub) = &mut self.role {
@@ -119,19 +118,17 @@ impl Endpoint {
         self.core.settle();
     }
 
-    /// Sets the most that a session of each of these terminals holds for its streams in
-    /// each direction, instead of [`Config::memory`]; for sessions that are set up from now
-    /// on. Does nothing to a terminal.
+    /// Overrides [`Config::memory`] for these terminals, for sessions set up from now on. Has no
+    /// effect on a terminal.
     pub fn set_memory(&mut self, memory: BTreeMap<PublicKey, ByteCount>) {
         if let Role::Hub(hub) = &mut self.role {
             hub.set_memory(memory);
         }
     }
 
-    /// Takes what was remembered of a path, for sessions that begin or move
-    /// there from now on, unless it knows something newer. An endpoint remembers
-    /// by itself what its own sessions have learnt. At most 4,096 paths are kept,
-    /// none for more than a day, and nothing that no path can be.
+    /// Adds what was remembered about a path, for sessions that start on it or move to it from now
+    /// on. Newer knowledge is kept. An endpoint remembers what its own sessions learn by itself. It
+    /// keeps at most 4,096 paths, each for at most a day, and ignores values that no path can have.
     pub fn remember(&mut self, now: Instant, path: PathKey, memory: PathMemory) {
         self.core.memories.enter(now, path, memory);
     }
@@ -139,7 +136,7 @@ impl Endpoint {
 
 /// Commands on streams and channels.
 impl Endpoint {
-    /// Opens a stream. It may be written to at once.
+    /// Opens a stream. It can be written to at once.
     ///
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::TooMany`], [`StreamError::NoNames`],
@@ -154,9 +151,8 @@ impl Endpoint {
         self.with(session, |session| session.streams.open(open.into()))?
     }
 
-    /// Whether a stream could be opened now, as far as memory and the peer's limit go:
-    /// whether [`Self::open`] fails with neither [`StreamError::NoRoom`] nor
-    /// [`StreamError::TooMany`].
+    /// Whether memory and the peer's limit would let a stream be opened now: whether [`Self::open`]
+    /// would fail with neither [`StreamError::NoRoom`] nor [`StreamError::TooMany`].
     pub fn has_room(&self, session: SessionId) -> bool {
         self.core.session(session).is_some_and(|session| session.streams.has_room())
     }
@@ -169,8 +165,8 @@ impl Endpoint {
         self.with(session, |session| session.streams.accept(stream))?
     }
 
-    /// Writes as many bytes as there is room for; if that is not all,
-    /// [`crate::Event::Writable`] follows.
+    /// Writes as many bytes as there is room for. If some are left over, [`crate::Event::Writable`]
+    /// follows.
     ///
     /// # Errors
     /// [`StreamError`], except `TooMany`.
@@ -183,8 +179,8 @@ impl Endpoint {
         self.with(session, |session| session.streams.write(stream, data))?
     }
 
-    /// Reads the next bytes. [`crate::Event::Readable`] follows only after this has
-    /// said [`Read::Blocked`].
+    /// Reads the next bytes. [`crate::Event::Readable`] follows only after this has returned
+    /// [`Read::Blocked`].
     ///
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].
@@ -198,7 +194,7 @@ impl Endpoint {
         self.with(session, |session| session.streams.read(now, stream, buf))?
     }
 
-    /// Ends this side's direction after the bytes written so far.
+    /// Finishes this side's direction after the bytes written so far.
     ///
     /// # Errors
     /// [`StreamError`], except `TooMany`.
@@ -206,8 +202,7 @@ impl Endpoint {
         self.with(session, |session| session.streams.finish(stream))?
     }
 
-    /// Ends both directions at once and forgets the stream; the peer hears
-    /// why.
+    /// Ends both directions at once and forgets the stream. The peer receives the reason.
     ///
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].
@@ -220,11 +215,10 @@ impl Endpoint {
         self.with(session, |session| session.streams.reset(stream, reason))?
     }
 
-    /// Puts a stream in a class; it is in [`ClassId::DEFAULT`] until then.
+    /// Moves a stream to a class. New streams are in [`ClassId::DEFAULT`].
     ///
     /// # Errors
-    /// [`StreamError::NoSession`], [`StreamError::NoStream`],
-    /// [`StreamError::NoClass`].
+    /// [`StreamError::NoSession`], [`StreamError::NoStream`], [`StreamError::NoClass`].
     pub fn classify(
         &mut self,
         session: SessionId,
@@ -234,8 +228,8 @@ impl Endpoint {
         self.with(session, |session| session.streams.classify(stream, class))?
     }
 
-    /// Sends an IP packet on a packet channel, or drops it when the channel's
-    /// queue is full of others of its flow.
+    /// Sends an IP packet on a packet channel. If the channel's queue is full and the packet's own
+    /// flow has the longest queue, the packet may be dropped.
     ///
     /// # Errors
     /// [`ChannelError`].

@@ -1,4 +1,4 @@
-//! What hubs and terminals have in common: their sessions, and what leaves next.
+//! What hubs and terminals share: their sessions, and the order of sending.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,29 +19,28 @@ use crate::secret::{Secret, draw};
 use crate::session::{Session, Wake, ip_udp_overhead, limits};
 use crate::{CloseReason, Config, DownReason, Event, KeyPair, Notice, PublicKey, Rate, SessionId};
 
-/// How much a late wake-up may send at once to catch up. Long enough for the
-/// timers of a general-purpose kernel, short enough not to build a queue.
+/// How much a late wake-up may send at once to catch up: long enough for the timers of a
+/// general-purpose kernel, short enough not to build a queue.
 const BURST: Duration = Duration::from_millis(4);
-/// The most handshake datagrams that wait for the link, and the most short
-/// answers: a thousand terminals that start together. Further ones are dropped,
-/// as the network might.
+/// Maximum number of handshake datagrams waiting for the link, and of short answers: enough for a
+/// thousand terminals that start together. Further ones are dropped, as the network might do.
 const OUTBOX: usize = 1024;
 const ANSWERS: usize = 1024;
-/// Draws before there is taken to be no free index: with a million sessions all
-/// of them are in use once in 2⁹⁶ times.
+/// Random draws before the index space is taken to be full. With a million sessions, all eight
+/// draws are in use with a probability of 2⁻⁹⁶.
 const INDEX_DRAWS: usize = 8;
 
-/// What a packet of a known number belongs to.
+/// What an index belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Session(SessionId),
-    /// A session that the hub has answered for and that is not used yet.
+    /// A session that the hub has answered but that is not in use yet.
     Tentative(PublicKey),
-    /// The terminal's handshake under way.
+    /// The terminal's handshake in progress.
     Initiator,
 }
 
-/// What hubs and terminals have in common.
+/// The state that hubs and terminals share.
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) identity: KeyPair,
@@ -52,19 +51,19 @@ pub(crate) struct Core {
     pub(super) sessions: Sessions,
     pub(super) indices: BTreeMap<Index, Owner>,
     pub(super) memories: Memories,
-    /// The sessions in a fade: their probes share the rate.
+    /// Sessions in a fade; their probes share one budget.
     faded: Faded,
     next_session: u64,
-    /// The session that sent last: the pacer has its rate.
+    /// The session that sent last, whose rate the pacer has.
     sent_last: SessionId,
     pub(super) events: VecDeque<(SessionId, Event)>,
     pub(crate) notices: VecDeque<Notice>,
     /// Handshake datagrams to be sent.
     pub(super) outbox: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// Answers that anybody can provoke. They take turns with the sessions.
+    /// Answers that anyone can provoke. They take turns with the sessions.
     pub(super) answers: VecDeque<(SocketAddr, Vec<u8>)>,
     pub(super) answers_turn: bool,
-    /// No further session is wanted.
+    /// Set by shutdown: no new session is accepted.
     pub(crate) shut: bool,
     pub(super) ignored: u64,
 }
@@ -94,7 +93,7 @@ impl Core {
         }
     }
 
-    /// What this side tells in a handshake.
+    /// This side's parameters in a handshake.
     pub(crate) fn params(&self, present: Option<u64>) -> Params {
         let rate: &Rate = &self.config.rate;
         let times = Some(rate.is_measured());
@@ -102,12 +101,12 @@ impl Core {
         Params { limits, rate: rate.initial(), present, times, aes }
     }
 
-    /// The seed of a session's ephemeral keys.
+    /// A seed for a session's ephemeral keys.
     pub(crate) fn seed(&mut self) -> Secret {
         draw(&mut self.rng)
     }
 
-    /// A number for packets to come, not in use.
+    /// Reserves an unused index for packets to come.
     pub(crate) fn claim_index(&mut self, owner: Owner) -> Option<Index> {
         let is_free = |index: &Index| *index != NO_INDEX && !self.indices.contains_key(index);
         let mut draws = (0..INDEX_DRAWS).map(|_| self.rng.next_u32());
@@ -126,13 +125,13 @@ impl Core {
         }
     }
 
-    /// Whether there is room for an answer that anybody can provoke. Asked before
-    /// the answer is made, which costs more.
+    /// Whether there is room for an answer that anyone can provoke. Checked before building the
+    /// answer, which costs more.
     pub(crate) fn may_answer(&self) -> bool {
         self.answers.len() < ANSWERS
     }
 
-    /// [`Self::send_later`] for what anybody can provoke.
+    /// [`Self::send_later`] for answers that anyone can provoke.
     pub(crate) fn answer_later(&mut self, to: SocketAddr, datagram: Vec<u8>) {
         if self.may_answer() {
             self.answers.push_back((to, datagram));
@@ -166,7 +165,7 @@ impl Core {
     ) -> SocketAddr {
         buf.extend_from_slice(datagram);
         let size = buf.len() + ip_udp_overhead(to);
-        // What belongs to no session has no rate that a modem tells.
+        // Datagrams without a session have no modem-reported rate.
         self.pacer.set_rate(now, self.config.rate.initial());
         self.pacer.sent(now, ByteCount::new(size as u64));
         to
@@ -181,7 +180,7 @@ impl Core {
         self.sessions.get(id).filter(|session| session.is_usable())
     }
 
-    /// Puts a session to use that packets with `index` belong to.
+    /// Puts a session into use for packets with `index`.
     pub(crate) fn establish(&mut self, index: Index, mut session: Session) -> SessionId {
         let id = SessionId(self.next_session);
         self.next_session += 1;
@@ -196,7 +195,7 @@ impl Core {
         id
     }
 
-    /// Ends a session and tells the peer why.
+    /// Closes a session and tells the peer why.
     pub(crate) fn close(&mut self, now: Instant, id: SessionId, reason: CloseReason) {
         let usable = self.session(id).is_some();
         if let Some(session) = self.sessions.get_mut(id).filter(|_| usable) {
@@ -204,7 +203,7 @@ impl Core {
         }
     }
 
-    /// Asks a session's peer whether it is still there.
+    /// Asks a session's peer whether it is alive.
     pub(crate) fn ping(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.ping();
@@ -228,14 +227,14 @@ impl Core {
         }
     }
 
-    /// Has the pacer hold what was sent last to the present rate of its session.
+    /// Makes the pacer time the packet sent last by its session's current rate.
     pub(super) fn follow_rate(&mut self, now: Instant) {
         if let Some(rate) = self.sessions.get(self.sent_last).and_then(Session::shared_rate) {
             self.pacer.set_rate(now, rate);
         }
     }
 
-    /// Does something with a session, if there is one.
+    /// Runs a function on a session if it exists.
     pub(super) fn with<T>(
         &mut self,
         id: SessionId,
@@ -246,8 +245,8 @@ impl Core {
         Some(result)
     }
 
-    /// Acts on what has become of the sessions that were touched, and enters in the
-    /// books what they want now. Every input and command ends with it.
+    /// Handles state changes of the touched sessions and updates their index entries. Every input
+    /// and command ends with this.
     pub(super) fn settle(&mut self) {
         let touched = self.sessions.take_touched();
         for id in &touched {
@@ -257,7 +256,7 @@ impl Core {
     }
 
     fn settle_one(&mut self, id: SessionId) {
-        // It is touched, and stays so until it is refiled.
+        // The session counts as touched until it is refiled.
         let Some(session) = self.sessions.get_mut(id) else { return };
         let down = session.take_end().map(|why| (id, Event::Down(why)));
         self.events.extend(down);
@@ -269,7 +268,7 @@ impl Core {
                 session.remember(memory);
             }
         }
-        // It has told its peer.
+        // The session has finished closing.
         if session.is_over() {
             return self.forget(id);
         }
@@ -293,7 +292,7 @@ impl Core {
         self.settle();
     }
 
-    /// One packet of the next session that has one.
+    /// Builds one packet of the next session that has one.
     pub(super) fn transmit_session(
         &mut self,
         now: Instant,
@@ -303,7 +302,7 @@ impl Core {
         self.settle();
         let Departure { session, to, size } = departure?;
         if let Some(rate) = self.sessions.get(session).and_then(Session::shared_rate) {
-            // At rate 0 only probes leave; they are spaced as what went before.
+            // At rate 0 only probes leave; they are spaced at the last rate.
             self.pacer.set_rate(now, rate);
             self.pacer.sent(now, size);
         }

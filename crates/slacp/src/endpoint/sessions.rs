@@ -1,4 +1,4 @@
-//! The sessions of an endpoint, and the books about what they want.
+//! The sessions of an endpoint, and the indices of what they want.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,33 +12,33 @@ use crate::session::{Session, Wake};
 
 /// All sessions of an endpoint.
 ///
-/// Whoever takes one mutably ([`Self::get_mut`]) may change what it wants. So it
-/// counts as touched until [`Self::refile`] has read that once and entered it in
-/// the books. [`super::Core::settle`] sees to it after every input and command;
-/// what is asked in between relies on the books alone.
+/// A caller of [`Self::get_mut`] may change what the session wants, so the session counts as
+/// touched until [`Self::refile`] has read its wishes and updated the indices.
+/// [`super::Core::settle`] does that after every input and command; queries in between rely on the
+/// indices alone.
 pub(crate) struct Sessions {
     all: BTreeMap<SessionId, Entry>,
     books: Books,
     touched: Vec<SessionId>,
-    /// How often a session was asked what it wants, or was one of all.
+    /// How often a session was asked what it wants, or was visited by an iteration.
     #[cfg(test)]
     looks: core::cell::Cell<u64>,
 }
 
 struct Entry {
-    /// The map moves its entries, and a session is large.
+    /// Boxed because the map moves its entries and a session is large.
     session: Box<Session>,
-    /// By which packets find it.
+    /// The index that its packets carry.
     index: Index,
     touched: bool,
     file: Filing,
 }
 
-/// A packet that a session has built.
+/// A packet built by a session.
 pub(super) struct Departure {
     pub(super) session: SessionId,
     pub(super) to: SocketAddr,
-    /// Of the IP packet.
+    /// Size of the IP packet.
     pub(super) size: ByteCount,
 }
 
@@ -59,8 +59,7 @@ impl Sessions {
         self.touched.push(id);
     }
 
-    /// Takes a session out, and out of the books. Packets found it by the index that
-    /// comes with it.
+    /// Removes a session, also from the indices. Returns it with the index that its packets carry.
     pub(super) fn remove(&mut self, now: Instant, id: SessionId) -> Option<(Index, Box<Session>)> {
         let mut entry = self.all.remove(&id)?;
         self.books.enter(now, id, &mut entry.file, Wants::default());
@@ -75,7 +74,7 @@ impl Sessions {
         Some(&self.all.get(&id)?.session)
     }
 
-    /// A session that may be changed.
+    /// Mutable access to a session; marks it as touched.
     pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         let entry = self.all.get_mut(&id)?;
         if !core::mem::replace(&mut entry.touched, true) {
@@ -84,14 +83,14 @@ impl Sessions {
         Some(&mut entry.session)
     }
 
-    /// All of them, for reports about all.
+    /// All sessions, for reports.
     pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         #[cfg(test)]
         self.looks.update(|looks| looks + self.all.len() as u64);
         self.all.iter().map(|(id, entry)| (*id, &*entry.session))
     }
 
-    /// All of them, for commands to all.
+    /// All sessions, mutably, for commands to all.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         #[cfg(test)]
         self.looks.update(|looks| looks + self.all.len() as u64);
@@ -103,26 +102,26 @@ impl Sessions {
         self.all.values_mut().map(|entry| &mut *entry.session)
     }
 
-    /// Sets how many bytes a session sends where one of weight 1 sends one. Whether
-    /// there is such a session.
+    /// Sets the weight of a session: the bytes it sends for each byte of a session of weight 1.
+    /// `false` if there is no such session.
     pub(super) fn set_weight(&mut self, id: SessionId, weight: u32) -> bool {
         let entry = self.all.get_mut(&id);
         entry.map(|entry| entry.file.set_weight(weight)).is_some()
     }
 
-    /// The sessions of which the books may be wrong. Each is to be refiled.
+    /// The sessions whose index entries may be stale. The caller refiles each.
     pub(super) fn take_touched(&mut self) -> Vec<SessionId> {
         core::mem::take(&mut self.touched)
     }
 
-    /// Gives the memory of [`Self::take_touched`] back, whose sessions are dealt with.
+    /// Returns the allocation of [`Self::take_touched`] for reuse.
     pub(super) fn give_back(&mut self, mut touched: Vec<SessionId>) {
         debug_assert!(self.touched.is_empty(), "dealing with sessions touches no other");
         touched.clear();
         self.touched = touched;
     }
 
-    /// Asks a session what it wants, and enters that in the books.
+    /// Reads what a session wants and updates the indices.
     pub(super) fn refile(&mut self, now: Instant, id: SessionId) {
         let Some(entry) = self.all.get_mut(&id) else { return };
         #[cfg(test)]
@@ -134,14 +133,13 @@ impl Sessions {
         }
     }
 
-    /// When the first session wants anything, while the link is busy until
-    /// `link_free`.
+    /// When the first session wants something, while the link is busy until `link_free`.
     pub(super) fn poll_timeout(&self, link_free: Instant) -> Option<(Instant, Wake)> {
         debug_assert!(self.touched.is_empty(), "the books are settled");
         self.books.soonest(link_free, |id| self.all.get(&id).map(|entry| &entry.file))
     }
 
-    /// The sessions that want to be woken by `now`.
+    /// Sessions that want to be woken by `now`.
     pub(super) fn due(&self, now: Instant) -> Vec<SessionId> {
         self.books.due(now)
     }
@@ -156,12 +154,12 @@ impl Sessions {
         self.books.packet()
     }
 
-    /// The session with the oldest entry in its log.
+    /// The session with the oldest log entry.
     pub(super) fn with_log(&self) -> Option<SessionId> {
         self.books.log()
     }
 
-    /// A packet of the session whose turn it is, built in `buf`, which is empty.
+    /// Builds a packet of the session whose turn it is in `buf`, which must be empty.
     pub(super) fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Departure> {
         while let Some(id) = self.books.take_sender(now) {
             let entry = self.all.get_mut(&id)?;
@@ -176,8 +174,8 @@ impl Sessions {
         departure
     }
 
-    /// A session may find that it has nothing after all; then it is `in_vain`, and
-    /// the next is asked.
+    /// Asks the next session for a packet. If it turns out to have none, it is `in_vain` and the
+    /// next session is asked.
     fn transmit_next(
         &mut self,
         now: Instant,
@@ -203,7 +201,7 @@ impl Sessions {
         self.looks.get()
     }
 
-    /// What the books say, and what they would say if every session were asked.
+    /// What the indices say, and what asking every session would say.
     #[cfg(test)]
     pub(super) fn audit(&self) -> impl Iterator<Item = (SessionId, Wants, Wants)> {
         self.all.iter().map(|(id, it)| (*id, it.file.wants(), Wants::of(&it.session)))

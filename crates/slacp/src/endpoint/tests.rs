@@ -1,4 +1,4 @@
-//! Setting up sessions, datagram by datagram.
+//! Session set-up, datagram by datagram.
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -40,7 +40,7 @@ fn terminal(life: u8) -> Endpoint {
     Endpoint::terminal(config(), key(TERMINAL), hub, vec![address(HUB)], [life; 32])
 }
 
-/// All that an endpoint sends now.
+/// Takes everything an endpoint sends now.
 fn drain(endpoint: &mut Endpoint, now: Instant) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();
     let mut buf = Vec::new();
@@ -51,7 +51,7 @@ fn drain(endpoint: &mut Endpoint, now: Instant) -> Vec<Vec<u8>> {
     datagrams
 }
 
-/// Carries what `from` sends now to `to`; how many datagrams that was.
+/// Carries what `from` sends now to `to`; returns the number of datagrams.
 fn carry(from: &mut Endpoint, last: u8, to: &mut Endpoint, now: Instant) -> usize {
     let datagrams = drain(from, now);
     let count = datagrams.len();
@@ -87,7 +87,7 @@ fn a_hub_that_wants_cookies_gets_them_and_the_terminal_is_up_a_round_trip_later(
     carry(&mut hub, HUB, &mut terminal, at(1));
     let second = drain(&mut terminal, at(1)).remove(0);
     assert_ne!(second[INITIATION_COOKIE], [0; 16]);
-    // The cookie is not good for another address.
+    // The cookie is not valid for another address.
     hub.handle_datagram(at(1), address(66), &mut second.clone());
     let asked = drain(&mut hub, at(1)).remove(0);
     assert!(matches!(packet::parse(&asked), Some(Datagram::Cookie { .. })));
@@ -203,7 +203,7 @@ fn a_mandatory_parameter_is_refused_by_name_and_leaves_nothing() {
     let mut hub = hub(config());
     let knocker = Knocker::new(key(HUB).public());
     let mut rng = ChaCha20Rng::from_seed([4; 32]);
-    // Name 33, value 1.
+    // Parameter 33, value 1.
     let message = Message::new(&key(TERMINAL), &knocker, 7, &[33, 1], &[0; 16], &mut rng);
     hub.handle_datagram(at(0), address(TERMINAL), &mut message.datagram.clone());
     let answer = drain(&mut hub, at(0)).remove(0);
@@ -228,7 +228,7 @@ fn an_opening_carries_the_code_point_and_a_name_to_who_resolves_it() {
     }
 }
 
-/// What a hub says to a packet of a session that it does not know.
+/// A hub's answer to a packet of a session that it does not know.
 fn hint(terminal: &mut Endpoint, now: Instant) -> (Endpoint, Vec<u8>, usize) {
     let id = session(terminal);
     let open = Open { destination: address(9), source: address(8), dscp: None };
@@ -313,13 +313,12 @@ fn a_hint_for_another_session_or_key_is_ignored() {
     assert_eq!(terminal.footprint().handshakes, 0);
 }
 
-/// The session of an endpoint that has one.
+/// The only session of an endpoint.
 fn session(endpoint: &Endpoint) -> SessionId {
     endpoint.core.sessions.iter().next().unwrap().0
 }
 
-/// A stream of the terminal on which `bytes` have come from the hub, which then
-/// resets it.
+/// A stream of the terminal that received `bytes` from the hub before the hub reset it.
 fn reset_after(bytes: usize) -> (Endpoint, SessionId, StreamId) {
     let (mut terminal, mut hub) = (terminal(5), hub(config()));
     connect(&mut terminal, &mut hub);

@@ -1,4 +1,4 @@
-//! What an endpoint knows and has counted.
+//! Statistics of an endpoint.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Endpoint {
-    /// What the endpoint remembers at present.
+    /// The current size of the endpoint's state.
     pub fn footprint(&self) -> Footprint {
         let handshakes = match &self.role {
             Role::Hub(hub) => hub.handshakes(),
@@ -23,7 +23,7 @@ impl Endpoint {
         Footprint { sessions: self.core.sessions.len(), handshakes, waiting }
     }
 
-    /// What handshakes have cost a hub; nothing for a terminal.
+    /// What handshakes have cost a hub; zero for a terminal.
     pub fn effort(&self) -> Effort {
         match &self.role {
             Role::Hub(hub) => hub.effort(&self.core),
@@ -31,35 +31,35 @@ impl Endpoint {
         }
     }
 
-    /// What a packet channel of a session has counted.
+    /// Counters of a session's packet channel.
     pub fn channel_stats(&self, session: SessionId, channel: ChannelId) -> Option<ChannelStats> {
         self.core.sessions.get(session)?.channel_stats(channel)
     }
 
-    /// What a class of a session has counted.
+    /// Counters of a session's class.
     pub fn class_stats(&self, session: SessionId, class: ClassId) -> Option<ClassStats> {
         self.core.sessions.get(session)?.class_stats(class)
     }
 
-    /// What is known of a stream; `None` once it is over.
+    /// Statistics of a stream; `None` once it is over.
     pub fn stream_stats(&self, session: SessionId, stream: StreamId) -> Option<StreamStats> {
         self.core.session(session)?.streams.stats(stream)
     }
 
-    /// What a session has counted.
+    /// Statistics of a session.
     pub fn stats(&self, session: SessionId) -> Option<Stats> {
         self.core.session(session).map(Session::stats)
     }
 
-    /// What is worth remembering of a session's path; `None` if its rate is not
-    /// measured ([`crate::Rate::Auto`]), or not yet.
+    /// What is worth remembering about a session's path; `None` if its rate is not measured
+    /// ([`crate::Rate::Auto`]), or not yet.
     pub fn path_memory(&self, now: Instant, session: SessionId) -> Option<PathMemory> {
         self.core.sessions.get(session)?.path_memory(now)
     }
 
-    /// What is remembered of all paths, those of present sessions included, one
-    /// memory each in the order of the keys: to be kept by the owner, and given
-    /// to [`Self::remember`] after a restart with the ages that they have then.
+    /// What is remembered about all paths, including those of current sessions, sorted by key. The
+    /// owner can store this and pass it to [`Self::remember`] after a restart, with the ages
+    /// updated.
     pub fn memories(&self, now: Instant) -> Vec<(PathKey, PathMemory)> {
         let mut all: BTreeMap<PathKey, PathMemory> = self.core.memories.useful(now).collect();
         for (_, session) in self.core.sessions.iter() {
@@ -68,7 +68,7 @@ impl Endpoint {
         all.into_iter().collect()
     }
 
-    /// Whether a session's peer takes packets on a channel.
+    /// Whether a session's peer receives packets on a channel.
     pub fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.core.session(session).is_some_and(|session| session.peer_receives(channel))
     }
@@ -79,7 +79,7 @@ impl Endpoint {
         openings.is_some_and(Openings::names)
     }
 
-    /// How many datagrams came that no session, and no handshake, knew.
+    /// Number of datagrams that matched no session and no handshake.
     pub fn ignored(&self) -> u64 {
         self.core.ignored
     }

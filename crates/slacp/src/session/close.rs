@@ -1,5 +1,5 @@
-//! The end of a session that one side wants (`docs/slacp.md`, Closing): the peer
-//! hears it at once, and why.
+//! Closing a session (`docs/slacp.md`, Closing): the peer learns at once that it is closed, and
+//! why.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -12,25 +12,25 @@ use crate::packet::Header;
 use crate::received::ACK_DELAY;
 use crate::{CloseReason, DownReason};
 
-/// When the copies of the message leave, after the first: the link may lose one.
+/// When to send copies of the closing message, counted from the first: the link may lose one.
 const COPIES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(150)];
-/// A peer that goes on is told again, no more often than this.
+/// Minimum interval between closing messages to a peer that keeps sending.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A session that is over for its owner and tells the peer.
+/// A session that is over for its owner and is informing the peer.
 #[derive(Debug)]
 pub(super) struct Closing {
     reason: CloseReason,
     begun: Instant,
     sent: usize,
-    /// When the next message is due.
+    /// When the next closing message is due.
     next: Option<Instant>,
-    /// When the session is forgotten.
+    /// When the session can be forgotten.
     until: Instant,
 }
 
 impl Session {
-    /// Ends the session here and tells the peer.
+    /// Closes the session here and informs the peer.
     pub(crate) fn close(&mut self, now: Instant, reason: CloseReason) {
         let down = match reason {
             CloseReason::Violation => DownReason::Violation,
@@ -41,7 +41,7 @@ impl Session {
         self.closing = Some(Closing { reason, begun: now, sent: 0, next: Some(now), until });
     }
 
-    /// The session is over for its owner.
+    /// Ends the session for its owner.
     pub(super) fn end(&mut self, why: DownReason) {
         self.ended.get_or_insert(why);
     }
@@ -60,7 +60,7 @@ impl Session {
         }
     }
 
-    /// The message, when it is due.
+    /// Builds the closing message if it is due.
     pub(super) fn transmit_close(
         &mut self,
         now: Instant,
@@ -74,7 +74,7 @@ impl Session {
         self.seal(now, header, out, self.peer.address, None)
     }
 
-    /// The peer has not heard yet, or has had the same idea.
+    /// Handles a packet that comes while closing: the peer has not heard yet, or is closing too.
     pub(super) fn heard_while_closing(&mut self, now: Instant, frames: &[u8]) {
         let mut rest = frames;
         while let Ok(Some(frame)) = frame::read(&mut rest) {

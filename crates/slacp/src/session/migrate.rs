@@ -1,5 +1,4 @@
-//! When a session's packets take another way: another address of the peer, or
-//! a path for other sizes.
+//! Changes of path: a new address of the peer, or a new path MTU.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -15,14 +14,15 @@ use crate::rtt::Rtt;
 use crate::sent::Cargo;
 use crate::{Event, PathKey, PathMemory};
 
-/// A probe that takes no longer delays what comes behind it by no more than others do.
+/// A probe that takes no longer than this on the link delays the packets behind it no more than
+/// ordinary traffic does.
 const UNNOTICED: Duration = Duration::from_millis(10);
-/// On a slow link, one packet in so many may be a probe: larger packets save 0.6 % there,
-/// and a probe holds up what is sent next.
+/// On a slow link, at most one packet in this many is an MTU probe: larger packets save only 0.6 %
+/// there, and a probe delays the packets behind it.
 pub(super) const PROBE_EVERY: u64 = 64;
 
 impl Session {
-    /// How long the answer to a challenge takes at most, and some more.
+    /// How long to wait for the answer to a path challenge, with some margin.
     pub(super) fn challenge_delay(&self) -> Duration {
         self.rtt.probe_delay(ACK_DELAY)
     }
@@ -31,18 +31,18 @@ impl Session {
         self.path.poll_timeout(self.challenge_delay())
     }
 
-    /// Moves to where the peer is now, if that is clear.
+    /// Moves to the peer's new address once it is confirmed.
     pub(super) fn on_path_timeout(&mut self, now: Instant) {
         let Some((address, rtt)) = self.path.decide(now, self.challenge_delay()) else { return };
         let old = core::mem::replace(&mut self.peer.address, address);
         self.pmtu.restart();
-        // What was sent to the old address says nothing of the new one.
+        // Packets sent to the old address say nothing about the new one.
         self.last_progress = now;
         if self.fade.is_some() {
-            // The answer to the challenge has just come this way.
+            // The answer to the challenge has just arrived on this path, so probe at once.
             self.next_probe = now;
         }
-        // Another port of the same address is the same path.
+        // A new port at the same address is the same path.
         if old.ip() != address.ip() {
             self.left = Some((old, self.path_memory(now)));
             self.rtt = Rtt::new();
@@ -55,14 +55,13 @@ impl Session {
         self.events.push_back(Event::Moved { address });
     }
 
-    /// The path that the session has left since this was asked last, and what
-    /// was learnt of it.
+    /// The path the session has left since the last call, and what it learnt about it.
     pub(crate) fn take_left(&mut self) -> Option<(PathKey, Option<PathMemory>)> {
         let (address, memory) = self.left.take()?;
         Some((PathKey::new(self.peer.key, address.ip()), memory))
     }
 
-    /// A packet that asks who is at an address, or says so, alone.
+    /// Builds a packet with only a path challenge or its answer.
     pub(super) fn transmit_path(
         &mut self,
         now: Instant,
@@ -74,7 +73,7 @@ impl Session {
         self.seal(now, header, out, to, None)
     }
 
-    /// When the next packet is to be tried that is larger than is known to pass.
+    /// When the next larger packet size is due to be tried.
     pub(super) fn mtu_probe_at(&self) -> Option<Instant> {
         let usable = self.is_reachable() && self.rate.rate().bits_per_second() > 0;
         let wanted = self.pmtu.probe_at().filter(|_| usable && !self.probe_pending)?;
@@ -82,14 +81,14 @@ impl Session {
             .then_some(wanted)
     }
 
-    /// Whether somebody would notice a probe that goes before what he sends.
+    /// Whether an MTU probe would noticeably delay the packets behind it.
     fn is_slow_for_probes(&self) -> bool {
         let noticed = (self.rtt.smoothed() / 10).max(UNNOTICED);
         self.rate.rate().bytes_in(noticed).get() < self.pmtu.most() as u64
     }
 
-    /// A packet that is larger than is known to pass. A small one follows, which
-    /// tells soon whether it was lost.
+    /// Builds a packet larger than the known path MTU. A small packet follows it, so that a loss is
+    /// noticed soon.
     pub(super) fn transmit_mtu_probe(
         &mut self,
         now: Instant,
@@ -110,9 +109,8 @@ impl Session {
         self.seal(now, header, out, to, Some((cargo, None)))
     }
 
-    /// When to ask whether anything still arrives though more is being sent:
-    /// a path that has come to drop large packets drops everything a busy
-    /// session sends.
+    /// When to check that packets still arrive although more is being sent: if the path starts to
+    /// drop large packets, it drops everything that a busy session sends.
     pub(super) fn doubt_timeout(&self) -> Option<Instant> {
         let rtt = self.rtt.smoothed();
         let delay = self.rtt.probe_delay(ACK_DELAY.max(rtt / 4));

@@ -1,5 +1,5 @@
-//! What a session puts in a packet for its owner: control frames, what was lost,
-//! then streams and packet channels as the scheduler says.
+//! Fills packets with payload: control frames, then retransmissions, then streams and packet
+//! channels in scheduler order.
 
 use smallvec::SmallVec;
 use units::Instant;
@@ -14,30 +14,30 @@ use crate::scheduler::{Side, Waiting};
 use crate::sent::Cargo;
 use crate::streams::Chunk;
 
-/// A packet that is being filled.
+/// A packet being filled.
 pub(super) struct Filling<'a> {
     pub(super) number: u64,
     pub(super) out: &'a mut Vec<u8>,
-    /// The length of its header.
+    /// Length of the header, in bytes.
     pub(super) start: usize,
-    /// The length it may grow to.
+    /// Maximum length of the packet, in bytes.
     pub(super) end: usize,
     pub(super) cargo: SmallVec<[Cargo; 2]>,
-    /// Whether repairs may protect it.
+    /// Whether repairs may protect the packet.
     pub(super) source: bool,
-    /// When they are to.
+    /// When repairs are to protect it.
     pub(super) protection: Protection,
 }
 
 impl<'a> Filling<'a> {
-    /// The packet `number` of which `out` holds the header.
+    /// Starts packet `number`, whose header is already in `out`.
     pub(super) fn new(number: u64, out: &'a mut Vec<u8>, end: usize) -> Self {
         let start = out.len();
         let cargo = SmallVec::new();
         Self { number, start, out, end, cargo, source: false, protection: Protection::default() }
     }
 
-    /// Whether nothing has been put in it.
+    /// Whether the packet is still empty.
     pub(super) fn is_empty(&self) -> bool {
         self.out.len() == self.start
     }
@@ -48,12 +48,12 @@ impl<'a> Filling<'a> {
 }
 
 impl Session {
-    /// Whether something waits that goes before everything new.
+    /// Whether anything waits that goes before new data.
     pub(super) fn has_urgent(&self) -> bool {
         self.streams.has_urgent() || self.outbound.has_urgent()
     }
 
-    /// From when on there is something new to send.
+    /// When the next new data may be sent.
     pub(super) fn new_at(&self) -> Option<Instant> {
         self.scheduler.ready_at(|class| self.waiting(class).iter().any(|side| side.flows > 0))
     }
@@ -62,7 +62,7 @@ impl Session {
         [self.streams.backlog(class), self.outbound.backlog(class)]
     }
 
-    /// Fills a packet as far as there is something.
+    /// Fills the packet with whatever is waiting.
     pub(super) fn write_payload(&mut self, now: Instant, packet: &mut Filling) {
         self.write_control(packet);
         while packet.out.len() + STREAM_OVERHEAD < packet.end {
@@ -101,7 +101,7 @@ impl Session {
         true
     }
 
-    /// What the scheduler says. The first new piece pays for the headers.
+    /// Writes new data in scheduler order. The first new piece is charged for the headers.
     fn write_new(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let headers = packet.start + TAG + ip_udp_overhead(self.peer.address);
         let before = if packet.cargo.is_empty() { headers } else { 0 };
@@ -115,8 +115,8 @@ impl Session {
                 self.scheduler.sent(now, class, side, before + bytes, flows);
                 return true;
             }
-            // Queue management may have emptied a flow; else it waits for the
-            // next packet.
+            // Queue management may have emptied a flow; otherwise the piece waits for the next
+            // packet.
             if self.waiting(class)[side as usize].flows >= flows {
                 return false;
             }
@@ -141,7 +141,7 @@ impl Session {
         let space = packet.room().left;
         let Chunk { stream, range, fin, sparse, compact } = chunk;
         let length = (range.end - range.start) as usize;
-        // Without room for another frame the length goes without saying.
+        // If no further frame fits, leave the length out.
         let last =
             frame::stream_head(stream, range.start, compact) + length + STREAM_OVERHEAD >= space;
         let said = (!last).then_some(length);
@@ -172,8 +172,8 @@ impl Session {
         Some(taken.bytes)
     }
 
-    /// A packet of a channel, or a part of one, with what the peer must know of
-    /// the channel until it is known to know it.
+    /// Writes a packet of a channel, or a part of one, preceded by the channel's announcement until
+    /// the peer has acknowledged it.
     fn write_piece(&mut self, now: Instant, packet: &mut Filling, piece: Piece) {
         let channel = piece.channel;
         if let Some(deadline) = self.outbound.announcement(channel) {

@@ -1,4 +1,4 @@
-//! What a session does with packets that come.
+//! Processing of received packets.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -16,13 +16,12 @@ use crate::sent::{Acked, Cargo, Unsent};
 use crate::streams::ProtocolError;
 use crate::{CloseReason, DownReason};
 
-/// How long after the first the second copy of a retransmission leaves at
-/// least.
+/// Minimum delay between the two copies of a retransmission.
 const SECOND_COPY: Duration = Duration::from_millis(4);
 
 impl Session {
-    /// Takes a data packet from the wire; if it is authentic and the newest,
-    /// `from` may become the peer's address. Gives whether it was authentic.
+    /// Processes a data packet from the wire. If it is authentic and the newest so far, `from` may
+    /// become the peer's address. Returns whether it was authentic.
     pub(crate) fn handle_packet(
         &mut self,
         now: Instant,
@@ -61,7 +60,7 @@ impl Session {
         true
     }
 
-    /// [`Self::handle_packet`] after the packet has been opened.
+    /// [`Self::handle_packet`] after decryption.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn take_authentic(&mut self, now: Instant, number: u64, frames: &[u8]) {
         if self.received.is_new(number) {
@@ -72,7 +71,7 @@ impl Session {
         }
     }
 
-    /// The peer has broken the protocol, as `docs/slacp.md`, Violations, lists.
+    /// Ends the session because the peer broke the protocol (`docs/slacp.md`, Violations).
     pub(super) fn fail(&mut self, now: Instant, error: &dyn core::error::Error) {
         self.stats.failure = Some(error.to_string().into());
         self.close(now, CloseReason::Violation);
@@ -96,7 +95,7 @@ impl Session {
         if self.streams.owes_too_much() {
             return Err(Broken::Answers);
         }
-        // In a fade a mere question is answered by a probe, at the pace of probes.
+        // In a fade the answer to a mere PING is a probe, at the pace of probes.
         let reports = eliciting && (self.is_reachable() || self.last_carried == now);
         self.received.arrived(now, number, size, reports);
         let mut restored = self.decoder.keep(number, if source { frames } else { &[] });
@@ -106,10 +105,10 @@ impl Session {
             restored.extend(self.decoder.repair(number, &repair));
         }
         for (number, frames) in restored {
-            // A packet that is no source is restored as empty: it has not come,
-            // and may have carried what is to be sent again.
+            // A packet that is not a source is restored as empty. It did not arrive, and may have
+            // carried data that has to be sent again.
             if !frames.is_empty() && self.received.is_new(number) {
-                // Before what it carries, as a packet that comes.
+                // Logged before its contents, as for a received packet.
                 let acknowledgement = frames.first().is_some_and(|kind| frame::is_ack(*kind));
                 self.log.record(now, || LogEvent::Restored { packet: number, acknowledgement });
                 if self.take_frames(now, number, true, &frames)?.is_none() {
@@ -122,10 +121,10 @@ impl Session {
         Ok(())
     }
 
-    /// Acts on all frames of packet `number`, which came or was `restored` by FEC;
-    /// whether the packet is to be acknowledged, and the
-    /// repair it carries. `None` if the packet is to count as lost: there is no room
-    /// for something in it, which then comes again.
+    /// Processes all frames of packet `number`, which was received or `restored` by FEC. Returns
+    /// whether the packet is to be acknowledged, and its repair if it carries one. `None` if the
+    /// packet is to count as lost because there is no room for its data; the peer then sends it
+    /// again.
     fn take_frames<'a>(
         &mut self,
         now: Instant,
@@ -144,7 +143,8 @@ impl Session {
                 Frame::Mark if restored => {}
                 Frame::Mark => self.received.marked(now, number),
                 Frame::Ack(ack) => {
-                    // Each costs a look at all that is under way.
+                    // Each acknowledgement scans everything in flight, so only one per packet is
+                    // allowed.
                     if core::mem::replace(&mut acknowledged, true) {
                         return Err(Broken::TwoAcks);
                     }
@@ -221,7 +221,7 @@ impl Session {
         self.streams.wake_writers();
         if news {
             self.backoff.reset();
-            // In a fade what was heard has set it.
+            // During a fade the probe time was already set when the packet was heard.
             if self.fade.is_none() {
                 self.next_probe = self.probe_at();
             }
@@ -229,15 +229,14 @@ impl Session {
         Ok(())
     }
 
-    /// Before any sample: when the newest packet was sent that is acknowledged with a
-    /// later one that nobody kept. A little too long is better than what a handshake
-    /// that was lost makes of the RTT.
+    /// Until there is an RTT sample: when the newest acknowledged packet was sent that the peer did
+    /// not hold back. Slightly too long is better than the estimate from a retransmitted handshake.
     fn only_bound(&self, acked: &Acked) -> Option<Instant> {
         let sent = acked.packets.iter().map(|(_, packet)| packet.time);
         sent.max().filter(|_| !self.rtt.is_measured())
     }
 
-    /// Has the rate follow what an acknowledgement says.
+    /// Feeds an acknowledgement to the rate control.
     fn measure(&mut self, now: Instant, ack: &Ack, acked: &Acked) {
         let Some(auto) = self.rate.auto_mut() else { return };
         let packets: Vec<(u64, u16)> = acked.packets.iter().map(|(n, p)| (*n, p.size)).collect();
@@ -254,10 +253,10 @@ impl Session {
         self.rate_changed(now);
     }
 
-    /// Has what was lost sent again.
+    /// Retransmits lost data.
     pub(super) fn take_lost(&mut self, now: Instant) {
         let lost = self.sent.take_lost(now, self.rtt.loss_delay());
-        // A probe of the MTU says nothing about what the link loses.
+        // A lost MTU probe says nothing about the loss rate of the link.
         let probes = lost.iter().filter(|(_, packet)| packet.is_mtu_probe()).count();
         self.stats.packets_lost += (lost.len() - probes) as u64;
         if let Some(auto) = self.rate.auto_mut() {
@@ -265,7 +264,7 @@ impl Session {
         }
         for (number, packet) in lost {
             self.log.record(now, || LogEvent::Lost { packet: number });
-            // What a fade has taken says nothing of sizes.
+            // Losses during a fade say nothing about packet sizes.
             let judged = !packet.is_mtu_probe() && packet.time >= self.thawed_at;
             if judged && self.pmtu.packet_lost(number, packet.size.into()) {
                 self.stats.black_holes += 1;
@@ -277,7 +276,7 @@ impl Session {
         }
     }
 
-    /// The peer has something.
+    /// Handles cargo that the peer has received.
     fn arrived(&mut self, now: Instant, cargo: Cargo) {
         match cargo {
             Cargo::Stream { stream, range, fin, .. } => {
@@ -315,9 +314,9 @@ impl Session {
         }
     }
 
-    /// What was lost for the second time goes now and, unless it has arrived by
-    /// then, once more when a burst would have passed; only then if there is no
-    /// budget for both.
+    /// Resends data that was lost for the second time: once now, and once more after a burst would
+    /// have passed unless it has arrived by then. If the budget does not allow both copies, only
+    /// the later one is sent.
     fn resend_twice(&mut self, now: Instant, cargo: Cargo, size: usize) {
         let burst = self.loss.bursts().map_or(Duration::ZERO, |bursts| bursts.length);
         let pause = burst.min(self.rtt.smoothed() / 2).max(SECOND_COPY);
@@ -332,7 +331,7 @@ impl Session {
     }
 }
 
-/// What ends a session at once.
+/// Violations that end a session at once.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     #[error("packet {number} settles all below {floor}")]

@@ -1,4 +1,4 @@
-//! When the keys of a session are renewed (`docs/slacp.md`, Keys).
+//! When a session renews its keys (`docs/slacp.md`, Keys).
 
 use core::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::frame::Frame;
 use crate::phases::RekeyError;
 use crate::received::ACK_DELAY;
 
-/// The schedule of the changes.
+/// The schedule of key changes.
 #[derive(Debug)]
 pub(super) struct Rekey {
     after: Duration,
     packets: u64,
-    /// When the last change ended, and after how many packets.
+    /// When the last change completed, and at which packet count.
     changed_at: Instant,
     changed_after: u64,
-    /// Until when packets of the previous phase are taken.
+    /// Until when packets of the previous key phase are accepted.
     previous_until: Option<Instant>,
 }
 
@@ -35,7 +35,7 @@ impl Rekey {
 }
 
 impl Session {
-    /// Packets of both directions, sent or known to be.
+    /// Packets of both directions, sent or known to have been sent.
     fn packets(&self) -> u64 {
         self.sent.next_number() + self.received.expected()
     }
@@ -44,7 +44,7 @@ impl Session {
         if self.rekey.previous_until.is_some() || !self.keys.may_offer() || !self.is_reachable() {
             return self.rekey.previous_until;
         }
-        // Numbers that the peer leaves out count, too.
+        // Numbers that the peer skips count as well.
         let many = self.packets() - self.rekey.changed_after >= self.rekey.packets;
         Some(if many || self.keys.are_worn() {
             Instant::ZERO
@@ -53,8 +53,8 @@ impl Session {
         })
     }
 
-    /// Ends the session if a key is worn out: a peer that wanted to go on would have
-    /// renewed it. The terminal begins at half of that.
+    /// Ends the session if a key is worn out. The terminal renews its keys at half of that limit,
+    /// so a peer that meant to go on would have done so.
     pub(super) fn check_keys(&mut self, now: Instant) {
         if let Err(error) = self.keys.check()
             && self.closing.is_none()
@@ -63,7 +63,7 @@ impl Session {
         }
     }
 
-    /// Forgets the previous key, or begins the next change.
+    /// Forgets the previous key, or starts the next change.
     pub(super) fn on_rekey_timeout(&mut self) {
         if self.rekey.previous_until.take().is_some() {
             self.keys.drop_previous();
@@ -72,7 +72,7 @@ impl Session {
         }
     }
 
-    /// After a packet has been opened: has it completed a change?
+    /// Checks, after a packet was opened, whether it completed a key change.
     pub(super) fn follow_phase(&mut self, now: Instant) {
         if self.keys.holds_previous() && self.rekey.previous_until.is_none() {
             // RFC 9001 §6.5.
@@ -83,7 +83,7 @@ impl Session {
     }
 
     pub(super) fn on_rekey(&mut self, generation: u64, key: [u8; 32]) -> Result<(), RekeyError> {
-        // A new change began: nothing of the one before is under way.
+        // A new change has begun, so no packet of the previous phase is in flight.
         if self.rekey.previous_until.is_some() && generation > self.keys.generation() {
             self.rekey.previous_until = None;
             self.keys.drop_previous();
@@ -93,7 +93,7 @@ impl Session {
             debug_assert!(matches!(answer, Frame::Rekey { .. }));
             self.streams.send_control(answer);
         }
-        // The hub changes with the first packet of the new phase: here it is.
+        // The hub switches keys with the first packet of the new phase, which is this one.
         if self.keys.phase() != phase {
             self.ping();
         }

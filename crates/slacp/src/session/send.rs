@@ -1,4 +1,4 @@
-//! How a session fills the packets that go.
+//! Building packets.
 
 use core::ops::Range;
 use std::net::SocketAddr;
@@ -17,31 +17,30 @@ use crate::frame::{self, Frame, Repair};
 use crate::packet::{Header, TAG};
 use crate::sent::{Cargo, SentPacket};
 
-/// The peer is told what is settled at the latest after so many packets.
+/// A SETTLED frame is sent at least once in this many packets.
 const SETTLE_EVERY: u64 = 64;
 
-/// After so many packets one number is left out, at random: a peer that acknowledges
-/// ahead of what comes is found out, and an honest one says of one packet in 2,000 that
-/// it has not come.
+/// One packet number is skipped at random within this range. A peer that acknowledges packets it
+/// has not received is caught this way; an honest one reports about one packet in 2,000 as missing.
 const LEAVE_OUT: Range<u64> = 64..4096;
-/// For so many packets that waits until no packet is to be protected: a number that is
-/// left out of a FEC block costs the block a repair.
+/// For this many packets, skipping waits until no packet is to be protected: a number skipped
+/// inside a FEC block costs the block a repair.
 const LEAVE_OUT_LATER: u64 = 4096;
 
-/// The next number to be left out when all below `next` are used.
+/// The next number to skip, once all numbers below `next` are used.
 pub(super) fn left_out_after(next: u64, rng: &mut ChaCha20Rng) -> u64 {
     next + LEAVE_OUT.start + rng.next_u64() % (LEAVE_OUT.end - LEAVE_OUT.start)
 }
 
-/// The bytes of SETTLED and MARK, which may go beside a repair.
+/// Size of the SETTLED and MARK frames that may accompany a repair, in bytes.
 const BESIDE: usize = 9 + 1;
 
-/// What is kept of a packet until it is acknowledged: its cargo, and its frames
-/// if it is a FEC source.
+/// The record of a packet until it is acknowledged: its cargo, and its frames if it is a FEC
+/// source.
 type Kept = (SmallVec<[Cargo; 2]>, Option<Box<[u8]>>);
 
 impl Session {
-    /// From when on [`Self::transmit`] has something, as far as is known;
+    /// The earliest time [`Self::transmit`] may have a packet, as far as is known;
     /// [`Instant::ZERO`] for now.
     pub(crate) fn send_time(&self) -> Option<(Instant, Wake)> {
         if let Some(closing) = &self.closing {
@@ -57,7 +56,7 @@ impl Session {
         earliest(payload, report.map(|time| (time, Wake::Acknowledgement)))
     }
 
-    /// From when on something may be sent for the owner, if there is anything.
+    /// When payload may be sent, if any is waiting.
     fn payload_at(&self) -> Option<Instant> {
         let frozen = self.fade.as_ref().is_some_and(|fade| fade.trial_until().is_none());
         if frozen || self.sent.held() >= self.most_in_flight {
@@ -66,7 +65,7 @@ impl Session {
         Some(self.waits_at()?.max(self.rate.ready_at()?))
     }
 
-    /// From when on there is something to send for the owner.
+    /// When payload will be waiting.
     fn waits_at(&self) -> Option<Instant> {
         if self.has_urgent() || self.planner.next().is_some() {
             Some(Instant::ZERO)
@@ -75,8 +74,8 @@ impl Session {
         }
     }
 
-    /// Whether a question goes with the acknowledgement that is due: a side that
-    /// only receives would not notice that nothing of what it sends arrives.
+    /// Whether to send a PING with the acknowledgement that is due. Otherwise a side that only
+    /// receives would not notice that its own packets no longer arrive.
     fn asks_along(&self, now: Instant) -> bool {
         let asks = self.last_carried > self.last_eliciting && self.is_reachable();
         asks && now >= self.last_eliciting + ASK_ALONG && self.ack_is_due(now)
@@ -86,8 +85,8 @@ impl Session {
         self.received.report_at(self.rtt.smoothed()).is_some_and(|time| time <= now)
     }
 
-    /// Builds the next packet in `out`, which is empty; `None` if there is
-    /// nothing to send. Gives where to, and the size of the IP packet.
+    /// Builds the next packet in `out`, which must be empty; `None` if there is nothing to send.
+    /// Returns the destination and the size of the IP packet.
     pub(crate) fn transmit(
         &mut self,
         now: Instant,
@@ -110,7 +109,7 @@ impl Session {
         }
         let to = self.peer.address;
         self.probe_pending |= self.asks_along(now);
-        // A question must arrive whatever the path has become.
+        // A question must arrive whatever has become of the path MTU.
         let size = match (self.probe_pending, self.careful) {
             (false, _) => self.pmtu.size(),
             (true, false) => self.pmtu.base(),
@@ -124,7 +123,7 @@ impl Session {
             return None;
         }
         let Filling { cargo, source, protection, .. } = packet;
-        // On a clean link nobody will ask for what was sent.
+        // On a clean link no repair will need the packet.
         let source = source && !self.loss.is_clean();
         if source {
             Header::mark_source(out);
@@ -140,8 +139,7 @@ impl Session {
         sent
     }
 
-    /// Enters the packet in the books, `kept` if it is to be acknowledged, and
-    /// seals it.
+    /// Records the packet, with `kept` if it is to be acknowledged, and seals it.
     pub(super) fn seal(
         &mut self,
         now: Instant,
@@ -185,7 +183,7 @@ impl Session {
         self.leave_out(number);
     }
 
-    /// Leaves out the number after that of the packet that goes, if it is time.
+    /// Skips the number after this packet's when it is due.
     fn leave_out(&mut self, number: u64) {
         let waits = if self.planner.gathers() { LEAVE_OUT_LATER } else { 0 };
         if number + 1 >= self.leave_out_at + waits {
@@ -194,11 +192,11 @@ impl Session {
         }
     }
 
-    /// Fills the packet; whether it is to be acknowledged.
+    /// Fills the packet; returns whether it is to be acknowledged.
     fn fill(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let ping = core::mem::take(&mut self.probe_pending);
-        // A question tells the peer what has come: after a fade at once, and on a path
-        // that has come to drop the large packets that acknowledgements go with.
+        // A question carries an acknowledgement. After a fade the peer learns at once what has
+        // arrived; on a path that drops large packets, the acknowledgements in those are lost.
         let tells = core::mem::take(&mut self.careful) || !self.is_reachable();
         if self.ack_is_due(now) || ping && tells {
             self.write_ack(now, packet);
@@ -218,7 +216,7 @@ impl Session {
         let urgent = self.has_urgent() || self.streams.has_sparse();
         let repair = self.planner.next().filter(|_| !urgent).map(|next| next.shard.len());
         let room = packet.end - packet.out.len();
-        // Nothing small keeps a large repair out of one packet after another.
+        // Small frames must not keep a large repair out of packet after packet.
         if repair.is_none_or(|shard| REPAIR_HEAD + shard + BESIDE <= room) {
             self.write_settled(now, packet.out, ping);
             self.write_mark(now, packet.out);
@@ -226,7 +224,7 @@ impl Session {
         if repair.is_some() {
             return self.write_repair(now, packet) || ping;
         }
-        // A repair of this packet must fit in another, whatever its header.
+        // A repair of this packet must fit in another packet, whatever the length of its header.
         packet.end -= REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - packet.start;
         self.write_payload(now, packet);
         ping || !packet.cargo.is_empty()
@@ -262,7 +260,7 @@ impl Session {
         }
     }
 
-    /// Has the peer note when the packet arrives, if that is of interest.
+    /// Asks the peer for this packet's arrival time, if the rate control wants it.
     fn write_mark(&mut self, now: Instant, out: &mut Vec<u8>) {
         let rtt = self.rtt.smoothed();
         let Some(auto) = self.rate.auto_mut().filter(|_| self.peer.times.is_some()) else { return };
@@ -272,8 +270,8 @@ impl Session {
         }
     }
 
-    /// Drops repairs that do not fit even in a packet of their own: packets have
-    /// become smaller since. They hold up nothing that comes behind them.
+    /// Drops repairs that no longer fit in any packet because the packet size has shrunk. Otherwise
+    /// they would block everything behind them.
     fn drop_large_repairs(&mut self, packet: &Filling) {
         let most = packet.end - packet.start - REPAIR_HEAD;
         while self.planner.next().is_some_and(|next| next.shard.len() > most) {
@@ -281,7 +279,7 @@ impl Session {
         }
     }
 
-    /// Whether the next repair fitted.
+    /// Writes the next repair; `false` if it did not fit.
     fn write_repair(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let Filling { number, out, end, .. } = packet;
         let Some(next) = self.planner.next() else { return false };

@@ -1,5 +1,5 @@
-//! A peer that holds a valid key and means harm: what it can have a session keep,
-//! and what ends the session.
+//! A malicious peer with a valid key: how much it can make a session hold, and what ends the
+//! session.
 
 use core::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::packet::TAG;
 use crate::phases::KeyLimits;
 use crate::{ChannelConfig, Open, ResetReason, StreamId, frame};
 
-/// What the sessions here may hold of each kind.
+/// Memory limit of the sessions in these tests, per kind.
 const MEMORY: u64 = 2_000_000;
-/// What a session may hold in all: memory for streams received, for those sent, and
-/// twice for what is under way, half for FEC, a quarter for channels; two entries for
-/// each range of received packets; the queues of four channels.
+/// Bound on the total memory of a session: once each for streams received and sent, twice for data
+/// in flight, half for FEC, a quarter for channels; plus two entries for each range of received
+/// packets and the queues of four channels.
 const BOUND: u64 = 4 * MEMORY + 3 * MEMORY / 4 + (2 << 14) * ENTRY as u64 + 4_000_000;
 
 fn at(ms: u64) -> Instant {
@@ -37,7 +37,7 @@ fn config() -> Config {
     config
 }
 
-/// The hub's side of a session.
+/// A session on the hub's side.
 fn session(config: &Config) -> Session {
     let key = || PacketKey::new(Cipher::ChaCha20Poly1305, &[7; 32]);
     let (cipher, chain) = (Cipher::ChaCha20Poly1305, Secret::new([7; 32]));
@@ -62,7 +62,7 @@ fn ack(range: Range<u64>) -> Vec<u8> {
     bytes
 }
 
-/// All that the session sends now: the numbers of the packets.
+/// Sends everything the session has now; returns the packet numbers.
 fn transmit(session: &mut Session, now: Instant) -> Vec<u64> {
     session.handle_timeout(now);
     let (mut out, mut numbers) = (Vec::new(), Vec::new());
@@ -108,7 +108,7 @@ fn a_peer_that_acknowledges_ahead_of_what_comes_is_found_out() {
     for n in 0..4096 {
         session.ping();
         transmit(&mut session, at(n));
-        // Whatever is under way: it may have been lost.
+        // Anything in flight may have been lost.
         session.take_authentic(at(n), n, &ack(0..session.sent.next_number()));
         if !session.is_usable() {
             assert!(failure(&session).unwrap().ends_with("was left out"));
@@ -118,8 +118,8 @@ fn a_peer_that_acknowledges_ahead_of_what_comes_is_found_out() {
     panic!("nothing was left out");
 }
 
-/// A session that has got a packet with `frames` in each millisecond, which it must
-/// survive within its bound, each `step` numbers after the last.
+/// Delivers a packet with `frames` to a session every millisecond, with numbers `step` apart. The
+/// session must survive within its memory bound.
 fn flooded(step: u64, packets: u64, frames: impl Fn(u64) -> Vec<u8>) -> Session {
     let mut session = session(&config());
     for n in 0..packets {
@@ -146,7 +146,7 @@ fn blocks_that_never_complete_take_no_more_than_half_the_memory() {
             shard: &shard,
         }
     };
-    // Every second number never comes.
+    // Every second number never arrives.
     let session = flooded(2, 20_000, |n| frame(&Frame::Repair(repair(n))));
     assert!(session.decoder.held() as u64 <= MEMORY / 2);
 }
@@ -167,14 +167,14 @@ fn pings_and_challenges_get_no_more_answers_than_are_due() {
         session.take_authentic(at(n), n, &floods);
         answers += transmit(&mut session, at(n)).len();
     }
-    // Eight wait at most.
+    // At most eight are queued.
     assert!(answers <= 8 * 1000 + 10, "{answers}");
     let mut session = flooded(1, 1, |_| frame(&Frame::Ping));
     let acknowledgements = (1..10_000).map(|n| {
         session.take_authentic(at(n), n, &frame(&Frame::Ping));
         transmit(&mut session, at(n)).len()
     });
-    // One in 25 ms, and PINGs of our own.
+    // One in 25 ms, plus this side's own PINGs.
     assert!(acknowledgements.sum::<usize>() <= 10_000 / 25 * 2);
 }
 
@@ -198,7 +198,7 @@ fn a_peer_that_acknowledges_nothing_is_sent_no_more_than_memory_allows() {
     let (mut now, mut longest) = (0, 0);
     for n in 0.. {
         let _ = session.send_packet(at(now), ChannelId(1), &[0x45; 1000]);
-        // It is there, and says so.
+        // The peer shows that it is alive.
         session.take_authentic(at(now), n, &frame(&Frame::Ping));
         if !session.is_usable() {
             break;
@@ -210,7 +210,7 @@ fn a_peer_that_acknowledges_nothing_is_sent_no_more_than_memory_allows() {
         }
         now += if now < 20_000 { 1 } else { 100 };
     }
-    // Probes and acknowledgements go on, for ten minutes at least.
+    // Probes and acknowledgements go on for at least ten minutes.
     assert!(longest < MEMORY * 2 + 10_000 && now > 600_000, "{longest} bytes in {now} ms");
     assert!(failure(&session).unwrap().contains("wait for an acknowledgement"));
 }
@@ -225,7 +225,7 @@ fn streams_opened_and_reset_for_ever_have_no_more_answered_than_streams_are_allo
         let stream = StreamId(2 * n);
         let opened = frame(&Frame::Open { stream, window: 1000, credit: 0, open: open.clone() });
         let reset = frame(&Frame::Reset { stream, reason: ResetReason::Reset, sent: 0 });
-        // Nothing leaves meanwhile.
+        // Nothing is sent meanwhile.
         session.take_authentic(at(n), n, &[opened, reset].concat());
         while session.poll_event().is_some() {}
         assert!(session.stats().held.get() < 1_000_000, "{n}: {:?}", session.stats());
@@ -312,12 +312,11 @@ fn forgeries_beyond_the_integrity_limit_end_the_session() {
     assert_eq!(hub.take_end(), Some(DownReason::Violation));
 }
 
-/// Random frames of everything that has a peer's session keep something, most of them
-/// sensible, some not.
+/// Sends random frames of every kind that makes a session hold state, most of them valid.
 struct Adversary {
     rng: ChaCha20Rng,
     number: u64,
-    /// The packets that came.
+    /// Numbers of the packets received so far.
     came: Vec<u64>,
 }
 
@@ -426,7 +425,7 @@ fn whatever_a_peer_sends_a_session_stays_within_its_bound() {
     assert!(longest > MEMORY / 4, "{longest} bytes: the adversary is too kind");
 }
 
-/// A session with as many repairs to send, of shards of that size.
+/// A session with `count` repairs of size `shard` waiting to be sent.
 fn with_repairs(rate: Rate, count: usize, shard: usize) -> Session {
     let mut session = session(&Config { rate, ..config() });
     session.ping();
@@ -446,7 +445,7 @@ fn repairs_too_large_for_the_path_hold_up_nothing() {
     let open = Open { destination: address.into(), source: address, dscp: None };
     session.streams.open(open).unwrap();
     let mut out = Vec::new();
-    // The first packet is the stream's: a turn without one would be in vain.
+    // The first packet belongs to the stream: a turn without one would be wasted.
     assert!(session.transmit(at(2), &mut out).is_some());
     assert!(session.planner.next().is_none() && !session.streams.has_urgent());
     session.streams.finish(StreamId(1)).unwrap();
@@ -454,7 +453,7 @@ fn repairs_too_large_for_the_path_hold_up_nothing() {
 
 #[test]
 fn a_repair_that_fits_alone_is_not_kept_out_by_what_is_small() {
-    // What a packet of 1280 bytes has room for beside IP, UDP, header and tag.
+    // Room in a packet of 1280 bytes after the headers of IP and UDP, the SLACP header and the tag.
     let most = 1280 - 28 - TAG - Header::MAX_LEN - REPAIR_HEAD;
     for shard in (most - 12)..=most {
         let mut session = with_repairs(Rate::auto(), 3, shard);

@@ -1,4 +1,4 @@
-//! When a session has something to do: losses, probes, repairs, silence.
+//! Timers of a session: losses, probes, repairs, silence.
 
 use core::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::sent::Acked;
 use crate::{DownReason, Event, jitter};
 
 impl Session {
-    /// When [`Self::handle_timeout`] has something to do. Sending is apart:
+    /// When [`Self::handle_timeout`] has something to do. Sending has its own timer,
     /// [`Self::send_time`].
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         if let Some(closing) = &self.closing {
@@ -103,8 +103,8 @@ impl Session {
         (asks && !self.probe_pending).then_some(self.next_probe)
     }
 
-    /// Asks for an acknowledgement, and sends the oldest cargo again with the
-    /// question (RFC 9002 §6.2.4), unless the link is down.
+    /// Asks for an acknowledgement and resends the oldest cargo along with it (RFC 9002 §6.2.4),
+    /// unless the link is down.
     fn probe(&mut self, now: Instant) {
         self.probe_pending = true;
         let (rate, most) = (self.probe_rate(), self.keepalive);
@@ -126,7 +126,7 @@ impl Session {
         self.planner.due(self.is_idle()).filter(|_| self.is_reachable())
     }
 
-    /// Nothing waits to be sent for the owner.
+    /// Whether no payload is waiting.
     fn is_idle(&self) -> bool {
         !self.streams.wants_to_send() && !self.outbound.wants_to_send()
     }
@@ -136,7 +136,7 @@ impl Session {
             let end = fade.since() + self.give_up;
             return Some(fade.trial_until().map_or(end, |trial| trial.min(end)));
         }
-        // What is heard proves only that the other direction works.
+        // Hearing the peer only proves that its direction works.
         let asked = self.sent.oldest()?.max(self.last_progress);
         Some(asked + self.rtt.probe_delay(ACK_DELAY) + SILENCE)
     }
@@ -159,7 +159,7 @@ impl Session {
         }
     }
 
-    /// An authentic packet came.
+    /// Handles the arrival of an authentic packet.
     pub(super) fn heard(&mut self, now: Instant) {
         let silent = now.saturating_since(self.last_heard);
         self.last_heard = now;
@@ -170,14 +170,14 @@ impl Session {
         let is_trial = fade.trial_until().is_some();
         self.next_probe = self.next_probe.min(answer);
         if is_trial && !was_trial {
-            // The peer's credit may allow nothing new, and this is what it lacks first.
+            // The peer's credit may allow no new data, and the oldest cargo is what it lacks first.
             for cargo in self.sent.oldest_cargo() {
                 self.resend(now, cargo);
             }
         }
     }
 
-    /// The rate of which probes in a fade take a share.
+    /// The rate that the probe budget of a fade is a share of.
     fn probe_rate(&self) -> ProbeRate {
         match self.rate.shared() {
             Some(rate) => ProbeRate::Shared(rate),
@@ -185,7 +185,7 @@ impl Session {
         }
     }
 
-    /// Judges whether both directions work by what an acknowledgement says.
+    /// Judges from an acknowledgement whether both directions work.
     pub(super) fn follow_progress(&mut self, now: Instant, acked: &Acked) {
         if acked.packets.is_empty() && acked.late.is_empty() {
             return;
@@ -194,7 +194,7 @@ impl Session {
         let mut sent = acked.packets.iter().map(|(_, packet)| packet.time);
         if self.fade.take_if(|fade| sent.any(|time| fade.is_over(time))).is_some() {
             self.thawed_at = now;
-            // The peer hears at once that its packets arrive, too.
+            // Acknowledge at once, so that the peer also learns that its packets arrive.
             self.received.hurry();
             self.events.push_back(Event::Reachable);
             self.log.record(now, || LogEvent::OutageEnds);
@@ -202,8 +202,8 @@ impl Session {
     }
 }
 
-/// How long a session is idle before it says that it is there: sessions that fell idle
-/// together do not say so together.
+/// Draws the idle time before a keepalive, so that sessions that fell idle together do not send
+/// theirs together.
 pub(super) fn idle_for(keepalive: Duration, rng: &mut impl Rng) -> Duration {
     keepalive + jitter::part_of(keepalive / 8, rng)
 }

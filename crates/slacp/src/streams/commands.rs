@@ -1,4 +1,4 @@
-//! What the owner wants of its streams.
+//! Commands of the owner on its streams.
 
 use units::Instant;
 
@@ -7,7 +7,7 @@ use crate::frame::Frame;
 use crate::scheduler::ClassId;
 use crate::{Destination, Open, Read, ResetReason, StreamError, StreamId};
 
-/// There are so many (RFC 2474 §3).
+/// Number of DSCP values (RFC 2474 §3).
 const CODE_POINTS: u8 = 64;
 
 impl Streams {
@@ -56,7 +56,7 @@ impl Streams {
             self.stir(id);
         }
         if is_read {
-            // An answer may come.
+            // An answer may be coming, and needs a window.
             self.grant_again(id);
             self.renew(id);
         }
@@ -67,14 +67,14 @@ impl Streams {
         Ok(count)
     }
 
-    /// How many bytes may be written to the stream now.
+    /// How many bytes the stream accepts now.
     pub(super) fn room(&self, id: StreamId) -> Result<u64, StreamError> {
         let send = &self.map.get(&id).ok_or(StreamError::NoStream)?.send;
         let window = self.share_to_send().saturating_sub(send.held());
         Ok(window.min(self.unsent_limit.saturating_sub(send.unsent())))
     }
 
-    /// The most that a stream may hold to be sent.
+    /// The most a stream may hold unsent and unacknowledged.
     pub(super) fn share_to_send(&self) -> u64 {
         self.limits.share(self.held, self.map.len())
     }
@@ -143,7 +143,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Puts a stream in a class.
+    /// Moves a stream to a class.
     pub(crate) fn classify(&mut self, id: StreamId, class: ClassId) -> Result<(), StreamError> {
         if usize::from(class.0) >= self.ready.len() {
             return Err(StreamError::NoClass);
@@ -193,7 +193,7 @@ mod tests {
         open(Destination::Name(HostName::new("server.example").unwrap(), 80), Some(46))
     }
 
-    /// What the peer reads.
+    /// Writes the opening and returns it as the peer parses it.
     fn told(streams: &mut Streams) -> Open<Destination> {
         let mut out = Vec::new();
         streams.next_control(|_| true).expect("a frame").write(&mut out, true);

@@ -1,4 +1,4 @@
-//! What the peer may send on each stream (`docs/slacp.md`, Flow control).
+//! Credit granted to the peer, per stream (`docs/slacp.md`, Flow control).
 
 use units::Instant;
 
@@ -7,11 +7,11 @@ use crate::StreamId;
 use crate::flow::Pace;
 use crate::frame::Frame;
 
-/// A window for links with losses, which hold up what came behind them, and with short
-/// outages, in flights: the loss is told after one, repaired after two, and may be lost again.
+/// Window for links with losses or short outages, in flights. A loss blocks the data behind it: it
+/// is reported after one flight, repaired after two, and the repair may be lost again.
 const LOSSY: u64 = 4;
-/// In how many round trips a window is read by who takes what comes: one, and what the
-/// credit takes to be worth telling.
+/// Maximum number of round trips in which a prompt reader reads a window: one, plus the time until
+/// the credit is worth an update.
 const PROMPT: u32 = 2;
 
 impl Streams {
@@ -19,14 +19,14 @@ impl Streams {
         self.pace = pace;
     }
 
-    /// Whether [`Self::open`] finds memory, and the peer allows another stream.
+    /// Whether [`Self::open`] has memory for a stream and the peer allows one more.
     pub(crate) fn has_room(&self) -> bool {
         self.own_open < self.peer_limits.max_streams
             && self.openings.share() > 0
             && self.granted.share() > 0
     }
 
-    /// What a stream that this side opens may send before the peer has heard of it.
+    /// What a stream opened by this side may send before the peer has heard of it.
     pub(super) fn opening_window(&self) -> u64 {
         let flight = self.pace.own_flight();
         let wanted = (flight + flight / 4).max(4 * self.peer_limits.least_window());
@@ -34,8 +34,8 @@ impl Streams {
         wanted.min(self.openings.share()).min(self.peer_limits.stream_window)
     }
 
-    /// The first window of a stream: what the peer can send in 1¼ round trips. One of the
-    /// first of a peer that is perhaps very fast gets all that it may.
+    /// The first window of a stream: what the peer can send in 1¼ round trips. While the peer's
+    /// rate is unknown, the first few streams get the maximum, because the peer may be very fast.
     pub(super) fn first_window(&self) -> u64 {
         let is_first = self.granted.is_fresh() && self.pace.is_peer_unknown(self.flight);
         let wanted = if is_first { u64::MAX } else { self.pace.window(self.flight) };
@@ -43,7 +43,7 @@ impl Streams {
         wanted.min(self.granted.share()).min(self.limits.stream_window)
     }
 
-    /// Counts what a stream may still make this side hold.
+    /// Updates the count of what a stream may still make this side hold.
     pub(super) fn recount(&mut self, id: StreamId) {
         if let Some(stream) = self.map.get_mut(&id) {
             let due = stream.due();
@@ -52,20 +52,20 @@ impl Streams {
         }
     }
 
-    /// Bytes came, of any stream.
+    /// Counts received bytes, of any stream.
     pub(super) fn measure(&mut self, now: Instant, bytes: u64) {
         let (began, came) = &mut self.round;
         let lasted = now.saturating_since(*began);
         *came += bytes;
         if lasted >= self.pace.rtt {
-            // A round that nothing ended for longer says less.
+            // A round that ran on for lack of data is scaled down to one RTT.
             let share = self.pace.rtt.as_secs_f64() / lasted.as_secs_f64().max(1e-9);
             self.flight = self.flight.max((*came as f64 * share) as u64);
             self.round = (now, 0);
         }
     }
 
-    /// The reader has taken bytes.
+    /// Grants more credit after the reader has taken data.
     pub(super) fn grant(&mut self, now: Instant, id: StreamId) {
         self.recount(id);
         self.grant_again(id);
@@ -76,8 +76,8 @@ impl Streams {
         self.grant_session();
     }
 
-    /// Bytes have come that cannot be read. If that is not for want of reading, losses
-    /// hold them up, and the window is to last until they are repaired.
+    /// Handles data that cannot be read yet. If the reader is not to blame, losses are holding it
+    /// up, and the window must last until they are repaired.
     pub(super) fn grant_held_up(&mut self, id: StreamId) {
         let flight = self.pace.peer_flight(self.flight.max(self.round.1));
         let Some(stream) = self.map.get(&id).filter(|stream| stream.opened) else { return };
@@ -90,7 +90,7 @@ impl Streams {
         }
     }
 
-    /// Gives a stream a wider window as far as there is memory.
+    /// Widens the window of a stream as far as memory allows.
     fn widen(&mut self, id: StreamId, wanted: u64) {
         let (share, most) = (self.granted.growth(), self.limits.stream_window);
         if let Some(stream) = self.map.get_mut(&id)
@@ -101,7 +101,7 @@ impl Streams {
         self.recount(id);
     }
 
-    /// Tells the peer what a stream may send, if that is an eighth of its window more.
+    /// Announces a stream's credit if it has grown by an eighth of its window.
     pub(super) fn renew(&mut self, id: StreamId) {
         let Some(stream) = self.map.get_mut(&id) else { return };
         let limit = stream.recv.read_offset() + stream.window;
@@ -123,25 +123,25 @@ impl Streams {
 }
 
 impl Stream {
-    /// What the peer may still make this side hold.
+    /// How much the peer may still make this side hold.
     fn due(&self) -> u64 {
         let read = self.recv.read_offset();
         match self.recv.end() {
             _ if !self.opened => 0,
             Some(end) => end - read,
-            // What came before the peer gave back its window counts until it is read.
+            // Data that came before the peer returned its window counts until it is read.
             None => self.window.max(self.recv.limit() - read),
         }
     }
 
-    /// What the peer may send on it, to be told.
+    /// The frame that announces the stream's credit.
     pub(super) fn credit(&self, id: StreamId) -> Frame<'static> {
         let (returns, limit) = (self.taken_back, self.recv.limit());
         Frame::StreamCredit { stream: id, returns, limit }
     }
 
-    /// Whether a whole window was read in hardly more than a round trip: then the reader
-    /// takes what comes, and not just what fits in buffers behind it.
+    /// Whether a whole window was read in little more than a round trip. If so, the reader takes
+    /// data as it comes, and not just what fits in the buffers behind it.
     fn keeps_up(&mut self, now: Instant, pace: Pace) -> bool {
         let read = self.recv.read_offset();
         let (began, from) = *self.measured.get_or_insert((now, read));

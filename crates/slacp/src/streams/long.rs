@@ -1,5 +1,5 @@
-//! Streams, and sessions, that have carried more than fits in 32 bits, and in the bits of
-//! an offset on the wire.
+//! Tests streams and sessions that have carried more than fits in 32 bits, or in the offset bits on
+//! the wire.
 
 use std::net::SocketAddr;
 
@@ -8,31 +8,31 @@ use crate::frame::TruncatedOffset;
 use crate::scheduler::MAX_CLASSES;
 use crate::{Open, Read, StreamError};
 
-/// The most bytes of a stream in a packet.
+/// Maximum number of stream bytes in a packet.
 const PACKET: usize = 1400;
-/// What goes each way, from half of it before a border.
+/// Bytes sent each way, starting half of this before a border.
 const BYTES: u64 = 2 << 20;
-/// What all streams of the session may hold.
+/// Memory for all streams of the session.
 const MEMORY: u64 = 300_000;
-/// After so many bytes, a prime, what is sent repeats itself.
+/// Period of the test pattern, a prime.
 const PATTERN: u64 = 65_521;
 
-/// Of which no two pieces are alike within the pattern.
+/// The test pattern at an offset. No two pieces within a period are alike.
 fn byte(offset: u64) -> u8 {
     ((offset % PATTERN).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Two sides of a session, and frames between them, as bytes. Every seventh frame of a
-/// stream is lost, and known to be. Every fourth has a short offset.
+/// Two sides of a session that exchange frames as bytes. Every seventh stream frame is lost and
+/// reported as lost. Every fourth has a short offset.
 struct Hop {
     sides: [Streams; 2],
     frames: u64,
-    /// What each side has read.
+    /// Offset up to which each side has read.
     read: [u64; 2],
 }
 
 impl Hop {
-    /// With a stream that has carried so many bytes each way.
+    /// A hop with a stream that has already carried `before` bytes each way.
     fn new(before: u64) -> (Self, StreamId) {
         let limits = Limits::new(MEMORY, 200_000, 4);
         let side = |parity| Streams::new(parity, limits, limits, 100_000, MAX_CLASSES, PACKET);
@@ -45,7 +45,7 @@ impl Hop {
         (hop, stream)
     }
 
-    /// Carries one frame from a side, if there is one.
+    /// Carries one frame from a side; `false` if it has none.
     fn carry(&mut self, from: usize) -> bool {
         let mut bytes = Vec::new();
         let side = &mut self.sides[from];
@@ -75,7 +75,7 @@ impl Hop {
         assert!(self.sides[to].hear((Instant::ZERO, self.frames), bytes).unwrap());
     }
 
-    /// Has a side write what it may, up to an offset, and end there.
+    /// Makes a side write as much as it may, up to offset `end`, and finish there.
     fn write(&mut self, side: usize, stream: StreamId, end: u64) {
         let side = &mut self.sides[side];
         let Some(stats) = side.stats(stream) else { return };
@@ -87,7 +87,7 @@ impl Hop {
         }
     }
 
-    /// Has a side read all there is; whether that was the end.
+    /// Makes a side read all there is; returns whether that was the end.
     fn read(&mut self, side: usize, stream: StreamId) -> bool {
         let mut piece = [0; 5000];
         loop {
@@ -106,7 +106,7 @@ impl Hop {
 }
 
 impl Streams {
-    /// As if a stream had carried so many bytes each way.
+    /// Pretends that a stream has carried this many bytes each way.
     fn skip(&mut self, id: StreamId, bytes: u64) {
         let stream = self.map.get_mut(&id).unwrap();
         stream.send.skip(bytes);
@@ -117,8 +117,7 @@ impl Streams {
     }
 }
 
-/// Powers of two that a number may end at: those of offsets on the wire, of 32 bits, of
-/// 53 (JSON).
+/// Powers of two at which a number may wrap: offsets on the wire, 32 bits, 53 bits (JSON).
 const BORDERS: [u32; 6] = [26, 30, 31, 32, 33, 53];
 
 #[test]
@@ -149,7 +148,7 @@ fn what_a_reset_cuts_off_is_accounted_for_beyond_each_border() {
         const SHORT: u64 = 10_000;
         let before = (1 << border) - SHORT;
         let (mut hop, stream) = Hop::new(before);
-        // Until the window is full: nobody reads.
+        // Until the window is full, as nobody reads.
         for _ in 0..1000 {
             hop.write(0, stream, before + BYTES);
             while hop.carry(0) {}
@@ -164,7 +163,7 @@ fn what_a_reset_cuts_off_is_accounted_for_beyond_each_border() {
         for side in &hop.sides {
             assert_eq!((side.len(), side.held()), (0, (0, 0)), "2^{border}");
         }
-        // Less than a sixteenth is not told of.
+        // Credit below a sixteenth is not announced.
         let room = hop.sides[0].send_credit.room();
         assert!(room > MEMORY - MEMORY / 16, "2^{border}: {room}");
     }

@@ -1,4 +1,4 @@
-//! What the peer says about streams.
+//! Stream frames from the peer.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::milestones::Milestones;
 use crate::recv_buffer::{RecvBuffer, Violation};
 use crate::{Destination, Event, Open, ResetReason, StreamId};
 
-/// How long what came before a reset waits for its reader.
+/// How long data received before a reset waits for its reader.
 const DRAIN: Duration = Duration::from_secs(30);
 
 impl Streams {
@@ -54,9 +54,9 @@ impl Streams {
         Ok(())
     }
 
-    /// Grants a stream that the peer has opened its first window. The peer is told of it
-    /// in any case, even if it has taken more: until then it counts that for itself, and
-    /// takes no more next time.
+    /// Grants the first window to a stream that the peer has opened. It is always announced, even
+    /// if the peer assumed a larger one: until then the peer reserves that memory itself, and it
+    /// assumes less next time.
     fn grant_first(&mut self, now: Instant, id: StreamId, window: u64) {
         let first = self.first_window();
         let Some(stream) = self.map.get_mut(&id) else { return };
@@ -73,10 +73,10 @@ impl Streams {
         }
     }
 
-    /// Takes bytes of a stream that came in packet `number`; `false` if the packet is to
-    /// count as lost. That is so if they would leave a gap and there are too many: a
-    /// stream may have as many as all others leave. What is missing first always fits,
-    /// so that every stream goes on.
+    /// Processes stream data that came in packet `number`; `false` if the packet is to count as
+    /// lost. That happens to data that would leave a gap when there are too many gaps; a stream may
+    /// have as many as all the others leave. The next missing data always fits, so every stream
+    /// makes progress.
     pub(crate) fn on_data(
         &mut self,
         (now, number): (Instant, u64),
@@ -164,9 +164,9 @@ impl Streams {
         Ok(())
     }
 
-    /// Keeps what came of a stream for its reader. Beyond as many as there may be streams
-    /// the oldest is given up: a peer that opens and resets for ever counts none of them
-    /// as open.
+    /// Keeps the received data of a reset stream for its reader. If there are more drains than
+    /// allowed streams, the oldest is given up: a peer that keeps opening and resetting streams has
+    /// none of them counted as open.
     fn begin_drain(&mut self, id: StreamId, drain: Drain) {
         if self.drains.len() >= self.limits.max_streams as usize
             && let Some((_, oldest)) = self.drain_ends.first().copied()
@@ -206,7 +206,7 @@ impl Streams {
         }
     }
 
-    /// What nobody will read any more.
+    /// Returns the credit for data that will never be read.
     pub(super) fn give_back(&mut self, recv: &RecvBuffer) {
         self.granted.replace(recv.highest() - recv.read_offset(), 0);
         self.recv_credit.consume(recv.highest() - recv.read_offset());
@@ -237,8 +237,8 @@ impl Streams {
         self.enqueue(id);
     }
 
-    /// The live stream of this name, made if the peer may open it and it is
-    /// new; `None` if it is over.
+    /// Returns the live stream `id`, and creates it if it is new and the peer may open it; `None`
+    /// if it is over.
     fn peer_stream(&mut self, id: StreamId) -> Result<Option<&mut Stream>, ProtocolError> {
         if id.0 % 2 == self.parity {
             return if id.0 < self.next_id {
@@ -259,9 +259,9 @@ impl Streams {
         Ok(self.map.get_mut(&id))
     }
 
-    /// A peer numbers its streams one after another and keeps to the limit, by
-    /// its own count; ours lags behind. Twice the limit is a lie, and would
-    /// let it fill our memory with names.
+    /// Checks the number of a new stream. A peer numbers its streams consecutively and keeps to the
+    /// limit by its own count, which ours lags behind. Twice the limit is a violation, and would
+    /// let it fill our memory with identifiers.
     fn check_new(&self, id: StreamId) -> Result<(), ProtocolError> {
         let most = u64::from(self.limits.max_streams) * 2;
         if u64::from(self.peer_open) >= most || id.0 / 2 >= self.peer_opened + most {
@@ -270,8 +270,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Counts bytes of a stream being reset, up to offset `end`, as received
-    /// and read.
+    /// Counts the data of a stream being reset, up to offset `end`, as received and read.
     pub(super) fn discard_to(&mut self, id: StreamId, end: u64) -> Result<(), ProtocolError> {
         let Some(resetting) = self.resetting.get_mut(&id) else { return Ok(()) };
         let Resetting { highest, charged, .. } = resetting;
@@ -288,7 +287,7 @@ impl Streams {
         Ok(())
     }
 
-    /// All bytes of a stream being reset are accounted for: forget it.
+    /// Forgets a stream being reset once all its bytes are accounted for.
     pub(super) fn end_reset(&mut self, id: StreamId) {
         if let Some(resetting) = self.resetting.remove(&id) {
             self.granted.replace(resetting.charged, 0);

@@ -1,5 +1,4 @@
-//! Windows of streams on which nothing is said are given back (`docs/slacp.md`, Flow
-//! control).
+//! Returns the windows of idle streams (`docs/slacp.md`, Flow control).
 
 use core::time::Duration;
 
@@ -10,16 +9,15 @@ use crate::StreamId;
 use crate::frame::Frame;
 use crate::recv_buffer::Violation;
 
-/// How long a stream is at rest before its window is given back: longer than a client
-/// takes from an answer to the request for what that refers to.
+/// How long a stream rests before its window is returned: longer than a client takes from a
+/// response to the next request.
 const REST: Duration = Duration::from_secs(2);
-/// The same where the peer waits for an answer, which is to find its window: longer
-/// than most servers think.
+/// The same while the peer waits for an answer, which should still find its window: longer than
+/// most servers take to answer.
 const THOUGHT: Duration = Duration::from_secs(30);
 
 impl Streams {
-    /// Everything that was written has arrived, or something has come that asks for an
-    /// answer: from now on the stream may be at rest.
+    /// Starts the rest of a stream: everything written has arrived, or a request has come in.
     pub(super) fn rest(&mut self, now: Instant, id: StreamId) {
         self.stir(id);
         let parity = self.parity;
@@ -32,7 +30,7 @@ impl Streams {
         self.resting.insert((due, id));
     }
 
-    /// The stream is not at rest any more.
+    /// Ends the rest of a stream.
     pub(super) fn stir(&mut self, id: StreamId) {
         if let Some(due) = self.map.get_mut(&id).and_then(|stream| stream.rest_ends.take()) {
             self.resting.remove(&(due, id));
@@ -44,7 +42,7 @@ impl Streams {
         self.resting.first().map(|(due, _)| *due)
     }
 
-    /// Gives back the windows of streams that have been at rest for long.
+    /// Returns the windows of streams that have rested long enough.
     pub(crate) fn return_windows(&mut self, now: Instant) {
         while let Some((_, id)) = self.resting.first().copied().filter(|(due, _)| *due <= now) {
             self.stir(id);
@@ -59,7 +57,7 @@ impl Streams {
         }
     }
 
-    /// The peer gives back what it could send beyond `limit`.
+    /// Handles a RETURN frame: the peer gives up its credit beyond `limit`.
     pub(crate) fn on_return(
         &mut self,
         id: StreamId,
@@ -83,8 +81,7 @@ impl Streams {
         Ok(())
     }
 
-    /// A stream whose window was given back has work again: it gets one as a new stream
-    /// does.
+    /// Gives a stream whose window was returned a new first window, because it is active again.
     pub(super) fn grant_again(&mut self, id: StreamId) {
         if !self.map.get(&id).is_some_and(|stream| stream.is_small && stream.recv.end().is_none()) {
             return;
@@ -100,7 +97,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Whether all that was written has arrived, and more may be written.
+    /// Whether everything written has arrived and the stream is not finished.
     fn is_at_rest(&self) -> bool {
         self.opened && self.opening == 0 && self.send.held() == 0 && !self.send.is_finished()
     }
@@ -117,10 +114,10 @@ mod tests {
     use crate::scheduler::MAX_CLASSES;
     use crate::{Open, Read, ResetReason};
 
-    /// The windows that all streams have together, less a little.
+    /// The windows of all streams together, with some margin.
     const WINDOWS: u64 = 224_000_000;
 
-    /// A client's side and a server's over a geostationary hop; frames arrive at once.
+    /// A client and a server over a geostationary hop; frames arrive at once.
     struct Two {
         sides: [Streams; 2],
         now: Instant,
@@ -144,7 +141,7 @@ mod tests {
             self.sides[0].open(open).unwrap()
         }
 
-        /// Carries everything that there is to say.
+        /// Exchanges frames until both sides are quiet.
         fn settle(&mut self) {
             for from in [0, 1, 0, 1, 0, 1] {
                 while let Some(bytes) = self.sides[from].say(self.now) {
@@ -160,7 +157,7 @@ mod tests {
             self.settle();
         }
 
-        /// Carries a few bytes from a side, and has them read.
+        /// Sends a few bytes from a side and reads them.
         fn say(&mut self, from: usize, id: StreamId) {
             self.sides[from].write(id, &[7; 300]).unwrap();
             self.settle();
@@ -169,7 +166,7 @@ mod tests {
             self.settle();
         }
 
-        /// What a side may send at once.
+        /// How much a side may send at once.
         fn room(&self, side: usize, id: StreamId) -> u64 {
             let send = &self.sides[side].map[&id].send;
             send.credit() - send.sent()
@@ -221,7 +218,7 @@ mod tests {
         assert_eq!(two.room(1, id), first);
         two.wait(2);
         assert_eq!(two.room(1, id), 8000);
-        // It gets one again by what is read of it.
+        // Data read from the stream grants it a new window.
         two.say(1, id);
         assert!(two.room(1, id) >= first - 300);
     }
@@ -234,7 +231,7 @@ mod tests {
         two.say(1, id);
         let [client, server] = &mut two.sides;
         server.return_windows(two.now + Duration::from_secs(3));
-        // A request that the server has not heard when it gives back.
+        // A request that the server has not seen when it returns its window.
         client.map.get_mut(&id).unwrap().recv.raise_limit(90_000_000);
         client.tell_credit(id);
         two.settle();

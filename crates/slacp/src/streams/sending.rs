@@ -1,4 +1,4 @@
-//! What of the streams goes into the next packet, and what becomes of it.
+//! What the streams put into the next packet, and what happens when it arrives or is lost.
 
 use core::ops::Range;
 
@@ -10,11 +10,11 @@ use crate::milestones::COMPACT_SPAN;
 use crate::scheduler::{Backlog, FairQueue};
 use crate::{Event, StreamId};
 
-/// Among how many of the next control frames a lost one is looked for: more than a packet
+/// How many queued control frames are searched for a duplicate of a lost one: more than a packet
 /// carries of those that matter.
 const LOOKED_AT: usize = 64;
 
-/// What becomes of packets.
+/// What happens to packets.
 impl Streams {
     pub(crate) fn on_acknowledged(
         &mut self,
@@ -49,7 +49,7 @@ impl Streams {
         self.enqueue(id);
     }
 
-    /// A lost control frame goes again; credit with its present value.
+    /// Resends a lost control frame; credit with its current value.
     pub(crate) fn on_control_lost(&mut self, frame: Frame<'static>) {
         let frame = match frame {
             Frame::StreamCredit { stream, .. } => {
@@ -57,7 +57,7 @@ impl Streams {
                 live.credit(stream)
             }
             Frame::Return { stream, returns, .. } => {
-                // What was granted since then shows that it has come.
+                // A newer grant proves that the return has arrived.
                 let live = self.map.get(&stream).filter(|live| live.returned == returns);
                 if live.is_none() {
                     return;
@@ -66,19 +66,19 @@ impl Streams {
             }
             frame => frame,
         };
-        // While nothing can leave, each probe asks for the same frames.
+        // While nothing can be sent, every probe asks for the same frames.
         if !self.control.iter().take(LOOKED_AT).any(|waiting| *waiting == frame) {
             self.control.push_front(frame);
         }
     }
 
-    /// Tells the writers that were refused bytes and that have room again.
+    /// Notifies writers that were refused and now have room.
     pub(crate) fn wake_writers(&mut self) {
         let waiting: Vec<StreamId> = self.writers.iter().copied().collect();
         waiting.into_iter().for_each(|id| self.wake_writer(id));
     }
 
-    /// Not for every byte: for a quarter of what the stream may get at all.
+    /// Not for every byte: only for a quarter of what the stream may hold.
     fn wake_writer(&mut self, id: StreamId) {
         let most = self.unsent_limit.min(self.share_to_send());
         let enough = (most / 4).max(1);
@@ -89,9 +89,9 @@ impl Streams {
     }
 }
 
-/// What goes into the next packet.
+/// Contents of the next packet.
 impl Streams {
-    /// Has a frame sent that must arrive.
+    /// Queues a frame that must arrive.
     pub(crate) fn send_control(&mut self, frame: Frame<'static>) {
         self.control.push_back(frame);
     }
@@ -104,14 +104,13 @@ impl Streams {
         if fits(frame) { self.control.pop_front() } else { None }
     }
 
-    /// Whether [`Self::next_control`], [`Self::next_lost`] or
-    /// [`Self::next_new`] has something.
+    /// Whether [`Self::next_control`], [`Self::next_lost`] or [`Self::next_new`] has something.
     pub(crate) fn wants_to_send(&self) -> bool {
         let ready = self.ready.iter().any(|class| !class.is_empty());
         ready && self.send_credit.room() > 0 || self.has_urgent()
     }
 
-    /// What waits to be sent for the first time in a class.
+    /// New data waiting in a class.
     pub(crate) fn backlog(&self, class: usize) -> Backlog {
         if self.send_credit.room() == 0 {
             return Backlog::default();
@@ -120,24 +119,24 @@ impl Streams {
         Backlog { flows: ready.len(), sparse: ready.has_sparse() }
     }
 
-    /// Bytes that wait for a class's turn.
+    /// Number of bytes waiting for a class's turn.
     pub(crate) fn waiting(&self, class: usize) -> u64 {
         let streams = self.ready[class].backlogged().filter_map(|id| self.map.get(&id));
         streams.map(|stream| stream.send.sendable()).sum()
     }
 
-    /// Whether a stream waits that was quiet until now.
+    /// Whether a stream that was quiet until now has data.
     pub(crate) fn has_sparse(&self) -> bool {
         self.send_credit.room() > 0 && self.ready.iter().any(FairQueue::has_sparse)
     }
 
-    /// Whether something waits that goes before everything else.
+    /// Whether anything waits that goes before everything else.
     pub(crate) fn has_urgent(&self) -> bool {
         !self.control.is_empty() || !self.retransmit.is_empty()
     }
 
-    /// The next lost piece to send again; `room` says how many bytes fit behind a
-    /// head of a given length.
+    /// The next lost piece to retransmit; `room` returns how many data bytes fit after a frame head
+    /// of the given length.
     pub(crate) fn next_lost(&mut self, room: impl Fn(usize) -> usize) -> Option<Chunk> {
         let id = *self.retransmit.front()?;
         let stream = self.map.get_mut(&id)?;
@@ -156,7 +155,7 @@ impl Streams {
         chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
     }
 
-    /// The next new piece of the stream of a class whose turn it is.
+    /// The next new piece from the stream whose turn it is in a class.
     pub(crate) fn next_new(
         &mut self,
         class: usize,
@@ -182,7 +181,7 @@ impl Streams {
         chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
     }
 
-    /// Appends the bytes of a chunk just taken.
+    /// Appends the data of a chunk just taken.
     pub(crate) fn copy(&self, id: StreamId, range: &Range<u64>, out: &mut Vec<u8>) {
         if let Some(stream) = self.map.get(&id) {
             stream.send.copy(range, out);

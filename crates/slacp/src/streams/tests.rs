@@ -1,4 +1,4 @@
-//! What a peer can have the streams keep.
+//! How much a peer can make the streams hold.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ fn streams() -> Streams {
     Streams::new(0, limits, limits, 100_000, MAX_CLASSES, 1500)
 }
 
-/// A byte of a stream that the peer has opened; whether it is taken.
+/// Delivers one byte of a stream opened by the peer; returns whether it is accepted.
 fn byte(streams: &mut Streams, id: StreamId, offset: u64) -> bool {
     streams.on_data((Instant::ZERO, 0), id, TruncatedOffset::full(offset), &[7], false).unwrap()
 }
@@ -80,7 +80,7 @@ fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
         assert!(streams.len() <= 100, "{}", streams.len());
     }
     assert_eq!(streams.held().1, 100, "what is given up is given back");
-    // The newest are still read, and then end.
+    // The newest are still read to their end.
     let (last, mut out) = (StreamId(1999), [0; 8]);
     assert_eq!(streams.read(Instant::ZERO, last, &mut out), Ok(Read::Data(1)));
     assert_eq!(streams.len(), 99);
@@ -88,13 +88,13 @@ fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
     assert_eq!((streams.len(), streams.drain_timeout()), (0, None));
 }
 
-/// Two sides of a session with frames under way between them, in order; some are lost.
+/// Two sides of a session with frames in flight between them, in order; some are lost.
 struct Chaos {
     sides: [Streams; 2],
     under_way: [VecDeque<Vec<u8>>; 2],
     rng: ChaCha20Rng,
     now: Instant,
-    /// Streams that were opened, and by which side a reader reads.
+    /// Open streams, and whether each side's reader reads.
     opened: Vec<(StreamId, [bool; 2])>,
 }
 
@@ -118,7 +118,7 @@ impl Chaos {
         u64::from(self.rng.next_u32()) % below
     }
 
-    /// Takes the next frame of a side; whether there was one.
+    /// Takes the next frame of a side; `false` if it has none.
     fn send(&mut self, from: usize) -> bool {
         let lost = self.draw(10) == 0;
         let (mut bytes, side) = (Vec::new(), &mut self.sides[from]);
@@ -150,7 +150,7 @@ impl Chaos {
         assert_eq!(side.hear((now, 0), &bytes), Ok(true), "an honest peer is believed");
     }
 
-    /// Something happens.
+    /// Does one random thing.
     fn step(&mut self) {
         self.now += Duration::from_micros(self.rng.next_u32().into()) / 1_000_000;
         let side = self.draw(2) as usize;
@@ -191,7 +191,7 @@ impl Chaos {
         }
     }
 
-    /// Reads a little; whether the stream is over or has nothing.
+    /// Reads a little; returns whether the stream is over or has nothing to read.
     fn read(&mut self, side: usize, id: StreamId) -> bool {
         let now = self.now;
         !matches!(self.sides[side].read(now, id, &mut [0; 3000]), Ok(Read::Data(_)))
@@ -216,7 +216,7 @@ impl Chaos {
         }
     }
 
-    /// All streams whose readers read are read to their ends, however the others stand.
+    /// Checks that all streams with active readers are read to the end, whatever the others do.
     fn finish(&mut self) {
         for _ in 0..100_000 {
             let mut busy = false;

@@ -1,10 +1,10 @@
-//! Two sides of a session without what is between them, for tests.
+//! Test helper: two sides of a session without the packet layer between them.
 
 use super::*;
 use crate::frame;
 
 impl Streams {
-    /// Takes a frame that came in packet `number`; whether its data were taken.
+    /// Processes a frame from packet `number`; returns whether its data was accepted.
     pub(super) fn hear(
         &mut self,
         (now, number): (Instant, u64),
@@ -28,7 +28,7 @@ impl Streams {
         Ok(true)
     }
 
-    /// The next frame, acknowledged at once.
+    /// Returns the next frame, which is acknowledged at once.
     pub(super) fn say(&mut self, now: Instant) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         if let Some(frame) = self.next_control(|_| true) {

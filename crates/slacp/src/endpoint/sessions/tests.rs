@@ -1,4 +1,4 @@
-//! The books against a look at every session, whatever happens.
+//! Compares the indices with a full scan of the sessions, under random events.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ struct Net {
     nodes: Vec<Endpoint>,
     sessions: Vec<Vec<SessionId>>,
     streams: Vec<Vec<(SessionId, StreamId)>>,
-    /// Whether [`Self::check`] does its work, which is to look at every session.
+    /// Whether [`Self::check`] runs its full scan.
     checks: bool,
 }
 
@@ -55,7 +55,7 @@ impl Net {
         Self { now, nodes, sessions, streams, checks: true }
     }
 
-    /// Time passes, and what all send arrives unless `lost` says otherwise.
+    /// Advances time and delivers everything sent, unless `lost` drops it.
     fn step(&mut self, time: Duration, mut lost: impl FnMut() -> bool) {
         self.now += time;
         let mut buf = Vec::new();
@@ -86,7 +86,7 @@ impl Net {
         }
     }
 
-    /// The books of a node say what a look at every session says.
+    /// Checks that the indices of a node agree with a full scan.
     fn check(&self, n: usize) {
         if !self.checks {
             return;
@@ -100,13 +100,13 @@ impl Net {
             let send = session.send_time().map(|(time, wake)| (time.max(link_free), wake));
             earliest(soonest, earliest(send, session.poll_timeout()))
         });
-        // What is overdue is due now, whoever's turn it is.
+        // What is overdue is due now, whichever session's turn it is.
         let time = |wish: Option<(Instant, _)>| wish.map(|(time, _)| time.max(self.now));
         assert_eq!(time(core.sessions.poll_timeout(link_free)), time(scan), "node {n}");
     }
 }
 
-/// Something that an owner may do.
+/// Runs a random owner command.
 fn command(net: &mut Net, n: usize, dice: &mut impl FnMut(usize) -> usize) {
     let now = net.now;
     let sessions = &net.sessions[n];
@@ -160,16 +160,16 @@ fn the_books_say_what_every_session_wants() {
     }
 }
 
-/// A hub with so many idle sessions.
+/// A hub with this many idle sessions.
 fn idle(terminals: u8) -> Net {
     let mut net = Net::new(terminals);
     net.checks = false;
-    // Until the search for the path's MTU is over.
+    // Until the path MTU search is over.
     (0..3000).for_each(|_| net.step(Duration::from_millis(1), || false));
     net
 }
 
-/// How often a hub looks at a session while one of them carries a megabyte.
+/// How often a hub visits a session while one of them carries a megabyte.
 fn looks(terminals: u8) -> u64 {
     let mut net = idle(terminals);
     let before = net.nodes[0].core.sessions.looks();
