@@ -133,3 +133,24 @@ fn the_commands_that_do_the_same_are_printed() {
     assert!(printed.contains("ip -6 rule add priority 59 fwmark 0x200000/0xf00000 lookup 5901"));
     assert!(printed.contains("ip route add local default dev lo table 5901"));
 }
+
+#[test]
+fn a_refusal_of_the_ipv6_rule_or_route_is_handed_back_and_leaves_ipv4() {
+    for operation in [Operation::Rule, Operation::Route] {
+        let mut done = Vec::new();
+        let mut refusing = |refused: Version| {
+            for_versions(&BOTH, |version| {
+                if version == refused {
+                    return Err(Refusal::expected(operation(version), libc::EOPNOTSUPP));
+                }
+                done.push(version);
+                Ok(())
+            })
+        };
+        let without_v6 = refusing(Version::V6).unwrap().expect("a refusal");
+        let named = format!("{}: EOPNOTSUPP: ", operation(Version::V6));
+        assert!(without_v6.what().starts_with(&named), "{without_v6}");
+        assert!(refusing(Version::V4).is_err(), "nothing works without IPv4");
+        assert_eq!(done, [Version::V4]);
+    }
+}
