@@ -1,4 +1,4 @@
-//! `skyhop doctor`: what would keep a gateway from working here.
+//! `skyhop doctor`: checks whether a gateway can work on this machine.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use gateway::doctor::{Finding, Verdict, examine};
 
 use crate::print;
 
-/// The exit code when something is not well.
+/// Exit code if any check fails.
 const UNWELL: u8 = 1;
 
 /// `skyhop doctor …`
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The configuration of a hub or a terminal, to see what it needs, too.
+    /// A configuration whose requirements are checked too
     config: Option<PathBuf>,
-    /// Prints the findings as JSON.
+    /// Print the findings as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Looks at everything and changes nothing.
+/// Runs all checks. Changes nothing.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let findings = examine(args.config.as_deref());
     let text = match args.json {

@@ -9,16 +9,15 @@ use gateway::config::{HubConfig, SoloConfig, TerminalConfig};
 use gateway::keys::{PrivateKey, format_public_key};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The exit code of a gateway that failed while it was at work.
+/// Exit code of a gateway that failed while running.
 const FAILED: u8 = 1;
 
 /// `skyhop hub …`
 #[derive(clap::Args)]
 pub(crate) struct HubArgs {
-    /// The configuration file; /dev/stdin works too.
+    /// Configuration file; /dev/stdin works too
     config: PathBuf,
-    /// Prints the rules that take connections over and bring packets to the tunnel,
-    /// in the syntax of nft and ip, and does nothing.
+    /// Print the interception and tunnel rules in nft and ip syntax, and exit
     #[arg(long)]
     print_rules: bool,
 }
@@ -26,10 +25,9 @@ pub(crate) struct HubArgs {
 /// `skyhop terminal …`
 #[derive(clap::Args)]
 pub(crate) struct TerminalArgs {
-    /// The configuration file; /dev/stdin works too.
+    /// Configuration file; /dev/stdin works too
     config: PathBuf,
-    /// Prints the rules that take connections over and bring packets to the tunnel,
-    /// in the syntax of nft and ip, and does nothing.
+    /// Print the interception and tunnel rules in nft and ip syntax, and exit
     #[arg(long)]
     print_rules: bool,
 }
@@ -37,10 +35,9 @@ pub(crate) struct TerminalArgs {
 /// `skyhop solo …`
 #[derive(clap::Args)]
 pub(crate) struct SoloArgs {
-    /// The configuration file; /dev/stdin works too.
+    /// Configuration file; /dev/stdin works too
     config: PathBuf,
-    /// Prints the rules that take connections over, in the syntax of nft and
-    /// ip, and does nothing.
+    /// Print the interception rules in nft and ip syntax, and exit
     #[arg(long)]
     print_rules: bool,
 }
@@ -48,8 +45,8 @@ pub(crate) struct SoloArgs {
 /// `skyhop keygen …`
 #[derive(clap::Args)]
 pub(crate) struct KeygenArgs {
-    /// A new file for the private key, which only you will be able to read. The
-    /// public key goes to standard output. Without a file both do.
+    /// New file for the private key, readable only by you; the public key goes to standard output.
+    /// Without a file, print both keys
     file: Option<PathBuf>,
 }
 
@@ -86,7 +83,7 @@ pub(crate) fn solo(args: &SoloArgs) -> anyhow::Result<ExitCode> {
     serve(|stop| gateway::solo::run(config, stop))
 }
 
-/// Makes a key.
+/// Generates a key.
 pub(crate) fn keygen(args: &KeygenArgs) -> anyhow::Result<ExitCode> {
     let key = PrivateKey::generate()?;
     let public = format_public_key(&key.public());
@@ -103,14 +100,14 @@ pub(crate) fn keygen(args: &KeygenArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a gateway on this thread alone (`gateway::driver` says why).
+/// Runs a gateway on this thread alone (see `gateway::driver` for why).
 fn serve<F>(run: impl FnOnce(Stop) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = Result<(), RunError>>,
 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async { run(stop()?).await.map_err(anyhow::Error::from) });
-    // A resolver may still be at work on a thread of its own: it is not waited for.
+    // Does not wait for a name lookup still running on its own thread.
     runtime.shutdown_background();
     match result {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -1,4 +1,4 @@
-//! `skyhop init`: a matching pair of configurations with fresh keys.
+//! `skyhop init`: writes a matching pair of configurations with fresh keys.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -14,35 +14,34 @@ use gateway::keys::{PrivateKey, format_public_key};
 
 use crate::print;
 
-/// The files that are written.
+/// Name of the hub's file.
 const HUB: &str = "hub.toml";
-/// A setting that is looked for when something is not well.
+/// A commented-out setting for troubleshooting.
 const LOG: &str = "# log = \"debug\"   # \"off\", \"error\", \"warn\", \"info\" (unless told otherwise), \"trace\"\n";
 
 /// `skyhop init …`
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where the files are written; made if it is not there.
+    /// Directory for the files; created if missing
     directory: PathBuf,
-    /// Where terminals will find the hub: host and UDP port.
+    /// Address where terminals reach the hub: host and UDP port
     #[arg(long, value_name = "HOST:PORT")]
     hub: String,
-    /// What the hub sends at: the forward link's rate, like 50Mbit/s, or `auto`.
+    /// Rate at which the hub sends (forward link), such as 50Mbit/s, or `auto`
     #[arg(long, default_value = "auto", value_name = "RATE")]
     hub_rate: String,
-    /// What the terminal sends at: the return link's rate, like 10Mbit/s, or
-    /// `auto`.
+    /// Rate at which the terminal sends (return link), such as 10Mbit/s, or `auto`
     #[arg(long, default_value = "auto", value_name = "RATE")]
     terminal_rate: String,
-    /// The terminal's interface that the clients are behind.
+    /// The terminal's interface towards the clients
     #[arg(long, default_value = "lan0", value_name = "NAME")]
     interface: String,
-    /// The terminal's name.
+    /// Name of the terminal
     #[arg(long, default_value = "terminal")]
     name: String,
 }
 
-/// Writes the pair.
+/// Writes both files.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let port = port(&args.hub)?;
     let file = terminal_file(&args.name)?;
@@ -68,7 +67,7 @@ fn port(hub: &str) -> Result<u16> {
     })
 }
 
-/// The name of a file may be the name of a terminal.
+/// The terminal's file name. Its name must be usable as one.
 fn terminal_file(name: &str) -> Result<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name == "hub" || name.starts_with('.') || !name.chars().all(plain) {
@@ -82,7 +81,7 @@ fn make_directory(path: &Path) -> Result<()> {
     made.with_context(|| format!("cannot make {}", path.display()))
 }
 
-/// Writes both files, or neither: what the gateways would refuse is not kept.
+/// Writes both files, or neither. Files that a gateway would reject are not kept.
 fn write_checked(paths: &[PathBuf; 2], texts: [&str; 2]) -> Result<()> {
     let written = paths.iter().zip(texts).try_for_each(|(path, text)| {
         write_new(path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -133,10 +132,10 @@ fn terminal_config(args: &Args, hub: &PrivateKey, terminal: &PrivateKey) -> Stri
     text
 }
 
-/// What a hub's operator most often wants to close.
+/// Commented-out settings that a hub's operator most often needs.
 const DENY: &str = "# Clients reach everything but this machine's own addresses. Closed networks:\n\
                     # deny = [\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\"]\n";
-/// What a terminal's operator may want to open.
+/// Commented-out settings that a terminal's operator may need.
 const ACCEPT: &str = "\n# Connections from the hub's side are refused, but for these:\n\
                       # [accept]\n# to = [\"10.1.0.0/16:22\"]\n";
 

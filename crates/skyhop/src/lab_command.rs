@@ -1,4 +1,4 @@
-//! `skyhop lab …`: programs on the hosts of a satellite link.
+//! `skyhop lab …`: runs programs on the hosts of a satellite link.
 
 mod check;
 mod inside;
@@ -30,23 +30,22 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Runs a command in a new lab; its exit code is the command's.
+    /// Run a command in a new lab; the exit code is the command's
     Run {
         #[command(flatten)]
         link: LinkArgs,
-        /// The host to run it on: client, terminal, hub or server; client2,
-        /// terminal2, … in a star.
+        /// Host to run it on: client, terminal, hub or server; client2, terminal2, … in a star
         #[arg(long, value_name = "HOST", default_value_t = Node::Client)]
         on: Node,
         #[command(flatten)]
         gateways: GatewaysArg,
         #[command(flatten)]
         watch: WatchArgs,
-        /// The command and its arguments.
+        /// Command and its arguments
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
-    /// Opens your shell on the client of a new lab.
+    /// Open your shell on the client of a new lab
     #[command(after_help = "The shell of a lab that is up: skyhop lab exec client")]
     Shell {
         #[command(flatten)]
@@ -56,58 +55,55 @@ enum Action {
         #[command(flatten)]
         watch: WatchArgs,
     },
-    /// Starts a lab that stays until `skyhop lab down`.
+    /// Start a lab that stays until `skyhop lab down`
     Up(stay::UpArgs),
-    /// Ends a lab that is up.
+    /// Stop a lab
     Down(stay::DownArgs),
-    /// Tells which labs are up, and how they are.
+    /// Show the running labs
     Status(status::StatusArgs),
-    /// Changes the links of a lab that is up.
+    /// Change the links of a running lab
     Set(stay::SetArgs),
-    /// Runs a command, or your shell, on a host of a running lab: the one that
-    /// this is started in, or one that is up.
+    /// Run a command, or your shell, on a host of a running lab: the lab around this command, or
+    /// one started by `skyhop lab up`
     Exec(inside::ExecArgs),
-    /// Measures a link and prints what was asked for beside what was measured;
-    /// exit code 1 if something is outside its tolerance.
+    /// Measure a link and compare it with its settings; exit code 1 if a value is out of tolerance
     Check {
         #[command(flatten)]
         link: LinkArgs,
-        /// Print the whole report as JSON.
+        /// Print the whole report as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Lists the built-in presets.
+    /// List the built-in presets
     Presets,
-    /// Prints a preset with the options applied, as a file: the beginning of
-    /// your own.
+    /// Print a preset, with the options applied, as a file to start your own from
     Show {
         #[command(flatten)]
         link: LinkArgs,
     },
 }
 
-/// What else a new lab has.
+/// Optional parts of a new lab.
 #[derive(clap::Args)]
 struct GatewaysArg {
-    /// With the skyhop pair on `hub` and `terminal`: it carries all TCP between
-    /// client and server from before the command, or from the start of a lab that
-    /// stays, until the end of either.
+    /// Run the skyhop pair on `hub` and `terminal`: it carries all TCP between client and server,
+    /// from before the command starts (or the lab is up) until it ends
     #[arg(long)]
     gateways: bool,
 }
 
-/// What is told of the links while a command runs.
+/// Options for watching the links while a command runs.
 #[derive(clap::Args)]
 struct WatchArgs {
-    /// Prints what the links do once a second, on stderr.
+    /// Print link statistics to stderr once a second
     #[arg(long)]
     stats: bool,
-    /// Captures both sides of the link as terminal.pcapng and hub.pcapng here.
+    /// Capture both sides of the link as terminal.pcapng and hub.pcapng in this directory
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
 }
 
-/// What watches the links; it says at its end what became of the capture.
+/// Watches the links; reports the state of the capture at the end.
 struct Watching {
     _stats: Option<Stats>,
     capture: Option<Capture>,
@@ -141,7 +137,7 @@ impl WatchArgs {
     }
 }
 
-/// Does what the command line says.
+/// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Run { link, on, gateways, watch, command } => {
@@ -193,22 +189,21 @@ fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::
     wait(child, pair)
 }
 
-/// The one place where labs of the command line start. From here on the process
-/// is inside, and only there may it have threads.
+/// The only place where the command line starts a lab. The process is inside the lab from here on,
+/// and must not have had threads before.
 fn start(preset: &Preset, seed: u64) -> anyhow::Result<Lab> {
     lab::enter()?;
     Ok(Lab::start(preset, seed)?)
 }
 
-/// Traffic can be measured at once: at `server` from every client, and the other
-/// way.
+/// Starts meter servers: one on `server`, and one on each client for the other direction.
 fn serve_meter(lab: &Lab) -> anyhow::Result<Vec<Server>> {
     let gateway =
         |node: &Node| matches!(node, Node::Hub | Node::Terminal | Node::FurtherTerminal(_));
     lab.nodes().filter(|node| !gateway(node)).map(|node| Server::start(lab, node)).collect()
 }
 
-/// Runs the command to its end; what a shell would make of its end.
+/// Waits for the command; returns the exit code that a shell would report.
 fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
     lab::leave_signals_to_the_command();
     let mut child = match command.spawn() {
@@ -222,7 +217,7 @@ fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code_of(status?)))
 }
 
-/// 126 or 127, as shells say it.
+/// Exit code 126 or 127, as shells report it.
 fn not_run(command: &Command, error: &std::io::Error) -> ExitCode {
     eprintln!("skyhop: cannot run {}: {error}", command.get_program().display());
     ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
@@ -254,7 +249,7 @@ fn describe(preset: &Preset) -> String {
     )
 }
 
-/// The link's rate, or its ends.
+/// The link's rate, or the range of a traced rate.
 fn rates(direction: &Direction) -> String {
     let (least, greatest) = (direction.rate.least(), direction.rate.greatest());
     if least == greatest { greatest.to_string() } else { format!("{least} to {greatest}") }

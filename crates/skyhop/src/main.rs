@@ -1,4 +1,4 @@
-//! The command line of skyhop; nothing else.
+//! Parses the command line and calls the commands.
 
 mod demo;
 mod doctor_command;
@@ -19,10 +19,10 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-/// The exit code for bad input and missing privilege.
+/// Exit code for invalid input or missing privileges.
 const USAGE: u8 = 2;
 
-/// TCP made fast over satellite links, and proved.
+/// Accelerate TCP over satellite links, and measure the gain
 #[derive(Parser)]
 #[command(version, about)]
 struct Cli {
@@ -32,43 +32,43 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// What the gateway pair is worth, measured here in under two minutes.
+    /// Measure what the gateway pair gains on this machine, in under two minutes
     Demo(demo::Args),
-    /// The gateway at the earth station's side of the hop.
+    /// Run the gateway on the earth station's side of the hop
     Hub(gateway_command::HubArgs),
-    /// The gateway at the clients' side of the hop.
+    /// Run the gateway on the clients' side of the hop
     Terminal(gateway_command::TerminalArgs),
-    /// A gateway alone: both halves of a connection with the kernel's TCP.
+    /// Run a single gateway: kernel TCP on both halves of each connection
     Solo(gateway_command::SoloArgs),
-    /// Makes the key of a gateway.
+    /// Generate a gateway's key
     Keygen(gateway_command::KeygenArgs),
-    /// Writes the configurations of a new pair, with fresh keys.
+    /// Write matching hub and terminal configurations with fresh keys
     Init(init_command::Args),
-    /// What would keep a gateway from working on this machine; changes nothing.
+    /// Check whether a gateway can work on this machine; changes nothing
     Doctor(doctor_command::Args),
-    /// How a running gateway is.
+    /// Show a gateway's status
     Status(operate::StatusArgs),
-    /// What happens on a running gateway's hop, packet by packet.
+    /// Show the packet events of a gateway's hop
     Events(operate::EventsArgs),
-    /// Tells a running gateway the rate of its modem.
+    /// Set the modem rate of a running gateway
     Rate(operate::RateArgs),
-    /// Has a running gateway read its configuration again.
+    /// Reload a gateway's configuration
     Reload(operate::ReloadArgs),
-    /// Has a running gateway take no new connections, and end with the last one.
+    /// Stop taking new connections and exit after the last one
     Drain(operate::DrainArgs),
-    /// A satellite link on this machine, with real packets.
+    /// Emulate a satellite link on this machine, with real packets
     Lab(Box<lab_command::Args>),
-    /// Measure a path with traffic that is verified byte by byte.
+    /// Measure a path with traffic that is verified byte by byte
     #[command(subcommand)]
     Meter(meter_command::MeterCommand),
     /// Simulate a scenario file in virtual time.
     Sim(sim_command::Args),
-    /// A TCP endpoint of our own on a network device, against real kernels.
+    /// Run our own TCP endpoint on a network device, against real kernels
     #[command(subcommand)]
     Tcp(Box<tcp_command::TcpCommand>),
 }
 
-/// Single-threaded: a lab is entered before there is any thread or runtime.
+/// Single-threaded: a lab must be entered before any thread or runtime exists.
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -95,8 +95,7 @@ fn main() -> ExitCode {
     done.unwrap_or_else(|error| complain(&format!("{error:#}")))
 }
 
-/// For commands that measure: warnings on stderr, unless `SKYHOP_LOG` says
-/// otherwise.
+/// Logging for commands that measure: warnings on stderr unless `SKYHOP_LOG` says otherwise.
 fn start_log() {
     let filter = EnvFilter::try_from_env("SKYHOP_LOG").unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt()
@@ -106,8 +105,7 @@ fn start_log() {
         .init();
 }
 
-/// Prints to stdout. Whoever has read enough (`| head`) has closed it, which is
-/// no failure.
+/// Prints to stdout. A closed pipe (`| head`) is not a failure.
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -116,13 +114,13 @@ fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// One clear line.
+/// Prints an error on one line.
 fn complain(text: &str) -> ExitCode {
     eprintln!("skyhop: {text}");
     ExitCode::from(USAGE)
 }
 
-/// The help that was asked for or is needed, or what is wrong, in one line.
+/// Prints help if it was requested or needed, otherwise the usage error on one line.
 fn explain(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();
@@ -133,7 +131,7 @@ fn explain(error: &clap::Error) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     let text = error.to_string();
-    // What follows the empty line is usage and hints.
+    // Usage and hints follow the blank line.
     let lines: Vec<&str> =
         text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     complain(lines.join(" ").trim_start_matches("error: "))

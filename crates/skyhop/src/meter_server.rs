@@ -1,4 +1,4 @@
-//! The meter's server on a host of a lab.
+//! A meter server on a host of a lab.
 
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 /// A running server; it stops when dropped.
 pub(crate) struct Server {
-    /// Where clients find it, in IPv4; its IPv6 address and its name do too.
+    /// Its IPv4 address. It also answers on its IPv6 address and by name.
     pub(crate) address: SocketAddr,
     _stop: oneshot::Sender<()>,
 }
@@ -30,7 +30,7 @@ impl Server {
             }
         };
         let place = lab.node(node).clone();
-        // Sockets that it opens for a client must be of the node too.
+        // The sockets it opens for clients must be on the same node.
         let body = move || match place.enter() {
             Ok(()) => runtime.block_on(serve),
             Err(error) => tracing::error!(%error, "the meter's server cannot enter its host"),

@@ -1,4 +1,4 @@
-//! What the user sees while the demo runs, on stderr.
+//! Progress of the demo on stderr.
 
 use std::io::IsTerminal;
 use std::thread;
@@ -10,22 +10,22 @@ use meter::Progress;
 use super::entry::Entry;
 use super::plan::{Task, Way, Work};
 
-/// How often progress is looked at.
+/// Polling interval of the progress counters.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Announces measurements and says how they went: with a bar for each that runs
-/// on a terminal, in plain lines elsewhere.
+/// Announces measurements and reports their outcome: with a progress bar each on a terminal, in
+/// plain lines elsewhere.
 pub(crate) struct Display {
     total: usize,
     done: usize,
     bars: MultiProgress,
 }
 
-/// What was seen of a measurement while it ran: seconds, and what had arrived.
+/// Progress samples of one measurement: seconds since its start, and the count at that time.
 pub(crate) type Trail = Vec<(f64, u64)>;
 
 impl Display {
-    /// For a plan of `total` measurements.
+    /// Creates a display for `total` measurements.
     pub(crate) fn new(total: usize) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target =
@@ -33,8 +33,7 @@ impl Display {
         Self { total, done: 0, bars: MultiProgress::with_draw_target(target) }
     }
 
-    /// Runs `work`, which may take `limit`, in another thread; shows and notes
-    /// how `progress` grows meanwhile.
+    /// Runs `work` in another thread, for up to `limit`, while showing and recording `progress`.
     pub(crate) fn during<T: Send>(
         &self,
         (task, way, limit): (Task, &Way, Duration),
@@ -58,7 +57,7 @@ impl Display {
         (done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), trail)
     }
 
-    /// Says how a measurement went.
+    /// Reports the outcome of a measurement.
     pub(crate) fn done(&mut self, entry: &Entry) {
         self.done += 1;
         let count = format!("[{}/{}]", self.done, self.total);
@@ -66,8 +65,7 @@ impl Display {
     }
 }
 
-/// Only what has changed is worth noting: a standstill is a line between two
-/// points.
+/// Records a sample only when the count has changed: a standstill is the line between two points.
 pub(crate) fn note(trail: &mut Trail, at: f64, count: u64) {
     match trail.as_mut_slice() {
         [.., (_, before), (last, now)] if *before == count && *now == count => *last = at,

@@ -1,4 +1,4 @@
-//! One measurement of the demo.
+//! The result of one measurement.
 
 use std::time::Duration;
 
@@ -8,42 +8,40 @@ use serde::Serialize;
 use super::figures::{Figures, Limit};
 use super::plan::{Task, Way};
 
-/// Below this RTT the connect time does not tell who answered: a busy machine
-/// adds as much.
+/// Below this RTT the connect time cannot show who answered: a busy machine adds as much.
 const TELLING_RTT: Duration = Duration::from_millis(200);
 
-/// What a measurement came to.
+/// The result of one measurement.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Entry {
-    /// In which round, from 0.
+    /// Round, counted from 0.
     pub(crate) round: u32,
     /// What was measured.
     pub(crate) task: Task,
-    /// How the traffic crossed the link.
+    /// Path of the traffic: through the pair or as plain TCP.
     pub(crate) way: Way,
-    /// The figures; none if it failed.
+    /// The figures; `None` if the measurement failed.
     pub(crate) figures: Option<Figures>,
-    /// Why there are none.
+    /// Reason for the failure.
     pub(crate) failure: Option<String>,
 }
 
-/// Everything that is known about one measurement.
+/// Everything recorded about one measurement.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Record {
-    /// What it came to.
+    /// The result.
     #[serde(flatten)]
     pub(crate) entry: Entry,
-    /// The seed of the link's losses.
+    /// Seed of the link's loss model.
     pub(crate) seed: u64,
-    /// The progress over time: seconds from the start, and bytes, objects or
-    /// replies that had arrived.
+    /// Progress over time: seconds from the start, and the bytes, objects or replies received.
     pub(crate) trail: Vec<(f64, u64)>,
-    /// The time that each piece took, in seconds; nothing for flows.
+    /// Response time of each object or reply, in seconds; empty for flows.
     pub(crate) response_seconds: Vec<f64>,
-    /// 99 % of the packets left the lab's links no later than this after their
-    /// time; nothing in virtual time.
+    /// 99th percentile of how late packets left the lab's links, in seconds; `None` in virtual
+    /// time.
     pub(crate) lateness_seconds: Option<f64>,
-    /// What the meter measured; nothing if a gateway failed.
+    /// The meter's report; `None` if a gateway failed.
     pub(crate) report: Option<Report>,
 }
 
@@ -51,20 +49,20 @@ pub(crate) struct Record {
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Report {
-    /// Of a download or an upload.
+    /// A download or upload.
     Bulk(BulkReport),
-    /// Of a page.
+    /// A page load.
     Page(PageReport),
-    /// Of requests and replies.
+    /// Requests and replies.
     Rr(RrReport),
 }
 
 impl Report {
-    /// The figures, with the limit of the link in the direction of the payload.
+    /// The figures, given the limit of the link in the direction of the payload.
     pub(crate) fn figures(&self, task: Task, limit: &Limit) -> Figures {
         let figures = |done, seconds: Duration, complete| {
             let figures = Figures::new(task, done, seconds.as_secs_f64(), limit);
-            // All bytes may be there, and the end of the connection not.
+            // All bytes may have arrived although the connection did not end properly.
             Figures { complete: figures.complete && complete, ..figures }
         };
         match self {
@@ -89,7 +87,7 @@ impl Report {
         }
     }
 
-    /// The time of each piece, in seconds.
+    /// Response time of each object or reply, in seconds.
     pub(crate) fn response_seconds(&self) -> Vec<f64> {
         let times: Vec<Duration> = match self {
             Self::Bulk(_) => Vec::new(),
@@ -105,15 +103,14 @@ impl Report {
         times.iter().map(Duration::as_secs_f64).collect()
     }
 
-    /// Why there are no figures, or none to be trusted.
+    /// Why there are no figures, or why they cannot be trusted.
     pub(crate) fn failure(&self, way: &Way, rtt: Duration) -> Option<String> {
         let failure = self.outcomes().into_iter().find_map(words);
         failure.or_else(|| (*way == Way::Pair).then(|| self.not_carried(rtt)).flatten())
     }
 
-    /// The pair answers a client's SYN from nearby. A connect that took as long
-    /// as the way to the server and back was not carried by the pair, and its
-    /// figures are not those of the pair.
+    /// The pair answers a client's SYN locally. A connect that took a full round trip to the server
+    /// did not go through the pair, so its figures do not describe the pair.
     fn not_carried(&self, rtt: Duration) -> Option<String> {
         if rtt < TELLING_RTT {
             return None;
@@ -131,9 +128,8 @@ impl Report {
         }
     }
 
-    /// The times of all connects. A page tells them only together with the
-    /// round trip to the first byte, and a loss may have prolonged that: the
-    /// shortest of the first objects counts.
+    /// All connect times. A page load reports them only together with the round trip to the first
+    /// byte, which a loss may have prolonged, so only the shortest of the first objects counts.
     fn connects(&self, rtt: Duration) -> Vec<Duration> {
         match self {
             Self::Bulk(report) => report.flows.iter().filter_map(|flow| flow.connect).collect(),
@@ -147,7 +143,7 @@ impl Report {
     }
 }
 
-/// What went wrong, unless nothing did or only time ran out.
+/// Describes a failure; `None` for success and for a mere time-out.
 fn words(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Complete | Outcome::Unfinished => None,

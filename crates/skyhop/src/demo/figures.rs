@@ -7,32 +7,31 @@ use units::{BitRate, ByteCount, Probability};
 
 use super::plan::{Task, Work};
 
-/// What one direction of the link can carry at best.
+/// Upper bound for one direction of the link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Limit {
     /// Rate of the link.
     pub(crate) rate: BitRate,
-    /// Share of the packets that is lost.
+    /// Packet error rate, 0 to 1.
     pub(crate) per: Probability,
-    /// Round-trip time of the empty link.
+    /// Round-trip time with empty queues.
     pub(crate) rtt: Duration,
 }
 
 impl Limit {
-    /// Bits per second that arrive when the link is never idle: rate × (1 − PER).
+    /// Bits per second delivered when the link is never idle: rate × (1 − PER).
     pub(crate) fn bits_per_second(&self) -> f64 {
         self.rate.bits_per_second() as f64 * (1.0 - self.per.get())
     }
 
-    /// The time in seconds that `bytes` take at the limit: one RTT (the request
-    /// goes up, the first byte comes down) and then bytes at the limit.
+    /// Minimum time for `bytes`, in seconds: one RTT (request up, first byte down) plus
+    /// serialisation at the limit.
     pub(crate) fn seconds(&self, bytes: u64) -> f64 {
         self.rtt.as_secs_f64() + bytes as f64 * 8.0 / self.bits_per_second()
     }
 
-    /// The least time in seconds for so much of a task: that of its bytes, or,
-    /// if it consists of pieces, that of the pieces which have to follow each
-    /// other. 0 for nothing.
+    /// Minimum time for `done` units of a task, in seconds: the time of its bytes, or, for objects
+    /// and requests, of those that must follow each other. 0 if nothing was done.
     pub(crate) fn least_seconds(&self, task: Task, done: u64) -> f64 {
         match task.work() {
             _ if done == 0 => 0.0,
@@ -44,43 +43,42 @@ impl Limit {
     }
 }
 
-/// What a measurement came to.
+/// The figures of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Figures {
-    /// Whether everything arrived, verified.
+    /// Whether everything arrived and was verified.
     pub(crate) complete: bool,
-    /// Bytes, objects or replies that arrived.
+    /// Bytes, objects or replies received.
     pub(crate) done: u64,
-    /// Payload bytes of these.
+    /// Payload bytes in `done`.
     pub(crate) moved_bytes: u64,
-    /// From before the first connect until the last byte, or until it was given
-    /// up.
+    /// Time from before the first connect to the last byte, or until the measurement gave up.
     pub(crate) seconds: f64,
-    /// From before connect until the first payload byte; the latest, if there
-    /// are several flows. `None` if a flow had none, and for pieces.
+    /// Time from before the connect to the first payload byte; with several flows, the latest one.
+    /// `None` if any flow received nothing, and for objects and requests.
     pub(crate) first_byte_seconds: Option<f64>,
-    /// Of pieces: their times. `None` if none came.
+    /// Response times of objects or requests; `None` if none completed.
     pub(crate) response: Option<Response>,
-    /// Bytes moved over the time, in bit/s.
+    /// Payload over time, in bit/s.
     pub(crate) goodput: f64,
-    /// Goodput over rate × (1 − PER).
+    /// Goodput as a fraction of rate × (1 − PER).
     pub(crate) of_limit: f64,
-    /// The least time for what was done, over the time it took.
+    /// Minimum time for the work done, as a fraction of the time it took.
     pub(crate) share: f64,
 }
 
-/// The times of all objects of a page or of all requests, in seconds.
+/// Response times of all objects of a page or all requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Response {
-    /// Half of them took no longer.
+    /// Median.
     pub(crate) median_seconds: f64,
-    /// 99 % of them took no longer.
+    /// 99th percentile.
     pub(crate) p99_seconds: f64,
 }
 
 impl Figures {
-    /// Of so many bytes, objects or replies in that time, without first byte
-    /// and responses.
+    /// Figures for `done` bytes, objects or replies in `seconds`, without first-byte and response
+    /// times.
     pub(crate) fn new(task: Task, done: u64, seconds: f64, limit: &Limit) -> Self {
         let size = match task.work() {
             Work::Flow(_) => ByteCount::new(1),
@@ -101,7 +99,7 @@ impl Figures {
         }
     }
 
-    /// The same, with the times of the pieces.
+    /// Adds the response times of objects or requests.
     pub(crate) fn with_responses(self, seconds: &[f64]) -> Self {
         let response = stats::Summary::of(seconds)
             .map(|times| Response { median_seconds: times.median, p99_seconds: times.p99 });
@@ -109,8 +107,7 @@ impl Figures {
     }
 }
 
-/// How many times better `ours` is than the best of `plain`, where more is
-/// better. `None` if there is nothing to compare with.
+/// Ratio of `ours` to the best of `plain` (higher is better). `None` if `plain` is empty.
 pub(crate) fn gain(ours: f64, plain: impl Iterator<Item = f64>) -> Option<f64> {
     let best = plain.reduce(f64::max)?;
     (best > 0.0).then(|| ours / best)
@@ -143,7 +140,7 @@ mod tests {
         let least = limit.seconds(20_000_000);
         let figures = Figures::new(Task::Download, 20_000_000, least, &limit);
         assert!(figures.complete && near(figures.share, 1.0));
-        // The first RTT moves nothing, which the plain ratio holds against it.
+        // The plain ratio charges the first RTT, in which nothing moves.
         assert!(figures.of_limit > 0.84 && figures.of_limit < 0.85);
     }
 

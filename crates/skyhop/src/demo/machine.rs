@@ -1,22 +1,22 @@
-//! Where something was measured, as far as it matters to the figures.
+//! The properties of the machine that affect the figures.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// The machine, without anything that names it.
+/// The machine's properties, without anything that identifies it.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Machine {
-    /// `Linux 6.12.0`.
+    /// Kernel name and release, such as `Linux 6.12.0`.
     kernel: String,
-    /// The processor's name, if it says it.
+    /// Processor model, if the kernel reports one.
     processor: Option<String>,
-    /// How many of its cores this program may use.
+    /// Cores available to this process.
     cores: usize,
 }
 
 impl Machine {
-    /// This one.
+    /// Reads the properties of this machine.
     pub(crate) fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let release = read("/proc/sys/kernel/osrelease");
@@ -39,8 +39,7 @@ impl std::fmt::Display for Machine {
     }
 }
 
-/// The first processor's name in the text of `/proc/cpuinfo`; not every
-/// architecture has one.
+/// The first processor's model name in `/proc/cpuinfo`; not every architecture reports one.
 fn processor(cpuinfo: &str) -> Option<String> {
     let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let mut names = lines.filter(|(key, _)| key.trim() == "model name");

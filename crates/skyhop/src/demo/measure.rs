@@ -1,7 +1,7 @@
-//! One measurement: a fresh lab, one way across it, one task.
+//! One measurement: a fresh lab, one path across it, one task.
 //!
-//! Every measurement gets a lab of its own, so that no queue, no connection and
-//! nothing that a kernel remembers of a path is left from the one before.
+//! Every measurement gets its own lab, so that no queue, connection or cached path metric survives
+//! from the one before.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,30 +26,30 @@ use crate::meter_command::fresh_key;
 use crate::meter_server::Server;
 use crate::pair::Pair;
 
-/// What is to be measured.
+/// A measurement to run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measurement<'a> {
-    /// In which round, from 0.
+    /// Round, counted from 0.
     pub(crate) round: u32,
-    /// What.
+    /// What to measure.
     pub(crate) task: Task,
-    /// How the traffic crosses the link.
+    /// Path of the traffic: through the pair or as plain TCP.
     pub(crate) way: &'a Way,
     /// The link.
     pub(crate) preset: &'a Preset,
-    /// The seed of the link's losses.
+    /// Seed of the link's loss model.
     pub(crate) seed: u64,
-    /// What the link can carry in the direction of the payload.
+    /// Upper bound of the link in the direction of the payload.
     pub(crate) limit: Limit,
-    /// How long the traffic may take.
+    /// Time limit for the traffic.
     pub(crate) allowance: Duration,
 }
 
 impl Measurement<'_> {
-    /// Makes it.
+    /// Runs the measurement.
     ///
-    /// # Errors
-    /// When there is no lab. A gateway or a transfer that fails is a result.
+    /// # Errors If the lab cannot be started. A failing gateway or transfer is a result, not an
+    /// error.
     pub(crate) fn run(&self, display: &Display) -> Result<Record> {
         let lab = Lab::start(self.preset, self.seed).context("cannot start the lab")?;
         let server = Server::start(&lab, Node::Server)?;
@@ -69,7 +69,7 @@ impl Measurement<'_> {
         Ok(Record { entry, seed: self.seed, trail, response_seconds, lateness_seconds, report })
     }
 
-    /// Crosses the link with the task's traffic.
+    /// Sends the task's traffic across the link.
     fn cross(&self, lab: &Lab, server: SocketAddr, display: &Display) -> Result<(Report, Trail)> {
         let mut pair = match self.way {
             Way::Pair => Some(Pair::start(lab, self.preset)?),
@@ -99,7 +99,7 @@ impl Measurement<'_> {
         Entry { round: self.round, task: self.task, way: self.way.clone(), figures, failure }
     }
 
-    /// Runs the task's traffic. The calling thread is on the host `client`.
+    /// Runs the task's traffic. The calling thread must be on the host `client`.
     fn traffic(&self, server: SocketAddr, key: u64, progress: &Progress) -> Result<Report> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the client's runtime")?;
@@ -168,7 +168,7 @@ impl Measurement<'_> {
     }
 }
 
-/// Without the time in which both ends only part.
+/// Drops the samples after the last byte, while both ends only close.
 fn cut(mut trail: Trail, entry: &Entry) -> Trail {
     if let Some(figures) = entry.figures.filter(|figures| figures.complete) {
         trail.retain(|(at, _)| *at < figures.seconds);
@@ -177,44 +177,41 @@ fn cut(mut trail: Trail, entry: &Entry) -> Trail {
     trail
 }
 
-/// What the hosts of a lab are like.
+/// Queries the hosts of a lab.
 pub(crate) struct Hosts(Lab);
 
 impl Hosts {
-    /// Starts a lab to look at.
+    /// Starts a lab to inspect.
     ///
-    /// # Errors
-    /// When there is no lab.
+    /// # Errors If the lab cannot be started.
     pub(crate) fn start(preset: &Preset) -> Result<Self> {
         Ok(Self(Lab::start(preset, 0).context("cannot start the lab")?))
     }
 
-    /// The congestion control that they use unless told otherwise, if the kernel
-    /// says so.
+    /// Default congestion control of the hosts, if the kernel reports it.
     pub(crate) fn default_congestion_control(&self) -> Option<CongestionControl> {
         const SETTING: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
         let read = || std::fs::read_to_string(SETTING).ok();
         self.0.node(Node::Server).run(read)?.trim().parse().ok()
     }
 
-    /// Whether they can have a congestion control.
+    /// Checks that the hosts can use a congestion control.
     ///
-    /// # Errors
-    /// What the kernel says if not.
+    /// # Errors The kernel's reason for refusing it.
     pub(crate) fn check(&self, name: &CongestionControl) -> Result<(), CongestionError> {
         let hosts = [Node::Client, Node::Server].into_iter();
         hosts.map(|node| self.0.node(node)).try_for_each(|host| host.run(|| name.check()))
     }
 }
 
-/// A lab that loses packets of its own measures the machine, not the link.
+/// Warns if the lab itself dropped packets: then it measured the machine, not the link.
 fn warn_of(faults: Faults) {
     if faults != Faults::default() {
         tracing::warn!(?faults, "the machine was too slow for the lab: figures may be too low");
     }
 }
 
-/// The limits of both directions: forward (download, replies) and return.
+/// Upper bounds of both directions: forward (download, replies), then return.
 pub(crate) fn limits(preset: &Preset, per: units::Probability) -> [Limit; 2] {
     let rtt: Duration = preset.rtt();
     let links = [&preset.forward, &preset.ret];

@@ -1,9 +1,9 @@
-//! `skyhop demo`: what the gateway pair is worth, measured here and now.
+//! `skyhop demo`: measures what the gateway pair gains on this machine.
 //!
-//! Transfers, web pages and requests cross a satellite link made of real
-//! packets, first through the pair, then as plain kernel TCP with each
-//! congestion control. See [`plan`] for what is run, [`figures`] for what the
-//! table's figures mean, [`simulate`] for machines that allow no such link.
+//! Transfers, web pages and requests cross a satellite link with real packets, first through the
+//! pair, then as plain kernel TCP with each congestion control. See [`plan`] for what runs,
+//! [`figures`] for the meaning of the figures, and [`simulate`] for machines without network
+//! namespaces.
 
 mod display;
 mod entry;
@@ -37,57 +37,56 @@ use self::results::{Results, Setting};
 use self::simulate::Simulation;
 use self::summary::Unavailable;
 
-/// The satellite link that the demo crosses.
+/// Preset of the satellite link.
 const PRESET: &str = "geo";
 
 /// Arguments of `skyhop demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rate of the forward link (download).
+    /// Rate of the forward link (download)
     #[arg(long, value_name = "RATE", default_value = "50 Mbit/s")]
     rate: BitRate,
-    /// Rate of the return link (upload).
+    /// Rate of the return link (upload)
     #[arg(long, value_name = "RATE", default_value = "10 Mbit/s")]
     return_rate: BitRate,
-    /// Delay one way; the RTT is twice that.
+    /// One-way delay; the RTT is twice that
     #[arg(long, value_name = "TIME", default_value = "300 ms", value_parser = units::parse_duration)]
     delay: Duration,
-    /// Packet error rate, both ways.
+    /// Packet error rate of both links
     #[arg(long, value_name = "P", default_value = "1 %")]
     per: Probability,
-    /// Seed of the link's losses; each round has the next one.
+    /// Seed of the link's losses; each round uses the next one
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How often everything is run; the table then shows medians and ranges.
+    /// Number of rounds; above 1 the table shows medians and ranges
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// Run only this; may be repeated.
+    /// Run only this task; may be repeated
     #[arg(long, value_name = "TASK")]
     only: Vec<Task>,
-    /// Simulate everything in virtual time, in a few seconds; without network
-    /// namespaces that is what is done anyway.
+    /// Simulate in virtual time, which takes seconds; the default without network namespaces
     #[arg(long)]
     simulate: bool,
-    /// The page with plots that is written.
+    /// Write the HTML page with plots to this file
     #[arg(long, value_name = "FILE", default_value = "skyhop-demo.html")]
     html: PathBuf,
-    /// Write no page.
+    /// Write no page
     #[arg(long, conflicts_with = "html")]
     no_html: bool,
-    /// Keep everything that was measured, as JSON.
+    /// Write all results as JSON to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Keep the picture of all times, as SVG.
+    /// Write the bar chart of all times as SVG to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// Runs the demo. The exit code is 1 if anything failed; what is not finished
-/// in its time is a result.
+/// Runs the demo. Returns exit code 1 if anything failed; running out of time is a result, not a
+/// failure.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let preset = args.preset()?;
     let outputs = Outputs::new(args)?;
-    // Before any thread: only the calling thread enters.
+    // Must precede any thread: only the calling thread enters the namespaces.
     let refused = if args.simulate { None } else { lab::enter().err() };
     crate::start_log();
     let demo = Demo { args, limits: measure::limits(&preset, args.per), preset };
@@ -117,7 +116,7 @@ impl Args {
     }
 }
 
-/// The files to be written.
+/// The requested output files.
 struct Outputs {
     html: Option<Output>,
     json: Option<Output>,
@@ -150,12 +149,12 @@ impl Outputs {
 struct Demo<'a> {
     args: &'a Args,
     preset: Preset,
-    /// Forward and return.
+    /// Forward, then return.
     limits: [Limit; 2],
 }
 
 impl Demo<'_> {
-    /// Runs everything with real packets, if this machine allows it.
+    /// Runs everything with real packets, or simulates it if this machine cannot start a lab.
     fn run(&self) -> Result<Results> {
         let hosts = match Hosts::start(&self.preset) {
             Ok(hosts) => hosts,
@@ -172,7 +171,7 @@ impl Demo<'_> {
         Ok(Results { plan, ways, unavailable, limits: self.limits, records, setting })
     }
 
-    /// What can be done where there is no lab.
+    /// Falls back to the simulator when no lab can be started.
     fn make_do(&self, error: &Error) -> Result<Results> {
         self.simulate(format!("no network namespaces here: {error:#}"))
     }
@@ -232,7 +231,7 @@ impl Demo<'_> {
         Measurement { round, task, way, preset: &self.preset, seed, limit, allowance }
     }
 
-    /// Of the link in the direction of the task's payload.
+    /// Upper bound of the link in the direction of the task's payload.
     fn limit(&self, task: Task) -> Limit {
         self.limits[usize::from(task == Task::Upload)]
     }
@@ -263,7 +262,7 @@ impl Demo<'_> {
     }
 }
 
-/// All ways, and those of them that cannot be measured here.
+/// All ways to cross the link, and those that this machine cannot measure.
 fn ways(hosts: &Hosts) -> (Vec<Way>, Vec<Unavailable>) {
     let ways = Way::all(hosts.default_congestion_control().as_ref());
     let check = |way: &Way| {
@@ -274,7 +273,7 @@ fn ways(hosts: &Hosts) -> (Vec<Way>, Vec<Unavailable>) {
     (ways, unavailable)
 }
 
-/// What was typed, without the path of the program.
+/// The command line without the program's path.
 fn command() -> String {
     let quoted = |argument: String| {
         let is_plain =
@@ -285,7 +284,7 @@ fn command() -> String {
     std::iter::once("skyhop".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
-/// Makes all measurements of a group, each in a thread and a lab of its own.
+/// Runs the measurements of a group concurrently, each in its own thread and lab.
 fn at_the_same_time(group: &[Measurement<'_>], display: &Display) -> Result<Vec<Record>> {
     std::thread::scope(|scope| {
         let start = |measurement| scope.spawn(move || Measurement::run(measurement, display));

@@ -1,20 +1,18 @@
-//! The files that the demo leaves behind.
+//! The demo's output files.
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A file to be written at the end, which is tried at the beginning: two minutes
-/// are too long to find out that it cannot be. A demo that is interrupted leaves
-/// what was there.
+/// An output file. It is opened for writing at the start, so that a wrong path fails before two
+/// minutes of measurements, and replaced at the end. An interrupted demo keeps the old contents.
 pub(crate) struct Output(PathBuf);
 
 impl Output {
-    /// Sees that it can be written.
+    /// Checks that the file can be written.
     ///
-    /// # Errors
-    /// When it cannot.
+    /// # Errors If it cannot be opened for writing.
     pub(crate) fn new(path: &Path) -> Result<Self> {
         let is_new = !path.exists();
         let opened = OpenOptions::new().create(true).append(true).open(path);
@@ -25,15 +23,14 @@ impl Output {
         Ok(Self(path.to_owned()))
     }
 
-    /// Its path, as it was given.
+    /// The path as given.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Puts the text in the place of what was there.
+    /// Replaces the file's contents.
     ///
-    /// # Errors
-    /// When it cannot be written.
+    /// # Errors If the file cannot be written.
     pub(crate) fn write(&self, text: &str) -> Result<()> {
         fs::write(&self.0, text).with_context(|| cannot_write(&self.0))
     }

@@ -12,13 +12,13 @@ use units::ByteCount;
 pub(crate) const DOWNLOAD: ByteCount = ByteCount::new(20_000_000);
 /// Payload of the upload.
 pub(crate) const UPLOAD: ByteCount = ByteCount::new(3_000_000);
-/// Objects of the page.
+/// Objects on the page.
 pub(crate) const OBJECTS: u32 = 40;
-/// Size of each: 2 MB in all.
+/// Size of each object: 2 MB in all.
 pub(crate) const OBJECT: ByteCount = ByteCount::new(50_000);
-/// The most objects of the page that are fetched at a time.
+/// Maximum parallel connections for the page.
 pub(crate) const PAGE_CONNECTIONS: u32 = 6;
-/// Requests in all.
+/// Total number of requests.
 pub(crate) const REQUESTS: u32 = 100;
 /// Connections that share the requests.
 pub(crate) const CONNECTIONS: u32 = 20;
@@ -26,24 +26,22 @@ pub(crate) const CONNECTIONS: u32 = 20;
 pub(crate) const REQUEST: ByteCount = ByteCount::new(1_000);
 /// Payload of a reply.
 pub(crate) const REPLY: ByteCount = ByteCount::new(10_000);
-/// The kernel's congestion controls that skyhop is compared with, besides the
-/// machine's own.
+/// Kernel congestion controls to compare with, besides the machine's default.
 const PLAIN: [&str; 2] = ["cubic", "bbr"];
-/// What a measurement needs besides its traffic: a lab, a pair in service, and
-/// the end of both.
+/// Overhead of a measurement: starting the lab, waiting for the pair, stopping both.
 const AROUND: Duration = Duration::from_millis(1500);
-/// No measurement gets less than this.
+/// Minimum time for a measurement.
 const LEAST: Duration = Duration::from_secs(2);
 
-/// What is measured.
+/// A task to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Task {
     /// One flow from the server to the client.
     Download,
-    /// A web page, a new connection for each object.
+    /// A web page with a new connection for each object.
     Page,
-    /// The same page over connections that are kept.
+    /// The same page over persistent connections.
     PageKeepAlive,
     /// Many small requests and replies.
     Requests,
@@ -51,28 +49,28 @@ pub(crate) enum Task {
     Upload,
 }
 
-/// What a task moves.
+/// The data that a task moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// So many bytes in one flow.
+    /// This many bytes in one flow.
     Flow(ByteCount),
-    /// Pieces, each asked for when an earlier one is complete.
+    /// Objects or replies, each requested once an earlier one is complete.
     Pieces {
-        /// How many.
+        /// Number of objects or replies.
         count: u32,
-        /// The size of each.
+        /// Size of each.
         size: ByteCount,
-        /// How many are asked for at a time.
+        /// Maximum outstanding at once.
         at_a_time: u32,
     },
 }
 
 impl Task {
-    /// All of them, in the order in which they run.
+    /// All tasks in the order they run.
     pub(crate) const ALL: [Self; 5] =
         [Self::Download, Self::Page, Self::PageKeepAlive, Self::Requests, Self::Upload];
 
-    /// What it moves.
+    /// The data that the task moves.
     pub(crate) fn work(self) -> Work {
         match self {
             Self::Download => Work::Flow(DOWNLOAD),
@@ -84,7 +82,7 @@ impl Task {
         }
     }
 
-    /// What its progress counts to: bytes, objects or replies.
+    /// Final value of the progress counter: bytes, objects or replies.
     pub(crate) fn total(self) -> u64 {
         match self.work() {
             Work::Flow(bytes) => bytes.get(),
@@ -92,7 +90,7 @@ impl Task {
         }
     }
 
-    /// What it is called where there is little room.
+    /// Short name, for narrow places.
     pub(crate) fn short(self) -> String {
         match self {
             Self::Download | Self::Upload => self.to_string(),
@@ -102,7 +100,7 @@ impl Task {
         }
     }
 
-    /// What the parts of its work are called.
+    /// Name of the units of work.
     pub(crate) fn parts(self) -> &'static str {
         match self {
             Self::Download | Self::Upload => "bytes",
@@ -111,14 +109,14 @@ impl Task {
         }
     }
 
-    /// Whether all ways have it at the same time, each in a lab of its own. What
-    /// waits for the link most of the time leaves the machine idle; what fills
-    /// the link gets the machine to itself.
+    /// Whether all ways run concurrently, each in its own lab. Tasks that mostly wait for the link
+    /// leave the machine idle and can share it; tasks that fill the link get the machine to
+    /// themselves.
     pub(crate) fn is_shared(self) -> bool {
         matches!(self.work(), Work::Pieces { .. })
     }
 
-    /// The time for all ways of it together. All tasks: 116 s.
+    /// Time for the task over all ways. All tasks together: 116 s.
     fn budget(self) -> Duration {
         Duration::from_secs(match self {
             Self::Download => 36,
@@ -149,11 +147,11 @@ impl fmt::Display for Task {
 /// How the traffic crosses the link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
-    /// As the end hosts' TCP, with this congestion control.
+    /// As plain TCP of the end hosts, with this congestion control.
     Plain {
         /// The congestion control.
         name: CongestionControl,
-        /// Whether it is what this machine uses unless told otherwise.
+        /// Whether it is this machine's default.
         is_default: bool,
     },
     /// Through the gateway pair.
@@ -161,8 +159,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// All of them, in the order in which the table shows them, on a machine
-    /// with this default.
+    /// All ways in the order of the table, on a machine with this default congestion control.
     pub(crate) fn all(default: Option<&CongestionControl>) -> Vec<Self> {
         let known = PLAIN.iter().map(|name| name.parse().expect("a name"));
         let mut names: Vec<CongestionControl> = known.collect();
@@ -172,7 +169,7 @@ impl Way {
         names.into_iter().map(plain).chain([Self::Pair]).collect()
     }
 
-    /// The congestion control that the end hosts are told to use.
+    /// The congestion control to set on the end hosts.
     pub(crate) fn congestion_control(&self) -> Option<&CongestionControl> {
         match self {
             Self::Plain { name, .. } => Some(name),
@@ -202,43 +199,41 @@ impl Serialize for Way {
     }
 }
 
-/// What is to be run: everything once per round, all ways of a task in a row or
-/// at the same time, so that whatever changes on the machine in the meantime
-/// meets them alike.
+/// What to run: everything once per round. All ways of a task run back to back or concurrently, so
+/// that changes in the machine's load affect them alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// How often.
+    /// Number of rounds.
     pub(crate) rounds: u32,
-    /// What, in order.
+    /// Tasks, in order.
     pub(crate) tasks: Vec<Task>,
-    /// How, in the order of the table.
+    /// Ways, in the order of the table.
     pub(crate) ways: Vec<Way>,
 }
 
 impl Plan {
-    /// Only the tasks of `only`, or all if it is empty.
+    /// Runs only the tasks in `only`, or all if it is empty.
     pub(crate) fn new(rounds: u32, only: &[Task], ways: Vec<Way>) -> Self {
         let wanted = |task: &Task| only.is_empty() || only.contains(task);
         Self { rounds, tasks: Task::ALL.into_iter().filter(wanted).collect(), ways }
     }
 
-    /// How many measurements that makes.
+    /// Number of measurements.
     pub(crate) fn len(&self) -> usize {
         self.rounds as usize * self.tasks.len() * self.ways.len()
     }
 
-    /// The ways of a task, those of each group at the same time. What is likely
-    /// to be done soonest goes first: the others share what it leaves of the
-    /// time.
+    /// The ways of a task; those of one group run concurrently. The way likely to finish first goes
+    /// first, because the others share the time it leaves.
     pub(crate) fn groups(&self, task: Task) -> Vec<Vec<&Way>> {
         let ways = self.ways.iter().rev();
         if task.is_shared() { vec![ways.collect()] } else { ways.map(|way| vec![way]).collect() }
     }
 
-    /// How long the traffic of a group may take that begins after `elapsed` of
-    /// the round, with `after` more groups of the same task behind it: what is
-    /// left of the budgets of the tasks so far, less an equal share for each of
-    /// those groups; of groups in a row, none gets more than half of its task's.
+    /// Time limit for the traffic of a group that begins `elapsed` into the round, with `after`
+    /// more groups of the same task to come: what remains of the budgets up to this task, less an
+    /// equal share for each remaining group. Among groups run back to back, none gets more than
+    /// half of its task's budget.
     pub(crate) fn allowance(&self, task: Task, elapsed: Duration, after: usize) -> Duration {
         let so_far = self.tasks.iter().filter(|each| **each <= task);
         let end: Duration = so_far.map(|each| each.budget()).sum();
@@ -282,8 +277,7 @@ mod tests {
         assert_eq!(Task::PageKeepAlive.to_string(), page);
     }
 
-    /// Whatever the measurements take of what they may, the round ends in two
-    /// minutes.
+    /// However much of its time limit each measurement uses, the round ends within two minutes.
     #[test]
     fn a_round_ends_in_time() {
         for hopeless in [0.0, 0.3, 1.0] {

@@ -1,4 +1,4 @@
-//! Everything that came of a demo.
+//! All results of a demo.
 
 use serde::Serialize;
 
@@ -8,43 +8,43 @@ use super::machine::Machine;
 use super::plan::{Plan, Way};
 use super::summary::{Source, Unavailable};
 
-/// Everything that came of a demo.
+/// All results of a demo.
 pub(crate) struct Results {
     /// What was run.
     pub(crate) plan: Plan,
-    /// The ways that were to be run, also those that cannot be.
+    /// The ways that were planned, including unavailable ones.
     pub(crate) ways: Vec<Way>,
-    /// These.
+    /// The ways that this machine could not measure.
     pub(crate) unavailable: Vec<Unavailable>,
-    /// Forward and return.
+    /// Upper bounds, forward then return.
     pub(crate) limits: [Limit; 2],
-    /// What it came to, in the order in which it ran.
+    /// All records in the order they ran.
     pub(crate) records: Vec<Record>,
-    /// Where, and how.
+    /// Where and how the demo ran.
     pub(crate) setting: Setting,
 }
 
-/// Where and how a demo was run.
+/// Where and how a demo ran.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Setting {
     /// The link, in one line.
     pub(crate) link: String,
-    /// Why it was simulated in virtual time; nothing if it was real.
+    /// Why it was simulated in virtual time; `None` if real packets were used.
     pub(crate) simulated: Option<String>,
-    /// The seed of the first round's losses.
+    /// Seed of the first round.
     pub(crate) seed: u64,
-    /// How often everything was run.
+    /// Number of rounds.
     pub(crate) rounds: u32,
-    /// On what.
+    /// The machine.
     pub(crate) machine: Machine,
-    /// Of skyhop.
+    /// Version of skyhop.
     pub(crate) version: &'static str,
-    /// What was typed.
+    /// The command line.
     pub(crate) command: String,
 }
 
 impl Setting {
-    /// The first line of everything that is shown.
+    /// First line of every output.
     pub(crate) fn title(&self) -> String {
         match &self.simulated {
             None => self.link.clone(),
@@ -53,7 +53,7 @@ impl Setting {
     }
 }
 
-/// What `--json` keeps.
+/// The contents of the `--json` file.
 #[derive(Serialize)]
 struct Json<'a> {
     setting: &'a Setting,
@@ -64,24 +64,24 @@ struct Json<'a> {
 }
 
 impl Results {
-    /// What each measurement came to.
+    /// The result of each measurement.
     pub(crate) fn entries(&self) -> Vec<&Entry> {
         self.records.iter().map(|record| &record.entry).collect()
     }
 
-    /// What a table is made of.
+    /// The input of the tables.
     pub(crate) fn source<'a>(&'a self, entries: &'a [&'a Entry]) -> Source<'a> {
         let limits = [&self.limits[0], &self.limits[1]];
         let (tasks, ways) = (&self.plan.tasks, &self.ways);
         Source { entries, tasks, ways, unavailable: &self.unavailable, limits }
     }
 
-    /// Whether anything failed; what is not finished in its time has not.
+    /// Whether anything failed. Running out of time is not a failure.
     pub(crate) fn any_failed(&self) -> bool {
         self.records.iter().any(|record| record.entry.failure.is_some())
     }
 
-    /// Everything, as JSON.
+    /// All results as JSON.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         let json = Json {
             setting: &self.setting,

@@ -1,4 +1,4 @@
-//! From measurements to the table on the screen.
+//! Builds the table on the screen from the measurements.
 
 use super::entry::Entry;
 use stats::Spread;
@@ -7,7 +7,7 @@ use super::figures::{Figures, Limit, Response, gain};
 use super::plan::{Task, Way, Work};
 use super::table::{Row, render};
 
-/// The heads of the columns, in two lines.
+/// Column heads, on two lines.
 type Head = [[&'static str; 7]; 2];
 const FLOW_HEAD: Head = [
     ["", "time", "first byte", "goodput", "goodput", "share ¹", "gain ²"],
@@ -18,31 +18,31 @@ const PIECES_HEAD: Head = [
     ["", "s", "ms", "ms", "Mbit/s", "", ""],
 ];
 
-/// A way that cannot be measured here, and why.
+/// A way that this machine cannot measure.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(crate) struct Unavailable {
     /// The way.
     pub(crate) way: Way,
-    /// Why not.
+    /// Reason.
     pub(crate) reason: String,
 }
 
-/// What the table is made of.
+/// Input of the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source<'a> {
-    /// What was measured.
+    /// The measurements.
     pub(crate) entries: &'a [&'a Entry],
     /// The sections, in order.
     pub(crate) tasks: &'a [Task],
-    /// The rows of each, in order; those that could not be measured too.
+    /// The rows of each section, in order, including unavailable ways.
     pub(crate) ways: &'a [Way],
-    /// These.
+    /// The ways that could not be measured.
     pub(crate) unavailable: &'a [Unavailable],
-    /// Forward and return.
+    /// Upper bounds, forward then return.
     pub(crate) limits: [&'a Limit; 2],
 }
 
-/// The whole table of what was measured, with its footnotes.
+/// The whole table with its footnotes.
 pub(crate) fn text(source: &Source<'_>) -> String {
     let mut rows = Vec::new();
     for &task in source.tasks {
@@ -52,7 +52,7 @@ pub(crate) fn text(source: &Source<'_>) -> String {
     render(&rows) + &footnotes(source)
 }
 
-/// A task's title, heads and lines.
+/// A task's title, heads and rows.
 pub(crate) fn section(task: Task, source: &Source<'_>) -> Vec<Row> {
     let entries: Vec<&Entry> =
         source.entries.iter().copied().filter(|entry| entry.task == task).collect();
@@ -83,7 +83,7 @@ fn name(way: &Way) -> String {
     format!("  {way}")
 }
 
-/// One way's line of a section. `all` are the entries of the whole section.
+/// The row of one way. `all` are the entries of the whole section.
 fn row(way: &Way, entries: &[&Entry], all: &[&Entry]) -> Row {
     let figures = figures_of(entries);
     let Some(time) = Spread::of(figures.iter().map(|it| it.seconds)) else {
@@ -111,7 +111,7 @@ fn figures_of(entries: &[&Entry]) -> Vec<Figures> {
     entries.iter().filter_map(|entry| entry.figures).collect()
 }
 
-/// Median and 99th percentile of the pieces, in milliseconds.
+/// Median and 99th percentile of the response times, in milliseconds.
 fn response_cells(figures: &[Figures]) -> [String; 2] {
     let of = |what: fn(&Response) -> f64| {
         let responses = figures.iter().filter_map(|it| it.response);
@@ -121,7 +121,7 @@ fn response_cells(figures: &[Figures]) -> [String; 2] {
     [of(|it| it.median_seconds), of(|it| it.p99_seconds)]
 }
 
-/// What the pair's line has in the last column.
+/// The last column: the pair's gain.
 fn gain_cell(way: &Way, all: &[&Entry]) -> String {
     if *way != Way::Pair {
         return String::new();
@@ -132,8 +132,7 @@ fn gain_cell(way: &Way, all: &[&Entry]) -> String {
     })
 }
 
-/// The pair's median goodput over that of the better plain way, from the
-/// entries of one task.
+/// The pair's median goodput over that of the best plain way, from the entries of one task.
 pub(crate) fn gain_of_pair(all: &[&Entry]) -> Option<f64> {
     let goodput = |way: &Way| {
         let of_way: Vec<&Entry> = all.iter().copied().filter(|it| it.way == *way).collect();
@@ -143,7 +142,7 @@ pub(crate) fn gain_of_pair(all: &[&Entry]) -> Option<f64> {
     gain(goodput(&Way::Pair)?, plain.filter_map(goodput))
 }
 
-/// What the figures do not say: how many did not finish, and what failed.
+/// What the figures leave out: how many runs did not finish, and what failed.
 fn remark(entries: &[&Entry]) -> String {
     let figures = figures_of(entries);
     let unfinished: Vec<&Figures> = figures.iter().filter(|it| !it.complete).collect();
@@ -163,7 +162,7 @@ fn remark(entries: &[&Entry]) -> String {
     remarks.join("; ")
 }
 
-/// How much arrived in what time.
+/// How much arrived, and in what time.
 pub(crate) fn done(task: Task, figures: &Figures) -> String {
     let Figures { done, seconds, .. } = figures;
     match task.work() {

@@ -1,6 +1,6 @@
-//! A plain table of text, aligned by columns.
+//! Plain text tables with aligned columns.
 
-/// Between two columns.
+/// Gap between columns.
 const GAP: &str = "  ";
 
 /// One line of a table.
@@ -8,12 +8,12 @@ const GAP: &str = "  ";
 pub(crate) enum Row {
     /// Text across all columns.
     Title(String),
-    /// The first cell is aligned left, the others right; what follows the last
-    /// column is the remark, aligned left.
+    /// The first cell is left-aligned, the others right-aligned; the remark follows the last
+    /// column.
     Cells {
-        /// One text per column, missing ones are empty.
+        /// One text per column; missing ones are empty.
         cells: Vec<String>,
-        /// Text behind the columns; may be empty.
+        /// Text after the columns; may be empty.
         remark: String,
     },
     /// An empty line.
@@ -28,7 +28,7 @@ impl Row {
     }
 }
 
-/// The rows as text, a line each, without spaces at the end of lines.
+/// Renders the rows, one line each, without trailing spaces.
 pub(crate) fn render(rows: &[Row]) -> String {
     let widths = widths(rows);
     let lines = rows.iter().map(|row| match row {
@@ -39,7 +39,7 @@ pub(crate) fn render(rows: &[Row]) -> String {
     lines.map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// The width in characters of each column.
+/// Width of each column in characters.
 fn widths(rows: &[Row]) -> Vec<usize> {
     let mut widths = Vec::new();
     for row in rows {

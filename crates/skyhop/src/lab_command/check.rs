@@ -1,4 +1,4 @@
-//! `skyhop lab check`: asked against measured.
+//! `skyhop lab check`: compares a link's settings with measurements.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use lab::{CheckReport, DelayReport, DirectionReport};
 use super::link_args::LinkArgs;
 use crate::print;
 
-/// Measures the link in a lab of its own; exit code 1 if it is not as asked.
+/// Measures the link in its own lab; exit code 1 if it is out of tolerance.
 pub(super) fn run(link: &LinkArgs, json: bool) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
     lab::enter()?;
@@ -18,7 +18,7 @@ pub(super) fn run(link: &LinkArgs, json: bool) -> anyhow::Result<ExitCode> {
     Ok(if report.is_within() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// One line of the table: what, asked, measured, verdict (`None`: not measured).
+/// One line of the table: quantity, setting, measurement, verdict (`None`: not measured).
 struct Line(String, String, String, Option<bool>);
 
 fn table(report: &CheckReport) -> String {
@@ -117,7 +117,7 @@ fn asked_delay(delay: &DelayReport) -> String {
     }
 }
 
-/// Whose fault a missed delay is.
+/// Says whether a missed delay is the machine's fault.
 fn lateness(report: &CheckReport) -> String {
     let driver = &report.driver;
     let mut text = format!(

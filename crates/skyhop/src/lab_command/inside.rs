@@ -1,4 +1,4 @@
-//! `skyhop lab exec`: into a running lab.
+//! `skyhop lab exec`: runs a command in a running lab.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,17 +12,17 @@ use super::not_run;
 /// `skyhop lab exec …`
 #[derive(clap::Args)]
 pub(super) struct ExecArgs {
-    /// The name of a lab that is up; not needed if it is the only one.
+    /// Name of the lab; optional if only one is up
     #[arg(long, value_name = "NAME")]
     lab: Option<LabName>,
-    /// The host: client, terminal, hub or server; client2, terminal2, … in a star.
+    /// Host: client, terminal, hub or server; client2, terminal2, … in a star
     node: Node,
-    /// The command and its arguments; your shell if there are none.
+    /// Command and its arguments; your shell if omitted
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
-/// Runs the command where it is to be; its exit code.
+/// Runs the command on its host; returns its exit code.
 pub(super) fn exec(args: &ExecArgs) -> anyhow::Result<ExitCode> {
     if args.lab.is_none() && std::env::var_os(NETNS_VARIABLE).is_some() {
         lab::find_netns(args.node)?.enter()?;
@@ -56,17 +56,17 @@ impl ExecArgs {
     }
 }
 
-/// The shell of whoever is here.
+/// The user's shell.
 pub(super) fn own_shell() -> OsString {
     std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())
 }
 
-/// Shells with a start-up file of their own set another; `SKYHOP_LAB` is there.
+/// The prompt. A shell whose start-up file sets its own prompt still has `SKYHOP_LAB`.
 pub(super) fn prompt(place: &str) -> String {
     format!("({place}) \\$ ")
 }
 
-/// The lab of that name, or the only one that is up.
+/// Finds the lab by name, or the only one that is up.
 pub(super) fn choose(found: Found, name: Option<&LabName>) -> anyhow::Result<Standing> {
     if let Some(name) = name {
         return Ok(found.named(name)?);

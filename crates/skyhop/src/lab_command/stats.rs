@@ -1,4 +1,4 @@
-//! `--stats`: what the links do, once a second, on stderr.
+//! `--stats`: prints link statistics to stderr once a second.
 
 use core::time::Duration;
 use std::io::Write;
@@ -7,10 +7,10 @@ use std::thread::{self, JoinHandle};
 
 use lab::{Gauge, Gauges};
 
-/// A line each so often.
+/// Printing interval.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Prints while it lives.
+/// Prints until dropped.
 pub(super) struct Stats {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -24,7 +24,7 @@ impl Stats {
             let mut before = gauges.read();
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                 let now = gauges.read();
-                // Whoever closed stderr does not want to read it.
+                // A closed stderr means that nobody reads the statistics.
                 let _ = writeln!(std::io::stderr(), "{}", line(&before, &now, EVERY));
                 before = now;
             }
@@ -43,7 +43,7 @@ impl Drop for Stats {
     }
 }
 
-/// Rates and losses of the time between two readings, and the queues at its end.
+/// Rates and losses between two readings, and the queue lengths at the second.
 fn line(before: &[Gauge], now: &[Gauge], time: Duration) -> String {
     let links = before.iter().zip(now).map(|(before, now)| {
         let (name, before) = (now.link, &before.counters);

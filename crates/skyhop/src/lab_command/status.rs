@@ -9,14 +9,14 @@ use crate::print;
 /// `skyhop lab status …`
 #[derive(clap::Args)]
 pub(super) struct StatusArgs {
-    /// The lab's name; at first all that are up.
+    /// Name of the lab; all that are up if omitted
     name: Option<LabName>,
-    /// Print all that is known as JSON: a list of labs.
+    /// Print everything as JSON: a list of labs
     #[arg(long)]
     json: bool,
 }
 
-/// Tells about one lab, or all.
+/// Shows one lab, or all.
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let found = look(&Standings::default())?;
     let labs = match &args.name {
@@ -33,7 +33,7 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The labs that are up; says which were killed, of which nothing is left now.
+/// The labs that are up. Reports labs that were killed and removes their remains.
 pub(super) fn look(labs: &Standings) -> Result<Found, StateError> {
     let found = labs.find()?;
     for name in &found.swept {

@@ -1,4 +1,4 @@
-//! `skyhop lab up|down|set`: labs that stay.
+//! `skyhop lab up|down|set`: labs that outlive the command.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,12 +20,12 @@ use crate::pair::Pair;
 pub(super) struct UpArgs {
     #[command(flatten)]
     link: LinkArgs,
-    /// What to call the lab; at first like its preset.
+    /// Name of the lab [default: the preset's name]
     #[arg(long)]
     name: Option<LabName>,
     #[command(flatten)]
     gateways: GatewaysArg,
-    /// Captures both sides of each link as pcapng files here, until the lab ends.
+    /// Capture both sides of each link as pcapng files in this directory until the lab ends
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
 }
@@ -33,9 +33,9 @@ pub(super) struct UpArgs {
 /// `skyhop lab down …`
 #[derive(clap::Args)]
 pub(super) struct DownArgs {
-    /// The lab's name; not needed if it is the only one.
+    /// Name of the lab; optional if only one is up
     name: Option<LabName>,
-    /// Ends all labs that are up.
+    /// Stop all labs
     #[arg(long, conflicts_with = "name")]
     all: bool,
 }
@@ -43,23 +43,23 @@ pub(super) struct DownArgs {
 /// `skyhop lab set …`
 #[derive(clap::Args, Clone)]
 pub(super) struct SetArgs {
-    /// The lab's name; not needed if it is the only one.
+    /// Name of the lab; optional if only one is up
     name: Option<LabName>,
     #[command(flatten)]
     link: LinkOptions,
-    /// Ends the outages that there are; --outage counts from now.
+    /// Cancel all outages; --outage counts from now
     #[arg(long, help_heading = "Link")]
     end_outages: bool,
 }
 
-/// Starts a lab and leaves it behind.
+/// Starts a lab and detaches from it.
 pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let preset = args.link.preset()?;
     let name = match &args.name {
         Some(name) => name.clone(),
         None => preset.name.parse().context("the preset's name will not do: use --name")?,
     };
-    // The lab's working directory is another.
+    // The lab's process has another working directory.
     let pcap = args.pcap.as_ref().map(std::path::absolute).transpose()?;
     let taken = Standings::default().take(&name)?;
     match lab::detach(taken)? {
@@ -72,7 +72,7 @@ pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// How to use the lab.
+/// Usage hints for the new lab.
 fn welcome(name: &LabName, preset: &Preset, gateways: bool) -> String {
     let through = if gateways { ", through the gateway pair" } else { "" };
     format!(
@@ -86,7 +86,7 @@ fn welcome(name: &LabName, preset: &Preset, gateways: bool) -> String {
     )
 }
 
-/// The lab, from the moment the command is left behind.
+/// Runs the lab once the command has detached.
 fn keep(
     args: &UpArgs,
     preset: &Preset,
@@ -112,7 +112,7 @@ fn keep(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks after the gateways of a lab that stays, and reads the options of `set`.
+/// Supervises the gateways of a detached lab, and parses the options of `set`.
 struct Housekeeper {
     pair: Option<Pair>,
     failed: bool,
@@ -137,7 +137,7 @@ impl Keeper for Housekeeper {
     }
 }
 
-/// The options of `set`, as they stood on the command line.
+/// The options of `set`, as given on the command line.
 #[derive(Parser)]
 #[command(no_binary_name = true)]
 struct SetLine {
@@ -153,7 +153,7 @@ fn read(preset: &Preset, options: &[String]) -> Result<Changed, String> {
     Ok(Changed { preset, outages, end_outages: line.args.end_outages })
 }
 
-/// Ends labs. One that was killed has ended; what it left is removed.
+/// Stops labs. Cleans up after one that was killed.
 pub(super) fn down(args: &DownArgs) -> anyhow::Result<ExitCode> {
     let found = super::status::look(&Standings::default())?;
     let killed = |name: &LabName| found.swept.contains(name);

@@ -23,34 +23,34 @@ pub(crate) struct BulkArgs {
     tcp: Tcp,
     #[command(flatten)]
     pub(super) output: Output,
-    /// Payload of each flow, e.g. 20MB.
+    /// Payload of each flow, e.g. 20MB
     #[arg(long, default_value = "10 MB", conflicts_with = "time")]
     bytes: ByteCount,
-    /// Send for so long instead, e.g. 30s.
+    /// Send for this long instead, e.g. 30s
     #[arg(long, value_parser = units::parse_duration)]
     time: Option<Duration>,
-    /// Upload instead of download.
+    /// Upload instead of download
     #[arg(long, conflicts_with = "both")]
     up: bool,
-    /// Download and upload at once: as many flows of each.
+    /// Download and upload at once, with the same number of flows each way
     #[arg(long)]
     both: bool,
-    /// How many flows in each direction, side by side.
+    /// Number of parallel flows in each direction
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     flows: u32,
-    /// From the start of one flow to the start of the next, e.g. 500ms.
+    /// Delay between the starts of successive flows, e.g. 500ms
     #[arg(long, value_name = "TIME", default_value = "0 s", value_parser = units::parse_duration)]
     spacing: Duration,
-    /// The most that each flow sends, e.g. 2Mbit/s.
+    /// Maximum sending rate of each flow, e.g. 2Mbit/s
     #[arg(long, value_parser = some_rate)]
     rate: Option<BitRate>,
-    /// `SO_SNDBUF` of the senders [default: the kernel's own tuning].
+    /// `SO_SNDBUF` of the senders [default: the kernel's autotuning]
     #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
     send_buffer: Option<ByteCount>,
-    /// `SO_RCVBUF` of the receivers [default: the kernel's own tuning].
+    /// `SO_RCVBUF` of the receivers [default: the kernel's autotuning]
     #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
     receive_buffer: Option<ByteCount>,
-    /// The window that the receivers advertise: 2048 to 65535 bytes, e.g. 8KiB.
+    /// Window advertised by the receivers: 2048 to 65535 bytes, e.g. 8KiB
     #[arg(long, value_name = "BYTES", conflicts_with = "receive_buffer")]
     window: Option<Window>,
 }

@@ -15,14 +15,13 @@ use super::print;
 /// Arguments of `skyhop meter compare`.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Output of `skyhop meter … --runs N --json`, a file for each way; the
-    /// first is what the others are compared with.
+    /// Output of `skyhop meter … --runs N --json`, one file per variant; the first is the baseline
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// Seed of the bootstrap.
+    /// Seed of the bootstrap
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print the comparison as JSON.
+    /// Print the comparison as JSON
     #[arg(long)]
     json: bool,
 }

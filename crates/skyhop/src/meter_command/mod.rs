@@ -18,66 +18,66 @@ use clap::{Args, Subcommand};
 use meter::{CongestionControl, DEFAULT_PORT, Report};
 use units::{BitRate, ByteCount};
 
-/// What `skyhop meter` can do.
+/// Subcommands of `skyhop meter`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MeterCommand {
-    /// Be the other end: serve until interrupted.
+    /// Serve until interrupted, as the other end
     Serve(ServeArgs),
-    /// Move bytes down, up or both ways, in one or many flows.
+    /// Move bytes down, up or both ways, in one or more flows
     Bulk(bulk::BulkArgs),
-    /// Measure response times of requests and replies.
+    /// Measure response times of requests
     Rr(rr::RrArgs),
-    /// Load a page of objects as HTTP/1.0, keep-alive, 1.1 or pipelined.
+    /// Load a page of objects over HTTP/1.0, keep-alive, 1.1 or pipelined
     Page(page::PageArgs),
-    /// Send datagrams at a constant rate: loss, order, duplicates, jitter.
+    /// Send datagrams at a constant rate: loss, order, duplicates, jitter
     Udp(udp::UdpArgs),
-    /// Compare the runs of several files: means, confidence intervals, gain.
+    /// Compare the runs of several files: means, confidence intervals, gain
     Compare(compare::CompareArgs),
-    /// Analyse a packet capture, connection by connection.
+    /// Analyse a packet capture, connection by connection
     Trace(trace::TraceArgs),
 }
 
 /// Arguments of `skyhop meter serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Address and port to listen on; the IPv6 wildcard takes IPv4 too.
+    /// Address and port to listen on; the IPv6 wildcard accepts IPv4 too
     #[arg(long, default_value = "[::]:5259")]
     listen: SocketAddr,
 }
 
-/// Where to.
+/// The server to measure against.
 #[derive(Debug, Args)]
 struct Target {
-    /// The meter server: a name or an address, with or without `:PORT`.
+    /// Meter server: name or address, with or without `:PORT`
     host: String,
 }
 
-/// What goes for every TCP connection.
+/// Options common to all TCP tests.
 #[derive(Debug, Args)]
 struct Tcp {
-    /// The kernel's congestion control at the sender, e.g. cubic.
+    /// Congestion control at the sender, e.g. cubic
     #[arg(long, value_name = "NAME")]
     cc: Option<CongestionControl>,
-    /// How long a connection may take, e.g. 20s.
+    /// Time limit for each connection, e.g. 20s
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     limit: Option<Duration>,
 }
 
-/// What is printed, and how often it is measured.
+/// Output format, and number of runs.
 #[derive(Debug, Args)]
 struct Output {
-    /// Print every report as JSON; `skyhop meter compare` reads that.
+    /// Print every report as JSON, which `skyhop meter compare` reads
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print a line of CSV for each flow, request, object or direction.
+    /// Print a CSV line for each flow, request, object or direction
     #[arg(long)]
     csv: bool,
-    /// Measure so many times, one after the other.
+    /// Number of measurements, one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
 }
 
-/// Runs it. The exit code is 1 if anything did not complete.
+/// Runs the subcommand. The exit code is 1 if anything did not complete.
 pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
     crate::start_log();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -106,7 +106,7 @@ pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
 }
 
 impl Output {
-    /// Measures and prints as often as was asked for.
+    /// Measures and prints the requested number of times.
     fn repeat(&self, mut measure: impl FnMut() -> Result<Report>) -> Result<ExitCode> {
         let mut complete = true;
         for run in 1..=self.runs {
@@ -176,7 +176,7 @@ impl Target {
     }
 }
 
-/// For clap: a rate that is not zero.
+/// Parses a non-zero rate for clap.
 fn some_rate(text: &str) -> Result<BitRate, String> {
     let rate: BitRate = text.parse().map_err(|error: units::ParseError| error.to_string())?;
     if rate.bits_per_second() == 0 {
@@ -185,7 +185,7 @@ fn some_rate(text: &str) -> Result<BitRate, String> {
     Ok(rate)
 }
 
-/// For clap: a size that is not zero.
+/// Parses a non-zero size for clap.
 fn some_bytes(text: &str) -> Result<ByteCount, String> {
     let bytes: ByteCount = text.parse().map_err(|error: units::ParseError| error.to_string())?;
     if bytes.get() == 0 {
@@ -194,13 +194,12 @@ fn some_bytes(text: &str) -> Result<ByteCount, String> {
     Ok(bytes)
 }
 
-/// A payload key that no run before this one had.
+/// A random payload key, so that no data of an earlier run can pass for this one's.
 pub(crate) fn fresh_key() -> Result<u64> {
     getrandom::u64().map_err(|error| anyhow!("no randomness from the kernel: {error}"))
 }
 
-/// The first address of `host`, which may be a name or an address, with or
-/// without a port.
+/// First address of `host`, a name or an address, with or without a port.
 fn resolve(host: &str) -> Result<SocketAddr> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     if let Ok(address) = bare.parse() {

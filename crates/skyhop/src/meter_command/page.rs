@@ -11,7 +11,7 @@ use units::ByteCount;
 use super::text::{csv_line, outcome, seconds, size, state};
 use super::{Output, Target, Tcp, fresh_key};
 
-/// The most objects of a page.
+/// Maximum number of objects on a page.
 const OBJECTS_MAX: usize = 10_000;
 
 /// Arguments of `skyhop meter page`.
@@ -23,13 +23,13 @@ pub(crate) struct PageArgs {
     tcp: Tcp,
     #[command(flatten)]
     pub(super) output: Output,
-    /// The page's objects, e.g. 20kB,9x10kB.
+    /// Sizes of the page's objects, e.g. 20kB,9x10kB
     #[arg(long, value_name = "SIZES", default_value = "20 kB,9x10 kB")]
     objects: String,
-    /// How they are fetched.
+    /// HTTP version
     #[arg(long, value_enum, default_value_t = Http::Http11)]
     http: Http,
-    /// The most connections at a time.
+    /// Maximum number of parallel connections
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: u32,
 }
@@ -37,16 +37,16 @@ pub(crate) struct PageArgs {
 /// How objects are fetched.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Http {
-    /// HTTP/1.0: a connection for each object.
+    /// HTTP/1.0: a new connection for each object
     #[value(name = "1.0")]
     Http10,
-    /// HTTP/1.0 with kept connections.
+    /// HTTP/1.0 with keep-alive
     #[value(name = "1.0-keep-alive")]
     Http10KeepAlive,
-    /// HTTP/1.1.
+    /// HTTP/1.1
     #[value(name = "1.1")]
     Http11,
-    /// HTTP/1.1, all requests of a connection at once.
+    /// HTTP/1.1 with pipelining
     #[value(name = "1.1-pipelined")]
     Http11Pipelined,
 }
@@ -77,7 +77,7 @@ impl PageArgs {
     }
 }
 
-/// Reads `20kB,9x10kB`: one of 20 kB and nine of 10 kB.
+/// Parses `20kB,9x10kB`: one object of 20 kB and nine of 10 kB.
 fn objects(text: &str) -> Result<Vec<ByteCount>> {
     let mut objects = Vec::new();
     for part in text.split(',') {
@@ -132,7 +132,7 @@ pub(super) fn text(report: &PageReport) -> String {
 pub(super) const CSV_HEAD: &str =
     "run,object,connection,bytes,state,start_seconds,first_byte_seconds,seconds";
 
-/// A line for each object.
+/// One CSV line per object.
 pub(super) fn csv(run: u32, report: &PageReport) -> String {
     let line = |object: &ObjectReport| {
         let time = |time: Option<std::time::Duration>| time.map(|it| it.as_secs_f64().to_string());

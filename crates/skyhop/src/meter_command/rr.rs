@@ -19,16 +19,16 @@ pub(crate) struct RrArgs {
     tcp: Tcp,
     #[command(flatten)]
     pub(super) output: Output,
-    /// How many connections, side by side.
+    /// Number of parallel connections
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: u32,
-    /// How many requests in all.
+    /// Total number of requests
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
-    /// Payload of a request.
+    /// Payload of a request
     #[arg(long, default_value = "1 kB")]
     request: ByteCount,
-    /// Payload of a reply.
+    /// Payload of a reply
     #[arg(long, default_value = "10 kB")]
     reply: ByteCount,
 }
@@ -85,7 +85,7 @@ pub(super) fn text(report: &RrReport) -> String {
 /// The columns of [`csv`].
 pub(super) const CSV_HEAD: &str = "run,connection,index,seconds";
 
-/// A line for each request that was answered.
+/// One CSV line per answered request.
 pub(super) fn csv(run: u32, report: &RrReport) -> String {
     let responses = report.connections.iter().flat_map(|connection| &connection.responses);
     let line = |response: &meter::rr::Response| {

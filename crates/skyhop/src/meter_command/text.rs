@@ -1,4 +1,4 @@
-//! How times, rates, sizes and outcomes are shown.
+//! Formats times, rates, sizes and outcomes.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// For people.
+/// An outcome for people.
 pub(super) fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Complete => "complete, verified".to_owned(),
@@ -34,7 +34,7 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
     }
 }
 
-/// For programs: the word that JSON has.
+/// An outcome for programs: the same word as in the JSON.
 pub(super) fn state(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Complete => "complete",
@@ -45,8 +45,8 @@ pub(super) fn state(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// One line of CSV (RFC 4180); what is not known is empty. No field of ours has
-/// a comma, a quote or a line break: numbers, addresses, single words.
+/// One line of CSV (RFC 4180); unknown values are empty. Our fields need no quoting: they are
+/// numbers, addresses and single words.
 pub(super) fn csv_line(fields: &[Option<String>]) -> String {
     let fields: Vec<&str> = fields.iter().map(|field| field.as_deref().unwrap_or("")).collect();
     fields.join(",") + "\n"

@@ -20,23 +20,23 @@ use super::text::{csv_line, rate, seconds, size};
 /// Arguments of `skyhop meter trace`.
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
-    /// The capture: pcap or pcapng.
+    /// Capture file: pcap or pcapng
     file: PathBuf,
-    /// Print the whole report as JSON.
+    /// Print the whole report as JSON
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print a line of CSV for each direction of each connection.
+    /// Print a CSV line for each direction of each connection
     #[arg(long)]
     csv: bool,
-    /// Draw a time-sequence graph of each direction with payload, as SVG.
+    /// Draw an SVG time-sequence graph of each direction with payload into this directory
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Only this connection, counted from 1.
+    /// Analyse only this connection, counted from 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     connection: Option<u64>,
 }
 
-/// The report, with what it is of.
+/// The report, with the name of its capture.
 #[derive(Serialize)]
 struct Titled<'a> {
     meter: &'static str,
@@ -45,8 +45,8 @@ struct Titled<'a> {
     report: &'a TraceReport,
 }
 
-/// Runs it. What is wrong within a capture is a warning; the exit code is 0 if
-/// anything could be read.
+/// Runs the analysis. Errors inside a capture are warnings; the exit code is 0 if anything could be
+/// read.
 pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
     let trace = analyse(args)?;
     for warning in &trace.report.warnings {
@@ -66,7 +66,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
 fn analyse(args: &TraceArgs) -> Result<Trace> {
     let shown = args.file.display();
     let file = File::open(&args.file).with_context(|| format!("cannot open {shown}"))?;
-    // A pipe has no length: then the bar only counts.
+    // A pipe has no length; the progress bar then only counts.
     let length = file.metadata().with_context(|| format!("cannot open {shown}"))?.len();
     let bar = ProgressBar::new(length).with_style(
         ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta} left")
@@ -145,7 +145,7 @@ fn connection_text(it: &ConnectionReport) -> String {
     text
 }
 
-/// For people.
+/// An ending for people.
 fn ending(ending: Ending) -> &'static str {
     match ending {
         Ending::Closed => "closed",
@@ -159,7 +159,7 @@ fn ending(ending: Ending) -> &'static str {
     }
 }
 
-/// What a row of the table shows; nothing if it is not known or not worth it.
+/// A row of the table: its name, and its value; `None` if unknown or not worth showing.
 type Row = (&'static str, fn(&DirectionReport) -> Option<String>);
 
 const ROWS: [Row; 36] = [

@@ -13,7 +13,7 @@ use super::bulk::{milliseconds, way};
 use super::text::{csv_line, outcome, rate};
 use super::{Output, Target, fresh_key, some_rate};
 
-/// What greeting, the last datagrams and the closing may take beside the sending.
+/// Time allowed beyond sending: greeting, last datagrams in flight, closing.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// Arguments of `skyhop meter udp`.
@@ -23,19 +23,19 @@ pub(crate) struct UdpArgs {
     target: Target,
     #[command(flatten)]
     pub(super) output: Output,
-    /// Contents of datagrams per second, without UDP and IP headers.
+    /// UDP payload rate, without UDP and IP headers
     #[arg(long, default_value = "1 Mbit/s", value_parser = some_rate)]
     rate: BitRate,
-    /// Bytes of each datagram.
+    /// Payload of each datagram, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = clap::value_parser!(u16).range(20..=65_000))]
     length: u16,
-    /// For how long, e.g. 30s.
+    /// Duration, e.g. 30s
     #[arg(long, default_value = "10 s", value_parser = units::parse_duration)]
     time: Duration,
-    /// Upload instead of download.
+    /// Upload instead of download
     #[arg(long, conflicts_with = "both")]
     up: bool,
-    /// Download and upload at once.
+    /// Download and upload at once
     #[arg(long)]
     both: bool,
 }
@@ -101,7 +101,7 @@ fn loss(flow: &UdpFlow) -> String {
 pub(super) const CSV_HEAD: &str = "run,direction,sent,received,lost,reordered,duplicates,corrupt,\
     jitter_seconds,span_seconds,goodput_bits_per_second";
 
-/// A line for each direction.
+/// One CSV line per direction.
 pub(super) fn csv(run: u32, report: &UdpReport) -> String {
     let line = |flow: &UdpFlow| {
         csv_line(&[

@@ -1,5 +1,4 @@
-//! `skyhop status`, `events`, `rate`, `reload` and `drain`: what
-//! operators ask of a running gateway.
+//! `skyhop status`, `events`, `rate`, `reload` and `drain`: commands for a running gateway.
 
 mod table;
 
@@ -17,16 +16,16 @@ use units::BitRate;
 
 use crate::print;
 
-/// How often `--watch` looks.
+/// Refresh interval of `--watch`.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often the events are asked for, unless there were many: then at once.
+/// Polling interval for events. A large batch is followed by another request at once.
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
 const MANY_EVENTS: usize = 10_000;
 
-/// Which gateway.
+/// Selects the gateway.
 #[derive(clap::Args)]
 struct Which {
-    /// The gateway's control socket, if it is not in the usual place.
+    /// Control socket of the gateway, if not in the default directory
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
@@ -36,13 +35,13 @@ struct Which {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     which: Which,
-    /// Prints all that is known as JSON: a list of gateways.
+    /// Print everything as JSON: a list of gateways
     #[arg(long)]
     json: bool,
-    /// Tells about each connection, too.
+    /// List each connection too
     #[arg(long)]
     connections: bool,
-    /// Looks again once a second, until interrupted.
+    /// Refresh once a second until interrupted
     #[arg(long)]
     watch: bool,
 }
@@ -50,12 +49,12 @@ pub(crate) struct StatusArgs {
 /// `skyhop rate …`
 #[derive(clap::Args)]
 pub(crate) struct RateArgs {
-    /// What the modem sends at now, like 20Mbit/s; at 0bit/s nothing is sent.
+    /// Rate at which the modem sends now, such as 20Mbit/s; 0bit/s stops sending
     rate: BitRate,
-    /// How long that holds; then `initial_rate` does.
+    /// How long the rate holds; `initial_rate` applies afterwards
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     valid_for: Duration,
-    /// On a hub: to which terminal; to all of them without it.
+    /// On a hub: apply only to this terminal [default: all terminals]
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
     #[command(flatten)]
@@ -72,7 +71,7 @@ pub(crate) struct ReloadArgs {
 /// `skyhop drain …`
 #[derive(clap::Args)]
 pub(crate) struct DrainArgs {
-    /// Ends after this time even if connections are left, and resets them.
+    /// Reset remaining connections and exit after this time
     #[arg(long, value_name = "TIME", value_parser = duration)]
     within: Option<Duration>,
     #[command(flatten)]
@@ -82,10 +81,10 @@ pub(crate) struct DrainArgs {
 /// `skyhop events …`
 #[derive(clap::Args)]
 pub(crate) struct EventsArgs {
-    /// On a hub: of the session with this terminal; of all of them without it.
+    /// On a hub: show only the session with this terminal [default: all sessions]
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
-    /// Ends after this time; without it, when interrupted.
+    /// Stop after this time [default: when interrupted]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     how_long: Option<Duration>,
     #[command(flatten)]
@@ -96,7 +95,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     units::parse_duration(text).map_err(|error| error.to_string())
 }
 
-/// Tells about one gateway, or all that run here.
+/// Shows one gateway, or all on this machine.
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let mut gateways = match &args.which.control {
         Some(path) => vec![Control::connect(path)?],
@@ -138,24 +137,24 @@ fn ask_status(gateway: &mut Control, connections: bool) -> anyhow::Result<Status
     }
 }
 
-/// Tells a rate.
+/// Sets a modem rate.
 pub(crate) fn rate(args: &RateArgs) -> anyhow::Result<ExitCode> {
     let (bit_s, for_s) = (args.rate.bits_per_second(), args.valid_for.as_secs_f64());
     do_it(&args.which, &Request::Rate { bit_s, for_s, peer: args.peer.clone() })
 }
 
-/// Has the configuration read again.
+/// Reloads the configuration.
 pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
     do_it(&args.which, &Request::Reload)
 }
 
-/// Begins to drain.
+/// Starts draining.
 pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let within_s = args.within.map(|within| within.as_secs_f64());
     do_it(&args.which, &Request::Drain { within_s })
 }
 
-/// Prints what happens on the hop, packet by packet, as it happens.
+/// Prints the hop's packet events as they happen.
 pub(crate) fn events(args: &EventsArgs) -> anyhow::Result<ExitCode> {
     let mut gateway = Control::one(args.which.control.as_deref())?;
     let reader = RandomState::new().build_hasher().finish();

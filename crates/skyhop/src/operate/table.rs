@@ -1,4 +1,4 @@
-//! The state of a gateway as people read it.
+//! A gateway's status as text for people.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use gateway::status::{
 };
 use units::{BitRate, ByteCount, format_duration};
 
-/// The state, with what has moved since `before` was seen.
+/// The status, with the traffic since `before`.
 pub(super) fn of(now: &Status, before: Option<&Status>) -> String {
     let mut text = format!(
         "{} {}, pid {}, up {}{}\n",
@@ -79,7 +79,7 @@ fn row(text: &mut String, name: &str, what: &str) {
     let _ = writeln!(text, "  {name:<8} {what}");
 }
 
-/// What has moved, and how much a second since `before`.
+/// Traffic totals, and the rates since `before`.
 fn moved(now: &Status, before: Option<&Status>) -> String {
     let time = before.map(|before| (now.uptime_s - before.uptime_s).max(1e-3));
     let of = |count: fn(&TrafficStatus) -> u64| {
@@ -107,7 +107,7 @@ fn moved(now: &Status, before: Option<&Status>) -> String {
     parts.join("; ")
 }
 
-/// What became of the packets of the tunnel.
+/// Fate of the tunnel's packets.
 fn packets(tunnel: &TunnelStatus) -> String {
     format!(
         "{} packets onto the hop, {} from it; {} prohibited, {} foreign, {} dropped",
@@ -115,7 +115,7 @@ fn packets(tunnel: &TunnelStatus) -> String {
     )
 }
 
-/// What the modem tells by DLEP.
+/// What the modem reports over DLEP.
 fn modem(dlep: &DlepStatus) -> String {
     let mut what = dlep.state.clone();
     if let Some(peer_type) = &dlep.peer_type {
@@ -218,7 +218,7 @@ fn class_row(text: &mut String, class: &ClassStatus) {
     row(text, "class", &format!("{what}; {sent} sent, {waiting} waiting"));
 }
 
-/// What was sent on a channel, and what came.
+/// Traffic sent and received on a channel.
 fn channel_rows(text: &mut String, channel: &ChannelStatus) {
     let name = match &channel.class {
         Some(class) => format!("{} ({class})", channel.channel),
@@ -287,7 +287,7 @@ fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
     aligned(&rows)
 }
 
-/// Its client, and whether there is only the peer's word for that.
+/// The client's address, marked if only the peer vouches for it.
 fn client(connection: &ConnectionStatus) -> String {
     let claimed = if connection.client_claimed { " (claimed)" } else { "" };
     format!("{}{claimed}", connection.client)
@@ -345,7 +345,7 @@ fn round(value: f64) -> u64 {
     value.max(0.0).round() as u64
 }
 
-/// To three digits.
+/// Formats a byte count to three digits.
 fn bytes(bytes: u64) -> String {
     ByteCount::new(three_digits(bytes)).to_string()
 }
@@ -444,7 +444,7 @@ mod tests {
         connection.lan_rtt_ms = Some(0.25);
         connection.from_hop_bytes = 3 << 32;
         now.connections = Some(vec![connection]);
-        // As it comes over the control socket.
+        // As received over the control socket.
         let now = serde_json::from_str(&serde_json::to_string(&now).unwrap()).unwrap();
         let text = of(&now, None);
         let lines: Vec<&str> = text.lines().rev().take(2).collect();

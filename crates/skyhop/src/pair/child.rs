@@ -1,4 +1,4 @@
-//! A gateway as a child process: started, waited for, ended.
+//! A gateway as a child process: start, wait, stop.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -11,13 +11,13 @@ use anyhow::{Context, Error, Result, anyhow};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The line that a gateway prints when it is in service.
+/// Printed by a gateway once it is in service.
 const READY: &str = "ready";
-/// How much of a child's complaints is kept: the end says why it ended.
+/// Maximum stderr kept from a child. The tail is kept: it has the reason for the exit.
 const COMPLAINTS_MAX: usize = 16 * 1024;
-/// How long a child may take to end in order.
+/// Time a child has to exit after SIGTERM before SIGKILL.
 const END_LIMIT: Duration = Duration::from_secs(5);
-/// How often a child is looked at while waiting for its end.
+/// Polling interval while waiting for a child to exit.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A running gateway. Killed when dropped.
@@ -26,16 +26,15 @@ pub(crate) struct Gateway {
     process: Child,
     /// Its lines on stdout.
     lines: Receiver<String>,
-    /// Collects what it says on stderr.
+    /// Collects its stderr.
     complaints: Option<JoinHandle<String>>,
 }
 
 impl Gateway {
-    /// Starts `command` with `config` on its stdin. Ctrl-C is not for it: whoever
-    /// started it may go on for a while.
+    /// Starts `command` with `config` on its stdin. The child ignores Ctrl-C, because its parent
+    /// may outlive the signal.
     ///
-    /// # Errors
-    /// When there is no such program.
+    /// # Errors If the program cannot be started.
     pub(crate) fn start(name: String, mut command: Command, config: &str) -> Result<Self> {
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -47,15 +46,14 @@ impl Gateway {
         });
         let mut stdin = process.stdin.take().expect("stdin is piped");
         let gateway = Self { name, process, lines, complaints: Some(complaints) };
-        // A child that has ended already says why on stderr; see `wait_ready`.
+        // A child that has already exited gives its reason on stderr; see `wait_ready`.
         let _ = stdin.write_all(config.as_bytes());
         Ok(gateway)
     }
 
-    /// Waits until it says that it is in service.
+    /// Waits until the gateway reports that it is in service.
     ///
-    /// # Errors
-    /// When it ends before, or does not say so within `limit`.
+    /// # Errors If it exits first, or does not report within `limit`.
     pub(crate) fn wait_ready(&mut self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
@@ -75,11 +73,10 @@ impl Gateway {
         }
     }
 
-    /// Sees whether it has failed. One that somebody has asked to end, and that
-    /// did, has not: a signal to a lab is for everything in it.
+    /// Checks whether the gateway has failed. One that exited in order after a signal has not: a
+    /// signal to a lab reaches everything in it.
     ///
-    /// # Errors
-    /// When it has failed, with what it said.
+    /// # Errors If it has failed, with its stderr.
     pub(crate) fn check(&mut self) -> Result<()> {
         match self.process.try_wait().context("cannot look after a gateway")? {
             Some(status) if !status.success() => Err(self.failure(&format!("ended ({status})"))),
@@ -87,10 +84,9 @@ impl Gateway {
         }
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks it to end, and waits for its exit.
     ///
-    /// # Errors
-    /// When it fails, with what it said.
+    /// # Errors If it fails, with its stderr.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.check()?;
         let status = self.end()?;
@@ -100,7 +96,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// SIGTERM, and SIGKILL if that does not help.
+    /// Sends SIGTERM, then SIGKILL if that does not help.
     fn end(&mut self) -> Result<ExitStatus> {
         if let Some(status) = self.process.try_wait()? {
             return Ok(status);
@@ -118,8 +114,7 @@ impl Gateway {
         Ok(self.process.wait()?)
     }
 
-    /// What went wrong with it, and what it said about that on stderr. To be
-    /// asked after its end.
+    /// Describes its failure together with its stderr. Call it after the child has exited.
     fn failure(&mut self, what: &str) -> Error {
         let said = self.complaints.take().and_then(|thread| thread.join().ok());
         let said = match said.as_deref().map(str::trim) {
@@ -151,7 +146,7 @@ fn lines_of(stdout: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// The end of what comes, once it has ended.
+/// Reads stderr to its end and returns the tail.
 fn tail_of(stderr: impl Read) -> String {
     let mut tail = String::new();
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {

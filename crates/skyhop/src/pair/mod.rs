@@ -1,4 +1,4 @@
-//! The gateway pair in a lab: this very program as hub and as terminal.
+//! The gateway pair in a lab: this program as hub and as terminal.
 
 mod child;
 
@@ -18,21 +18,21 @@ use self::child::Gateway;
 
 /// UDP port of the hub.
 const PORT: u16 = 5900;
-/// How long a gateway may take to be in service, besides a few RTT.
+/// Time a gateway has to come into service, on top of a few RTT.
 const READY_LIMIT: Duration = Duration::from_secs(10);
-/// How often the gateways are looked at while a command runs.
+/// Polling interval of the gateways while a command runs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Windows that no link of these rates needs more than.
+/// Minimum window: more than enough for any link at these rates.
 const LEAST_WINDOW: ByteCount = ByteCount::new(64_000_000);
 
-/// A hub and a terminal, in service; in a star, all terminals.
+/// A hub and a terminal (in a star, all terminals) in service.
 pub(crate) struct Pair {
     hub: Gateway,
     terminals: Vec<Gateway>,
 }
 
 impl Pair {
-    /// Starts all with fresh keys and waits until they carry connections.
+    /// Starts all gateways with fresh keys and waits until they carry connections.
     pub(crate) fn start(lab: &Lab, preset: &Preset) -> Result<Self> {
         let hub_key = PrivateKey::generate()?;
         let hosts: Vec<Node> = lab.nodes().filter(|node| is_terminal(*node)).collect();
@@ -51,29 +51,26 @@ impl Pair {
         Ok(Self { hub, terminals })
     }
 
-    /// Sees whether one has failed.
+    /// Checks whether a gateway has failed.
     ///
-    /// # Errors
-    /// When one has, with what it said.
+    /// # Errors If one has failed, with its stderr.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.terminals.iter_mut().try_for_each(Gateway::check)?;
         self.hub.check()
     }
 
-    /// Ends all, in order.
+    /// Stops all gateways in order.
     ///
-    /// # Errors
-    /// When one fails, with what it said.
+    /// # Errors If one fails, with its stderr.
     pub(crate) fn stop(self) -> Result<()> {
         self.terminals.into_iter().try_for_each(Gateway::stop)?;
         self.hub.stop()
     }
 
-    /// Waits for the end of `command`, then ends both. A gateway that fails is
-    /// told on stderr when it does: the command goes on without it.
+    /// Waits for `command` to end, then stops the gateways. A gateway failure is reported on stderr
+    /// as it happens; the command continues without it.
     ///
-    /// # Errors
-    /// When the command cannot be waited for.
+    /// # Errors If waiting for the command fails.
     pub(crate) fn attend(mut self, mut command: Child) -> io::Result<ExitStatus> {
         let (sender, ended) = channel();
         thread::spawn(move || sender.send(command.wait()));
@@ -104,13 +101,13 @@ fn is_terminal(node: Node) -> bool {
 fn start(lab: &Lab, node: Node, role: &str, config: &str) -> Result<Gateway> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = lab.command(node, program);
-    // What it says is shown if it fails, and then only the failure matters.
+    // Its log is shown only on failure, when nothing below a warning helps.
     command.args([role, "/dev/stdin"]).env("SKYHOP_LOG", "warn");
     Gateway::start(node.to_string(), command, config)
 }
 
-/// The line of the configuration that says where the control socket is: where `skyhop
-/// status` in the lab looks, under the host's name.
+/// The configuration line for the control socket: the place where `skyhop status` in the lab looks,
+/// named after the host.
 fn control(lab: &Lab, node: Node) -> String {
     let path = lab.run_directory().join(format!("{node}.sock"));
     format!("control = \"{}\"\n", path.display())
@@ -133,7 +130,7 @@ fn hub_config<'a>(
     config
 }
 
-/// The addresses behind the terminal on this node: its client's.
+/// The networks behind the terminal on this node: its client's addresses.
 fn networks(terminal: Node) -> String {
     let client = terminal.site().map_or(terminal, Site::client);
     format!("[\"{}\", \"{}\"]", client.address4(), client.address6())
@@ -153,8 +150,8 @@ fn terminal_config(
     config
 }
 
-/// What both sides are told: who they are, the rate at which they send (if it
-/// changes they find it out), and windows of at least two BDP.
+/// Settings common to both sides: the key, the sending rate (changes are detected), and windows of
+/// at least two BDP.
 fn common(preset: &Preset, key: &PrivateKey, sends: &Direction) -> String {
     let greatest = sends.peak_rate(preset.mtu);
     let rate = if sends.rate_changes() {
@@ -171,7 +168,7 @@ fn common(preset: &Preset, key: &PrivateKey, sends: &Direction) -> String {
     )
 }
 
-/// What one stream may hold: twice the BDP of the faster link, or more.
+/// Window of one stream: twice the BDP of the faster link, or the minimum.
 pub(crate) fn window(preset: &Preset) -> ByteCount {
     let [forward, ret] = [&preset.forward, &preset.ret].map(|link| link.peak_rate(preset.mtu));
     forward.max(ret).bytes_in(2 * preset.rtt()).max(LEAST_WINDOW)

@@ -1,4 +1,4 @@
-//! Simulated packets as a capture.
+//! Writes simulated packets to a capture.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -14,7 +14,7 @@ use units::Instant;
 
 use super::At;
 
-/// A capture that is being written.
+/// A capture in progress.
 pub(super) struct Capture {
     path: PathBuf,
     file: Rc<RefCell<Inner>>,
@@ -22,11 +22,11 @@ pub(super) struct Capture {
 
 struct Inner {
     writer: Writer<BufWriter<File>>,
-    /// The first thing that went wrong; nothing is written after it.
+    /// First write error; nothing is written after it.
     failed: Option<io::Error>,
 }
 
-/// Looks at some nodes.
+/// Observes a set of nodes.
 struct Nodes {
     nodes: Vec<NodeId>,
     file: Rc<RefCell<Inner>>,
@@ -44,7 +44,7 @@ impl Tap for Nodes {
     }
 }
 
-/// Begins a capture of a run.
+/// Starts capturing a run.
 pub(super) fn start(path: &Path, at: At, run: &mut Run) -> Result<Capture> {
     let file = File::create(path).with_context(|| cannot(path))?;
     let (nodes, name) = match at {
@@ -60,7 +60,7 @@ pub(super) fn start(path: &Path, at: At, run: &mut Run) -> Result<Capture> {
 }
 
 impl Capture {
-    /// Ends it.
+    /// Finishes the file.
     pub(super) fn end(self, run: &mut Run) -> Result<()> {
         drop(run.world.take_tap());
         let mut inner = self.file.borrow_mut();

@@ -1,4 +1,4 @@
-//! Published values beside ours.
+//! Compares results with published values.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ struct Runs<'a> {
     all: Vec<(&'a str, &'a [Metric])>,
 }
 
-/// The published values of each file.
+/// Reads the published values of each file.
 pub(super) fn read(given: &[Given]) -> Result<Vec<Published>> {
     let one = |given: &Given| {
         let path = given.path.with_extension("published.toml");
@@ -29,7 +29,7 @@ pub(super) fn read(given: &[Given]) -> Result<Vec<Published>> {
     given.iter().map(one).collect()
 }
 
-/// A table for each file.
+/// One table per file.
 pub(super) fn all(
     given: &[Given],
     published: &[Published],
@@ -51,7 +51,7 @@ pub(super) fn all(
 }
 
 impl Runs<'_> {
-    /// Our figure of a case; `None` if the case was not run.
+    /// Our value for a case; `None` if the case was not run.
     fn ours(&self, case: &str, of: &str, metric: &str) -> Result<Option<f64>> {
         let own = self.all.iter().filter(|(name, _)| *name == case);
         let own: Vec<&[Metric]> = own.map(|(_, metrics)| *metrics).collect();

@@ -18,10 +18,10 @@ const FONT: &str = "sans-serif";
 const BLUE: RGBColor = RGBColor(31, 78, 140);
 const GREEN: RGBColor = RGBColor(34, 139, 80);
 const RED: RGBColor = RGBColor(208, 32, 48);
-/// Marks nearer to each other than this, in parts of the picture, are one.
+/// Grid in which marks that fall into the same cell are drawn once.
 const GRID: (f64, f64) = (1200.0, 640.0);
 
-/// A line or a cloud of points: its name, its colour, whether it is a line.
+/// A line or a scatter plot: name, colour, and whether it is a line.
 struct Series {
     name: &'static str,
     colour: RGBColor,
@@ -29,7 +29,7 @@ struct Series {
     points: Vec<(f64, f64)>,
 }
 
-/// Writes the graphs of all runs that have any.
+/// Writes the graphs of all runs that have them.
 pub(super) fn all(
     directory: &Path,
     given: &[Given],
@@ -53,13 +53,13 @@ pub(super) fn all(
     Ok(())
 }
 
-/// As a file's name.
+/// Makes a text usable as a file name.
 fn plain(text: &str) -> String {
     let keep = |c: char| if c.is_alphanumeric() || ".-_".contains(c) { c } else { '-' };
     text.chars().map(keep).collect()
 }
 
-/// Names and texts of a run's graphs.
+/// Names and SVG texts of a run's graphs.
 pub(super) fn run(case: &Case, run: &Run) -> Result<Vec<(String, String)>> {
     let probe: &Probe = run.world.probe();
     let mut graphs = Vec::new();
@@ -113,7 +113,7 @@ fn window(sender: &Sender) -> Vec<Series> {
         sender.states.iter().map(|state| (seconds(state.at), value(state) as f64)).collect()
     };
     let mut known: Vec<(f64, f64)> = of(|state| state.ssthresh);
-    // Arbitrarily high is not drawn.
+    // An unlimited ssthresh is not drawn.
     known.retain(|(_, bytes)| *bytes < 1e12);
     vec![
         Series { name: "ssthresh", colour: GREEN, line: true, points: known },
@@ -169,11 +169,10 @@ fn draw(text: &mut String, title: &str, unit: &str, series: &[Series]) -> Drawn 
     root.present()
 }
 
-/// A number at an axis: `0.25`, `17`, `1,200,000`.
+/// Formats an axis label: `0.25`, `17`, `1,200,000`.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "plotters' callback")]
 fn label(value: &f64) -> String {
-    // Steps are not below a hundredth of the axis's length; what summing them up
-    // adds is.
+    // Tick steps are at least a hundredth of the axis; anything smaller is rounding error.
     let short = format!("{value:.3}");
     let short = short.trim_end_matches('0').trim_end_matches('.');
     let whole = short.find('.').unwrap_or(short.len());
@@ -206,7 +205,7 @@ fn one(
     Ok(())
 }
 
-/// One point of those that fall on the same dot of the picture.
+/// Keeps one of the points that fall on the same dot of the picture.
 fn thinned(points: &[(f64, f64)], (width, height): (f64, f64)) -> Vec<(f64, f64)> {
     let mut seen = BTreeSet::new();
     let dot = |(x, y): &(f64, f64)| {

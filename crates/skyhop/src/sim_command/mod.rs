@@ -19,57 +19,55 @@ use replicate::Job;
 /// Arguments of `skyhop sim`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Scenario files.
+    /// Scenario files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Run with so many seeds: 1, 2, …
+    /// Number of seeds to run: 1, 2, …
     #[arg(long, default_value = "1", value_name = "N")]
     seeds: NonZeroU32,
-    /// Run so many at once; the results do not depend on it. As many as there
-    /// are processors if not given.
+    /// Number of parallel runs [default: the number of processors]; results do not depend on it
     #[arg(long, value_name = "T")]
     threads: Option<NonZeroUsize>,
-    /// Only this case of the files.
+    /// Run only this case of the files
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
-    /// Print every figure of every run as CSV.
+    /// Print every figure of every run as CSV
     #[arg(long, conflicts_with = "published")]
     csv: bool,
-    /// Print published values beside ours: those of `NAME.published.toml`.
+    /// Compare with the published values in `NAME.published.toml`
     #[arg(long)]
     published: bool,
-    /// Draw sequence, window and queue over time of each case's first seed, as
-    /// SVG.
+    /// Draw sequence, window and queue over time of each case's first seed, as SVG
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Write the packets of the first case's first seed as pcapng.
+    /// Write the packets of the first case's first seed as pcapng
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Where these packets are seen.
+    /// Node at which to capture
     #[arg(long, value_enum, default_value = "server", requires = "pcap")]
     pcap_at: At,
 }
 
-/// Whose packets are captured.
+/// Where packets are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum At {
-    /// Those that servers send and get.
+    /// At the servers
     Server,
-    /// Those of clients.
+    /// At the clients
     Client,
-    /// Those of the hub's gateway.
+    /// At the hub's gateway
     Hub,
-    /// Those of the first terminal's gateway.
+    /// At the first terminal's gateway
     Terminal,
 }
 
-/// A file and what is in it.
+/// A file and its scenario.
 struct Given {
     path: PathBuf,
     cases: Vec<Case>,
 }
 
-/// Runs it.
+/// Runs the scenarios.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let given = args.files.iter().map(|path| read(path, args)).collect::<Result<Vec<_>>>()?;
     let published = args.published.then(|| compare::read(&given)).transpose()?;

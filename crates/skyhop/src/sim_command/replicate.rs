@@ -1,4 +1,4 @@
-//! Many runs at once.
+//! Runs replications in parallel.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -12,25 +12,25 @@ use sim::scenario::{Case, Run};
 
 use super::{Args, capture, draw};
 
-/// A run to be made.
+/// A run to make.
 pub(super) struct Job<'a> {
-    /// Which of the files.
+    /// Index of the file.
     pub(super) file: usize,
     pub(super) case: &'a Case,
     pub(super) seed: u64,
 }
 
-/// What came of it.
+/// Results of a run.
 pub(super) struct Outcome {
     pub(super) metrics: Vec<Metric>,
-    /// Names and texts of graphs, if they are wanted of this run.
+    /// Names and SVG texts of graphs, if requested for this run.
     pub(super) graphs: Vec<(String, String)>,
 }
 
-/// Progress is counted in these parts of a run.
+/// Resolution of the progress bar, per run.
 const PARTS: f64 = 100.0;
 
-/// Runs all jobs; the outcomes are in their order, whichever thread did them.
+/// Runs all jobs. Outcomes are in the order of the jobs, whichever thread ran them.
 pub(super) fn all(args: &Args, jobs: &[Job<'_>]) -> Result<Vec<Outcome>> {
     let threads = args.threads.or_else(|| thread::available_parallelism().ok());
     let threads = threads.map_or(1, std::num::NonZero::get).min(jobs.len());

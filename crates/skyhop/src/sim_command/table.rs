@@ -1,4 +1,4 @@
-//! Figures for people and for programs.
+//! Prints figures as a table or as CSV.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use stats::median;
 use super::Given;
 use super::replicate::{Job, Outcome};
 
-/// A line for every figure of every run.
+/// One CSV line per figure per run.
 pub(super) fn csv(given: &[Given], jobs: &[Job<'_>], outcomes: &[Outcome]) -> String {
     let mut text = "file,case,seed,of,metric,value\n".to_owned();
     for (job, outcome) in jobs.iter().zip(outcomes) {
@@ -30,7 +30,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A table for each file: figures down, cases across.
+/// One table per file: figures down, cases across.
 pub(super) fn text(given: &[Given], jobs: &[Job<'_>], outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     for (file, given) in given.iter().enumerate() {
@@ -53,7 +53,7 @@ pub(super) fn text(given: &[Given], jobs: &[Job<'_>], outcomes: &[Outcome]) -> S
     text
 }
 
-/// One case: median, and least and greatest if there are several runs.
+/// One case: the median, and the range if there are several runs.
 fn figures(runs: &[&[Metric]]) -> String {
     let mut text = String::new();
     for Metric { of, name, .. } in runs.first().copied().unwrap_or_default() {
@@ -73,7 +73,7 @@ fn figures(runs: &[&[Metric]]) -> String {
     text
 }
 
-/// Four digits, or all of a whole number.
+/// Formats to four digits; whole numbers in full.
 pub(super) fn number(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e12 {
         return format!("{value}");

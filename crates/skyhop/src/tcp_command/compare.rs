@@ -1,8 +1,8 @@
-//! `skyhop tcp compare`: our endpoint beside the kernel's, on the same links.
+//! `skyhop tcp compare`: our endpoint against the kernel's, on the same links.
 //!
-//! Each run has a new lab with the run's seed for every sender, one after the
-//! other, so that whatever else the machine does meets all of them. The client
-//! is the kernel's in all of them; what differs is who sends.
+//! Each run starts a new lab with the run's seed for every sender, one after the other, so that
+//! changes in the machine's load affect all senders. The client is always the kernel's; only the
+//! sender differs.
 
 mod table;
 mod transfer;
@@ -26,33 +26,31 @@ use crate::lab_command::LinkArgs;
 pub(crate) struct CompareArgs {
     #[command(flatten)]
     link: LinkArgs,
-    /// What is sent, such as 10MB.
+    /// Object size, such as 10MB
     #[arg(long, value_name = "SIZE", default_value = "10MB")]
     object: String,
-    /// How often, each time with the next seed.
+    /// Number of runs, each with the next seed
     #[arg(long, default_value_t = 5)]
     runs: u32,
-    /// The congestion control, of those that the kernel has; of ours with its
-    /// options.
+    /// Congestion controls that the kernel has; those of our endpoint may have options
     #[arg(long = "cc", value_name = "NAME", value_delimiter = ' ', default_values = ["cubic:hystart=2011", "reno"])]
     controllers: Vec<ControllerSpec>,
-    /// Further options of our endpoint, whose profile is linux.
+    /// Further options of our endpoint, on top of the linux profile
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     options: Config,
-    /// Print every run as JSON.
+    /// Print every run as JSON
     #[arg(long)]
     json: bool,
-    /// Write the packets of each transfer as pcapng, on both sides of the hop,
-    /// into DIR/CONTROLLER-SEED-kernel and DIR/CONTROLLER-SEED-skyhop.
+    /// Write the packets of each transfer as pcapng, from both sides of the hop, into
+    /// DIR/CONTROLLER-SEED-kernel and DIR/CONTROLLER-SEED-skyhop
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
 }
 
 impl CompareArgs {
-    /// Our endpoint with this controller. What repairs losses is the same with
-    /// every controller of Linux, and stays in recovery until all is repaired:
-    /// RFC 2581's Reno, which does not, would halve its window for each loss of a
-    /// window.
+    /// Our endpoint with this controller. Like Linux, it uses the same loss recovery with every
+    /// controller, and stays in recovery until all losses are repaired: RFC 2581's Reno does not,
+    /// and would halve its window for each loss in a window.
     fn endpoint(&self, controller: &ControllerSpec) -> Box<Config> {
         let recovery = self.options.recovery.unwrap_or(FastRecovery::NewReno);
         let controller = controller.clone();
@@ -77,7 +75,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
         let seed = args.link.seed() + u64::from(run);
         for (spec, name, row) in &mut rows {
             let mut both = [Sender::Kernel(name.clone()), Sender::Ours(args.endpoint(spec))];
-            // Who is first changes from run to run.
+            // Alternate the order, so that neither sender always goes first.
             if run % 2 == 1 {
                 both.reverse();
             }

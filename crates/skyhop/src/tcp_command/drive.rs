@@ -1,5 +1,5 @@
-//! Connections of `tcp` on a station: segments as they come, timers when they
-//! are due.
+//! Runs `tcp` connections on a station: handles segments as they arrive and timers when they
+//! expire.
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -10,25 +10,25 @@ use units::Instant;
 /// The protocol number of TCP.
 const TCP: u8 = 6;
 
-/// Whoever owns connections.
+/// An owner of connections.
 pub(super) trait Side {
-    /// A segment has come along `path`.
+    /// Handles a segment received along `path`.
     fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>);
 
-    /// When something is due.
+    /// When the next timer expires.
     fn next_wake(&self) -> Option<Instant>;
 
-    /// Does what is due.
+    /// Handles expired timers.
     fn wake(&mut self, now: Instant);
 
-    /// The next segment to send, and its way.
+    /// The next segment to send, and its path.
     fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)>;
 
-    /// Whether there is nothing more to do.
+    /// Whether nothing remains to be done.
     fn is_over(&self) -> bool;
 }
 
-/// Lets a side talk until it is over.
+/// Runs a side until it is over.
 pub(super) fn drive(station: &mut Station, side: &mut impl Side) -> Result<()> {
     let mut heard = Vec::new();
     loop {
@@ -37,7 +37,7 @@ pub(super) fn drive(station: &mut Station, side: &mut impl Side) -> Result<()> {
             let Some((path, segment)) = decode(datagram) else { continue };
             let now = Station::now();
             side.take(now, &path, &segment);
-            // After each: what is acknowledged at once is not acknowledged late.
+            // Send after each segment, so that immediate ACKs are not delayed.
             send(station, side, now)?;
         }
         let now = Station::now();
@@ -69,7 +69,7 @@ fn send(station: &mut Station, side: &mut impl Side, now: Instant) -> Result<()>
     Ok(())
 }
 
-/// The way back.
+/// The reverse path.
 pub(super) fn back(path: &wire::Path) -> wire::Path {
     wire::Path { from: path.to, from_port: path.to_port, to: path.from, to_port: path.from_port }
 }

@@ -1,5 +1,5 @@
-//! `skyhop tcp get`: a test object over HTTP by an endpoint of `tcp`, verified
-//! byte by byte.
+//! `skyhop tcp get`: fetches a test object over HTTP with an endpoint of `tcp` and verifies every
+//! byte.
 
 use core::fmt;
 use core::str::FromStr;
@@ -13,11 +13,11 @@ use units::{Instant, Machine};
 use super::drive::{Side, back};
 use super::report::Got;
 
-/// A longer head of a reply is no good one.
+/// Maximum length of a reply's head, in bytes.
 const HEAD_MAX: usize = 8192;
 const HTTP_PORT: u16 = 80;
 
-/// What to get, and where: `http://server/1MB` or `server:80/1MB`.
+/// URL of an object: `http://server/1MB` or `server:80/1MB`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) host: String,
@@ -26,7 +26,7 @@ pub(super) struct Target {
     object: TestObject,
 }
 
-/// A text that is no target.
+/// The text is not a valid URL of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{text:?}: expected http://HOST[:PORT]/SIZE or HOST[:PORT]/SIZE, such as http://server/1MB"
@@ -70,16 +70,16 @@ pub(super) struct Client {
     pub(super) tcp: Connection<Bytes>,
     way: wire::Path,
     begun: Instant,
-    /// Of the request, what is not written yet.
+    /// The part of the request not yet written.
     request: Bytes,
     reply: Reply,
     first_byte: Option<Instant>,
-    /// How it went, once that is known.
+    /// The outcome, once known.
     pub(super) outcome: Option<Result<Got, GetError>>,
     is_over: bool,
 }
 
-/// Why there is no object.
+/// Why the object could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub(super) enum GetError {
@@ -164,7 +164,7 @@ impl Client {
 }
 
 impl Side for Client {
-    /// What is not of this connection is another program's.
+    /// Segments of other connections belong to other programs.
     fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
         if back(path) == self.way {
             self.tcp.handle_segment(now, segment);
@@ -190,12 +190,12 @@ impl Side for Client {
     }
 }
 
-/// What has come of a reply.
+/// The part of a reply received so far.
 struct Reply {
     object: TestObject,
     head: Vec<u8>,
     in_body: bool,
-    /// Bytes of the object that have come, all right.
+    /// Verified bytes of the object.
     got: u64,
     expected: Box<dyn Iterator<Item = Vec<u8>>>,
     chunk: Bytes,
@@ -261,7 +261,7 @@ impl Reply {
         Ok(())
     }
 
-    /// The stream has ended.
+    /// Handles the end of the stream.
     fn end(&self) -> Result<(), GetError> {
         let (got, expected) = (self.got, self.object.size().get());
         if got == expected && self.in_body {

@@ -1,5 +1,5 @@
-//! `skyhop tcp …`: TCP endpoints of our own on a network device, with every
-//! option and congestion controller, against real kernels.
+//! `skyhop tcp …`: our own TCP endpoints on a network device, with every option and congestion
+//! controller, against real kernels.
 
 mod compare;
 mod drive;
@@ -21,35 +21,34 @@ use self::drive::drive;
 use self::get::{Client, Target};
 use self::serve::Server;
 
-/// The exit code of a transfer that failed.
+/// Exit code of a failed transfer.
 const FAILED: u8 = 1;
 
 #[derive(Subcommand)]
 pub(crate) enum TcpCommand {
-    /// Serves test objects over HTTP: `curl http://ADDRESS/10MB`.
+    /// Serve test objects over HTTP: `curl http://ADDRESS/10MB`
     Serve(ServeArgs),
-    /// Gets a test object over HTTP and verifies every byte.
+    /// Fetch a test object over HTTP and verify every byte
     Get(GetArgs),
-    /// Our endpoint beside the kernel's: goodput on the same links with the same
-    /// seeds, medians.
+    /// Compare the goodput of our endpoint with the kernel's, on the same links with the same seeds
     Compare(Box<compare::CompareArgs>),
 }
 
-/// The endpoint and its place.
+/// The endpoint and its device.
 #[derive(clap::Args)]
 struct StationArgs {
-    /// Its options, such as `profile=satellite,cc=hybla:rtt0=25ms,sack=off`; a
-    /// wrong one is answered with what there is.
+    /// TCP options, such as `profile=satellite,cc=hybla:rtt0=25ms,sack=off`; an invalid one lists
+    /// the valid ones
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     options: Config,
-    /// The device. In a lab the host's LAN if nothing is said.
+    /// Network device [default in a lab: the host's LAN]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Its address, which nobody may have; one per family. In a lab the host's
-    /// plus 100 (10.1.0.102, fd00:1::102 on the client) if nothing is said.
+    /// Unused address for the endpoint; one per family [default in a lab: the host's plus 100, such
+    /// as 10.1.0.102 and fd00:1::102 on the client]
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<IpAddr>,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -58,44 +57,43 @@ struct StationArgs {
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     station: StationArgs,
-    /// The port to listen on.
+    /// Port to listen on
     #[arg(long, default_value_t = 80)]
     port: u16,
-    /// End when so many connections have ended.
+    /// Exit after this many connections
     #[arg(long, value_name = "N")]
     connections: Option<u64>,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct GetArgs {
-    /// What to get, such as http://server/1MB.
+    /// URL of the object, such as http://server/1MB
     #[arg(value_name = "URL")]
     target: Target,
     #[command(flatten)]
     station: StationArgs,
-    /// Over IPv4 only.
+    /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "v6")]
     v4: bool,
-    /// Over IPv6 only.
+    /// Use IPv6 only
     #[arg(short = '6')]
     v6: bool,
-    /// So often, one after the other; with `syn-data=fast-open` later connections
-    /// show the cookie of the earlier ones.
+    /// Number of transfers, one after the other; with `syn-data=fast-open` later ones reuse the
+    /// cookie
     #[arg(long, value_name = "N", default_value_t = 1)]
     times: u32,
-    /// What later connections begin with of what earlier ones have learnt
-    /// (RFC 9040).
+    /// State that later connections inherit from earlier ones (RFC 9040)
     #[arg(long, value_enum, default_value_t = Share::Nothing)]
     share: Share,
 }
 
-/// TCB interdependence.
+/// TCB interdependence (RFC 9040).
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Share {
     Nothing,
-    /// The slow-start threshold.
+    /// The slow-start threshold
     Ssthresh,
-    /// The threshold, the RTT and the window.
+    /// The threshold, the RTT and the window
     All,
 }
 
@@ -168,7 +166,7 @@ impl StationArgs {
 }
 
 impl GetArgs {
-    /// What the next connection begins with.
+    /// Sets the initial values of the next connection.
     fn learn(&self, config: &mut Config, tcp: &Connection<Bytes>) {
         config.shared = match self.share {
             Share::Nothing => None,
@@ -197,7 +195,7 @@ impl GetArgs {
     }
 }
 
-/// The settings as they fit on an Ethernet: path MTU discovery is not modelled.
+/// Adapts the settings to an Ethernet: path MTU discovery is not modelled.
 fn fitting(config: &Config, own: IpAddr) -> Config {
     let most = if own.is_ipv4() { 1460 } else { 1440 };
     Config { mss: config.mss.min(most), seed: random(), ..config.clone() }
@@ -209,10 +207,10 @@ fn tell<T: Serialize + core::fmt::Display>(report: &T, json: bool) -> Result<()>
     Ok(())
 }
 
-/// Unpredictable: initial sequence numbers (RFC 6528) and ports.
+/// A random number for initial sequence numbers (RFC 6528) and ports.
 fn random() -> u64 {
     let mut bytes = [0; 8];
-    // Without the system's randomness nothing of this program works.
+    // Nothing in this program works without the system's random numbers.
     getrandom::fill(&mut bytes).expect("the system has random numbers");
     u64::from_le_bytes(bytes)
 }

@@ -1,4 +1,4 @@
-//! What is told of a transfer.
+//! Reports of transfers.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,13 +9,13 @@ use serde::Serialize;
 use tcp::{Abort, Stats};
 use units::{BitRate, ByteCount};
 
-/// A connection that was served.
+/// A served connection.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Served {
     pub(super) peer: SocketAddr,
-    /// Bytes of the object; `None` if none was asked for.
+    /// Size of the object; `None` if none was requested.
     pub(super) object_bytes: Option<u64>,
-    /// From the SYN to the end of the connection.
+    /// Time from the SYN to the end of the connection.
     pub(super) seconds: f64,
     /// Why it ended early.
     pub(super) error: Option<String>,
@@ -74,11 +74,11 @@ impl fmt::Display for Served {
     }
 }
 
-/// An object that has come whole.
+/// An object received in full.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Got {
     pub(super) bytes: u64,
-    /// From the SYN to the end of the stream.
+    /// Time from the SYN to the end of the stream.
     pub(super) seconds: f64,
     pub(super) first_byte_seconds: Option<f64>,
     pub(super) goodput_bits_per_second: Option<u64>,

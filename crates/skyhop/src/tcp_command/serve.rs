@@ -1,4 +1,4 @@
-//! `skyhop tcp serve`: test objects over HTTP from endpoints of `tcp`.
+//! `skyhop tcp serve`: serves test objects over HTTP with endpoints of `tcp`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -12,15 +12,15 @@ use units::{ByteCount, Instant, Machine};
 use super::drive::{Side, back};
 use super::report::Served;
 
-/// More connections at a time are not answered.
+/// Maximum number of concurrent connections; further SYNs are ignored.
 const MOST: usize = 1000;
-/// A longer head of a request is refused.
+/// Maximum length of a request's head, in bytes.
 const HEAD_MAX: usize = 8192;
-/// So much is written before it can be sent, and the rest is made while that is on
-/// its way: a whole object made first would keep its first byte waiting.
+/// Bytes written ahead of what can be sent. The rest is generated meanwhile: generating the whole
+/// object first would delay its first byte.
 const AHEAD: ByteCount = ByteCount::new(256 << 10);
 
-/// Who asks, and which of our addresses.
+/// The client's address, and ours.
 type Key = (SocketAddr, SocketAddr);
 
 /// All connections of a server.
@@ -28,14 +28,14 @@ pub(super) struct Server<F> {
     config: Config,
     port: u16,
     flows: BTreeMap<Key, Flow>,
-    /// Those that may have something to send.
+    /// Connections that may have something to send.
     ready: BTreeSet<Key>,
     refusals: VecDeque<(wire::Path, Segment<Bytes>)>,
-    /// What cookies are made with.
+    /// Secret for Fast Open cookies.
     secret: RandomState,
-    /// How many more may end until it is over; `None` is for ever.
+    /// Connections left to serve; `None` is unlimited.
     left: Option<u64>,
-    /// Told of every connection that has ended.
+    /// Called for every connection that has ended.
     on_end: F,
 }
 
@@ -64,7 +64,7 @@ impl<F: FnMut(&Served)> Server<F> {
         }
         let mut config = super::fitting(&self.config, path.to);
         if let SynData::FastOpen { cookie } = &mut config.syn_data {
-            // RFC 7413 §4.1.2: of the client's address, with a secret.
+            // RFC 7413 §4.1.2: a function of the client's address and a secret.
             *cookie = self.secret.hash_one(path.from).to_be_bytes().into_iter().collect();
         }
         let tcp = Connection::listen(config, SeqNr::new(super::random() as u32));
@@ -79,7 +79,7 @@ impl<F: FnMut(&Served)> Server<F> {
         self.flows.insert(key(path), flow);
     }
 
-    /// Looks after a connection to which something has happened.
+    /// Services a connection after an event.
     fn attend(&mut self, now: Instant, key: Key) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         if let Some(served) = flow.live(now) {
@@ -156,16 +156,15 @@ struct Flow {
 }
 
 enum Talk {
-    /// What has come of the request.
+    /// The part of the request received so far.
     Head(Vec<u8>),
-    /// What is to be sent: a part of it at once, the rest as there is room.
+    /// The reply: its prepared part, and the rest, generated as there is room.
     Reply(Bytes, Box<dyn Iterator<Item = Vec<u8>>>),
     Over,
 }
 
 impl Flow {
-    /// Reads and writes what can be. How the connection went, once, when it has
-    /// ended.
+    /// Reads and writes what is possible. Returns the outcome once, when the connection has ended.
     fn live(&mut self, now: Instant) -> Option<Served> {
         let mut ended = None;
         while let Some(event) = self.tcp.poll_event() {
@@ -205,7 +204,7 @@ impl Flow {
         self.talk = Talk::Reply(reply.into(), rest);
     }
 
-    /// Writes until enough waits to be sent.
+    /// Writes until enough is queued.
     fn write(&mut self) {
         while self.tcp.unsent() < AHEAD
             && let Talk::Reply(part, rest) = &mut self.talk
@@ -230,8 +229,7 @@ impl Flow {
     }
 }
 
-/// The head of the reply to a request, and the object that follows; `None` as
-/// long as the request has no end.
+/// The head of the reply, and the object that follows; `None` until the request is complete.
 fn answer(head: &[u8]) -> Option<(String, Option<TestObject>)> {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);
@@ -251,7 +249,7 @@ fn answer(head: &[u8]) -> Option<(String, Option<TestObject>)> {
     Some((head_of(object), (!is_head).then_some(object)))
 }
 
-/// What goes before the object.
+/// The reply's head for an object.
 pub(super) fn head_of(object: TestObject) -> String {
     format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nContent-Type: application/octet-stream\r\n\

@@ -1,4 +1,4 @@
-//! The time that each way took for each task, as bars.
+//! Bar chart of the time each way took for each task.
 
 use super::svg::{Anchor, Drawing, WIDTH};
 
@@ -19,12 +19,12 @@ pub(super) struct Group {
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) class: String,
-    /// How long, if there is a time at all.
+    /// Length in seconds; `None` if there is no time to show.
     pub(super) seconds: Option<f64>,
     pub(super) finished: bool,
 }
 
-/// All groups on one scale, below each other.
+/// Draws all groups below each other on one scale.
 pub(super) fn draw(label: &str, groups: &[Group]) -> Drawing {
     let rows: usize = groups.iter().map(|group| group.bars.len()).sum();
     let heads = groups.len() as f64 * (TITLE + GAP);

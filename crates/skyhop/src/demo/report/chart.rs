@@ -1,4 +1,4 @@
-//! Lines over two axes.
+//! Line charts.
 
 use super::svg::{Anchor, Drawing, WIDTH};
 
@@ -7,16 +7,16 @@ const LEFT: f64 = 42.0;
 const RIGHT: f64 = WIDTH - 20.0;
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = HEIGHT - 34.0;
-/// Height of a line of the legend.
+/// Height of a legend line.
 const ENTRY: f64 = 18.0;
 
-/// Lines over two axes that begin at 0.
+/// A line chart whose axes start at 0.
 pub(super) struct Chart<'a> {
     pub(super) label: &'a str,
-    /// What the axes say, with units.
+    /// Axis titles, with units.
     pub(super) x_title: &'a str,
     pub(super) y_title: &'a str,
-    /// Where the axes end at least.
+    /// Minimum end of the axes.
     pub(super) x_end: f64,
     pub(super) y_end: f64,
     pub(super) lines: Vec<Line>,
@@ -26,7 +26,7 @@ pub(super) struct Chart<'a> {
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) class: String,
-    /// In the axes' units.
+    /// Points in the axes' units.
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -69,8 +69,8 @@ impl Chart<'_> {
     }
 }
 
-/// Round numbers from 0 up to `end` or just beyond it: 3 to 7 of them, steps of
-/// 1, 2 or 5 times a power of ten.
+/// Round tick values from 0 to at least `end`: 3 to 7 of them, in steps of 1, 2 or 5 times a power
+/// of ten.
 fn ticks(end: f64) -> Vec<f64> {
     let end = if end > 0.0 && end.is_finite() { end } else { 1.0 };
     let power = 10f64.powf(end.log10().floor() - 1.0);
@@ -80,7 +80,7 @@ fn ticks(end: f64) -> Vec<f64> {
 }
 
 fn number(value: f64) -> String {
-    // Steps of a power of ten are not exact.
+    // Multiples of a power of ten are not exact.
     format!("{}", (value * 1e6).round() / 1e6)
 }
 

@@ -1,4 +1,4 @@
-//! The demo's page: one HTML file that needs nothing else.
+//! The demo's report: one self-contained HTML file.
 
 mod bars;
 mod chart;
@@ -20,7 +20,7 @@ use super::table::Row;
 
 const COLOURS: &str = include_str!("colours.css");
 const PAGE: &str = include_str!("page.css");
-/// Distinct colours for plain ways; the pair has `c0`.
+/// Number of distinct colours for plain TCP; the pair uses `c0`.
 const PLAIN_COLOURS: usize = 3;
 
 /// The whole page.
@@ -40,7 +40,7 @@ pub(crate) fn html(results: &Results) -> String {
     )
 }
 
-/// The picture of all times, as an SVG file of its own.
+/// The bar chart of all times as a standalone SVG file.
 pub(crate) fn picture(results: &Results) -> String {
     bars_of(results).standalone(COLOURS)
 }
@@ -63,7 +63,7 @@ fn head(results: &Results) -> String {
     text + "</ul>\n"
 }
 
-/// A task in one sentence.
+/// Summarises a task in one sentence.
 fn in_short(results: &Results, task: Task) -> String {
     let ways = results.plan.ways.iter().rev();
     let each: Vec<String> = ways.map(|way| way_in_short(results, task, way)).collect();
@@ -171,8 +171,8 @@ fn distribution(results: &Results) -> String {
     )
 }
 
-/// Milliseconds and the share in percent of all requests answered by then, as
-/// stairs.
+/// Cumulative distribution as steps: milliseconds, and the percentage of all requests answered by
+/// then.
 fn steps(seconds: &[f64]) -> Vec<(f64, f64)> {
     let mut times: Vec<f64> = seconds.iter().map(|seconds| seconds * 1e3).collect();
     times.sort_by(f64::total_cmp);
@@ -272,7 +272,7 @@ fn line(results: &Results, way: &Way, points: Vec<(f64, f64)>) -> Line {
     Line { name: way.to_string(), class: class(results, way), points }
 }
 
-/// The class of a way's colour.
+/// CSS class of a way's colour.
 fn class(results: &Results, way: &Way) -> String {
     let index = results.plan.ways.iter().position(|each| each == way).unwrap_or_default();
     match way {
@@ -281,7 +281,7 @@ fn class(results: &Results, way: &Way) -> String {
     }
 }
 
-/// What the first round saw of a task, the pair first.
+/// First-round records of a task, the pair first.
 fn first_round(results: &Results, task: Task) -> impl Iterator<Item = &Record> {
     let wanted = move |record: &&Record| record.entry.task == task && record.entry.round == 0;
     results.records.iter().filter(wanted).filter(|record| record.entry.figures.is_some())

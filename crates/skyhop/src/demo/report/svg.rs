@@ -1,21 +1,21 @@
-//! Drawings as SVG text. Colours come from classes, so that the page around
-//! (or [`Drawing::standalone`]) decides about light and dark.
+//! Drawings as SVG text. Colours come from CSS classes, so that the enclosing page (or
+//! [`Drawing::standalone`]) chooses between light and dark.
 
 use std::fmt::{Display, Write as _};
 
-/// Width of all drawings in their own units: about the pixels of a phone's
-/// screen, so that text is readable there.
+/// Width of all drawings in user units: about a phone's width in pixels, so that text stays
+/// readable there.
 pub(super) const WIDTH: f64 = 400.0;
 
-/// A drawing that grows.
+/// A drawing to append elements to.
 pub(super) struct Drawing {
     height: f64,
-    /// What somebody hears who cannot see it.
+    /// Text for screen readers.
     label: String,
     body: String,
 }
 
-/// Which point of a text is at its place.
+/// Which end of a text its coordinates refer to.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -48,7 +48,7 @@ impl Drawing {
         ));
     }
 
-    /// A line through all points.
+    /// Adds a polyline.
     pub(super) fn line(&mut self, points: &[(f64, f64)], class: &str) {
         let mut places = String::new();
         for &(x, y) in points {
@@ -57,12 +57,12 @@ impl Drawing {
         self.push(&format!("<polyline points=\"{}\" class=\"{class}\"/>", places.trim_end()));
     }
 
-    /// To be put into a page that has the classes.
+    /// SVG for a page that defines the classes.
     pub(super) fn inline(&self) -> String {
         self.with("", "")
     }
 
-    /// A file of its own, with these classes.
+    /// A standalone SVG file that defines the classes.
     pub(super) fn standalone(&self, style: &str) -> String {
         let style = format!("<style>\n{style}</style>\n");
         self.with(" xmlns=\"http://www.w3.org/2000/svg\"", &style)
@@ -82,7 +82,7 @@ impl Drawing {
     }
 }
 
-/// A number with as many digits as a drawing needs.
+/// Formats a number with the precision that a drawing needs.
 struct N(f64);
 
 impl Display for N {
@@ -91,7 +91,7 @@ impl Display for N {
     }
 }
 
-/// Text as it may stand in SVG and HTML.
+/// Escapes text for SVG and HTML.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

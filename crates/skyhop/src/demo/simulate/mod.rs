@@ -1,9 +1,8 @@
-//! The demo in virtual time, for machines that allow no network namespaces.
+//! The demo in virtual time, for machines without network namespaces.
 //!
-//! The same link and the same work, but everything is a model: the hosts' TCP
-//! is crate `tcp` with the settings of Linux, the pair is the real protocol
-//! (`slacp::Endpoint`) between relays, and the LANs are fast and short. The same
-//! seed gives the same figures on every machine.
+//! Same link, same work, but everything is a model: the hosts' TCP is crate `tcp` with Linux
+//! settings, the pair is the real protocol (`slacp::Endpoint`) between relays, and the LANs are
+//! fast and short. The same seed gives the same figures on every machine.
 
 mod work;
 
@@ -23,37 +22,36 @@ use super::figures::{Figures, Limit};
 use super::plan::{Task, Way, Work};
 use crate::pair::window;
 
-/// Virtual time that a task may take.
+/// Virtual time limit of a task.
 const ALLOWANCE: Duration = Duration::from_secs(60);
-/// The pair has its session when the traffic begins.
+/// Start of the traffic: by then the pair has its session.
 const BEGIN: Duration = Duration::from_secs(10);
-/// How often the progress is noted.
+/// Sampling interval of the progress.
 const LOOK: Duration = Duration::from_millis(10);
-/// What the lab's hosts have (`lab::settings`).
+/// TCP buffer size of the lab's hosts (`lab::settings`).
 const TCP_BUFFER: ByteCount = ByteCount::new(64 << 20);
 
-/// One measurement.
+/// One simulated measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Simulation<'a> {
-    /// In which round, from 0.
+    /// Round, counted from 0.
     pub(crate) round: u32,
-    /// What.
+    /// What to measure.
     pub(crate) task: Task,
-    /// How the traffic crosses the link.
+    /// Path of the traffic: through the pair or as plain TCP.
     pub(crate) way: &'a Way,
     /// The link.
     pub(crate) preset: &'a Preset,
-    /// Of the link's losses and all keys.
+    /// Seed of the link's losses and of all keys.
     pub(crate) seed: u64,
-    /// What the link can carry in the direction of the payload.
+    /// Upper bound of the link in the direction of the payload.
     pub(crate) limit: Limit,
 }
 
 impl Simulation<'_> {
-    /// Makes it.
+    /// Runs the simulation.
     ///
-    /// # Errors
-    /// When there is no model of the congestion control.
+    /// # Errors If the simulator has no model of the congestion control.
     pub(crate) fn run(&self) -> Result<Record, SpecError> {
         let mut world = World::new(self.seed);
         let path = Arc::new(self.path(&mut world)?);
@@ -82,7 +80,7 @@ impl Simulation<'_> {
         };
         let first = trail.iter().find(|(_, count)| *count > 0).map(|(at, _)| *at);
         let figures = Figures {
-            // Of an upload the client knows it a round trip later; no matter here.
+            // For an upload the client knows it a round trip later, which does not matter here.
             first_byte_seconds: first.filter(|_| self.task == Task::Download),
             ..Figures::new(self.task, done, seconds, &self.limit).with_responses(&pieces)
         };
@@ -106,7 +104,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The nodes and links, and the way of a connection over them.
+    /// Builds the nodes and links, and returns the path of a connection over them.
     fn path(&self, world: &mut World) -> Result<Path, SpecError> {
         let nodes: Vec<NodeId> = (0..4).map(|_| world.add_node()).collect();
         let [forward, ret] = self.preset.links();
@@ -143,22 +141,21 @@ impl Simulation<'_> {
         Ok(Path::split(client, &[terminal, hub], server, vec![leg(), Leg::Slacp, leg()]))
     }
 
-    /// The hosts' TCP: that of Linux with this congestion control; behind the
-    /// pair with CUBIC.
+    /// The hosts' TCP: Linux settings with this congestion control; behind the pair, CUBIC.
     fn tcp(&self) -> Result<tcp::Config, SpecError> {
         let linux = tcp::Profile::Linux.config();
         let controller = match self.way.congestion_control() {
             Some(name) => name.as_str().parse()?,
             None => linux.controller.clone(),
         };
-        // As browsers and servers have it.
+        // Browsers and servers disable it.
         let nagle = false;
         let (send_buffer, receive_buffer) = (TCP_BUFFER, TCP_BUFFER);
         Ok(tcp::Config { controller, nagle, send_buffer, receive_buffer, ..linux })
     }
 }
 
-/// A LAN: one direction.
+/// One direction of a LAN.
 fn lan() -> LinkConfig {
     let (rate, delay) = (BitRate::from_mbit(1000), Duration::from_micros(50));
     LinkConfig::new(rate, delay, Loss::None, QueueLimit::Packets(10_000))

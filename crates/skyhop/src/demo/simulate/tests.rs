@@ -11,8 +11,7 @@ fn record(task: Task, way: &Way, per: f64) -> Record {
     Simulation { round: 0, task, way, preset, seed: 1, limit }.run().unwrap()
 }
 
-/// Everything arrives, the pair is near the limit, and a plain way is not
-/// faster than light.
+/// Everything arrives, the pair comes close to the limit, and plain TCP never beats it.
 #[test]
 fn every_task_on_every_way() {
     for task in Task::ALL {

@@ -1,5 +1,4 @@
-//! The tasks' traffic as an application of the simulator: what the meter does
-//! on real hosts.
+//! The tasks' traffic as a simulator application: the counterpart of the meter on real hosts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use units::Instant;
 
 use super::super::plan::{DOWNLOAD, OBJECT, REPLY, REQUEST, Task, UPLOAD, Work};
 
-/// A meter's request for a flow, its receipt, and an HTTP request; bytes.
+/// Size of a meter's flow request, its receipt, or an HTTP request, in bytes.
 const ASK: u64 = 80;
 const RECEIPT: u64 = 64;
 const HTTP_REQUEST: u64 = 150;
@@ -19,11 +18,11 @@ const HTTP_REQUEST: u64 = 150;
 pub(super) struct Client {
     task: Task,
     path: Arc<Path>,
-    /// Turns that no connection has been asked for.
+    /// Turns not yet assigned to a connection.
     left: u64,
     missing: u64,
-    /// Open connections: when their turn began, and how many more they are to
-    /// make if that is settled beforehand.
+    /// Open connections: the start of their current turn, and their remaining turns if fixed in
+    /// advance.
     open: BTreeMap<Key, (Instant, u64)>,
 }
 
@@ -45,7 +44,7 @@ impl Client {
         world.ask(talk, turn(self.task));
     }
 
-    /// The reply to a turn is there.
+    /// Handles the reply that completes a turn.
     fn answered(&mut self, world: &mut World, me: AppId, talk: Key) {
         let Some((begin, more)) = self.open.remove(&talk) else { return };
         let now = world.now();
@@ -117,11 +116,11 @@ fn turn(task: Task) -> Turn {
     }
 }
 
-/// What has arrived: bytes of the payload, objects or replies.
+/// Progress: payload bytes, objects or replies received.
 pub(super) fn progress(task: Task, tally: &Tally) -> u64 {
     match task {
         Task::Download => tally.bytes.saturating_sub(ASK),
-        // The receipt counts for the last byte.
+        // The last byte counts only once the receipt has arrived.
         Task::Upload if tally.deeds.is_empty() => tally.bytes.min(UPLOAD.get() - 1),
         Task::Upload => UPLOAD.get(),
         Task::Page | Task::PageKeepAlive | Task::Requests => tally.deeds.len() as u64,

@@ -1,4 +1,4 @@
-//! What a comparison came to, as a table and as JSON.
+//! Results of a comparison, as a table and as JSON.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use lab::TestObject;
 use serde::Serialize;
 use stats::{Bootstrap, Interval, mean, median};
 
-/// All of it.
+/// The whole comparison.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
     object_bytes: u64,
@@ -15,19 +15,19 @@ pub(super) struct Comparison {
     rows: Vec<Row>,
 }
 
-/// What one controller came to.
+/// The results of one controller.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) controller: String,
-    /// Goodputs in Mbit/s, by seed, of the kernel and of our endpoint.
+    /// Goodput in Mbit/s per seed, of the kernel and of our endpoint.
     #[serde(rename = "kernel_mbit_per_second")]
     pub(super) kernel: Vec<f64>,
     #[serde(rename = "skyhop_mbit_per_second")]
     pub(super) skyhop: Vec<f64>,
     /// Our mean goodput over the kernel's.
     ratio_of_means: f64,
-    /// 95 % bootstrap interval of it; the runs of a seed are drawn together.
-    /// Nothing with a single run.
+    /// 95 % bootstrap interval of the ratio, with the runs of a seed drawn together. `None` for a
+    /// single run.
     ratio_ci95: Option<Interval>,
 }
 
@@ -55,7 +55,7 @@ impl Comparison {
     }
 }
 
-/// Means, medians, and the smallest and largest run.
+/// Prints means, medians, and the range of the runs.
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn runs_of_a_seed_belong_together() {
-        // The seeds differ by a factor of four, the senders by a tenth.
+        // Seeds differ by a factor of four, senders by a tenth.
         let row = Row {
             kernel: vec![5.0, 10.0, 20.0],
             skyhop: vec![4.5, 9.0, 18.0],

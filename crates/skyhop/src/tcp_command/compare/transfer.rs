@@ -1,4 +1,4 @@
-//! One transfer from `server` to the kernel's client, by either sender.
+//! One transfer from `server` to the kernel's client, with either sender.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -19,19 +19,19 @@ use crate::tcp_command::serve::{Server, head_of};
 
 const PORT: u16 = 8080;
 
-/// Who sends.
+/// The sending TCP.
 #[derive(Clone)]
 pub(super) enum Sender {
     Kernel(CongestionControl),
     Ours(Box<Config>),
 }
 
-/// What is sent, and over what.
+/// What to send, and over which link.
 pub(super) struct Transfer<'a> {
     pub(super) preset: &'a Preset,
     pub(super) seed: u64,
     pub(super) object: TestObject,
-    /// Where the packets are written.
+    /// Directory for the captured packets.
     pub(super) pcap: Option<PathBuf>,
 }
 
@@ -45,8 +45,8 @@ impl Sender {
 }
 
 impl Transfer<'_> {
-    /// The transfer in a lab of its own. Its goodput in Mbit/s, from the first
-    /// SYN to the last byte.
+    /// Runs the transfer in its own lab. Returns the goodput in Mbit/s, from the first SYN to the
+    /// last byte.
     pub(super) fn run(&self, sender: Sender) -> Result<f64> {
         let object = self.object;
         let lab = Lab::start(self.preset, self.seed)?;
@@ -75,7 +75,7 @@ impl Transfer<'_> {
     }
 }
 
-/// Gets the object and sees that it is it.
+/// Fetches the object and verifies it.
 fn fetch(mut stream: TcpStream, object: TestObject) -> Result<()> {
     let size = object.size().get();
     write!(stream, "GET /{size}B HTTP/1.1\r\nHost: server\r\n\r\n")?;
@@ -86,7 +86,7 @@ fn fetch(mut stream: TcpStream, object: TestObject) -> Result<()> {
         stream.read_exact(&mut got)?;
         ensure!(got == chunk, "other bytes came than were sent");
     }
-    // Ours closes only when all is acknowledged.
+    // Our endpoint closes only once everything is acknowledged.
     ensure!(stream.read(&mut [0])? == 0, "more bytes came than were sent");
     Ok(())
 }
@@ -101,7 +101,7 @@ fn read_head(stream: &mut TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Serves one connection on `server`; says where it listens.
+/// Serves one connection on `server`; returns the listening address.
 fn serve(
     place: &NetNs,
     sender: Sender,
@@ -133,8 +133,8 @@ fn serve_by_kernel(
     let _ = ready.send(SocketAddr::from((Node::Server.address4(), PORT)));
     let (mut stream, _) = listener.accept()?;
     read_head(&mut stream)?;
-    // Head and data at once, as ours: a segment for the head alone would have
-    // the link lose another one of the data.
+    // Writes head and data together, like our endpoint: a separate segment for the head would shift
+    // the link's losses to other data packets.
     let mut waiting = head_of(object).into_bytes();
     for chunk in object.chunks() {
         waiting.extend_from_slice(&chunk);
