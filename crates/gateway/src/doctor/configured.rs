@@ -21,7 +21,8 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
     let config = match read(path) {
         Ok(config) => config,
         Err(error) => {
-            let mend = "docs/gateway.md lists the keys; `skyhop init` writes a pair that works";
+            let mend =
+                "docs/configuration.md lists the keys; `skyhop init` writes a pair that works";
             return vec![Finding::fail("configuration", error.to_string(), mend)];
         }
     };
