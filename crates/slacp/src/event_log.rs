@@ -1,5 +1,4 @@
-//! What happened in a session, packet by packet, when somebody asks
-//! (`docs/event-log.md`).
+//! An optional log of a session's events, packet by packet (`docs/event-log.md`).
 
 mod json;
 
@@ -10,36 +9,36 @@ use units::{BitRate, Instant};
 use crate::channels::{ChannelId, Piece};
 use crate::{SessionId, StreamId};
 
-/// Something that happened, when, and in which session.
+/// An event with its time and session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogEntry {
-    /// When.
+    /// When it happened.
     pub time: Instant,
-    /// Where.
+    /// The session it happened in.
     pub session: SessionId,
-    /// What.
+    /// What happened.
     pub event: LogEvent,
 }
 
-/// A piece of what a session carries.
+/// A piece of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Bytes of a stream, from `start` to before `end`.
+    /// Bytes `start..end` of a stream.
     Stream {
         /// The stream.
         stream: StreamId,
         /// The offset of the first byte.
         start: u64,
-        /// The offset after the last.
+        /// The offset after the last byte.
         end: u64,
     },
-    /// A packet of a channel, or a part of it.
+    /// A packet of a channel, or a part of one.
     Packet {
         /// The channel.
         channel: ChannelId,
-        /// The lane of the packet's flow.
+        /// The lane of the packet's flow, 0 to 63.
         lane: u8,
-        /// Its number in the lane.
+        /// The packet's number in the lane.
         sequence: u64,
     },
 }
@@ -50,20 +49,19 @@ impl From<&Piece> for Unit {
     }
 }
 
-/// Why a packet never left its queue.
+/// Why a packet was dropped from its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// The queue of the channel was full.
+    /// The channel's queue was full.
     Full,
-    /// It had waited longer than the channel allows.
+    /// It waited longer than the channel allows.
     Stale,
-    /// The queue management wanted the sender to slow down.
+    /// Active queue management signalled the sender to slow down.
     Aqm,
 }
 
-/// What happened. `packet` is the number of a SLACP packet; those sent and those
-/// received are numbered apart.
+/// An event. `packet` is the number of a SLACP packet; each direction is numbered separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogEvent {
@@ -71,55 +69,55 @@ pub enum LogEvent {
     Sent {
         /// Its number.
         packet: u64,
-        /// The size of its IP packet in bytes.
+        /// Size of the IP packet in bytes.
         bytes: usize,
         /// Whether repairs may protect it.
         source: bool,
     },
-    /// The packet sent next carries this.
+    /// The next packet sent carries this unit.
     Placed {
         /// The packet.
         packet: u64,
-        /// What.
+        /// The unit it carries.
         unit: Unit,
-        /// Whether it was sent before.
+        /// Whether it is a retransmission.
         again: bool,
     },
-    /// A packet came.
+    /// A packet was received.
     Received {
         /// Its number.
         packet: u64,
-        /// The size of its IP packet in bytes.
+        /// Size of the IP packet in bytes.
         bytes: usize,
     },
-    /// A packet that had not come was restored by FEC.
+    /// A missing packet was restored by FEC.
     Restored {
         /// Its number.
         packet: u64,
-        /// Whether an acknowledgement was in it.
+        /// Whether it contained an acknowledgement.
         acknowledgement: bool,
     },
-    /// A packet, or a part, of a channel came, or was restored.
+    /// A packet of a channel, or a part of one, was received or restored.
     Arrived {
-        /// What.
+        /// The unit received.
         unit: Unit,
-        /// Whether it had been delivered or given up before.
+        /// Whether it had already been delivered or given up.
         late: bool,
     },
-    /// A packet was handed to the owner.
+    /// A packet was delivered to the owner.
     Delivered {
-        /// What.
+        /// The unit delivered.
         unit: Unit,
     },
-    /// Packets of a channel have been missing for too long.
+    /// Packets of a channel were missing for too long and are given up.
     Missing {
         /// The channel.
         channel: ChannelId,
         /// The lane.
         lane: u8,
-        /// The first number.
+        /// The first missing number.
         first: u64,
-        /// How many.
+        /// How many are missing.
         count: u64,
     },
     /// An acknowledgement was sent.
@@ -129,7 +127,7 @@ pub enum LogEvent {
         /// The highest number it acknowledges.
         largest: u64,
     },
-    /// An acknowledgement came.
+    /// An acknowledgement was received.
     AckReceived {
         /// The highest number it acknowledges.
         largest: u64,
@@ -144,9 +142,9 @@ pub enum LogEvent {
         /// Its number.
         packet: u64,
     },
-    /// A packet of a channel was lost, and it is too late to send it again.
+    /// A packet of a channel was lost, and it is too late to retransmit it.
     GivenUp {
-        /// What.
+        /// The unit given up.
         unit: Unit,
     },
     /// A packet of a channel was dropped before it was sent.
@@ -155,7 +153,7 @@ pub enum LogEvent {
         channel: ChannelId,
         /// The lane.
         lane: u8,
-        /// Why.
+        /// Why it was dropped.
         why: DropReason,
     },
     /// A repair was sent.
@@ -164,29 +162,29 @@ pub enum LogEvent {
         packet: u64,
         /// The first packet it may restore.
         base: u64,
-        /// How many it protects.
+        /// Number of packets it protects.
         count: usize,
     },
-    /// A repair came.
+    /// A repair was received.
     RepairReceived {
         /// The packet that carried it.
         packet: u64,
     },
-    /// Nothing was acknowledged for too long: the peer is asked.
+    /// No acknowledgement came for too long, so the peer is probed.
     Probe,
-    /// The rate at which packets are sent has changed.
+    /// The sending rate has changed.
     Rate {
         /// The new rate.
         rate: BitRate,
     },
-    /// The peer does not answer any more.
+    /// The peer stopped answering.
     OutageBegins,
-    /// It answers again.
+    /// The peer answers again.
     OutageEnds,
 }
 
-/// The events of one session, the oldest of which give way when there is no
-/// room. Off, it is a null pointer.
+/// The events of one session in a ring buffer; the oldest are overwritten. A null pointer while the
+/// log is off.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog(Option<Box<Ring>>);
 
@@ -198,13 +196,13 @@ struct Ring {
 }
 
 impl EventLog {
-    /// A log of at most `capacity` entries; off if that is zero.
+    /// A log of at most `capacity` entries; 0 turns it off.
     pub(crate) fn new(capacity: usize) -> Self {
         let ring = || Ring { capacity, entries: VecDeque::new(), overwritten: 0 };
         Self((capacity > 0).then(|| Box::new(ring())))
     }
 
-    /// Notes at most so many from now on. Those noted stay, unless it is switched off.
+    /// Changes the capacity. Existing entries stay unless the log is turned off.
     pub(crate) fn resize(&mut self, capacity: usize) {
         match &mut self.0 {
             Some(ring) if capacity > 0 => ring.capacity = capacity,
@@ -212,7 +210,7 @@ impl EventLog {
         }
     }
 
-    /// Notes an event, which is only made if anybody wants it.
+    /// Records an event. `event` is only called if the log is on.
     pub(crate) fn record(&mut self, now: Instant, event: impl FnOnce() -> LogEvent) {
         let Some(ring) = &mut self.0 else { return };
         while ring.entries.len() >= ring.capacity {
@@ -222,17 +220,17 @@ impl EventLog {
         ring.entries.push_back((now, event()));
     }
 
-    /// When the oldest event happened.
+    /// Time of the oldest event.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.0.as_ref()?.entries.front().map(|(time, _)| *time)
     }
 
-    /// Takes the oldest event out.
+    /// Takes the oldest event.
     pub(crate) fn poll(&mut self) -> Option<(Instant, LogEvent)> {
         self.0.as_mut()?.entries.pop_front()
     }
 
-    /// How many events nobody took in time.
+    /// Number of events overwritten before they were taken.
     pub(crate) fn overwritten(&self) -> u64 {
         self.0.as_ref().map_or(0, |ring| ring.overwritten)
     }

@@ -1,5 +1,4 @@
-//! When the link counts as cut off, and how both sides find out
-//! (`docs/slacp.md`, Fades).
+//! When the link counts as down, and how both sides find out (`docs/slacp.md`, Fades).
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -10,37 +9,37 @@ use units::{BitRate, ByteCount, Instant};
 
 use crate::jitter;
 
-/// How long after it should have been acknowledged something counts as not arrived.
-/// With a GEO round trip a fade is known within 2 s; random losses hit four questions
-/// in a row, and their probes, too rarely to matter.
+/// How long past its due time an acknowledgement counts as missing. Over a GEO hop a fade is
+/// detected within 2 s; random loss hits four probes in a row, and their retransmissions, too
+/// rarely to matter.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
-/// An unreachable peer is probed no more often than this: small enough to resume at once.
+/// Minimum interval between probes of an unreachable peer: short enough to resume at once.
 const PROBE_LEAST: Duration = Duration::from_millis(150);
-/// Pauses between probes grow with the fade up to this.
+/// Maximum interval between probes; intervals grow with the length of the fade.
 const PROBE_MOST: Duration = Duration::from_secs(2);
-/// A pause is this part of the time that the fade has lasted: it lengthens no fade by
-/// more than an eighth, and grows exponentially.
+/// The interval is this fraction of the fade so far. It prolongs no fade by more than an eighth,
+/// and grows exponentially.
 const PROBE_SHARE: u32 = 8;
-/// The probes of all sessions of an endpoint take at most one byte in so many that the
-/// link can carry.
+/// The probes of all sessions of an endpoint together take at most one in this many bytes of link
+/// capacity.
 const PROBE_BUDGET: u64 = 100;
-/// The IP bytes of the first probe, as far as is known: its headers, an acknowledgement
-/// of a few runs and the tag.
+/// Estimated size of the first probe, in IP bytes: headers, an acknowledgement of a few runs, and
+/// the tag.
 const PROBE_SIZE: ByteCount = ByteCount::new(100);
-/// After traffic has stopped for so long the receiver asks whether the sender is
-/// still there, so that both sides know of a fade.
+/// After traffic has stopped for this long, the receiver asks whether the sender is alive, so that
+/// both sides notice a fade.
 pub(crate) const ASK: Duration = Duration::from_secs(1);
-/// A side that only receives asks this often, with an acknowledgement. With
-/// [`SILENCE`] it knows within 1.5 s more than a round trip that its own direction is
-/// cut off; one byte each time, and an acknowledgement.
+/// How often a side that only receives asks along with an acknowledgement. With [`SILENCE`], it
+/// learns within 1.5 s plus one round trip that its own direction is down. Each question costs one
+/// byte and an acknowledgement.
 pub(crate) const ASK_ALONG: Duration = Duration::from_millis(250);
 
-/// After so long a silence a peer that had been heard in this fade counts as not heard:
-/// several of its probes are missing.
+/// A peer heard during this fade counts as silent again after this long: several of its probes are
+/// missing by then.
 const SILENT_AGAIN: Duration = Duration::from_secs(10);
 
-/// The sessions of an endpoint that are in a fade: together they probe no faster than
-/// one alone may.
+/// The sessions of an endpoint that are in a fade. Together they probe no faster than one alone
+/// may.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Faded(Arc<AtomicU64>);
 
@@ -51,7 +50,7 @@ impl Faded {
     }
 }
 
-/// One of them, for as long as it lives.
+/// One faded session, counted while it lives.
 #[derive(Debug)]
 struct Counted(Faded);
 
@@ -68,26 +67,26 @@ impl Drop for Counted {
     }
 }
 
-/// The rate of which probes take their share.
+/// The rate that the probe budget is a share of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeRate {
-    /// The endpoint's, which all its sessions share.
+    /// The endpoint's rate, shared by all its sessions.
     Shared(BitRate),
-    /// What the session has found to be its own.
+    /// The rate that the session has measured for itself.
     Own(BitRate),
 }
 
-/// Nothing of what is sent is acknowledged: one direction is silent, or both.
+/// State of a fade: nothing sent is being acknowledged, because one or both directions are silent.
 #[derive(Debug)]
 pub(crate) struct Fade {
     since: Instant,
-    /// When a probe left last, and its size.
+    /// Time and size of the last probe.
     last_probe: Instant,
     probe_size: ByteCount,
     counted: Counted,
-    /// Something has come meanwhile.
+    /// Whether anything has come since the fade began.
     heard: bool,
-    /// Until when data are sent though nothing is acknowledged yet.
+    /// Until when data is sent on trial, although nothing is acknowledged yet.
     trial_until: Option<Instant>,
 }
 
@@ -103,7 +102,7 @@ impl Fade {
         }
     }
 
-    /// When the first probe is due. Many sessions notice a fade at once, and spread theirs.
+    /// When the first probe is due. Jittered, because many sessions notice a fade at the same time.
     pub(crate) fn first_probe(
         &self,
         rate: ProbeRate,
@@ -113,7 +112,7 @@ impl Fade {
         self.since + jitter::part_of(self.budget(rate).min(most), rng)
     }
 
-    /// A probe leaves. When the next one is due, after `most` at the latest.
+    /// Records a probe; returns when the next one is due, after `most` at the latest.
     pub(crate) fn asks(
         &mut self,
         now: Instant,
@@ -124,17 +123,17 @@ impl Fade {
         self.last_probe = now;
         let lasted = now.saturating_since(self.since);
         let pause = (lasted / PROBE_SHARE).clamp(PROBE_LEAST, PROBE_MOST);
-        // Up to a quarter shorter, and no two sessions in step.
+        // Up to a quarter shorter, so that no two sessions stay in step.
         let pause = pause - jitter::part_of(pause / 4, rng);
         now + pause.max(self.budget(rate).min(most.max(PROBE_MOST)))
     }
 
-    /// The size of the packet that asked.
+    /// Records the size of the probe.
     pub(crate) fn asked_with(&mut self, size: ByteCount) {
         self.probe_size = size;
     }
 
-    /// How long the budget of all sessions makes one wait between two probes.
+    /// Minimum interval between two probes within the shared budget.
     fn budget(&self, rate: ProbeRate) -> Duration {
         let (rate, sessions) = match rate {
             ProbeRate::Shared(rate) => (rate, self.counted.all()),
@@ -144,17 +143,18 @@ impl Fade {
         rate.time_to_send(ByteCount::new(bytes))
     }
 
-    /// When it was noticed.
+    /// When the fade was noticed.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
-    /// Something came, after the peer had been `silent`; an acknowledgement takes `delay`.
+    /// Handles a packet from a peer that had been `silent`; `delay` is how long an acknowledgement
+    /// takes.
     ///
-    /// If both directions were silent, both are probably back: data are sent for that
-    /// long, which saves half a round trip. If none is acknowledged, that was all.
+    /// If both directions were silent, both are probably back. Data is then sent on trial for that
+    /// long, which saves half a round trip; if none of it is acknowledged, the trial ends.
     ///
-    /// Gives when to answer with a probe.
+    /// Returns when to answer with a probe.
     pub(crate) fn heard(
         &mut self,
         now: Instant,
@@ -170,18 +170,18 @@ impl Fade {
         (self.last_probe + PROBE_LEAST.max(self.budget(rate))).max(now)
     }
 
-    /// Until when data are sent as a trial, if they are.
+    /// Until when data is sent on trial, if it is.
     pub(crate) fn trial_until(&self) -> Option<Instant> {
         self.trial_until
     }
 
-    /// Nothing of the trial was acknowledged.
+    /// Ends the trial: none of its data was acknowledged.
     pub(crate) fn end_trial(&mut self) {
         self.trial_until = None;
     }
 
-    /// Whether the acknowledgement of something that was `sent` then ends it: what was
-    /// sent before may have arrived before.
+    /// Whether an acknowledgement of a packet `sent` then ends the fade. Packets sent before the
+    /// fade may have arrived before it.
     pub(crate) fn is_over(&self, sent: Instant) -> bool {
         sent >= self.since
     }
@@ -224,7 +224,7 @@ mod tests {
         assert!(!fade.is_over(at(999)) && fade.is_over(at(1000)));
     }
 
-    /// The bytes of probes in ten minutes, when so many sessions fade at once.
+    /// Bytes of probes in ten minutes when this many sessions fade at once.
     fn probed(sessions: usize, mbit: u64) -> (u64, Duration) {
         let rate = ProbeRate::Shared(BitRate::from_mbit(mbit));
         let keepalive = Duration::from_secs(15);

@@ -1,11 +1,10 @@
-//! The erasure code across packets: Reed–Solomon repairs of blocks of packets
-//! (SLACP paper §2, Figure 1; `docs/slacp.md`, FEC).
+//! Erasure coding across packets: Reed–Solomon repairs of blocks of packets (SLACP paper §2, Figure
+//! 1; `docs/slacp.md`, FEC).
 //!
-//! A block is every `stride`-th packet number from `base` on, `count` of them;
-//! interleaved blocks share a burst of losses among them. Packets that are no
-//! FEC sources (acknowledgements, probes, repairs) count as empty. A shard is
-//! a packet's length in two bytes, its frames, and zeros up to the longest of
-//! the block; the zeros are never sent.
+//! A block is every `stride`-th packet number from `base` on, `count` of them. Interleaving spreads
+//! a burst of losses over several blocks. Packets that are not FEC sources (acknowledgements,
+//! probes, repairs) count as empty. A shard is a packet's length in two bytes, its frames, and
+//! zeros up to the longest of the block; the zeros are never sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,24 +14,24 @@ use units::RangeSet;
 use crate::frame::Repair;
 use crate::stats::ENTRY;
 
-/// The most sources of a block: bounds the work of one decoding.
+/// Maximum number of sources per block. Bounds the work of one decoding.
 pub(crate) const MAX_BLOCK: usize = 255;
 
-/// The most repairs of a block.
+/// Maximum number of repairs per block.
 pub(crate) const MAX_REPAIRS: usize = 255;
 
-/// The greatest distance between neighbours of a block.
+/// Maximum distance between neighbours of a block, in packet numbers.
 pub(crate) const MAX_STRIDE: u64 = (1 << 14) - 1;
 
-/// The bytes of a repair frame before its shard, at most: type, distance,
-/// stride, count, repairs, index.
+/// Maximum size of a repair frame before its shard, in bytes: type, distance, stride, count,
+/// repairs, index.
 pub(crate) const REPAIR_HEAD: usize = 1 + 4 + 2 + 1 + 1 + 1;
 
-/// By how much a shard is longer than its packet, at least: the length, and a
-/// byte that makes its size even.
+/// Minimum number of bytes by which a shard exceeds its packet: the length, and one byte of padding
+/// to an even size.
 pub(crate) const SHARD_OVERHEAD: usize = LENGTH + 1;
 
-/// The bytes of a shard that say how long the packet is.
+/// Size of the length field of a shard, in bytes.
 const LENGTH: usize = 2;
 
 /// The packets of a block.
@@ -53,7 +52,7 @@ impl Block {
     }
 }
 
-/// A repair that waits to be sent.
+/// A repair waiting to be sent.
 #[derive(Debug)]
 pub(crate) struct PendingRepair {
     pub(crate) block: Block,
@@ -62,8 +61,8 @@ pub(crate) struct PendingRepair {
     pub(crate) shard: Vec<u8>,
 }
 
-/// Makes `repairs` repairs of a block whose packets `source` gives; none if the
-/// block is empty.
+/// Computes `repairs` repairs of a block whose packets `source` returns; none if the block is
+/// empty.
 pub(crate) fn encode<'a>(
     block: Block,
     repairs: usize,
@@ -91,28 +90,28 @@ pub(crate) fn encode<'a>(
     encoded.recovery_iter().enumerate().map(pending).collect()
 }
 
-/// The receiving side: keeps recent packets, and restores missing ones when
-/// enough repairs have come.
+/// The receiving side: keeps recent packets, and restores missing ones once enough repairs have
+/// come.
 ///
-/// Everything kept counts towards `memory`, with [`ENTRY`] bytes for each entry;
-/// beyond, the oldest gives way. A packet finds the blocks that wait for it in
-/// O(log n), and what it makes us decode is paid for ([`WORK`]).
+/// Everything kept counts towards `memory`, plus [`ENTRY`] bytes per entry; beyond that, the oldest
+/// is dropped. A packet finds the blocks that wait for it in O(log n), and the decoding it triggers
+/// is bounded by [`WORK`].
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    /// Sources that came or were restored.
+    /// Sources received or restored.
     sources: BTreeMap<u64, Box<[u8]>>,
-    /// Packets that came and are no sources, and those restored as such.
+    /// Packets received that are not sources, and those restored as such.
     empty: RangeSet,
-    /// Blocks of which packets are missing, by their last number.
+    /// Incomplete blocks, by their last packet number.
     blocks: BTreeMap<(u64, Block), Repairs>,
     /// The missing packets of these blocks.
     waiting: BTreeSet<(u64, Block)>,
-    /// What all these but `empty` count for.
+    /// The memory of all of these except `empty`, in bytes.
     bytes: usize,
     memory: usize,
-    /// Shards that may be decoded.
+    /// Number of shards that may still be decoded.
     work: usize,
-    /// How often a block was looked at, whether it can be decoded.
+    /// How often a block was checked for decoding.
     #[cfg(test)]
     looks: usize,
 }
@@ -121,34 +120,33 @@ pub(crate) struct Decoder {
 struct Repairs {
     total: usize,
     size: usize,
-    /// Packets of the block that have neither come nor been restored.
+    /// Number of packets of the block neither received nor restored.
     missing: usize,
-    /// With their indices.
+    /// Repair shards with their indices.
     shards: Vec<(usize, Box<[u8]>)>,
 }
 
-/// What a block counts for besides its shards and the packets that it misses: key and
-/// value are 104 bytes in a node half full, and the first four places for shards.
+/// Memory of a block besides its shards and missing packets: key and value are 104 bytes in a
+/// half-full node, and the first four slots for shards.
 const BLOCK_ENTRY: usize = 5 * ENTRY;
 
-/// The most blocks that wait for one packet. A sender protects a packet as one of a
-/// tail, of sparse ones and of promised ones: three.
+/// Maximum number of blocks that wait for one packet. A sender protects a packet in at most three:
+/// as part of a tail, as sparse, and as promised.
 const MAX_WAITING: usize = 8;
 
-/// The shards, of originals and repairs, that may be decoded for each packet that
-/// comes. An honest block has hardly more repairs than originals, and a packet is in
-/// at most the three blocks above: six.
+/// Shards, original and repair, that may be decoded per received packet. An honest block has hardly
+/// more repairs than originals, and a packet is in at most the three blocks above: six.
 const WORK: usize = 8;
-/// What is saved up of it: the repairs of a flight come together. 250 Mbit/s and 600 ms
-/// are 12,500 packets.
+/// Maximum decoding work saved up, because the repairs of a flight arrive together. 250 Mbit/s over
+/// 600 ms is 12,500 packets.
 const MAX_WORK: usize = 12_500 * WORK;
 
-/// The most decodings for one packet that comes; each takes up to a millisecond. Blocks
-/// beyond that wait for another of their packets.
+/// Maximum number of decodings per received packet; each takes up to a millisecond. Further blocks
+/// wait for another of their packets.
 const MAX_DECODINGS: usize = 16;
 
 impl Decoder {
-    /// A decoder that keeps at most `memory` bytes.
+    /// A decoder that uses at most `memory` bytes.
     pub(crate) fn new(memory: usize) -> Self {
         Self {
             sources: BTreeMap::new(),
@@ -163,13 +161,13 @@ impl Decoder {
         }
     }
 
-    /// Bytes kept, entries included.
+    /// Memory in use, in bytes, entries included.
     pub(crate) fn held(&self) -> usize {
         self.bytes + self.empty.count() * ENTRY
     }
 
-    /// Keeps a packet that came; `source` is empty if it is no FEC source. Gives the
-    /// packets that are thereby restored.
+    /// Stores a received packet; `source` is empty if it is not a FEC source. Returns the packets
+    /// this restores.
     pub(crate) fn keep(&mut self, number: u64, source: &[u8]) -> Vec<(u64, Vec<u8>)> {
         self.work = (self.work + WORK).min(MAX_WORK);
         self.enter(number, source);
@@ -179,7 +177,7 @@ impl Decoder {
         restored
     }
 
-    /// The sender has no use for packets below `floor`.
+    /// Drops everything below `floor`, which the sender no longer needs.
     pub(crate) fn settle(&mut self, floor: u64) {
         while let Some(entry) = self.sources.first_entry()
             && *entry.key() < floor
@@ -194,8 +192,8 @@ impl Decoder {
         }
     }
 
-    /// Takes a repair that came in packet `number`; gives the packets that are
-    /// thereby restored. One that makes no sense is dropped.
+    /// Processes a repair that came in packet `number` and returns the packets it restores. Invalid
+    /// repairs are dropped.
     pub(crate) fn repair(&mut self, number: u64, repair: &Repair) -> Vec<(u64, Vec<u8>)> {
         let Some(block) = check(number, repair) else { return Vec::new() };
         if !self.add(block, repair) {
@@ -206,7 +204,7 @@ impl Decoder {
         restored
     }
 
-    /// Keeps a repair; whether it is of use.
+    /// Stores a repair; `false` if it is of no use.
     fn add(&mut self, block: Block, repair: &Repair) -> bool {
         if !self.blocks.contains_key(&key(block)) && !self.begin(block, repair) {
             return false;
@@ -221,8 +219,8 @@ impl Decoder {
         true
     }
 
-    /// Enters a block of which packets are missing; `false` if none is, or if enough
-    /// blocks wait for one of them.
+    /// Starts an incomplete block; `false` if the block is complete, or if too many blocks already
+    /// wait for one of its packets.
     fn begin(&mut self, block: Block, repair: &Repair) -> bool {
         let missing: Vec<u64> = block.numbers().filter(|number| !self.has(*number)).collect();
         let wanted = |number: &u64| self.blocks_of(*number).count() < MAX_WAITING;
@@ -258,7 +256,7 @@ impl Decoder {
         self.waiting.range((number, first)..(number + 1, first)).map(|(_, block)| *block)
     }
 
-    /// A packet is missing no more; the blocks that waited for it.
+    /// Marks a packet as present; returns the blocks that waited for it.
     fn found(&mut self, number: u64) -> Vec<Block> {
         if self.waiting.is_empty() {
             return Vec::new();
@@ -274,7 +272,7 @@ impl Decoder {
         blocks
     }
 
-    /// Decodes those of the blocks that can be, and what they complete in turn.
+    /// Decodes the blocks that can be decoded, and those they complete in turn.
     fn restore(&mut self, mut blocks: Vec<Block>) -> Vec<(u64, Vec<u8>)> {
         let (mut restored, mut decodings) = (Vec::new(), 0);
         while let Some(block) = blocks.pop() {
@@ -292,8 +290,7 @@ impl Decoder {
         restored
     }
 
-    /// The missing packets of a block, which is then forgotten; `None` as long as it
-    /// has too few repairs.
+    /// Returns the missing packets of a block and drops it; `None` while it has too few repairs.
     fn complete(&mut self, block: Block) -> Option<Vec<(u64, Vec<u8>)>> {
         #[cfg(test)]
         {
@@ -323,7 +320,7 @@ impl Decoder {
         while self.held() > self.memory && self.forget_oldest() {}
     }
 
-    /// Whether there was anything.
+    /// Drops the oldest entry; `false` if there was none.
     fn forget_oldest(&mut self) -> bool {
         let block = self.blocks.first_key_value().map(|((_, block), _)| *block);
         let empty = self.empty.first();
@@ -342,7 +339,8 @@ impl Decoder {
         true
     }
 
-    /// `None` if the shards contradict what is kept, or that has given way.
+    /// Returns the missing packets; `None` if the shards contradict the stored packets, or if those
+    /// were dropped.
     fn decode(&self, block: Block, repairs: &Repairs) -> Option<Vec<(u64, Vec<u8>)>> {
         let mut decoder = ReedSolomonDecoder::new(block.count, repairs.total, repairs.size).ok()?;
         let mut shard = vec![0; repairs.size];
@@ -365,12 +363,12 @@ impl Decoder {
     }
 }
 
-/// Blocks in the order in which they are settled.
+/// Sort key of a block: blocks are settled in this order.
 fn key(block: Block) -> (u64, Block) {
     (block.last(), block)
 }
 
-/// Makes a shard of a packet; `None` if it is too long.
+/// Writes a packet as a shard; `None` if it is too long.
 fn fill(shard: &mut [u8], packet: &[u8]) -> Option<()> {
     let (length, rest) = shard.split_first_chunk_mut::<LENGTH>()?;
     *length = u16::try_from(packet.len()).ok()?.to_be_bytes();
@@ -379,13 +377,13 @@ fn fill(shard: &mut [u8], packet: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The packet in a shard; `None` if its length is impossible.
+/// Reads the packet from a shard; `None` if its length is invalid.
 fn packet(shard: &[u8]) -> Option<Vec<u8>> {
     let (length, rest) = shard.split_first_chunk::<LENGTH>()?;
     rest.get(..usize::from(u16::from_be_bytes(*length))).map(<[u8]>::to_vec)
 }
 
-/// The block that a repair speaks of, if it could be one.
+/// The block of a repair, if it is valid.
 fn check(number: u64, repair: &Repair) -> Option<Block> {
     let base = number.checked_sub(repair.distance)?;
     let block = Block { base, stride: repair.stride, count: repair.count };
@@ -482,7 +480,7 @@ mod tests {
         assert_eq!(decoder.held(), 0);
     }
 
-    /// What the decoder holds, counted anew.
+    /// The decoder's memory, counted from scratch.
     fn recount(decoder: &Decoder) -> usize {
         let sources = decoder.sources.values().map(|source| ENTRY + source.len());
         let shards = decoder.blocks.values().flat_map(|repairs| &repairs.shards);
@@ -540,7 +538,7 @@ mod tests {
         let mut decoder = Decoder::new(100_000);
         let shard = [7; 1200];
         for number in 1000..20_000 {
-            // Each of a block of its own, of which everything is missing.
+            // Each belongs to a block of its own that is missing entirely.
             let repair = Repair {
                 distance: 500,
                 stride: 1,
@@ -580,8 +578,8 @@ mod tests {
     #[test]
     fn a_packet_completes_all_its_blocks_and_what_they_restore_completes_others() {
         let all = packets(16);
-        // 5 completes its row (6 is missing) and its column (9); 6 then the column of
-        // 10, that the row of 11, and so on.
+        // 5 completes its row (6 is missing) and its column (9). 6 then completes the column of 10,
+        // 10 the row of 11, and so on.
         let lost = [5, 6, 9, 10, 11];
         let mut decoder = Decoder::new(1 << 20);
         for number in (0..16).filter(|number| !lost.contains(number)) {
@@ -589,7 +587,7 @@ mod tests {
         }
         let mut early = Vec::new();
         for (number, repair) in (16..).zip(&square(&all)) {
-            // The column of 7, 11, 15 would restore 11 by itself.
+            // The column of 7, 11, 15 would restore 11 on its own.
             if repair.block.base != 3 || repair.block.stride == 1 {
                 early.extend(decoder.repair(number, &frame(number, repair)));
             }

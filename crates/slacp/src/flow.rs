@@ -1,5 +1,5 @@
-//! Credit of a session: how many stream bytes may be under way in all
-//! (`docs/slacp.md`, Flow control).
+//! Flow control of a session: how many stream bytes may be in flight in total (`docs/slacp.md`,
+//! Flow control).
 
 use core::time::Duration;
 
@@ -8,21 +8,21 @@ use units::BitRate;
 use crate::open::Openings;
 use crate::recv_buffer::GAP_COST;
 
-/// Gaps that a session may have however small its memory is: 8 kB of books.
+/// Gaps that a session may have however small its memory: 8 kB of state.
 const LEAST_GAPS: usize = 64;
 
-/// What one side allows the other, fixed when the session is set up.
+/// What one side allows the other. Fixed at session set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// The most bytes held for all streams, in each direction.
+    /// Maximum bytes held for all streams, per direction.
     pub(crate) memory: u64,
-    /// The most bytes held for one stream.
+    /// Maximum bytes held for one stream.
     pub(crate) stream_window: u64,
-    /// The most streams that the other side may have open.
+    /// Maximum number of streams the other side may have open.
     pub(crate) max_streams: u32,
-    /// The packet channels that it receives, a bit for each.
+    /// Bit mask of the packet channels it receives.
     pub(crate) channels: u32,
-    /// What it understands in openings.
+    /// Optional fields of openings that it understands.
     pub(crate) openings: Openings,
 }
 
@@ -32,47 +32,47 @@ impl Limits {
         Self { memory, stream_window, max_streams, channels: 0, openings: Openings::default() }
     }
 
-    /// The most gaps in all streams together, so that the books of gaps take at most
-    /// a sixteenth of the memory. Losses leave one for each packet under way at most;
-    /// it takes packets of less than 2 kB at every second one lost to come near.
+    /// Maximum number of gaps in all streams together, so that they take at most a sixteenth of the
+    /// memory. Losses leave at most one gap per packet in flight; to come near the limit takes
+    /// packets of less than 2 kB with every second one lost.
     pub(crate) fn most_gaps(&self) -> usize {
         usize::try_from(self.memory / 16 / GAP_COST).unwrap_or(usize::MAX).max(LEAST_GAPS)
     }
 
-    /// What the windows of all streams may take together, by grants: seven eighths of
-    /// the memory. A sixteenth is for streams that the peer has opened and that this side
-    /// has not heard of ([`Self::for_openings`]). Another is what the credit of the
-    /// session may lag behind ([`RecvCredit::grant`]).
+    /// What granted windows of all streams may take together: seven eighths of the memory. A
+    /// sixteenth is reserved for streams that the peer has opened and this side has not heard of
+    /// ([`Self::for_openings`]), and another for how far the session credit may lag behind
+    /// ([`RecvCredit::grant`]).
     pub(crate) fn for_windows(&self) -> u64 {
         self.memory - self.memory.div_ceil(8)
     }
 
-    /// What the windows of streams may take together of which the side that has this
-    /// memory has not been heard yet.
+    /// What the initial windows of streams may take together before the side with this memory has
+    /// answered.
     pub(crate) fn for_openings(&self) -> u64 {
         self.memory / 16
     }
 
-    /// The least window of a new stream, 16 kB: a little more than the initial window of
-    /// TCP (RFC 6928). Four of them must be left.
+    /// Minimum window of a new stream, 16 kB: slightly more than TCP's initial window (RFC 6928).
+    /// Four of them must be free to open a stream.
     pub(crate) fn least_window(&self) -> u64 {
         (self.memory / 64).clamp(2, 16_000)
     }
 
-    /// The least window that a stream has before it was granted one, 2 kB: a request.
+    /// Minimum window of a stream before any grant, 2 kB: enough for a request.
     pub(crate) fn least_opening(&self) -> u64 {
         (self.memory / 8000).clamp(1, 2000)
     }
 
-    /// The window that a stream keeps when it gives back what it does not use.
+    /// The window a stream keeps when it returns the rest.
     pub(crate) fn kept_window(&self) -> u64 {
         self.least_window() / 2
     }
 
-    /// The most that one of `streams` may hold to be sent while all hold `held`: half of
-    /// what is left of seven eighths of the memory (the dynamic threshold of Choudhury &
-    /// Hahne, 1998, with α = ½), so that stalled streams never take all. The last eighth
-    /// is for equal shares, so that they stop no other either.
+    /// The most that one of `streams` may hold for sending while all of them hold `held`: half of
+    /// what is left of seven eighths of the memory (the dynamic threshold of Choudhury & Hahne,
+    /// 1998, with α = ½), so that stalled streams never take all of it. The last eighth is divided
+    /// equally, so that they do not block other streams either.
     pub(crate) fn share(&self, held: u64, streams: usize) -> u64 {
         let reserve = self.memory / 8;
         let share = (self.memory - reserve).saturating_sub(held) / 2;
@@ -81,11 +81,11 @@ impl Limits {
     }
 }
 
-/// What a stream may hold to be sent whatever all others hold, if there are not too many:
-/// ten packets, the initial window of a TCP (RFC 6928).
+/// What a stream may hold for sending whatever all the others hold, unless there are too many: ten
+/// packets, TCP's initial window (RFC 6928).
 const LEAST_TO_SEND: u64 = 16_000;
 
-/// Memory that is given out in parts.
+/// Memory that is handed out in parts.
 #[derive(Debug)]
 pub(crate) struct Budget {
     whole: u64,
@@ -93,37 +93,37 @@ pub(crate) struct Budget {
     shares: Shares,
 }
 
-/// How large the parts are, as divisors of what is left.
+/// Sizes of the parts, as divisors of the remainder.
 #[derive(Debug)]
 struct Shares {
-    /// The first ones, and while how many eighths of all are left.
+    /// Divisor of the first parts, and the number of eighths that must be left for it to apply.
     first: u64,
     until: u64,
-    /// The others, until an eighth is left.
+    /// Divisor of the others, until an eighth is left.
     then: u64,
-    /// Each part of the last eighth, in bytes.
+    /// Size of each part of the last eighth, in bytes.
     least: u64,
 }
 
 impl Budget {
-    /// For the windows of streams. The first ones can fill the fastest links; sixty that
-    /// stall, however large their windows, leave 1 MB of the default memory to the next, and
-    /// there are more than a thousand before one is refused.
+    /// A budget for stream windows. The first windows can fill the fastest links. Sixty stalled
+    /// streams, however large their windows, leave 1 MB of the default memory for the next one, and
+    /// more than a thousand fit before one is refused.
     pub(crate) fn for_windows(limits: &Limits) -> Self {
         let least = limits.least_window();
         let shares = Shares { first: 8, until: 7, then: 64, least };
         Self { whole: limits.for_windows(), taken: 0, shares }
     }
 
-    /// For streams that a peer with these limits has not answered: for a round trip.
+    /// A budget for streams that a peer with these limits has not answered yet, which takes one
+    /// round trip.
     pub(crate) fn for_openings(limits: &Limits) -> Self {
         let least = limits.least_opening();
         let shares = Shares { first: 2, until: 4, then: 32, least };
         Self { whole: limits.for_openings(), taken: 0, shares }
     }
 
-    /// What the next one may take at most; nothing if less than four of the least parts
-    /// are left.
+    /// The most that the next part may take; 0 if less than four minimum parts are left.
     pub(crate) fn share(&self) -> u64 {
         let (left, shares) = (self.left(), &self.shares);
         let part = match left {
@@ -135,7 +135,7 @@ impl Budget {
         part.max(shares.least)
     }
 
-    /// What one that is in use may take in addition at most: nothing of the last eighth.
+    /// The most that an existing part may grow by; nothing of the last eighth.
     pub(crate) fn growth(&self) -> u64 {
         match self.left() {
             left if left > self.whole / 2 => left / 8,
@@ -149,7 +149,7 @@ impl Budget {
         self.left() > self.whole / 4 * 3
     }
 
-    /// A part that was `old` becomes `new`.
+    /// Changes the size of a part from `old` to `new`.
     pub(crate) fn replace(&mut self, old: u64, new: u64) {
         debug_assert!(old <= self.taken && self.taken - old + new <= self.whole);
         self.taken = self.taken - old + new;
@@ -160,40 +160,39 @@ impl Budget {
     }
 }
 
-/// How fast a session is, as far as windows depend on it.
+/// The speed of a session, as far as windows depend on it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pace {
     pub(crate) rtt: Duration,
-    /// At which this side sends, and at which the peer said that it does; 0 if unknown.
+    /// The rates at which this side sends, and at which the peer says it sends; 0 if unknown.
     pub(crate) rates: [BitRate; 2],
 }
 
-/// What a sender whose rate nobody knows may have under way: 10 Mbit/s by way of a
-/// geostationary satellite.
+/// Assumed flight of a sender of unknown rate: 10 Mbit/s over a geostationary satellite.
 const UNKNOWN: u64 = 800_000;
-/// No flight is larger, whatever rate the peer claims to have: windows are multiples of it.
+/// Upper bound of a flight, whatever rate the peer claims, because windows are multiples of it.
 const LARGEST: u64 = 1 << 60;
 
 impl Pace {
-    /// What this side can send in a round trip.
+    /// What this side can send in one round trip, in bytes.
     pub(crate) fn own_flight(&self) -> u64 {
         self.flight(self.rates[0], 0)
     }
 
-    /// What the peer can send in a round trip, of which it has sent `seen` before.
+    /// What the peer can send in one round trip, of which `seen` was observed before.
     pub(crate) fn peer_flight(&self, seen: u64) -> u64 {
         self.flight(self.rates[1], seen)
     }
 
-    /// The window of a stream of which nothing is lost: 1¼ round trips at the peer's rate;
-    /// twice as much if it may become faster than it was `seen` to be.
+    /// Window of a stream without losses: 1¼ round trips at the peer's rate, or twice that if the
+    /// peer may become faster than `seen`.
     pub(crate) fn window(&self, seen: u64) -> u64 {
         let flight = self.peer_flight(seen);
         let window = flight + flight / 4;
         if self.rates[1].bits_per_second() == 0 { 2 * window } else { window }
     }
 
-    /// Whether nobody has said how fast the peer is, nor has it shown that it is fast.
+    /// Whether the peer's rate is neither announced nor observed to be high.
     pub(crate) fn is_peer_unknown(&self, seen: u64) -> bool {
         self.rates[1].bits_per_second() == 0 && seen < UNKNOWN
     }
@@ -204,7 +203,7 @@ impl Pace {
     }
 }
 
-/// The bytes that the peer lets this side send.
+/// The bytes the peer allows this side to send.
 #[derive(Debug, Default)]
 pub(crate) struct SendCredit {
     limit: u64,
@@ -216,7 +215,7 @@ impl SendCredit {
         Self { limit, sent: 0 }
     }
 
-    /// As if so many bytes had come and gone.
+    /// Pretends that this many bytes were sent and acknowledged.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
         self.limit += bytes;
@@ -237,7 +236,7 @@ impl SendCredit {
     }
 }
 
-/// The bytes that this side lets the peer send.
+/// The bytes this side allows the peer to send.
 #[derive(Debug)]
 pub(crate) struct RecvCredit {
     memory: u64,
@@ -251,7 +250,7 @@ impl RecvCredit {
         Self { memory, limit: memory, received: 0, consumed: 0 }
     }
 
-    /// As if so many bytes had come and been read.
+    /// Pretends that this many bytes were received and read.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
         self.limit += bytes;
@@ -259,13 +258,12 @@ impl RecvCredit {
         self.consumed += bytes;
     }
 
-    /// Bytes received, or overtaken by received ones, and not read.
+    /// Bytes received, or skipped over by received ones, and not yet read.
     pub(crate) fn held(&self) -> u64 {
         self.received - self.consumed
     }
 
-    /// Counts bytes received; `false`, and nothing counted, if they exceed the
-    /// credit.
+    /// Counts received bytes; `false`, with nothing counted, if they exceed the credit.
     pub(crate) fn receive(&mut self, bytes: u64) -> bool {
         let allowed = bytes <= self.limit - self.received;
         if allowed {
@@ -278,8 +276,8 @@ impl RecvCredit {
         self.consumed += bytes;
     }
 
-    /// The new limit if the peer is worth telling: a sixteenth of the memory has
-    /// become free since the last time.
+    /// The new limit, if it is worth announcing: a sixteenth of the memory has been freed since the
+    /// last announcement.
     pub(crate) fn grant(&mut self) -> Option<u64> {
         let limit = self.consumed + self.memory;
         if limit - self.limit < self.memory.div_ceil(16) {

@@ -1,4 +1,4 @@
-//! Which terminals of other versions a hub has reported to its owner.
+//! Terminals of other protocol versions that a hub has reported to its owner.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -6,24 +6,23 @@ use std::net::IpAddr;
 
 use units::Instant;
 
-/// A terminal of another version asks every few seconds; its operator needs one
-/// line, and another if nothing is done.
+/// Interval between reports of the same terminal. It retries every few seconds, but its operator
+/// needs one line, and another if nothing is done.
 const AGAIN: Duration = Duration::from_secs(3600);
 
-/// Reports in [`AGAIN`] at most: enough to name every terminal of a fleet that
-/// was left behind, and a log that no stranger can fill. Whoever knows the hub's
-/// key can use them up with invented addresses.
+/// Maximum number of reports per [`AGAIN`]: enough to name every terminal of a fleet that was not
+/// upgraded, but strangers cannot flood the log. Anyone who knows the hub's key can use them up
+/// with forged addresses.
 const REPORTS: usize = 64;
 
-/// When each terminal was last reported. Bounded by [`REPORTS`].
+/// When each terminal was last reported. At most [`REPORTS`] entries.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     at: BTreeMap<(IpAddr, u8), Instant>,
 }
 
 impl Reported {
-    /// Whether the owner is to hear of a terminal at this address that speaks
-    /// `version`.
+    /// Whether to report a terminal at this address that speaks `version`.
     pub(crate) fn is_news(&mut self, now: Instant, address: IpAddr, version: u8) -> bool {
         self.at.retain(|_, at| now < *at + AGAIN);
         let news = self.at.len() < REPORTS && !self.at.contains_key(&(address, version));

@@ -34,78 +34,77 @@ const RETURN: u8 = 0x22;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
 
-/// First byte of a compact stream frame: `1Fooiiii`; F the end of the stream,
-/// oo the high bits of the offset, iiii the stream.
+/// First byte of a compact stream frame: `1Fooiiii`. F is the end of the stream, oo the high bits
+/// of the offset, iiii the stream.
 const COMPACT: u8 = 0x80;
 const COMPACT_FIN: u8 = 0x40;
-/// A stream from this one on follows as a varint.
+/// Stream numbers from this one on follow as a varint.
 const COMPACT_STREAMS: u64 = 15;
 const COMPACT_BITS: u32 = 26;
 
-/// How far a compact offset may be from what it is completed by, either way, and
-/// still become what it was.
+/// Maximum distance, either way, between a compact offset and its reference point for the offset to
+/// expand correctly.
 pub(crate) const COMPACT_REACH: u64 = (1 << (COMPACT_BITS - 1)) - 1;
 
-/// Sequences of packet channels are sent modulo 2 to this power.
+/// Channel sequence numbers are sent modulo 2 to this power.
 const SEQUENCE_BITS: u32 = 30;
 /// The sequences of a channel are below this.
 const SEQUENCE_MODULUS: u64 = 1 << SEQUENCE_BITS;
 
-/// The bytes of a stream frame before its data, at most: type, stream, offset,
-/// length.
+/// Maximum size of a stream frame before its data, in bytes: type, stream, offset, length.
 pub(crate) const STREAM_OVERHEAD: usize = 1 + 8 + 8 + 2;
 
-/// A frame as it stands in a packet.
+/// A decoded frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
     Ping,
     Ack(Ack<'a>),
-    /// The sender cares for no packet below this number any more.
+    /// The sender no longer needs any packet below this number.
     Settled(u64),
     Open {
         stream: StreamId,
-        /// What the sender of this frame may send on the stream until it is granted more.
+        /// The credit of the sender of this frame on the stream, until it is granted more.
         window: u64,
-        /// What the other side may.
+        /// The credit of the other side.
         credit: u64,
         open: Box<Open<Destination>>,
     },
     Accept(StreamId),
-    /// Ends both directions; `sent` is how many bytes the sender of this frame
-    /// has sent on the stream.
+    /// Ends both directions; `sent` is the number of bytes the sender of this frame has sent on the
+    /// stream.
     Reset {
         stream: StreamId,
         reason: ResetReason,
         sent: u64,
     },
-    /// The peer may send so many bytes in all on the session.
+    /// Total number of stream bytes the peer may send in the session.
     SessionCredit(u64),
-    /// The peer may send so many bytes in all on the stream, if it has given back what it
-    /// could send on it so many times.
+    /// Total number of bytes the peer may send on the stream, valid if it has returned its window
+    /// exactly `returns` times.
     StreamCredit {
         stream: StreamId,
         returns: u64,
         limit: u64,
     },
-    /// The sender of this frame gives back what it could send on the stream beyond this,
-    /// for the so-manieth time: no credit of before holds any more.
+    /// Returns the sender's credit on the stream beyond this offset. The count of returns
+    /// invalidates all credit granted before.
     Return {
         stream: StreamId,
         returns: u64,
         limit: u64,
     },
     Repair(Repair<'a>),
-    /// One side's half of the keys of a generation.
+    /// One side's key share for a new generation.
     Rekey {
         generation: u64,
         key: [u8; 32],
     },
-    /// To be given back: does what is sent to this address arrive?
+    /// To be echoed: does data sent to this address arrive?
     PathChallenge(u64),
     PathAnswer(u64),
     /// The sender has ended the session.
     Close(CloseReason),
-    /// The sender wants to know when this packet arrived.
+    /// The sender wants this packet's arrival time.
     Mark,
     Stream {
         stream: StreamId,
@@ -113,34 +112,34 @@ pub(crate) enum Frame<'a> {
         fin: bool,
         data: &'a [u8],
     },
-    /// How a packet channel is to be received.
+    /// Announces how a packet channel is to be received.
     Channel(Announcement),
     Packet(Packet<'a>),
 }
 
-/// A stream offset as it is sent: all of it, or the low 26 bits in a compact
-/// frame. The low 30 bits of a sequence of a packet channel.
+/// A number as sent: a full stream offset, the low 26 bits of one in a compact frame, or the low 30
+/// bits of a channel's sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TruncatedOffset {
     low: u64,
     bits: u32,
 }
 
-/// The bits of a varint: nothing is cut off.
+/// The bits of a varint: nothing is truncated.
 const FULL_BITS: u32 = 62;
 
 impl TruncatedOffset {
-    /// A sequence of a packet channel.
+    /// Truncates the sequence number of a packet channel.
     pub(crate) fn new(sequence: u64) -> Self {
         Self::of(sequence, SEQUENCE_BITS)
     }
 
-    /// The whole of a stream offset, which is below 2^62.
+    /// A full stream offset, which must be below 2^62.
     pub(crate) fn full(offset: u64) -> Self {
         Self { low: offset, bits: FULL_BITS }
     }
 
-    /// For a compact frame.
+    /// Truncates a stream offset for a compact frame.
     pub(crate) fn compact(offset: u64) -> Self {
         Self::of(offset, COMPACT_BITS)
     }
@@ -149,12 +148,12 @@ impl TruncatedOffset {
         Self { low: offset % (1 << bits), bits }
     }
 
-    /// Whether nothing is cut off.
+    /// Whether nothing is truncated.
     pub(crate) fn is_full(self) -> bool {
         self.bits == FULL_BITS
     }
 
-    /// The offset closest to `near` that ends in these bits.
+    /// Expands to the number closest to `near` that ends in these bits.
     pub(crate) fn expand(self, near: u64) -> u64 {
         if self.is_full() {
             return self.low;
@@ -171,8 +170,8 @@ impl TruncatedOffset {
     }
 }
 
-/// One repair packet of a FEC block: the block is every `stride`-th packet of
-/// `count`, the first one `distance` before the packet that carries this.
+/// A repair packet of a FEC block. The block is every `stride`-th packet of `count`, and its first
+/// is `distance` before the packet that carries this frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Repair<'a> {
     pub(crate) distance: u64,
@@ -183,33 +182,31 @@ pub(crate) struct Repair<'a> {
     pub(crate) shard: &'a [u8],
 }
 
-/// A selective acknowledgement: a run-length coded bit vector from the largest
-/// packet received downwards.
+/// A selective acknowledgement: a run-length coded bit vector from the largest received packet
+/// downwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ack<'a> {
     pub(crate) largest: u64,
     pub(crate) held: Duration,
-    /// When packets arrived, if the peer was asked to tell.
+    /// Arrival times of packets, if the peer was asked for them.
     pub(crate) times: Option<Times<'a>>,
-    /// Received and missing runs in turn, each at least 1, valid by parsing.
+    /// Alternating runs of received and missing packets, each at least 1. Validated by the parser.
     runs: &'a [u8],
-    /// Pairs of runs, not restored and restored, valid by parsing.
+    /// Alternating runs of unrestored and restored packets. Validated by the parser.
     marks: &'a [u8],
 }
 
-/// When packets arrived, by the clock of their receiver.
+/// Arrival times by the receiver's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times<'a> {
-    /// What the clock showed when the acknowledgement was sent: microseconds
-    /// modulo 2^32.
+    /// The clock when the acknowledgement was sent, in microseconds modulo 2^32.
     pub(crate) clock: u32,
-    /// Pairs of the distance to the largest number and an age in µs, valid by
-    /// parsing.
+    /// Pairs of a distance from the largest number and an age in µs. Validated by the parser.
     marks: &'a [u8],
 }
 
 impl<'a> Times<'a> {
-    /// Marked packets, and how long before the acknowledgement they came.
+    /// Marked packets, and how long before the acknowledgement each arrived.
     pub(crate) fn marks(&self, largest: u64) -> impl Iterator<Item = (u64, Duration)> + use<'a> {
         let mut input = self.marks;
         core::iter::from_fn(move || {
@@ -232,27 +229,27 @@ impl<'a> Times<'a> {
     }
 }
 
-/// What an acknowledgement says beside the ranges.
+/// The contents of an acknowledgement besides its ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) held: Duration,
     pub(crate) times: Option<ReportedTimes>,
 }
 
-/// [`Times`] to be written: the clock, and the marked packets with their ages.
+/// [`Times`] to write: the clock, and the marked packets with their ages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReportedTimes {
     pub(crate) clock: u32,
     pub(crate) marks: Vec<(u64, Duration)>,
 }
 
-/// The most bytes of an acknowledgement that say which packets FEC restored.
+/// Maximum size of the list of restored packets in an acknowledgement, in bytes.
 const MARKS: usize = 400;
-/// What one mark may take of them.
+/// Maximum size of one entry of it.
 const MOST_OF_A_MARK: usize = 16;
 
 impl<'a> Ack<'a> {
-    /// The ranges received, the highest first.
+    /// The received ranges, highest first.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<u64>> + use<'a> {
         let mut input = self.runs;
         let mut end = self.largest + 1;
@@ -265,7 +262,7 @@ impl<'a> Ack<'a> {
         })
     }
 
-    /// The ranges that FEC restored, the highest first.
+    /// The ranges restored by FEC, highest first.
     pub(crate) fn restored(&self) -> impl Iterator<Item = Range<u64>> + use<'a> {
         let mut input = self.marks;
         let mut end = self.largest + 1;
@@ -277,7 +274,7 @@ impl<'a> Ack<'a> {
         })
     }
 
-    /// The lowest number of which [`Self::restored`] tells.
+    /// The lowest number that [`Self::restored`] covers.
     pub(crate) fn restored_from(&self) -> u64 {
         let cut = self.marks.len() + MOST_OF_A_MARK > MARKS;
         let lowest = if cut { self.restored().last() } else { None };
@@ -303,7 +300,7 @@ impl<'a> Ack<'a> {
     }
 }
 
-/// A length and so many bytes.
+/// Reads a length and that many bytes.
 fn read_bytes<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(varint::read(input)?).ok()?;
     let (bytes, rest) = input.split_at_checked(length)?;
@@ -311,7 +308,7 @@ fn read_bytes<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// Pairs of runs, together no more than there are packets.
+/// Checks pairs of runs: together no longer than the packet numbers.
 fn marks_are_valid(mut marks: &[u8], largest: u64) -> bool {
     let mut left = largest + 1;
     while !marks.is_empty() {
@@ -326,7 +323,7 @@ fn marks_are_valid(mut marks: &[u8], largest: u64) -> bool {
     true
 }
 
-/// An odd number of runs, none empty, together no more than there are packets.
+/// Checks runs: an odd number, none empty, together no longer than the packet numbers.
 fn runs_are_valid(mut runs: &[u8], largest: u64) -> bool {
     let mut left = largest + 1;
     let mut count = 0usize;
@@ -341,9 +338,8 @@ fn runs_are_valid(mut runs: &[u8], largest: u64) -> bool {
     count % 2 == 1
 }
 
-/// Appends an acknowledgement of `ranges` (the highest first, not empty), as
-/// many as fit in `room` bytes, of which `restored` (the highest first) were
-/// restored; `false` if not even one fits.
+/// Appends an acknowledgement of as many `ranges` (highest first, not empty) as fit in `room`
+/// bytes, of which `restored` (highest first) were restored; `false` if not even one fits.
 pub(crate) fn write_ack(
     out: &mut Vec<u8>,
     ranges: impl Iterator<Item = Range<u64>>,
@@ -352,7 +348,7 @@ pub(crate) fn write_ack(
     room: usize,
 ) -> bool {
     let mut runs = Vec::new();
-    // The clock, a length, and two numbers for each mark.
+    // The clock, a length, and two numbers per mark.
     let times = report.times.as_ref().map_or(0, |times| 6 + 16 * times.marks.len());
     let room = room.saturating_sub(times);
     let (mut largest, mut lowest) = (0, None);
@@ -363,7 +359,7 @@ pub(crate) fn write_ack(
             Some(lowest) => varint::write(&mut next, lowest - range.end),
         }
         varint::write(&mut next, range.end - range.start);
-        // The other fields take at most 1 + 8 + 8 + 2 + 2 bytes, and the marks.
+        // The other fields take at most 1 + 8 + 8 + 2 + 2 bytes, plus the list of restored packets.
         if 21 + MARKS + runs.len() + next.len() > room {
             break;
         }
@@ -387,7 +383,7 @@ pub(crate) fn write_ack(
     true
 }
 
-/// Says which packets were restored: as many of the highest as fit.
+/// Encodes which packets were restored: as many of the highest as fit.
 fn marks(largest: u64, restored: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
     let mut marks = Vec::new();
     let mut end = largest + 1;
@@ -419,25 +415,25 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(varint::MAX).min(varint::MAX)
 }
 
-/// Whether a packet that begins with this byte begins with an acknowledgement.
+/// Whether a packet with this first byte begins with an acknowledgement.
 pub(crate) fn is_ack(first: u8) -> bool {
     matches!(first, ACK | TIMED_ACK)
 }
 
 impl Frame<'_> {
-    /// Whether a packet with this frame is to be acknowledged.
+    /// Whether a packet with this frame must be acknowledged.
     pub(crate) fn is_eliciting(&self) -> bool {
         use Frame::{Ack, Close, PathAnswer, PathChallenge, Settled};
         !matches!(self, Ack(_) | Settled(_) | PathChallenge(_) | PathAnswer(_) | Close(_))
     }
 
-    /// Whether it carries something for the peer, and not only asks.
+    /// Whether the frame carries data for the peer rather than only a question.
     pub(crate) fn is_cargo(&self) -> bool {
         self.is_eliciting() && !matches!(self, Frame::Ping | Frame::Mark)
     }
 
-    /// Appends the frame. A stream or repair frame without length must be the
-    /// last: `last` leaves the length of a stream frame out.
+    /// Appends the frame. With `last`, a stream frame is written without its length. A stream or
+    /// repair frame without a length must be the last.
     pub(crate) fn write(&self, out: &mut Vec<u8>, last: bool) {
         match self {
             Frame::Ping => out.push(PING),
@@ -487,8 +483,8 @@ impl Frame<'_> {
     }
 }
 
-/// The bytes of a stream frame before its data, at most, without its length, for
-/// an offset up to `offset`.
+/// Maximum size of a stream frame before its data and without a length, for an offset up to
+/// `offset`.
 pub(crate) fn stream_head(stream: StreamId, offset: u64, compact: bool) -> usize {
     if !compact {
         return 1 + varint::len(stream.0) + varint::len(offset);
@@ -496,8 +492,8 @@ pub(crate) fn stream_head(stream: StreamId, offset: u64, compact: bool) -> usize
     4 + stream.0.checked_sub(COMPACT_STREAMS).map_or(0, varint::len)
 }
 
-/// Appends a stream frame up to its data. Without `length` the data reaches to
-/// the end of the packet; only then the offset may be a compact one.
+/// Appends the head of a stream frame. Without `length`, the data extends to the end of the packet;
+/// only then may the offset be compact.
 pub(crate) fn write_stream_head(
     out: &mut Vec<u8>,
     stream: StreamId,
@@ -543,11 +539,10 @@ fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
     Some(*bytes)
 }
 
-/// Takes the next frame from the front of `input`, past padding. `Ok(None)` at
-/// the end.
+/// Takes the next frame from the front of `input`, skipping padding. `Ok(None)` at the end.
 ///
 /// # Errors
-/// When the bytes are no frame; the rest of the packet cannot be read then.
+/// If the bytes are not a valid frame. The rest of the packet is then unreadable.
 pub(crate) fn read<'a>(input: &mut &'a [u8]) -> Result<Option<Frame<'a>>, Malformed> {
     while let [PADDING, rest @ ..] = *input {
         *input = rest;
@@ -557,7 +552,7 @@ pub(crate) fn read<'a>(input: &mut &'a [u8]) -> Result<Option<Frame<'a>>, Malfor
     read_body(kind, input).map(Some).ok_or(Malformed { kind })
 }
 
-/// A packet whose bytes are no frames.
+/// A packet with an invalid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed frame of type {kind:#04x}")]
 pub(crate) struct Malformed {
@@ -629,7 +624,7 @@ fn read_truncated(input: &mut &[u8]) -> Option<TruncatedOffset> {
     varint::read(input).filter(|sequence| *sequence < SEQUENCE_MODULUS).map(TruncatedOffset::new)
 }
 
-/// The data of a frame; without a length it reaches to the end of the packet.
+/// Reads the data of a frame; without a length it extends to the end of the packet.
 fn read_data<'a>(input: &mut &'a [u8], has_length: bool) -> Option<&'a [u8]> {
     if !has_length {
         return Some(core::mem::take(input));
@@ -666,7 +661,7 @@ const REASONS: [ResetReason; 7] = [
     ResetReason::SessionLost,
 ];
 
-/// By their codes; an unknown one is read as the first.
+/// Indexed by code; an unknown code is read as the first.
 const CLOSE_REASONS: [CloseReason; 3] =
     [CloseReason::Shutdown, CloseReason::Violation, CloseReason::Prohibited];
 
@@ -674,7 +669,7 @@ fn reason_code(reason: ResetReason) -> u8 {
     REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u8
 }
 
-/// A reason from a later version is a plain reset.
+/// An unknown reason, from a later version, is read as a plain reset.
 fn reason_of(code: u8) -> ResetReason {
     REASONS.get(usize::from(code)).copied().unwrap_or(ResetReason::Reset)
 }

@@ -1,6 +1,6 @@
-//! What keeps strangers from costing a hub much (`docs/slacp.md`, Under load):
-//! cookies, and how many handshakes and answers it grants. Its size is fixed; a
-//! stranger leaves nothing behind but counts among a thousand.
+//! Protects a hub from load caused by strangers (`docs/slacp.md`, Under load): cookies, and limits
+//! on handshakes and answers. Its size is fixed; a stranger leaves no state except in one of a
+//! thousand shared counters.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -13,33 +13,31 @@ use units::Instant;
 
 use crate::knock::{self, Mac};
 
-/// A cookie is good in the period in which it was made and in the next one.
+/// A cookie is valid in the period in which it was made and in the next one.
 const COOKIE_PERIOD: Duration = Duration::from_secs(120);
-/// Counters that senders share by a keyed hash: 1 kB each kind, and one network
-/// in a thousand meets another one in its counter.
+/// Number of counters per kind, 1 kB each, shared by senders through a keyed hash. One network in a
+/// thousand shares a counter with a given other one.
 const COUNTERS: usize = 1024;
-/// Handshakes with a cookie that each network's counter allows in a second,
-/// whatever others do: with [`PROVEN_PER_SECOND`] at most 4,072 a second, which
-/// at 250 µs each are one core.
+/// Handshakes with a cookie per second that each network's counter allows, whatever others do.
+/// Together with [`PROVEN_PER_SECOND`] at most 4,072 a second, which at 250 µs each is one core.
 const HANDSHAKES_EACH: u8 = 3;
-/// Further handshakes with a cookie in a second, for any network: a thousand
-/// terminals behind one address are up within a second of their cookies.
+/// Further handshakes with a cookie per second, for any network: a thousand terminals behind one
+/// address come up within a second of receiving their cookies.
 const PROVEN_PER_SECOND: u32 = 1000;
-/// Handshakes in vain in a second after which a network gets none of
-/// [`PROVEN_PER_SECOND`]: an eighth, so that it takes eight networks with true
-/// addresses to use them up.
+/// Failed handshakes per second after which a network gets none of [`PROVEN_PER_SECOND`]. This is
+/// an eighth, so it takes eight networks with true addresses to exhaust them.
 const VAIN_EACH: u8 = 125;
-/// Hints to unknown sessions that a counter allows in a second.
+/// Hints about unknown sessions per second that a counter allows.
 const HINTS_EACH: u8 = 2;
 
-/// Decides what a datagram from before any session is worth.
+/// Decides how much to spend on a datagram that belongs to no session.
 pub(crate) struct Gate {
     secret: hmac::Key,
     buckets: Buckets,
     unproven: Budget,
     proven: Budget,
     per_network: Counters,
-    /// Handshakes in vain, by network and by source.
+    /// Failed handshakes, by network and by source.
     vain_networks: Counters,
     vain_sources: Marks,
     hints: Counters,
@@ -47,7 +45,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// A gate that lets `handshakes_per_second` pass without a cookie.
+    /// A gate that admits `handshakes_per_second` without a cookie.
     pub(crate) fn new(handshakes_per_second: u32, rng: &mut ChaCha20Rng) -> Self {
         let mut secret = [0; 32];
         rng.fill_bytes(&mut secret);
@@ -65,20 +63,19 @@ impl Gate {
         }
     }
 
-    /// How many hashes cookies have cost.
+    /// Number of hashes computed for cookies.
     pub(crate) fn hashes(&self) -> u64 {
         self.hashes.get()
     }
 
-    /// Whether a handshake may cost its Diffie–Hellman operations although its
-    /// sender's address may be false.
+    /// Whether to spend Diffie–Hellman operations on a handshake whose sender's address may be
+    /// forged.
     pub(crate) fn admits_unproven(&mut self, now: Instant) -> bool {
         self.unproven.take(now)
     }
 
-    /// The same for a sender with a cookie: what its network has for itself, what
-    /// all share, and what senders without a cookie leave. So a cookie never
-    /// makes it worse.
+    /// The same for a sender with a cookie. It may use its network's own allowance, the shared one,
+    /// and whatever senders without a cookie leave, so a cookie is never a disadvantage.
     pub(crate) fn admits_proven(&mut self, now: Instant, from: SocketAddr) -> bool {
         let network = self.network_bucket(now, from);
         let source = self.source_hash(now, from);
@@ -90,8 +87,8 @@ impl Gate {
         trusted && (self.proven.take(now) || self.unproven.take(now))
     }
 
-    /// A handshake with a cookie was in vain: it was not authentic, its key is
-    /// not served, or the key had another one a moment ago.
+    /// Records that a handshake with a cookie failed: it was not authentic, its key is not served,
+    /// or the same key had another handshake a moment ago.
     pub(crate) fn was_in_vain(&mut self, now: Instant, from: SocketAddr) {
         let network = self.network_bucket(now, from);
         let source = self.source_hash(now, from);
@@ -99,20 +96,18 @@ impl Gate {
         self.vain_sources.put(now, source);
     }
 
-    /// Whether a hint is due to the sender of a packet for a session that does
-    /// not exist.
+    /// Whether to send a hint to the sender of a packet for an unknown session.
     pub(crate) fn admits_hint(&mut self, now: Instant, from: SocketAddr) -> bool {
         let network = self.network_bucket(now, from);
         self.hints.take(now, network)
     }
 
-    /// The cookie of an address.
+    /// Computes the cookie of an address.
     pub(crate) fn cookie(&self, now: Instant, from: SocketAddr) -> Mac {
         self.cookie_of(period(now), from)
     }
 
-    /// Whether `cookie` was made here for this address, 2 to 4 minutes ago at
-    /// most.
+    /// Whether `cookie` was made here for this address within the last 2 to 4 minutes.
     pub(crate) fn is_cookie(&self, now: Instant, from: SocketAddr, cookie: &Mac) -> bool {
         if *cookie == NO_COOKIE {
             return false;
@@ -135,7 +130,7 @@ impl Gate {
         knock::truncate(context.sign())
     }
 
-    /// The counter of a network: one stranger may have many of its addresses.
+    /// The counter of a sender's network: one stranger may hold many of its addresses.
     fn network_bucket(&mut self, now: Instant, from: SocketAddr) -> usize {
         slot(self.buckets(now).hash(bits(network(from.ip())), 0))
     }
@@ -144,7 +139,8 @@ impl Gate {
         self.buckets(now).hash(bits(from.ip()), from.port())
     }
 
-    /// Which senders share a counter changes with the cookies.
+    /// The current hash key. It changes with the cookies, and so does which senders share a
+    /// counter.
     fn buckets(&mut self, now: Instant) -> &Buckets {
         let period = period(now);
         if self.buckets.period != period {
@@ -154,14 +150,14 @@ impl Gate {
     }
 }
 
-/// What a terminal sends before it has been given a cookie.
+/// Sent by a terminal that has no cookie yet.
 const NO_COOKIE: Mac = [0; knock::MAC];
 
 fn period(now: Instant) -> u64 {
     now.as_nanos() / COOKIE_PERIOD.as_nanos() as u64
 }
 
-/// The /24 or /48 of an address: who has one of it may have many.
+/// The /24 or /48 of an address: a sender with one address may have many of its network.
 pub(crate) fn network(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => IpAddr::V4((ip.to_bits() & !0xff).into()),
@@ -176,9 +172,9 @@ fn bits(ip: IpAddr) -> u128 {
     }
 }
 
-/// A keyed hash of senders that costs a few nanoseconds, since every datagram
-/// of a flood is counted by it: multiplications by secret odd numbers. Who does
-/// not know them cannot choose senders that meet in a counter.
+/// A keyed hash of senders by multiplication with secret odd numbers. It takes a few nanoseconds,
+/// because it counts every datagram of a flood. Without the key, nobody can choose senders that
+/// collide.
 struct Buckets {
     period: u64,
     keys: [u64; 4],
@@ -201,7 +197,7 @@ impl Buckets {
     fn hash(&self, ip: u128, port: u16) -> u64 {
         let words = [(ip >> 64) as u64, ip as u64, u64::from(port)];
         let sum = words.iter().zip(&self.keys).fold(0u64, |sum, (word, key)| {
-            // Both halves of the product count, or the low bits of a word would not.
+            // Use both halves of the product, or the low bits of a word would not count.
             let product = u128::from(word ^ key) * u128::from(*key);
             sum.rotate_left(23) ^ (product >> 64) as u64 ^ product as u64
         });
@@ -209,17 +205,17 @@ impl Buckets {
     }
 }
 
-/// The counter of a hash: its highest bits.
+/// Maps a hash to a counter by its highest bits.
 fn slot(hash: u64) -> usize {
     (hash >> (u64::BITS - COUNTERS.ilog2())) as usize
 }
 
-/// The number of the second in which counts begin anew.
+/// The number of the second; counters restart with each.
 fn second(now: Instant) -> u64 {
     now.as_nanos() / 1_000_000_000
 }
 
-/// So many in a second, of which one second's worth is saved up.
+/// A rate limit per second that saves up at most one second's worth.
 struct Budget {
     per_second: u32,
     left: f64,
@@ -244,7 +240,7 @@ impl Budget {
     }
 }
 
-/// Counts in slots, begun anew every second.
+/// Counters that restart every second.
 struct Counters {
     each: u8,
     second: u64,
@@ -256,7 +252,7 @@ impl Counters {
         Self { each, second: 0, taken: Box::new([0; COUNTERS]) }
     }
 
-    /// Counts, unless the counter is full.
+    /// Counts, unless the counter is at its limit.
     fn take(&mut self, now: Instant, slot: usize) -> bool {
         let enough = self.has_room(now, slot);
         self.taken[slot] += u8::from(enough);
@@ -273,8 +269,8 @@ impl Counters {
     }
 }
 
-/// Which senders were seen in this second. Another sender may take the place of
-/// one; none is taken for one that it is not, but once in 2³¹.
+/// Which senders were seen in this second. One sender may overwrite another; a sender is mistaken
+/// for another with a probability of 2⁻³¹.
 struct Marks {
     second: u64,
     tags: Box<[u32; COUNTERS]>,
@@ -358,7 +354,7 @@ mod tests {
         let (own, common) = (usize::from(HANDSHAKES_EACH), PROVEN_PER_SECOND as usize);
         let mut gate = gate(10);
         assert_eq!(granted(&mut gate, at(3), 1, 2000), own + common + 10);
-        // Nothing is left, but for every network its own.
+        // Nothing is left but each network's own allowance.
         assert!(!gate.admits_unproven(at(3)));
         assert_eq!(granted(&mut gate, at(3), 2, 2000), own);
     }
@@ -380,7 +376,7 @@ mod tests {
         assert!(stranger(at(3), 1, 1) <= usize::from(HANDSHAKES_EACH));
         let most = usize::from(HANDSHAKES_EACH.max(VAIN_EACH));
         assert!(stranger(at(4), 1, 4000) <= most);
-        // The others' share is whole again a second later.
+        // The shared allowance is full again a second later.
         assert_eq!(granted(&mut gate, at(5), 2, 400), 400);
     }
 

@@ -1,4 +1,4 @@
-//! Setting up a session: Noise IK (`docs/slacp.md`, Session set-up).
+//! Session set-up: Noise IK (`docs/slacp.md`, Session set-up).
 
 use core::time::Duration;
 
@@ -24,9 +24,8 @@ use crate::{KeyPair, PublicKey, jitter, varint};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 
-/// What both sides must agree on besides the messages. That the cookie is part
-/// of it makes the terminal's key vouch for it: an old initiation cannot be sent
-/// again with a new cookie.
+/// What both sides must agree on besides the messages. It includes the cookie, so the terminal's
+/// key vouches for it: an old initiation cannot be replayed with a new cookie.
 fn prologue(cookie: &Mac) -> Vec<u8> {
     let mut out = b"SLACP".to_vec();
     out.push(VERSION);
@@ -34,42 +33,40 @@ fn prologue(cookie: &Mac) -> Vec<u8> {
     out
 }
 
-/// How long the initiator waits for an answer before it asks again: at first,
-/// and at most. Shorter than some RTTs, so the same message is sent again.
+/// First and maximum retransmission interval of an initiation. They are shorter than some RTTs, so
+/// the same message is sent again.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(5);
-/// Pauses are longer by up to this part, so that no periodic fault meets them all, and
-/// terminals that begin together do not go on together.
+/// Jitter: intervals are longer by up to this fraction, so that no periodic fault hits them all and
+/// terminals that start together drift apart.
 const RETRY_LONGER: u32 = 4;
-/// After so many sendings a new message with a new ephemeral key is made.
+/// Transmissions of a message before a new one with a new ephemeral key is made.
 const SENDINGS: u32 = 6;
-/// So many wishes for a cookie are granted until then.
+/// Number of cookie requests honoured until then.
 const COOKIES: u32 = 3;
 
-/// What each side tells the other when a session is set up.
+/// What each side tells the other at session set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Params {
     pub(crate) limits: Limits,
-    /// What this side sends at most.
+    /// Maximum sending rate of this side.
     pub(crate) rate: BitRate,
-    /// The session that this side still has with the other.
+    /// The session this side still has with the other.
     pub(crate) present: Option<u64>,
-    /// Whether this side wants to hear when its packets arrived; `None` if it
-    /// does not know of such things.
+    /// Whether this side wants arrival times; `None` if it does not support them.
     pub(crate) times: Option<bool>,
     /// Whether AES-256-GCM is fast on this side.
     pub(crate) aes: bool,
 }
 
-/// The other side offers something that it insists on and that is not known
-/// here.
+/// The other side requires a parameter that is not known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("parameter {parameter} must be understood and is not")]
 pub(crate) struct Unsupported {
     pub(crate) parameter: u64,
 }
 
-/// A name with this bit must be understood; any other may be skipped.
+/// Parameters with this bit must be understood; others may be skipped.
 const MANDATORY: u64 = 0x20;
 
 const MEMORY: u64 = 1;
@@ -77,8 +74,7 @@ const STREAM_WINDOW: u64 = 2;
 const MAX_STREAMS: u64 = 3;
 const RATE: u64 = 4;
 const PRESENT: u64 = 5;
-/// The only parameter of a refusal: the one of the initiation that was not
-/// understood.
+/// The only parameter of a refusal: the number of the one that was not understood.
 const REFUSED: u64 = 6;
 const TIMES: u64 = 7;
 const CHANNELS: u64 = 8;
@@ -86,12 +82,12 @@ const AES: u64 = 9;
 const OPENINGS: u64 = 10;
 
 impl Params {
-    /// What the packets of a session with `peer` are sealed with.
+    /// The cipher of a session with `peer`.
     pub(crate) fn cipher(&self, peer: &Self) -> Cipher {
         if self.aes && peer.aes { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 }
     }
 
-    /// Pairs of name and value; unknown names are skipped by the reader.
+    /// Encodes the parameters as pairs of number and value. A reader skips unknown numbers.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |name, value: u64| {
@@ -145,7 +141,7 @@ impl Params {
     }
 }
 
-/// Why a handshake datagram is refused.
+/// Why a handshake datagram was refused.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum HandshakeError {
@@ -159,14 +155,14 @@ pub(crate) enum HandshakeError {
     Refused { parameter: u64 },
 }
 
-/// What a completed handshake gives.
+/// The result of a completed handshake.
 pub(crate) struct Keys {
     pub(crate) cipher: Cipher,
     pub(crate) send: PacketKey,
     pub(crate) recv: PacketKey,
-    /// Names the session, the same on both sides.
+    /// The session's name, the same on both sides.
     pub(crate) name: u64,
-    /// What later keys are made of, besides fresh secrets.
+    /// Chaining key: later keys are derived from it and from fresh secrets.
     pub(crate) chain: Secret,
 }
 
@@ -182,7 +178,7 @@ fn keys(mut state: Wiped<HandshakeState>, initiator: bool, cipher: Cipher) -> Ke
     Keys { cipher, send, recv, name, chain }
 }
 
-/// The terminal's side of a handshake under way.
+/// The terminal's side of a handshake in progress.
 pub(crate) struct Initiator {
     state: Wiped<HandshakeState>,
     datagram: Vec<u8>,
@@ -190,11 +186,11 @@ pub(crate) struct Initiator {
     pub(crate) index: Index,
     sendings: u32,
     cookies: u32,
-    /// When this message was first sent, and how often it was.
+    /// When this message was first sent, and how often it has been sent.
     first_sending: Instant,
     copies: u32,
     next_sending: Instant,
-    /// How much longer a pause of a second is.
+    /// The jitter of a one-second interval.
     longer: Duration,
 }
 
@@ -226,14 +222,13 @@ impl Initiator {
         }
     }
 
-    /// Whether a short answer of the hub is one to this message.
+    /// Whether a short answer from the hub belongs to this message.
     pub(crate) fn is_answered_by(&self, hub: &Knocker, answer: &[u8]) -> bool {
         hub.is_answer(answer, Some(&self.knock))
     }
 
-    /// Makes the message anew with a cookie that the hub wants, to be sent at
-    /// once; unless the hub has had its will several times. There is a hub, so pauses
-    /// begin anew.
+    /// Rebuilds the message with a cookie from the hub and sends it at once, unless the hub has
+    /// asked several times already. The hub is evidently there, so intervals restart.
     pub(crate) fn take_cookie(
         &mut self,
         now: Instant,
@@ -253,27 +248,27 @@ impl Initiator {
         self.next_sending = now;
     }
 
-    /// When [`Self::poll`] next gives something.
+    /// When [`Self::poll`] next returns the message.
     pub(crate) fn due(&self) -> Instant {
         self.next_sending
     }
 
-    /// Has [`Self::poll`] give the message at once.
+    /// Makes [`Self::poll`] return the message at once.
     pub(crate) fn send_now(&mut self, now: Instant) {
         self.next_sending = self.next_sending.min(now);
     }
 
-    /// What the answer to this message, which comes `now`, says of the RTT.
+    /// What the answer to this message, arriving `now`, says about the RTT.
     pub(crate) fn first_rtt(&self, now: Instant) -> FirstRtt {
         FirstRtt::new(now.saturating_since(self.first_sending), self.copies)
     }
 
-    /// Whether the message has been sent often enough without an answer.
+    /// Whether the message was sent often enough without an answer.
     pub(crate) fn is_stale(&self, now: Instant) -> bool {
         self.sendings >= SENDINGS && now >= self.next_sending
     }
 
-    /// The datagram, if it is time to send it (again).
+    /// Returns the datagram if it is due to be sent, or sent again.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Vec<u8>> {
         if now < self.next_sending {
             return None;
@@ -288,8 +283,8 @@ impl Initiator {
         Some(self.datagram.clone())
     }
 
-    /// Reads the hub's answer. On an error the handshake goes on: the answer
-    /// was not the hub's.
+    /// Reads the hub's answer. An error does not end the handshake: the answer was not from the
+    /// hub.
     pub(crate) fn answer(&mut self, body: &[u8]) -> Result<Params, HandshakeError> {
         let mut payload = [0; 512];
         if body.len() > payload.len() {
@@ -305,7 +300,7 @@ impl Initiator {
     }
 }
 
-/// A first message as it is sent.
+/// An initiation as sent.
 pub(crate) struct Message {
     state: Wiped<HandshakeState>,
     pub(crate) datagram: Vec<u8>,
@@ -337,7 +332,7 @@ impl Message {
     }
 }
 
-/// The hub's side, after the first message and before its answer.
+/// The hub's side, between the initiation and its answer.
 pub(crate) struct Responder {
     state: Wiped<HandshakeState>,
     pub(crate) peer: PublicKey,
@@ -345,8 +340,8 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    /// Reads an initiation whose knock has been checked. Costs two
-    /// Diffie–Hellman operations and keeps nothing.
+    /// Reads an initiation whose knock has been checked. Takes two Diffie–Hellman operations and
+    /// keeps no state.
     pub(crate) fn read(
         identity: &KeyPair,
         initiation: &[u8],
@@ -374,7 +369,7 @@ impl Responder {
         Ok(Self { state, peer: PublicKey(peer), params })
     }
 
-    /// The answer, and the keys of the session, which has this `cipher`.
+    /// Builds the answer, and the keys of the session with this `cipher`.
     pub(crate) fn answer(
         self,
         index: Index,
@@ -386,8 +381,8 @@ impl Responder {
         (datagram, keys(state, false, cipher))
     }
 
-    /// The answer to an initiation with a parameter that must be understood and
-    /// is not. Leaves nothing behind.
+    /// Builds the answer to an initiation with a required parameter that is unknown here. Keeps no
+    /// state.
     pub(crate) fn refusal(self, peer_index: Index, unsupported: Unsupported) -> Vec<u8> {
         let mut payload = Vec::new();
         varint::write(&mut payload, REFUSED);
@@ -408,7 +403,7 @@ impl Responder {
     }
 }
 
-/// The cookie of an initiation, all zero for none.
+/// The cookie of an initiation; all zero if it has none.
 pub(crate) fn cookie_of(initiation: &[u8]) -> Option<&Mac> {
     let long_enough = initiation.len() >= INITIATION_BODY + MAC;
     long_enough.then(|| initiation[INITIATION_COOKIE].first_chunk()).flatten()
@@ -427,8 +422,7 @@ pub(crate) fn builder<'a>(
         .expect("each is set once")
 }
 
-/// The default primitives, with random numbers from a seed and keys that are
-/// overwritten.
+/// The default primitives, but with random numbers from a seed and keys that are wiped.
 struct SeededResolver {
     seed: Secret,
 }
@@ -483,7 +477,7 @@ mod tests {
         KeyPair::from_private([seed; 32])
     }
 
-    /// Of terminal 2, to hub 3.
+    /// An initiator for terminal 2, to hub 3.
     fn initiator(rng: &mut ChaCha20Rng, params: &Params) -> Initiator {
         let hub = Knocker::new(identity(3).public());
         Initiator::new(Instant::ZERO, &identity(2), &hub, 7, params, rng)

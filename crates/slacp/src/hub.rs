@@ -1,4 +1,4 @@
-//! The hub's part in setting up sessions (`docs/slacp.md`, Session set-up).
+//! The hub's side of session set-up (`docs/slacp.md`, Session set-up).
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,30 +17,30 @@ use crate::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
 use crate::{CloseReason, Config, Effort, Notice, PublicKey, SessionId};
 
-/// How long an answer waits for the terminal to use it.
+/// How long an answered handshake waits for the terminal's first packet.
 const CONFIRM: Duration = Duration::from_secs(30);
-/// The same initiation is answered no more often than this.
+/// Minimum interval between answers to the same initiation.
 const ANSWER_AGAIN: Duration = Duration::from_millis(200);
-/// Another handshake of the same key within this time was in vain: a terminal
-/// waits a second for the answer to its first message.
+/// Another handshake with the same key within this time counts as failed: a terminal waits a second
+/// for the answer to its first message.
 const SOONEST_AGAIN: Duration = Duration::from_secs(1);
-/// A longer first message is not looked at. One of any version fits in the
-/// smallest IPv6 packet: 1280 bytes less the headers of IP and UDP.
+/// Maximum size of an initiation; longer ones are ignored. Initiations of every version fit in the
+/// smallest IPv6 packet: 1280 bytes less the IP and UDP headers.
 const MOST_INITIATION: usize = 1280 - 40 - 8;
 
-/// The terminals that a hub serves. Strangers leave nothing behind.
+/// The terminals that a hub serves. Strangers leave no state behind.
 pub(crate) struct Hub {
     gate: Gate,
     peers: BTreeMap<PublicKey, KnownPeer>,
-    /// The most that sessions hold of terminals for which [`Config::memory`] is not it.
+    /// Memory limits of terminals for which [`Config::memory`] is overridden.
     memory: BTreeMap<PublicKey, ByteCount>,
-    /// Whose tentative session the initiation with this knock has made.
+    /// The key whose tentative session was created by the initiation with this knock.
     answered: BTreeMap<Mac, PublicKey>,
-    /// When the tentative session of a key is forgotten.
+    /// When the tentative session of each key expires.
     expiries: BTreeSet<(Instant, PublicKey)>,
-    /// Terminals of other versions.
+    /// Reports about terminals of other versions.
     foreign: Reported,
-    /// Initiations read.
+    /// Number of initiations read.
     reads: u64,
 }
 
@@ -51,12 +51,12 @@ struct KnownPeer {
     rivals: Rivals,
 }
 
-/// A session that the hub has answered for. It replaces the present one when
-/// the terminal uses it; a replayed first message never gets that far.
+/// A session that the hub has answered. It replaces the current one when the terminal first uses
+/// it, which a replayed initiation never achieves.
 struct Tentative {
-    /// Of the first message.
+    /// The knock of the initiation.
     knock: Mac,
-    /// The answer to it, given again to the same message from the same address.
+    /// The answer to it, repeated for the same message from the same address.
     answer: Vec<u8>,
     answered: Instant,
     last_answered: Instant,
@@ -79,7 +79,7 @@ impl Hub {
         }
     }
 
-    /// Serves these from now on.
+    /// Replaces the set of terminals served.
     pub(crate) fn set_allowed(&mut self, core: &mut Core, now: Instant, allow: Vec<PublicKey>) {
         let allow: BTreeSet<PublicKey> = allow.into_iter().collect();
         let gone: Vec<PublicKey> =
@@ -95,19 +95,19 @@ impl Hub {
         }
     }
 
-    /// Sets the most that sessions of these terminals hold, from their next one on.
+    /// Overrides the memory limits of these terminals, from their next session on.
     pub(crate) fn set_memory(&mut self, memory: BTreeMap<PublicKey, ByteCount>) {
         self.memory = memory;
     }
 
-    /// The configuration of a terminal's sessions, where that is one of its own.
+    /// The configuration of a terminal's sessions, if it differs from the usual one.
     fn own_config(&self, usual: &Config, key: &PublicKey) -> Option<Config> {
         let memory = *self.memory.get(key)?;
         let stream_window = usual.stream_window.min(memory);
         Some(Config { memory, stream_window, ..usual.clone() })
     }
 
-    /// Takes the tentative session of a key out of all books.
+    /// Removes the tentative session of a key.
     fn take_tentative(&mut self, key: &PublicKey) -> Option<Box<Tentative>> {
         let tentative = self.peers.get_mut(key)?.tentative.take()?;
         self.answered.remove(&tentative.knock);
@@ -133,7 +133,7 @@ impl Hub {
         Effort { hashes: core.knocker.hashes() + self.gate.hashes(), handshakes: self.reads }
     }
 
-    /// How many answers wait for their terminals.
+    /// Number of answered handshakes waiting for their terminals.
     pub(crate) fn handshakes(&self) -> usize {
         self.answered.len()
     }
@@ -167,7 +167,7 @@ impl Hub {
             self.gate.was_in_vain(now, from);
         }
         let Some(responder) = responder else { return core.ignore() };
-        // An old message sent again must not push out what a fresh one has made.
+        // A replayed message must not displace the session of a fresh one.
         if !proven && self.tentative(&responder.peer).is_some() {
             return self.ask_for_cookie(core, now, from, sender, &knock);
         }
@@ -179,7 +179,7 @@ impl Hub {
         self.answer(core, now, from, sender, knock, responder);
     }
 
-    /// Reads an initiation, which costs more than everything before.
+    /// Reads an initiation. This costs more than all checks before it.
     fn read(&mut self, core: &mut Core, initiation: &[u8]) -> Option<Responder> {
         self.reads += 1;
         Responder::read(&core.identity, initiation, &mut core.rng).ok()
@@ -189,13 +189,12 @@ impl Hub {
         self.peers.get(key)?.tentative.as_deref()
     }
 
-    /// Whether the key had a handshake a moment ago.
+    /// Whether the key had another handshake a moment ago.
     fn had_another(&self, now: Instant, key: &PublicKey) -> bool {
         self.tentative(key).is_some_and(|tentative| now < tentative.answered + SOONEST_AGAIN)
     }
 
-    /// A first message of another version. Every version has its knock at the
-    /// same place.
+    /// Answers an initiation of another version. The knock is in the same place in every version.
     pub(crate) fn handle_foreign(
         &mut self,
         core: &mut Core,
@@ -219,8 +218,8 @@ impl Hub {
         }
     }
 
-    /// A packet of a session that does not exist: perhaps one from before a
-    /// restart. Anybody can send these, so what costs most is checked last.
+    /// Answers a packet of an unknown session, perhaps one from before a restart. Anyone can send
+    /// these, so the most expensive check comes last.
     pub(crate) fn handle_unknown(
         &mut self,
         core: &mut Core,
@@ -253,8 +252,8 @@ impl Hub {
         core.answer_later(from, request);
     }
 
-    /// The answer was lost, or somebody else sends the same message: then the
-    /// terminal proves which address is its own.
+    /// Handles a repeated initiation. The answer was lost, or somebody replays the message; in the
+    /// latter case the terminal must prove its address.
     fn answer_again(
         &mut self,
         core: &mut Core,
@@ -312,8 +311,7 @@ impl Hub {
         self.put_tentative(key, tentative);
     }
 
-    /// The first packet on a tentative session makes it the present one, which is
-    /// returned.
+    /// Promotes a tentative session to the current one on its first packet, and returns it.
     pub(crate) fn handle_first_data(
         &mut self,
         core: &mut Core,
@@ -325,7 +323,7 @@ impl Hub {
     ) -> Option<SessionId> {
         let known = self.peers.get_mut(&peer)?;
         let tentative = known.tentative.as_mut()?;
-        // The answer may have been given again, and the packet sent again.
+        // The answer may have been repeated, and so may the packet.
         let rtt = FirstRtt::AtMost(now.saturating_since(tentative.answered));
         if !tentative.session.handle_packet(now, from, header, datagram) {
             return None;
@@ -348,8 +346,8 @@ impl Hub {
         Some(established)
     }
 
-    /// Whether who has the key `key` and is at `from` may replace its present session,
-    /// if it has one. Perhaps another machine has the same key.
+    /// Whether the sender at `from` with the key `key` may replace that key's current session, if
+    /// there is one. Another machine may be using the same key.
     fn may_replace(
         &mut self,
         core: &mut Core,

@@ -1,43 +1,43 @@
-//! Random parts of pauses, so that what happened to many at once does not happen to
-//! them at once again (RFC 8085 §3.1.1).
+//! Jitter for timers, so that events that hit many sessions at once do not stay synchronised (RFC
+//! 8085 §3.1.1).
 
 use core::time::Duration;
 
 use rand_core::Rng;
 
-/// A random part of `most`, uniform.
+/// A random part of `most`, uniformly distributed.
 pub(crate) fn part_of(most: Duration, rng: &mut impl Rng) -> Duration {
     most * (rng.next_u32() >> 16) / (1 << 16)
 }
 
-/// Pauses between questions that nothing answers: they double (RFC 9002 §6.2.1).
+/// Exponential backoff between unanswered questions (RFC 9002 §6.2.1).
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     questions: u32,
-    /// How much longer the next pause is, in 65,536ths.
+    /// Jitter of the next interval, in 65,536ths.
     longer: u32,
 }
 
 impl Backoff {
-    /// After so many doublings a pause is longer than any silence that is waited for.
+    /// Maximum number of doublings; after these an interval exceeds any silence that is waited for.
     const DOUBLINGS: u32 = 10;
-    /// By how much a pause is longer at most: an eighth.
+    /// Maximum jitter: an interval is longer by at most one eighth.
     const LONGER: u32 = 8;
 
-    /// There was an answer.
+    /// Restarts the backoff after an answer.
     pub(crate) fn reset(&mut self) {
         self.questions = 0;
     }
 
-    /// Another question is asked.
+    /// Records another question.
     pub(crate) fn ask(&mut self, rng: &mut impl Rng) {
         self.questions = (self.questions + 1).min(Self::DOUBLINGS);
         self.longer = rng.next_u32() >> 16;
     }
 
-    /// How long to wait for an answer that takes `delay` at most. After the first
-    /// question a good third of it, so as not to be in step with anything that comes
-    /// once in a round trip; then twice as long each time.
+    /// How long to wait for an answer that takes at most `delay`. After the first question the
+    /// jitter is up to a good third of it, so as not to be in step with anything that happens once
+    /// per round trip; then the wait doubles each time.
     pub(crate) fn pause(&self, delay: Duration) -> Duration {
         let Some(doublings) = self.questions.checked_sub(1) else { return delay };
         let pause = delay * 3 / 8 * 2u32.pow(doublings);

@@ -1,9 +1,9 @@
-//! Static keys, the names of gateways.
+//! Static key pairs, which identify gateways.
 
 use crate::PublicKey;
 use crate::secret::{Secret, x25519};
 
-/// A Curve25519 key pair. The private key is overwritten when dropped.
+/// A Curve25519 key pair. The private key is wiped when dropped.
 #[derive(Clone)]
 pub struct KeyPair {
     private: Secret,
@@ -11,7 +11,7 @@ pub struct KeyPair {
 }
 
 impl KeyPair {
-    /// The pair of a private key: any 32 bytes drawn from a good source.
+    /// The key pair of a private key, which is any 32 bytes from a good random source.
     pub fn from_private(private: [u8; 32]) -> Self {
         let private = Secret::new(private);
         let mut dh = x25519();
@@ -21,7 +21,7 @@ impl KeyPair {
         Self { private, public: PublicKey(public) }
     }
 
-    /// The key that others know this gateway by.
+    /// The key by which others know this gateway.
     pub fn public(&self) -> PublicKey {
         self.public
     }

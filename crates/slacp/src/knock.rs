@@ -1,6 +1,6 @@
-//! Cheap authentication of what comes before a session (`docs/slacp.md`,
-//! Session set-up). It proves knowledge of the hub's public key, no more: enough
-//! to keep quiet towards scanners and to believe the hub's short answers.
+//! Cheap authentication of datagrams from before a session (`docs/slacp.md`, Session set-up). It
+//! proves knowledge of the hub's public key and no more. That is enough to stay silent towards
+//! scanners and to trust the hub's short answers.
 
 use core::cell::Cell;
 
@@ -9,15 +9,14 @@ use ring::hmac;
 use crate::PublicKey;
 use crate::packet::{self, Echo, Index};
 
-/// A keyed hash, cut to 16 bytes.
+/// A keyed hash, truncated to 16 bytes.
 pub(crate) type Mac = [u8; MAC];
-/// The length of a [`Mac`].
+/// Length of a [`Mac`] in bytes.
 pub(crate) const MAC: usize = 16;
 
-/// Writes and checks the knocks of one hub's terminals and the tags of the
-/// hub's answers.
+/// Computes and checks the knocks of a hub's terminals and the tags of the hub's answers.
 pub(crate) struct Knocker {
-    /// The hub whose key this is made of.
+    /// The hub whose public key this is derived from.
     pub(crate) hub: PublicKey,
     key: hmac::Key,
     hashes: Cell<u64>,
@@ -31,34 +30,33 @@ impl Knocker {
         Self { hub, key, hashes: Cell::new(0) }
     }
 
-    /// How many hashes it has made.
+    /// Number of hashes computed.
     pub(crate) fn hashes(&self) -> u64 {
         self.hashes.get()
     }
 
-    /// Appends the knock to an initiation and gives it.
+    /// Appends the knock to an initiation and returns it.
     pub(crate) fn seal(&self, initiation: &mut Vec<u8>) -> Mac {
         let knock = self.hash(&[initiation]);
         initiation.extend_from_slice(&knock);
         knock
     }
 
-    /// The knock at the end of an initiation, of whatever version; `None` if it
-    /// is wrong.
+    /// Returns the knock at the end of an initiation of any version; `None` if it is wrong.
     pub(crate) fn check(&self, initiation: &[u8]) -> Option<Mac> {
         let (message, knock) = initiation.split_last_chunk::<MAC>()?;
         same(&self.hash(&[message]), knock).then_some(*knock)
     }
 
-    /// Completes an answer to the initiation with this `knock` (or to no
-    /// initiation): only who has seen that can know what to answer to.
+    /// Appends the tag to an answer to the initiation with this `knock`, or to no initiation. Only
+    /// somebody who has seen the initiation can forge an answer to it.
     pub(crate) fn seal_answer(&self, mut answer: Vec<u8>, knock: Option<&Mac>) -> Vec<u8> {
         let tag = self.answer_tag(&answer, knock);
         answer.extend_from_slice(&tag);
         answer
     }
 
-    /// Whether an answer is one to the initiation with this `knock`.
+    /// Whether an answer belongs to the initiation with this `knock`.
     pub(crate) fn is_answer(&self, answer: &[u8], knock: Option<&Mac>) -> bool {
         let Some((head, tag)) = answer.split_last_chunk::<MAC>() else { return false };
         same(&self.answer_tag(head, knock), tag)
@@ -80,7 +78,7 @@ impl Knocker {
         self.seal_answer(packet::cookie_request(receiver, cookie), Some(knock))
     }
 
-    /// Tells which versions are spoken here.
+    /// Lists the versions spoken here.
     pub(crate) fn versions(&self, echo: Echo, knock: &Mac) -> Vec<u8> {
         self.seal_answer(packet::versions(echo, &[packet::VERSION]), Some(knock))
     }
@@ -92,7 +90,7 @@ pub(crate) fn truncate(tag: hmac::Tag) -> Mac {
     mac
 }
 
-/// Compares in a time that does not tell where the difference is.
+/// Compares in constant time.
 pub(crate) fn same(one: &Mac, other: &Mac) -> bool {
     let difference = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
     core::hint::black_box(difference) == 0

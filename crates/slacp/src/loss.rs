@@ -1,43 +1,43 @@
-//! What the link loses of what is sent, measured: how much, and in what bursts.
+//! Measures the link's packet loss: how much, and in what bursts.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use units::Instant;
 
-/// The horizon of the loss rate, in packets.
+/// Averaging horizon of the loss rate, in packets.
 const HORIZON: f64 = 4000.0;
-/// Until so many packets have been observed …
+/// Until this many packets have been observed …
 const UNMEASURED: f64 = 300.0;
-/// … the link is assumed to lose at least this share: a session's first request
-/// should not wait two round trips for having been the first.
+/// … the link is assumed to lose at least this fraction: the first request of a session should not
+/// wait two round trips just for being the first.
 const ASSUMED: f64 = 0.01;
-/// Below one loss in so many horizons the link counts as clean.
+/// Below one loss in this many horizons the link counts as clean.
 const CLEAN: f64 = 20.0;
-/// So many losses in a row are a burst, fewer are lone ones.
+/// Minimum number of consecutive losses that form a burst; fewer are isolated losses.
 const BURST: u32 = 3;
-/// The horizon of how often bursts come, in seconds of traffic.
+/// Averaging horizon of the burst frequency, in seconds of traffic.
 const BURST_HORIZON: f64 = 60.0;
-/// The longest of so many recent bursts is what there is to fear.
+/// The longest of this many recent bursts is what FEC provides for.
 const BURSTS_KEPT: usize = 16;
-/// Between packets further apart than this the link is not observed.
+/// Maximum gap between packets for which the link counts as observed.
 const UNOBSERVED: Duration = Duration::from_millis(100);
 
-/// Measures from the fates of packets, in the order in which they were sent.
-/// Packets that the peer restored by FEC are lost: that is what the link did.
+/// Measures from the fates of packets, in sending order. Packets that the peer restored by FEC
+/// count as lost, because the link did lose them.
 ///
-/// Does not model losses that come with the load; those belong to the rate.
+/// Congestion losses are not modelled; they belong to the rate control.
 #[derive(Debug, Default)]
 pub(crate) struct LossMeter {
-    /// Packets, the lost ones, and those of them that were lost alone, with
-    /// weights that fade over [`HORIZON`].
+    /// Number of packets, of lost ones, and of isolated losses, with weights that decay over
+    /// [`HORIZON`].
     sent: f64,
     lost: f64,
     lone: f64,
-    /// The losses in a row up to the packet seen last.
+    /// The consecutive losses up to the last packet seen.
     run: Option<Run>,
     seen_last: Option<Instant>,
-    /// Seconds of traffic and bursts in it, fading over [`BURST_HORIZON`].
+    /// Seconds of traffic and bursts in them, decaying over [`BURST_HORIZON`].
     observed: f64,
     bursts: f64,
     lengths: VecDeque<Duration>,
@@ -53,14 +53,14 @@ struct Run {
 /// The bursts of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bursts {
-    /// As long as the longest recent one.
+    /// Length of the longest recent burst.
     pub(crate) length: Duration,
-    /// How many there are per second of traffic.
+    /// Bursts per second of traffic.
     pub(crate) per_second: f64,
 }
 
 impl LossMeter {
-    /// The fate of the next packet, which was sent at `time`.
+    /// Records the fate of the next packet, sent at `time`.
     pub(crate) fn saw(&mut self, time: Instant, lost: bool) {
         self.sent = self.sent * (1.0 - 1.0 / HORIZON) + 1.0;
         self.lost *= 1.0 - 1.0 / HORIZON;
@@ -76,7 +76,7 @@ impl LossMeter {
         }
     }
 
-    /// A packet that was taken for lost has come after all, late.
+    /// Records that a packet declared lost has arrived after all.
     pub(crate) fn was_late(&mut self) {
         self.lost = (self.lost - 1.0).max(0.0);
         self.lone = self.lone.min(self.lost);
@@ -105,24 +105,24 @@ impl LossMeter {
         }
     }
 
-    /// The measured probability that a packet is lost.
+    /// Measured loss probability of a packet.
     pub(crate) fn rate(&self) -> f64 {
         if self.sent == 0.0 { 0.0 } else { (self.lost / self.sent).min(1.0) }
     }
 
-    /// The bursts of at least three packets, if there have been any.
+    /// Bursts of at least three packets, if there were any.
     pub(crate) fn bursts(&self) -> Option<Bursts> {
         let length = self.lengths.iter().max().copied()?;
         Some(Bursts { length, per_second: self.bursts / self.observed.max(1.0) })
     }
 
-    /// Whether there is nothing to provide for.
+    /// Whether the link loses too little to provide for.
     pub(crate) fn is_clean(&self) -> bool {
         self.sent >= UNMEASURED && self.lone < 1.0 / CLEAN && self.lengths.is_empty()
     }
 
-    /// The probability of a loss outside of bursts, to be provided for: one
-    /// standard deviation above what was measured; 0 on a link measured clean.
+    /// Probability of an isolated loss to provide for: one standard deviation above the measured
+    /// one; 0 on a clean link.
     pub(crate) fn lone_rate(&self) -> f64 {
         let least = if self.sent < UNMEASURED { ASSUMED } else { 0.0 };
         if self.lone < 1.0 / CLEAN {

@@ -1,20 +1,19 @@
-//! Where a stream was when a packet was sent, so that a compact offset means the
-//! same however late it comes (`docs/slacp.md`, Frames).
+//! Past positions of a stream, so that a compact offset expands correctly however late it arrives
+//! (`docs/slacp.md`, Frames).
 
 use std::collections::VecDeque;
 
 use crate::frame::{COMPACT_REACH, TruncatedOffset};
 
-/// A milestone is set each time a stream has grown by this much: 8 MB, so that few
-/// streams ever have one and [`COMPACT_SPAN`] stays above the BDP of most links.
+/// A milestone is set whenever a stream has grown by this much. 8 MB, so that few streams ever need
+/// one and [`COMPACT_SPAN`] exceeds the BDP of most links.
 const STEP: u64 = 1 << 23;
 
-/// How many milestones are kept: what comes when its stream has grown by 126 MB, two
-/// full windows, was lost and sent again long ago.
+/// Number of milestones kept. A packet that arrives after its stream has grown by 126 MB, two full
+/// windows, was declared lost and retransmitted long ago.
 const KEPT: usize = 16;
 
-/// How many bytes of a stream its sender may hold for its next frame to be a compact
-/// one.
+/// Maximum number of bytes a sender may hold for its next frame to be compact.
 pub(crate) const COMPACT_SPAN: u64 = COMPACT_REACH - STEP;
 
 /// The highest offset of a stream when packets of certain numbers were the newest.
@@ -35,9 +34,9 @@ pub(crate) const COMPACT_SPAN: u64 = COMPACT_REACH - STEP;
 /// the packet comes, and whether its bytes have come by another one.
 #[derive(Debug)]
 pub(crate) struct Milestones {
-    /// Packet numbers and offsets, both growing.
+    /// Packet numbers and offsets, both increasing.
     known: VecDeque<(u64, u64)>,
-    /// The newest packet that carried bytes of the stream.
+    /// The newest packet that carried data of the stream.
     newest: u64,
 }
 
@@ -48,14 +47,14 @@ impl Default for Milestones {
 }
 
 impl Milestones {
-    /// As if so many bytes had come.
+    /// Pretends that this many bytes were received.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
         self.known = VecDeque::from([(0, bytes)]);
     }
 
-    /// The whole of an offset that came in packet `number`; `None` if the stream has left
-    /// that far behind: what carried it is to count as lost.
+    /// Expands an offset that came in packet `number`; `None` if the stream has moved on too far,
+    /// in which case the packet counts as lost.
     pub(crate) fn complete(&self, offset: TruncatedOffset, number: u64) -> Option<u64> {
         if offset.is_full() {
             return Some(offset.expand(0));
@@ -64,7 +63,7 @@ impl Milestones {
         Some(offset.expand(*near))
     }
 
-    /// Packet `number` came, and with it the stream has grown to `highest`.
+    /// Records that packet `number` arrived and the stream grew to `highest`.
     pub(crate) fn came(&mut self, number: u64, highest: u64) {
         self.newest = self.newest.max(number);
         if self.known.back().is_none_or(|(_, last)| highest >= last + STEP) {
@@ -82,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame under way: its packet, where it begins, and up to where it goes.
+    /// A frame in flight: its packet, its start and its end.
     #[derive(Debug, Clone, Copy)]
     struct Sent {
         number: u64,
@@ -91,14 +90,14 @@ mod tests {
         compact: bool,
     }
 
-    /// A sender of large frames, and a receiver that gets them in any order, some never
-    /// and some twice.
+    /// A sender of large frames, and a receiver that gets them in any order, some never and some
+    /// twice.
     #[derive(Debug, Default)]
     struct Hop {
         under_way: Vec<Sent>,
         numbers: u64,
         sent: u64,
-        /// What the receiver has, without gaps; the sender knows it up to `acknowledged`.
+        /// Contiguous data at the receiver; the sender knows of it up to `acknowledged`.
         have: units::RangeSet,
         highest: u64,
         acknowledged: u64,
@@ -114,7 +113,7 @@ mod tests {
             self.numbers += 1;
         }
 
-        /// The receiver gets a frame, which may come again later.
+        /// Delivers a frame, which may be delivered again later.
         fn receive(&mut self, frame: Sent) {
             let truncate =
                 if frame.compact { TruncatedOffset::compact } else { TruncatedOffset::full };
@@ -128,7 +127,7 @@ mod tests {
             self.milestones.came(frame.number, self.highest);
         }
 
-        /// The receiver's acknowledgement comes at once.
+        /// Delivers the receiver's acknowledgement at once.
         fn acknowledge(&mut self) {
             self.acknowledged =
                 self.have.first().filter(|first| first.start == 0).map_or(0, |r| r.end);

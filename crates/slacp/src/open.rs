@@ -1,23 +1,23 @@
-//! What a stream is opened for: the TCP connection that it carries.
+//! What a stream is opened for: the TCP connection it carries.
 
 use core::fmt;
 use std::net::SocketAddr;
 
-/// What a new stream is for: the TCP connection it carries, to an address or, with
-/// [`Destination`], perhaps to a name.
+/// The TCP connection that a new stream carries, to an address or, with [`Destination`], possibly
+/// to a host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Open<D = SocketAddr> {
-    /// Where the accepting side is to connect to.
+    /// Where the accepting side connects to.
     pub destination: D,
-    /// Who connected to the opening side.
+    /// The client that connected to the opening side.
     pub source: SocketAddr,
-    /// The code point of the connection's SYN (RFC 2474), below 64, where it is known.
-    /// To a peer that does not understand it, it is not told.
+    /// DSCP of the connection's SYN (RFC 2474), below 64, if known. Left out for peers that do not
+    /// understand it.
     pub dscp: Option<u8>,
 }
 
 impl<D> Open<D> {
-    /// The same to another destination.
+    /// The same with another destination.
     pub fn to<E>(&self, destination: E) -> Open<E> {
         Open { destination, source: self.source, dscp: self.dscp }
     }
@@ -29,17 +29,17 @@ impl From<Open> for Open<Destination> {
     }
 }
 
-/// Where a stream leads to.
+/// The destination of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// To an address and a port.
+    /// An address and a port.
     Address(SocketAddr),
-    /// To what the accepting side finds under a name, and a port.
+    /// A host name, resolved by the accepting side, and a port.
     Name(HostName, u16),
 }
 
 impl Destination {
-    /// The port, which both kinds have.
+    /// The port of either kind.
     pub fn port(&self) -> u16 {
         match self {
             Self::Address(address) => address.port(),
@@ -63,16 +63,16 @@ impl fmt::Display for Destination {
     }
 }
 
-/// The name of a host, as it is asked for in the DNS: 1 to 253 letters, digits, hyphens,
-/// underscores and dots (RFC 1035 §2.3.4; RFC 2181 §11 has names that are no host names).
+/// A host name as used in the DNS: 1 to 253 letters, digits, hyphens, underscores and dots (RFC
+/// 1035 §2.3.4; RFC 2181 §11 allows names that are not host names).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostName(Box<str>);
 
 impl HostName {
-    /// The longest, in text.
+    /// Maximum length of the text, in bytes.
     pub const LONGEST: usize = 253;
 
-    /// The name that this text is; `None` if it is none.
+    /// Parses a host name; `None` if it is not valid.
     pub fn new(text: &str) -> Option<Self> {
         let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
         let is_name = (1..=Self::LONGEST).contains(&text.len()) && text.bytes().all(known);
@@ -91,7 +91,7 @@ impl fmt::Display for HostName {
     }
 }
 
-/// What a side understands in openings beside two addresses: the bits of parameter 10.
+/// Optional fields of openings that a side understands: the bits of parameter 10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Openings(pub(crate) u64);
 
@@ -99,17 +99,17 @@ impl Openings {
     const CODE_POINTS: u64 = 1;
     const NAMES: u64 = 2;
 
-    /// What this version understands. Names are understood by who resolves them.
+    /// The fields that this version understands; names only if this side resolves them.
     pub(crate) fn of_this_version(names: bool) -> Self {
         Self(Self::CODE_POINTS | if names { Self::NAMES } else { 0 })
     }
 
-    /// Whether the code point of a SYN is understood.
+    /// Whether the DSCP of a SYN is understood.
     pub(crate) fn code_points(self) -> bool {
         self.0 & Self::CODE_POINTS != 0
     }
 
-    /// Whether a name is, as the destination.
+    /// Whether a host name is understood as destination.
     pub(crate) fn names(self) -> bool {
         self.0 & Self::NAMES != 0
     }

@@ -1,23 +1,23 @@
-//! Pacing at the link's real rate (`docs/slacp.md`, Rate).
+//! Pacing at the link rate (`docs/slacp.md`, Rate).
 
 use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-/// The longest that one packet holds the link, whatever rate is told: a full packet
-/// at 1,200 bit/s, slower than any link that carries IP. Sessions of a hub share a
-/// pacer, and a rate told wrong for one must not silence the others.
+/// Maximum time one packet occupies the link, whatever the rate: a full packet at 1,200 bit/s,
+/// slower than any link that carries IP. Sessions of a hub share a pacer, so a wrong rate for one
+/// must not stop the others.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Spaces packets so that no more than the rate leaves, with bursts after a
-/// pause of at most what the rate gives in the time `burst`.
+/// Spaces packets so that they leave at no more than the rate. After a pause, a burst of up to
+/// `burst` times the rate may leave at once.
 ///
 /// Does not model layer-2 overhead: the rate is that of IP packets.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     rate: BitRate,
     burst: Duration,
-    /// When the link is through with everything sent so far.
+    /// When the link has finished everything sent so far.
     free_at: Instant,
 }
 
@@ -31,11 +31,10 @@ impl Pacer {
         self.free_at
     }
 
-    /// Spaces what follows at another rate. What the link still has to send of
-    /// the past takes as long as the new rate says.
+    /// Changes the rate. What the link has yet to send takes as long as the new rate says.
     ///
-    /// Rate 0 means that nothing more of the past is sent: it changes nothing
-    /// here, so that the others who share the link go on.
+    /// Rate 0 stops only the session it applies to. The pacer ignores it, so that the others who
+    /// share the link go on.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
         if rate.bits_per_second() == 0 {
             return;
@@ -49,15 +48,14 @@ impl Pacer {
         debug_assert!(self.free_at < Instant::MAX, "the link comes free again");
     }
 
-    /// How many bytes may leave `now` in one burst.
+    /// Number of bytes that may leave `now` in one burst.
     pub(crate) fn left(&self, now: Instant) -> ByteCount {
         self.rate.bytes_in(now.saturating_since(self.free_at).min(self.burst))
     }
 
     /// Charges an IP packet of `size` bytes that leaves `now`.
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
-        // Before any rate is known only handshakes and probes leave, and nothing is
-        // owed for them.
+        // Before any rate is known, only handshakes and probes leave; they are not charged.
         if self.rate.bits_per_second() == 0 {
             return;
         }

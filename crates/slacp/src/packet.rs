@@ -1,12 +1,11 @@
-//! Datagrams: the kinds there are, and how they are told apart
-//! (`docs/slacp.md`, Packets).
+//! The kinds of datagrams and their headers (`docs/slacp.md`, Packets).
 
 use crate::knock::{MAC, Mac};
 
-/// The version of the protocol, in every handshake datagram.
+/// The protocol version, sent in every handshake datagram.
 pub(crate) const VERSION: u8 = 2;
 
-/// The authentication tag at the end of a data packet.
+/// Size of the authentication tag at the end of a data packet.
 pub(crate) const TAG: usize = 16;
 
 const INITIATION: u8 = 0x01;
@@ -14,52 +13,52 @@ const RESPONSE: u8 = 0x02;
 const COOKIE: u8 = 0x03;
 const VERSIONS: u8 = 0x04;
 const UNKNOWN: u8 = 0x05;
-/// First byte of a data packet: `01SK00LL`; S a FEC source, K the key phase,
-/// LL the length of the packet number less one.
+/// First byte of a data packet: `01SK00LL`. S marks a FEC source, K is the key phase, LL the length
+/// of the packet number less one.
 const DATA: u8 = 0x40;
 const SOURCE: u8 = 0x20;
 const PHASE: u8 = 0x10;
 const KIND_MASK: u8 = 0b1100_1100;
 
-/// The number by which a receiver finds its session. Only the side that chose
-/// it knows what its bits mean.
+/// The number by which a receiver finds its session. Its bits have a meaning only for the side that
+/// chose it.
 pub(crate) type Index = u32;
-/// The bytes of an [`Index`].
+/// Size of an [`Index`] in bytes.
 const INDEX: usize = 4;
-/// No session has this index: it stands in answers that set up none.
+/// Not the index of any session; used in answers that set up none.
 pub(crate) const NO_INDEX: Index = 0;
 
-/// The part of an initiation that *versions* gives back: its third and fourth
-/// byte, in every version of the protocol.
+/// The part of an initiation that a *versions* answer echoes: its third and fourth byte, in every
+/// version of the protocol.
 pub(crate) type Echo = [u8; 2];
 
-/// A datagram, split into header and body but not yet believed.
+/// A datagram split into header and body, not yet authenticated.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Datagram {
-    /// First Noise message.
+    /// The first Noise message.
     Initiation { sender: Index },
-    /// A first message of another version.
+    /// An initiation of another version.
     Foreign { version: u8, echo: Echo },
-    /// Second Noise message, from byte `body` on.
+    /// The second Noise message, from byte `body` on.
     Response { sender: Index, receiver: Index, body: usize },
-    /// The hub wants the initiation again, with this cookie.
+    /// The hub asks for the initiation again, with this cookie.
     Cookie { receiver: Index, cookie: Mac },
     /// The hub speaks only other versions; see [`spoken`].
     Versions { echo: Echo },
     /// The hub has no session for the packet with this header.
     Unknown(Header),
-    /// A sealed packet.
+    /// An encrypted packet.
     Data(Header),
 }
 
-/// Where the cookie of an initiation is; all zero for none.
+/// Position of the cookie in an initiation; all zero for none.
 pub(crate) const INITIATION_COOKIE: core::ops::Range<usize> = 2 + INDEX..2 + INDEX + MAC;
-/// Where its Noise message begins; it ends where the knock begins.
+/// Start of the Noise message in an initiation; it ends where the knock begins.
 pub(crate) const INITIATION_BODY: usize = INITIATION_COOKIE.end;
-/// Where the Noise message of a response begins; it reaches to the end.
+/// Start of the Noise message in a response; it extends to the end.
 pub(crate) const RESPONSE_BODY: usize = 2 + 2 * INDEX;
 
-/// The header of a data packet. All its bytes are authenticated.
+/// The header of a data packet. All of its bytes are authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) receiver: Index,
@@ -73,17 +72,17 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Where the packet number begins.
+    /// Position of the packet number.
     const NUMBER: usize = 1 + INDEX;
-    /// The longest header in bytes.
+    /// Maximum size of a header, in bytes.
     pub(crate) const MAX_LEN: usize = Self::NUMBER + 4;
 
     pub(crate) fn len(&self) -> usize {
         Self::NUMBER + self.number_len
     }
 
-    /// The header of packet `number` when everything below `settled` is known
-    /// to the peer: short enough, and never ambiguous (RFC 9000 §A.2).
+    /// The header of packet `number` when the peer knows everything below `settled`. The number is
+    /// as short as it can be without ambiguity (RFC 9000 §A.2).
     pub(crate) fn new(receiver: Index, number: u64, settled: u64, source: bool) -> Self {
         let distance = (number - settled + 1) * 2;
         let number_len = (1..4).find(|len| distance < 1 << (8 * len)).unwrap_or(4);
@@ -103,13 +102,13 @@ impl Header {
         out.extend_from_slice(&(self.truncated as u32).to_be_bytes()[4 - self.number_len..]);
     }
 
-    /// Marks a packet whose header is written as a FEC source.
+    /// Sets the FEC source bit in a packet's finished header.
     pub(crate) fn mark_source(packet: &mut [u8]) {
         packet[0] |= SOURCE;
     }
 
-    /// The packet number closest to `expected` that ends in the bits sent
-    /// (RFC 9000 §A.3).
+    /// Expands to the packet number closest to `expected` that ends in the transmitted bits (RFC
+    /// 9000 §A.3).
     pub(crate) fn number(&self, expected: u64) -> u64 {
         let window = 1u64 << (8 * self.number_len);
         let candidate = (expected & !(window - 1)) | self.truncated;
@@ -123,8 +122,7 @@ impl Header {
     }
 }
 
-/// Reads the header of a datagram; `None` for anything that is not of this
-/// protocol.
+/// Parses the header of a datagram; `None` if it does not belong to this protocol.
 pub(crate) fn parse(datagram: &[u8]) -> Option<Datagram> {
     match *datagram.first()? {
         INITIATION if *datagram.get(1)? == VERSION => {
@@ -160,10 +158,10 @@ pub(crate) fn parse(datagram: &[u8]) -> Option<Datagram> {
     }
 }
 
-/// Where the versions begin in an answer that names them.
+/// Position of the version list in a *versions* answer.
 const SPOKEN: usize = 1 + size_of::<Echo>();
 
-/// The versions that an answer names, which is long enough to be one.
+/// The version list of a *versions* answer, whose length has been checked.
 pub(crate) fn spoken(versions: &[u8]) -> &[u8] {
     &versions[SPOKEN..versions.len() - MAC]
 }
@@ -184,7 +182,7 @@ fn index(datagram: &[u8], at: usize) -> Option<Index> {
     Some(Index::from_be_bytes(*bytes))
 }
 
-/// The head of a first handshake datagram.
+/// The head of an initiation.
 pub(crate) fn initiation(sender: Index, cookie: &Mac) -> Vec<u8> {
     let mut out = vec![INITIATION, VERSION];
     out.extend_from_slice(&sender.to_be_bytes());
@@ -192,7 +190,7 @@ pub(crate) fn initiation(sender: Index, cookie: &Mac) -> Vec<u8> {
     out
 }
 
-/// The head of a second handshake datagram.
+/// The head of a response.
 pub(crate) fn response(sender: Index, receiver: Index) -> Vec<u8> {
     let mut out = vec![RESPONSE, VERSION];
     out.extend_from_slice(&sender.to_be_bytes());
@@ -200,14 +198,14 @@ pub(crate) fn response(sender: Index, receiver: Index) -> Vec<u8> {
     out
 }
 
-/// What asks for an initiation with a cookie, without its tag.
+/// A request for an initiation with a cookie, without its tag.
 pub(crate) fn cookie_request(receiver: Index, cookie: &Mac) -> Vec<u8> {
     let mut out = answer(COOKIE, receiver);
     out.extend_from_slice(cookie);
     out
 }
 
-/// What tells the versions spoken to whoever sent `echo`, without its tag.
+/// A *versions* answer to the sender of `echo`, without its tag.
 pub(crate) fn versions(echo: Echo, spoken: &[u8]) -> Vec<u8> {
     let mut out = vec![VERSIONS];
     out.extend_from_slice(&echo);
@@ -215,14 +213,13 @@ pub(crate) fn versions(echo: Echo, spoken: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What an initiation with this index has where every version echoes it.
+/// The bytes of an initiation with this index that every version echoes.
 pub(crate) fn echo_of(sender: Index) -> Echo {
     let [a, b, ..] = sender.to_be_bytes();
     [a, b]
 }
 
-/// What says that there is no session for the packet with `header`, without its
-/// tag.
+/// A hint that there is no session for the packet with `header`, without its tag.
 pub(crate) fn unknown(header: &Header) -> Vec<u8> {
     let mut out = answer(UNKNOWN, header.receiver);
     header.write_number(&mut out);

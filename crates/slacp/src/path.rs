@@ -1,7 +1,6 @@
-//! Where the peer is, when packets begin to come from elsewhere
-//! (`docs/slacp.md`, Migration). An address is used once a challenge sent to it
-//! has been answered, and one sent to the present address at the same time has
-//! not.
+//! Validates a new address of the peer when packets start to come from elsewhere (`docs/slacp.md`,
+//! Migration). A new address is used once a challenge sent to it is answered while one sent to the
+//! current address at the same time is not.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -13,25 +12,25 @@ use units::Instant;
 
 use crate::frame::Frame;
 
-/// So many new addresses are looked at at once.
+/// Maximum number of new addresses examined at a time.
 const CANDIDATES: usize = 4;
-/// So many challenges go to each address: the link may lose some.
+/// Number of challenges sent to each address, because the link may lose some.
 const CHALLENGES: u32 = 3;
-/// How long no new address is looked at after the present one has proved good.
+/// How long new addresses are ignored after the current one has proved good.
 const CALM: Duration = Duration::from_secs(1);
-/// So many answers wait to be sent at most.
+/// Maximum number of queued challenge answers.
 const ANSWERS: usize = 8;
-/// A challenge takes no more than this on the wire, in IP bytes.
+/// Maximum size of a challenge on the wire, in IP bytes.
 const CHALLENGE_SIZE: u64 = 100;
-/// What may be sent to an unproven address, in shares of what came from it
+/// Amplification limit: bytes that may be sent to an unvalidated address per byte received from it
 /// (RFC 9000 §8.1).
 const AMPLIFICATION: u64 = 3;
 
-/// What becomes of an address that is not the present one.
+/// State of the validation of new addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Path {
     candidates: Vec<Candidate>,
-    /// No new candidate before this time.
+    /// No new candidate is accepted before this time.
     calm_until: Instant,
     answers: VecDeque<(SocketAddr, u64)>,
 }
@@ -39,20 +38,19 @@ pub(crate) struct Path {
 #[derive(Debug)]
 struct Candidate {
     address: SocketAddr,
-    /// What the candidate, and the present address, are to give back.
+    /// Tokens that the candidate and the current address are to echo.
     tokens: [u64; 2],
     begun: Instant,
-    /// IP bytes that came from it, and that went to it.
+    /// IP bytes received from it and sent to it.
     received: u64,
     sent: u64,
-    /// Challenges sent to the candidate, and to the present address.
+    /// Number of challenges sent to the candidate and to the current address.
     challenges: [u32; 2],
     answered: Option<Instant>,
 }
 
 impl Candidate {
-    /// When the next challenge is due: to the candidate or, `1`, to the present
-    /// address.
+    /// When the next challenge is due, and to whom: the candidate, or `1` for the current address.
     fn next_challenge(&self, delay: Duration) -> Option<(Instant, usize)> {
         let at = |which: usize| (self.begun + delay / 8 * self.challenges[which], which);
         let affordable = self.sent + CHALLENGE_SIZE <= self.received * AMPLIFICATION;
@@ -62,15 +60,15 @@ impl Candidate {
         to_candidate.into_iter().chain(to_present).min()
     }
 
-    /// When it is clear what becomes of it.
+    /// When the outcome for the candidate is decided.
     fn decided_at(&self, delay: Duration) -> Instant {
         self.begun + if self.answered.is_some() { delay } else { delay * 3 }
     }
 }
 
 impl Path {
-    /// An authentic packet of `size` IP bytes came from somewhere else than the
-    /// present address; `newest` if nothing later has come.
+    /// Handles an authentic packet of `size` IP bytes from an address other than the current one.
+    /// `newest` if no later packet has arrived.
     pub(crate) fn strayed(
         &mut self,
         now: Instant,
@@ -95,14 +93,14 @@ impl Path {
         }
     }
 
-    /// The peer at `from` wants its challenge back.
+    /// Queues the answer to a challenge from the peer at `from`.
     pub(crate) fn challenged(&mut self, from: SocketAddr, token: u64) {
         if self.answers.len() < ANSWERS {
             self.answers.push_back((from, token));
         }
     }
 
-    /// A challenge came back: what was sent to its address reaches the peer.
+    /// Handles the answer to a challenge: data sent to its address reaches the peer.
     pub(crate) fn answered(&mut self, now: Instant, token: u64) {
         for candidate in &mut self.candidates {
             if candidate.tokens[0] == token {
@@ -112,13 +110,13 @@ impl Path {
         let before = self.candidates.len();
         self.candidates.retain(|candidate| candidate.tokens[1] != token);
         if self.candidates.len() < before {
-            // The present address is good; the rest was a copy on another way.
+            // The current address is good; the other packet was a copy that took another route.
             self.calm_until = now + CALM;
         }
     }
 
-    /// When [`Self::next`] or [`Self::decide`] has something; `delay` is how
-    /// long an answer takes at most.
+    /// When [`Self::next`] or [`Self::decide`] has something to do; `delay` is how long an answer
+    /// takes at most.
     pub(crate) fn poll_timeout(&self, delay: Duration) -> Option<Instant> {
         self.candidates.iter().map(|candidate| candidate.decided_at(delay)).min()
     }
@@ -131,7 +129,7 @@ impl Path {
         self.candidates.iter().filter_map(|one| Some(one.next_challenge(delay)?.0)).min()
     }
 
-    /// The next frame to be sent, alone, and where to.
+    /// Returns the next frame, to be sent alone, and its destination.
     pub(crate) fn next(
         &mut self,
         now: Instant,
@@ -152,8 +150,7 @@ impl Path {
         })
     }
 
-    /// The address to be used from now on, if there is a new one, and how long
-    /// an answer from there took.
+    /// Returns the new address to use, if it is decided, and how long an answer from there took.
     pub(crate) fn decide(
         &mut self,
         now: Instant,
@@ -188,8 +185,8 @@ mod tests {
         SocketAddr::from(([192, 0, 2, last], 1))
     }
 
-    /// A path whose peer, at 1, has been heard from 2 at time 0, and what it
-    /// asks there and at 1.
+    /// A path whose peer at address 1 was heard from address 2 at time 0, and the challenges sent
+    /// there and to 1.
     fn strayed(size: usize) -> (Path, Vec<(SocketAddr, u64)>) {
         let mut path = Path::default();
         let mut rng = ChaCha20Rng::from_seed([1; 32]);

@@ -1,6 +1,6 @@
-//! The keys of a session and how they are renewed (`docs/slacp.md`, Keys): each
-//! generation from a fresh X25519 exchange inside the session and from what came
-//! before it. The key phase in a packet's header is the generation's last bit.
+//! The keys of a session and their renewal (`docs/slacp.md`, Keys). Each generation is derived from
+//! a fresh X25519 exchange inside the session and from everything before it. The key phase in a
+//! packet header is the lowest bit of the generation.
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -15,7 +15,7 @@ use crate::handshake::Keys;
 use crate::packet::Header;
 use crate::secret::{Secret, draw, x25519};
 
-/// The peer's offer of new keys makes no sense.
+/// The peer's key offer is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum RekeyError {
     #[error("key generation {generation} follows {present}")]
@@ -26,16 +26,16 @@ pub(crate) enum RekeyError {
     Degenerate,
 }
 
-/// How much one key may be used for: the lowest limits of RFC 9001 §6.6 (`docs/slacp.md`,
-/// How much one key seals). An honest peer renews its keys at half of them.
+/// Usage limits of a key: the lowest limits of RFC 9001 §6.6 (`docs/slacp.md`, How much one key
+/// seals). An honest peer renews its keys at half of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyLimits {
-    /// Packets sealed. Twice the default of [`rekey_packets`], and the confidentiality
+    /// Number of packets sealed. Twice the default of [`rekey_packets`], and the confidentiality
     /// limit of AES-GCM for packets of any size.
     ///
     /// [`rekey_packets`]: crate::Config::rekey_packets
     pub(crate) sealed: u64,
-    /// Packets that were not authentic: the integrity limit of ChaCha20-Poly1305, the
+    /// Number of forged packets received: the integrity limit of ChaCha20-Poly1305, which is the
     /// lower one.
     pub(crate) forged: u64,
 }
@@ -46,7 +46,7 @@ impl Default for KeyLimits {
     }
 }
 
-/// A key has been used for as much as it may.
+/// A key has reached its usage limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum WornOut {
     #[error("{sealed} packets are sealed with one key, and no other is agreed on")]
@@ -55,7 +55,7 @@ pub(crate) enum WornOut {
     Forged { forged: u64 },
 }
 
-/// The keys in use. The terminal offers, the hub answers; so offers never cross.
+/// The keys in use. The terminal offers and the hub answers, so offers never cross.
 pub(crate) struct Phases {
     terminal: bool,
     rng: ChaCha20Rng,
@@ -67,9 +67,9 @@ pub(crate) struct Phases {
     /// Packets sealed with `send`.
     sealed: u64,
     recv: PacketKey,
-    /// The newest generation in which a packet has come.
+    /// The newest generation in which a packet was received.
     recv_generation: u64,
-    /// Packets since then that no key opened.
+    /// Packets since then that no key could open.
     forged: u64,
     other: Other,
     change: Change,
@@ -79,21 +79,21 @@ pub(crate) struct Phases {
 enum Other {
     None,
     Next(PacketKey),
-    /// For packets that were overtaken by the change.
+    /// For packets that the key change has overtaken.
     Previous(PacketKey),
 }
 
 enum Change {
     None,
-    /// The terminal has offered its half.
+    /// The terminal has offered its key share.
     Offered(Box<dyn Dh>),
-    /// The hub has given its half for `theirs` and sends with `send` as soon as
-    /// the terminal does.
+    /// The hub has answered `theirs` with its own share, and switches to `send` as soon as the
+    /// terminal switches.
     Answered {
         theirs: [u8; 32],
         send: Box<PacketKey>,
     },
-    /// The terminal sends with the new key and waits for the hub to do so.
+    /// The terminal sends with the new key and waits for the hub to switch.
     Switched,
 }
 
@@ -116,18 +116,18 @@ impl Phases {
         }
     }
 
-    /// With other limits than usual.
+    /// Replaces the usual limits.
     pub(crate) fn limited(self, limits: KeyLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Seals a packet that [`Self::phase`] is in the header of.
+    /// Seals a packet whose header carries [`Self::phase`].
     pub(crate) fn seal(&mut self, number: u64, header_len: usize, packet: &mut Vec<u8>) {
         self.sealed += 1;
         self.send.seal(number, header_len, packet);
     }
 
-    /// Whether the keys may go on being used.
+    /// Whether the keys are within their limits.
     pub(crate) fn check(&self) -> Result<(), WornOut> {
         let Self { sealed, forged, limits, .. } = *self;
         if sealed >= limits.sealed {
@@ -136,23 +136,23 @@ impl Phases {
         if forged >= limits.forged { Err(WornOut::Forged { forged }) } else { Ok(()) }
     }
 
-    /// Whether half of what the keys may be used for is over.
+    /// Whether the keys have reached half of their limits.
     pub(crate) fn are_worn(&self) -> bool {
         self.sealed >= self.limits.sealed / 2 || self.forged >= self.limits.forged / 2
     }
 
-    /// The key phase of packets to be sent.
+    /// The key phase for outgoing packets.
     pub(crate) fn phase(&self) -> bool {
         self.send_generation % 2 == 1
     }
 
-    /// How often the keys have been renewed.
+    /// Number of key renewals so far.
     pub(crate) fn generation(&self) -> u64 {
         self.recv_generation
     }
 
-    /// Opens a packet; `None` if it is not authentic. The first one of a new
-    /// phase completes the change: [`Self::holds_previous`] then.
+    /// Decrypts a packet; `None` if it is not authentic. The first packet of a new phase completes
+    /// the change; then [`Self::holds_previous`].
     pub(crate) fn open<'a>(
         &mut self,
         header: &Header,
@@ -184,7 +184,7 @@ impl Phases {
         }
     }
 
-    /// The peer uses the next key.
+    /// Completes the change: the peer uses the next key.
     fn complete(&mut self) {
         if let Other::Next(next) = core::mem::replace(&mut self.other, Other::None) {
             self.other = Other::Previous(core::mem::replace(&mut self.recv, next));
@@ -207,8 +207,7 @@ impl Phases {
         matches!(self.other, Other::Previous(_))
     }
 
-    /// Forgets the previous key: what was sealed with it cannot be opened any
-    /// more, by nobody.
+    /// Forgets the previous key. After that nobody can decrypt what it sealed.
     pub(crate) fn drop_previous(&mut self) {
         if self.holds_previous() {
             self.other = Other::None;
@@ -220,7 +219,7 @@ impl Phases {
         self.terminal && matches!((&self.change, &self.other), (Change::None, Other::None))
     }
 
-    /// Begins a change of keys, if [`Self::may_offer`].
+    /// Starts a key change, if [`Self::may_offer`].
     pub(crate) fn offer(&mut self) -> Option<Frame<'static>> {
         if !self.may_offer() {
             return None;
@@ -231,7 +230,7 @@ impl Phases {
         Some(Frame::Rekey { generation: self.recv_generation + 1, key })
     }
 
-    /// Takes the peer's half; what to answer with, if anything.
+    /// Handles the peer's key share; returns the answer, if any.
     pub(crate) fn on_rekey(
         &mut self,
         generation: u64,
@@ -279,9 +278,8 @@ impl Phases {
         dh
     }
 
-    /// The next keys, terminal to hub and hub to terminal, from the exchange and
-    /// from all exchanges before; `up` and `down` are the halves of terminal and
-    /// hub.
+    /// Derives the next keys, terminal to hub and hub to terminal, from the exchange and all
+    /// earlier ones. `up` and `down` are the shares of terminal and hub.
     fn derive(
         &mut self,
         ours: &dyn Dh,
@@ -307,7 +305,7 @@ fn public(dh: &dyn Dh) -> [u8; 32] {
     key
 }
 
-/// `N` secrets by HKDF-SHA256 (RFC 5869).
+/// Derives `N` secrets with HKDF-SHA256 (RFC 5869).
 pub(crate) fn expand<const N: usize>(salt: &[u8], input: &[u8], info: &[u8]) -> [Secret; N] {
     struct Length(usize);
     impl hkdf::KeyType for Length {
@@ -376,7 +374,7 @@ mod tests {
             let offer = half(terminal.offer());
             assert_eq!((offer.0, terminal.offer()), (generation, None));
             let answer = half(hub.on_rekey(offer.0, offer.1).unwrap());
-            // Both halves may come again at any time.
+            // Both shares may arrive again at any time.
             assert_eq!(hub.on_rekey(offer.0, offer.1), Ok(None));
             assert_eq!(hub.phase(), terminal.phase(), "nobody uses the new keys yet");
             assert_eq!(terminal.on_rekey(answer.0, answer.1), Ok(None));

@@ -1,7 +1,7 @@
-//! When and what to protect with FEC (`docs/slacp.md`, FEC): what nobody would
-//! miss for a round trip without waiting for it. In mid-flight of a large
-//! transfer a loss is repaired by retransmission while the rest goes on; at the
-//! tail, and in a short exchange beside large ones, it would cost a round trip.
+//! Decides when and what to protect with FEC (`docs/slacp.md`, FEC): data whose loss somebody would
+//! otherwise wait a round trip for. In the middle of a large transfer, retransmission repairs a
+//! loss while the rest goes on. At the tail, or in a short exchange beside large ones, it would
+//! cost a round trip.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -14,56 +14,55 @@ use crate::loss::{Bursts, LossMeter};
 use crate::pacer::Pacer;
 use crate::sent::SentPackets;
 
-/// How long nothing may follow before what was sent counts as a tail.
+/// A source counts as the tail if nothing follows for this long.
 const QUIET: Duration = Duration::from_millis(3);
-/// How long repairs that are promised may take to leave: half the deadline of a
-/// channel with FEC, so that they come in time.
+/// Maximum delay of promised repairs: half the deadline of a channel with FEC, so that they arrive
+/// in time.
 const PROMISE: Duration = Duration::from_millis(50);
-/// Sparse packets beside others wait no longer than this for more of them.
+/// Maximum time that sparse packets beside other traffic wait for more of their kind.
 const GATHER: Duration = Duration::from_millis(6);
-/// The sources of one block, about: more make repairs cheaper, fewer make
-/// decoding cheaper.
+/// Approximate number of sources per block: more make repairs cheaper, fewer make decoding cheaper.
 const BLOCK: u64 = 200;
-/// Repairs take at most one in so many bits of the rate …
+/// Repairs take at most one bit in this many …
 const BUDGET_SHARE: u64 = 20;
 /// … averaged over this time.
 const BUDGET_TIME: Duration = Duration::from_secs(3);
-/// On a loaded link they take at most this multiple of what it loses …
+/// On a loaded link, repairs take at most this multiple of the loss …
 const LOADED_SHARE: f64 = 2.5;
-/// … of which so many packets can be saved up.
+/// … and at most this many packets are saved up.
 const LOADED_SAVED: f64 = 40.0;
-/// What one protection may fail at, of its losses that come alone.
+/// Accepted probability that a protection fails against isolated losses.
 const RESIDUAL: f64 = 5e-3;
-/// A burst less probable than this is not provided for.
+/// Bursts less probable than this are not provided for.
 const IMPROBABLE: f64 = 1e-3;
-/// The headers of a repair on the link, about.
+/// Approximate size of a repair's headers on the link.
 const HEADERS: usize = 28 + 5 + 16 + 10;
 
-/// The size of a full packet on the link.
+/// Size of a full packet on the link.
 const PACKET: usize = 1500;
 
-/// Decides on repairs.
+/// Decides which repairs to make and when to send them.
 #[derive(Debug)]
 pub(crate) struct Planner {
-    /// When the last source left that is not protected.
+    /// When the last unprotected source was sent.
     tail: Option<Instant>,
     /// Packets below this number have been dealt with.
     dealt_with: u64,
-    /// Packets of sparse streams that are not protected yet.
+    /// Unprotected packets of sparse streams.
     sparse: Option<Gathered>,
-    /// Packets that are to be protected whatever follows them.
+    /// Packets to be protected whatever follows them.
     promised: Option<Gathered>,
     budget: Pacer,
-    /// Repairs that may be sent on a loaded link.
+    /// Number of repairs that may be sent on a loaded link.
     loaded: f64,
     queue: VecDeque<PendingRepair>,
-    /// Repairs that wait until a burst has passed.
+    /// Repairs held back until a burst has passed.
     later: Vec<(Instant, Vec<PendingRepair>)>,
-    /// What both hold. Bounded by `budget`: 3 s of a twentieth of the rate.
+    /// Size of both in bytes. Bounded by `budget`: a twentieth of the rate for 3 s.
     held: usize,
 }
 
-/// Sources that are to be protected together.
+/// Sources to be protected together.
 #[derive(Debug)]
 struct Gathered {
     numbers: Range<u64>,
@@ -91,20 +90,20 @@ impl Gathered {
 /// When a source is to be protected.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Protection {
-    /// When nothing follows it.
+    /// If nothing follows it.
     pub(crate) tail: bool,
-    /// Soon, for somebody waits for it.
+    /// Soon, because somebody waits for it.
     pub(crate) sparse: bool,
-    /// Whatever follows it.
+    /// In any case.
     pub(crate) promised: bool,
 }
 
-/// What [`Planner::plan`] looks at.
+/// The inputs of [`Planner::plan`].
 pub(crate) struct Outlook<'a> {
     pub(crate) sent: &'a SentPackets,
     pub(crate) loss: &'a LossMeter,
     pub(crate) rtt: Duration,
-    /// Nothing else waits to be sent.
+    /// Nothing else is waiting to be sent.
     pub(crate) idle: bool,
 }
 
@@ -124,17 +123,17 @@ impl Planner {
         }
     }
 
-    /// Bytes of repairs that wait.
+    /// Size of the waiting repairs, in bytes.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// The link has another rate from now on.
+    /// Changes the link rate.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
         self.budget.set_rate(now, share(rate));
     }
 
-    /// A source has left.
+    /// Records that a source was sent.
     pub(crate) fn sent_source(
         &mut self,
         now: Instant,
@@ -159,7 +158,7 @@ impl Planner {
         self.tail.is_some() || self.sparse.is_some() || self.promised.is_some()
     }
 
-    /// When [`Self::plan`] is due, if nothing is sent until then.
+    /// When [`Self::plan`] is due if nothing is sent until then.
     pub(crate) fn due(&self, idle: bool) -> Option<Instant> {
         let tail = self.tail.filter(|_| idle).map(|last| last + QUIET);
         let sparse = self.sparse.as_ref().map(Gathered::sparse_due);
@@ -185,7 +184,7 @@ impl Planner {
         self.release(now, outlook.sent);
     }
 
-    /// Queues what waited for a burst to pass, unless it has become needless.
+    /// Queues the repairs held back for a burst, unless they are no longer needed.
     fn release(&mut self, now: Instant, sent: &SentPackets) {
         let needed =
             |repair: &PendingRepair| repair.block.numbers().any(|n| sent.sent_at(n).is_some());
@@ -226,15 +225,15 @@ impl Planner {
                 self.spend(now, repair.shard.len(), outlook.idle);
                 self.held += size_of_pending(repair);
             }
-            // A burst may last until after the sources have left.
+            // A burst may outlast the sending of the sources.
             let passed = threat.filter(|bursts| span.duration() < bursts.length);
             let release = passed.map_or(now, |bursts| span.end + bursts.length);
             self.later.push((release, in_turn(later)));
         }
     }
 
-    /// Of the numbers of packets that bursts can take, the largest that there
-    /// is budget for; too few repairs against a burst are worth nothing.
+    /// The largest of the possible burst sizes, in packets, that the budget covers. Too few repairs
+    /// are worth nothing against a burst.
     fn affordable(&self, now: Instant, struck: Vec<usize>, outlook: &Outlook) -> usize {
         let left = self.budget.left(now).get() as usize / PACKET;
         let loaded = if outlook.idle { usize::MAX } else { self.loaded as usize };
@@ -250,19 +249,19 @@ impl Planner {
         }
     }
 
-    /// The repair to be sent next.
+    /// The next repair to send.
     pub(crate) fn next(&self) -> Option<&PendingRepair> {
         self.queue.front()
     }
 
-    /// As if that had been planned.
+    /// Pretends that this repair was planned.
     #[cfg(test)]
     pub(crate) fn push(&mut self, repair: PendingRepair) {
         self.held += size_of_pending(&repair);
         self.queue.push_back(repair);
     }
 
-    /// Takes [`Self::next`] out.
+    /// Takes the repair returned by [`Self::next`].
     pub(crate) fn take(&mut self) -> Option<PendingRepair> {
         let repair = self.queue.pop_front()?;
         self.held -= size_of_pending(&repair);
@@ -275,8 +274,7 @@ impl Planner {
         self.queue.iter().chain(later).map(|repair| repair.block.base).min()
     }
 
-    /// Whether so many bytes of redundancy may be spent now; they are spent
-    /// then.
+    /// Spends this many bytes of redundancy if the budget allows; `false` if not.
     pub(crate) fn afford(&mut self, now: Instant, size: usize, idle: bool) -> bool {
         let affordable = self.budget.ready_at() <= now && (idle || self.loaded >= 1.0);
         if affordable {
@@ -293,12 +291,12 @@ impl Planner {
     }
 }
 
-/// What a repair that waits takes.
+/// Size of a waiting repair, in bytes.
 fn size_of_pending(repair: &PendingRepair) -> usize {
     size_of::<PendingRepair>() + repair.shard.len()
 }
 
-/// What repairs may take of a rate.
+/// The part of a rate that repairs may take.
 fn share(rate: BitRate) -> BitRate {
     BitRate::from_bits_per_second(rate.bits_per_second() / BUDGET_SHARE)
 }
@@ -315,8 +313,8 @@ impl Span {
     }
 }
 
-/// From the first source of these packets to the last: what is none would only
-/// take repairs away from them. `None` without any.
+/// Trims a range to its first and last source, because other packets would only take repairs away
+/// from them. `None` if there is no source.
 fn sources(numbers: Range<u64>, sent: &SentPackets) -> Option<Range<u64>> {
     let is_source = |number: &u64| sent.source(*number).is_some_and(|source| !source.is_empty());
     let mut numbers = numbers.start.max(sent.kept_from())..numbers.end;
@@ -325,22 +323,21 @@ fn sources(numbers: Range<u64>, sent: &SentPackets) -> Option<Range<u64>> {
     Some(first..last + 1)
 }
 
-/// When the outstanding ones of these packets were sent; `None` without any.
+/// When the outstanding packets of the range were sent; `None` if there are none.
 fn span(numbers: &Range<u64>, sent: &SentPackets) -> Option<Span> {
     let begin = numbers.clone().find_map(|number| sent.sent_at(number))?;
     let end = numbers.clone().rev().find_map(|number| sent.sent_at(number))?;
     Some(Span { begin, end })
 }
 
-/// Whether a burst is probable enough, and over early enough to be waited for
-/// rather than a retransmission.
+/// Whether a burst is probable enough, and over early enough to beat a retransmission.
 fn worthwhile(bursts: &Bursts, span: &Span, rtt: Duration) -> bool {
     let exposed = span.duration() + bursts.length;
     bursts.per_second * exposed.as_secs_f64() >= IMPROBABLE && bursts.length * 4 < rtt * 3
 }
 
-/// How many of the packets bursts can take: one, two, … as many as are probable.
-/// Bursts are only as long as measured so far: an eighth is added.
+/// How many of the packets bursts can take: one, two, … for as long as that is probable. An eighth
+/// is added, because future bursts may be longer than those measured.
 fn struck(bursts: &Bursts, span: &Span, numbers: &Range<u64>) -> Vec<usize> {
     let count = (numbers.end - numbers.start) as usize;
     let (length, duration) = (bursts.length.as_secs_f64(), span.duration().as_secs_f64());
@@ -353,9 +350,8 @@ fn struck(bursts: &Bursts, span: &Span, numbers: &Range<u64>) -> Vec<usize> {
     (1..=most.clamp(1, 8)).map(|bursts| (one * bursts).min(count)).collect()
 }
 
-/// How many repairs a block of `count` packets needs so that more of them all
-/// are lost with a probability of at most `residual`, if each is lost with
-/// probability `p`; 0 on a clean link.
+/// Number of repairs a block of `count` packets needs so that more packets are lost with a
+/// probability of at most `residual`, if each is lost with probability `p`; 0 on a clean link.
 fn repairs_for(count: usize, p: f64, residual: f64) -> usize {
     if p <= 0.0 {
         return 0;
@@ -365,8 +361,8 @@ fn repairs_for(count: usize, p: f64, residual: f64) -> usize {
         .unwrap_or(MAX_REPAIRS)
 }
 
-/// The probability that more than `most` of `n` packets are lost (binomial),
-/// by additions and multiplications only: the same on every platform.
+/// The probability that more than `most` of `n` packets are lost (binomial). Uses only additions
+/// and multiplications, so it is the same on every platform.
 fn more_lost(n: usize, most: usize, p: f64) -> f64 {
     let mut term = 1.0;
     for _ in 0..n {
@@ -380,7 +376,7 @@ fn more_lost(n: usize, most: usize, p: f64) -> f64 {
     1.0 - sum
 }
 
-/// The first repair of every block before the second of any.
+/// Orders repairs so that the first one of every block precedes the second of any.
 fn in_turn(mut repairs: Vec<PendingRepair>) -> Vec<PendingRepair> {
     repairs.sort_by_key(|repair| (repair.index, repair.block));
     repairs

@@ -1,33 +1,31 @@
-//! The size of the largest packet that the path carries, found by probing
-//! (Datagram PLPMTUD, RFC 8899; `docs/slacp.md`, Path MTU). Sizes are those of
-//! IP packets, in bytes.
+//! Path MTU discovery by probing (Datagram PLPMTUD, RFC 8899; `docs/slacp.md`, Path MTU). Sizes are
+//! those of IP packets, in bytes.
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// What a path is taken to carry until it turns out not to: the least MTU of IPv6.
+/// The assumed MTU of a path until it proves wrong: the minimum MTU of IPv6.
 const BASE: usize = 1280;
-/// What every path carries: what every IPv4 host must take (RFC 791 §3.1). Smaller
-/// links exist, but none that this protocol is for.
+/// The size every path carries: what every IPv4 host must accept (RFC 791 §3.1). Smaller links
+/// exist, but this protocol is not meant for them.
 const LEAST: usize = 576;
-/// A size does not pass if so many probes of it are lost (RFC 8899 §5.1.2).
+/// Number of lost probes after which a size counts as too large (RFC 8899 §5.1.2).
 const TRIES: u32 = 3;
-/// The search ends when the answer is known to so many bytes.
+/// Resolution of the search, in bytes.
 const STEP: usize = 16;
-/// When to try larger sizes again (RFC 8899 §5.1.1).
+/// Interval after which larger sizes are tried again (RFC 8899 §5.1.1).
 const RAISE: Duration = Duration::from_secs(600);
-/// So many full packets lost one after another, and none received since: the path does
-/// not carry them any more.
+/// Number of full packets lost in a row, with none received since, that reveals a black hole.
 const BLACK_HOLE: u32 = 10;
-/// The same while no full packet has ever arrived. Three in a row are lost by chance
-/// once in a thousand times at 10 % loss, and that costs headers for a round trip.
+/// The same while no full packet has ever arrived. At 10 % loss, three in a row are lost by chance
+/// once in a thousand times, and a false alarm costs only headers for one round trip.
 const BLACK_HOLE_UNPROVEN: u32 = 3;
-/// A packet that lacks less than this is full: a repair of it must fit in another, and
-/// headers differ.
+/// A packet that falls short of the maximum by less than this is full: a repair of it must fit in
+/// another packet, and headers differ.
 const FULL: usize = 32;
 
-/// A probe on its way.
+/// A probe in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MtuProbe {
     id: u32,
@@ -39,16 +37,16 @@ pub(crate) struct MtuProbe {
 pub(crate) struct Pmtu {
     base: usize,
     most: usize,
-    /// What is known to pass, and the least that is known not to.
+    /// The largest size known to pass, and the smallest known not to.
     size: usize,
     failed: usize,
     tries: u32,
     in_flight: Option<u32>,
     next_id: u32,
     raise_at: Option<Instant>,
-    /// Whether a packet or probe of the present size has arrived.
+    /// Whether a packet or probe of the current size has arrived.
     proven: bool,
-    /// The largest number of an acknowledged full packet.
+    /// The highest number of an acknowledged full packet.
     full_acked: u64,
     full_lost: u32,
 }
@@ -72,38 +70,38 @@ impl Pmtu {
         }
     }
 
-    /// The size of packets to be sent.
+    /// The current packet size.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// The largest size that is tried.
+    /// The largest size to try.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// What a path is taken to carry.
+    /// The assumed MTU of a path.
     pub(crate) fn base(&self) -> usize {
         self.base
     }
 
-    /// Whether a packet of the present size has arrived.
+    /// Whether a packet of the current size has arrived.
     pub(crate) fn is_proven(&self) -> bool {
         self.proven
     }
 
-    /// What any path carries.
+    /// The size every path carries.
     pub(crate) fn least(&self) -> usize {
         LEAST.min(self.most)
     }
 
-    /// Begins anew, on another path.
+    /// Restarts the search for a new path.
     pub(crate) fn restart(&mut self) {
         let next_id = self.next_id;
         *self = Self { next_id, full_acked: self.full_acked, ..Self::new(self.most) };
     }
 
-    /// When [`Self::probe`] gives the next probe.
+    /// When [`Self::probe`] returns the next probe.
     pub(crate) fn probe_at(&self) -> Option<Instant> {
         if self.in_flight.is_some() {
             None
@@ -114,7 +112,7 @@ impl Pmtu {
         }
     }
 
-    /// The next probe, which is sent now.
+    /// Returns the next probe, to be sent now.
     pub(crate) fn probe(&mut self, now: Instant) -> Option<MtuProbe> {
         if self.probe_at()? > now {
             return None;
@@ -127,8 +125,8 @@ impl Pmtu {
         Some(MtuProbe { id: self.next_id, size: self.candidate() })
     }
 
-    /// The largest first: it is right as a rule. If it is not, the base may be too large,
-    /// too (RFC 8899 §5.2).
+    /// The next size to try. The largest comes first because it usually works. If it fails, even
+    /// the base may be too large (RFC 8899 §5.2).
     fn candidate(&self) -> usize {
         if self.failed > self.most {
             self.most
@@ -139,18 +137,18 @@ impl Pmtu {
         }
     }
 
-    /// Whether nobody knows that the path carries even the base.
+    /// Whether it is unknown if the path carries even the base.
     fn is_doubtful(&self) -> bool {
         !self.proven && self.size > self.least()
     }
 
     fn is_complete(&self) -> bool {
         let close = self.size == self.most || self.failed - self.size <= STEP;
-        // The base is tried when the configured size does not pass.
+        // The base is tried once the configured size has failed.
         close && !(self.is_doubtful() && self.failed <= self.most)
     }
 
-    /// The path carries the probe.
+    /// Records that the path carries the probe.
     pub(crate) fn arrived(&mut self, now: Instant, probe: MtuProbe) {
         self.finish(probe);
         if probe.size > self.size && probe.size < self.failed {
@@ -161,7 +159,7 @@ impl Pmtu {
         self.rest(now);
     }
 
-    /// The probe was lost, for whatever reason.
+    /// Records that the probe was lost, for whatever reason.
     pub(crate) fn lost(&mut self, now: Instant, probe: MtuProbe) {
         if !self.finish(probe) {
             return;
@@ -188,7 +186,7 @@ impl Pmtu {
         }
     }
 
-    /// Gives up the present size: for the base, or for the least if it was no larger.
+    /// Falls back to the base or, if the current size was no larger, to the minimum.
     fn fall(&mut self) {
         let (size, above) = (self.size, self.size > self.base);
         self.restart();
@@ -199,12 +197,12 @@ impl Pmtu {
         }
     }
 
-    /// Whether a packet of this size is as large as packets are now.
+    /// Whether a packet of this size counts as full.
     fn is_full(&self, size: usize) -> bool {
         size <= self.size && size + FULL > self.size
     }
 
-    /// A packet of this size was acknowledged.
+    /// Records that a packet of this size was acknowledged.
     pub(crate) fn packet_arrived(&mut self, number: u64, size: usize) {
         if self.is_full(size) {
             self.proven = true;
@@ -213,7 +211,8 @@ impl Pmtu {
         }
     }
 
-    /// A packet of this size was lost. Whether the path has turned out not to carry it.
+    /// Records that a packet of this size was lost. Returns whether the path has become a black
+    /// hole.
     pub(crate) fn packet_lost(&mut self, number: u64, size: usize) -> bool {
         if !self.is_full(size) || self.size == self.least() || number < self.full_acked {
             return false;
@@ -234,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Searches on a path of `mtu`; the probes it took.
+    /// Runs the search on a path of `mtu`; returns the number of probes.
     fn search(pmtu: &mut Pmtu, mtu: usize, now: Instant) -> usize {
         let mut count = 0;
         while let Some(probe) = pmtu.probe(now) {
@@ -249,7 +248,7 @@ mod tests {
     proptest! {
         #[test]
         fn finds_any_mtu(most in 576usize..9217, mtu in 576usize..9217) {
-            // A size that is configured is not tried below the base; lost packets show it.
+            // A configured size below the base is not probed; lost packets reveal it.
             prop_assume!(most > BASE || most <= mtu);
             let mut pmtu = Pmtu::new(most);
             let probes = search(&mut pmtu, mtu, Instant::ZERO);
@@ -302,12 +301,12 @@ mod tests {
         assert!(!pmtu.packet_lost(3, 700), "not full");
         assert!(pmtu.packet_lost(4, 1270));
         assert_eq!(pmtu.size(), 576);
-        // What was under way is of the past.
+        // Packets in flight belong to the past.
         (0..5).for_each(|_| pmtu.lost(Instant::ZERO, probe));
         (5..50).for_each(|number| assert!(!pmtu.packet_lost(number, 1270)));
         search(&mut pmtu, 900, Instant::ZERO);
         assert!((884..=900).contains(&pmtu.size()), "{}", pmtu.size());
-        // Ten minutes later it carries more.
+        // Ten minutes later the path carries more.
         search(&mut pmtu, 1500, Instant::ZERO + RAISE);
         assert_eq!(pmtu.size(), 1500);
     }

@@ -228,8 +228,8 @@ impl Endpoint {
         self.with(session, |session| session.streams.classify(stream, class))?
     }
 
-    /// Sends an IP packet on a packet channel. If the channel's queue is full and the packet's own
-    /// flow has the longest queue, the packet may be dropped.
+    /// Queues an IP packet on a packet channel. If the channel's queue is full, the flow with the
+    /// longest queue loses its oldest packet.
     ///
     /// # Errors
     /// [`ChannelError`].

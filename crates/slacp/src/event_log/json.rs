@@ -1,4 +1,4 @@
-//! An entry as a line of JSON (`docs/event-log.md`).
+//! Log entries as lines of JSON (`docs/event-log.md`).
 
 use core::fmt;
 
@@ -79,7 +79,7 @@ fn fields(f: &mut fmt::Formatter<'_>, event: &LogEvent) -> fmt::Result {
     }
 }
 
-/// The fields that name a unit.
+/// The fields that identify a unit.
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

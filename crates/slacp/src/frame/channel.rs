@@ -11,33 +11,33 @@ pub(super) const PACKET: u8 = 0x18;
 pub(super) const PACKET_LEN: u8 = 0x01;
 pub(super) const PACKET_PART: u8 = 0x02;
 
-/// The bytes of a [`Frame::Channel`](super::Frame::Channel), at most.
+/// Maximum size of a [`Frame::Channel`](super::Frame::Channel), in bytes.
 pub(crate) const CHANNEL_SIZE: usize = 1 + 1 + 2;
 
-/// What the receiver must know of a channel: how long it is to wait.
+/// What the receiver must know of a channel: how long to wait for missing packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Announcement {
     pub(crate) channel: ChannelId,
-    /// Whole milliseconds, at most [`MAX_DEADLINE`].
+    /// In whole milliseconds, at most [`MAX_DEADLINE`].
     pub(crate) deadline: Duration,
 }
 
-/// A packet that is not split, or a part of it.
+/// A whole packet, or a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packet<'a> {
     pub(crate) channel: ChannelId,
     pub(crate) lane: u8,
-    /// The low 30 bits of its number in the lane.
+    /// The low 30 bits of the packet's number in the lane.
     pub(crate) sequence: TruncatedOffset,
     pub(crate) part: Option<Part>,
     pub(crate) data: &'a [u8],
 }
 
-/// Where a part of a packet belongs.
+/// The position of a part in its packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) offset: usize,
-    /// The size of the whole packet.
+    /// Size of the whole packet in bytes.
     pub(crate) total: usize,
 }
 
@@ -55,7 +55,7 @@ impl Announcement {
 }
 
 impl<'a> Packet<'a> {
-    /// The bytes of the frame before its data, without a length.
+    /// Size of the frame before its data, without a length, in bytes.
     pub(crate) fn head(&self) -> usize {
         let part = self
             .part
@@ -63,7 +63,7 @@ impl<'a> Packet<'a> {
         1 + 1 + 1 + varint::len(self.sequence.low) + part
     }
 
-    /// Appends the frame; with its length unless it is the last.
+    /// Appends the frame, with its length unless it is the last.
     pub(crate) fn write(&self, out: &mut Vec<u8>, last: bool) {
         let flags = if last { 0 } else { PACKET_LEN };
         let part = if self.part.is_some() { PACKET_PART } else { 0 };

@@ -9,15 +9,15 @@ use crate::varint;
 pub(super) const OPEN: u8 = 0x04;
 pub(super) const MARKED_OPEN: u8 = 0x21;
 
-/// The first byte of a destination: what follows.
+/// The first byte of a destination selects its form.
 const NAME: u8 = 0;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
-/// A code point that is not known, as any from this one on.
+/// Stands for an unknown code point, as does every larger value.
 const UNKNOWN: u8 = 64;
 
-/// Appends the frame, of the kind that needs less of the peer. The numbers are stream,
-/// window and credit.
+/// Appends the frame in the form that requires less of the peer. The numbers are stream, window and
+/// credit.
 pub(super) fn write(out: &mut Vec<u8>, numbers: [u64; 3], open: &Open<Destination>) {
     match (&open.destination, open.dscp) {
         (Destination::Address(destination), None) => {
@@ -33,7 +33,7 @@ pub(super) fn write(out: &mut Vec<u8>, numbers: [u64; 3], open: &Open<Destinatio
     write_address(out, open.source);
 }
 
-/// Takes what follows the stream: window, credit, and what the stream is for.
+/// Reads what follows the stream number: window, credit, and what the stream is for.
 pub(super) fn read(kind: u8, input: &mut &[u8]) -> Option<([u64; 2], Open<Destination>)> {
     let numbers = [varint::read(input)?, varint::read(input)?];
     let (destination, dscp) = if kind == OPEN {
@@ -67,7 +67,7 @@ fn read_destination(input: &mut &[u8]) -> Option<Destination> {
     Some(Destination::Name(name, u16::from_be_bytes(take::<2>(input)?)))
 }
 
-/// Family (4 or 6), address, port.
+/// Writes family (4 or 6), address and port.
 fn write_address(out: &mut Vec<u8>, address: SocketAddr) {
     match address.ip() {
         IpAddr::V4(ip) => {

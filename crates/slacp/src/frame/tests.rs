@@ -27,7 +27,7 @@ fn reason() -> impl Strategy<Value = ResetReason> {
     prop::sample::select(REASONS.to_vec())
 }
 
-/// Every frame but acknowledgements and those that carry bytes.
+/// Any frame except acknowledgements and those that carry bytes.
 fn small_frame() -> impl Strategy<Value = Frame<'static>> {
     let stream = || number().prop_map(StreamId);
     prop_oneof![
