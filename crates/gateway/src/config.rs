@@ -1,4 +1,4 @@
-//! The configuration files of both sides: TOML in, validated types out.
+//! Configuration files of all roles: TOML in, validated types out.
 //!
 //! A terminal:
 //!
@@ -6,16 +6,16 @@
 //! private_key_file = "terminal.key"
 //! hub = "hub.example.net:5900"
 //! hub_key = "6Vv2ZmPFGh0mLPqGSmGBkXzGUvlzEKOmwP8yTFhxRmA="
-//! rate = "10 Mbit/s"           # of the return link: what this side sends
+//! rate = "10 Mbit/s"           # the return link, on which this side sends
 //!
 //! [intercept]
-//! interfaces = ["lan0"]        # where the clients are
-//! bypass = ["10.0.0.0/8"]      # destinations that are left alone
+//! interfaces = ["lan0"]        # interfaces towards the clients
+//! bypass = ["10.0.0.0/8"]      # destinations that pass unaccelerated
 //!
-//! [accept]                     # connections from the hub's side; without it none
+//! [accept]                     # connections from the hub's side; none without this section
 //! to = ["10.1.0.0/16:22"]
 //!
-//! [proxy]                      # instead of [intercept], or beside it
+//! [proxy]                      # instead of [intercept], or in addition
 //! listen = "127.0.0.1:1080"    # SOCKS5 and HTTP CONNECT
 //! ```
 //!
@@ -23,13 +23,13 @@
 //!
 //! ```toml
 //! private_key_file = "hub.key"
-//! rate = "50 Mbit/s"           # of the forward link: what this side sends
+//! rate = "50 Mbit/s"           # the forward link, on which this side sends
 //!
 //! [[terminal]]
 //! name = "ship-1"
 //! key = "0YJ7D8fzVCLh8TbVzDyv7B8cnX3sCXMlyUd2KVeuJgE="
-//! networks = ["10.1.0.0/16", "fd00:1::/64"]   # the addresses behind it
-//! deny = ["10.0.0.0/8"]        # what its clients may not reach through the hub
+//! networks = ["10.1.0.0/16", "fd00:1::/64"]   # addresses of its clients
+//! deny = ["10.0.0.0/8"]        # destinations that its clients may not reach
 //! ```
 
 mod classes;
@@ -66,129 +66,126 @@ use crate::policy::Policy;
 use crate::prefix::Prefix;
 use crate::quota::Quota;
 
-/// What a terminal is told.
+/// Configuration of a terminal.
 #[derive(Debug, Clone)]
 pub struct TerminalConfig {
-    /// Who this terminal is. Key `private_key` or `private_key_file`.
+    /// The terminal's key. Key `private_key` or `private_key_file`.
     pub identity: PrivateKey,
-    /// Where the hub is: an address or a name, with the UDP port. Key `hub`.
+    /// The hub's address or name, with the UDP port. Key `hub`.
     pub hub: HubAddress,
-    /// Who the hub is. Key `hub_key`.
+    /// The hub's public key. Key `hub_key`.
     pub hub_key: PublicKey,
     /// The local UDP address; `None` lets the system choose. Key `listen`.
     pub listen: Option<SocketAddr>,
-    /// The hop. Keys `rate`, `initial_rate`, `maximum_rate`, `mtu`, `memory`,
-    /// `stream_window`.
+    /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `mtu`, `memory`, `stream_window`.
     pub link: slacp::Config,
-    /// How long a connection to a destination may take to open. Key
-    /// `connect_timeout`, default 30 s.
+    /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
     pub connect_timeout: Duration,
-    /// Whether the connections that the hub's side opens are made with the
-    /// address of whoever opened them, not this machine's. Key `transparent`,
-    /// default false; needs CAP_NET_ADMIN.
+    /// Connects with the original client's address, instead of this machine's, for connections from
+    /// the hub's side. Key `transparent`, default false; needs CAP_NET_ADMIN.
     pub transparent: bool,
-    /// Which connections are taken over; none without it. Section `intercept`.
+    /// Connections to intercept; `None` intercepts nothing. Section `intercept`.
     pub intercept: Option<InterceptConfig>,
-    /// Where clients ask to be connected; nowhere without it. Section `proxy`.
+    /// SOCKS5 and HTTP proxy; `None` runs none. Section `proxy`.
     pub proxy: Option<ProxyConfig>,
-    /// Where connections and packets from the hub's side may go; nowhere without it.
+    /// Destinations that connections and packets from the hub's side may reach; none by default.
     /// Section `accept`.
     pub accept: Egress,
-    /// How it is run. Keys `control`, `total_memory`, `max_connections`.
+    /// Operational settings. Keys `control`, `metrics`, `state`, `total_memory`, `max_connections`,
+    /// `keepalive`, `log`.
     pub operation: OperationConfig,
-    /// Whether and how packets that are not split are carried over the hop.
-    /// Section `tunnel`; with it there is `intercept`.
+    /// Carries packets that are not split over the hop; `None` leaves them alone. Section `tunnel`,
+    /// which requires `intercept`.
     pub tunnel: Option<TunnelConfig>,
-    /// How the rate is divided. Sections `[[class]]`.
+    /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: Classes,
-    /// What is split, what crosses the hop whole and what is left alone; the first
-    /// that fits decides. Key `intercept.bypass`, then sections `[[policy]]`.
+    /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then
+    /// sections `[[policy]]`.
     pub policies: Vec<Policy>,
 }
 
-/// How packets that are not split get from the kernel to a gateway and back.
+/// How packets that are not split pass between the kernel and a gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelConfig {
-    /// The network device; it lives as long as the gateway. Key `name`, default
+    /// Name of the network device, which lives as long as the gateway. Key `name`, default
     /// `skyhop0`.
     pub name: String,
-    /// What it is. Key `device`, default [`TunnelDevice::Auto`].
+    /// Device type. Key `device`, default [`TunnelDevice::Auto`].
     pub device: TunnelDevice,
-    /// The longest packet that it takes, in bytes; senders of longer ones are
-    /// told. Key `mtu`, default 1500 or that of the hop, if larger: packets need
-    /// not fit in one of the hop's.
+    /// Maximum packet size in bytes; path MTU discovery tells senders of larger packets. Key `mtu`,
+    /// default 1500, or the hop's MTU if larger. It may exceed the hop's MTU: packets are
+    /// fragmented on the hop.
     pub mtu: u16,
 }
 
-/// What kind of network device a tunnel has.
+/// Type of a tunnel's network device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TunnelDevice {
-    /// The first that can be had.
+    /// The first type that is available.
     Auto,
     /// A TUN device.
     Tun,
-    /// A pair of virtual Ethernet devices, where `/dev/net/tun` is closed to us.
+    /// A veth pair, for machines where `/dev/net/tun` is not accessible.
     Veth,
 }
 
-/// Which connections a gateway takes over.
+/// Which connections a gateway intercepts.
 #[derive(Debug, Clone)]
 pub struct InterceptConfig {
-    /// The interfaces that the clients are behind; at least one.
+    /// Interfaces towards the clients; at least one.
     pub interfaces: Vec<String>,
-    /// When clients are answered. Key `answer`, default `"early"`.
+    /// When to answer clients. Key `answer`, default `"early"`.
     pub answer: Answer,
-    /// Whether the connections of this machine itself are taken over too. Key
-    /// `own_traffic`, default false.
+    /// Intercepts connections of this machine too. Key `own_traffic`, default false.
     pub own_traffic: bool,
 }
 
-/// When a client is told that it is connected.
+/// When a client's connection is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Answer {
-    /// At once: what it then says needs no round trip more. If the far end
-    /// refuses, it is reset.
+    /// At once, so that the request travels without an extra round trip. If the far end refuses,
+    /// the client sees a reset.
     #[default]
     Early,
-    /// When the far end is connected; if it refuses, the client is told so, and if
-    /// it is silent, nothing. Interception needs CAP_NET_RAW for that.
+    /// After the far end is connected: the client sees a refusal as a refusal, and no answer as
+    /// silence. Costs one round trip. Interception needs CAP_NET_RAW for it.
     Deferred,
 }
 
 impl InterceptConfig {
-    /// None at all.
+    /// Permits no destination.
     pub(crate) fn nowhere() -> Self {
         Self { interfaces: Vec::new(), answer: Answer::Early, own_traffic: false }
     }
 }
 
-/// Where clients ask to be connected.
+/// The SOCKS5 and HTTP CONNECT proxy.
 #[derive(Debug, Clone)]
 pub struct ProxyConfig {
-    /// The local TCP address. Key `listen`.
+    /// Local TCP address. Key `listen`.
     pub listen: SocketAddr,
-    /// Who may ask; nobody but this machine without it, which an address that
-    /// others can reach does not allow. Key `clients`.
+    /// Prefixes of permitted clients. Only this machine by default, in which case `listen` must not
+    /// be reachable by others. Key `clients`.
     pub clients: Vec<Prefix>,
-    /// When a client is told that it is connected. Key `answer`.
+    /// When to answer clients. Key `answer`.
     pub answer: Answer,
-    /// Who resolves the names that clients give. Key `names`.
+    /// Where to resolve the names in requests. Key `names`.
     pub names: Names,
 }
 
-/// Who resolves a name.
+/// Where a name is resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Names {
-    /// The hub, if it does such things: no lookup crosses the hop.
+    /// At the hub, if it supports that: no lookup crosses the hop.
     #[default]
     Hub,
-    /// This machine.
+    /// On this machine.
     Here,
 }
 
 impl ProxyConfig {
-    /// Whether this client may use the proxy.
+    /// Whether the client may use the proxy.
     pub(crate) fn serves(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         match self.clients.as_slice() {
@@ -198,129 +195,124 @@ impl ProxyConfig {
     }
 }
 
-/// What a solo gateway is told. At least one of `intercept` and `proxy` is there.
+/// Configuration of a solo gateway. At least one of `intercept` and `proxy` is set.
 #[derive(Debug, Clone)]
 pub struct SoloConfig {
-    /// Which connections are taken over; none without it. Section `intercept`.
+    /// Connections to intercept; `None` intercepts nothing. Section `intercept`.
     pub intercept: Option<InterceptConfig>,
-    /// Which connections are split and which are left alone; the first that fits
-    /// decides. Key `intercept.bypass`, then sections `[[policy]]`.
+    /// What to split or bypass; the first match decides. Key `intercept.bypass`, then sections
+    /// `[[policy]]`.
     pub policies: Vec<Policy>,
-    /// Where clients ask to be connected; nowhere without it. Section `proxy`.
+    /// SOCKS5 and HTTP proxy; `None` runs none. Section `proxy`.
     pub proxy: Option<ProxyConfig>,
-    /// Connections with clients. Section `lan`.
+    /// TCP settings towards clients. Section `lan`.
     pub lan: SideConfig,
-    /// Connections to servers. Section `wan`.
+    /// TCP settings towards servers. Section `wan`.
     pub wan: SideConfig,
-    /// Whether servers see the clients' addresses, for connections that are
-    /// taken over. Key `transparent`, default false.
+    /// Shows servers the client's address on intercepted connections. Key `transparent`, default
+    /// false.
     pub transparent: bool,
-    /// Whether clients may reach what listens on this machine's own loopback
-    /// addresses. Key `allow_loopback`, default false.
+    /// Lets clients reach services on this machine's loopback addresses. Key `allow_loopback`,
+    /// default false.
     pub allow_loopback: bool,
-    /// How long a connection to a destination may take to open. Key
-    /// `connect_timeout`, default 30 s.
+    /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
     pub connect_timeout: Duration,
-    /// How it is run. Keys `control`, `metrics`, `total_memory`, `max_connections`.
+    /// Operational settings. Keys `control`, `metrics`, `total_memory`, `max_connections`,
+    /// `keepalive`, `log`.
     pub operation: OperationConfig,
 }
 
-/// How the kernel's TCP is set up on one side of a solo gateway. What is not said
-/// is as the system has it.
+/// Kernel TCP settings on one side of a solo gateway. `None` keeps the system's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SideConfig {
-    /// By its name in the kernel. Key `congestion_control`; the system's choice
-    /// without it, on the LAN side one that costs little.
+    /// Name in the kernel. Key `congestion_control`, default the system's; on the LAN side CUBIC or
+    /// Reno, which cost little.
     pub congestion_control: Option<String>,
-    /// How much may wait to be sent or acknowledged, without which the kernel
-    /// finds out: a BDP is needed. Key `send_buffer`.
+    /// Bytes waiting to be sent or acknowledged; must hold one BDP to fill the path. Autotuned by
+    /// default. Key `send_buffer`.
     pub send_buffer: Option<ByteCount>,
-    /// How much may wait to be read; also the largest window. Key
+    /// Bytes waiting to be read, and so the maximum window. Autotuned by default. Key
     /// `receive_buffer`.
     pub receive_buffer: Option<ByteCount>,
-    /// The most that one connection sends. Key `pacing_rate`.
+    /// Maximum sending rate of one connection. Key `pacing_rate`.
     pub pacing_rate: Option<BitRate>,
-    /// How many segments are sent before the first acknowledgement; the kernel's
-    /// ten without it (RFC 6928). Needs CAP_NET_ADMIN. Key `initial_window`.
+    /// Initial congestion window in segments; default 10, the kernel's (RFC 6928). Needs
+    /// CAP_NET_ADMIN. Key `initial_window`.
     pub initial_window: Option<u32>,
-    /// How many segments the peer may send at first, as far as the receive buffer
-    /// allows. Needs CAP_NET_ADMIN. Key `initial_receive_window`.
+    /// Initial receive window in segments, limited by the receive buffer. Needs CAP_NET_ADMIN. Key
+    /// `initial_receive_window`.
     pub initial_receive_window: Option<u32>,
-    /// Whether what comes is acknowledged at once, though the kernel would wait up to
-    /// 40 ms for an answer that may go with it: it costs packets, and spares that time
-    /// a sender that holds back the rest of a message (Nagle's algorithm). Key
-    /// `quick_ack`, default false.
+    /// Disables delayed ACKs. The kernel waits up to 40 ms to send an ACK with a reply, which
+    /// stalls a sender that holds back the rest of a message (Nagle's algorithm). Costs extra ACKs.
+    /// Key `quick_ack`, default false.
     pub quick_ack: bool,
 }
 
-/// What a hub is told.
+/// Configuration of a hub.
 #[derive(Debug, Clone)]
 pub struct HubConfig {
-    /// Who this hub is. Key `private_key` or `private_key_file`.
+    /// The hub's key. Key `private_key` or `private_key_file`.
     pub identity: PrivateKey,
-    /// The local UDP address; `None` is port 5900 of every address. Key
-    /// `listen`.
+    /// Local UDP address; `None` is port 5900 on all addresses. Key `listen`.
     pub listen: Option<SocketAddr>,
-    /// The hop. Keys `rate`, `initial_rate`, `maximum_rate`, `mtu`, `memory`,
-    /// `stream_window`.
+    /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `mtu`, `memory`, `stream_window`.
     pub link: slacp::Config,
-    /// How long a connection to a destination may take to open. Key
-    /// `connect_timeout`, default 30 s.
+    /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
     pub connect_timeout: Duration,
-    /// Whether servers see the clients' addresses, not this machine's. Clients
-    /// must be in the networks of their terminals then. Key `transparent`,
-    /// default false; needs CAP_NET_ADMIN.
+    /// Shows servers the client's address instead of this machine's. The client must then be in the
+    /// networks of its terminal. Key `transparent`, default false; needs CAP_NET_ADMIN.
     pub transparent: bool,
-    /// Whether the clients of one terminal may reach those of another, by way of
-    /// the hub. Key `mesh`, default false.
+    /// Lets clients of one terminal reach those of another through the hub. Key `mesh`, default
+    /// false.
     pub mesh: bool,
-    /// Which connections to the networks of its terminals are taken over; none
-    /// without it. Section `intercept`.
+    /// Connections to intercept towards the terminals' networks; `None` intercepts nothing. Section
+    /// `intercept`.
     pub intercept: Option<InterceptConfig>,
-    /// Who may connect; at least one. Sections `[[terminal]]`.
+    /// Permitted terminals; at least one. Sections `[[terminal]]`.
     pub terminals: Vec<PermittedTerminal>,
-    /// How it is run. Keys `control`, `total_memory`, `max_connections`.
+    /// Operational settings. Keys `control`, `metrics`, `state`, `total_memory`, `max_connections`,
+    /// `keepalive`, `log`.
     pub operation: OperationConfig,
-    /// Whether and how packets that are not split are carried over the hop.
-    /// Section `tunnel`; each terminal then has its networks.
+    /// Carries packets that are not split over the hop; `None` leaves them alone. Section `tunnel`,
+    /// which requires `networks` for every terminal.
     pub tunnel: Option<TunnelConfig>,
-    /// How the rate is divided. Sections `[[class]]`.
+    /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: Classes,
-    /// What is split, what crosses the hop whole and what is left alone; the first
-    /// that fits decides. Key `intercept.bypass`, then sections `[[policy]]`.
+    /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then
+    /// sections `[[policy]]`.
     pub policies: Vec<Policy>,
 }
 
 /// A terminal that a hub serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermittedTerminal {
-    /// What the hub's log calls it.
+    /// Name in the log.
     pub name: String,
-    /// Who it is.
+    /// The terminal's public key.
     pub key: PublicKey,
-    /// The addresses behind it: those of its clients, as the hub's side sees them.
-    /// No two terminals share any. Key `networks`, default none.
+    /// Addresses of its clients, as seen from the hub's side. Networks of different terminals must
+    /// not overlap. Key `networks`, default none.
     pub networks: Vec<Prefix>,
-    /// What its clients may reach through the hub. Keys `reach` and `deny`, else those of
-    /// the section `egress`, else everything but special addresses and the hub's own.
+    /// Destinations its clients may reach through the hub. Keys `reach` and `deny`; by default
+    /// those of section `egress`, or else everything except special addresses and the hub's own.
     pub egress: Egress,
-    /// What it may take of the hub. Keys `max_connections`, `connections_per_second`,
-    /// `lookups`, else those of the section `limits`; and `memory`.
+    /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
+    /// by default those of section `limits`; and `memory`.
     pub quota: Quota,
 }
 
-/// Where the hub is: `host:port`, not resolved yet.
+/// Address of the hub as `host:port`, not resolved yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubAddress(String);
 
 impl HubAddress {
-    /// `host:port`, as a resolver takes it.
+    /// `host:port`, in the form that a resolver accepts.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Why there is no usable configuration. Each prints as one line.
+/// Why a configuration cannot be used. Each error prints as one line.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -332,46 +324,46 @@ pub enum ConfigError {
         /// The system's reason.
         cause: io::Error,
     },
-    /// The file is not TOML, or has a key or a type that it should not have.
+    /// The file is not valid TOML, or has an unknown key or a wrong type.
     #[error("{file}, line {line} ({text}): {problem}")]
     Syntax {
         /// The file.
         file: String,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What stands on that line.
+        /// Text of the line.
         text: String,
-        /// What is wrong with it.
+        /// What is wrong.
         problem: String,
     },
-    /// A key that has no default is not there.
+    /// A required key is missing.
     #[error("{file}: `{key}` is missing: expected {accepted}")]
     Missing {
         /// The file.
         file: String,
-        /// The key.
+        /// The missing key.
         key: &'static str,
         /// What would be accepted.
         accepted: &'static str,
     },
-    /// A key has a value that it cannot have.
+    /// A key has an invalid value.
     #[error("{file}: {key} = {value}: {problem}")]
     Value {
         /// The file.
         file: String,
         /// The key.
         key: String,
-        /// Its value, as given.
+        /// The value as given.
         value: String,
-        /// What is wrong and what would be accepted.
+        /// What is wrong, and what would be accepted.
         problem: String,
     },
-    /// The private key cannot be used, or not safely.
+    /// The private key is unusable, or its file is not safe.
     #[error("{file}: {cause}")]
     Key {
         /// The file.
         file: String,
-        /// Why.
+        /// Reason.
         cause: KeyError,
     },
 }
@@ -380,7 +372,7 @@ impl TerminalConfig {
     /// Reads the file at `path`, which may be a pipe such as `/dev/stdin`.
     ///
     /// # Errors
-    /// When the file cannot be read or is not a terminal's configuration.
+    /// If the file cannot be read or is not a terminal's configuration.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let (source, text) = Source::read(path)?;
         parse::terminal(&source, &text)
@@ -391,7 +383,7 @@ impl HubConfig {
     /// Reads the file at `path`, which may be a pipe such as `/dev/stdin`.
     ///
     /// # Errors
-    /// When the file cannot be read or is not a hub's configuration.
+    /// If the file cannot be read or is not a hub's configuration.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let (source, text) = Source::read(path)?;
         parse::hub(&source, &text)
@@ -402,16 +394,16 @@ impl SoloConfig {
     /// Reads the file at `path`, which may be a pipe such as `/dev/stdin`.
     ///
     /// # Errors
-    /// When the file cannot be read or is not a solo gateway's configuration.
+    /// If the file cannot be read or is not a solo gateway's configuration.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let (source, text) = Source::read(path)?;
         source.solo(&text)
     }
 }
 
-/// Where a configuration came from.
+/// Origin of a configuration.
 struct Source {
-    /// The file, for error messages.
+    /// File name for error messages.
     file: String,
     path: PathBuf,
     metadata: fs::Metadata,
@@ -426,8 +418,8 @@ impl Source {
         Ok((Self { file, path: path.to_owned(), metadata }, text))
     }
 
-    /// A path in the configuration begins where the file is; in a pipe, where
-    /// we are.
+    /// Resolves a path relative to the file's directory; for a pipe, relative to the working
+    /// directory.
     fn relative(&self, path: &str) -> PathBuf {
         match self.path.parent() {
             Some(parent) if self.metadata.is_file() => parent.join(path),
@@ -435,7 +427,7 @@ impl Source {
         }
     }
 
-    /// A key in the file itself is as secret as one in a key file.
+    /// Reads an inline key. It needs the same file permissions as a key file.
     fn inline_key(&self, text: &str) -> Result<PrivateKey, KeyError> {
         check_permissions(&self.path, &self.metadata)?;
         PrivateKey::parse(text)

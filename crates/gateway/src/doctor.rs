@@ -1,7 +1,7 @@
-//! What would keep a gateway from working on this machine, and how to mend it.
+//! Checks whether a gateway can work on this machine, and suggests fixes.
 //!
-//! Nothing is changed, and no privilege is needed: what only root could find out
-//! is tried in a network namespace of our own, or said to be unknown.
+//! Nothing is changed, and no privilege is needed: checks that need root run in a network namespace
+//! of our own, or are reported as unknown.
 
 mod configured;
 mod knock;
@@ -14,34 +14,34 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// What came of looking at one thing.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was looked at.
+    /// The check.
     pub check: String,
-    /// How it is.
+    /// The verdict.
     pub verdict: Verdict,
     /// What was found.
     pub text: String,
-    /// How to mend it, if it is not well.
+    /// How to fix it; `None` if nothing is wrong.
     pub mend: Option<String>,
 }
 
-/// How a thing is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// As it should be.
     Ok,
-    /// A gateway works, but not as well as it could, or it is not known.
+    /// A gateway works, but not at its best; or the state is unknown.
     Warn,
-    /// A gateway does not work.
+    /// A gateway cannot work.
     Fail,
 }
 
 impl Verdict {
-    /// The word for it.
+    /// The word that is printed.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -66,8 +66,8 @@ impl Finding {
     }
 }
 
-/// Looks at the machine, and at the configuration if there is one. To be called
-/// while the process has one thread: parts of it are tried in children.
+/// Checks the machine, and the configuration if one is given. Call it while the process is
+/// single-threaded: some checks fork.
 pub fn examine(config: Option<&Path>) -> Vec<Finding> {
     let mut findings = machine::examine();
     findings.push(trial::interception());

@@ -13,21 +13,21 @@ use crate::refusal::Refusal;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// An interface of the configuration is not there.
+    /// A configured interface does not exist.
     #[error("there is no interface {name:?}: `intercept.interfaces` names those of this machine")]
     Interface {
         /// Its name.
         name: String,
     },
-    /// The hub's name has no address.
+    /// The hub's name does not resolve.
     #[error("cannot resolve the hub {hub:?}: {cause}")]
     Resolve {
-        /// As configured.
+        /// The name as configured.
         hub: String,
         /// The resolver's reason.
         cause: io::Error,
     },
-    /// The UDP socket cannot be had.
+    /// The UDP socket cannot be bound.
     #[error("cannot listen on UDP {address}: {cause}")]
     Bind {
         /// The local address.
@@ -35,19 +35,19 @@ pub enum RunError {
         /// The system's reason.
         cause: io::Error,
     },
-    /// The system does not let connections of one side be set up as wanted.
+    /// The system refuses a TCP setting of one side.
     #[error("{section}.{key} = {value}: the system refuses it: {cause}{}", side_hint(key))]
     Side {
         /// `lan` or `wan`.
         section: &'static str,
         /// The key in that section.
         key: &'static str,
-        /// What it says there.
+        /// The configured value.
         value: String,
         /// The system's reason.
         cause: io::Error,
     },
-    /// The proxy's port cannot be had.
+    /// The proxy's port cannot be bound.
     #[error("the proxy cannot listen on TCP {address}: {cause}")]
     Listen {
         /// The local address.
@@ -58,10 +58,10 @@ pub enum RunError {
     /// The kernel refuses the listeners, the nftables table, the rule or the route.
     #[error("cannot take over connections: {0}")]
     Interception(Refusal),
-    /// The same, where clients' addresses are to be used.
+    /// The kernel refuses what transparent addresses need.
     #[error("cannot connect with clients' addresses (`transparent = true`): {0}")]
     Transparency(Refusal),
-    /// The kernel does not show us SYNs, or take them back.
+    /// The kernel refuses to deliver SYNs to us or to take them back.
     #[error("cannot defer answers (`answer = \"deferred\"`): {0}")]
     Deferral(Refusal),
     /// The kernel refuses the tunnel's network device, table, rule or route.
@@ -72,47 +72,47 @@ pub enum RunError {
         /// What is refused.
         refusal: Refusal,
     },
-    /// There is a network device of the tunnel's name.
+    /// A network device with the tunnel's name already exists.
     #[error("there is an interface {name:?} already: expected another `tunnel.name`")]
     TunnelExists {
         /// Its name.
         name: String,
     },
-    /// The kernel cannot be asked which addresses are this machine's, which others must
-    /// not reach through us.
+    /// The kernel does not report this machine's own addresses. Without them, others could reach
+    /// them through us.
     #[error("cannot ask the kernel for this machine's addresses (rtnetlink): {0}")]
     OwnAddresses(io::Error),
-    /// There are no random numbers.
+    /// The system has no random numbers.
     #[error(transparent)]
     Randomness(KeyError),
-    /// The process has no descriptor left, or the like.
+    /// A system call failed, for example for lack of descriptors.
     #[error("cannot start: {0}")]
     System(io::Error),
-    /// The control socket that the configuration names cannot be had.
+    /// The configured control socket cannot be created.
     #[error("cannot make the control socket {}: {cause}", path.display())]
     Control {
-        /// Where it was to be.
+        /// Configured path.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         cause: io::Error,
     },
-    /// The address for metrics cannot be had.
+    /// The metrics address cannot be bound.
     #[error("cannot serve metrics on {address}: {cause}")]
     Metrics {
-        /// Where they were to be served.
+        /// Configured address.
         address: SocketAddr,
-        /// Why.
+        /// Reason.
         cause: io::Error,
     },
-    /// The UDP socket failed while it was in use.
+    /// The UDP socket failed during operation.
     #[error("the UDP socket failed: {0}")]
     Socket(io::Error),
-    /// A part of the gateway ended that never should.
+    /// A task ended that should run for ever.
     #[error("the task that moves datagrams ended: {0}")]
     Task(tokio::task::JoinError),
 }
 
-/// Where to look for what would be accepted.
+/// Hint on the values that would be accepted.
 fn side_hint(key: &str) -> &'static str {
     match key {
         "congestion_control" => {
@@ -128,7 +128,7 @@ fn side_hint(key: &str) -> &'static str {
 
 impl RunError {
     pub(crate) fn device(name: &str, refusal: Refusal) -> Self {
-        // A TUN device that is taken is busy; a name that is, invalid.
+        // A TUN device in use is reported as busy, an existing name as invalid.
         let exists = nix::net::if_::if_nametoindex(name).is_ok();
         if exists && !refusal.is_denial() {
             return Self::TunnelExists { name: name.to_owned() };
@@ -136,7 +136,7 @@ impl RunError {
         Self::Tunnel { name: name.to_owned(), refusal }
     }
 
-    /// What it is for, if taking connections over is not what was asked for.
+    /// Marks an interception error as one of transparent addresses.
     pub(crate) fn of_transparency(self) -> Self {
         match self {
             Self::Interception(refusal) => Self::Transparency(refusal),
@@ -144,8 +144,7 @@ impl RunError {
         }
     }
 
-    /// Whether the gateway never ran: the configuration, the machine or the
-    /// privileges need mending first.
+    /// Whether the gateway never ran: the configuration, machine or privileges must be fixed first.
     pub fn is_setup(&self) -> bool {
         !matches!(self, Self::Socket(_) | Self::Task(_))
     }

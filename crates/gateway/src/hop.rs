@@ -1,9 +1,8 @@
-//! The hop as the rest of the gateway sees it: streams to read and write, and
-//! events. The endpoint decides; this only wakes those who wait for it.
+//! The hop as seen by the rest of the gateway: streams to read and write, and events. The endpoint
+//! decides; this module only wakes waiting tasks.
 //!
-//! The endpoint is shared between the driver's task and those of the relayed
-//! connections, which call it directly. They run on one thread as a rule, so the
-//! lock is free when it is taken, and it is never held across an await.
+//! The driver's task and the relays share the endpoint and call it directly. They normally run on
+//! one thread, so the lock is uncontended, and it is never held across an await.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -31,32 +30,32 @@ pub(crate) struct Hop(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// Which class a stream belongs to.
+    /// Assigns streams to classes.
     classes: Arc<LiveClasses>,
-    /// Something was done that may make the endpoint send.
+    /// Notified by anything that may make the endpoint send.
     work: Notify,
 }
 
-/// The endpoint and who waits for its streams.
+/// The endpoint, and the tasks waiting for its streams.
 pub(crate) struct State {
     pub(crate) endpoint: Endpoint,
     streams: BTreeMap<Key, Entry>,
 }
 
-/// What is known of a stream that somebody holds.
+/// State of an open stream.
 #[derive(Default)]
 struct Entry {
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Whoever waits for the stream to be accepted or reset.
+    /// Waits for the stream to be accepted or reset.
     watcher: Option<Waker>,
     /// The peer has connected the stream to its destination.
     accepted: bool,
     /// We have finished our direction.
     finished: bool,
-    /// The peer has finished its direction and we have read it all.
+    /// The peer has finished its direction and we have read everything.
     ended: bool,
-    /// The stream was reset and is no more.
+    /// The stream was reset and is gone.
     reset: Option<ResetReason>,
 }
 
@@ -69,16 +68,16 @@ impl Entry {
     }
 }
 
-/// What the owner of a gateway hears from the hop.
+/// An event for the gateway's main loop.
 pub(crate) enum HopEvent {
-    /// Something about the session as a whole.
+    /// A session event.
     Session(SessionId, Event),
     /// The peer opened a stream.
     Opened(Stream, Open<Destination>),
 }
 
-/// A stream somebody holds. Dropped before both directions have ended, it is
-/// reset: an aborted connection must not look like a finished one.
+/// A stream. Dropping it before both directions have ended resets it: an aborted connection must
+/// not look like a finished one.
 pub(crate) struct Stream {
     hop: Hop,
     key: Key,
@@ -95,13 +94,13 @@ impl Hop {
         self.0.state.lock().expect("nobody panics while holding the endpoint")
     }
 
-    /// Ends all sessions; the peers are told within 150 ms.
+    /// Ends all sessions; the peers learn of it within 150 ms.
     pub(crate) fn shut_down(&self) {
         self.lock().endpoint.shut_down(clock::now());
         self.0.work.notify_one();
     }
 
-    /// Sets the rate of a session, as its modem tells it.
+    /// Sets a session's rate, as reported by its modem.
     ///
     /// # Errors
     /// As [`Endpoint::set_rate`].
@@ -116,21 +115,21 @@ impl Hop {
         told
     }
 
-    /// Sets where the rate comes from; whether all sessions have taken it.
+    /// Sets the source of the rate. Returns whether all sessions accepted it.
     pub(crate) fn configure_rate(&self, rate: Rate) -> bool {
         let taken = self.lock().endpoint.configure_rate(clock::now(), rate);
         self.0.work.notify_one();
         taken
     }
 
-    /// Takes other classes; with `packets`, they have channels. What is in a class
-    /// goes on in that of the same name, or in the default one.
+    /// Replaces the classes; `packets` gives them channels. Existing traffic stays in the class of
+    /// the same name, or moves to the default one.
     ///
     /// # Errors
-    /// What is wrong with a class. Then all stay as they were.
+    /// What is wrong with a class; then nothing changes.
     pub(crate) fn configure_classes(&self, given: &Classes, packets: bool) -> Result<(), String> {
         let before = self.0.classes.read().clone();
-        // Only its classes and channels are taken.
+        // Only its classes and channels are used.
         let mut link = slacp::Config::new(BitRate::from_bits_per_second(0));
         let classes = before
             .succeeded_by(given.definitions(), packets, &mut link)
@@ -142,7 +141,7 @@ impl Hop {
         Ok(())
     }
 
-    /// What each class of a session has got.
+    /// Traffic of each class in a session.
     pub(crate) fn class_status(&self, session: SessionId) -> Vec<ClassStatus> {
         let state = self.lock();
         let row = |(class, id): (&Definition, ClassId)| {
@@ -160,8 +159,8 @@ impl Hop {
         self.0.classes.read().all().filter_map(row).collect()
     }
 
-    /// What the packet channels of a session have carried: those of our classes,
-    /// and those on which anything has come.
+    /// Traffic on a session's packet channels: those of our classes, and those on which anything
+    /// arrived.
     pub(crate) fn channel_status(&self, session: SessionId) -> Vec<ChannelStatus> {
         let (state, classes) = (self.lock(), self.0.classes.read());
         let row = |channel: ChannelId| {
@@ -177,29 +176,29 @@ impl Hop {
         (0..).map_while(ChannelId::new).filter_map(row).collect()
     }
 
-    /// Sets which terminals are served.
+    /// Sets the terminals to serve.
     pub(crate) fn set_allowed(&self, allow: Vec<PublicKey>) {
         self.lock().endpoint.set_allowed(clock::now(), allow);
         self.0.work.notify_one();
     }
 
-    /// Sets what the sessions of these terminals hold, from their next one on.
+    /// Sets the memory limit of these terminals, from their next session on.
     pub(crate) fn set_memory(&self, memory: BTreeMap<PublicKey, ByteCount>) {
         self.lock().endpoint.set_memory(memory);
     }
 
-    /// Sets the share of the rate that a session has beside others. One that is over
-    /// needs none.
+    /// Sets a session's share of the rate relative to the others. Ignored for a session that has
+    /// ended.
     pub(crate) fn set_weight(&self, session: SessionId, weight: u32) {
         let _ = self.lock().endpoint.set_weight(session, weight);
     }
 
-    /// What has been learnt of paths.
+    /// What was learnt about paths.
     pub(crate) fn memories(&self) -> Vec<(PathKey, PathMemory)> {
         self.lock().endpoint.memories(clock::now())
     }
 
-    /// Takes what an earlier gateway has learnt of paths.
+    /// Restores what an earlier gateway learnt about paths.
     pub(crate) fn remember(&self, memories: Vec<(PathKey, PathMemory)>) {
         let (mut state, now) = (self.lock(), clock::now());
         for (path, memory) in memories {
@@ -207,40 +206,40 @@ impl Hop {
         }
     }
 
-    /// What a session has counted.
+    /// Counters of a session.
     pub(crate) fn stats(&self, session: SessionId) -> Option<Stats> {
         self.lock().endpoint.stats(session)
     }
 
-    /// Has a session note at most `noted` events from now on, and takes at most `taken`
-    /// of those noted until now, in order of time.
+    /// Makes a session record up to `noted` events from now on, and takes up to `taken` recorded
+    /// ones, in order of time.
     pub(crate) fn events(&self, session: SessionId, noted: usize, taken: usize) -> Vec<LogEntry> {
         let mut state = self.lock();
-        // A session that is over notes nothing.
+        // A session that has ended records nothing.
         let _ = state.endpoint.set_event_log(session, noted);
         let events = std::iter::from_fn(|| state.endpoint.poll_session_log(session));
         events.take(taken).collect()
     }
 
-    /// What is known of a stream.
+    /// Statistics of a stream.
     pub(crate) fn stream_stats(&self, session: SessionId, stream: StreamId) -> Option<StreamStats> {
         self.lock().endpoint.stream_stats(session, stream)
     }
 
-    /// How many datagrams no session knew.
+    /// Datagrams that belonged to no session.
     pub(crate) fn ignored(&self) -> u64 {
         self.lock().endpoint.ignored()
     }
 
-    /// Waits until a command has been given since the last call.
+    /// Waits for a command given since the last call.
     pub(crate) async fn work(&self) {
         self.0.work.notified().await;
     }
 
-    /// Opens a stream at once: data may follow before the peer has answered.
+    /// Opens a stream without waiting: data may follow before the peer has answered.
     ///
     /// # Errors
-    /// When there is no session, or no room for another stream.
+    /// If there is no session, or no room for another stream.
     pub(crate) fn open(
         &self,
         session: SessionId,
@@ -260,7 +259,7 @@ impl Hop {
     /// Sends an IP packet.
     ///
     /// # Errors
-    /// When there is no session, or the peer takes no packets.
+    /// If there is no session, or the peer accepts no packets.
     pub(crate) fn send_packet(
         &self,
         session: SessionId,
@@ -277,22 +276,22 @@ impl Hop {
         self.lock().endpoint.peer_resolves(session)
     }
 
-    /// Whether the peer takes packets on this channel.
+    /// Whether the peer accepts packets on this channel.
     pub(crate) fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.lock().endpoint.peer_receives(session, channel)
     }
 
     fn hold(&self, state: &mut State, key: Key, port: u16, dscp: Option<u8>) -> Stream {
         let class = self.0.classes.read().of_connection(port, dscp);
-        // It fails only for a stream that is gone already.
+        // Fails only for a stream that is already gone.
         let _ = state.endpoint.classify(key.0, key.1, class);
         state.streams.insert(key, Entry::default());
         self.0.work.notify_one();
         Stream { hop: self.clone(), key }
     }
 
-    /// Takes the endpoint's events: wakes those who wait, and returns what is
-    /// for the owner.
+    /// Takes an event from the endpoint: wakes waiting tasks, and returns what the main loop must
+    /// handle.
     pub(crate) fn take_event(&self, state: &mut State) -> Option<HopEvent> {
         while let Some((session, event)) = state.endpoint.poll_event() {
             match event {
@@ -346,12 +345,12 @@ impl State {
 }
 
 impl Stream {
-    /// Its name in its session.
+    /// The stream's id in its session.
     pub(crate) fn id(&self) -> StreamId {
         self.key.1
     }
 
-    /// Reads what is there into `buffer`; [`Read::Blocked`] never comes.
+    /// Reads available data into `buffer`. Never returns [`Read::Blocked`].
     pub(crate) fn poll_read(
         &self,
         context: &mut Context<'_>,
@@ -365,8 +364,7 @@ impl Stream {
         if entry.ended {
             return Poll::Ready(Ok(Read::End));
         }
-        // A stream that the endpoint has forgotten was reset: the event that is
-        // still to come says why.
+        // If the endpoint no longer knows the stream, it was reset; a pending event has the reason.
         let read = endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(Read::Blocked);
         match read {
             Read::Blocked => {
@@ -376,12 +374,12 @@ impl Stream {
             Read::End => entry.ended = true,
             Read::Data(_) => {}
         }
-        // The peer may be waiting for the credit that this freed.
+        // The peer may be waiting for the credit that this has freed.
         self.hop.0.work.notify_one();
         Poll::Ready(Ok(read))
     }
 
-    /// Writes as much of `data` as the stream takes, at least one byte.
+    /// Writes as much of `data` as the stream accepts, at least one byte.
     pub(crate) fn poll_write(
         &self,
         context: &mut Context<'_>,
@@ -401,7 +399,7 @@ impl Stream {
         Poll::Ready(Ok(taken))
     }
 
-    /// Writes as much of `data` as the stream takes now, perhaps nothing.
+    /// Writes as much of `data` as the stream accepts now, possibly nothing.
     pub(crate) fn write(&self, data: &[u8]) -> Result<usize, ResetReason> {
         let mut context = Context::from_waker(Waker::noop());
         match self.poll_write(&mut context, data) {
@@ -410,7 +408,7 @@ impl Stream {
         }
     }
 
-    /// Writes all of `data`, as the stream has room.
+    /// Writes all of `data`, waiting for room.
     pub(crate) async fn write_all(&self, mut data: &[u8]) -> Result<(), ResetReason> {
         while !data.is_empty() {
             let taken = poll_fn(|context| self.poll_write(context, data)).await?;
@@ -419,7 +417,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Tells the peer that nothing more will be written.
+    /// Finishes our direction.
     pub(crate) fn finish(&self) -> Result<(), ResetReason> {
         let mut state = self.hop.lock();
         let (endpoint, entry) = state.entry(self.key);
@@ -437,7 +435,7 @@ impl Stream {
         self.hop.lock().entry(self.key).1.finished
     }
 
-    /// Tells the peer that its stream is connected to its destination.
+    /// Tells the peer that the stream is connected to its destination.
     pub(crate) fn accept(&self) -> Result<(), ResetReason> {
         let mut state = self.hop.lock();
         let (endpoint, entry) = state.entry(self.key);
@@ -449,7 +447,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The session that it belongs to.
+    /// The session of the stream.
     pub(crate) fn session(&self) -> SessionId {
         self.key.0
     }
@@ -457,7 +455,7 @@ impl Stream {
     /// Waits until the peer has connected the stream to its destination.
     ///
     /// # Errors
-    /// Why it has not.
+    /// The reason if it could not.
     pub(crate) async fn accepted(&self) -> Result<(), ResetReason> {
         poll_fn(|context| {
             let mut state = self.hop.lock();
@@ -472,13 +470,12 @@ impl Stream {
         .await
     }
 
-    /// Whether the peer has connected it to its destination.
+    /// Whether the peer has connected the stream to its destination.
     pub(crate) fn is_accepted(&self) -> bool {
         self.hop.lock().entry(self.key).1.accepted
     }
 
-    /// Waits until the peer resets the stream or the session is lost; for ever
-    /// if neither happens.
+    /// Waits until the peer resets the stream or the session is lost; otherwise for ever.
     pub(crate) async fn reset_by_peer(&self) -> ResetReason {
         poll_fn(|context| {
             let mut state = self.hop.lock();
@@ -494,7 +491,7 @@ impl Stream {
         .await
     }
 
-    /// Ends both directions with a reason that the peer is told.
+    /// Resets both directions with a reason for the peer.
     pub(crate) fn reset(self, reason: ResetReason) {
         self.abandon(reason);
     }
@@ -505,7 +502,7 @@ impl Stream {
         if entry.reset.is_some() || (entry.finished && entry.ended) {
             return;
         }
-        // It fails only for a stream that is gone already.
+        // Fails only for a stream that is already gone.
         let _ = endpoint.reset(self.key.0, self.key.1, reason);
         entry.reset = Some(reason);
         self.hop.0.work.notify_one();
@@ -532,7 +529,7 @@ fn wait(waker: &mut Option<Waker>, context: &Context<'_>) {
     }
 }
 
-/// The endpoint has forgotten the stream and its event is still to come.
+/// The reason when the endpoint has already forgotten the stream, before its event arrives.
 fn lost(error: &StreamError) -> ResetReason {
     match error {
         StreamError::NoSession => ResetReason::SessionLost,

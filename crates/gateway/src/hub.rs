@@ -1,6 +1,5 @@
-//! The hub side: connects the streams of its terminals to their destinations,
-//! those to other terminals' clients by way of the other terminal, and takes over
-//! connections to all terminals' clients if it is told to.
+//! The hub: connects its terminals' streams to their destinations, forwards streams between
+//! terminals, and, if configured, intercepts connections to the terminals' clients.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -38,14 +37,14 @@ use crate::status::{Bypass, Role};
 use crate::tunnel::{self, Admitted, Selection, Traffic, Tunnel};
 use crate::udp::UdpLink;
 
-/// The hub's UDP port unless it is told another.
+/// Default UDP port of a hub.
 pub const PORT: u16 = 5900;
 
-/// Runs a hub until `shutdown` completes. Prints the line `ready` on standard
-/// output when terminals can connect.
+/// Runs a hub until `shutdown` completes. Prints `ready` on standard output when terminals can
+/// connect.
 ///
 /// # Errors
-/// When it cannot start ([`RunError::is_setup`]) or its socket fails.
+/// If it cannot start ([`RunError::is_setup`]) or its socket fails.
 pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
     let own = OwnAddresses::open()?;
     let link = match config.listen {
@@ -91,7 +90,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     hub.ops.remember(hub.gateway.hop());
     let result = hub.serve(shutdown).await;
     hub.ops.stop(hub.gateway.view());
-    // New connections first: from here on they pass by.
+    // Interception goes first: from here on new connections pass unaccelerated.
     drop((hub.intake, hub.tunnel, hub.lookups));
     hub.gateway.stop().await;
     result
@@ -109,8 +108,8 @@ fn policy(config: &HubConfig) -> DialPolicy {
     }
 }
 
-/// The rules, routes and table that a hub with `config` sets while all its
-/// terminals can be reached, in the syntax of nft and ip, for people to read.
+/// The rules, routes and table that a hub with `config` installs while all its terminals are
+/// reachable, in nft and ip syntax.
 pub fn print_rules(config: &HubConfig) -> String {
     let mut rules = interception::print_hub_rules(config);
     let Some(tunnel) = &config.tunnel else { return rules };
@@ -125,8 +124,8 @@ pub fn print_rules(config: &HubConfig) -> String {
     rules
 }
 
-/// What goes through a hub's tunnel. Without interception nobody else counts
-/// connections.
+/// What goes through a hub's tunnel. Without interception, this table counts connections for the
+/// policies.
 fn selection(
     hop: u16,
     intercepts: bool,
@@ -140,7 +139,7 @@ fn selection(
     }
 }
 
-/// What terminals may send through the tunnel; one set of rules where all may the same.
+/// What terminals may send through the tunnel. Terminals with the same rights share one rule set.
 pub(crate) fn admitted(terminals: &[PermittedTerminal]) -> Vec<Admitted> {
     let mut others = terminals.iter().map(|terminal| &terminal.egress);
     if let Some(first) = others.next()
@@ -158,22 +157,22 @@ pub(crate) fn admitted(terminals: &[PermittedTerminal]) -> Vec<Admitted> {
 struct Hub {
     gateway: Gateway,
     ops: Operations,
-    /// Takes over connections to what is behind the terminals, and the replies to
-    /// connections made in their clients' names.
+    /// Intercepts connections to the terminals' networks, and the replies to transparent
+    /// connections.
     intake: Option<Intake>,
-    /// Carries packets to what is behind the terminals.
+    /// Carries packets to the terminals' networks.
     tunnel: Option<Tunnel>,
     sites: Sites,
     quotas: Quotas,
-    /// Of the hop.
+    /// Local UDP port of the hop.
     port: u16,
     policies: Vec<Policy>,
     resolver: Resolver<PublicKey>,
-    /// The names that are being resolved, for streams that lead to them.
+    /// Name lookups in progress for streams.
     lookups: JoinSet<Option<Found>>,
 }
 
-/// A stream that leads to a name, and what that stands for.
+/// A stream to a name, and the addresses found.
 struct Found {
     stream: Stream,
     open: Open<Destination>,
@@ -181,7 +180,7 @@ struct Found {
     addresses: Result<Vec<SocketAddr>, ResetReason>,
 }
 
-/// Resolves the name that a stream leads to; `None` if the stream is reset meanwhile.
+/// Resolves the name a stream leads to; `None` if the stream is reset meanwhile.
 async fn look_up(
     resolver: Resolver<PublicKey>,
     asker: (PublicKey, usize),
@@ -215,7 +214,7 @@ impl Hub {
                     arrival.into_iter().for_each(|arrival| self.take(arrival));
                 }
             }
-            // What is wanted takes a look at all terminals.
+            // Computing the scope visits every terminal, so it happens only with interception.
             let wanted = self.intake.is_some().then(|| self.wanted());
             if let (Some(intake), Some(wanted)) = (&mut self.intake, wanted) {
                 intake.set(wanted)?;
@@ -224,7 +223,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Which connections are to be taken over, or why none are.
+    /// Which connections to intercept, or why none.
     fn wanted(&self) -> Result<Scope, Bypass> {
         if let Some(why) = self.ops.hindrance(self.gateway.view()) {
             return Err(why);
@@ -239,7 +238,7 @@ impl Hub {
         }
     }
 
-    /// Does what operators want.
+    /// Handles an operator's request.
     fn attend(&mut self, task: Task) {
         match task {
             Task::Answer(call) => {
@@ -257,7 +256,7 @@ impl Hub {
         }
     }
 
-    /// Takes what has changed in the configuration; nothing of one that is not good.
+    /// Applies a changed configuration. An invalid one changes nothing.
     fn reload(&mut self) -> Result<Vec<String>, String> {
         let config = HubConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
         self.gateway.set_patience(config.connect_timeout);
@@ -288,8 +287,8 @@ impl Hub {
         self.sites.weights().for_each(|(id, weight)| self.gateway.hop().set_weight(id, weight));
     }
 
-    /// Carries a connection on, unless there is no room for it, here or among those of its
-    /// terminal: then that lets further ones pass by for a while.
+    /// Carries a connection, if this gateway and its terminal's quota have room. Otherwise the
+    /// terminal lets new connections pass unaccelerated for a while.
     fn answer(&mut self, stream: Stream, open: Open<Destination>) {
         let session = stream.session();
         let Some(terminal) = self.sites.of(session) else {
@@ -328,8 +327,8 @@ impl Hub {
         }
     }
 
-    /// Carries a connection to one of those of these addresses that its terminal may reach.
-    /// If the first is behind a terminal, or not permitted, the others do not matter.
+    /// Carries a connection to the first permitted address. If the first address is behind a
+    /// terminal or denied, the others are not tried.
     fn answer_at(
         &mut self,
         stream: Stream,
@@ -357,11 +356,11 @@ impl Hub {
         }
     }
 
-    /// Carries a connection to what is behind a terminal.
+    /// Carries a connection to a client behind a terminal.
     fn take(&mut self, arrival: Arrival) {
         match self.sites.behind(arrival.open().destination.ip()) {
             Some(session) => self.gateway.originate(session, arrival),
-            // Taken over in the last moment of the session.
+            // Intercepted just as the session ended.
             None => arrival.dismiss(),
         }
     }
@@ -397,7 +396,7 @@ impl Hub {
         }
     }
 
-    /// Packets for a terminal pass by while it cannot be reached.
+    /// Stops tunnelling packets for a terminal while it is unreachable.
     fn set_tunnel(&self, session: SessionId, event: &Event) {
         let Some(tunnel) = &self.tunnel else { return };
         match event {
@@ -409,7 +408,7 @@ impl Hub {
     }
 }
 
-/// Port 5900 of every address, of IPv4 alone where there is no IPv6.
+/// Binds port 5900 on all addresses; IPv4 only where there is no IPv6.
 fn bind_anywhere() -> Result<UdpLink, RunError> {
     let v6: SocketAddr = (Ipv6Addr::UNSPECIFIED, PORT).into();
     match bind(v6) {

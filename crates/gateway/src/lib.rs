@@ -1,5 +1,5 @@
-//! The gateway pair: takes over TCP connections, splits them, and carries them
-//! over the satellite hop with SLACP over UDP.
+//! The gateway pair: intercepts TCP connections, splits them, and carries them over the satellite
+//! hop with SLACP over UDP.
 //!
 //! ```text
 //!  client ── LAN ── terminal ═══ hop ═══ hub ── server
@@ -10,10 +10,9 @@
 //!                            Driver ── UDP ──────── Driver
 //! ```
 //!
-//! The endpoint of `slacp` decides and has no clock; the driver hands it the time
-//! and the datagrams; relays move bytes between TCP sockets and its streams;
-//! interception brings clients' connections to us and is undone on every way
-//! out.
+//! The endpoint of `slacp` decides and has no clock; the driver hands it the time and the
+//! datagrams; relays move bytes between TCP sockets and its streams; interception redirects
+//! clients' connections to us and is removed on every kind of exit.
 
 mod backoff;
 mod bucket;

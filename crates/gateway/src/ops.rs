@@ -1,4 +1,4 @@
-//! What operators ask of a running gateway, the same of every role.
+//! Operations of a running gateway, common to all roles: requests, limits, life cycle.
 
 mod fixed;
 mod limits;
@@ -39,47 +39,45 @@ use crate::status::{
 use crate::tcp;
 use crate::tunnel::Tunnel;
 
-/// How often a gateway looks after itself.
+/// Interval of periodic housekeeping.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often whoever started us is told how we are.
+/// Interval of status messages to the service manager.
 const SIGN: Duration = Duration::from_secs(5);
-/// How often what was learnt of paths is written down.
+/// Interval for saving what was learnt about paths.
 const SAVE: Duration = Duration::from_secs(60);
-/// So many requests wait at most.
+/// Maximum queued requests.
 const WAITING: usize = 32;
 
-/// What the configuration says about running a gateway.
+/// Operational settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OperationConfig {
-    /// Where the control socket is. Key `control`: a path, or `"none"`.
+    /// Location of the control socket. Key `control`: a path, or `"none"`.
     pub control: ControlPath,
-    /// No new connections are carried while the streams of all sessions, or the pipes
-    /// of a gateway alone, hold more.
-    /// Key `total_memory`, default half of the machine's memory.
+    /// While the streams of all sessions (on a solo gateway: the pipes) hold more than this, new
+    /// connections pass unaccelerated. Key `total_memory`, default half of the machine's memory.
     pub total_memory: Option<ByteCount>,
-    /// The most connections that are carried. Key `max_connections`, default as
-    /// many as the process may have sockets.
+    /// Maximum number of connections. Key `max_connections`, default limited by the process's
+    /// descriptors.
     pub max_connections: Option<u64>,
-    /// A client or server that has said nothing for so long is asked whether it is
-    /// still there. Key `keepalive`, default 60 s.
+    /// A peer silent for this long is probed with TCP keep-alives. Shorter detects dead peers
+    /// sooner, at the cost of packets on the LAN. Key `keepalive`, default 60 s.
     pub keepalive: Option<Duration>,
-    /// Where metrics are served. Section `metrics`, key `listen`, default nowhere.
+    /// Address of the metrics server. Section `metrics`, key `listen`, default none.
     pub metrics: Option<SocketAddr>,
-    /// The directory in which is kept what was learnt of paths. Key `state`,
-    /// default none.
+    /// Directory for what was learnt about paths, so that sessions resume at their remembered rate.
+    /// Key `state`, default none.
     pub state: Option<PathBuf>,
-    /// What the log tells. Key `log`, default `"info"`.
+    /// Log filter. Key `log`, default `"info"`.
     pub log: Option<LogFilter>,
-    /// The most that the modem is believed. Key `maximum_rate`, default none.
+    /// Upper limit on the rate that a modem reports. Key `maximum_rate`, default none.
     pub maximum_rate: Option<BitRate>,
-    /// How the modem is asked for its rate. Section `dlep`, default not at all.
+    /// How to obtain the rate from the modem. Section `dlep`, default none.
     pub dlep: Option<DlepConfig>,
-    /// The file that all this was read from, if it can be read again.
+    /// The configuration file, if it can be read again.
     pub file: Option<PathBuf>,
 }
 
-/// What a gateway is, for its operators: its connections, and its hop if it has
-/// one.
+/// A gateway as its operators see it: its connections, and its hop if it has one.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) hop: Option<&'a Hop>,
@@ -87,12 +85,12 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Connections alive.
+    /// Live connections.
     fn live(&self) -> usize {
         self.counters.live.count()
     }
 
-    /// Bytes held: by all sessions, and in pipes.
+    /// Bytes held by all sessions and in pipes.
     fn held(&self, peers: &Peers) -> u64 {
         let stats = peers.sessions().filter_map(|session| self.hop?.stats(session));
         let sessions: u64 = stats.map(|stats| stats.held.get()).sum();
@@ -100,15 +98,15 @@ impl View<'_> {
     }
 }
 
-/// Something to do for a gateway.
+/// A task for the gateway's main loop.
 pub(crate) enum Task {
-    /// Somebody asks.
+    /// Answer an operator's request.
     Answer(Call),
-    /// It is time to look after itself, or the modem has told something.
+    /// Do the housekeeping: the interval has passed, or the modem reported something.
     Look,
 }
 
-/// What only the side itself knows of how it is.
+/// The part of the status that only the role knows.
 #[derive(Default)]
 pub(crate) struct Own {
     pub(crate) interception: Option<InterceptionStatus>,
@@ -117,7 +115,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// Of what takes connections over, and packets, as these policies say.
+    /// Collects the counters of interception and tunnel for these policies.
     pub(crate) fn of(
         intake: Option<&Intake>,
         tunnel: Option<&Tunnel>,
@@ -133,7 +131,7 @@ impl Own {
     }
 }
 
-/// The operators' side of a running gateway.
+/// The operator's interface to a running gateway.
 pub(crate) struct Operations {
     role: Role,
     started: Instant,
@@ -149,10 +147,10 @@ pub(crate) struct Operations {
     look: Interval,
     limits: Limits,
     config: OperationConfig,
-    /// What holds of the file that the gateway was started with.
+    /// Settings fixed at start.
     fixed: Fixed,
-    /// Bytes held by sessions when it was last looked: asked for with every
-    /// connection, it may not cost a look at every session.
+    /// Bytes held by sessions, cached by the housekeeping: every new connection checks it, and
+    /// summing up all sessions each time would be too slow.
     held: u64,
     draining: Option<Drain>,
     following: Following,
@@ -160,17 +158,17 @@ pub(crate) struct Operations {
     pub(crate) peers: Peers,
 }
 
-/// A gateway that ends with its last connection.
+/// A gateway that exits after its last connection.
 #[derive(Debug, Clone, Copy)]
 struct Drain {
     until: Option<Instant>,
 }
 
 impl Operations {
-    /// Begins to listen to operators.
+    /// Opens the control socket and the metrics server.
     ///
     /// # Errors
-    /// When a configured control socket, or address for metrics, cannot be had.
+    /// If a configured control socket or metrics address cannot be used.
     pub(crate) fn start(
         role: Role,
         config: &OperationConfig,
@@ -209,7 +207,7 @@ impl Operations {
         })
     }
 
-    /// Waits for something to do. May be cancelled without losing it.
+    /// Waits for the next task. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Task {
         tokio::select! {
             Some(call) = self.calls.recv() => Task::Answer(call),
@@ -219,16 +217,16 @@ impl Operations {
         }
     }
 
-    /// The file to be read again.
+    /// The file to reload.
     ///
     /// # Errors
-    /// When there is none.
+    /// If the configuration did not come from a file.
     pub(crate) fn file(&self) -> Result<PathBuf, String> {
         let file = self.config.file.clone();
         file.ok_or_else(|| "the configuration came from a pipe: nothing to read again".to_owned())
     }
 
-    /// Takes what may change while a gateway runs, and answers `call`.
+    /// Records the outcome of a reload, and answers `call`.
     pub(crate) fn reloaded(&mut self, call: Call, outcome: Result<Vec<String>, String>) {
         match &outcome {
             Ok(notes) => {
@@ -240,7 +238,7 @@ impl Operations {
         call.answer(outcome.map_or_else(Answer::Error, Answer::Done));
     }
 
-    /// Takes other bounds. Says what needs a restart.
+    /// Applies new limits. Returns notes on what needs a restart.
     pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
         let mut notes = vec!["configuration read again".to_owned()];
         self.limits = Limits::new(&config, self.role);
@@ -254,8 +252,8 @@ impl Operations {
         notes
     }
 
-    /// Takes other names and another rate, with the configuration that was taken
-    /// last. Says what needs a restart.
+    /// Applies new names and a new rate from the last valid configuration. Returns notes on what
+    /// needs a restart.
     pub(crate) fn configure_hop(
         &mut self,
         hop: &Hop,
@@ -267,20 +265,20 @@ impl Operations {
         (!hop.configure_rate(rate.clone())).then(|| note.to_owned())
     }
 
-    /// The gateway is in service.
+    /// Announces that the gateway is in service.
     pub(crate) fn say_ready(&self) {
         self.notifier.tell("READY=1");
     }
 
-    /// Gives the gateway what an earlier one has learnt of paths.
+    /// Restores what an earlier gateway learnt about paths.
     pub(crate) fn remember(&mut self, hop: &Hop) {
         if let Some(store) = &mut self.store {
             hop.remember(store.load());
         }
     }
 
-    /// What is due now and then: a sign of life, a status line, and writing down
-    /// what was learnt of paths.
+    /// Does the periodic housekeeping: watchdog, status line, and saving what was learnt about
+    /// paths.
     pub(crate) fn look(&mut self, view: View<'_>) {
         let now = clock::now();
         self.held = view.held(&self.peers);
@@ -314,14 +312,14 @@ impl Operations {
         }
     }
 
-    /// The gateway is about to end.
+    /// Announces the end of the gateway.
     pub(crate) fn stop(&mut self, view: View<'_>) {
         self.notifier.tell("STOPPING=1");
         self.dlep.iter().for_each(dlep::Client::stop);
         self.save(view);
     }
 
-    /// Why no new connection is to be carried, if it is not.
+    /// Why new connections are not carried; `None` if they are.
     pub(crate) fn hindrance(&self, view: View<'_>) -> Option<Bypass> {
         if self.draining.is_some() {
             return Some(Bypass::Draining);
@@ -329,12 +327,12 @@ impl Operations {
         self.limits.exceeded(view.live(), self.held)
     }
 
-    /// The most connections that the gateway carries.
+    /// Maximum number of connections.
     pub(crate) fn most_connections(&self) -> u64 {
         self.limits.connections
     }
 
-    /// Has the gateway end with its last connection, or after a time.
+    /// Makes the gateway exit after its last connection, or after a time limit.
     pub(crate) fn drain(&mut self, view: View<'_>, within: Option<Duration>) -> Vec<String> {
         self.draining = Some(Drain { until: within.map(|within| clock::now() + within) });
         let left = view.live();
@@ -342,7 +340,7 @@ impl Operations {
         vec![format!("no new connections from now on; {left} left")]
     }
 
-    /// Whether it is time to end.
+    /// Whether draining is complete.
     pub(crate) fn is_drained(&self, view: View<'_>) -> bool {
         self.draining.is_some_and(|drain| {
             let late = drain.until.is_some_and(|until| until <= clock::now());
@@ -350,8 +348,7 @@ impl Operations {
         })
     }
 
-    /// Answers a request; gives back one that only the side itself can answer: to
-    /// read the configuration again.
+    /// Answers a request, or returns it if only the role can: a reload.
     pub(crate) fn answer(&mut self, view: View<'_>, own: Own, call: Call) -> Option<Call> {
         let answer = match &call.request {
             Request::Status { connections } => {
@@ -453,9 +450,9 @@ impl Operations {
     }
 }
 
-/// Where what was learnt of paths is kept. The directory is made if it can be.
+/// The store for what was learnt about paths. Tries to create its directory.
 fn store(directory: &Path, role: Role) -> PathStore {
-    // Whether it is there, writing tells.
+    // Ignored: the first write reports the failure.
     let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     PathStore::new(directory.join(format!("{}-paths.json", role.as_str())))
 }

@@ -1,8 +1,8 @@
-//! Joins a TCP connection and a stream of the hop, the same way on both sides.
+//! Joins a TCP connection and a stream of the hop, in the same way on both sides.
 //!
-//! Whatever ends one ends the other in the same manner: a FIN is a FIN, a reset
-//! a reset. A socket whose peer reads slowly is not written to, so the stream is
-//! not read, so the far side gets no credit and stops reading its socket.
+//! Each end of a connection is passed on as what it is: a FIN as a FIN, a reset as a reset.
+//! Back-pressure works the same way: a socket whose peer reads slowly is not written to, so the
+//! stream is not read, so the far side gets no credit and stops reading its socket.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,9 +26,9 @@ use crate::{dial, names, scratch, tcp};
 
 /// Why a connection ended before both directions were finished.
 enum Broken {
-    /// The TCP socket failed, by a RST as a rule.
+    /// The TCP socket failed, usually by a RST.
     Socket(io::Error),
-    /// The stream was reset by the peer, or its session lost.
+    /// The peer reset the stream, or the session was lost.
     Stream(ResetReason),
 }
 
@@ -44,8 +44,8 @@ impl From<ResetReason> for Broken {
     }
 }
 
-/// Carries a connection that a client made to us: opens a stream for it at once
-/// and relays until both are over.
+/// Carries an accepted client connection: opens a stream at once and relays until both directions
+/// end.
 pub(crate) async fn originate(
     hop: Hop,
     session: SessionId,
@@ -74,8 +74,8 @@ pub(crate) async fn originate(
     }
 }
 
-/// Carries a connection that a client has asked for, once the far side has made
-/// it: then the client is answered. Reset when the client has gone meanwhile.
+/// Carries a connection whose client is answered only after the far side has connected. The stream
+/// is reset if the client gives up meanwhile.
 pub(crate) async fn originate_deferred(
     hop: Hop,
     session: SessionId,
@@ -107,8 +107,8 @@ pub(crate) async fn originate_deferred(
     counters.reset.increment();
 }
 
-/// Carries a stream that the peer opened: connects to the first of its destination's
-/// `addresses` that answers, and relays until both are over.
+/// Carries a stream opened by the peer: connects to the first of `addresses` that answers, and
+/// relays until both directions end.
 pub(crate) async fn answer(
     stream: Stream,
     open: Open<Destination>,
@@ -145,8 +145,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Relays until both directions are over. `first` is what the TCP peer has said
-/// already.
+/// Relays until both directions end. `first` is data already received from the TCP peer.
 pub(crate) async fn relay(
     stream: Stream,
     leg: Leg,
@@ -158,7 +157,7 @@ pub(crate) async fn relay(
     end(stream, leg, carried, counters).await;
 }
 
-/// Carries what both say until both directions are over, or until one is broken.
+/// Copies both directions until both end, or one breaks.
 async fn carry(
     stream: &Stream,
     leg: &Leg,
@@ -166,7 +165,7 @@ async fn carry(
     entry: &Registered<'_>,
     counters: &Counters,
 ) -> Result<(), Broken> {
-    // It fails when the peer has reset the connection; copying finds that out.
+    // Fails if the peer has reset the connection; copying will notice.
     let _ = tcp::prepare(leg.socket(), &counters.keepalive);
     entry.carries(stream.id(), leg.socket().as_raw_fd());
     let copied = tokio::select! {
@@ -178,7 +177,7 @@ async fn carry(
     copied
 }
 
-/// Ends what has been carried, both sides alike.
+/// Ends stream and socket in the same manner.
 async fn end(stream: Stream, leg: Leg, carried: Result<(), Broken>, counters: &Counters) {
     match carried {
         Ok(()) => {
@@ -206,9 +205,9 @@ async fn end(stream: Stream, leg: Leg, carried: Result<(), Broken>, counters: &C
 
 /// Copies until both directions have ended.
 ///
-/// A peer that has sent its FIN and then takes nothing more (EPIPE) does not end
-/// the direction from it: what it sent, the FIN included, may still be unread.
-/// After any other error the kernel would let a reset look like a FIN.
+/// A peer that has sent its FIN and then accepts no more data (EPIPE) does not end its own
+/// direction: what it sent, including the FIN, may still be unread. After any other error the
+/// kernel would make a reset look like a FIN.
 async fn copy_both(
     stream: &Stream,
     socket: &TcpStream,
@@ -275,7 +274,7 @@ async fn stream_to_socket(
     entry: &Registered<'_>,
 ) -> Result<(), Broken> {
     loop {
-        // Only what the socket has room for is taken from the stream.
+        // Take from the stream only what fits into the socket.
         entry.waits_from_hop(Waits::Socket);
         socket.writable().await?;
         entry.waits_from_hop(Waits::Stream);
@@ -306,7 +305,7 @@ async fn send_all(socket: &TcpStream, mut data: &[u8]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Writes what the socket takes now, perhaps nothing.
+/// Writes what the socket accepts now, possibly nothing.
 fn write_some(socket: &TcpStream, data: &[u8]) -> io::Result<usize> {
     match socket.try_write(data) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -314,10 +313,9 @@ fn write_some(socket: &TcpStream, data: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Ends a stream whose TCP peer has sent everything, closed, and takes nothing
-/// more. To reset it at once would destroy what is still on its way to the far
-/// side; so what comes from there is dropped until it has closed too, or goes on
-/// for too long.
+/// Winds up a stream whose TCP peer has sent everything, closed, and accepts no more. A reset would
+/// destroy data still in flight to the far side, so incoming data is discarded until the far side
+/// closes too, or a time limit ends the wait.
 async fn discard(stream: Stream) {
     let emptied = timeout(PATIENCE, async {
         let read = || poll_fn(|context| scratch::with(|buffer| stream.poll_read(context, buffer)));

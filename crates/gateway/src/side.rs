@@ -1,4 +1,4 @@
-//! How the connections of one side of a solo gateway are set up.
+//! Kernel TCP settings on one side of a solo gateway.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,8 +10,8 @@ use crate::config::SideConfig;
 use crate::error::RunError;
 
 impl SideConfig {
-    /// Prepares a socket that will connect, or that listens: then those that it
-    /// accepts are like it.
+    /// Applies the settings to a socket before it connects or listens; accepted sockets inherit
+    /// them.
     ///
     /// # Errors
     /// The key that the system refuses, and its reason.
@@ -36,25 +36,25 @@ impl SideConfig {
         Ok(())
     }
 
-    /// Prepares a listener whose connections' packets bear `mark`.
+    /// Applies the settings to a listener whose connections' packets bear `mark`.
     pub(crate) fn apply_to_listener(&self, socket: &SockRef<'_>, mark: Option<u32>) {
-        // The keys were tried on another socket, and the mark takes no more
-        // privilege than its routes.
+        // Cannot fail: the settings were tried on another socket, and the mark needs no more
+        // privilege than the routes it selects.
         let _ = self.apply(socket);
         let _ = mark.map(|mark| socket.set_mark(mark));
     }
 
-    /// Sees whether the system lets connections of this side be set up so.
+    /// Checks that the system accepts the settings.
     ///
     /// # Errors
-    /// The key that it refuses. `section` is the side's.
+    /// The key that it refuses. `section` is the name of the side.
     pub(crate) fn check(&self, section: &'static str) -> Result<(), RunError> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).map_err(RunError::System)?;
         let applied = self.apply(&SockRef::from(&socket));
         applied.map_err(|(key, cause)| self.refused(section, key, cause))
     }
 
-    /// What there is to say when the system refuses a key of this side.
+    /// The error for a refused key of this side.
     pub(crate) fn refused(
         &self,
         section: &'static str,
@@ -75,9 +75,8 @@ impl SideConfig {
     }
 }
 
-/// Sets the size of a buffer, beyond the system's limit (`net.core.wmem_max` and
-/// `rmem_max`) if we may. The kernel doubles it for its own bookkeeping, and so
-/// the size is what there is for data.
+/// Sets a buffer size, beyond the system's limit (`net.core.wmem_max`, `rmem_max`) if privileged.
+/// The kernel doubles it for bookkeeping, so the given size is what remains for data.
 fn set_buffer(
     socket: &SockRef<'_>,
     forced: libc::c_int,

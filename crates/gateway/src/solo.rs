@@ -1,8 +1,8 @@
-//! One gateway alone: splits connections in two, each with the kernel's TCP set
-//! up for its side. Nothing is needed at the other end.
+//! A single gateway: splits connections in two, with kernel TCP settings for each side. Needs no
+//! counterpart at the other end.
 //!
-//! Its own connections to servers never come back to us: they begin on this
-//! machine, and where its own traffic is taken over too, they bear a mark.
+//! The gateway never intercepts its own connections to servers: they originate on this machine, and
+//! with `own_traffic` they bear a mark.
 
 mod server;
 mod windows;
@@ -31,27 +31,26 @@ use crate::policy::Policy;
 use crate::proxy::{self, Exit, Proxy, Wish};
 use crate::status::{Bypass, Role};
 
-/// How long new connections pass by when there is no descriptor left.
+/// How long new connections pass unaccelerated after the descriptors ran out.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// Runs a solo gateway until `shutdown` completes, then leaves the machine as it
-/// was. Prints the line `ready` on standard output when it serves.
+/// Runs a solo gateway until `shutdown` completes, then removes everything it installed. Prints
+/// `ready` on standard output when in service.
 ///
 /// # Errors
-/// When it cannot start ([`RunError::is_setup`]).
+/// If it cannot start ([`RunError::is_setup`]).
 pub async fn run(config: SoloConfig, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
     let mut solo = Solo::start(config).await?;
     let result = solo.serve(shutdown).await;
     solo.ops.stop(View { hop: None, counters: &solo.counters });
-    // New connections first: from here on they pass by.
+    // Interception goes first: from here on new connections pass unaccelerated.
     drop((solo.intake, solo.proxy));
     solo.relays.shutdown().await;
     tracing::info!("stopped: {}", solo.counters.straight_only());
     result
 }
 
-/// The rules, routes and table that a solo gateway with `config` sets, in the
-/// syntax of nft and ip, for people to read.
+/// The rules, routes and table that a solo gateway with `config` installs, in nft and ip syntax.
 pub fn print_rules(config: &SoloConfig) -> String {
     interception::print_solo_rules(config)
 }
@@ -130,7 +129,7 @@ impl Solo {
         Ok(())
     }
 
-    /// Does what operators want.
+    /// Handles an operator's request.
     fn attend(&mut self, task: Task) {
         let view = View { hop: None, counters: &self.counters };
         match task {
@@ -148,8 +147,7 @@ impl Solo {
         }
     }
 
-    /// Takes what has changed in the configuration, for new connections; nothing of
-    /// one that is not good.
+    /// Applies a changed configuration to new connections. An invalid one changes nothing.
     fn reload(&mut self) -> Result<Vec<String>, String> {
         let config = SoloConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
         for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
@@ -175,7 +173,7 @@ impl Solo {
         Ok(notes)
     }
 
-    /// Takes connections over while there is room for them.
+    /// Intercepts connections while there is room for them.
     fn set_interception(&mut self) -> Result<(), RunError> {
         let hindrance = self.ops.hindrance(View { hop: None, counters: &self.counters });
         let wanted = hindrance.map_or(Ok(Scope::Everything), Err);
@@ -199,13 +197,13 @@ impl Solo {
     }
 }
 
-/// How the proxy's clients get out.
+/// How the proxy reaches servers.
 fn exit(dialer: &Dialer, config: &SoloConfig, counters: &Arc<Counters>) -> Exit {
     let exit = Exit::new(Default::default(), dialer.clone(), counters.clone());
     exit.acknowledging_at_once(config.lan.quick_ack)
 }
 
-/// Where clients may go: the operator's own, with the loopback addresses if asked.
+/// Permitted destinations: the operator's, plus loopback addresses if configured.
 fn egress(config: &SoloConfig) -> Egress {
     match config.allow_loopback {
         true => Egress::everywhere().and_loopback(),

@@ -1,61 +1,60 @@
-//! How a gateway is: what `skyhop status`, the metrics and the dashboard show.
+//! A gateway's status, as shown by `skyhop status`, the metrics and the dashboard.
 //!
-//! All counters begin when the gateway starts, those of a session when it comes
-//! up. Keys end in their unit: `_s`, `_ms`, `_bytes`, `_bit_s`.
+//! Counters start at zero when the gateway starts; a session's when it comes up. Keys end in their
+//! unit: `_s`, `_ms`, `_bytes`, `_bit_s`.
 
 use serde::{Deserialize, Serialize};
 
-/// The state of a gateway at a moment.
+/// Snapshot of a gateway's state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Status {
-    /// The version of the program.
+    /// Version of the program.
     pub version: String,
-    /// What it is.
+    /// The gateway's role.
     pub role: Role,
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// Since it started.
+    /// Time since the start.
     pub uptime_s: f64,
-    /// It takes no new connections over and ends when the last one has, or when
-    /// these seconds have passed.
+    /// While draining: time until remaining connections are reset; 0 without a time limit.
     pub draining_s: Option<f64>,
-    /// Whether connections are taken over, where that is its task.
+    /// Interception state; `None` if interception is not configured.
     pub interception: Option<InterceptionStatus>,
-    /// What its policies have decided about, in their order.
+    /// Counters of the policies, in their order.
     #[serde(default)]
     pub policies: Vec<PolicyStatus>,
-    /// What its tunnel has carried, where it has one.
+    /// Traffic of the tunnel; `None` without one.
     #[serde(default)]
     pub tunnel: Option<TunnelStatus>,
-    /// Its modem, where one is asked for rates (DLEP).
+    /// The DLEP modem; `None` if DLEP is not configured.
     #[serde(default)]
     pub dlep: Option<DlepStatus>,
-    /// Its sessions.
+    /// All sessions.
     pub sessions: Vec<SessionStatus>,
-    /// The connections that it has carried.
+    /// Totals over all connections.
     pub traffic: TrafficStatus,
-    /// What it holds, and may hold.
+    /// Resources held, and their limits.
     pub memory: MemoryStatus,
-    /// The connections alive, if they were asked for.
+    /// Live connections, if requested.
     pub connections: Option<Vec<ConnectionStatus>>,
 }
 
-/// What a gateway is.
+/// Role of a gateway.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// The earth station's side.
+    /// On the earth station's side.
     Hub,
-    /// The clients' side.
+    /// On the clients' side.
     #[default]
     Terminal,
-    /// A gateway alone, without a hop.
+    /// A single gateway without a hop.
     Solo,
 }
 
 impl Role {
-    /// The word for it, as in `skyhop hub`.
+    /// The role's name, as in `skyhop hub`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hub => "hub",
@@ -65,17 +64,17 @@ impl Role {
     }
 }
 
-/// Whether new connections are taken over.
+/// Whether new connections are intercepted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InterceptionStatus {
-    /// Whether they are.
+    /// Whether interception is on.
     pub on: bool,
-    /// Why they are not, if they are not.
+    /// Why it is off; `None` while on.
     pub why: Option<Bypass>,
-    /// Since when it is so.
+    /// Time since the last change.
     pub since_s: f64,
-    /// How long, and how often, connections have passed by for each reason.
+    /// Total time and number of bypasses, by reason.
     pub bypassed: Vec<BypassStatus>,
 }
 
@@ -86,22 +85,22 @@ pub struct InterceptionStatus {
 pub enum Bypass {
     /// There is no session, or the peer does not answer.
     PeerUnreachable,
-    /// The gateway was told to drain.
+    /// The gateway is draining.
     Draining,
-    /// Neither the process nor the system has room for another socket.
+    /// The process or the system has no descriptor left.
     Descriptors,
-    /// `max_connections` are carried.
+    /// `max_connections` is reached.
     Connections,
     /// `total_memory` is in use.
     Memory,
     /// The peer has no room for another connection.
     PeerFull,
-    /// The connections of the session leave too little of its `memory` for another.
+    /// The session's connections leave too little of its `memory` for another.
     SessionMemory,
 }
 
 impl Bypass {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Self; 7] = [
         Self::PeerUnreachable,
         Self::Draining,
@@ -112,7 +111,7 @@ impl Bypass {
         Self::SessionMemory,
     ];
 
-    /// One word for it.
+    /// One-word name of the reason.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PeerUnreachable => "peer-unreachable",
@@ -126,80 +125,80 @@ impl Bypass {
     }
 }
 
-/// How much passed by for a reason.
+/// Bypasses for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BypassStatus {
     /// The reason.
     pub why: Bypass,
-    /// For how long in all.
+    /// Total duration.
     pub total_s: f64,
-    /// How often it began.
+    /// Number of times it began.
     pub times: u64,
 }
 
-/// What a policy has decided about since it was set.
+/// Counters of a policy since it was set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PolicyStatus {
-    /// Its name in the configuration, or its number.
+    /// Name in the configuration, or its number.
     pub name: String,
     /// `split`, `tunnel` or `bypass`.
     pub action: String,
-    /// SYNs: connections, and tries to open some.
+    /// SYNs: new connections, including failed attempts.
     pub connections: u64,
-    /// Packets that are not TCP.
+    /// Packets other than TCP.
     pub packets: u64,
 }
 
-/// What became of the packets of a tunnel.
+/// Traffic of a tunnel, in packets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TunnelStatus {
     /// Sent over the hop.
     pub to_hop: u64,
-    /// From the hop, given to the kernel to route on.
+    /// Received from the hop and passed to the kernel for routing.
     pub from_hop: u64,
-    /// Of these, dropped there: the egress policy does not let them go where they want.
+    /// Part of `from_hop`, dropped because the egress rules deny the destination.
     pub prohibited: u64,
-    /// From the hop, with a source that is not behind their session, or for another
-    /// terminal without a mesh.
+    /// Dropped from the hop: the source is not behind its session, or the destination is another
+    /// terminal and `mesh` is off.
     pub foreign: u64,
-    /// That nobody could take.
+    /// Dropped because nothing could take them.
     pub dropped: u64,
 }
 
-/// What a modem tells by DLEP (RFC 8175).
+/// State of the DLEP session with the modem (RFC 8175).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DlepStatus {
     /// `looking`, `connecting`, `initializing`, `up`, `ending` or `stopped`.
     pub state: String,
-    /// Since when it is so.
+    /// Time since the last change of state.
     pub since_s: f64,
-    /// Where the modem is, if one is known.
+    /// The modem's address, if known.
     pub modem: Option<String>,
-    /// What it calls itself, while a session is up.
+    /// The modem's own description, while a session is up.
     pub peer_type: Option<String>,
-    /// The rate of the link as a whole.
+    /// Rate of the link as a whole.
     pub rate_bit_s: Option<u64>,
-    /// The destinations that it has told of in this session.
+    /// Destinations reported in this session.
     pub destinations: Vec<DlepDestination>,
-    /// Sessions with a modem so far.
+    /// Number of sessions so far.
     pub sessions: u64,
     /// Why there is no session, or why the last one ended.
     pub trouble: Option<String>,
 }
 
-/// A destination on a modem's link.
+/// A destination on the modem's link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DlepDestination {
-    /// Its link-layer address.
+    /// Link-layer address.
     pub mac: String,
-    /// Whether it can be reached.
+    /// Whether it is reachable.
     pub up: bool,
-    /// At which rate the modem sends there, if that is not the rate of the link.
+    /// Rate towards it, if it differs from the link's.
     pub rate_bit_s: Option<u64>,
     /// Its addresses, and the subnets behind it.
     pub networks: Vec<String>,
@@ -209,139 +208,138 @@ pub struct DlepDestination {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SessionStatus {
-    /// Who it is: the name in the hub's configuration; "hub".
+    /// Name of the terminal in the hub's configuration; on a terminal, "hub".
     pub peer: String,
-    /// Its public key (base64).
+    /// Public key (base64).
     pub key: String,
-    /// Where it is at present.
+    /// Current UDP address.
     pub address: String,
-    /// Since when the session has been up.
+    /// Time since the session came up.
     pub since_s: f64,
-    /// Whether it answers.
+    /// Whether the peer answers.
     pub reachable: bool,
-    /// The round-trip time of the hop, smoothed.
+    /// Smoothed round-trip time of the hop.
     pub rtt_ms: f64,
-    /// The least, if it is measured.
+    /// Minimum round-trip time, if measured.
     pub min_rtt_ms: Option<f64>,
-    /// The rate at which this side sends.
+    /// Sending rate of this side.
     pub rate_bit_s: u64,
-    /// Where it comes from: `fixed`, `modem`, `auto`.
+    /// Source of the rate: `fixed`, `modem`, `auto`.
     pub rate_source: String,
     /// With `auto`: `blind`, `confirming`, `resuming`, `cruising`, `draining`.
     pub rate_state: Option<String>,
-    /// With `modem`: how long what was told still holds.
+    /// With `modem`: remaining validity of the reported rate.
     pub told_for_s: Option<f64>,
-    /// Whether it is told by the modem itself (DLEP), not by an operator.
+    /// Whether the rate comes from the modem itself (DLEP) rather than an operator.
     #[serde(default)]
     pub told_by_modem: bool,
-    /// What the path gives this side, if it is measured.
+    /// Capacity of the path in the sending direction, if measured.
     pub capacity_bit_s: Option<u64>,
-    /// How long packets of this side wait in the path, if it is measured.
+    /// Queueing delay of this side's packets on the path; 0 if not measured.
     pub queue_ms: f64,
-    /// The share of this side's packets that the link loses, of late.
+    /// Recent loss rate of this side's packets, 0 to 1.
     pub loss: f64,
     /// Packets sent.
     pub packets_sent: u64,
-    /// The IP packets they made.
+    /// Bytes sent, as IP packets.
     pub bytes_sent: u64,
     /// Packets received.
     pub packets_received: u64,
-    /// The IP packets they came in.
+    /// Bytes received, as IP packets.
     pub bytes_received: u64,
-    /// Packets lost; what they carried was sent again (ARQ).
+    /// Packets lost; their contents were retransmitted (ARQ).
     pub packets_lost: u64,
-    /// Times that nothing was acknowledged for too long.
+    /// Probe timeouts: times that an acknowledgement was overdue.
     pub probes: u64,
-    /// Packets that came here damaged or not at all and were restored (FEC).
+    /// Packets lost on the way here and restored by FEC.
     pub recovered: u64,
-    /// Repairs sent (FEC).
+    /// FEC repair packets sent.
     pub repairs_sent: u64,
-    /// The IP packets that carried them.
+    /// Bytes of these, as IP packets.
     pub repair_bytes: u64,
-    /// Repairs received (FEC).
+    /// FEC repair packets received.
     pub repairs_received: u64,
     /// Acknowledgements sent.
     pub acknowledgements: u64,
-    /// Packets received again.
+    /// Packets received more than once.
     pub duplicates: u64,
-    /// Packets that were not authentic.
+    /// Packets that failed authentication.
     pub forged: u64,
-    /// The largest IP packet that is sent.
+    /// Current path MTU: largest IP packet sent.
     pub packet_bytes: u64,
-    /// How often the keys have been renewed.
+    /// Number of key renewals.
     pub key_changes: u64,
-    /// Streams alive.
+    /// Live streams.
     pub streams: u64,
-    /// Held until the peer acknowledges it.
+    /// Held until acknowledged by the peer.
     pub held_to_send_bytes: u64,
-    /// Held until it is read.
+    /// Held until read.
     pub held_to_read_bytes: u64,
-    /// What shares this side's rate, the default class last.
+    /// Classes sharing the rate, the default class last.
     #[serde(default)]
     pub classes: Vec<ClassStatus>,
-    /// The packet channels in use; none without a tunnel.
+    /// Packet channels in use; empty without a tunnel.
     #[serde(default)]
     pub channels: Vec<ChannelStatus>,
 }
 
-/// What a class has got of the rate of a session.
+/// A class's share of a session's rate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ClassStatus {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// Its share against the other classes.
+    /// Weight relative to other classes.
     pub weight: u16,
-    /// What it gets before others.
+    /// Guaranteed rate.
     pub guaranteed_bit_s: Option<u64>,
-    /// What it never exceeds.
+    /// Maximum rate.
     pub maximum_bit_s: Option<u64>,
-    /// IP packets on the hop that new data of the class took.
+    /// Bytes of IP packets on the hop with new data of the class.
     pub sent_bytes: u64,
-    /// Of these, by its guarantee.
+    /// Part of `sent_bytes`, sent under the guarantee.
     pub guaranteed_sent_bytes: u64,
-    /// What waits for its turn: of streams whose readers have room, and of packets.
+    /// Queued for sending: packets, and stream data within the peer's credit.
     pub waiting_bytes: u64,
 }
 
-/// What a packet channel has carried in a session.
+/// Traffic of a packet channel in a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ChannelStatus {
-    /// Its number, the same on both sides.
+    /// Channel number, the same on both sides.
     pub channel: u8,
-    /// The class whose packets this side sends on it; the other side's classes are its
-    /// own.
+    /// The class that this side sends on the channel. Classes of the other side may differ.
     pub class: Option<String>,
-    /// Packets sent, each once.
+    /// Packets sent, not counting retransmissions.
     pub packets_sent: u64,
-    /// Their bytes, without the hop's headers.
+    /// Bytes of these packets, without the hop's headers.
     pub sent_bytes: u64,
-    /// Packets, or parts, sent again (ARQ).
+    /// Packets or parts of packets retransmitted (ARQ).
     pub retransmitted: u64,
-    /// Packets, or parts, lost on the hop and not sent again.
+    /// Packets or parts of packets lost on the hop and not retransmitted.
     pub lost: u64,
-    /// Packets dropped because the queue was full.
+    /// Packets dropped from a full queue.
     pub dropped_full: u64,
-    /// Packets dropped by CoDel, so that their senders slow down.
+    /// Packets dropped by CoDel to slow their senders down.
     pub dropped_aqm: u64,
-    /// Packets dropped because they had waited too long to be sent.
+    /// Packets dropped because they waited too long.
     pub expired: u64,
-    /// What waits to be sent.
+    /// Queued for sending.
     pub waiting_bytes: u64,
-    /// How long the packet that left last had waited.
+    /// Queueing delay of the last packet sent.
     pub queue_ms: f64,
-    /// Packets received and handed on.
+    /// Packets received and delivered.
     pub packets_received: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub received_bytes: u64,
-    /// Packets, or parts, that came in what FEC restored here.
+    /// Packets or parts of packets restored here by FEC.
     pub recovered: u64,
-    /// Packets that did not come before those behind them had to go on.
+    /// Packets given up, because later ones could not be held back any longer.
     pub missing: u64,
-    /// Packets that came again, or after they had been given up.
+    /// Packets received as duplicates, or after they had been given up.
     pub late: u64,
-    /// What has come and waits for what is missing before it.
+    /// Received, but waiting for earlier packets.
     pub held_bytes: u64,
 }
 
@@ -368,138 +366,136 @@ impl From<&slacp::ChannelStats> for ChannelStatus {
     }
 }
 
-/// What became of the connections, and what they moved.
+/// Totals over all connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrafficStatus {
-    /// Carried so far, of either side.
+    /// Connections carried so far, opened by either side.
     pub connections: u64,
-    /// Ended cleanly by both sides.
+    /// Closed cleanly by both ends.
     pub closed: u64,
-    /// Reset by an end, or by a gateway.
+    /// Reset by an end or by a gateway.
     pub reset: u64,
-    /// Never opened at the far end.
+    /// Never connected at the far end.
     pub failed: u64,
-    /// From TCP connections onto the hop.
+    /// From TCP connections to the hop.
     pub to_hop_bytes: u64,
     /// From the hop to TCP connections.
     pub from_hop_bytes: u64,
-    /// Connections that went straight to their servers, without a hop: all of a
-    /// gateway alone, those of a terminal's proxy while the hub is away.
+    /// Connections directly to servers, without a hop: all on a solo gateway; on a terminal, the
+    /// proxy's while the hub is unreachable.
     pub straight: u64,
-    /// Of these, from clients to servers.
+    /// From clients to servers on `straight` connections.
     pub up_bytes: u64,
-    /// Of these, from servers to clients.
+    /// From servers to clients on `straight` connections.
     pub down_bytes: u64,
-    /// Times that something was marked as urgent. It is carried as any other data.
+    /// Urgent data marks seen. Urgent data is carried like any other.
     pub urgent: u64,
-    /// Handed to the kernel.
+    /// UDP datagrams handed to the kernel.
     pub datagrams_sent: u64,
-    /// Received.
+    /// UDP datagrams received.
     pub datagrams_received: u64,
-    /// That no session knew.
+    /// UDP datagrams received that belonged to no session.
     pub datagrams_ignored: u64,
-    /// Refused by the kernel because they exceed the MTU.
+    /// UDP datagrams that the kernel refused because they exceed the MTU.
     pub datagrams_too_large: u64,
     /// Other errors of the UDP socket.
     pub socket_errors: u64,
-    /// Times that two machines were found to use one key. The log names their addresses.
+    /// Times that two machines were found to use the same key. The log has their addresses.
     #[serde(default)]
     pub shared_keys: u64,
-    /// Why connections ended before their time: the reason's name, how many.
+    /// Connections that ended early, by reason.
     pub resets: Vec<(String, u64)>,
 }
 
-/// What is held, and the bounds.
+/// Resources held, and their limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MemoryStatus {
-    /// Held for streams: to be acknowledged, or to be read; in pipes where there is
-    /// no hop.
+    /// Stream data not yet acknowledged or read; without a hop, data in pipes.
     pub held_bytes: u64,
-    /// Above this no new connections are carried. Key `total_memory`.
+    /// Above this, new connections pass unaccelerated. Key `total_memory`.
     pub limit_bytes: u64,
-    /// What the process has in memory in all.
+    /// Resident memory of the process.
     pub resident_bytes: u64,
-    /// Connections alive.
+    /// Live connections.
     pub connections: u64,
-    /// The most that are carried. Key `max_connections`.
+    /// Maximum number of connections. Key `max_connections`.
     pub connections_limit: u64,
-    /// Descriptors open.
+    /// Open descriptors.
     pub descriptors: u64,
-    /// The most that the process may open.
+    /// Descriptor limit of the process.
     pub descriptors_limit: u64,
 }
 
-/// A connection that is carried.
+/// A live connection.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ConnectionStatus {
-    /// Counts the connections of this gateway.
+    /// Sequence number within this gateway.
     pub id: u64,
-    /// Over which session; nothing if it goes straight to its server.
+    /// Peer of the session; empty for a direct connection.
     pub peer: String,
-    /// Who opened it.
+    /// Address of the client.
     pub client: String,
-    /// The peer says so, and its `networks` do not have that address.
+    /// The client's address is the peer's claim, and is not in its `networks`.
     #[serde(default)]
     pub client_claimed: bool,
-    /// Where to.
+    /// Address or name of the destination.
     pub destination: String,
-    /// Since when.
+    /// Time since it was opened.
     pub age_s: f64,
-    /// From the TCP connection here onto the hop; without one, from the client to
-    /// the server.
+    /// From the TCP connection here to the hop; without a hop, from the client to the server.
     pub to_hop_bytes: u64,
-    /// From the hop to the TCP connection here; without one, from the server to the
-    /// client.
+    /// From the hop to the TCP connection here; without a hop, from the server to the client.
     pub from_hop_bytes: u64,
-    /// What limits the direction onto the hop at present.
+    /// Current bottleneck of the direction to the hop.
     pub to_hop_limit: Limit,
-    /// What limits the direction from the hop at present.
+    /// Current bottleneck of the direction from the hop.
     pub from_hop_limit: Limit,
-    /// The round-trip time of the TCP connection here, by its kernel.
+    /// Round-trip time of the TCP connection here, measured by the kernel.
     pub lan_rtt_ms: Option<f64>,
-    /// That of the connection to the server, by its kernel, where there is no hop.
+    /// Round-trip time of the connection to the server, measured by the kernel; only without a hop.
     pub wan_rtt_ms: Option<f64>,
-    /// The congestion window of the TCP connection here, in segments, by its kernel.
+    /// The kernel's congestion window of the TCP connection here, in segments.
     pub lan_window_segments: Option<u32>,
-    /// That of the connection to the server, where there is no hop.
+    /// The kernel's congestion window of the connection to the server, in segments; only without a
+    /// hop.
     pub wan_window_segments: Option<u32>,
-    /// The round-trip time of the hop.
+    /// Round-trip time of the hop.
     pub hop_rtt_ms: f64,
-    /// Held for it: to be acknowledged by the peer.
+    /// Stream data not yet acknowledged by the peer.
     pub held_to_send_bytes: u64,
-    /// Held for it: received, or waiting for what is missing before.
+    /// Stream data received but not yet read, including data after a gap.
     pub held_to_read_bytes: u64,
-    /// Lost on the hop and sent again by this side (ARQ).
+    /// Bytes that this side retransmitted (ARQ).
     pub resent_bytes: u64,
-    /// Lost on the way here and restored (FEC).
+    /// Bytes lost on the way here and restored by FEC.
     pub recovered_bytes: u64,
 }
 
-/// What limits one direction of a connection.
+/// Bottleneck of one direction of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Limit {
-    /// Nothing moves, and nothing waits.
+    /// Nothing moves and nothing waits.
     #[default]
     Idle,
-    /// The client: it sends no faster, or reads no faster.
+    /// The client sends or reads no faster.
     Client,
-    /// The hop, with its gateways.
+    /// The hop, including the gateways.
     Hop,
-    /// The server: it sends no faster, or reads no faster.
+    /// The server sends or reads no faster.
     Server,
-    /// The hop or the client behind it; the other gateway can tell.
+    /// The hop, or the client behind it; the other gateway can tell which.
     HopOrClient,
-    /// The hop or the server behind it; the other gateway can tell.
+    /// The hop, or the server behind it; the other gateway can tell which.
     HopOrServer,
 }
 
 impl Limit {
-    /// The words for it.
+    /// Text for people.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",

@@ -1,6 +1,5 @@
-//! The terminal side: takes over the connections of its clients while the hub
-//! can be reached, and lets new ones pass by while it cannot. Clients that ask to
-//! be connected get there either way.
+//! The terminal: intercepts its clients' connections while the hub is reachable, and lets new ones
+//! pass unaccelerated while it is not. Clients of the proxy are served either way.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -32,17 +31,17 @@ use crate::proxy::{self, Exit, Proxy};
 use crate::status::{Bypass, Role};
 use crate::tunnel::{self, Selection, Tunnel};
 
-/// There is one hub, and what is behind it is not known here.
+/// A terminal does not know which networks are behind its only hub, so the client's address stays
+/// unverified.
 const OF_HUB: Admission = Admission { origin: Origin::Peer { verified: false }, _seat: None };
-/// What the hub is called.
+/// Name of the hub in logs and status.
 const HUB: &str = "hub";
 
-/// Runs a terminal until `shutdown` completes, then leaves the machine as it
-/// was. Prints the line `ready` on standard output when the hub can first be
-/// reached and connections are carried.
+/// Runs a terminal until `shutdown` completes, then removes everything it installed. Prints `ready`
+/// on standard output when the hub is first reachable and connections are carried.
 ///
 /// # Errors
-/// When it cannot start ([`RunError::is_setup`]) or its socket fails.
+/// If it cannot start ([`RunError::is_setup`]) or its socket fails.
 pub async fn run(
     config: TerminalConfig,
     shutdown: impl Future<Output = ()>,
@@ -116,14 +115,14 @@ pub async fn run(
     terminal.ops.say_ready();
     let result = terminal.serve(shutdown).await;
     terminal.ops.stop(terminal.gateway.view());
-    // New connections first: from here on they pass by.
+    // Interception goes first: from here on new connections pass unaccelerated.
     drop((terminal.intake, terminal.tunnel, terminal.proxy));
     terminal.gateway.stop().await;
     result
 }
 
-/// The rules, routes and tables that a terminal with `config` sets while its hub
-/// can be reached, in the syntax of nft and ip, for people to read.
+/// The rules, routes and tables that a terminal with `config` installs while its hub is reachable,
+/// in nft and ip syntax.
 pub fn print_rules(config: &TerminalConfig) -> String {
     let mut rules = interception::print_rules(config);
     if let Some((tunnel, selection)) =
@@ -134,7 +133,7 @@ pub fn print_rules(config: &TerminalConfig) -> String {
     rules
 }
 
-/// The tunnel, and what goes through it.
+/// The tunnel, and the rules for what goes through it.
 fn tunnel_of<'a>(
     tunnel: &'a Option<TunnelConfig>,
     intercept: &Option<InterceptConfig>,
@@ -147,11 +146,11 @@ struct Terminal {
     gateway: Gateway,
     ops: Operations,
     intake: Option<Intake>,
-    /// Of a hub that has no room.
+    /// Backs off while the hub has no room.
     full: Backoff,
     tunnel: Option<Tunnel>,
     policies: Vec<Policy>,
-    /// Where connections from the hub's side may go.
+    /// Destinations permitted to the hub's side.
     accept: Egress,
     proxy: Option<Proxy>,
     exit: Exit,
@@ -184,7 +183,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Does what operators want, and looks whether the hub has room.
+    /// Handles an operator's request, and checks whether the hub has room again.
     fn attend(&mut self, task: Task) {
         let refused = self.gateway.counters().reasons.of(ResetReason::Limit);
         if let Some(pause) = self.full.look(clock::now(), refused)
@@ -209,7 +208,7 @@ impl Terminal {
         }
     }
 
-    /// Takes what has changed in the configuration; nothing of one that is not good.
+    /// Applies a changed configuration. An invalid one changes nothing.
     fn reload(&mut self) -> Result<Vec<String>, String> {
         let config = TerminalConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
         if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
@@ -242,7 +241,7 @@ impl Terminal {
                         Err(why) => self.gateway.prohibit(stream, &open, &why),
                     }
                 }
-                // A hub that was told that we resolve no names.
+                // From a hub that ignores that this terminal resolves no names.
                 Destination::Name(..) => {
                     self.gateway.refuse(stream, &open, ResetReason::Prohibited);
                 }
@@ -260,7 +259,7 @@ impl Terminal {
         }
     }
 
-    /// What is not split goes to this session, if the hub takes it.
+    /// Routes packets that are not split to this session, if the hub accepts them.
     fn tunnel_to(&self, session: SessionId) {
         let Some(tunnel) = &self.tunnel else { return };
         if !tunnel.add(self.gateway.hop(), session, tunnel::everywhere()) {
@@ -274,14 +273,14 @@ impl Terminal {
         }
     }
 
-    /// Packets pass by while the hub cannot be reached.
+    /// Lets packets pass by the tunnel while the hub is unreachable.
     fn set_tunnel(&self) {
         if let (Some(tunnel), Some(session)) = (&self.tunnel, self.session) {
             tunnel.set_open(session, self.reachable);
         }
     }
 
-    /// What happens to the session in use.
+    /// Handles an event of the session in use.
     fn follow(&mut self, event: &Event) {
         match event {
             Event::Unreachable => {
@@ -309,12 +308,12 @@ impl Terminal {
     fn take(&mut self, arrival: Arrival) {
         match self.session {
             Some(session) => self.gateway.originate(session, arrival),
-            // Taken over in the last moment of the session.
+            // Intercepted just as the session ended.
             None => arrival.dismiss(),
         }
     }
 
-    /// Why no new connection is to be carried, if it is not.
+    /// Why new connections are not carried; `None` if they are.
     fn hindrance(&self) -> Option<Bypass> {
         if !self.reachable {
             return Some(Bypass::PeerUnreachable);
@@ -325,7 +324,7 @@ impl Terminal {
         self.ops.hindrance(self.gateway.view())
     }
 
-    /// Takes connections over exactly while that is of use.
+    /// Turns interception on exactly while it is useful.
     fn set_interception(&mut self) -> Result<(), RunError> {
         let mut in_service = self.reachable;
         let hindrance = self.hindrance();
@@ -341,7 +340,7 @@ impl Terminal {
     }
 }
 
-/// The addresses of the hub that our socket can reach.
+/// The hub's addresses that our socket can reach.
 async fn resolve(config: &TerminalConfig) -> Result<Vec<SocketAddr>, RunError> {
     let hub = config.hub.as_str();
     let failed = |cause| RunError::Resolve { hub: hub.to_owned(), cause };
@@ -355,7 +354,7 @@ async fn resolve(config: &TerminalConfig) -> Result<Vec<SocketAddr>, RunError> {
     Ok(addresses)
 }
 
-/// A socket of the hub's family, or of both.
+/// An unspecified address of the hub's family, or of both.
 fn any_address(hubs: &[SocketAddr]) -> SocketAddr {
     if hubs.iter().all(SocketAddr::is_ipv4) {
         (Ipv4Addr::UNSPECIFIED, 0).into()

@@ -1,4 +1,4 @@
-//! The sections `[[class]]`: which traffic, and what it gets.
+//! Sections `[[class]]`: traffic classes and their shares of the rate.
 
 use slacp::{ClassConfig, ErrorControl};
 use toml::Value;
@@ -9,9 +9,9 @@ use super::{ConfigError, Source, raw};
 use crate::class::{Classes, DEFAULT, Definition, MOST_CLASSES, Ports, TCP, Traffic, UDP};
 
 const WEIGHTS: std::ops::RangeInclusive<i64> = 1..=1000;
-/// Code points by name (RFC 2474, 2597, 3246, 5865, 8622), besides CS and AF.
+/// Named code points (RFC 2474, 2597, 3246, 5865, 8622) other than CS and AF.
 const CODE_POINTS: [(&str, u8); 3] = [("EF", 46), ("VA", 44), ("LE", 1)];
-/// Protocols by name (IANA's registry); `icmp` is that of either version.
+/// Named protocols (IANA registry); `icmp` covers both versions.
 const PROTOCOLS: [(&str, &[u8]); 7] = [
     ("icmp", &[1, 58]),
     ("tcp", &[TCP]),
@@ -29,8 +29,8 @@ const CHANNELS: [(&str, ErrorControl); 4] = [
 ];
 
 impl Source {
-    /// The classes of the configuration, the usual ones if there are none, made
-    /// known to `link`; with channels for `packets` if there is a tunnel.
+    /// The configured classes, or the default ones, set in `link`; with channels for `packets` if
+    /// there is a tunnel.
     pub(super) fn classes(
         &self,
         raw: Vec<raw::Class>,

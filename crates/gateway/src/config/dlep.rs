@@ -10,7 +10,7 @@ use crate::dlep::{DlepConfig, PORT, Way};
 const WHERE: &str = "the interface that the modem is on, like interface = \"wan0\", or its \
                      address, like modem = \"192.0.2.1\"";
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// RFC 8175 §7.3.1 asks for a second at least.
+/// RFC 8175 §7.3.1 requires at least one second.
 const HEARTBEATS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(3600);
 

@@ -1,22 +1,22 @@
-//! Where the other side may have connections made: section `[egress]` and the keys
-//! `reach` and `deny` of a `[[terminal]]` at a hub, section `[accept]` at a terminal.
+//! Egress rules: section `[egress]` and the keys `reach` and `deny` of a `[[terminal]]` on a hub,
+//! section `[accept]` on a terminal.
 
 use super::parse::quoted;
 use super::{ConfigError, Source, raw};
 use crate::egress::{Egress, Target};
 
-/// The most lines of one list: each connection is compared with all of them.
+/// Maximum lines per list: each connection is compared with all of them.
 const MOST_TARGETS: usize = 1000;
 
 impl Source {
-    /// What all terminals of a hub may reach, where their own sections say nothing.
+    /// Default rules of a hub, for terminals without rules of their own.
     pub(super) fn egress(&self, raw: Option<raw::Egress>) -> Result<Egress, ConfigError> {
         let raw = raw.unwrap_or_default();
         self.narrowed(&Egress::everywhere(), raw, ("egress.reach", "egress.deny"))
     }
 
-    /// What one terminal may reach: what its section lists as `reach` instead of what is
-    /// `usual`, but for what either denies.
+    /// Rules of one terminal: its `reach` replaces the `usual` one, its `deny` adds to the usual
+    /// one.
     pub(super) fn egress_of(
         &self,
         usual: &Egress,
@@ -25,7 +25,7 @@ impl Source {
         self.narrowed(usual, raw, ("terminal.reach", "terminal.deny"))
     }
 
-    /// What a terminal accepts from its hub.
+    /// Rules for connections from the hub.
     pub(super) fn accept(&self, raw: Option<raw::Accept>) -> Result<Egress, ConfigError> {
         let Some(raw) = raw else { return Ok(Egress::nowhere()) };
         Ok(Egress {
@@ -57,7 +57,7 @@ impl Source {
         texts.into_iter().map(target).collect()
     }
 
-    /// A hub's key of earlier versions.
+    /// Rejects `allow_loopback`, which hubs of earlier versions had.
     pub(super) fn no_allow_loopback(&self, key: Option<bool>) -> Result<(), ConfigError> {
         let problem = "there is no such key any more: expected the loopback addresses in a list \
                        of what terminals may reach, like `[egress]` with \

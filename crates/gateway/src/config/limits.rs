@@ -1,27 +1,27 @@
-//! What each terminal may take of a hub: section `[limits]`, and the same keys of a
-//! `[[terminal]]`, which may have a `weight` and a `memory` of its own, too.
+//! Limits of each terminal on a hub: section `[limits]`, and the same keys of a `[[terminal]]`,
+//! which also has `weight` and `memory`.
 
 use std::ops::RangeInclusive;
 
 use super::{ConfigError, Source, raw};
 use crate::quota::Quota;
 
-/// As many as a session has streams.
+/// Up to the number of streams in a session.
 const CONNECTIONS: RangeInclusive<i64> = 1..=65_536;
-/// More than the kernel opens.
+/// Upper end: more than the kernel can open.
 const PER_SECOND: RangeInclusive<i64> = 1..=1_000_000;
-/// All threads that there are for it.
+/// Upper end: the size of the resolver's thread pool.
 const LOOKUPS: RangeInclusive<i64> = 1..=128;
-/// As of a class.
+/// The same range as a class.
 const WEIGHT: RangeInclusive<i64> = 1..=1000;
 
 impl Source {
-    /// What every terminal may take whose own section says nothing.
+    /// Default limits of all terminals.
     pub(super) fn limits(&self, raw: Option<raw::Limits>) -> Result<Quota, ConfigError> {
         self.quota("limits", Quota::default(), &raw.unwrap_or_default())
     }
 
-    /// What one terminal may take, where that is not what is `usual`.
+    /// Limits of one terminal: its own values, otherwise those of `usual`.
     pub(super) fn quota(
         &self,
         section: &str,

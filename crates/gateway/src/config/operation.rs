@@ -1,5 +1,5 @@
-//! How a gateway is run: `control`, `metrics`, `state`, `total_memory`,
-//! `max_connections`, `keepalive`, `log`.
+//! Operational settings: `control`, `metrics`, `state`, `total_memory`, `max_connections`,
+//! `keepalive`, `log`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::log::LogFilter;
 
 /// The kernel counts in seconds.
 const SHORTEST_KEEPALIVE: Duration = Duration::from_secs(1);
-/// RFC 9293 §3.8.4: the least that is the default elsewhere.
+/// RFC 9293 §3.8.4: keep-alive intervals elsewhere are at least this long by default.
 const LONGEST_KEEPALIVE: Duration = Duration::from_secs(7200);
 
-/// The keys as they are written.
+/// The keys as written.
 pub(super) struct Written {
     pub(super) control: Option<String>,
     pub(super) state: Option<String>,
@@ -26,9 +26,9 @@ pub(super) struct Written {
     pub(super) max_connections: Option<i64>,
     pub(super) keepalive: Option<String>,
     pub(super) log: Option<String>,
-    /// Read already, with the other keys of the rate.
+    /// Already parsed with the other rate keys.
     pub(super) maximum_rate: Option<BitRate>,
-    /// Read already, since it is about the rate.
+    /// Already parsed, because it concerns the rate.
     pub(super) dlep: Option<DlepConfig>,
 }
 

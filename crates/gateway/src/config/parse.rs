@@ -1,4 +1,4 @@
-//! From the files as written to the validated types.
+//! Converts the raw files to validated types.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -23,10 +23,9 @@ use crate::quota::Quota;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
-/// The smallest packet that every IPv4 host takes (RFC 1122 §3.3.2), and a
-/// jumbo frame.
+/// The minimum that every IPv4 host accepts (RFC 1122 §3.3.2), up to a jumbo frame.
 const MTU: std::ops::RangeInclusive<i64> = 576..=9216;
-/// IFNAMSIZ less the final zero.
+/// IFNAMSIZ without the terminating zero.
 pub(super) const LONGEST_INTERFACE_NAME: usize = 15;
 
 pub(super) fn terminal(source: &Source, text: &str) -> Result<TerminalConfig, ConfigError> {
@@ -255,7 +254,7 @@ impl Source {
         Ok(timeout)
     }
 
-    /// How clients come in: at least one way.
+    /// Interception and proxy; at least one must be configured.
     pub(super) fn entrances(
         &self,
         intercept: Option<raw::Intercept>,
@@ -288,7 +287,7 @@ impl Source {
         Ok(InterceptConfig { interfaces, answer, own_traffic })
     }
 
-    /// Destinations that are left alone.
+    /// Destinations that pass unaccelerated.
     pub(super) fn bypass(&self, raw: Option<&raw::Intercept>) -> Result<Vec<Prefix>, ConfigError> {
         self.prefixes("intercept.bypass", raw.map_or_else(Vec::new, |raw| raw.bypass.clone()))
     }
@@ -340,7 +339,7 @@ impl Source {
         Ok(terminals)
     }
 
-    /// The addresses behind a terminal, none of them behind one of the `others`.
+    /// Networks of a terminal's clients. Fails if they overlap those of `others`.
     fn networks(
         &self,
         texts: Vec<String>,

@@ -1,4 +1,4 @@
-//! The sections `[[policy]]`: what is split, tunnelled, or left alone.
+//! Sections `[[policy]]`: what to split, tunnel or bypass.
 
 use super::classes::{DSCP_FORM, PORTS_FORM, code_point, ports};
 use super::parse::quoted;
@@ -6,20 +6,20 @@ use super::{ConfigError, Source, raw};
 use crate::policy::{self, Action, MOST_RULES, Policy};
 use crate::prefix::Prefix;
 
-/// The policy that `intercept.bypass` is short for.
+/// Name of the policy that stands for `intercept.bypass`.
 const BYPASS: &str = "intercept.bypass";
 
-/// What there is for policies to choose from.
+/// The actions available to policies.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choice {
-    /// Connections are taken over.
+    /// Whether connections are intercepted.
     pub(super) split: bool,
-    /// There is a tunnel; never for a gateway alone.
+    /// Whether there is a tunnel; never on a solo gateway.
     pub(super) tunnel: bool,
 }
 
 impl Source {
-    /// The policies of a gateway, those to `bypass` first.
+    /// All policies of a gateway, starting with those of `bypass`.
     pub(super) fn policies(
         &self,
         bypass: Vec<Prefix>,
@@ -90,7 +90,7 @@ impl Source {
         })
     }
 
-    /// A policy must have a name of its own and something left to fit.
+    /// Checks that a policy has a unique name, and that earlier policies do not shadow it.
     fn check_order(&self, before: &[Policy], policy: &Policy) -> Result<(), ConfigError> {
         let name = quoted(&policy.name);
         if before.iter().any(|other| other.name == policy.name) {

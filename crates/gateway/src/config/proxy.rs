@@ -33,7 +33,7 @@ impl Source {
         }
     }
 
-    /// A gateway without a hub is not to be told who resolves names.
+    /// Rejects `names` on a gateway without a hub, which always resolves names itself.
     pub(super) fn no_hub(&self, raw: Option<&raw::Proxy>) -> Result<(), ConfigError> {
         let names = raw.and_then(|raw| raw.names.as_deref());
         names.map_or(Ok(()), |text| {

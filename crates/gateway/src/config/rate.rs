@@ -1,4 +1,4 @@
-//! Where a side's rate comes from: `rate`, `initial_rate` and `maximum_rate`.
+//! Source of a side's rate: `rate`, `initial_rate` and `maximum_rate`.
 
 use units::BitRate;
 
@@ -9,7 +9,7 @@ const RATE: &str =
     "the rate that this side sends at, like \"10 Mbit/s\", or \"auto\", or \"modem\"";
 const INITIAL: &str = "what holds while the modem tells nothing, like \"10 Mbit/s\"";
 
-/// The three keys as they are written.
+/// The three keys as written.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) rate: Option<String>,
@@ -18,7 +18,7 @@ pub(super) struct Written {
 }
 
 impl Source {
-    /// Where the rate comes from, and the most that is used whatever is told.
+    /// The source of the rate, and the maximum that overrides it.
     pub(super) fn rate(
         &self,
         written: Written,

@@ -1,4 +1,4 @@
-//! The configuration files as they are written.
+//! The configuration files as written, before validation.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -169,10 +169,10 @@ pub(super) struct PermittedTerminal {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Limits {
-    /// Of a terminal alone: all have the same unless one has its own.
+    /// Only valid for a single terminal; the default is equal weights.
     #[serde(skip)]
     pub(super) weight: Option<i64>,
-    /// Of a terminal alone; that of all stands outside of sections.
+    /// Only valid for a single terminal; the default for all is the top-level key.
     #[serde(skip)]
     pub(super) memory: Option<String>,
     pub(super) max_connections: Option<i64>,
@@ -230,7 +230,7 @@ pub(super) struct Side {
     pub(super) quick_ack: Option<bool>,
 }
 
-/// Reads TOML; an error tells the line and what stands on it.
+/// Parses TOML; a syntax error quotes the line and its number.
 pub(super) fn read<T: DeserializeOwned>(source: &Source, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let at = error.span().map_or(0, |span| span.start).min(text.len());

@@ -7,12 +7,13 @@ use super::parse::quoted;
 use super::policy::Choice;
 use super::{ConfigError, SideConfig, SoloConfig, Source, raw};
 
-/// TCP_CA_NAME_MAX less the final zero.
+/// TCP_CA_NAME_MAX without the terminating zero.
 const LONGEST_CONGESTION_CONTROL: usize = 15;
-/// A segment or two; SO_SNDBUF takes a signed number and doubles it.
+/// From a segment or two up to half of what SO_SNDBUF's signed number can hold: the kernel doubles
+/// it.
 const BUFFER: std::ops::RangeInclusive<u64> = 4_096..=1_000_000_000;
 
-/// A megabyte at most: more in one go is a flood, and no longer a start.
+/// Up to about a megabyte: more in one burst would flood any queue.
 const SEGMENTS: std::ops::RangeInclusive<u32> = 1..=700;
 
 impl Source {

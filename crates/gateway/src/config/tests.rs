@@ -9,7 +9,7 @@ use crate::egress::Target;
 use crate::keys::format_public_key;
 use crate::policy::Action;
 
-/// A private key, and a public one, of nobody.
+/// A key pair for tests only.
 const PRIVATE: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
 const PUBLIC: &str = "HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw=";
 
@@ -50,7 +50,7 @@ fn terminal_with(from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
-/// The section of [`terminal_with`] that may be missing.
+/// The section of [`terminal_with`] that may be omitted.
 const INTERCEPT: &str = "[intercept]\ninterfaces = [\"lan0\"]\n";
 
 fn hub_with(from: &str, to: &str) -> String {
@@ -555,8 +555,8 @@ fn a_bad_solo_configuration_is_told_in_one_line() {
     }
 }
 
-/// What these lines before the first section of a hub's file, and these in the section of
-/// its terminal, let that reach: the lines of `reach`, and those of `deny`.
+/// The `reach` and `deny` lists of a terminal, given the lines before the first section of a hub's
+/// file and the lines of the terminal's own section.
 fn lists(top: &str, of_terminal: &str) -> Result<[String; 2], String> {
     let text = hub_with("", "").replace("[[terminal]]", &format!("{top}[[terminal]]"));
     let config = Directory::new().hub(&format!("{text}{of_terminal}"));

@@ -1,14 +1,14 @@
-//! The section `[tunnel]`.
+//! Section `[tunnel]`.
 
 use super::parse::quoted;
 use super::{ConfigError, PermittedTerminal, Source, TunnelConfig, TunnelDevice, raw};
 
 const NAME: &str = "skyhop0";
-/// IFNAMSIZ less the final zero.
+/// IFNAMSIZ without the terminating zero.
 const LONGEST_NAME: usize = 15;
-/// What every IPv6 link carries, and a jumbo frame.
+/// From the IPv6 minimum link MTU to a jumbo frame.
 const MTU: std::ops::RangeInclusive<i64> = 1280..=9216;
-/// What Ethernet carries. A packet channel takes longer packets than the hop.
+/// Ethernet's MTU. A packet channel also takes packets longer than the hop's MTU.
 const USUAL_MTU: u16 = 1500;
 const DEVICES: [(&str, TunnelDevice); 3] =
     [("auto", TunnelDevice::Auto), ("tun", TunnelDevice::Tun), ("veth", TunnelDevice::Veth)];
@@ -41,7 +41,8 @@ impl Source {
         fitting.ok_or_else(|| self.value("tunnel.mtu", mtu, problem))
     }
 
-    /// Without its networks, a terminal's packets would be dropped.
+    /// Requires `networks` for every terminal: the tunnel drops packets of a terminal without
+    /// networks.
     pub(super) fn require_networks(
         &self,
         terminals: &[PermittedTerminal],

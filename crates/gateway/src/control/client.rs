@@ -1,4 +1,4 @@
-//! Asking a running gateway.
+//! Sends requests to a running gateway.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,34 +10,34 @@ use thiserror::Error;
 use super::path::present;
 use super::protocol::{Answer, LONGEST_ANSWER, Request, read, write};
 
-/// How long an answer may take.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A way to a running gateway.
+/// A connection to a running gateway.
 pub struct Control {
     path: PathBuf,
     stream: BufReader<UnixStream>,
 }
 
-/// Why a gateway cannot be asked. Each prints as one line.
+/// Why a gateway cannot be reached or refuses. Each error prints as one line.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// There is nobody.
+    /// No gateway is running.
     #[error(
         "no gateway runs here: none has its control socket in {places}; --control names another"
     )]
     Nobody {
-        /// Where they would be.
+        /// The directories searched.
         places: String,
     },
-    /// There are several.
+    /// Several gateways are running.
     #[error("several gateways run here: choose one of {} with --control", list(paths))]
     Several {
         /// Their control sockets.
         paths: Vec<PathBuf>,
     },
-    /// Nobody answers at this socket.
+    /// Nothing listens on this socket.
     #[error("no gateway answers at {}: {cause}", path.display())]
     Unreachable {
         /// The socket.
@@ -50,10 +50,10 @@ pub enum ControlError {
     Broken {
         /// The socket.
         path: PathBuf,
-        /// What is wrong.
+        /// What went wrong.
         problem: String,
     },
-    /// It cannot be done.
+    /// The gateway refused the request.
     #[error("{0}")]
     Refused(String),
 }
@@ -66,7 +66,7 @@ impl Control {
     /// Connects to the gateway at `path`.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If nothing listens there.
     pub fn connect(path: &Path) -> Result<Self, ControlError> {
         let failed = |cause| ControlError::Unreachable { path: path.to_owned(), cause };
         let stream = UnixStream::connect(path).map_err(failed)?;
@@ -75,10 +75,10 @@ impl Control {
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// Connects to all gateways of this user that answer in the usual places.
+    /// Connects to all gateways of this user that answer in the default directories.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there are none.
     pub fn all() -> Result<Vec<Self>, ControlError> {
         let found: Vec<Self> =
             present().iter().filter_map(|path| Self::connect(path).ok()).collect();
@@ -89,10 +89,10 @@ impl Control {
         Ok(found)
     }
 
-    /// Connects to the gateway at `path`, or to the only one that there is.
+    /// Connects to the gateway at `path`, or to the only one running.
     ///
     /// # Errors
-    /// When there is none, or there are several.
+    /// If there is none, or more than one.
     pub fn one(path: Option<&Path>) -> Result<Self, ControlError> {
         if let Some(path) = path {
             return Self::connect(path);
@@ -107,15 +107,15 @@ impl Control {
         }
     }
 
-    /// Where it is.
+    /// Path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Asks, and waits for the answer; never [`Answer::Error`].
+    /// Sends a request and waits for the answer, which is never [`Answer::Error`].
     ///
     /// # Errors
-    /// When the gateway is gone, or refuses.
+    /// If the gateway is gone, or refuses.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
         match self.exchange(request) {
             Ok(Answer::Error(why)) => Err(ControlError::Refused(why)),

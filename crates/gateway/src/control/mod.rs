@@ -1,8 +1,7 @@
-//! The control socket: a Unix socket on which a running gateway answers.
+//! The control socket: a Unix socket on which a running gateway answers requests.
 //!
-//! A request is a line of JSON, and so is the reply; a connection carries any
-//! number of them, one after the other. Whoever may open the socket (its owner
-//! and group) may ask anything.
+//! Requests and replies are lines of JSON. A connection carries any number of requests, one after
+//! the other. Every process that may open the socket (its owner and group) may send any request.
 
 mod client;
 mod path;

@@ -1,8 +1,8 @@
-//! Where control sockets are.
+//! Paths of control sockets.
 //!
-//! Unless the configuration says otherwise: `hub.sock`, `terminal.sock` or `solo.sock` in
-//! the first private directory that can be had ([`os::Places`]), or in the one that
-//! `$SKYHOP_RUN_DIR` names. Nobody else may write there.
+//! By default `hub.sock`, `terminal.sock` or `solo.sock` in the first usable private directory
+//! ([`os::Places`]), or in the directory named by `$SKYHOP_RUN_DIR`. Other users cannot write
+//! there.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use os::{PlaceError, Places, PrivateDirectory, RUN_VARIABLE};
 
 use crate::status::Role;
 
-/// What the configuration says of the control socket. Key `control`.
+/// Location of the control socket. Key `control`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ControlPath {
-    /// The usual place, if it is free.
+    /// The default path, if it is free.
     #[default]
     Usual,
-    /// Here, or the gateway does not start.
+    /// This path; the gateway does not start without it.
     At(PathBuf),
-    /// There is none.
+    /// No control socket.
     None,
 }
 
@@ -27,23 +27,22 @@ fn places() -> Places {
     Places::of_user(RUN_VARIABLE)
 }
 
-/// The directories that control sockets of this user may be in, the best one
-/// first.
+/// Directories for control sockets of this user, the preferred one first.
 pub fn default_directories() -> Vec<PathBuf> {
     places().paths().map(PathBuf::from).collect()
 }
 
-/// Sees whether there can be a socket in a usual place; makes nothing.
+/// Checks whether a socket could be created in a default directory. Creates nothing.
 pub(crate) fn check_usual() -> Result<(), PlaceError> {
     places().check()
 }
 
-/// The usual place for the socket of a gateway; its directory is made.
+/// Default path of a gateway's socket. Creates the directory.
 pub(super) fn usual(role: Role) -> Result<PathBuf, PlaceError> {
     Ok(places().usable()?.path().join(format!("{}.sock", role.as_str())))
 }
 
-/// The control sockets in the usual places.
+/// The control sockets in the default directories.
 pub(super) fn present() -> Vec<PathBuf> {
     let in_directory = |directory: PrivateDirectory| {
         let entries = fs::read_dir(directory.path()).into_iter().flatten().flatten();

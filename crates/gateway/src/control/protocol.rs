@@ -1,79 +1,77 @@
-//! What is said on the control socket.
+//! Messages on the control socket.
 
 use serde::{Deserialize, Serialize};
 
 use crate::status::Status;
 
-/// The version of the protocol. It changes when an older program could not
-/// understand a newer one.
+/// Protocol version. Incremented when older programs can no longer understand newer ones.
 pub const PROTOCOL: u32 = 1;
 
-/// Longer lines are nobody's.
+/// Maximum length of a request, in bytes.
 pub(super) const LONGEST_REQUEST: u64 = 64 << 10;
-/// A status with 100,000 connections stays below this.
+/// Maximum length of an answer, in bytes: enough for a status with 100,000 connections.
 pub(super) const LONGEST_ANSWER: u64 = 128 << 20;
 
-/// A line.
+/// One line of the protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Line<T> {
-    /// [`PROTOCOL`].
+    /// The sender's [`PROTOCOL`].
     pub(super) skyhop: u32,
     pub(super) say: T,
 }
 
-/// What is wanted of a gateway.
+/// A request to a gateway.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Request {
-    /// How it is.
+    /// Report the gateway's status.
     Status {
-        /// With each connection alive.
+        /// Include each live connection.
         connections: bool,
     },
-    /// What the modem's rate is, for a time.
+    /// Set the modem's rate for a limited time.
     Rate {
-        /// At 0 nothing is sent but probes.
+        /// Rate in bit/s; at 0 only probes are sent.
         bit_s: u64,
-        /// How long it holds.
+        /// Validity, in seconds.
         for_s: f64,
-        /// To which peer, by its name; to all, if none is given.
+        /// Name of the peer; all peers if `None`.
         peer: Option<String>,
     },
-    /// What has happened on the hop since the same reader asked last; see
-    /// `docs/event-log.md`.
+    /// Report the hop's events since the same reader's last request; see `docs/event-log.md`.
     Events {
-        /// Any number, the same every time. There is one reader at a time.
+        /// Any number, constant for one reader. Only one reader at a time is served.
         reader: u64,
-        /// In the session with this peer, by its name; in all, if none is given.
+        /// Name of the peer; all sessions if `None`.
         peer: Option<String>,
     },
-    /// That it reads its configuration again.
+    /// Reload the configuration.
     Reload,
-    /// That it takes no new connections over, and ends when the last one has.
+    /// Take no new connections, and exit after the last one.
     Drain {
-        /// Or after this time; never because of the time, if none is given.
+        /// Time limit in seconds after which remaining connections are reset; no limit if `None`.
         within_s: Option<f64>,
     },
 }
 
-/// The answer.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Answer {
-    /// It cannot be done.
+    /// The request failed.
     Error(String),
-    /// It has been done; what there is to say about it, in lines.
+    /// The request succeeded; lines of text for the user.
     Done(Vec<String>),
-    /// How the gateway is.
+    /// The gateway's status.
     Status(Box<Status>),
-    /// What has happened, a JSON object for each event.
+    /// The events, one JSON object each.
     Events(Vec<String>),
 }
 
-/// Writes a line.
+/// Serialises a message to a line.
 pub(super) fn write<T: Serialize>(say: T) -> Vec<u8> {
     let line = Line { skyhop: PROTOCOL, say };
     let mut text = serde_json::to_vec(&line).expect("what is said is plain data");
@@ -81,7 +79,7 @@ pub(super) fn write<T: Serialize>(say: T) -> Vec<u8> {
     text
 }
 
-/// Reads a line that [`write`] has written, perhaps another version of it.
+/// Parses a line written by [`write`], possibly by another version.
 pub(super) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
     #[derive(Deserialize)]
     struct Version {

@@ -1,4 +1,4 @@
-//! The gateway's side of the control socket.
+//! The gateway's end of the control socket.
 
 use std::fs;
 use std::io;
@@ -19,14 +19,14 @@ use super::protocol::{Answer, LONGEST_REQUEST, Request, read, write};
 use crate::error::RunError;
 use crate::status::Role;
 
-/// So many ask at the same time; further ones wait.
+/// Maximum concurrent clients; further ones wait.
 const MOST: usize = 16;
-/// Who has connected and says nothing is sent away after this time.
+/// Idle clients are disconnected after this time.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The owner, and the group if there is one for it.
+/// Read and write for the owner and the group.
 const MODE: u32 = 0o660;
 
-/// A request, and who waits for its answer.
+/// A request, and the channel for its answer.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) request: Request,
@@ -34,14 +34,14 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// A request of this very program, and where its answer comes.
+    /// A request from within this program, and the receiver of its answer.
     pub(crate) fn new(request: Request) -> (Self, oneshot::Receiver<Answer>) {
         let (reply, answer) = oneshot::channel();
         (Self { request, reply }, answer)
     }
 
     pub(crate) fn answer(self, answer: Answer) {
-        // Whoever asked may have gone.
+        // The requester may have gone.
         let _ = self.reply.send(answer);
     }
 }
@@ -55,11 +55,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Listens where the configuration says; what is asked goes to `calls`.
-    /// `None` where there is no socket to be had, which is told in the log.
+    /// Listens where the configuration says and passes requests to `calls`. Returns `None`, and
+    /// logs it, if no default path is usable.
     ///
     /// # Errors
-    /// When the place that the configuration names cannot be had.
+    /// If the configured path cannot be used.
     pub(crate) fn start(
         place: &ControlPath,
         role: Role,
@@ -95,14 +95,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Somebody else's may be there by now.
+        // Another process may have replaced it.
         if fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Binds the socket. What a dead process has left there is replaced.
+/// Binds the socket, replacing one left by a dead process.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Ok(metadata) = fs::symlink_metadata(path) {
         if !metadata.file_type().is_socket() {
@@ -137,12 +137,12 @@ async fn accept(listener: UnixListener, calls: mpsc::Sender<Call>) {
             Ok((stream, _)) => {
                 let calls = calls.clone();
                 clients.spawn(async move {
-                    // Whoever goes away while he is answered has lost interest.
+                    // A client that disconnects needs no answer.
                     let _ = serve(stream, &calls).await;
                     drop(place);
                 });
             }
-            // For want of descriptors: it will pass.
+            // Usually out of descriptors, which is temporary.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
@@ -202,7 +202,7 @@ mod tests {
         Ok(server.expect("a named place is insisted on"))
     }
 
-    /// Asks from a thread of its own, as another process would.
+    /// Runs a request in its own thread, as another process would.
     async fn asked<R: Send + 'static>(ask: impl FnOnce() -> R + Send + 'static) -> R {
         tokio::task::spawn_blocking(ask).await.unwrap()
     }

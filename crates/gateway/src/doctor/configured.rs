@@ -1,4 +1,4 @@
-//! What a configuration asks of the machine.
+//! Checks what a configuration requires of the machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,7 +39,7 @@ enum Config {
     Solo(Box<SoloConfig>),
 }
 
-/// Reads the configuration of any role.
+/// Reads a configuration of any role.
 fn read(path: &Path) -> Result<Config, ConfigError> {
     match fs::read_to_string(path).map_or(Role::Hub, |text| role(&text)) {
         Role::Terminal => TerminalConfig::read(path).map(|it| Config::Terminal(Box::new(it))),
@@ -48,8 +48,8 @@ fn read(path: &Path) -> Result<Config, ConfigError> {
     }
 }
 
-/// Whose configuration this is: only a terminal's says who the hub is, and only
-/// those with a hop have a key and a rate.
+/// Guesses the role: only a terminal has a `hub`, and only hubs and terminals have a key and a
+/// rate.
 fn role(text: &str) -> Role {
     let keys = text.lines().filter_map(|line| line.split_once('=')).map(|(key, _)| key.trim());
     let has = |names: &[&str]| keys.clone().any(|key| names.contains(&key));
@@ -135,7 +135,7 @@ fn transparent(wanted: bool) -> Option<Finding> {
     (wanted && !has_net_admin()).then(finding)
 }
 
-/// Who tells the rate, where it is the modem's to tell.
+/// With `rate = "modem"`, checks that something provides the rate.
 fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> Option<Finding> {
     const CHECK: &str = "modem";
     let Rate::Modem { initial } = rate else { return None };
@@ -177,7 +177,7 @@ fn of_running(status: &Status) -> Finding {
     Finding::ok("running", format!("a {role} runs (pid {pid}), with {with}"))
 }
 
-/// The gateway that runs with this configuration, if one does.
+/// The running gateway with this configuration, if any.
 fn running(operation: &OperationConfig, role: Role) -> Option<Status> {
     let name = format!("{}.sock", role.as_str());
     let paths = match &operation.control {
@@ -228,7 +228,7 @@ fn interfaces(intercept: &InterceptConfig) -> Vec<Finding> {
     findings
 }
 
-/// Whether a device is up and has its cable; `None` if there is none.
+/// Whether a device is up and has a carrier; `None` if it does not exist.
 fn is_running(name: &str) -> Option<bool> {
     let mut devices = nix::ifaddrs::getifaddrs().ok()?;
     let device = devices.find(|device| device.interface_name == name)?;
@@ -241,12 +241,12 @@ fn devices() -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// The longest packet that a device takes.
+/// MTU of a device.
 fn mtu_of(device: &str) -> Option<i64> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // SAFETY: all zeroes is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays zero: names are shorter.
+    // Names are shorter, so the last byte stays zero.
     for (to, from) in request.ifr_name.iter_mut().zip(device.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
     }
@@ -256,10 +256,10 @@ fn mtu_of(device: &str) -> Option<i64> {
     (result == 0).then(|| unsafe { request.ifr_ifru.ifru_mtu }.into())
 }
 
-/// How packets to the hub go, and how long they may be.
+/// Checks the route and the path MTU to the hub.
 fn path_to(hub: &str, mtu: u16) -> Vec<Finding> {
     let Some(address) = hub.to_socket_addrs().ok().and_then(|mut found| found.next()) else {
-        // What asks the hub says why.
+        // The check of the hub reports the reason.
         return Vec::new();
     };
     let Some((device, local)) = device_to(address) else {
@@ -280,14 +280,14 @@ fn path_to(hub: &str, mtu: u16) -> Vec<Finding> {
     findings
 }
 
-/// The device, and the address of this machine, that packets to there leave by.
+/// Outgoing device and source address for packets to `address`.
 fn device_to(address: SocketAddr) -> Option<(String, std::net::IpAddr)> {
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
     };
     let socket = UdpSocket::bind(any).ok()?;
-    // Sends nothing.
+    // Connecting a UDP socket sends nothing.
     socket.connect(address).ok()?;
     let local = socket.local_addr().ok()?.ip();
     let mut devices = nix::ifaddrs::getifaddrs().ok()?;

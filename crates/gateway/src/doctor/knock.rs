@@ -1,8 +1,7 @@
-//! Whether the hub answers.
+//! Checks whether the hub answers.
 //!
-//! A handshake is begun and not finished: a session that a running terminal has
-//! with the same key goes on, since the hub replaces it only when the new one is
-//! used.
+//! It begins a handshake and does not complete it. A running terminal with the same key keeps its
+//! session, because the hub replaces a session only when the new one is used.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -17,10 +16,10 @@ use crate::config::TerminalConfig;
 use crate::keys::{format_public_key, random_bytes};
 
 const CHECK: &str = "hub";
-/// How long the hub may take: several tries over the slowest hop.
+/// Time limit for the hub's answer: several retries over the slowest hop.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Asks the hub for a session, as this terminal would.
+/// Requests a session from the hub, as this terminal would.
 pub(super) fn hub(config: &TerminalConfig) -> Finding {
     let name = config.hub.as_str();
     let addresses: Vec<SocketAddr> = match name.to_socket_addrs() {
@@ -99,7 +98,7 @@ fn knock(config: &TerminalConfig, addresses: &[SocketAddr]) -> io::Result<Answer
     refused.map_or(Ok(Answer::Silence), Err)
 }
 
-/// A socket of both families wants every address as one of IPv6.
+/// A dual-stack socket needs IPv4 addresses in mapped form.
 fn mapped(address: SocketAddr, socket: &UdpSocket) -> SocketAddr {
     match (address, socket.local_addr()) {
         (SocketAddr::V4(v4), Ok(SocketAddr::V6(_))) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),

@@ -1,4 +1,4 @@
-//! What is true of the machine, whatever is configured.
+//! Checks that do not depend on the configuration.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,15 +14,15 @@ use crate::refusal::{Operation, Refusal, without_v6};
 use crate::routing::is_loopback_up;
 use crate::rule::Version;
 
-/// The first kernel with everything that interception takes.
+/// The first kernel with everything that interception needs.
 const KERNEL: (u32, u32) = (5, 12);
-/// What the UDP socket of the hop asks for.
+/// Socket buffer that the hop's UDP socket requests, in bytes.
 const UDP_BUFFER: u64 = 8 << 20;
-/// What a TCP connection over a LAN may need: 1 Gbit/s for 30 ms.
+/// Buffer for a TCP connection over a LAN, in bytes: 1 Gbit/s for 30 ms.
 const TCP_BUFFER: u64 = 4_000_000;
-/// As many connections as a busy hub may have.
+/// Descriptors that a busy hub may need.
 const DESCRIPTORS: u64 = 20_000;
-/// The beginning of 2024: no clock that is set shows less.
+/// Start of 2024: a clock that is set cannot be earlier.
 const PAST: Duration = Duration::from_secs(1_704_067_200);
 
 pub(super) fn examine() -> Vec<Finding> {
@@ -42,7 +42,7 @@ fn sysctl(name: &str) -> Option<String> {
     read(&format!("/proc/sys/{}", name.replace('.', "/")))
 }
 
-/// The last number of a setting.
+/// The last number of a sysctl.
 fn sysctl_number(name: &str) -> Option<u64> {
     sysctl(name)?.split_whitespace().last()?.parse().ok()
 }
@@ -73,7 +73,7 @@ fn privilege() -> Finding {
     Finding::warn("privilege", "without CAP_NET_ADMIN no connection can be taken over", MEND)
 }
 
-/// Whether the process may set rules and routes.
+/// Whether the process may change rules and routes.
 pub(super) fn has_net_admin() -> bool {
     Capability::NetAdmin.is_held()
 }
@@ -236,9 +236,9 @@ fn time() -> Finding {
     Finding::ok("clock", "set")
 }
 
-/// Whether the kernel believes its clock; `None` if it does not tell.
+/// Whether the kernel considers its clock synchronised; `None` if unknown.
 fn is_synchronised() -> Option<bool> {
-    // SAFETY: all zeroes is a valid timex: nothing is to be changed.
+    // SAFETY: all zeroes is a valid timex that changes nothing.
     let mut timex: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: adjtimex with no mode writes the state to the address given.
     let state = unsafe { libc::adjtimex(&raw mut timex) };

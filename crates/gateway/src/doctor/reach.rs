@@ -1,5 +1,5 @@
-//! Configurations that rely on what earlier versions allowed: a service of the hub's own,
-//! and connections from the hub's side to what is behind a terminal.
+//! Finds configurations that rely on defaults of earlier versions: services of the hub's own
+//! machine, and connections from the hub's side to networks behind a terminal.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -43,7 +43,7 @@ fn must_accept() -> Finding {
     )
 }
 
-/// Names a resolver on this machine, at these addresses, that no terminal reaches.
+/// Reports a resolver on this machine that no terminal may reach.
 fn resolver(egresses: &[&Egress], own: &[IpAddr]) -> Option<Finding> {
     let lists = |address: &IpAddr| {
         let mut lines = egresses.iter().flat_map(|egress| &egress.reach);
@@ -61,7 +61,7 @@ fn resolver(egresses: &[&Egress], own: &[IpAddr]) -> Option<Finding> {
     ))
 }
 
-/// The addresses of this machine, other than loopback, at which somebody resolves names.
+/// Non-loopback addresses of this machine on which a resolver listens.
 fn resolvers() -> Vec<IpAddr> {
     let bound: Vec<IpAddr> = ["udp", "udp6"]
         .iter()
@@ -82,8 +82,8 @@ fn resolvers() -> Vec<IpAddr> {
     addresses.filter(usual).filter(takes).collect()
 }
 
-/// The local addresses that are bound to the port of DNS, of a table in `/proc/net`: the
-/// second column, an address in words of the machine's byte order, and the port.
+/// Local addresses bound to the DNS port in a `/proc/net` table. The second column holds the
+/// address, as words in the machine's byte order, and the port.
 fn bound(table: &str) -> Vec<IpAddr> {
     let address = |line: &str| {
         let (address, port) = line.split_whitespace().nth(1)?.split_once(':')?;

@@ -1,7 +1,8 @@
-//! What the kernel would refuse a gateway with this configuration: what only some
-//! configurations need, privileges above all.
+//! Checks what the kernel would refuse to a gateway with this configuration, mostly for lack of
+//! privileges.
 //!
-//! Whoever asks may have fewer privileges than the gateway will: who has none is warned.
+//! The user running the check may have fewer privileges than the gateway, so a lack of privileges
+//! is only a warning.
 
 use std::fs::OpenOptions;
 
@@ -15,7 +16,7 @@ use crate::routing::is_loopback_up;
 use crate::rule::Version;
 use crate::syn_tap::Usher;
 
-/// Of what takes connections over.
+/// Checks for interception.
 pub(super) fn interception(config: &InterceptConfig) -> Vec<Finding> {
     let deferred = config.answer == Answer::Deferred;
     let mut findings = Vec::new();
@@ -29,7 +30,7 @@ pub(super) fn interception(config: &InterceptConfig) -> Vec<Finding> {
     findings
 }
 
-/// Whether SYNs can be let in again and answered later.
+/// Whether deferred answers work: catching SYNs and re-injecting them.
 fn answers() -> Finding {
     const CHECK: &str = "answers";
     match Usher::new(&[Version::V4], Slot(0).let_in()) {
@@ -38,7 +39,7 @@ fn answers() -> Finding {
     }
 }
 
-/// Whether the tunnel gets its device.
+/// Whether the tunnel's device is available.
 pub(super) fn tunnel(config: &TunnelConfig) -> Finding {
     const CHECK: &str = "tunnel";
     match device(config.device) {
@@ -47,7 +48,7 @@ pub(super) fn tunnel(config: &TunnelConfig) -> Finding {
     }
 }
 
-/// The kind of device; none is made.
+/// The device type that would be used. Creates none.
 fn device(wanted: TunnelDevice) -> Result<&'static str, Refusal> {
     let may = |capabilities: &[Capability]| capabilities.iter().all(|it| it.is_held());
     let denied = |operation| Refusal::expected(operation, libc::EPERM);

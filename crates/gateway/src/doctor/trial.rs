@@ -1,5 +1,4 @@
-//! Whether connections can be taken over: tried in a network namespace of our
-//! own, so that nothing of this machine's changes.
+//! Tries interception in a network namespace of our own, so that the machine stays unchanged.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -19,7 +18,7 @@ const CHECK: &str = "interception";
 const MEND: &str = "the kernel needs nftables with tproxy and socket matching (modules nft_tproxy and \
                     nft_socket; CONFIG_NFT_TPROXY, CONFIG_NFT_SOCKET)";
 
-/// Sets everything that a terminal sets, in an empty namespace.
+/// Installs everything that a terminal does, in an empty namespace.
 pub(super) fn interception() -> Finding {
     match in_child(attempt) {
         Some(text) if text == "ok" => {
@@ -54,8 +53,7 @@ fn attempt() -> String {
     tried.unwrap_or_else(|error| format!("refused: {error}"))
 }
 
-/// Enters a network namespace of our own, as root of a user namespace if need
-/// be.
+/// Enters a new network namespace, as root of a user namespace if necessary.
 fn enter_namespace() -> Result<(), String> {
     if unshare(CloneFlags::CLONE_NEWNET).is_err() {
         let (uid, gid) = (Uid::effective(), Gid::effective());
@@ -86,15 +84,15 @@ fn bring_loopback_up() -> Result<(), String> {
     if result < 0 { Err(std::io::Error::last_os_error().to_string()) } else { Ok(()) }
 }
 
-/// What `work` says in a process of its own; `None` if there is none to be had.
+/// Runs `work` in a forked child and returns its output; `None` if the fork fails.
 fn in_child(work: fn() -> String) -> Option<String> {
     let (reader, writer): (OwnedFd, OwnedFd) = pipe().ok()?;
-    // SAFETY: this process has one thread, so that the child may do anything.
+    // SAFETY: this process is single-threaded, so the child may call anything.
     match unsafe { fork() }.ok()? {
         ForkResult::Child => {
             drop(reader);
             let _ = File::from(writer).write_all(work().as_bytes());
-            // SAFETY: ends the child without running what the parent registered.
+            // SAFETY: exits the child without running the parent's exit handlers.
             unsafe { libc::_exit(0) }
         }
         ForkResult::Parent { child } => {

@@ -1,4 +1,4 @@
-//! What of its configuration a running gateway keeps, whatever the file says later.
+//! Settings that a running gateway keeps whatever a reload says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,9 +9,9 @@ use zeroize::Zeroizing;
 
 use crate::status::Role;
 
-/// Of every role.
+/// Keys of every role.
 const COMMON: &[&str] = &["control", "metrics", "proxy", "state"];
-/// Of both sides of a hop.
+/// Keys of hub and terminal.
 const OF_A_PAIR: &[&str] = &[
     "dlep",
     "listen",
@@ -23,17 +23,16 @@ const OF_A_PAIR: &[&str] = &[
     "tunnel",
 ];
 const OF_A_TERMINAL: &[&str] = &["connect_timeout", "hub", "hub_key"];
-/// Of the section `[intercept]`, whose other keys may change.
+/// Keys of section `[intercept]`; its other keys can be reloaded.
 const OF_INTERCEPT: [(&str, &str); 2] =
     [("answer", "intercept.answer"), ("own_traffic", "intercept.own_traffic")];
 
-/// Keys that hold until the gateway is started again, and their values as they are
-/// written.
+/// Keys that take effect only at a restart, with their values as written.
 #[derive(Debug, Default)]
 pub(super) struct Fixed(BTreeMap<&'static str, String>);
 
 impl Fixed {
-    /// Those of a file; none of one that cannot be read.
+    /// Reads them from a file; empty if it cannot be read.
     pub(super) fn read(file: &Path, role: Role) -> Self {
         let text = Zeroizing::new(fs::read_to_string(file).unwrap_or_default());
         Self::of(&text, role)
@@ -62,7 +61,7 @@ impl Fixed {
         Self(fixed)
     }
 
-    /// The keys of which the two do not say the same.
+    /// The keys whose values differ.
     pub(super) fn unlike(&self, other: &Self) -> Vec<&'static str> {
         let keys: BTreeSet<&'static str> = self.0.keys().chain(other.0.keys()).copied().collect();
         keys.into_iter().filter(|key| self.0.get(key) != other.0.get(key)).collect()

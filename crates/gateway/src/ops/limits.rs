@@ -1,4 +1,4 @@
-//! How much a gateway may hold, and what it holds.
+//! Limits on what a gateway holds, and its current usage.
 
 use std::fs;
 
@@ -7,12 +7,12 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::OperationConfig;
 use crate::status::{Bypass, MemoryStatus, Role};
 
-/// Descriptors that are not connections: the hop, listeners, whoever asks.
+/// Descriptors for other purposes: the hop, listeners, control clients.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// What is assumed of a machine that does not tell its memory.
+/// Memory assumed if the machine does not report it, in bytes.
 const UNKNOWN_MEMORY: u64 = 1 << 30;
 
-/// The bounds on what a gateway holds.
+/// Limits on memory, connections and descriptors.
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
     memory: u64,
@@ -21,8 +21,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The configured bounds, or those of the machine. The process may open as
-    /// many descriptors as it is allowed from now on.
+    /// The configured limits, or defaults from the machine. Raises the process's soft descriptor
+    /// limit.
     pub(super) fn new(config: &OperationConfig, role: Role) -> Self {
         let descriptors = raise_descriptors();
         let each = match role {
@@ -38,7 +38,7 @@ impl Limits {
         }
     }
 
-    /// The bound that has been reached, if one has.
+    /// The limit that has been reached, if any.
     pub(super) fn exceeded(&self, connections: usize, held: u64) -> Option<Bypass> {
         if connections as u64 >= self.connections {
             return Some(Bypass::Connections);
@@ -59,7 +59,7 @@ impl Limits {
     }
 }
 
-/// The most descriptors that the process may open, which it may from now on.
+/// Raises the soft descriptor limit to the hard one, and returns it.
 fn raise_descriptors() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
     match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
@@ -68,7 +68,7 @@ fn raise_descriptors() -> u64 {
     }
 }
 
-/// The memory of the machine, or of the control group that we are in.
+/// Memory of the machine, or of our control group if that is less.
 fn usable_memory() -> u64 {
     let machine = field("/proc/meminfo", "MemTotal:").unwrap_or(UNKNOWN_MEMORY);
     let group = fs::read_to_string("/sys/fs/cgroup/memory.max");
@@ -76,7 +76,7 @@ fn usable_memory() -> u64 {
     group.map_or(machine, |group: u64| group.min(machine))
 }
 
-/// A line such as `VmRSS:   1234 kB` of a file in /proc, in bytes.
+/// A field such as `VmRSS:   1234 kB` of a file in /proc, in bytes.
 fn field(file: &str, name: &str) -> Option<u64> {
     parse_field(&fs::read_to_string(file).ok()?, name)
 }
@@ -113,7 +113,7 @@ mod tests {
         assert!(status.limit_bytes > 1 << 20 && status.resident_bytes > 1 << 20, "{status:?}");
         assert!(status.descriptors >= 3 && status.descriptors < status.descriptors_limit);
         assert!(status.connections_limit < status.descriptors_limit);
-        // A connection has two sockets there.
+        // A solo gateway needs two sockets per connection.
         let alone = Limits::new(&OperationConfig::default(), Role::Solo).status(0, 0);
         assert_eq!(alone.connections_limit, status.connections_limit / 2);
     }

@@ -1,5 +1,5 @@
-//! Two real endpoints on loopback UDP, clients and servers on loopback TCP, no
-//! interception: what the relay promises about every end of a connection.
+//! Tests of every way a connection can end: two real endpoints on loopback UDP, clients and servers
+//! on loopback TCP, no interception.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,13 +32,13 @@ fn own() -> OwnAddresses {
 const POLICY: DialPolicy =
     DialPolicy { timeout: Duration::from_secs(10), transparent: false, marked: false };
 
-/// A running pair whose terminal side connects everybody to one destination.
+/// A running pair whose terminal connects every client to one destination.
 struct Pair {
     entrance: SocketAddr,
-    /// Dropped or used to have the terminal stop.
+    /// Drop or send to stop the terminal.
     stop: oneshot::Sender<()>,
     tasks: JoinSet<()>,
-    /// Of the hub and the terminal.
+    /// Counters of hub and terminal.
     counters: [Arc<Counters>; 2],
 }
 
@@ -137,7 +137,7 @@ async fn server() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A connection through the pair: the client's end and the server's.
+/// A connection through the pair: the client's socket and the server's.
 async fn connection() -> (Pair, TcpStream, TcpStream) {
     let (listener, address) = server().await;
     let pair = Pair::to(address).await;
@@ -219,7 +219,7 @@ async fn a_slow_reader_gets_everything_of_a_sender_that_closed_at_once() {
     let sent = payload(2, LENGTH);
     server.write_all(&sent).await.unwrap();
     drop(server);
-    // Only now, when the server is long gone, does the client begin to read.
+    // The client starts to read only now, long after the server has gone.
     let mut received = Vec::with_capacity(LENGTH);
     let mut piece = [0; 1000];
     loop {
@@ -241,7 +241,7 @@ async fn a_server_that_is_gone_after_its_reply_does_not_spoil_it() {
     while tcp::unacknowledged(&server).unwrap() > 0 {
         tokio::task::yield_now().await;
     }
-    // As its kernel does when it has forgotten the connection and is asked.
+    // Like a kernel that has forgotten the connection and is probed.
     abort(server);
     client.write_all(b"never read").await.unwrap();
     assert!(read_all(&mut client).await.unwrap() == sent);
@@ -337,7 +337,7 @@ async fn a_stopped_reader_holds_back_its_sender_and_nobody_else() {
     );
     wrote.unwrap();
     assert!(received.unwrap() == sent);
-    // The window, what is on the way into it, and four kernel buffers.
+    // The window, the data in flight into it, and four kernel buffers.
     let held = *progress.borrow();
     assert!(held < PATIENT as u64 * 4 / 5, "a stopped reader took {held} bytes");
     writer.abort();
@@ -352,7 +352,7 @@ async fn a_client_that_resets_while_the_stream_is_full_is_noticed() {
     let (client, accepted) = tokio::join!(pair.connect(), listener.accept());
     let server = accepted.unwrap().0;
     SockRef::from(&server).set_recv_buffer_size(4096).unwrap();
-    // Nobody reads: write until everything on the way is full.
+    // Nothing reads: write until all buffers on the way are full.
     let piece = payload(5, 100_000);
     let mut full = 0;
     while full < 100 {

@@ -1,4 +1,4 @@
-//! Connects clients that were taken over to their servers.
+//! Connects intercepted clients to their servers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,15 +19,15 @@ use crate::leg::{Leg, PATIENCE};
 use crate::listener::{Accepted, is_exhaustion};
 use crate::straight;
 
-/// What connects clients to their servers.
+/// Connects clients to their servers.
 #[derive(Clone)]
 pub(super) struct Server {
     dialer: Dialer,
     transparent: bool,
-    /// Of clients.
+    /// Disables delayed ACKs towards clients.
     quick_ack: bool,
     counters: Arc<Counters>,
-    /// There is no descriptor left.
+    /// Notified when no descriptor is left.
     pub(super) exhausted: Arc<Notify>,
 }
 
@@ -37,13 +37,13 @@ impl Server {
         Self { dialer, transparent, quick_ack, counters, exhausted: Arc::default() }
     }
 
-    /// Connects further clients so.
+    /// Uses these settings for further clients.
     pub(super) fn configure(&mut self, dialer: Dialer, config: &SoloConfig) {
         self.dialer = dialer;
         (self.transparent, self.quick_ack) = (config.transparent, config.lan.quick_ack);
     }
 
-    /// Carries a connection that was taken over.
+    /// Carries an intercepted connection.
     pub(super) async fn connect(self, accepted: Accepted) {
         self.counters.connections.increment();
         let entry = Registered::straight(&self.counters, accepted.open);
@@ -54,7 +54,7 @@ impl Server {
         };
         match connected {
             Ok(socket) => self.relay(leg, socket, entry).await,
-            // Dropping the leg resets the client: it was answered already.
+            // Dropping the leg resets the client, which was already answered.
             Err(error) => {
                 self.tell_failure(accepted.open, &error);
                 let destination = accepted.open.destination;
@@ -63,8 +63,7 @@ impl Server {
         }
     }
 
-    /// Carries a connection that a client has asked for, once the server has
-    /// answered.
+    /// Carries a connection whose client is answered after the server.
     pub(super) async fn answer(self, mut question: Question) {
         self.counters.connections.increment();
         let open = question.open();
@@ -95,11 +94,11 @@ impl Server {
         tracing::debug!(destination = %open.destination, "not connected: {error}");
     }
 
-    /// Connects to the server. A client that was answered waits for a descriptor;
-    /// others pass by meanwhile.
+    /// Connects to the server. A client already answered waits for a descriptor; others pass
+    /// unaccelerated meanwhile.
     async fn dial(&self, open: Open) -> io::Result<TcpStream> {
-        // The client's address, not its port: the firewall's memory of connections
-        // would take both halves for the same.
+        // The client's address but not its port: otherwise connection tracking would take both
+        // halves for the same connection.
         let source = self.transparent.then(|| SocketAddr::new(open.source.ip(), 0));
         let patience = Instant::now() + self.dialer.timeout;
         loop {

@@ -1,4 +1,4 @@
-//! The initial windows of both sides, kept up while the machine's routes change.
+//! Initial windows of both sides, kept up to date with the machine's routes.
 
 use std::future::pending;
 
@@ -6,10 +6,10 @@ use crate::config::SideConfig;
 use crate::error::RunError;
 use crate::window::{Changes, Window};
 
-/// What the configuration says: of segments to send and to receive.
+/// Configured initial windows in segments: sending, receiving.
 type Said = [Option<u32>; 2];
 
-/// The windows of those sides that have wishes.
+/// The route copies of the sides with configured windows.
 pub(super) struct Windows {
     lan: Option<Window>,
     wan: Option<Window>,
@@ -21,7 +21,7 @@ impl Windows {
     pub(super) fn install(lan: &SideConfig, wan: &SideConfig) -> Result<Self, RunError> {
         let said = [said(lan), said(wan)];
         let wanted = said.iter().flatten().any(Option::is_some);
-        // Before the first copy, so that no change is missed.
+        // Listen before the first copy, so that no change is missed.
         let changes = wanted.then(Changes::listen).transpose().map_err(RunError::System)?;
         let install = |section, side: &SideConfig| {
             Window::install(side).map_err(|(key, cause)| side.refused(section, key, cause))
@@ -29,22 +29,22 @@ impl Windows {
         Ok(Self { lan: install("lan", lan)?, wan: install("wan", wan)?, changes, said })
     }
 
-    /// What the packets of clients' connections bear.
+    /// Mark for packets of clients' connections.
     pub(super) fn lan_mark(&self) -> Option<u32> {
         self.lan.as_ref().map(Window::mark)
     }
 
-    /// What the packets of connections to servers bear.
+    /// Mark for packets of connections to servers.
     pub(super) fn wan_mark(&self) -> Option<u32> {
         self.wan.as_ref().map(Window::mark)
     }
 
-    /// Whether they are those of these sides.
+    /// Whether these sides' settings equal the current ones.
     pub(super) fn are_of(&self, lan: &SideConfig, wan: &SideConfig) -> bool {
         self.said == [said(lan), said(wan)]
     }
 
-    /// Waits until the machine's routes have changed. May be cancelled.
+    /// Waits for a change of the machine's routes. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         match &mut self.changes {
             Some(changes) => changes.next().await,
@@ -52,7 +52,7 @@ impl Windows {
         }
     }
 
-    /// Takes the machine's routes as they are.
+    /// Copies the machine's current routes.
     pub(super) fn follow(&self) {
         for (section, window) in [("lan", &self.lan), ("wan", &self.wan)] {
             if let Some(Err(error)) = window.as_ref().map(Window::copy) {

@@ -48,8 +48,8 @@ pub(crate) struct Measurement<'a> {
 impl Measurement<'_> {
     /// Runs the measurement.
     ///
-    /// # Errors If the lab cannot be started. A failing gateway or transfer is a result, not an
-    /// error.
+    /// # Errors
+    /// If the lab cannot be started. A failing gateway or transfer is a result, not an error.
     pub(crate) fn run(&self, display: &Display) -> Result<Record> {
         let lab = Lab::start(self.preset, self.seed).context("cannot start the lab")?;
         let server = Server::start(&lab, Node::Server)?;
@@ -183,7 +183,8 @@ pub(crate) struct Hosts(Lab);
 impl Hosts {
     /// Starts a lab to inspect.
     ///
-    /// # Errors If the lab cannot be started.
+    /// # Errors
+    /// If the lab cannot be started.
     pub(crate) fn start(preset: &Preset) -> Result<Self> {
         Ok(Self(Lab::start(preset, 0).context("cannot start the lab")?))
     }
@@ -197,7 +198,8 @@ impl Hosts {
 
     /// Checks that the hosts can use a congestion control.
     ///
-    /// # Errors The kernel's reason for refusing it.
+    /// # Errors
+    /// The kernel's reason for refusing it.
     pub(crate) fn check(&self, name: &CongestionControl) -> Result<(), CongestionError> {
         let hosts = [Node::Client, Node::Server].into_iter();
         hosts.map(|node| self.0.node(node)).try_for_each(|host| host.run(|| name.check()))

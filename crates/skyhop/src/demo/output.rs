@@ -12,7 +12,8 @@ pub(crate) struct Output(PathBuf);
 impl Output {
     /// Checks that the file can be written.
     ///
-    /// # Errors If it cannot be opened for writing.
+    /// # Errors
+    /// If it cannot be opened for writing.
     pub(crate) fn new(path: &Path) -> Result<Self> {
         let is_new = !path.exists();
         let opened = OpenOptions::new().create(true).append(true).open(path);
@@ -30,7 +31,8 @@ impl Output {
 
     /// Replaces the file's contents.
     ///
-    /// # Errors If the file cannot be written.
+    /// # Errors
+    /// If the file cannot be written.
     pub(crate) fn write(&self, text: &str) -> Result<()> {
         fs::write(&self.0, text).with_context(|| cannot_write(&self.0))
     }

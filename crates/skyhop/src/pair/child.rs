@@ -34,7 +34,8 @@ impl Gateway {
     /// Starts `command` with `config` on its stdin. The child ignores Ctrl-C, because its parent
     /// may outlive the signal.
     ///
-    /// # Errors If the program cannot be started.
+    /// # Errors
+    /// If the program cannot be started.
     pub(crate) fn start(name: String, mut command: Command, config: &str) -> Result<Self> {
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -53,7 +54,8 @@ impl Gateway {
 
     /// Waits until the gateway reports that it is in service.
     ///
-    /// # Errors If it exits first, or does not report within `limit`.
+    /// # Errors
+    /// If it exits first, or does not report within `limit`.
     pub(crate) fn wait_ready(&mut self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
@@ -76,7 +78,8 @@ impl Gateway {
     /// Checks whether the gateway has failed. One that exited in order after a signal has not: a
     /// signal to a lab reaches everything in it.
     ///
-    /// # Errors If it has failed, with its stderr.
+    /// # Errors
+    /// If it has failed, with its stderr.
     pub(crate) fn check(&mut self) -> Result<()> {
         match self.process.try_wait().context("cannot look after a gateway")? {
             Some(status) if !status.success() => Err(self.failure(&format!("ended ({status})"))),
@@ -86,7 +89,8 @@ impl Gateway {
 
     /// Asks it to end, and waits for its exit.
     ///
-    /// # Errors If it fails, with its stderr.
+    /// # Errors
+    /// If it fails, with its stderr.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.check()?;
         let status = self.end()?;

@@ -53,7 +53,8 @@ impl Pair {
 
     /// Checks whether a gateway has failed.
     ///
-    /// # Errors If one has failed, with its stderr.
+    /// # Errors
+    /// If one has failed, with its stderr.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.terminals.iter_mut().try_for_each(Gateway::check)?;
         self.hub.check()
@@ -61,7 +62,8 @@ impl Pair {
 
     /// Stops all gateways in order.
     ///
-    /// # Errors If one fails, with its stderr.
+    /// # Errors
+    /// If one fails, with its stderr.
     pub(crate) fn stop(self) -> Result<()> {
         self.terminals.into_iter().try_for_each(Gateway::stop)?;
         self.hub.stop()
@@ -70,7 +72,8 @@ impl Pair {
     /// Waits for `command` to end, then stops the gateways. A gateway failure is reported on stderr
     /// as it happens; the command continues without it.
     ///
-    /// # Errors If waiting for the command fails.
+    /// # Errors
+    /// If waiting for the command fails.
     pub(crate) fn attend(mut self, mut command: Child) -> io::Result<ExitStatus> {
         let (sender, ended) = channel();
         thread::spawn(move || sender.send(command.wait()));

@@ -51,7 +51,8 @@ pub(crate) struct Simulation<'a> {
 impl Simulation<'_> {
     /// Runs the simulation.
     ///
-    /// # Errors If the simulator has no model of the congestion control.
+    /// # Errors
+    /// If the simulator has no model of the congestion control.
     pub(crate) fn run(&self) -> Result<Record, SpecError> {
         let mut world = World::new(self.seed);
         let path = Arc::new(self.path(&mut world)?);
