@@ -1,5 +1,5 @@
-//! Packet channels: IP packets that are not split, carried with the error
-//! control, class and deadline of their channel (`docs/slacp.md`, Channels).
+//! Packet channels: IP packets are carried whole, each with the error control, class and deadline
+//! of its channel (`docs/slacp.md`, Channels).
 
 mod codel;
 mod config;
@@ -15,9 +15,9 @@ pub(crate) use inbound::Inbound;
 pub(crate) use outbound::Outbound;
 pub(crate) use piece::{Piece, Room};
 
-/// The flows of a channel are spread over so many lanes, each in order by
-/// itself, so that a loss holds up hardly any other flow.
+/// The flows of a channel are hashed to this many lanes. Each lane is ordered on its own, so a loss
+/// delays hardly any other flow.
 pub(crate) const LANES: u8 = 64;
 
-/// The longest IP packet.
+/// Maximum size of an IP packet, in bytes.
 pub(crate) const MAX_PACKET: usize = 65_535;

@@ -6,17 +6,17 @@ use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Unboun
 use crate::packet::TAG;
 use crate::secret::Wiped;
 
-/// What the packets of a session are sealed with.
+/// The cipher that seals a session's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cipher {
     ChaCha20Poly1305,
-    /// Three times as fast where the CPU has instructions for it.
+    /// Three times as fast on CPUs with AES instructions.
     Aes256Gcm,
 }
 
 impl Cipher {
-    /// A packet's number as in the Noise protocol (§12.3, §12.4): four zero bytes,
-    /// then the counter, little-endian for ChaCha20, big-endian for AES.
+    /// Builds the nonce of a packet as in the Noise protocol (§12.3, §12.4): four zero bytes, then
+    /// the packet number, little-endian for ChaCha20, big-endian for AES.
     fn nonce(self, number: u64) -> Nonce {
         let mut bytes = [0; 12];
         bytes[4..].copy_from_slice(&match self {
@@ -27,8 +27,7 @@ impl Cipher {
     }
 }
 
-/// The key of one direction of a session, overwritten when dropped. A packet's
-/// number is its nonce.
+/// The key of one direction of a session, wiped when dropped. The packet number is the nonce.
 pub(crate) struct PacketKey {
     key: Wiped<LessSafeKey>,
     cipher: Cipher,

@@ -1,6 +1,6 @@
-//! What the fuzz targets (`fuzz/`) and the replay of their corpora
-//! (`tests/corpus.rs`) call: every way that foreign bytes come in. None may
-//! panic, loop or take memory without bound.
+//! Entry points of the fuzz targets (`fuzz/`) and of the replay of their corpora
+//! (`tests/corpus.rs`): every way in which untrusted bytes enter. None of them may panic, loop or
+//! take unbounded memory.
 
 mod adversary;
 mod contact;
@@ -34,10 +34,10 @@ pub use duel::adversary;
 pub use owner::Owner;
 pub use watched::{Bound, Limits, Watched};
 
-/// Takes foreign bytes.
+/// A function that processes untrusted bytes.
 pub type Target = fn(&[u8]);
 
-/// The targets, by the names of their corpora.
+/// The targets by the names of their corpora.
 pub const TARGETS: [(&str, Target); 6] = [
     ("datagram", datagram),
     ("knocked", knocked),
@@ -73,8 +73,8 @@ pub fn datagram(bytes: &[u8]) {
     terminal.handle_datagram(now, address(), &mut bytes.to_vec());
 }
 
-/// Datagrams from before a session with a right knock or tag: initiations to a
-/// hub if the first byte is even, short answers to a terminal if it is odd.
+/// Datagrams from before a session with a correct knock or tag: initiations to a hub if the first
+/// byte is even, short answers to a terminal if it is odd.
 pub fn knocked(bytes: &[u8]) {
     let Some((side, body)) = bytes.split_first() else { return };
     let now = Instant::from_nanos(1_000_000_000);
@@ -98,7 +98,7 @@ pub fn knocked(bytes: &[u8]) {
     let mut first = Vec::new();
     terminal.poll_transmit(now, &mut first);
     let mut answer = body.to_vec();
-    // The index that a terminal with this seed chooses is not the fuzzer's to guess.
+    // The fuzzer cannot guess the index that a terminal with this seed chooses.
     if let (Some(place), Some(index)) = (answer.get_mut(1..5), first.get(2..6)) {
         place.copy_from_slice(index);
     }
@@ -109,8 +109,8 @@ pub fn knocked(bytes: &[u8]) {
     while terminal.poll_transmit(now, &mut first).is_some() {}
 }
 
-/// The frames of a packet: what is read, and written in the shortest form, is
-/// read the same way again.
+/// The frames of a packet: whatever parses must parse the same after it is written in its shortest
+/// form.
 pub fn frames(mut bytes: &[u8]) {
     while let Ok(Some(read)) = frame::read(&mut bytes) {
         let mut out = Vec::new();
@@ -123,7 +123,7 @@ pub fn frames(mut bytes: &[u8]) {
     }
 }
 
-/// Repairs for packets that are partly there. The first byte says which.
+/// Repairs for packets that are partly present. The first byte selects which.
 pub fn repair(bytes: &[u8]) {
     let Some((present, mut rest)) = bytes.split_first() else { return };
     let mut decoder = Decoder::new(1 << 16);
@@ -137,8 +137,8 @@ pub fn repair(bytes: &[u8]) {
     }
 }
 
-/// Packets of a peer that is authentic and means harm: each is two bytes of
-/// length and so many of frames. The owner meanwhile does what owners do.
+/// Packets of an authentic but malicious peer: each is two bytes of length and that many bytes of
+/// frames. The owner meanwhile acts like a normal one.
 pub fn session(mut bytes: &[u8]) {
     let mut session = set_up();
     let mut known = RangeSet::default();
@@ -183,7 +183,7 @@ fn set_up() -> Session {
     Session::new(Instant::ZERO, &config(), keys, peer, true, None, &Secret::new([8; 32]))
 }
 
-/// Reads and writes what there is, sends packets back, refuses every third stream, ends others.
+/// Reads and writes whatever it can, echoes packets, refuses every third stream and ends others.
 fn own(session: &mut Session, now: Instant, known: &mut RangeSet) {
     let mut buffer = [0; 512];
     while let Some(event) = session.poll_event() {
@@ -191,7 +191,7 @@ fn own(session: &mut Session, now: Instant, known: &mut RangeSet) {
             known.insert_one(stream.0);
         }
     }
-    // What comes is echoed.
+    // Echo received packets.
     while let Some((channel, packet)) = session.inbound.poll() {
         let _ = session.send_packet(now, channel, &packet);
     }

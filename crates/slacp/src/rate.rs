@@ -1,4 +1,4 @@
-//! How fast a session sends (`docs/slacp.md`, Rate).
+//! The sending rate of a session (`docs/slacp.md`, Rate).
 
 mod arrivals;
 mod auto;
@@ -20,44 +20,43 @@ use told::Told;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rate {
-    /// Known and constant: that of the link, in bits of IP packets per second.
-    /// All sessions of an endpoint share it in turn.
+    /// A known, constant link rate, in bits of IP packets per second. All sessions of an endpoint
+    /// take turns on it.
     Fixed(BitRate),
-    /// Told by the modem ([`crate::Endpoint::set_rate`]), per session. Sessions
-    /// share the link's time: a packet takes as long as its session's rate
-    /// says.
+    /// Reported by the modem ([`crate::Endpoint::set_rate`]) per session. Sessions share the link's
+    /// time: a packet occupies the link for as long as its session's rate says.
     Modem {
-        /// What holds while nothing is told.
+        /// The rate while the modem reports none.
         initial: BitRate,
     },
-    /// Found out, per session, and followed: nobody needs to know it.
+    /// Measured and tracked per session. No configuration is needed.
     Auto {
-        /// No more than this, even if the path has more.
+        /// Upper limit, even if the path has more capacity.
         ceiling: Option<BitRate>,
     },
 }
 
-/// What a session knows of its rate.
+/// How much a session knows of its rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RateState {
-    /// It is told.
+    /// The rate is configured or reported by the modem.
     #[default]
     Told,
     /// Nothing is known yet.
     Blind,
-    /// A rate has been seen and is being confirmed.
+    /// A rate was observed and is being confirmed.
     Confirming,
     /// A remembered rate is being confirmed.
     Resuming,
-    /// It is known and followed.
+    /// The rate is known and tracked.
     Cruising,
-    /// A queue is being emptied.
+    /// The rate is lowered to empty a queue.
     Draining,
 }
 
 impl Rate {
-    /// What holds before anything is told or measured.
+    /// The rate before anything is reported or measured.
     pub(crate) fn initial(&self) -> BitRate {
         match self {
             Self::Fixed(rate) | Self::Modem { initial: rate } => *rate,
@@ -67,12 +66,12 @@ impl Rate {
 }
 
 impl Rate {
-    /// A rate to be found out, whatever it is.
+    /// A measured rate without a ceiling.
     pub fn auto() -> Self {
         Self::Auto { ceiling: None }
     }
 
-    /// Whether the rate is found out by measuring.
+    /// Whether the rate is measured.
     pub(crate) fn is_measured(&self) -> bool {
         matches!(self, Self::Auto { .. })
     }
@@ -84,19 +83,19 @@ impl From<BitRate> for Rate {
     }
 }
 
-/// Why a told rate is not taken.
+/// Why a reported rate was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RateError {
-    /// There is no such session, or it is over.
+    /// The session does not exist or is over.
     #[error("no such session")]
     NoSession,
-    /// The configuration sets the rate otherwise.
+    /// The configuration sets the rate in another way.
     #[error("the rate is not one that the modem tells")]
     NotTold,
 }
 
-/// The rate of a session, by whatever sets it.
+/// The rate control of a session.
 #[derive(Debug)]
 pub(crate) enum Control {
     Told(Told),
@@ -112,7 +111,7 @@ impl Control {
         }
     }
 
-    /// The present rate.
+    /// The current rate.
     pub(crate) fn rate(&self) -> BitRate {
         match self {
             Self::Told(told) => told.rate(),
@@ -120,8 +119,7 @@ impl Control {
         }
     }
 
-    /// The rate that the endpoint's pacer is to keep; `None` if the session
-    /// paces itself.
+    /// The rate for the endpoint's shared pacer; `None` if the session paces itself.
     pub(crate) fn shared(&self) -> Option<BitRate> {
         match self {
             Self::Told(told) => Some(told.rate()),
@@ -129,8 +127,7 @@ impl Control {
         }
     }
 
-    /// Takes what the configuration says now; `false` if that needs another
-    /// session.
+    /// Applies a new configuration; `false` if it needs a new session.
     pub(crate) fn configure(&mut self, rate: &Rate) -> bool {
         match (self, rate) {
             (Self::Told(told), Rate::Fixed(rate)) => told.configure(*rate, false),
@@ -139,8 +136,8 @@ impl Control {
         }
     }
 
-    /// When payload may leave, as far as the session alone is concerned; `None`
-    /// for not until something is heard or told.
+    /// When the session itself allows payload to leave; `None` until something is received or
+    /// reported.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
         match self {
             Self::Told(told) => (told.rate().bits_per_second() > 0).then_some(Instant::ZERO),
@@ -148,7 +145,7 @@ impl Control {
         }
     }
 
-    /// What is measured, if anything is.
+    /// The measuring rate control, if that is the one in use.
     pub(crate) fn auto(&self) -> Option<&Auto> {
         match self {
             Self::Told(_) => None,
@@ -163,7 +160,7 @@ impl Control {
         }
     }
 
-    /// Takes a rate told by the modem.
+    /// Applies a rate reported by the modem.
     pub(crate) fn tell(
         &mut self,
         now: Instant,

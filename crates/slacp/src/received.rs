@@ -1,4 +1,4 @@
-//! The book of packets received: duplicates, and when to acknowledge what.
+//! Records of received packets: duplicate detection, and what to acknowledge when.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -14,25 +14,24 @@ use crate::varint;
 /// How long a packet waits for its acknowledgement when nothing is missing.
 pub(crate) const ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// The share of the bytes received that acknowledgements may take: one in this
-/// many.
+/// Acknowledgements may take one byte in this many received.
 const BUDGET: i64 = 100;
 
-/// The most that an idle time saves up, in bytes of acknowledgements.
+/// Maximum acknowledgement budget saved up while idle, in bytes.
 const BUDGET_CAP: i64 = 1500;
 
-/// The most marked packets whose arrival waits to be reported.
+/// Maximum number of marked packets whose arrival is yet to be reported.
 const MAX_MARKS: usize = 24;
 
-/// In how many acknowledgements an arrival is reported: one may be lost.
+/// Number of acknowledgements that report an arrival, because one may be lost.
 const MARK_REPORTS: u8 = 2;
 
-/// The most ranges of received packets, and of restored ones, that are kept apart.
-/// 1 Gbit/s, 600 ms and 10 % of loss leave 5,000 gaps in a round trip; the sender
-/// settles them within two. Beyond, the lowest are forgotten.
+/// Maximum number of separate ranges of received packets, and of restored ones. 1 Gbit/s over 600
+/// ms at 10 % loss leaves 5,000 gaps per round trip, and the sender settles them within two. Beyond
+/// this the lowest ranges are forgotten.
 const MAX_RANGES: usize = 1 << 14;
 
-/// Which packets have come, and which of it the peer has not been told.
+/// Which packets were received, and what of that is yet to be reported.
 #[derive(Debug)]
 pub(crate) struct Received {
     /// Everything below the floor counts as received.
@@ -41,11 +40,11 @@ pub(crate) struct Received {
     largest_at: Instant,
     /// Those of them that FEC restored.
     restored: RangeSet,
-    /// Marked packets: number, arrival, and how often it is still to be told.
+    /// Marked packets: number, arrival, and number of reports left.
     marks: VecDeque<(u64, Instant, u8)>,
-    /// When the first packet that is not yet reported came.
+    /// When the first unreported packet came.
     waiting_since: Option<Instant>,
-    /// The highest packet known missing whose loss is not yet reported.
+    /// The highest missing packet whose loss is not yet reported.
     unreported_gap: Option<u64>,
     urgent: bool,
     last_report: Instant,
@@ -69,23 +68,23 @@ impl Received {
         }
     }
 
-    /// The number that the next packet in order would have.
+    /// The number of the next packet in order.
     pub(crate) fn expected(&self) -> u64 {
         self.numbers.last().map_or(self.floor, |last| last.end)
     }
 
-    /// Whether the packet has not come yet. Numbers end where varints do, as in
-    /// RFC 9000 §12.3.
+    /// Whether the packet has not been received yet. Numbers end at the largest varint, as in RFC
+    /// 9000 §12.3.
     pub(crate) fn is_new(&self, number: u64) -> bool {
         (self.floor..=varint::MAX).contains(&number) && !self.numbers.contains(number)
     }
 
-    /// Bytes that the book takes: at most 2 · [`MAX_RANGES`] entries.
+    /// Memory in bytes: at most 2 · [`MAX_RANGES`] entries.
     pub(crate) fn held(&self) -> usize {
         (self.numbers.count() + self.restored.count()) * ENTRY
     }
 
-    /// Enters a packet of `size` bytes that [`Self::is_new`].
+    /// Records a packet of `size` bytes for which [`Self::is_new`] is true.
     pub(crate) fn arrived(&mut self, now: Instant, number: u64, size: usize, eliciting: bool) {
         let expected = self.expected();
         if number >= expected {
@@ -105,7 +104,7 @@ impl Received {
         }
     }
 
-    /// A packet arrived whose sender wants to know when.
+    /// Records the arrival of a packet whose sender wants to know the time.
     pub(crate) fn marked(&mut self, now: Instant, number: u64) {
         if self.marks.len() == MAX_MARKS {
             self.marks.pop_front();
@@ -113,7 +112,7 @@ impl Received {
         self.marks.push_back((number, now, MARK_REPORTS));
     }
 
-    /// Enters a packet that FEC restored.
+    /// Records a packet restored by FEC.
     pub(crate) fn restored(&mut self, now: Instant, number: u64) {
         if number >= self.expected() {
             self.largest_at = now;
@@ -133,7 +132,7 @@ impl Received {
         }
     }
 
-    /// The sender cares for nothing below `floor` any more.
+    /// Forgets everything below `floor`, which the sender no longer needs.
     pub(crate) fn settle(&mut self, floor: u64) {
         if floor > self.floor {
             self.floor = floor;
@@ -142,12 +141,12 @@ impl Received {
         }
     }
 
-    /// What has come is reported at once.
+    /// Reports what has been received at once.
     pub(crate) fn hurry(&mut self) {
         self.urgent = true;
     }
 
-    /// When the next acknowledgement is to be sent, on a hop with this RTT.
+    /// When the next acknowledgement is due, on a hop with this RTT.
     pub(crate) fn report_at(&self, rtt: Duration) -> Option<Instant> {
         let since = self.waiting_since?;
         let due = if self.urgent { since } else { since + ACK_DELAY };
@@ -155,9 +154,8 @@ impl Received {
         Some(if self.budget > 0 { due } else { due.max(earliest) })
     }
 
-    /// What to report: the ranges received and those of them that FEC restored,
-    /// the highest first (empty if nothing came), and the rest; with arrival
-    /// times if they are `wanted`.
+    /// What to report: the received ranges, and those of them that FEC restored, highest first
+    /// (empty if nothing was received), and the rest, with arrival times if `wanted`.
     pub(crate) fn report(
         &mut self,
         now: Instant,
@@ -182,7 +180,7 @@ impl Received {
         self.numbers.is_empty()
     }
 
-    /// An acknowledgement of `size` bytes was sent.
+    /// Records that an acknowledgement of `size` bytes was sent.
     pub(crate) fn reported(&mut self, now: Instant, size: usize) {
         self.waiting_since = None;
         self.urgent = false;
@@ -255,7 +253,7 @@ mod tests {
             book.arrived(at(n), 2 * n, 100, true);
         }
         assert_eq!(book.held(), MAX_RANGES * ENTRY);
-        // The lowest range gave way, and what was missing behind it may still come.
+        // The lowest range was dropped, and what is missing after it may still arrive.
         assert!(!book.is_new(0) && book.is_new(1) && !book.is_new(2));
         assert_eq!(book.expected(), 2 * most + 1);
     }

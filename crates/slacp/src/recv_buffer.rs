@@ -1,43 +1,40 @@
-//! The receiving half of a stream: bytes that came and are not read yet.
+//! The receiving half of a stream: data received and not yet read.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-/// Bytes are kept in pieces of at most this: what a reader has not finished of one
-/// is a small part of the least that a stream is granted.
+/// Maximum size of a piece: the unread rest of one is a small part of the minimum window of a
+/// stream.
 const PIECE: usize = 16 * 1024;
 
-/// Neighbours that are together no longer than this become one piece, so that a
-/// stream that came in crumbs is not kept in crumbs. Small, since the bytes are
-/// copied.
+/// Adjacent pieces that are together no longer than this are merged, so that a stream received in
+/// crumbs is not stored in crumbs. Small, because merging copies the bytes.
 const CRUMBS: usize = 4 * 1024;
 
-/// What one gap costs besides bytes, at most: the piece behind it is an allocation
-/// and an entry of a map, with what both waste.
+/// Maximum overhead of a gap, in bytes: the piece after it is an allocation and a map entry, each
+/// with its waste.
 pub(crate) const GAP_COST: u64 = 128;
 
-/// Puts bytes back in order. What it keeps grows with the bytes that come, not with
-/// their offsets.
+/// Puts received data back in order. Its memory grows with the data received, not with the offsets.
 #[derive(Debug, Default)]
 pub(crate) struct RecvBuffer {
     /// Everything before this offset has been read.
     read: u64,
     /// One more than the highest offset received.
     highest: u64,
-    /// What came, by offset: none empty, none overlaps another. The first may begin
-    /// before `read`.
+    /// Received data by offset: no piece is empty, none overlap. The first may start before `read`.
     pieces: BTreeMap<u64, Vec<u8>>,
-    /// How many times bytes are missing before some that came.
+    /// Number of gaps: missing data before received data.
     gaps: usize,
     /// The end of the stream, once known.
     end: Option<u64>,
-    /// What the peer may send; an offset at or beyond it breaks the protocol.
+    /// Flow control limit; receiving this offset or a higher one is a violation.
     limit: u64,
 }
 
-/// The peer broke a rule of the stream.
+/// The peer violated a rule of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Violation {
     #[error("bytes up to {end} exceed the credit of {limit}")]
@@ -53,7 +50,7 @@ impl RecvBuffer {
         Self { limit, ..Self::default() }
     }
 
-    /// As if so many bytes had come and been read.
+    /// Pretends that this many bytes were received and read.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
         assert!(self.pieces.is_empty());
@@ -79,14 +76,14 @@ impl RecvBuffer {
         self.limit = self.limit.max(limit);
     }
 
-    /// What was assumed of the limit before the stream was heard of is replaced by what
-    /// holds, which is not below the highest offset.
+    /// Replaces the limit assumed before anything was heard of the stream by the real one, which is
+    /// not below the highest offset.
     pub(crate) fn settle_limit(&mut self, limit: u64) {
         debug_assert!(limit >= self.highest);
         self.limit = limit;
     }
 
-    /// How many times bytes are missing before some that came.
+    /// Number of gaps: missing data before received data.
     pub(crate) fn gaps(&self) -> usize {
         self.gaps
     }
@@ -101,13 +98,13 @@ impl RecvBuffer {
         self.end == Some(self.read)
     }
 
-    /// Whether there are bytes, or the end, to read.
+    /// Whether there is data, or the end, to read.
     pub(crate) fn is_readable(&self) -> bool {
         self.pieces.first_key_value().is_some_and(|(start, _)| *start <= self.read)
             || self.is_done()
     }
 
-    /// Up to where everything has come.
+    /// The offset up to which everything has been received.
     fn ready_to(&self) -> u64 {
         let mut end = self.read;
         for (start, piece) in &self.pieces {
@@ -119,7 +116,7 @@ impl RecvBuffer {
         end
     }
 
-    /// Whether these bytes would leave a gap before them, or another behind them.
+    /// Whether this data would leave a gap before it, or another one after it.
     pub(crate) fn leaves_gap(&self, range: &Range<u64>) -> bool {
         let touched = self.pieces.range(..=range.end).next_back();
         let touches =
@@ -127,12 +124,10 @@ impl RecvBuffer {
         range.start > self.read && !range.is_empty() && !touches
     }
 
-    /// Enters bytes; overlaps are harmless. Returns by how much the highest
-    /// offset grew.
+    /// Stores received data; overlaps are harmless. Returns how much the highest offset grew.
     ///
     /// # Errors
-    /// When the peer exceeds its credit or contradicts itself about the end;
-    /// nothing is changed then.
+    /// If the peer exceeds its credit or contradicts itself about the end. Nothing is changed then.
     pub(crate) fn insert(
         &mut self,
         offset: u64,
@@ -167,7 +162,7 @@ impl RecvBuffer {
         Ok(self.highest - before)
     }
 
-    /// The first part of `at..end` that has not come, maybe empty, and where to go on.
+    /// The first missing part of `at..end`, which may be empty, and where to continue.
     fn missing(&self, at: u64, end: u64) -> (Range<u64>, u64) {
         let start = match self.pieces.range(..=at).next_back() {
             Some((start, piece)) => at.max(start + piece.len() as u64),
@@ -177,7 +172,7 @@ impl RecvBuffer {
         (start.min(end)..next, next.max(start))
     }
 
-    /// Enters bytes of which none has come.
+    /// Stores data of which nothing has been received before.
     fn place(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         let touches_next = self.pieces.contains_key(&end);
@@ -193,8 +188,8 @@ impl RecvBuffer {
         }
     }
 
-    /// Puts bytes behind the piece that they follow, as far as it may grow, and the
-    /// rest in pieces of their own.
+    /// Appends data to the piece before it up to the maximum size, and stores the rest as new
+    /// pieces.
     fn append(&mut self, mut offset: u64, mut bytes: &[u8]) {
         if let Some((start, piece)) = self.pieces.range_mut(..offset).next_back()
             && start + piece.len() as u64 == offset
@@ -210,7 +205,7 @@ impl RecvBuffer {
         }
     }
 
-    /// Joins the piece at `start` to the one before it if both are small.
+    /// Merges the piece at `start` with the one before it if both are small.
     fn join(&mut self, start: u64) {
         let small = self.pieces.get(&start).map_or(0, Vec::len);
         let before = self.pieces.range(..start).next_back().map_or(0, |(_, piece)| piece.len());
@@ -223,7 +218,7 @@ impl RecvBuffer {
         }
     }
 
-    /// Forgets what came behind a gap; how many bytes are left to read.
+    /// Drops everything after the first gap; returns the number of bytes left to read.
     pub(crate) fn cut(&mut self) -> u64 {
         let ready = self.ready_to();
         self.pieces.split_off(&ready);
@@ -232,7 +227,7 @@ impl RecvBuffer {
         ready - self.read
     }
 
-    /// Takes the next bytes in order into `out`; how many.
+    /// Reads the next bytes in order into `out`; returns how many.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
         let mut count = 0;
         while count < out.len()
@@ -253,7 +248,7 @@ impl RecvBuffer {
     }
 }
 
-/// A distance within what is held.
+/// Converts a distance within the held data.
 fn index(distance: u64) -> usize {
     usize::try_from(distance).expect("what is held fits in memory")
 }
@@ -314,7 +309,7 @@ mod tests {
         assert!(buffer.is_readable() && buffer.is_done());
     }
 
-    /// What the pieces take, and entries for them.
+    /// Memory of the pieces and their entries.
     fn footprint(buffer: &RecvBuffer) -> u64 {
         let pieces = buffer.pieces.values();
         pieces.map(|piece| piece.capacity() as u64 + GAP_COST).sum()

@@ -1,19 +1,19 @@
-//! How far packets overtake each other on the path, measured: so long a packet
-//! that others have passed is late rather than lost (RFC 8985 §6.2, step 4).
+//! Measures reordering on the path. For that long, a packet that others have overtaken is late
+//! rather than lost (RFC 8985 §6.2, step 4).
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// For how long what was seen counts, at least; twice as long at most.
+/// Minimum time an observation counts; the maximum is twice that.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The time between a packet and the newest that came before it, the longest of
-/// the present and the last period.
+/// The delay of a packet behind the newest one that arrived before it: the maximum of the current
+/// and the previous period.
 ///
-/// RFC 8985 guesses it in quarters of the round trip, from duplicate segments. Here
-/// an acknowledgement names what came, so it is known within the time between
-/// two acknowledgements.
+/// RFC 8985 guesses this in quarters of the round trip, from duplicate segments. Here
+/// acknowledgements name the packets received, so it is known to within the interval between two
+/// acknowledgements.
 #[derive(Debug, Default)]
 pub(crate) struct Reordering {
     longest: [Duration; 2],
@@ -21,17 +21,17 @@ pub(crate) struct Reordering {
 }
 
 impl Reordering {
-    /// How long to wait for a packet after those that were sent later.
+    /// How long to wait for a packet after later ones have arrived.
     pub(crate) fn window(&self) -> Duration {
         self.longest[0].max(self.longest[1])
     }
 
-    /// A packet came so long after the time at which it would have been in order.
+    /// Records that a packet came this long after its place in the order.
     pub(crate) fn came_late(&mut self, by: Duration) {
         self.longest[0] = self.longest[0].max(by);
     }
 
-    /// Forgets what is old.
+    /// Forgets old observations.
     pub(crate) fn age(&mut self, now: Instant) {
         let age = now.saturating_since(self.since);
         if age >= PERIOD {

@@ -1,26 +1,26 @@
-//! Two machines with one key (`docs/slacp.md`, Lost sessions): each takes the
-//! other's session for one of before its own restart, and would replace it for ever.
+//! Two machines with the same key (`docs/slacp.md`, Lost sessions). Each takes the other's session
+//! for its own from before a restart, and would keep replacing it.
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// A session may be replaced at once if none of its key was in this time: a machine
-/// that restarts does not do so every minute.
+/// A session may be replaced at once if no session of its key was replaced within this time: a
+/// machine does not restart every minute.
 const QUIET: Duration = Duration::from_secs(60);
-/// How long a newcomer is held off at first, and at most. The pause doubles each time.
+/// Minimum and maximum time for which a newcomer is held off; it doubles each time.
 const HOLD_LEAST: Duration = Duration::from_secs(5);
 const HOLD_MOST: Duration = Duration::from_secs(300);
-/// An answer to a question that is older than this says nothing about now. Longer than
-/// the pauses in which a newcomer tries again.
+/// Maximum age of a question whose answer still says something about now. Longer than a newcomer's
+/// retry interval.
 const OUTDATED: Duration = Duration::from_secs(10);
 
-/// What is known of the machines that use one key.
+/// What is known about the machines that use one key.
 #[derive(Debug, Default)]
 pub(crate) struct Rivals {
-    /// Until then a newcomer is suspected.
+    /// A newcomer is suspected until then.
     suspect_until: Instant,
-    /// When the present session was asked whether it is alive.
+    /// When the current session was asked whether it is alive.
     asked: Option<Instant>,
     hold: Duration,
     held_until: Instant,
@@ -29,30 +29,30 @@ pub(crate) struct Rivals {
 /// The session that a newcomer wants to replace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Present {
-    /// When it was last heard.
+    /// When a packet of it last came.
     pub(crate) heard: Instant,
-    /// How long an answer of it takes at most.
+    /// Maximum time it takes to answer.
     pub(crate) patience: Duration,
 }
 
-/// What becomes of a newcomer.
+/// The decision about a newcomer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It replaces the present session.
+    /// It replaces the current session.
     Admit,
-    /// The present session is to be asked whether it is alive; the newcomer waits.
+    /// Ask the current session whether it is alive; the newcomer waits.
     Ask,
-    /// The present session is alive. Whether that is `news`.
+    /// The current session is alive. `news` if the owner is to be notified.
     Refuse { news: bool },
 }
 
 impl Rivals {
-    /// Whether a newcomer is held off unless the present session is dead.
+    /// Whether a newcomer is held off unless the current session is dead.
     pub(crate) fn holds(&self, now: Instant) -> bool {
         now < self.held_until
     }
 
-    /// A newcomer wants to replace the present session.
+    /// Decides about a newcomer that wants to replace the current session.
     pub(crate) fn judge(&mut self, now: Instant, present: Present) -> Verdict {
         if now >= self.suspect_until {
             return Verdict::Admit;
@@ -81,7 +81,7 @@ impl Rivals {
         Verdict::Refuse { news }
     }
 
-    /// A session was replaced.
+    /// Records that a session was replaced.
     pub(crate) fn replaced(&mut self, now: Instant) {
         *self = Self { suspect_until: now + QUIET, ..Self::default() };
     }
@@ -136,7 +136,7 @@ mod tests {
         let mut rivals = Rivals::default();
         rivals.replaced(at(100.0));
         assert_eq!(judge(&mut rivals, 101.0, 100.5), Verdict::Ask);
-        // It answered, and nobody wanted to know any more. Then it died.
+        // It answered, and no newcomer came again. Then it died.
         assert_eq!(judge(&mut rivals, 120.0, 101.5), Verdict::Ask);
         assert_eq!(judge(&mut rivals, 122.0, 101.5), Verdict::Admit);
     }

@@ -1,28 +1,28 @@
-//! The round-trip time of the hop (RFC 9002 §5).
+//! Round-trip time of the hop (RFC 9002 §5).
 
 use core::time::Duration;
 
-/// Before the first sample: a geostationary hop with some queue.
+/// Assumed before the first sample: a geostationary hop with some queue.
 const INITIAL: Duration = Duration::from_millis(800);
 /// The clock granularity that timers assume.
 const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// The longest RTT that a handshake is believed: that of links which this protocol
-/// serves, 5 s, and a second of queue.
+/// Maximum RTT accepted from a handshake: 5 s, the longest of links that this protocol serves, plus
+/// a second of queue.
 const LONGEST: Duration = Duration::from_secs(6);
 
-/// What a handshake says of the RTT.
+/// What a handshake says about the RTT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstRtt {
-    /// The message was sent once, so the answer is to that sending.
+    /// The message was sent once, so the answer belongs to that transmission.
     Measured(Duration),
-    /// The same message was sent several times. Nobody knows which sending was answered
-    /// (P. Karn and C. Partridge 1987): the RTT is at most the time since the first.
+    /// The message was sent several times, so it is unknown which transmission was answered (P.
+    /// Karn and C. Partridge 1987). The RTT is at most the time since the first.
     AtMost(Duration),
 }
 
 impl FirstRtt {
-    /// Of a message sent `sendings` times, the first time `since_first` ago.
+    /// For a message sent `sendings` times, first `since_first` ago.
     pub(crate) fn new(since_first: Duration, sendings: u32) -> Self {
         if sendings <= 1 { Self::Measured(since_first) } else { Self::AtMost(since_first) }
     }
@@ -31,7 +31,7 @@ impl FirstRtt {
 /// Smoothed RTT, its variation, and the path minimum.
 #[derive(Debug)]
 pub(crate) struct Rtt {
-    /// Holds until the first sample, which replaces it.
+    /// Used until the first sample replaces it.
     assumed: Assumed,
     sample: Option<Sampled>,
 }
@@ -56,7 +56,7 @@ impl Rtt {
         Self { assumed, sample: None }
     }
 
-    /// Takes what the handshake says.
+    /// Starts from what the handshake says.
     pub(crate) fn begin(&mut self, first: FirstRtt) {
         match first {
             FirstRtt::Measured(rtt) => self.update(rtt, Duration::ZERO),
@@ -67,13 +67,13 @@ impl Rtt {
         }
     }
 
-    /// Whether there was a sample.
+    /// Whether there has been a sample.
     pub(crate) fn is_measured(&self) -> bool {
         self.sample.is_some()
     }
 
-    /// Takes a sample: the time from sending a packet to the acknowledgement
-    /// that first covered it, of which the peer says it held it for `held`.
+    /// Adds a sample: the time from sending a packet until the acknowledgement that first covered
+    /// it. The peer reports that it held the acknowledgement back for `held`.
     pub(crate) fn update(&mut self, elapsed: Duration, held: Duration) {
         let Some(old) = self.sample else {
             let path = elapsed.saturating_sub(held);
@@ -83,7 +83,7 @@ impl Rtt {
         };
         let min = old.min.min(elapsed);
         let path = if elapsed >= min + held { elapsed - held } else { elapsed };
-        // A clock that leaps, as after a machine has slept, makes no round trip of hours.
+        // A clock that leaps, as after a machine has slept, must not produce a round trip of hours.
         let latest = path.min(LONGEST.max(old.smoothed * 4));
         let difference = old.smoothed.abs_diff(latest);
         self.sample = Some(Sampled {
@@ -98,16 +98,16 @@ impl Rtt {
         self.sample.map_or(self.assumed.smoothed, |sample| sample.smoothed)
     }
 
-    /// How long a packet may stay unacknowledged after a later one was
-    /// acknowledged before it is lost (RFC 9002 §6.1.2).
+    /// How long after the acknowledgement of a later packet an unacknowledged one counts as lost
+    /// (RFC 9002 §6.1.2).
     pub(crate) fn loss_delay(&self) -> Duration {
         let sampled = self.sample.map(|sample| sample.smoothed.max(sample.latest));
         let rtt = sampled.unwrap_or(self.assumed.smoothed);
         (rtt * 9 / 8).max(GRANULARITY)
     }
 
-    /// How long to wait for any acknowledgement before probing (RFC 9002
-    /// §6.2.1), when the peer holds one back for at most `held`.
+    /// How long to wait for any acknowledgement before probing (RFC 9002 §6.2.1) if the peer holds
+    /// it back for at most `held`.
     pub(crate) fn probe_delay(&self, held: Duration) -> Duration {
         let variation = self.sample.map_or(self.assumed.variation, |sample| sample.variation);
         self.smoothed() + (variation * 4).max(GRANULARITY) + held
@@ -155,7 +155,7 @@ mod tests {
         assert!(rtt.smoothed() > Duration::from_secs(19), "{:?}", rtt.smoothed());
     }
 
-    /// What came just before a fade is acknowledged behind it.
+    /// What arrived just before a fade is acknowledged after it.
     #[test]
     fn an_acknowledgement_that_was_held_through_a_fade_changes_nothing() {
         let (rtt_of_path, fade) = (Duration::from_millis(600), Duration::from_secs(20));

@@ -1,8 +1,7 @@
-//! Whose turn it is in a session: classes by guarantee and weight, and in a
-//! class streams and packet channels (`docs/slacp.md`, Scheduling).
+//! Divides a session's rate: among classes by guarantee and weight, and within a class between
+//! streams and packet channels (`docs/slacp.md`, Scheduling).
 //!
-//! Which stream, and which flow of which channel, is up to them: each keeps a
-//! [`FairQueue`] per class.
+//! Which stream or flow is next is up to each of them: they keep a [`FairQueue`] per class.
 
 mod class;
 mod fair;
@@ -20,16 +19,16 @@ pub(crate) use class::MAX_CLASSES;
 pub use class::{ClassConfig, ClassId};
 pub(crate) use fair::FairQueue;
 
-/// How much of its guarantee a class may save up. Longer than the turn of a
-/// few packets of others, so that a class that is served late still gets all.
+/// Maximum guarantee a class may save up: longer than a few packets of others, so that a class
+/// served late still gets its full guarantee.
 const SAVED: Duration = Duration::from_millis(20);
-/// How far a class may run over its maximum in one go, as the pacer may.
+/// How far a class may exceed its maximum in one burst, like the pacer.
 const BURST: Duration = Duration::from_millis(4);
 
-/// What waits in a class, of one kind.
+/// The backlog of a class, of one kind of traffic.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Backlog {
-    /// How many flows have something to send.
+    /// Number of flows with data.
     pub(crate) flows: usize,
     /// Whether one of them was quiet until now.
     pub(crate) sparse: bool,
@@ -42,33 +41,33 @@ pub(crate) enum Side {
     Packets,
 }
 
-/// What waits in a class: in streams, in packet channels.
+/// The backlog of a class: streams, then packet channels.
 pub(crate) type Waiting = [Backlog; 2];
 
-/// Divides a session's rate.
+/// Divides a session's rate among classes.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     classes: Vec<Class>,
-    /// Of the guarantees, when they exceed the rate.
+    /// Shares of the guarantees when these exceed the rate.
     claims: Shares,
-    /// Of what the guarantees leave.
+    /// Shares of what the guarantees leave.
     shares: Shares,
 }
 
 #[derive(Debug)]
 struct Class {
     weight: u64,
-    /// Its part of all guarantees, in thousandths.
+    /// Its fraction of all guarantees, in thousandths.
     claim: u64,
     guaranteed: Option<Pacer>,
     maximum: Option<Pacer>,
-    /// Between streams and packet channels.
+    /// Shares of streams and packet channels.
     sides: Shares,
     stats: ClassStats,
 }
 
 impl Class {
-    /// A class, while all together are guaranteed `all` bit/s.
+    /// A class, where all classes together are guaranteed `all` bit/s.
     fn new(config: &ClassConfig, all: u64) -> Self {
         let bucket = |rate: Option<BitRate>, burst| rate.map(|rate| Pacer::new(rate, burst));
         Self {
@@ -81,12 +80,12 @@ impl Class {
         }
     }
 
-    /// From when on the class may send.
+    /// When the class may send.
     fn open_at(&self) -> Instant {
         self.maximum.as_ref().map_or(Instant::ZERO, Pacer::ready_at)
     }
 
-    /// Whether the class has not had its guarantee.
+    /// Whether the class has not yet had its guarantee.
     fn has_claim(&self, now: Instant) -> bool {
         self.guaranteed.as_ref().is_some_and(|guaranteed| guaranteed.ready_at() <= now)
     }
@@ -101,7 +100,7 @@ impl Class {
 }
 
 impl Scheduler {
-    /// A scheduler for these classes, at least one.
+    /// A scheduler for these classes, of which there must be at least one.
     pub(crate) fn new(classes: &[ClassConfig]) -> Self {
         let all = classes.iter().map(bits).sum();
         Self {
@@ -111,8 +110,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes other classes; those that `successor` names go on with what the old ones
-    /// have counted.
+    /// Replaces the classes. A class named by `successor` inherits the state of the old one.
     pub(crate) fn configure(
         &mut self,
         classes: &[ClassConfig],
@@ -131,13 +129,13 @@ impl Scheduler {
         Some(self.classes.get(usize::from(class.0))?.stats.clone())
     }
 
-    /// From when on a class with something to send may send it.
+    /// When a class with data may send it.
     pub(crate) fn ready_at(&self, waits: impl Fn(usize) -> bool) -> Option<Instant> {
         let waiting = self.classes.iter().enumerate().filter(|(index, _)| waits(*index));
         waiting.map(|(_, class)| class.open_at()).min()
     }
 
-    /// The class and kind of traffic to be sent next.
+    /// The class and kind of traffic to send next.
     pub(crate) fn next(
         &self,
         now: Instant,
@@ -153,7 +151,7 @@ impl Scheduler {
         Some((index, self.classes[index].side(&waiting(index))?))
     }
 
-    /// A class sends `bytes` of an IP packet, while `flows` of that kind wait.
+    /// Charges a class for `bytes` of an IP packet, while `flows` of that kind are waiting.
     pub(crate) fn sent(
         &mut self,
         now: Instant,
@@ -195,7 +193,7 @@ mod tests {
         Some(BitRate::from_mbit(rate))
     }
 
-    /// Mbit/s that each class gets of 10, when those `on` always want more.
+    /// How many of 10 Mbit/s each class gets if those in `on` always have data.
     fn divide(classes: &[ClassConfig], on: &[usize]) -> Vec<f64> {
         let mut scheduler = Scheduler::new(classes);
         let mut link = Pacer::new(BitRate::from_mbit(10), BURST);

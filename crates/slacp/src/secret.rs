@@ -1,8 +1,8 @@
-//! Secrets in memory: overwritten when they are done with, and not to be had
-//! from what a random generator holds later (`docs/slacp.md`, Keys).
+//! Secrets in memory: wiped after use, and not recoverable from the later state of a random
+//! generator (`docs/slacp.md`, Keys).
 //!
-//! Not covered are the copies that a compiler makes on the stack when a value
-//! moves, and what the primitives of `snow` and `ring` leave there.
+//! Not covered are copies that the compiler leaves on the stack when a value moves, and what the
+//! primitives of `snow` and `ring` leave there.
 
 use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
@@ -14,11 +14,11 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Random};
 use zeroize::{Zeroize, Zeroizing};
 
-/// 32 secret bytes, overwritten when dropped.
+/// 32 secret bytes, wiped when dropped.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
 
-/// Draws a secret, and has the generator begin anew with a key that it gives
-/// after that: its state tells only of what is drawn later.
+/// Draws a secret, then rekeys the generator from its own output. Its later state reveals only what
+/// is drawn afterwards.
 pub(crate) fn draw(rng: &mut ChaCha20Rng) -> Secret {
     let (mut secret, mut next) = (Secret::default(), Secret::default());
     rng.fill_bytes(&mut *secret);
@@ -27,8 +27,8 @@ pub(crate) fn draw(rng: &mut ChaCha20Rng) -> Secret {
     secret
 }
 
-/// A value of another crate that holds secrets, whose own bytes are overwritten
-/// after it has been dropped. What it points to is not.
+/// A value of another crate that holds secrets. Its own bytes are wiped after it has been dropped;
+/// what it points to is not.
 pub(crate) struct Wiped<T>(Box<MaybeUninit<T>>);
 
 impl<T> Wiped<T> {
@@ -60,23 +60,23 @@ impl<T> Drop for Wiped<T> {
     }
 }
 
-/// Drops a value and overwrites its bytes.
+/// Drops a value and wipes its bytes.
 ///
 /// # Safety
-/// It is initialised, and not used as such afterwards.
+/// The value must be initialised and must not be used afterwards.
 unsafe fn end<T>(place: &mut MaybeUninit<T>) {
     // SAFETY: the caller's promise.
     unsafe { place.assume_init_drop() };
     place.zeroize();
 }
 
-/// X25519 by `snow`, whose private key is overwritten when dropped.
+/// X25519 from `snow` with a private key that is wiped when dropped.
 pub(crate) fn x25519() -> Box<dyn Dh> {
     let dh = DefaultResolver.resolve_dh(&DHChoice::Curve25519);
     Box::new(WipedDh(dh.expect("the Curve25519 feature of snow is on")))
 }
 
-/// A cipher by `snow`, whose key is overwritten when dropped.
+/// A cipher from `snow` with a key that is wiped when dropped.
 pub(crate) fn cipher(choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
     Some(Box::new(WipedCipher(DefaultResolver.resolve_cipher(choice)?)))
 }
@@ -182,14 +182,14 @@ mod tests {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         let drawn: Vec<Secret> = (0..3).map(|_| draw(&mut rng)).collect();
         assert!(drawn[0] != drawn[1] && drawn[1] != drawn[2]);
-        // Whoever has its state can have it go back to its beginning.
+        // An attacker with the generator's state can rewind it to its beginning.
         rng.set_word_pos(0);
         let mut told = [0; 4096];
         rng.fill_bytes(&mut told);
         assert!(drawn.iter().all(|secret| told.windows(32).all(|bytes| bytes != &secret[..])));
     }
 
-    /// Remembers the last key that it was given.
+    /// Remembers the last key it was given.
     struct Witness(Arc<Mutex<Vec<u8>>>);
 
     impl Cipher for Witness {

@@ -1,26 +1,25 @@
-//! The sending half of a stream: bytes that are not acknowledged yet.
+//! The sending half of a stream: data not yet acknowledged.
 
 use core::ops::Range;
 use std::collections::VecDeque;
 
 use units::RangeSet;
 
-/// A buffer that grew beyond this is given back when it is empty.
+/// An empty buffer with more capacity than this is freed.
 pub(crate) const KEEP_CAPACITY: usize = 64 * 1024;
 
-/// Bytes written and not acknowledged, what of them is to be sent (again), and
-/// how far the peer lets us go.
+/// Data written and not acknowledged, which of it must be sent (again), and the peer's credit.
 #[derive(Debug, Default)]
 pub(crate) struct SendBuffer {
-    /// The offset of `data[0]`: everything before is acknowledged.
+    /// Offset of `data[0]`: everything before it is acknowledged.
     base: u64,
     data: VecDeque<u8>,
     /// The first offset never sent.
     next: u64,
-    /// Acknowledged out of order.
+    /// Data acknowledged out of order.
     acked: RangeSet,
     lost: RangeSet,
-    /// The peer's credit: no offset at or beyond it is sent.
+    /// The peer's credit: the first offset that must not be sent.
     credit: u64,
     fin: Fin,
 }
@@ -40,7 +39,7 @@ impl SendBuffer {
         Self { credit, ..Self::default() }
     }
 
-    /// As if so many bytes had come and gone.
+    /// Pretends that this many bytes were sent and acknowledged.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
         assert!(self.data.is_empty());
@@ -49,7 +48,7 @@ impl SendBuffer {
         self.credit += bytes;
     }
 
-    /// Appends bytes.
+    /// Appends data.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         debug_assert!(self.fin == Fin::Open);
         self.data.extend(bytes);
@@ -63,12 +62,12 @@ impl SendBuffer {
         self.fin != Fin::Open
     }
 
-    /// Everything, with the end, is acknowledged.
+    /// Whether everything, including the end, is acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.fin == Fin::Acked && self.data.is_empty()
     }
 
-    /// Bytes held: not yet acknowledged.
+    /// Bytes held because they are not yet acknowledged.
     pub(crate) fn held(&self) -> u64 {
         self.data.len() as u64
     }
@@ -78,22 +77,22 @@ impl SendBuffer {
         self.end() - self.next
     }
 
-    /// Of these, what the stream's credit allows to send.
+    /// The unsent bytes that the stream's credit allows to send.
     pub(crate) fn sendable(&self) -> u64 {
         self.end().min(self.credit).saturating_sub(self.next)
     }
 
-    /// How many bytes were sent at least once.
+    /// Number of bytes sent at least once.
     pub(crate) fn sent(&self) -> u64 {
         self.next
     }
 
-    /// How many bytes were written.
+    /// Number of bytes written.
     pub(crate) fn written(&self) -> u64 {
         self.end()
     }
 
-    /// Whether there are new bytes and no credit for any.
+    /// Whether there is new data but no credit for it.
     pub(crate) fn is_blocked(&self) -> bool {
         self.next >= self.credit && self.next < self.end()
     }
@@ -102,14 +101,13 @@ impl SendBuffer {
         self.base + self.data.len() as u64
     }
 
-    /// The first offset that may not be sent.
+    /// The first offset that must not be sent.
     #[cfg(test)]
     pub(crate) fn credit(&self) -> u64 {
         self.credit
     }
 
-    /// Gives up credit beyond so many bytes ahead; the new limit, if that makes a
-    /// difference.
+    /// Gives up credit beyond the next `kept` bytes; returns the new limit if that changes it.
     pub(crate) fn give_back(&mut self, kept: u64) -> Option<u64> {
         let limit = self.next + kept;
         let is_worth_it = self.credit >= limit + kept / 2;
@@ -121,12 +119,12 @@ impl SendBuffer {
         self.credit = self.credit.max(credit);
     }
 
-    /// Whether something waits to be sent again.
+    /// Whether lost data waits to be retransmitted.
     pub(crate) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// Whether something new waits that the stream's credit allows.
+    /// Whether new data waits that the stream's credit allows.
     pub(crate) fn has_new(&self) -> bool {
         self.next < self.end().min(self.credit) || self.fin_is_next()
     }
@@ -135,8 +133,7 @@ impl SendBuffer {
         self.fin == Fin::Pending && self.next == self.end()
     }
 
-    /// Takes up to `max` lost bytes to be sent again, with the end of the
-    /// stream if it goes with them.
+    /// Takes up to `max` lost bytes to retransmit; the flag says whether they include the end.
     pub(crate) fn take_lost(&mut self, max: usize) -> Option<(Range<u64>, bool)> {
         let lost = self.lost.first()?;
         let range = lost.start..lost.end.min(lost.start + max as u64);
@@ -145,8 +142,7 @@ impl SendBuffer {
         Some((range, fin))
     }
 
-    /// Takes up to `max` new bytes, with the end of the stream if it is
-    /// reached.
+    /// Takes up to `max` new bytes; the flag says whether they include the end.
     pub(crate) fn take_new(&mut self, max: u64) -> Option<(Range<u64>, bool)> {
         if !self.has_new() {
             return None;
@@ -166,7 +162,7 @@ impl SendBuffer {
         now
     }
 
-    /// Appends the bytes of `range`, which was taken and is not acknowledged.
+    /// Appends the data of `range`, which was taken and is not acknowledged.
     pub(crate) fn copy(&self, range: &Range<u64>, out: &mut Vec<u8>) {
         let start = (range.start - self.base) as usize;
         let end = (range.end - self.base) as usize;
@@ -195,8 +191,8 @@ impl SendBuffer {
         }
     }
 
-    /// What a lost packet carried is to be sent again, unless it has arrived
-    /// by another.
+    /// Queues the data of a lost packet for retransmission, except what has arrived in another
+    /// packet.
     pub(crate) fn lost(&mut self, range: Range<u64>, fin: bool) {
         let range = range.start.max(self.base)..range.end;
         let mut missing = RangeSet::default();

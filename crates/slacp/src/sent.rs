@@ -1,4 +1,4 @@
-//! The book of packets sent: what each carried, and which were lost.
+//! Records of sent packets: what each carried, and which were lost.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -14,42 +14,42 @@ use crate::pmtu::MtuProbe;
 use crate::reordering::Reordering;
 use crate::stats::ENTRY;
 
-/// A packet is lost when one sent so many packets later has arrived (RFC 9002
-/// §6.1.1), and the time by which packets overtake each other is over.
+/// A packet is lost when one sent this many packets later has arrived (RFC 9002 §6.1.1) and the
+/// reordering window has passed.
 pub(crate) const REORDER_THRESHOLD: u64 = 3;
 
-/// What a packet carried that must arrive.
+/// Data carried by a packet that must arrive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cargo {
     Stream {
         stream: StreamId,
         range: Range<u64>,
         fin: bool,
-        /// The bytes had been lost before.
+        /// Whether the data is a retransmission.
         again: bool,
     },
-    /// A frame to be sent again as it stands.
+    /// A frame to be resent unchanged.
     Control(Frame<'static>),
-    /// A packet of a channel, or a part of it, to be sent once more.
+    /// A packet of a channel, or a part of one, to be retransmitted once.
     Packet(Piece),
-    /// A packet of a channel that is not sent again.
+    /// A packet of a channel that is not retransmitted.
     Gone(ChannelId),
-    /// The peer was told of the channel.
+    /// An announcement of the channel with this deadline.
     Announced(ChannelId, Duration),
-    /// Nothing, in a large packet.
+    /// Padding of an MTU probe.
     MtuProbe(MtuProbe),
 }
 
-/// A packet that the peer should acknowledge.
+/// A packet that the peer must acknowledge.
 #[derive(Debug)]
 pub(crate) struct SentPacket {
-    /// The size of the IP packet in bytes.
+    /// Size of the IP packet in bytes.
     pub(crate) size: u16,
-    /// The bytes of all IP packets sent until and with it.
+    /// Bytes of all IP packets sent up to and including this one.
     pub(crate) sent_bytes: u64,
     pub(crate) time: Instant,
     pub(crate) cargo: SmallVec<[Cargo; 2]>,
-    /// The frames as they were sent, if the packet is a source of FEC blocks.
+    /// The frames as sent, if the packet is a source of FEC blocks.
     pub(crate) source: Option<Box<[u8]>>,
 }
 
@@ -58,8 +58,7 @@ impl SentPacket {
         matches!(self.cargo[..], [Cargo::MtuProbe(_)])
     }
 
-    /// Bytes that are kept for it beside its slot. What streams carry is in their own
-    /// buffers.
+    /// Memory of the record besides its slot, in bytes. Stream data is in the streams' own buffers.
     fn held(&self) -> usize {
         let pieces = self.cargo.iter().map(|cargo| match cargo {
             Cargo::Packet(piece) => piece.len(),
@@ -74,8 +73,8 @@ impl SentPacket {
 
 #[derive(Debug)]
 enum Slot {
-    /// Not acknowledged, not lost. Boxed: a peer that acknowledges nothing has the
-    /// other kinds pile up behind it.
+    /// Neither acknowledged nor lost. Boxed, because the other kinds pile up behind it if a peer
+    /// acknowledges nothing.
     Outstanding(Box<SentPacket>),
     /// Carried nothing that must arrive.
     Untracked,
@@ -83,7 +82,7 @@ enum Slot {
     Done(Fate),
 }
 
-/// What became of a packet on the link. One that FEC restored was lost.
+/// What became of a packet on the link. One restored by FEC counts as lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fate {
     /// When it was sent.
@@ -91,16 +90,16 @@ pub(crate) struct Fate {
     pub(crate) lost: bool,
 }
 
-/// A packet that was declared lost; its acknowledgement may still come.
+/// A packet declared lost whose acknowledgement may still come.
 #[derive(Debug)]
 struct Missed {
     sent: Instant,
     declared: Instant,
-    /// Only of streams: for the rest it is too late.
+    /// Only that of streams; for the rest it is too late.
     cargo: SmallVec<[Cargo; 2]>,
 }
 
-/// An acknowledgement of a packet that was never sent (RFC 9000 §13.1).
+/// The peer acknowledged a packet that was never sent (RFC 9000 §13.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unsent {
     #[error("packet {largest} is acknowledged, and {next} is yet to be sent")]
@@ -109,8 +108,7 @@ pub(crate) enum Unsent {
     LeftOut { number: u64 },
 }
 
-/// How many of the numbers left out are remembered. Who acknowledges ahead meets the
-/// newest.
+/// How many skipped numbers are remembered. A peer that acknowledges ahead hits the newest.
 const LEFT_OUT: usize = 4;
 
 /// Every packet from the first outstanding one on, by number.
@@ -119,19 +117,19 @@ pub(crate) struct SentPackets {
     /// The number of `slots[0]`.
     first: u64,
     slots: VecDeque<Slot>,
-    /// What is kept for packets beside their slots.
+    /// Memory of the records besides their slots, in bytes.
     bytes: usize,
     outstanding: usize,
-    /// Numbers that no packet has had.
+    /// Numbers that were skipped.
     left_out: VecDeque<u64>,
     missed: BTreeMap<u64, Missed>,
-    /// Of packets that have left `slots`, not taken yet.
+    /// Fates of packets that have left `slots`, not yet taken.
     fates: Vec<Fate>,
     /// One more than the largest number acknowledged.
     acked_end: u64,
-    /// The lowest number of which that acknowledgement told.
+    /// The lowest number that acknowledgement covered.
     told_from: u64,
-    /// When the newest packet of which we know was sent, and when we heard of it.
+    /// When the newest packet known to have arrived was sent, and when its acknowledgement came.
     newest: Option<(Instant, Instant)>,
     reordering: Reordering,
 }
@@ -139,13 +137,13 @@ pub(crate) struct SentPackets {
 /// What an acknowledgement changed.
 #[derive(Debug, Default)]
 pub(crate) struct Acked {
-    /// With their numbers.
+    /// Newly acknowledged packets with their numbers.
     pub(crate) packets: Vec<(u64, Box<SentPacket>)>,
-    /// What packets carried that had been declared lost.
+    /// Cargo of packets that had been declared lost.
     pub(crate) late: Vec<Cargo>,
-    /// How many of those packets were not lost but late.
+    /// How many of those packets were late rather than lost.
     pub(crate) were_late: usize,
-    /// When the largest packet acknowledged was sent, if it is news.
+    /// When the largest acknowledged packet was sent, if it is newly acknowledged.
     pub(crate) largest_sent_at: Option<Instant>,
 }
 
@@ -155,7 +153,7 @@ impl SentPackets {
         self.first + self.slots.len() as u64
     }
 
-    /// Nothing below this number is cared for any more.
+    /// Everything below this number is no longer needed.
     pub(crate) fn settled(&self) -> u64 {
         self.first
     }
@@ -168,16 +166,16 @@ impl SentPackets {
         self.outstanding == 0
     }
 
-    /// Bytes that the book takes. Its owner sends nothing more to be remembered when
-    /// that is too much; each packet declared lost is forgotten after a while.
+    /// Memory in bytes. The owner stops sending tracked packets when this is too much. Each packet
+    /// declared lost is forgotten after a while.
     pub(crate) fn held(&self) -> usize {
         self.bytes
             + self.slots.len() * size_of::<Slot>()
             + self.missed.len() * (size_of::<Missed>() + ENTRY)
     }
 
-    /// Enters the packet with [`Self::next_number`]; `None` for one that the
-    /// peer need not acknowledge.
+    /// Records the packet with number [`Self::next_number`]; `None` for one that need not be
+    /// acknowledged.
     pub(crate) fn push(&mut self, packet: Option<SentPacket>) {
         match packet {
             Some(packet) => {
@@ -190,8 +188,8 @@ impl SentPackets {
         self.advance();
     }
 
-    /// Leaves the next number out, so that a peer that acknowledges what it has not
-    /// received is found out (RFC 9000 §21.4).
+    /// Skips the next number. This exposes a peer that acknowledges packets it has not received
+    /// (RFC 9000 §21.4).
     pub(crate) fn leave_out(&mut self) {
         self.left_out.push_back(self.next_number());
         if self.left_out.len() > LEFT_OUT {
@@ -208,7 +206,7 @@ impl SentPackets {
         }
     }
 
-    /// Takes out what the peer has. The work is bounded by what is under way.
+    /// Removes the packets that the peer has received. The work is bounded by what is in flight.
     pub(crate) fn acknowledge(&mut self, now: Instant, ack: &Ack) -> Result<Acked, Unsent> {
         let (largest, next) = (ack.largest, self.next_number());
         if largest >= next {
@@ -248,7 +246,7 @@ impl SentPackets {
         Ok(acked)
     }
 
-    /// Notes the newest packet that is acknowledged.
+    /// Updates the newest packet acknowledged.
     fn hear_of(&mut self, now: Instant, ack: &Ack) {
         let mut numbers =
             ack.ranges().flat_map(|range| (range.start.max(self.first)..range.end).rev());
@@ -258,8 +256,8 @@ impl SentPackets {
         }
     }
 
-    /// Takes out packets of `range` that had been declared lost.
-    /// Of those below `restored_from` nobody knows whether they were restored.
+    /// Removes packets of `range` that had been declared lost. Below `restored_from` it is unknown
+    /// whether they were restored.
     fn take_missed(
         &mut self,
         range: &Range<u64>,
@@ -277,7 +275,7 @@ impl SentPackets {
         }
     }
 
-    /// A packet that was sent then has come by itself; is it late?
+    /// Handles the arrival, without FEC, of a packet sent at that time: checks whether it was late.
     fn came(&mut self, number: u64, sent: Instant) {
         let missed = number >= self.told_from && self.is_passed(number);
         if let (true, Some((newest, _))) = (missed, self.newest) {
@@ -285,21 +283,20 @@ impl SentPackets {
         }
     }
 
-    /// Whether enough that was sent later has come.
+    /// Whether enough later packets have arrived.
     fn is_passed(&self, number: u64) -> bool {
         number + REORDER_THRESHOLD < self.acked_end
     }
 
-    /// The fates that have become known since the last time, in the order in
-    /// which the packets were sent.
+    /// The fates that have become known since the last call, in sending order.
     pub(crate) fn take_fates(&mut self) -> Vec<Fate> {
         core::mem::take(&mut self.fates)
     }
 
-    /// Takes out the packets that are lost by `now`, with their numbers: passed
-    /// by later ones for longer than packets overtake each other, or `delay`
-    /// longer than that after they were sent if at least one later one has
-    /// arrived. Acknowledgements of those declared lost are awaited for `delay`.
+    /// Removes the packets that are lost by `now`, and returns them with their numbers. A packet is
+    /// lost if later ones overtook it by more than the reordering window, or `delay` plus that
+    /// window after it was sent if at least one later packet has arrived. Acknowledgements of
+    /// packets declared lost are awaited for `delay`.
     pub(crate) fn take_lost(
         &mut self,
         now: Instant,
@@ -329,8 +326,7 @@ impl SentPackets {
         Some(self.lost_at(self.first, oldest, delay))
     }
 
-    /// When a packet below [`Self::acked_end`], sent then, is lost unless it is
-    /// heard of.
+    /// When a packet sent at that time, below [`Self::acked_end`], counts as lost.
     fn lost_at(&self, number: u64, sent: Instant, delay: Duration) -> Instant {
         let window = self.reordering.window().min(delay);
         let overdue = sent + delay + window;
@@ -340,8 +336,8 @@ impl SentPackets {
         }
     }
 
-    /// The frames of the packet if it is a FEC source, nothing if it is none;
-    /// `None` if they are not kept any more.
+    /// The frames of the packet, empty if it is not a FEC source; `None` if they are no longer
+    /// kept.
     pub(crate) fn source(&self, number: u64) -> Option<&[u8]> {
         match self.slot(number)? {
             Slot::Outstanding(packet) => Some(packet.source.as_deref().unwrap_or_default()),
@@ -364,9 +360,8 @@ impl SentPackets {
         self.first + done.map_or(0, |index| index as u64 + 1)
     }
 
-    /// What the oldest outstanding packet carried, to be sent again although it
-    /// may have arrived. Packets of channels go again only once, so they are not
-    /// the old packet's any more.
+    /// The cargo of the oldest outstanding packet, to be resent although it may have arrived.
+    /// Packets of channels are removed from it, because they are retransmitted only once.
     pub(crate) fn oldest_cargo(&mut self) -> SmallVec<[Cargo; 2]> {
         let Some(Slot::Outstanding(packet)) = self.slots.front_mut() else {
             return SmallVec::new();
@@ -414,7 +409,7 @@ impl SentPackets {
     }
 }
 
-/// Whether one of the ranges, the highest first, contains the number.
+/// Whether one of the ranges (highest first) contains the number.
 fn contains(descending: &[Range<u64>], number: u64) -> bool {
     let below = descending.partition_point(|range| range.start > number);
     descending.get(below).is_some_and(|range| range.contains(&number))
@@ -475,15 +470,15 @@ mod tests {
         let mut book = sent(40);
         acknowledge(&mut book, &[(3, 10), (0, 1)]).unwrap();
         assert_eq!(book.take_lost(at(10), delay).len(), 2);
-        // 1 comes when 13 is known to have come: 12 ms late. 2 was restored.
+        // 1 arrives when 13 is known to have arrived: 12 ms late. 2 was restored.
         acknowledge_restored(&mut book, &[(0, 14)], &[(2, 3)]).unwrap();
         assert!(book.take_lost(at(10), delay).is_empty());
         acknowledge(&mut book, &[(20, 30), (0, 14)]).unwrap();
-        // 14 passed 15 ms before 29, 18 only 11 ms.
+        // 14 was overtaken by 29 by 15 ms, 18 only by 11 ms.
         let lost = book.take_lost(at(10), delay);
         assert_eq!(lost.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [14, 15, 16, 17]);
         assert_eq!(book.loss_time(delay), Some(at(11)));
-        // 18 comes, before it was taken for lost.
+        // 18 arrives before it was declared lost.
         let acked = acknowledge(&mut book, &[(20, 34), (18, 19)]).unwrap();
         assert_eq!((acked.packets.len(), acked.were_late), (5, 0));
         assert_eq!(book.reordering.window(), Duration::from_millis(15));
@@ -493,11 +488,11 @@ mod tests {
     fn packets_without_cargo_hide_no_newer_ones() {
         let mut book = sent(20);
         acknowledge(&mut book, &[(2, 10), (0, 1)]).unwrap();
-        // 1 comes 8 ms behind 9.
+        // 1 arrives 8 ms after 9.
         acknowledge(&mut book, &[(0, 10)]).unwrap();
         book.push(None);
         acknowledge(&mut book, &[(18, 21), (0, 16)]).unwrap();
-        // 16 passed 3 ms before 19, the newest with cargo, of which was heard at 10.
+        // 16 was overtaken by 3 ms by 19, the newest with cargo, which was acknowledged at 10.
         assert_eq!(book.loss_time(Duration::from_millis(100)), Some(at(15)));
     }
 

@@ -1,4 +1,4 @@
-//! What a session counts.
+//! Counters and statistics.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -7,150 +7,148 @@ use units::{BitRate, ByteCount};
 
 use crate::RateState;
 
-/// What an entry of a map counts for beside its bytes. A node of a `BTreeMap` has room
-/// for 11 and is half full after insertions in order: 24 bytes of number and box
-/// take 48, and the allocator 16 for what the box holds.
+/// Assumed overhead of a map entry, in bytes. A node of a `BTreeMap` has room for 11 entries and is
+/// half full after insertions in order: 24 bytes of number and box take 48, and the allocator adds
+/// 16 for what the box holds.
 pub(crate) const ENTRY: usize = 64;
 
-/// Counters of a session since it was set up, and a few present values.
+/// Counters of a session since it was set up, and some current values.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
     /// Packets sent, of any kind.
     pub packets_sent: u64,
-    /// The IP packets they made, in bytes.
+    /// Bytes of IP packets sent.
     pub bytes_sent: u64,
     /// Authentic packets received.
     pub packets_received: u64,
-    /// The IP packets they came in, in bytes.
+    /// Bytes of IP packets received.
     pub bytes_received: u64,
-    /// Packets declared lost; what they carried was sent again.
+    /// Packets declared lost. What they carried was sent again.
     pub packets_lost: u64,
-    /// Packets that FEC restored here.
+    /// Packets restored here by FEC.
     pub recovered: u64,
     /// Repairs sent.
     pub repairs_sent: u64,
-    /// The IP packets that carried them, in bytes.
+    /// Bytes of IP packets that carried repairs.
     pub repair_bytes: u64,
     /// Repairs received.
     pub repairs_received: u64,
     /// Acknowledgements sent.
     pub acknowledgements: u64,
-    /// Times that nothing was acknowledged for too long.
+    /// Probes sent because no acknowledgement came for too long.
     pub probes: u64,
-    /// Packets received again.
+    /// Packets received more than once.
     pub duplicates: u64,
-    /// Packets that were not authentic.
+    /// Packets received that were not authentic.
     pub forged: u64,
-    /// The size of the largest IP packet that is sent.
+    /// Current maximum size of IP packets.
     pub packet_size: ByteCount,
-    /// Times that the path stopped carrying packets of that size.
+    /// Number of times the path stopped carrying packets of that size.
     pub black_holes: u64,
-    /// How often the keys have been renewed.
+    /// Number of key renewals.
     pub key_changes: u64,
-    /// The smoothed round-trip time.
+    /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// The rate at which packets leave at present.
+    /// Current sending rate.
     pub rate: BitRate,
-    /// How far it is known.
+    /// How well the rate is known.
     pub rate_state: RateState,
-    /// What the path gives this session, if that is measured.
+    /// The rate the path offers this session, if it is measured.
     pub capacity: Option<BitRate>,
-    /// How long packets wait in the path's queue, if that is measured.
+    /// Queueing delay on the path; zero if it is not measured.
     pub queue: Duration,
-    /// The least round-trip time, if that is measured.
+    /// Minimum round-trip time, if it is measured.
     pub min_rtt: Option<Duration>,
-    /// The share of packets that the link loses, of those sent.
+    /// Fraction of sent packets lost on the link, 0 to 1.
     pub loss: f64,
-    /// Streams alive.
+    /// Number of live streams.
     pub streams: usize,
     /// Bytes held until the peer acknowledges them.
     pub held_to_send: ByteCount,
     /// Bytes held until the owner reads them.
     pub held_to_read: ByteCount,
-    /// Bytes that the session holds in all: the two above, streams themselves, packet
-    /// channels in both directions, records of packets sent and received, repairs and
-    /// what they protect, frames that wait; maps with 64 bytes an entry. At most five
-    /// times [`Config::memory`](crate::Config::memory), 1 kB for each stream, the queues
-    /// of the owner's packet channels, 0.15 s of the rate and 3 MB.
+    /// Total memory of the session: the two above, the streams themselves, packet channels in both
+    /// directions, records of packets sent and received, repairs and what they protect, and waiting
+    /// frames, with map entries at 64 bytes each. At most five times
+    /// [`Config::memory`](crate::Config::memory), plus 1 kB per stream, the queues of the owner's
+    /// packet channels, 0.15 s of the rate and 3 MB.
     pub held: ByteCount,
-    /// Frames of packet channels that this side does not have.
+    /// Frames received for packet channels that this side does not have.
     pub unknown_channels: u64,
-    /// Events that the event log had no room for any more.
+    /// Log events overwritten before the owner took them.
     pub log_overwritten: u64,
-    /// How the peer broke the protocol, if it did.
+    /// How the peer violated the protocol, if it did.
     pub failure: Option<Arc<str>>,
 }
 
-/// Counters of a packet channel of a session.
+/// Counters of a session's packet channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChannelStats {
-    /// Packets that the owner sent.
+    /// Packets sent by the owner.
     pub offered: u64,
-    /// Of these, dropped because the queue was full.
+    /// Packets dropped because the queue was full.
     pub dropped_full: u64,
-    /// Dropped because they had waited too long.
+    /// Packets dropped because they had waited too long.
     pub dropped_stale: u64,
-    /// Dropped by the queue management so that their sender slows down.
+    /// Packets dropped by active queue management to slow down their sender.
     pub dropped_aqm: u64,
-    /// Packets that left for the first time.
+    /// Packets sent for the first time.
     pub sent: u64,
-    /// Their bytes, once, without headers.
+    /// Bytes of these packets, without headers and retransmissions.
     pub bytes_sent: u64,
-    /// Packets, or parts of them, that were sent again.
+    /// Packets or parts retransmitted.
     pub retransmitted: u64,
-    /// Packets, or parts, acknowledged.
+    /// Packets or parts acknowledged.
     pub acknowledged: u64,
-    /// Packets, or parts, lost and not sent (yet) again: there was no
-    /// retransmission, it was lost, too, or it would have come too late.
+    /// Packets or parts lost and not (yet) retransmitted: there was no retransmission, it was lost
+    /// too, or it would have come too late.
     pub lost: u64,
-    /// Bytes that wait to be sent.
+    /// Bytes waiting to be sent.
     pub waiting: ByteCount,
-    /// How long the packet that left last had waited.
+    /// Queueing time of the packet sent last.
     pub queue_wait: Duration,
-    /// Packets received whole.
+    /// Packets received completely.
     pub received: u64,
-    /// Packets, or parts, that came in packets that FEC restored here.
+    /// Packets or parts restored here by FEC.
     pub recovered: u64,
-    /// Bytes of packets, or parts, that wait for others.
+    /// Bytes of packets or parts that wait for missing ones.
     pub held: ByteCount,
     /// Packets delivered to the owner.
     pub delivered: u64,
-    /// Their bytes.
+    /// Bytes of packets delivered.
     pub bytes_delivered: u64,
-    /// Packets that came again, or after they had been given up.
+    /// Packets received twice, or after they had been given up.
     pub late: u64,
-    /// Packets that were not waited for any longer.
+    /// Packets given up because they were missing for too long.
     pub missing: u64,
 }
 
-/// Counters of a class of a session.
+/// Counters of a session's class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClassStats {
-    /// Bytes of IP packets that new data of the class took.
+    /// Bytes of IP packets that carried new data of the class.
     pub bytes_sent: u64,
-    /// Of these, by its guarantee.
+    /// The part of these sent within its guarantee.
     pub guaranteed_bytes_sent: u64,
-    /// Bytes that wait for the class's turn: of streams, except what their readers'
-    /// credit does not allow, and of packet channels.
+    /// Bytes waiting for the class's turn: of packet channels, and of streams as far as their
+    /// readers' credit allows.
     pub waiting: ByteCount,
 }
 
-/// What is known of a stream that is alive.
+/// Statistics of a live stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamStats {
-    /// Bytes that the owner wrote.
+    /// Bytes written by the owner.
     pub written: u64,
-    /// Of these, never sent.
+    /// Bytes written but never sent.
     pub unsent: u64,
-    /// Of these, sent and not acknowledged.
+    /// Bytes sent but not acknowledged.
     pub unacknowledged: u64,
-    /// Whether only the peer's credit keeps it from sending: the reader behind
-    /// the peer is slow.
+    /// Whether only the peer's credit stops the stream, because the reader behind the peer is slow.
     pub blocked_by_peer: bool,
-    /// Bytes sent again because they were lost.
+    /// Bytes retransmitted.
     pub resent: u64,
-    /// Bytes received that wait for the owner, or for what is missing before
-    /// them.
+    /// Bytes received that wait for the owner, or for missing data before them.
     pub held_to_read: u64,
     /// Bytes received in packets that FEC restored here.
     pub recovered: u64,

@@ -1,5 +1,4 @@
-//! The terminal's part in setting up sessions (`docs/slacp.md`, Session
-//! set-up).
+//! The terminal's side of session set-up (`docs/slacp.md`, Session set-up).
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -13,13 +12,13 @@ use crate::packet::{self, Echo, Header, Index, VERSION};
 use crate::session::{Peer, Session};
 use crate::{Notice, SessionId};
 
-/// How long a terminal waits after the hub has refused it, and how long it
-/// believes no further hint that its session is unknown.
+/// How long a terminal waits after a refusal by the hub, and how long it ignores further hints that
+/// its session is unknown.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A terminal's one session, and the handshake for the next.
+/// A terminal's session, and the handshake for the next one.
 pub(crate) struct Terminal {
-    /// Where the hub may be. Handshake messages go to one after the other.
+    /// Possible addresses of the hub, tried in turn by handshake messages.
     addresses: Vec<SocketAddr>,
     turn: usize,
     initiator: Option<Initiator>,
@@ -45,13 +44,13 @@ impl Terminal {
         }
     }
 
-    /// How many handshakes are under way.
+    /// Number of handshakes in progress, 0 or 1.
     pub(crate) fn handshakes(&self) -> usize {
         usize::from(self.initiator.is_some())
     }
 
-    /// Whether a handshake is called for: there is no session, or the hub does
-    /// not answer on it, or says that it has none. It may have forgotten it.
+    /// Whether a handshake is needed: there is no session, the hub does not answer on it, or the
+    /// hub says that it has none.
     fn wants_handshake(&self, core: &Core) -> bool {
         let session = self.session.and_then(|id| core.session(id));
         !core.shut && (self.doubted || !session.is_some_and(Session::is_reachable))
@@ -81,7 +80,7 @@ impl Terminal {
         }
     }
 
-    /// Where the next handshake message goes.
+    /// Destination of the next handshake message.
     fn address(&self) -> Option<SocketAddr> {
         self.addresses.get(self.turn % self.addresses.len().max(1)).copied()
     }
@@ -115,15 +114,14 @@ impl Terminal {
             Some(initiator) => {
                 let (identity, knocker) = (&core.identity, &core.knocker);
                 initiator.take_cookie(now, identity, knocker, &params, cookie, &mut core.rng);
-                // The cookie came from the address that the last message went to.
+                // The cookie came from the address the last message went to, so use that one again.
                 self.turn = self.turn.wrapping_sub(1);
             }
             None => core.ignore(),
         }
     }
 
-    /// The hub does not speak our version. It may learn to: the handshake goes
-    /// on.
+    /// Handles a hub that does not speak our version. It may be upgraded, so the handshake goes on.
     pub(crate) fn handle_versions(&mut self, core: &mut Core, echo: Echo, answer: &[u8]) {
         let answered = self.answered(core, answer);
         if answered.is_none_or(|initiator| packet::echo_of(initiator.index) != echo) {
@@ -133,9 +131,9 @@ impl Terminal {
         self.notice(core, Notice::OtherVersion { ours: VERSION, theirs });
     }
 
-    /// The hub, or somebody who knows its key, says that there is no such
-    /// session. That is no more than a reason to ask: the session lives until
-    /// the hub itself has said so in a handshake.
+    /// Handles a hint that the session is unknown. It comes from the hub or from somebody who knows
+    /// its key, so it is only a reason to ask: the session lives until the hub confirms the loss in
+    /// a handshake.
     pub(crate) fn handle_unknown(
         &mut self,
         core: &mut Core,
@@ -150,7 +148,7 @@ impl Terminal {
         }
         self.doubted = true;
         self.hint_again = now + PAUSE;
-        // There is a hub: the pauses between messages to nobody are over.
+        // The hub is there again, so there is no need to wait for the next retry.
         if let Some(initiator) = &mut self.initiator {
             initiator.send_now(now);
         }
@@ -185,12 +183,12 @@ impl Terminal {
         self.doubted = false;
         let present = self.present(core);
         if present.is_some() && params.present == present {
-            // The hub still has our session: the link was away, not the hub.
+            // The hub still has our session: the link was down, not the hub.
             return core.release_index(receiver);
         }
         let rtt = initiator.first_rtt(now);
         let key = core.knocker.hub;
-        // From elsewhere than where it was asked: perhaps a copy of the answer.
+        // From an address other than the one asked: perhaps a copy of the answer.
         let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
         let known = self.addresses.contains(&from);
         let address = asked.copied().filter(|_| !known).unwrap_or(from);
@@ -207,7 +205,7 @@ impl Terminal {
         self.session = Some(core.establish(receiver, session));
     }
 
-    /// The two sides do not understand each other; that does not change soon.
+    /// The two sides are incompatible, which will not change soon.
     fn give_up(&mut self, core: &mut Core, now: Instant, index: Index, notice: Notice) {
         core.release_index(index);
         self.doubted = false;

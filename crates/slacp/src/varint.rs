@@ -1,10 +1,10 @@
-//! Variable-length integers (RFC 9000 §16): 1, 2, 4 or 8 bytes, the length in
-//! the two highest bits of the first.
+//! Variable-length integers (RFC 9000 §16): 1, 2, 4 or 8 bytes, with the length in the two highest
+//! bits of the first.
 
-/// The largest value that can be written.
+/// The largest value that can be encoded.
 pub(crate) const MAX: u64 = (1 << 62) - 1;
 
-/// How many bytes `value` takes.
+/// Encoded size of `value` in bytes.
 pub(crate) const fn len(value: u64) -> usize {
     match value {
         0..=0x3f => 1,
@@ -14,7 +14,7 @@ pub(crate) const fn len(value: u64) -> usize {
     }
 }
 
-/// Appends `value`, which is at most [`MAX`].
+/// Appends `value`, which must be at most [`MAX`].
 pub(crate) fn write(out: &mut Vec<u8>, value: u64) {
     debug_assert!(value <= MAX);
     match len(value) {
@@ -25,7 +25,7 @@ pub(crate) fn write(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Takes a value from the front of `input`; `None` if it is cut short.
+/// Reads a value from the front of `input`; `None` if it is truncated.
 pub(crate) fn read(input: &mut &[u8]) -> Option<u64> {
     let first = *input.first()?;
     let size = 1usize << (first >> 6);

@@ -1,9 +1,8 @@
-//! The test vectors of the wire (`tests/vectors/slacp-2.toml`): what this crate
+//! Generates the test vectors of the wire format (`tests/vectors/slacp-2.toml`): what this crate
 //! sends for given keys, seeds and contents.
 //!
-//! `SKYHOP_VECTORS=write cargo test -p skyhop-slacp --lib vectors` makes the file
-//! anew. `tests/vectors.rs` computes the same from `docs/slacp.md` without this
-//! crate.
+//! `SKYHOP_VECTORS=write cargo test -p skyhop-slacp --lib vectors` rewrites the file.
+//! `tests/vectors.rs` computes the same from `docs/slacp.md` without this crate.
 
 use core::fmt::Write;
 use core::time::Duration;
@@ -63,7 +62,7 @@ fn made() -> String {
     file.0
 }
 
-/// TOML under construction.
+/// A TOML file under construction.
 struct File(String);
 
 impl File {
@@ -147,7 +146,7 @@ fn generator(seed: u8) -> (ChaCha20Rng, [u8; 32]) {
     (rng, ephemeral)
 }
 
-/// The hub's side of a handshake, which gives the keys away.
+/// The hub's side of a handshake, exposing the keys.
 fn observed(prologue: &[u8], seed: u8, first: &[u8], answer: &[u8]) -> HandshakeState {
     let hub = hub();
     let builder = handshake::builder(&hub, prologue, &mut generator(seed).0);
@@ -162,7 +161,7 @@ fn prologue(cookie: &[u8; 16]) -> Vec<u8> {
     [&b"SLACP"[..], &[packet::VERSION], cookie].concat()
 }
 
-/// What a handshake gives: its hash, both keys, and the chain.
+/// The result of a handshake: its hash, both keys, and the chaining key.
 struct Outcome {
     hash: Vec<u8>,
     up: [u8; 32],
@@ -179,7 +178,7 @@ impl Outcome {
     }
 }
 
-/// The handshake of [`File::handshake`].
+/// Runs the handshake of [`File::handshake`].
 fn outcome() -> Outcome {
     let knocker = Knocker::new(hub().public());
     let message = first_message(&knocker, &[0; 16]).0;
@@ -464,7 +463,7 @@ impl File {
     }
 }
 
-/// The frame of a repair whose block's first goes in packet `first`.
+/// The repair frame for a block whose first repair goes in packet `first`.
 fn repair_frame(pending: &PendingRepair, first: u64) -> Repair<'_> {
     let PendingRepair { block, repairs, index, shard } = pending;
     Repair {
@@ -491,7 +490,7 @@ fn snow_shared(private: &[u8; 32], public: &[u8; 32]) -> [u8; 32] {
     shared
 }
 
-/// One of each, and of each form.
+/// One frame of each kind and form.
 fn frames() -> Vec<(&'static str, Frame<'static>)> {
     let v4: SocketAddr = "192.0.2.1:80".parse().unwrap();
     let v6: SocketAddr = "[2001:db8::1]:443".parse().unwrap();

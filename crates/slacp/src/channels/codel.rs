@@ -1,48 +1,46 @@
-//! When to drop the head of a lane's queue: CoDel (RFC 8289 §5), and a stop for
-//! those who do not listen.
+//! Decides when to drop the head of a lane's queue: CoDel (RFC 8289 §5), plus a limit for
+//! unresponsive senders.
 //!
-//! CoDel lets a queue stand that is needed to absorb bursts and drops, ever
-//! faster, when the wait never falls below its target. A sender that does not
-//! slow down when it loses packets makes it take minutes on a hop of 600 ms; so
-//! when the wait has not been good for [`PATIENCE`] intervals of dropping,
-//! everything that has waited for [`SLACK`] more than the target goes.
+//! CoDel tolerates queues that absorb bursts, and drops at an increasing rate when the wait never
+//! falls below its target. With a sender that does not slow down on loss, that takes minutes over a
+//! hop of 600 ms. So when the wait has stayed too long for [`PATIENCE`] intervals of dropping,
+//! every packet that has waited for the target plus [`SLACK`] is dropped.
 //!
-//! Not modelled: marking instead of dropping; the congestion bits of packets
-//! inside are not touched.
+//! Not modelled: marking instead of dropping. The ECN bits of the packets inside are not touched.
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// How many intervals of dropping without effect make a sender deaf.
+/// Number of ineffective dropping intervals after which a sender counts as unresponsive.
 const PATIENCE: u32 = 4;
-/// By how much a packet of a deaf sender may wait longer than the target.
+/// How much longer than the target a packet of an unresponsive sender may wait.
 const SLACK: Duration = Duration::from_millis(20);
 
 /// The two parameters of RFC 8289 §4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Law {
-    /// The wait that is good.
+    /// Acceptable standing wait.
     pub(crate) target: Duration,
-    /// The round-trip time of the flows inside.
+    /// Round-trip time of the flows inside.
     pub(crate) interval: Duration,
 }
 
 impl Law {
-    /// For flows that cross a hop with this round-trip time: that as interval,
-    /// at least the RFC's 100 ms, and a twentieth of it as target.
+    /// Parameters for flows over a hop with this round-trip time: it is the interval, but at least
+    /// the RFC's 100 ms, and a twentieth of it is the target.
     pub(crate) fn for_rtt(rtt: Duration) -> Self {
         let interval = rtt.max(Duration::from_millis(100));
         Self { target: interval / 20, interval }
     }
 }
 
-/// The variables of RFC 8289 §5.1, of one queue.
+/// The state of RFC 8289 §5.1, per queue.
 #[derive(Debug, Default)]
 pub(crate) struct CoDel {
-    /// When the wait will have been above the target for an interval.
+    /// When the wait will have exceeded the target for a full interval.
     first_above: Option<Instant>,
-    /// Since when packets are being dropped.
+    /// When dropping started.
     dropping: Option<Instant>,
     drop_next: Instant,
     count: u64,
@@ -50,8 +48,8 @@ pub(crate) struct CoDel {
 }
 
 impl CoDel {
-    /// Whether the head of the queue, which has waited for `wait`, is to be
-    /// dropped. It is not when it is the `last` packet there is.
+    /// Whether to drop the head of the queue, which has waited for `wait`. The `last` packet in the
+    /// queue is never dropped.
     pub(crate) fn drops(&mut self, now: Instant, wait: Duration, last: bool, law: &Law) -> bool {
         let bad = self.is_bad(now, wait, last, law);
         match self.dropping {
@@ -84,7 +82,7 @@ impl CoDel {
         now >= *self.first_above.get_or_insert(now + law.interval)
     }
 
-    /// §5.5: begins to drop; soon after the last time at nearly the rate of then.
+    /// §5.5: starts dropping, at nearly the previous rate if that was recent.
     fn enter(&mut self, now: Instant, law: &Law) {
         self.dropping = Some(now);
         let delta = self.count.saturating_sub(self.last_count);
@@ -94,7 +92,7 @@ impl CoDel {
         self.drop_next = self.after(now, law);
     }
 
-    /// §5.3: drops come the faster the more there have been.
+    /// §5.3: the more drops there have been, the shorter the interval to the next.
     fn after(&self, from: Instant, law: &Law) -> Instant {
         from + law.interval.div_f64((self.count as f64).sqrt())
     }
@@ -110,8 +108,8 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    /// When heads that always have waited for `wait` are dropped, if one is
-    /// sent each millisecond.
+    /// When packets are dropped if every head has waited for `wait` and one is sent per
+    /// millisecond.
     fn drops(wait: Duration, until: u64) -> Vec<u64> {
         let mut codel = CoDel::default();
         let mut drops = Vec::new();
@@ -129,8 +127,8 @@ mod tests {
         assert!(drops(Duration::from_millis(4), 5000).is_empty());
     }
 
-    /// §5.3: an interval after the wait began to be too long, and then after
-    /// 100, 100 / √2, 100 / √3, … ms.
+    /// §5.3: one interval after the wait first exceeded the target, and then after 100, 100 / √2,
+    /// 100 / √3, … ms.
     #[test]
     fn a_long_wait_drops_at_the_times_of_the_control_law() {
         let expected: Vec<u64> = (0..6)

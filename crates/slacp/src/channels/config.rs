@@ -1,4 +1,4 @@
-//! Packet channels, as the owner defines them.
+//! Packet channels as configured by the owner.
 
 use core::time::Duration;
 
@@ -7,14 +7,14 @@ use units::ByteCount;
 
 use crate::scheduler::ClassId;
 
-/// Names a packet channel of a session: 0 to 31, the same on both sides.
+/// Identifies a packet channel of a session: 0 to 31, the same on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub(crate) u8);
 
-/// One more than the highest channel.
+/// One more than the highest channel number.
 pub(crate) const CHANNELS: u8 = 32;
 
-/// The longest deadline that a channel may have.
+/// Maximum deadline of a channel.
 pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(10);
 
 impl ChannelId {
@@ -28,22 +28,22 @@ impl ChannelId {
         self.0
     }
 
-    /// The channel in a mask of channels.
+    /// The channel's bit in a channel mask.
     pub(crate) const fn bit(self) -> u32 {
         1 << self.0
     }
 }
 
-/// What a channel does about losses.
+/// How a channel handles losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorControl {
-    /// Nothing.
+    /// Losses are not repaired.
     None,
     /// Repairs follow the packets; what they cannot restore is lost.
     Fec,
-    /// A lost packet is sent once more.
+    /// A lost packet is retransmitted once.
     Arq,
-    /// Both.
+    /// Repairs and one retransmission.
     FecArq,
 }
 
@@ -57,29 +57,26 @@ impl ErrorControl {
     }
 }
 
-/// How a channel carries what this side sends on it. The peer's side of the
-/// channel has its own settings.
+/// How a channel carries what this side sends on it. The peer configures its own direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelConfig {
-    /// What is done about losses.
+    /// How losses are handled.
     pub error_control: ErrorControl,
-    /// Whose share of the rate it uses.
+    /// The class whose share of the rate the channel uses.
     pub class: ClassId,
-    /// How long the receiver waits for a packet that is missing before it
-    /// delivers those behind it, at most 10 s. At zero it never waits, and packets
-    /// are delivered as they come.
+    /// How long the receiver waits for a missing packet before it delivers the ones after it, at
+    /// most 10 s. At zero, packets are delivered as they arrive.
     pub deadline: Duration,
-    /// The most bytes that wait to be sent, over all flows. The oldest packet of
-    /// the flow with the longest queue makes room.
+    /// Maximum number of bytes waiting to be sent, over all flows. When it is exceeded, the flow
+    /// with the longest queue loses its oldest packet.
     pub queue: ByteCount,
-    /// The longest that a packet waits to be sent.
+    /// Maximum time a packet waits to be sent.
     pub queue_time: Duration,
 }
 
 impl ChannelConfig {
-    /// The defaults for an error control: deadlines of 0 (none), 100 ms (FEC)
-    /// and 1 s (ARQ: a geostationary round trip and time to notice); queues of
-    /// 1 MB and 500 ms.
+    /// The defaults for an error control: deadlines of 0 (none), 100 ms (FEC) and 1 s (ARQ: a
+    /// geostationary round trip plus time to detect the loss); queues of 1 MB and 500 ms.
     pub fn new(error_control: ErrorControl) -> Self {
         let deadline = match error_control {
             ErrorControl::None => Duration::ZERO,
@@ -96,21 +93,21 @@ impl ChannelConfig {
     }
 }
 
-/// Why a class or channel cannot be added to a configuration.
+/// Why a class or channel was not added to a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A channel's class is none of the configuration's.
+    /// The configuration lacks the channel's class.
     #[error("channel {channel}: there is no class {class}; there are {classes}", channel = .channel.0, class = .class.0)]
     NoClass {
         /// The channel.
         channel: ChannelId,
         /// Its class.
         class: ClassId,
-        /// How many classes there are.
+        /// Number of classes.
         classes: usize,
     },
-    /// A channel's deadline is beyond the longest.
+    /// The channel's deadline is too long.
     #[error("channel {channel}: the deadline is {deadline:?}, and at most {MAX_DEADLINE:?} are allowed", channel = .channel.0)]
     Deadline {
         /// The channel.
@@ -118,16 +115,16 @@ pub enum ConfigError {
         /// Its deadline.
         deadline: Duration,
     },
-    /// No more classes.
+    /// The maximum number of classes is reached.
     #[error("there are {most} classes already")]
     TooManyClasses {
-        /// The most.
+        /// The maximum.
         most: usize,
     },
-    /// A guarantee or maximum of nothing.
+    /// A guarantee or maximum of 0 bit/s.
     #[error("a class is guaranteed or allowed 0 bit/s; leave a rate out that does not matter")]
     NoRate,
-    /// A weight is zero or beyond 1000.
+    /// The weight is outside 1 to 1000.
     #[error("the weight of a class is {weight}, and 1 to 1000 are allowed")]
     Weight {
         /// The weight.
@@ -135,20 +132,20 @@ pub enum ConfigError {
     },
 }
 
-/// Why a packet cannot be sent on a channel.
+/// Why a packet was not sent on a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// There is no such session, or it is over.
+    /// The session does not exist or is over.
     #[error("no such session")]
     NoSession,
-    /// The configuration has no such channel.
+    /// The configuration lacks the channel.
     #[error("no such channel")]
     NoChannel,
     /// The peer does not receive this channel.
     #[error("the peer has no such channel")]
     PeerHasNone,
-    /// The packet is empty or too long for an IP packet.
+    /// The packet is empty or exceeds the maximum size of an IP packet.
     #[error("a packet of {size} bytes; 1 to 65,535 are allowed")]
     Size {
         /// Its size in bytes.

@@ -1,4 +1,4 @@
-//! Which flow an IP packet belongs to.
+//! Maps IP packets to flows.
 
 use super::LANES;
 
@@ -8,9 +8,9 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const FRAGMENT_HEADER: u8 = 44;
 
-/// The lane of an IP packet: packets of one flow (addresses, protocol, and
-/// ports where there are) have the same one. Fragments go by their addresses,
-/// so that they stay in order among themselves. What is no IP packet is lane 0.
+/// The lane of an IP packet. Packets of one flow (addresses, protocol, and ports if there are any)
+/// share a lane. Fragments are assigned by address only, so that they stay in order among
+/// themselves. Anything that is not an IP packet is in lane 0.
 pub(crate) fn lane(packet: &[u8]) -> u8 {
     let parts = match packet.first().map(|first| first >> 4) {
         Some(4) => v4(packet),
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// An IPv4 packet: last byte of the source, protocol, source port.
+    /// An IPv4 packet with this last byte of its source, protocol and source port.
     fn packet(host: u8, protocol: u8, port: u16) -> Vec<u8> {
         let mut packet = vec![0; 40];
         packet[0] = 0x45;

@@ -1,5 +1,5 @@
-//! The receiving side of packet channels: packets put together, put in order,
-//! and waited for no longer than is good.
+//! The receiving side of packet channels: reassembles packets, restores their order, and bounds the
+//! wait for missing ones.
 
 mod lane;
 
@@ -14,30 +14,30 @@ use crate::frame::{Announcement, Packet};
 use crate::stats::{ChannelStats, ENTRY};
 use lane::{Lane, Outcome};
 
-/// How long a channel that does not wait remembers what is missing, so that no
-/// packet is delivered twice.
+/// How long a channel without a deadline remembers what is missing, so that no packet is delivered
+/// twice.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
 /// Everything received on packet channels.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     channels: BTreeMap<ChannelId, Receiver>,
-    /// When the first missing packet of a lane is given up.
+    /// When the first missing packet of each lane is given up.
     deadlines: BTreeSet<(Instant, ChannelId, u8)>,
-    /// Delivered, for the owner to take.
+    /// Packets in order, for the owner to take.
     ready: VecDeque<(ChannelId, Box<[u8]>)>,
     ready_bytes: usize,
-    /// What all lanes hold.
+    /// Bytes held by all lanes.
     held: usize,
-    /// The most of both together, with [`ENTRY`] for each packet, part and gap. The rest
-    /// is at most 64 lanes for each of the owner's channels.
+    /// Maximum of both together, with [`ENTRY`] per packet, part and gap. On top of that come at
+    /// most 64 lanes for each of the owner's channels.
     limit: usize,
     unknown: u64,
 }
 
 #[derive(Debug, Default)]
 struct Receiver {
-    /// Until announced, packets are not waited for.
+    /// Zero until announced: packets are not waited for.
     deadline: Duration,
     lanes: BTreeMap<u8, Lane>,
     stats: ChannelStats,
@@ -50,7 +50,7 @@ impl Receiver {
 }
 
 impl Inbound {
-    /// The receiver of these channels, which holds at most `limit` bytes.
+    /// The receiver of these channels. It holds at most `limit` bytes.
     pub(crate) fn new(channels: &BTreeMap<ChannelId, ChannelConfig>, limit: usize) -> Self {
         Self {
             channels: channels.keys().map(|id| (*id, Receiver::default())).collect(),
@@ -63,7 +63,7 @@ impl Inbound {
         }
     }
 
-    /// What was counted, added to what the sending side counted.
+    /// Adds the receiving side's counters to those of the sending side.
     pub(crate) fn stats(&self, id: ChannelId, sent: ChannelStats) -> ChannelStats {
         let Some(receiver) = self.channels.get(&id) else { return sent };
         let ChannelStats { received, recovered, delivered, bytes_delivered, late, missing, .. } =
@@ -82,22 +82,22 @@ impl Inbound {
         }
     }
 
-    /// Frames of channels that this side does not have.
+    /// Number of frames for channels that this side does not have.
     pub(crate) fn unknown(&self) -> u64 {
         self.unknown
     }
 
-    /// What is held: waiting for others, or for the owner.
+    /// Bytes held for missing packets or for the owner.
     pub(crate) fn held(&self) -> usize {
         self.held + self.ready_bytes
     }
 
-    /// Whether [`Self::poll`] has something.
+    /// Whether [`Self::poll`] would return a packet.
     pub(crate) fn has_packet(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The next packet in order, of any channel.
+    /// Returns the next packet in order, of any channel.
     pub(crate) fn poll(&mut self) -> Option<(ChannelId, Vec<u8>)> {
         let (channel, packet) = self.ready.pop_front()?;
         self.ready_bytes -= ENTRY + packet.len();
@@ -110,8 +110,7 @@ impl Inbound {
         }
     }
 
-    /// Takes a packet, or a part of one, that came by itself or was `restored` by
-    /// FEC.
+    /// Handles a packet, or a part of one, that was received or `restored` by FEC.
     pub(crate) fn packet(
         &mut self,
         now: Instant,
@@ -142,7 +141,7 @@ impl Inbound {
         self.keep_within_limit(now, log);
     }
 
-    /// Delivers what a lane may deliver now, and sets its deadline.
+    /// Delivers what a lane can deliver now, and sets its deadline.
     fn release(&mut self, now: Instant, channel: ChannelId, id: u8, log: &mut EventLog) {
         let Some(receiver) = self.channels.get_mut(&channel) else { return };
         let patience = receiver.patience();
@@ -164,7 +163,8 @@ impl Inbound {
         self.deadlines.extend(due.map(|due| (due, channel, id)));
     }
 
-    /// The oldest gap gives way first; then what the owner does not take.
+    /// Stays within the limit: gives up the oldest gap first, then drops what the owner has not
+    /// taken.
     fn keep_within_limit(&mut self, now: Instant, log: &mut EventLog) {
         while self.held() > self.limit {
             let Some((_, channel, lane)) = self.deadlines.first().copied() else { break };
@@ -181,7 +181,7 @@ impl Inbound {
         }
     }
 
-    /// Waits no longer for the first missing packets of a lane.
+    /// Gives up the first missing packets of a lane.
     fn give_up(&mut self, now: Instant, channel: ChannelId, id: u8, log: &mut EventLog) {
         let Some(receiver) = self.channels.get_mut(&channel) else { return };
         let Some(lane) = receiver.lanes.get_mut(&id) else { return };

@@ -1,4 +1,4 @@
-//! The sending side of packet channels: queues, order, retransmission.
+//! The sending side of packet channels: queues, order, retransmissions.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,20 +14,20 @@ use crate::frame::CHANNEL_SIZE;
 use crate::scheduler::{Backlog, ClassId, FairQueue};
 use crate::stats::ChannelStats;
 
-/// Names a lane of a channel.
+/// Identifies a lane of a channel.
 type LaneId = (ChannelId, u8);
 
-/// Everything that waits to be sent on packet channels.
+/// Everything waiting to be sent on packet channels.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     channels: BTreeMap<ChannelId, Sender>,
-    /// The lanes with packets, per class.
+    /// Lanes with packets, per class.
     turns: Vec<FairQueue<LaneId>>,
     urgent: Urgent,
 }
 
-/// Rests of packets that are partly sent, then retransmissions. No more than were
-/// under way when they were lost: a piece is sent again once.
+/// Rests of partly sent packets, then retransmissions. Bounded by what was in flight, because a
+/// piece is retransmitted only once.
 #[derive(Debug, Default)]
 struct Urgent {
     pieces: VecDeque<Piece>,
@@ -55,7 +55,7 @@ impl Urgent {
 #[derive(Debug)]
 struct Sender {
     config: ChannelConfig,
-    /// Whether the peer is known to know of the channel.
+    /// Whether the peer has acknowledged an announcement of the channel.
     announced: bool,
     /// Bytes in all lanes.
     bytes: usize,
@@ -81,7 +81,7 @@ struct Queued {
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) piece: Piece,
-    /// The whole packet with its frame, although a part of it may go later.
+    /// The whole packet with its frame, even if a part of it is sent later.
     pub(crate) bytes: usize,
 }
 
@@ -90,7 +90,7 @@ impl Sender {
         if self.announced { 0 } else { CHANNEL_SIZE }
     }
 
-    /// Takes the oldest packet of a lane away; whether there was one.
+    /// Drops the oldest packet of a lane; `false` if there was none.
     fn drop_head(&mut self, now: Instant, id: LaneId, why: DropReason, log: &mut EventLog) -> bool {
         let Some(lane) = self.lanes.get_mut(&id.1) else { return false };
         let Some(queued) = lane.queue.pop_front() else { return false };
@@ -109,7 +109,7 @@ impl Sender {
         self.lanes.iter().max_by_key(|(_, lane)| lane.bytes).map(|(lane, _)| *lane)
     }
 
-    /// Whether the head of the lane is to be dropped, and why.
+    /// Decides whether the head of the lane is dropped, and why.
     fn verdict(&mut self, now: Instant, lane: u8, law: &Law) -> Option<DropReason> {
         let lane = self.lanes.get_mut(&lane)?;
         let head = lane.queue.front()?;
@@ -121,7 +121,7 @@ impl Sender {
         lane.codel.drops(now, wait, last, law).then_some(DropReason::Aqm)
     }
 
-    /// The head of a lane as a piece, still in the queue.
+    /// The head of a lane as a piece. It stays in the queue.
     fn peek(&self, now: Instant, id: LaneId) -> Option<Piece> {
         let lane = self.lanes.get(&id.1)?;
         let data = Arc::clone(&lane.queue.front()?.data);
@@ -137,7 +137,7 @@ impl Sender {
         })
     }
 
-    /// Takes the head of a lane out; whether another follows it.
+    /// Removes the head of a lane; returns whether another packet follows.
     fn pop(&mut self, now: Instant, lane: u8) -> bool {
         let Some(lane) = self.lanes.get_mut(&lane) else { return false };
         let Some(queued) = lane.queue.pop_front() else { return false };
@@ -152,8 +152,7 @@ impl Sender {
 }
 
 impl Outbound {
-    /// The channels of a session with so many classes, for packets of `mtu`
-    /// bytes.
+    /// The channels of a session with this many classes, for packets of `mtu` bytes.
     pub(crate) fn new(
         channels: &BTreeMap<ChannelId, ChannelConfig>,
         classes: usize,
@@ -173,8 +172,8 @@ impl Outbound {
         }
     }
 
-    /// Takes other settings of the channels there are, and so many classes; a channel
-    /// that has none any more goes on in the default class. What waits stays.
+    /// Applies new settings for existing channels and a new number of classes. A channel without
+    /// settings moves to the default class. Queued packets stay.
     pub(crate) fn configure(
         &mut self,
         channels: &BTreeMap<ChannelId, ChannelConfig>,
@@ -200,7 +199,7 @@ impl Outbound {
         Some(ChannelStats { waiting: ByteCount::new(waiting as u64), ..sender.stats.clone() })
     }
 
-    /// Queues a packet. If the queue is full, the longest lane gives way.
+    /// Queues a packet. If the queue is full, the longest lane loses its oldest packets.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -231,12 +230,12 @@ impl Outbound {
         Ok(())
     }
 
-    /// Bytes that wait: at most 32 channels are asked.
+    /// Bytes waiting. Visits at most 32 channels.
     pub(crate) fn held(&self) -> usize {
         self.urgent.bytes + self.channels.values().map(|sender| sender.bytes).sum::<usize>()
     }
 
-    /// Whether something waits that goes before everything new.
+    /// Whether anything waits that goes before new data.
     pub(crate) fn has_urgent(&self) -> bool {
         !self.urgent.pieces.is_empty()
     }
@@ -246,19 +245,19 @@ impl Outbound {
         self.has_urgent() || self.turns.iter().any(|class| !class.is_empty())
     }
 
-    /// What waits in a class.
+    /// What is waiting in a class.
     pub(crate) fn backlog(&self, class: usize) -> Backlog {
         let turns = &self.turns[class];
         Backlog { flows: turns.len(), sparse: turns.has_sparse() }
     }
 
-    /// Bytes that wait for a class's turn.
+    /// Number of bytes waiting for a class's turn.
     pub(crate) fn waiting(&self, class: usize) -> u64 {
         let of_class = |sender: &&Sender| usize::from(sender.config.class.0) == class;
         self.channels.values().filter(of_class).map(|sender| sender.bytes as u64).sum()
     }
 
-    /// The next rest of a packet, or retransmission, if it fits in `room`.
+    /// Returns the next rest of a packet, or retransmission, if it fits in `room`.
     pub(crate) fn next_urgent(
         &mut self,
         now: Instant,
@@ -290,8 +289,8 @@ impl Outbound {
         }
     }
 
-    /// The next packet of a class that has waited as long as is good, if it
-    /// fits in `room`. The rest of one that is cut goes with the next packets.
+    /// Returns the next packet of a class that queue management lets through, if it fits in `room`.
+    /// If the packet is split, its rest follows in the next packets.
     pub(crate) fn next_new(
         &mut self,
         now: Instant,
@@ -326,13 +325,13 @@ impl Outbound {
         }
     }
 
-    /// How the peer is to receive the channel, while it may not know.
+    /// The announcement of the channel, while the peer may not know it.
     pub(crate) fn announcement(&self, channel: ChannelId) -> Option<Duration> {
         let sender = self.channels.get(&channel)?;
         (!sender.announced).then_some(sender.config.deadline)
     }
 
-    /// The peer knows of the channel, with this deadline.
+    /// Records that the peer knows the channel with this deadline.
     pub(crate) fn on_announced(&mut self, channel: ChannelId, deadline: Duration) {
         if let Some(sender) = self.channels.get_mut(&channel) {
             sender.announced = deadline == sender.config.deadline;
@@ -345,14 +344,14 @@ impl Outbound {
         }
     }
 
-    /// A piece was lost, and is not to be sent again.
+    /// Records that a piece was lost and is not retransmitted.
     pub(crate) fn on_gone(&mut self, channel: ChannelId) {
         if let Some(sender) = self.channels.get_mut(&channel) {
             sender.stats.lost += 1;
         }
     }
 
-    /// A piece was lost, or may be; it is sent again unless that is too late.
+    /// Retransmits a piece that was, or may have been, lost, unless it is too late.
     pub(crate) fn resend(&mut self, now: Instant, piece: Piece, log: &mut EventLog) {
         let Some(sender) = self.channels.get_mut(&piece.channel) else { return };
         if now.saturating_since(piece.first_sent) > wait(&sender.config) {
@@ -370,8 +369,8 @@ impl Sender {
     }
 }
 
-/// How long after a packet was first sent a retransmission is of use: as long
-/// as the receiver waits for it.
+/// How long after the first transmission of a packet a retransmission is useful: as long as the
+/// receiver waits for it.
 fn wait(config: &ChannelConfig) -> Duration {
     if config.deadline.is_zero() { super::MAX_DEADLINE } else { config.deadline }
 }

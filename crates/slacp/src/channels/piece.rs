@@ -1,4 +1,4 @@
-//! A packet on its way, or a part of one.
+//! A packet in flight, or a part of one.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use super::ErrorControl;
 use super::config::ChannelId;
 use crate::frame::{Packet, Part, TruncatedOffset};
 
-/// Parts are not made shorter than this, in bytes, but for the last of a packet.
+/// Minimum size of a part in bytes, except for the last of a packet.
 const SHORTEST_PART: usize = 64;
 
-/// A packet, or a part of one, that goes into one SLACP packet.
+/// A packet, or a part of one, that is carried in one SLACP packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) channel: ChannelId,
@@ -21,19 +21,19 @@ pub(crate) struct Piece {
     pub(crate) error_control: ErrorControl,
     /// When the packet was first sent.
     pub(crate) first_sent: Instant,
-    /// Whether it has been sent before.
+    /// Whether it is a retransmission.
     pub(crate) again: bool,
     pub(crate) range: Range<usize>,
     /// The whole packet.
     pub(crate) data: Arc<[u8]>,
 }
 
-/// How much of a SLACP packet is there for a piece.
+/// The room for a piece in a SLACP packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
-    /// Bytes left for frames.
+    /// Bytes left for frames in this packet.
     pub(crate) left: usize,
-    /// Bytes for frames in a packet of its own.
+    /// Bytes for frames in an empty packet.
     pub(crate) whole: usize,
 }
 
@@ -41,11 +41,11 @@ pub(crate) struct Room {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
     Whole,
-    /// So many bytes of it; it would not fit in a packet of its own either.
+    /// This many bytes of it fit. It would not fit in a packet of its own either.
     Cut(usize),
-    /// The next packet takes it.
+    /// It fits in the next packet.
     Later,
-    /// No packet of this path takes it.
+    /// It fits in no packet on this path.
     Never,
 }
 
@@ -54,7 +54,7 @@ impl Piece {
         self.range.len()
     }
 
-    /// Whether repairs protect what carries it: every retransmission, and
+    /// Whether repairs protect the packet that carries it: true for every retransmission, and for
     /// everything on channels with FEC.
     pub(crate) fn is_source(&self) -> bool {
         self.again || self.error_control.has_fec()
@@ -72,7 +72,7 @@ impl Piece {
         }
     }
 
-    /// How the piece fits behind `before` bytes that must go with it.
+    /// How the piece fits together with the `before` bytes that must precede it.
     pub(crate) fn fit(&self, before: usize, room: Room) -> Fit {
         let size = before + self.frame().head() + self.len();
         if size <= room.left {
@@ -89,7 +89,7 @@ impl Piece {
         }
     }
 
-    /// Cuts the piece after `size` bytes; gives the rest.
+    /// Cuts the piece after `size` bytes; returns the rest.
     pub(crate) fn cut(&mut self, size: usize) -> Self {
         let at = self.range.start + size;
         let rest = self.part(at..self.range.end);

@@ -1,45 +1,44 @@
-//! What the peer's clock says about the way of our packets: how long they
-//! queued, and how fast they came.
+//! What the peer's clock says about our packets on their way: how long they queued, and how fast
+//! they arrived.
 //!
-//! The two clocks have any offset and drift apart slowly; only differences of
-//! one clock's times are used, and one-way delays only beside their recent
-//! minimum. So neither the return path's queue nor late or missing
-//! acknowledgements disturb what is measured here.
+//! The two clocks have an arbitrary offset and drift apart slowly. So only differences between
+//! times of the same clock are used, and one-way delays only relative to their recent minimum.
+//! Neither a queue on the return path nor late or lost acknowledgements disturb these measurements.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use units::Instant;
 
-/// How long a minimum of the one-way delay counts, at least: clocks that drift
-/// by 100 ppm are 2 ms apart after it. Counts twice as long at most.
+/// Minimum lifetime of a one-way delay minimum; the maximum is twice that. Two clocks that are off
+/// by 100 ppm in opposite directions drift 2 ms apart in this time.
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 
-/// What one sample changes of the mean noise.
+/// Gain of the mean noise: the weight of one sample.
 const NOISE_GAIN: f64 = 1.0 / 16.0;
 
-/// A sample counts for so many times the mean, and so many µs, at most: the
-/// bends of a queue that begins and ends are no noise.
+/// A sample counts for at most this multiple of the mean plus this many µs: the bends where a queue
+/// begins and ends are not noise.
 const NOISE_STEP: (f64, f64) = (4.0, 500.0);
 
 /// How much history is kept.
 const KEPT: Duration = Duration::from_secs(2);
 
-/// A packet that the peer has, the newest of its acknowledgement.
+/// The newest packet of an acknowledgement, as the peer received it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Arrival {
     /// When it was sent, by our clock.
     pub(crate) sent: Instant,
     /// When it arrived, in µs of the peer's clock.
     pub(crate) arrived: i64,
-    /// All bytes sent until and with it.
+    /// All bytes sent up to and including it.
     pub(crate) sent_bytes: u64,
-    /// All bytes acknowledged until then.
+    /// All bytes acknowledged by then.
     pub(crate) delivered: u64,
 }
 
 impl Arrival {
-    /// The one-way delay in µs, plus the unknown difference of the clocks.
+    /// The one-way delay in µs, plus the unknown clock offset.
     fn delay(&self) -> i64 {
         self.arrived - micros(self.sent)
     }
@@ -48,40 +47,39 @@ impl Arrival {
 /// What happened to the packets between two [`Arrival`]s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Window {
-    /// At how many bit/s they were sent, and acknowledged.
+    /// The rates in bit/s at which they were sent, and at which they were acknowledged.
     pub(crate) sent: f64,
     pub(crate) delivered: f64,
-    /// The share that is not acknowledged.
+    /// The fraction that is not acknowledged.
     pub(crate) missing: f64,
-    /// The least time that one of them waited, beside the path's minimum.
+    /// The shortest queueing delay among them, relative to the path's minimum.
     pub(crate) queue: Duration,
-    /// The most.
+    /// The longest.
     pub(crate) longest: Duration,
-    /// What the newest one waited.
+    /// The queueing delay of the newest.
     pub(crate) latest: Duration,
-    /// Whether nothing came for more than half of the time.
+    /// Whether a single pause took more than half of the time.
     pub(crate) torn: bool,
-    /// By how much delays vary from packet to packet.
+    /// Mean variation of the delay from packet to packet.
     pub(crate) noise: Duration,
-    /// How many bytes these were.
+    /// Size of the packets in bytes.
     pub(crate) bytes: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// The peer's clock as it came, and without wrapping.
+    /// The peer's clock as received, and unwrapped.
     clock: Option<(u32, i64)>,
     recent: VecDeque<Arrival>,
-    /// The least delay of the present and the last period.
+    /// The minimum delays of the current and the previous period.
     base: [Option<i64>; 2],
     base_since: Instant,
-    /// The mean of what delays differ by from the line through their
-    /// neighbours, µs.
+    /// Mean deviation of delays from the line through their neighbours, in µs.
     noise: f64,
 }
 
 impl Arrivals {
-    /// The peer's clock in µs without wrapping.
+    /// Unwraps the peer's clock, in µs.
     pub(crate) fn unwrap_clock(&mut self, clock: u32) -> i64 {
         let time = match self.clock {
             None => i64::from(clock),
@@ -91,7 +89,7 @@ impl Arrivals {
         time
     }
 
-    /// Enters an arrival, unless it is older than the last one.
+    /// Records an arrival, unless it is older than the last one.
     pub(crate) fn enter(&mut self, now: Instant, arrival: Arrival) {
         if self.recent.back().is_some_and(|last| last.arrived >= arrival.arrived) {
             return;
@@ -112,8 +110,7 @@ impl Arrivals {
         self.base[0] = Some(self.base[0].map_or(delay, |base| base.min(delay)));
     }
 
-    /// A queue grows and shrinks in lines; what leaves them is jitter, or slots
-    /// of time.
+    /// A queue grows and shrinks linearly; deviations are jitter, or time slots of the link.
     fn enter_noise(&mut self) {
         let mut delays = self.recent.iter().rev().map(Arrival::delay);
         let (Some(c), Some(b), Some(a)) = (delays.next(), delays.next(), delays.next()) else {
@@ -128,14 +125,14 @@ impl Arrivals {
         self.base.into_iter().flatten().min()
     }
 
-    /// Takes what packets lately waited at least for the path's own delay: it
-    /// has become longer, or others keep a queue that is not ours to empty.
+    /// Adopts the lowest recent delay as the path's own: either the path has become longer, or
+    /// others keep a queue that this session cannot empty.
     pub(crate) fn rebase(&mut self, over: Duration) {
         let least = self.over(over).map(Arrival::delay).min();
         self.base = [least, None];
     }
 
-    /// Forgets what arrived before the last `time`.
+    /// Forgets arrivals older than `time`.
     pub(crate) fn forget_before(&mut self, time: Duration) {
         let kept = self.over(time).count();
         self.recent.drain(..self.recent.len() - kept);
@@ -145,7 +142,7 @@ impl Arrivals {
         self.recent.back()
     }
 
-    /// The arrivals of the last `time`, by the peer's clock, and the one before.
+    /// The arrivals of the last `time`, by the peer's clock, and the one before them.
     fn over(&self, time: Duration) -> impl Iterator<Item = &Arrival> {
         let last = self.recent.back().map_or(0, |last| last.arrived);
         let from = last - i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 2);
@@ -159,7 +156,7 @@ impl Arrivals {
         times().zip(times().skip(1)).map(|(a, b)| b - a).max().unwrap_or(0)
     }
 
-    /// What happened over the last `time`; `None` before so much is known.
+    /// Summarises the last `time`; `None` until that much is known.
     pub(crate) fn window(&self, time: Duration) -> Option<Window> {
         let (first, last) = (*self.over(time).next()?, *self.recent.back()?);
         let (arriving, sending) = (last.arrived - first.arrived, last.sent - first.sent_at());
@@ -205,7 +202,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// A packet of 1000 bytes each millisecond, the n-th delayed by `delay(n)` µs.
+    /// A packet of 1000 bytes every millisecond, the n-th delayed by `delay(n)` µs.
     fn arrivals(count: u64, delay: impl Fn(u64) -> i64) -> Arrivals {
         let mut arrivals = Arrivals::default();
         for n in 0..count {

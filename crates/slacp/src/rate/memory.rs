@@ -1,5 +1,4 @@
-//! What is remembered of paths between the sessions that use them
-//! (`docs/slacp.md`, Rate).
+//! What is remembered about paths between sessions (`docs/slacp.md`, Rate).
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -10,13 +9,12 @@ use units::{BitRate, Instant};
 use crate::PublicKey;
 use crate::gate::network;
 
-/// A memory that is older than this is of no use.
+/// Maximum age of a memory.
 const MEMORY_AGE: Duration = Duration::from_secs(86_400);
-/// So many paths are remembered at most; then the oldest memory goes.
+/// Maximum number of paths remembered; beyond it the oldest memory is dropped.
 const PATHS: usize = 4096;
 
-/// A path, as far as it can be known again: whose session, and where its
-/// packets go.
+/// Identifies a path between sessions: whose session, and the network of the peer's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathKey {
     peer: PublicKey,
@@ -24,37 +22,36 @@ pub struct PathKey {
 }
 
 impl PathKey {
-    /// The path to a peer at an address. Addresses of the same /24 (IPv4) or
-    /// /48 (IPv6) are the same path.
+    /// The path to a peer at an address. Addresses in the same /24 (IPv4) or /48 (IPv6) are the
+    /// same path.
     pub fn new(peer: PublicKey, address: IpAddr) -> Self {
         Self { peer, network: network(address.to_canonical()) }
     }
 
-    /// Whose sessions.
+    /// The peer whose sessions use the path.
     pub fn peer(&self) -> PublicKey {
         self.peer
     }
 
-    /// The first address of the network. [`Self::new`] with it gives the same
-    /// path.
+    /// The first address of the network. [`Self::new`] with it returns the same path.
     pub fn network(&self) -> IpAddr {
         self.network
     }
 }
 
-/// What is worth remembering of a path between sessions.
+/// What is remembered about a path between sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathMemory {
-    /// What a session got of it.
+    /// The rate that a session got.
     pub capacity: BitRate,
-    /// The least round-trip time.
+    /// Minimum round-trip time.
     pub min_rtt: Duration,
-    /// How long ago the capacity was measured. After a day it is not used.
+    /// How long ago the capacity was measured. Not used after a day.
     pub age: Duration,
 }
 
 impl PathMemory {
-    /// Whether a path with this RTT can be the one remembered (RFC 9959 §4.2).
+    /// Whether a path with this RTT may be the remembered one (RFC 9959 §4.2).
     pub(super) fn fits(&self, rtt: Duration) -> bool {
         let longest = self.min_rtt * 2 + Duration::from_millis(100);
         rtt >= self.min_rtt / 2 && rtt <= longest
@@ -68,11 +65,10 @@ impl PathMemory {
     }
 }
 
-/// The memories of an endpoint. A day old, or of a path that cannot be, they are
-/// as if they were not there.
+/// The memories of an endpoint. Those older than a day, or with impossible values, are ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Memories {
-    /// And when their ages were what they say.
+    /// Each with the time at which its age was correct.
     paths: BTreeMap<PathKey, (PathMemory, Instant)>,
 }
 
@@ -94,12 +90,12 @@ impl Memories {
         self.paths.get(path).map(|known| aged(now, known)).filter(PathMemory::is_of_use)
     }
 
-    /// All that is remembered, in the order of the keys.
+    /// All memories, sorted by key.
     pub(crate) fn all(&self, now: Instant) -> impl Iterator<Item = (PathKey, PathMemory)> {
         self.paths.iter().map(move |(path, known)| (*path, aged(now, known)))
     }
 
-    /// [`Self::all`] that is of use.
+    /// Those of [`Self::all`] that can be used.
     pub(crate) fn useful(&self, now: Instant) -> impl Iterator<Item = (PathKey, PathMemory)> {
         self.all(now).filter(|(_, memory)| memory.is_of_use())
     }

@@ -1,4 +1,4 @@
-//! A rate that somebody knows: the configuration, or the modem for a while.
+//! A rate known from the configuration or, temporarily, from the modem.
 
 use core::time::Duration;
 
@@ -6,7 +6,7 @@ use units::{BitRate, Instant};
 
 use super::RateError;
 
-/// A configured rate, and the one that the modem has told, until it expires.
+/// The configured rate, and the one reported by the modem until it expires.
 #[derive(Debug)]
 pub(crate) struct Told {
     configured: BitRate,
@@ -23,7 +23,7 @@ impl Told {
         Self { from_modem: true, ..Self::fixed(initial) }
     }
 
-    /// Takes another configured rate, of the same source.
+    /// Applies a new configured rate; `false` if it comes from another source.
     pub(crate) fn configure(&mut self, rate: BitRate, from_modem: bool) -> bool {
         if from_modem == self.from_modem {
             self.configured = rate;
@@ -48,7 +48,7 @@ impl Told {
         Ok(())
     }
 
-    /// When the told rate expires.
+    /// When the reported rate expires.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.told.map(|(_, until)| until)
     }

@@ -1,20 +1,18 @@
-//! Packet trains: packets that leave faster than the link is believed to be
-//! spread to the link's rate, and their arrival times tell it within a round
-//! trip.
+//! Packet trains: packets sent faster than the believed link rate are spread out to the link's real
+//! rate, so their arrival times reveal it within one round trip.
 
 use units::Instant;
 
 use super::arrivals::micros;
 
-/// In how many places, about, a train's arrival is looked at.
+/// Approximate number of packets of a train whose arrival is examined.
 const MARKS: usize = 16;
-/// With fewer packets between the first and the last mark nothing is measured.
+/// Minimum number of packets between the first and the last mark for a measurement.
 const FEWEST: usize = 4;
-/// Nor if they came within this many µs: the clock and its reader are no
-/// better.
+/// Minimum duration of the arrival in µs: the peer's clock and its readings are no more precise.
 const FASTEST: i64 = 40;
 
-/// A train that is being sent or has been.
+/// A train that is being sent or has been sent.
 #[derive(Debug)]
 pub(crate) struct Train {
     length: usize,
@@ -31,31 +29,30 @@ struct Packet {
     acked: bool,
 }
 
-/// What a train has shown.
+/// The result of a train.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Measured {
-    /// At how many bit/s it was sent, and came.
+    /// The rates in bit/s at which it was sent, and at which it arrived.
     pub(crate) sent: f64,
     pub(crate) received: f64,
-    /// In how many seconds it came.
+    /// Duration of the arrival, in seconds.
     pub(crate) time: f64,
-    /// Whether most of that was one pause: a longer train might have met more of
-    /// them.
+    /// Whether most of that was a single pause; a longer train might have met more of them.
     pub(crate) torn: bool,
 }
 
-/// Why a train has shown nothing.
+/// Why a train measured nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unmeasured {
-    /// Too few packets left, or came.
+    /// Too few packets left or arrived.
     TooFew,
-    /// All came at the same time: the link is very fast, or sends what has
-    /// gathered when its time slot comes.
+    /// All arrived at once: the link is very fast, or it collects packets and sends them in a time
+    /// slot.
     AtOnce,
 }
 
 impl Train {
-    /// A train of so many packets.
+    /// A train of `length` packets.
     pub(crate) fn new(length: usize) -> Self {
         Self { length, packets: Vec::with_capacity(length), complete: false }
     }
@@ -64,12 +61,12 @@ impl Train {
         !self.complete
     }
 
-    /// Ends the train early: there is nothing to send.
+    /// Ends the train early because there is nothing to send.
     pub(crate) fn cut(&mut self) {
         self.complete = true;
     }
 
-    /// Whether the arrival of the next packet is of interest.
+    /// Whether the arrival of the next packet matters.
     pub(crate) fn wants_mark(&self) -> bool {
         let index = self.packets.len();
         let last = index + 1 == self.length;
@@ -98,12 +95,12 @@ impl Train {
         self.packets.get_mut(index)
     }
 
-    /// Whether all of it must have come when packet `largest` has.
+    /// Whether all of it must have arrived once packet `largest` has.
     pub(crate) fn is_over(&self, largest: u64) -> bool {
         self.complete && self.packets.last().is_none_or(|last| last.number <= largest)
     }
 
-    /// The rates between the first and the last arrival, of what came.
+    /// The rates between the first and the last arrival.
     pub(crate) fn measure(&self) -> Result<Measured, Unmeasured> {
         let mut arrivals =
             self.packets.iter().enumerate().filter_map(|(n, p)| Some((n, p.arrived?)));

@@ -1,32 +1,30 @@
-//! Classes of traffic, as the owner defines them.
+//! Traffic classes as configured by the owner.
 
 use units::BitRate;
 
 use crate::channels::ConfigError;
 
-/// The most classes of a configuration.
+/// Maximum number of classes in a configuration.
 pub(crate) const MAX_CLASSES: usize = 64;
 
-/// Names a class of a [`Config`](crate::Config).
+/// Identifies a class of a [`Config`](crate::Config).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ClassId(pub(crate) u8);
 
 impl ClassId {
-    /// The class of everything that is put in no other.
+    /// The class of all traffic not assigned to another one.
     pub const DEFAULT: Self = Self(0);
 }
 
-/// What a class of traffic gets of the rate of its session.
+/// The share of a session's rate that a traffic class gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassConfig {
-    /// Its share of what the guarantees leave, against other classes; 1 to
-    /// 1000. Default 1.
+    /// Weight against other classes in what the guarantees leave, 1 to 1000. Default 1.
     pub weight: u16,
-    /// What it gets before other classes, in bits of IP packets per second.
-    /// Guarantees that exceed the rate share it. Default none.
+    /// Rate served before other classes, in bits of IP packets per second. If the guarantees exceed
+    /// the rate, they share it in proportion. Default none.
     pub guaranteed: Option<BitRate>,
-    /// What it never exceeds, even when nobody else wants the link. Default
-    /// none.
+    /// Maximum rate, even when the link is otherwise idle. Default none.
     pub maximum: Option<BitRate>,
 }
 

@@ -1,32 +1,31 @@
-//! Flows in turn, sparse ones first: after the queues of RFC 8290 §4.2.
+//! Fair queueing of flows, sparse ones first, after the queues of RFC 8290 §4.2.
 //!
-//! Each round a flow may send its quantum: deficit round robin. A flow that has
-//! not had its quantum in the present round goes before those that have had
-//! something to send all the time, so one that asks for less than its share
-//! never waits for the others' queues. In RFC 8290 a flow loses that right by
-//! sending once; here by spending its quantum.
+//! Deficit round robin: each round a flow may send its quantum. A flow that has not used up its
+//! quantum in the current round goes before those with a standing backlog, so a flow that needs
+//! less than its share never waits behind the others' queues. In RFC 8290 a flow loses that
+//! priority by sending once; here it loses it by using up its quantum.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The flows that have something to send, by name.
+/// Flows with data, by name.
 #[derive(Debug)]
 pub(crate) struct FairQueue<K> {
-    /// Bytes that a flow may send in its turn.
+    /// Bytes a flow may send per turn.
     quantum: i64,
     fresh: VecDeque<K>,
     old: VecDeque<K>,
     flows: BTreeMap<K, Flow>,
-    /// Flows that have something to send. Others stay for a turn in `old`, so
-    /// that a flow does not become fresh by pausing for a moment.
+    /// Number of flows with data. Others stay in `old` for one turn, so that a flow does not become
+    /// fresh by pausing for a moment.
     backlogged: usize,
 }
 
 #[derive(Debug)]
 struct Flow {
-    /// Bytes left of its turn.
+    /// Bytes left in its turn.
     deficit: i64,
     backlogged: bool,
-    /// Whether it has not spent its quantum since it is here.
+    /// Whether it has not used up its quantum since it joined.
     sparse: bool,
     in_fresh: bool,
     in_old: bool,
@@ -43,7 +42,7 @@ impl<K: Copy + Ord> FairQueue<K> {
         }
     }
 
-    /// How many flows have something to send.
+    /// Number of flows with data.
     pub(crate) fn len(&self) -> usize {
         self.backlogged
     }
@@ -52,22 +51,22 @@ impl<K: Copy + Ord> FairQueue<K> {
         self.backlogged == 0
     }
 
-    /// The flows that have something to send, by name.
+    /// Flows with data, by name.
     pub(crate) fn backlogged(&self) -> impl Iterator<Item = K> {
         self.flows.iter().filter(|(_, flow)| flow.backlogged).map(|(key, _)| *key)
     }
 
-    /// Whether a flow that was quiet until now is next.
+    /// Whether the next flow was quiet until now.
     pub(crate) fn has_sparse(&self) -> bool {
         !self.fresh.is_empty()
     }
 
-    /// Whether the flow has not spent its quantum since it was quiet.
+    /// Whether the flow has not used up its quantum since it was quiet.
     pub(crate) fn is_sparse(&self, key: K) -> bool {
         self.flows.get(&key).is_none_or(|flow| flow.sparse)
     }
 
-    /// The flow has something to send.
+    /// Adds a flow that has data.
     pub(crate) fn push(&mut self, key: K) {
         let flow = self.flows.entry(key).or_insert(Flow {
             deficit: self.quantum,
@@ -107,7 +106,7 @@ impl<K: Copy + Ord> FairQueue<K> {
         None
     }
 
-    /// [`Self::front`], which is `key`, sent `bytes`, and has `more` or not.
+    /// Charges [`Self::front`], which is `key`, for `bytes`; `more` if it still has data.
     pub(crate) fn sent(&mut self, key: K, bytes: usize, more: bool) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         flow.deficit -= bytes as i64;
@@ -134,7 +133,7 @@ impl<K: Copy + Ord> FairQueue<K> {
         }
     }
 
-    /// The flow is gone.
+    /// Removes a flow.
     pub(crate) fn remove(&mut self, key: K) {
         let Some(flow) = self.flows.remove(&key) else { return };
         self.backlogged -= usize::from(flow.backlogged);
@@ -153,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends `bytes` of the flow in front, which has `more`.
+    /// Sends `bytes` of the front flow, which has `more`.
     fn step(queue: &mut FairQueue<u8>, bytes: usize, more: bool) -> Option<u8> {
         let key = queue.front()?;
         queue.sent(key, bytes, more);

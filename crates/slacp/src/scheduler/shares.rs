@@ -1,18 +1,17 @@
-//! Weighted shares of what is sent: start-time fair queueing.
+//! Weighted shares by start-time fair queueing.
 //!
-//! P. Goyal, H. Vin and H. Cheng, *Start-time Fair Queuing*, SIGCOMM 1996.
-//! Each party has a virtual time at which its next piece starts; the earliest
-//! goes first, and a piece moves its party on by its size over its weight. A
-//! party that had nothing to send starts anew at the virtual time of the
-//! others: it neither saves up nor owes.
+//! P. Goyal, H. Vin and H. Cheng, *Start-time Fair Queuing*, SIGCOMM 1996. Each party has a virtual
+//! time at which its next piece starts. The earliest goes first, and a piece advances its party by
+//! its size over its weight. A party that was idle restarts at the virtual time of the others: it
+//! neither saves up nor owes.
 
-/// Fixed point: virtual time counts so many steps per byte and unit of weight.
+/// Fixed point: steps of virtual time per byte and unit of weight.
 const STEPS: u64 = 256;
 
-/// The virtual times of parties known by their index.
+/// Virtual times of the parties, by index.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    /// When the piece sent last started.
+    /// Virtual start time of the piece sent last.
     now: u64,
     next: Vec<u64>,
 }
@@ -22,13 +21,12 @@ impl Shares {
         Self { now: 0, next: vec![0; parties] }
     }
 
-    /// The party among `ready` whose turn it is; of equals the one with the
-    /// lower index.
+    /// The party among `ready` whose turn it is; of equals, the one with the lowest index.
     pub(crate) fn first(&self, ready: impl Iterator<Item = usize>) -> Option<usize> {
         ready.min_by_key(|party| (self.start(*party), *party))
     }
 
-    /// `party`, of this `weight`, sends `bytes`.
+    /// Charges `party`, of this `weight`, for `bytes`.
     pub(crate) fn sent(&mut self, party: usize, bytes: usize, weight: u64) {
         let start = self.start(party);
         self.now = start;

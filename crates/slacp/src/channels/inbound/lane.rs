@@ -8,29 +8,29 @@ use units::{Instant, RangeSet};
 use crate::frame::{Packet, Part};
 use crate::stats::ENTRY;
 
-/// The most gaps that a lane remembers; beyond, the oldest is given up.
+/// Maximum number of gaps a lane remembers; beyond it the oldest is given up.
 const MOST_GAPS: usize = 4096;
 
-/// The numbers of a lane end here, as those of packets do. A peer that jumps as far as
-/// it can with each packet gets there with 2³³ of them.
+/// The end of a lane's numbers, the same as for packets. A peer that jumps as far as possible with
+/// each packet reaches it after 2³³ of them.
 const MOST_NUMBERS: u64 = crate::varint::MAX;
 
-/// The packets of a lane that are not delivered yet.
+/// The undelivered packets of a lane.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// One more than the highest number of which anything has come.
+    /// One more than the highest number of which anything has been received.
     next: u64,
-    /// What below is missing, and since when that is known; later ones not
-    /// sooner.
+    /// Missing numbers below it, and since when each is known to be missing; these times never
+    /// decrease.
     missing: BTreeMap<u64, Gap>,
     waiting: BTreeMap<u64, Box<[u8]>>,
-    /// Packets of which parts have come; they are missing, too.
+    /// Packets received in part; they count as missing too.
     partial: BTreeMap<u64, Partial>,
     /// Bytes of packets and parts.
     bytes: usize,
     /// Parts in all of `partial`.
     parts: usize,
-    /// When the first missing packet is given up, as [`super::Inbound`] noted.
+    /// When the first missing packet is given up, as recorded by [`super::Inbound`].
     pub(super) due: Option<Instant>,
 }
 
@@ -40,11 +40,12 @@ struct Gap {
     since: Instant,
 }
 
-/// What has come of a packet. It takes what came, whatever size it says it has.
+/// The received parts of a packet. Memory grows with what was received, whatever total size is
+/// claimed.
 #[derive(Debug)]
 struct Partial {
     total: usize,
-    /// By their offsets; they do not overlap.
+    /// Parts by offset; they do not overlap.
     parts: BTreeMap<usize, Box<[u8]>>,
     have: RangeSet,
     /// Bytes of all parts.
@@ -56,7 +57,7 @@ impl Partial {
         Self { total, parts: BTreeMap::new(), have: RangeSet::default(), bytes: 0 }
     }
 
-    /// Adds what is new of a part.
+    /// Adds the new bytes of a part.
     fn add(&mut self, offset: usize, data: &[u8]) {
         let range = offset as u64..(offset + data.len()) as u64;
         for gap in self.have.gaps(range.clone()) {
@@ -76,10 +77,10 @@ impl Partial {
     }
 }
 
-/// What became of a packet that came.
+/// What became of a received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It has been delivered, waits already, or was given up.
+    /// It was delivered before, is already waiting, or was given up.
     Late,
     /// More of it is missing.
     Part,
@@ -92,8 +93,8 @@ impl Lane {
         self.bytes
     }
 
-    /// Bytes held, with [`ENTRY`] for each packet, part and gap, and two for what keeps
-    /// the parts of a packet.
+    /// Bytes held, with [`ENTRY`] per packet, part and gap, and two for the map of a packet's
+    /// parts.
     pub(super) fn held(&self) -> usize {
         let entries = self.missing.len() + self.waiting.len() + self.parts;
         self.bytes + (entries + 2 * self.partial.len()) * ENTRY
@@ -104,7 +105,7 @@ impl Lane {
         self.missing.first_key_value().map(|(_, gap)| gap.since)
     }
 
-    /// Takes a packet or a part; gives its number, too.
+    /// Handles a packet or a part; also returns its number.
     pub(super) fn insert(&mut self, now: Instant, packet: &Packet) -> (u64, Outcome) {
         let sequence = packet.sequence.expand(self.next);
         if sequence >= MOST_NUMBERS {
@@ -127,7 +128,7 @@ impl Lane {
         (sequence, Outcome::Whole)
     }
 
-    /// Notes what is missing up to `sequence`, the highest number so far.
+    /// Records what is missing below `sequence`, the highest number so far.
     fn extend(&mut self, now: Instant, sequence: u64, is_part: bool) {
         let start = core::mem::replace(&mut self.next, sequence + 1);
         let end = if is_part { sequence + 1 } else { sequence };
@@ -136,10 +137,10 @@ impl Lane {
         }
     }
 
-    /// Adds a part; the packet if that was the last.
+    /// Adds a part; returns the packet if it is complete.
     fn put_together(&mut self, sequence: u64, part: Part, data: &[u8]) -> Option<Box<[u8]>> {
         let partial = self.partial.entry(sequence).or_insert_with(|| Partial::new(part.total));
-        // A part of another packet: the peer contradicts itself.
+        // A part of a different packet: the peer contradicts itself.
         if partial.total < part.offset + data.len() {
             return None;
         }
@@ -169,7 +170,7 @@ impl Lane {
         self.gap_at(sequence).is_some()
     }
 
-    /// A missing packet is missing no more.
+    /// Removes a packet from the missing ones.
     fn found(&mut self, sequence: u64) {
         let Some((start, gap)) = self.gap_at(sequence) else { return };
         self.missing.remove(&start);
@@ -181,7 +182,7 @@ impl Lane {
         }
     }
 
-    /// The next packet to be delivered: behind no gap if `in_order`.
+    /// Takes the next packet to deliver; if `in_order`, only one before the first gap.
     pub(super) fn pop(&mut self, in_order: bool) -> Option<(u64, Box<[u8]>)> {
         let first = *self.waiting.first_key_value()?.0;
         let gap = self.missing.first_key_value().map_or(u64::MAX, |(start, _)| *start);
@@ -193,7 +194,7 @@ impl Lane {
         Some(packet)
     }
 
-    /// Waits no longer for the first packets missing in a row; which.
+    /// Gives up the first run of missing packets and returns it.
     pub(super) fn give_up(&mut self) -> Range<u64> {
         let Some((start, gap)) = self.missing.pop_first() else { return 0..0 };
         while let Some((&sequence, _)) = self.partial.range(start..gap.end).next() {
@@ -202,7 +203,7 @@ impl Lane {
         start..gap.end
     }
 
-    /// Whether there are more gaps than a peer in its right mind would leave.
+    /// Whether there are more gaps than any honest peer would leave.
     pub(super) fn has_too_many_gaps(&self) -> bool {
         self.missing.len() > MOST_GAPS
     }
@@ -307,7 +308,7 @@ mod tests {
     }
 
     proptest! {
-        /// In any order, with repetitions and give-ups: each at most once, in
+        /// Delivery in any order, with repetitions and give-ups: each packet at most once, in
         /// order, and none lost that was not given up.
         #[test]
         fn at_most_once_in_order_and_nothing_forgotten(
