@@ -1,12 +1,12 @@
-//! What SLACP promises (`docs/slacp.md`), with fewer bytes and seeds than the
-//! benchmark of the same name.
+//! The performance goals of SLACP (`docs/slacp.md`), with fewer bytes and seeds than the benchmark
+//! of the same name.
 
 mod hop;
 mod rows;
 
 use rows::{Row, Scale, bulk, faults, fec, interactive};
 
-/// Prints every row; fails if one is missed.
+/// Prints every row; fails if one misses its goal.
 fn assert_all(rows: &[Row]) {
     rows.iter().for_each(Row::print);
     let missed: Vec<&Row> = rows.iter().filter(|row| !row.ok).collect();

@@ -1,4 +1,4 @@
-//! Packet channels: what arrives, how often, in what order, and when.
+//! Packet channels: which packets arrive, how often, in what order, and when.
 
 mod hop;
 mod packets;
@@ -16,7 +16,7 @@ fn hop(per: f64, seed: u64) -> Hop {
     Hop { forward: rate, ret: rate, configure: channels, ..Hop::geo(per, seed) }
 }
 
-/// One flow down on a channel over a link with this loss; what arrived.
+/// Sends one flow down on a channel over a link with this loss; returns what arrived.
 fn carried(channel: u8, per: f64, size: usize, mbit: f64, seconds: f64) -> (Arrivals, Net<Node>) {
     let flow = Flow::new(channel, size, mbit, seconds);
     let mut net = net(&hop(per, 9), &[], &[], &[flow]);
@@ -28,7 +28,7 @@ fn delivered(arrivals: &Arrivals, net: &Net<Node>) -> f64 {
     arrivals.packets.len() as f64 / net.peers()[HUB].flows[0].count as f64
 }
 
-/// A share of `count` trials lies within four standard deviations of `p`.
+/// Whether the fraction of `count` trials lies within four standard deviations of `p`.
 fn is_about(share: f64, p: f64, count: u64) -> bool {
     (share - p).abs() <= 4.0 * (p * (1.0 - p) / count as f64).sqrt() + 1e-9
 }
@@ -66,7 +66,8 @@ fn one_retransmission_leaves_the_square_of_the_loss() {
         let stats = net.peers()[HUB].stats(ARQ);
         assert!(stats.retransmitted <= stats.sent, "{stats:?}");
         let most = arrivals.delay(1.0);
-        // A gap is noticed by the next packet that comes, a few of 1.9 ms later; retransmissions go before new packets.
+        // A gap is noticed when the next packet arrives, within a few times 1.9 ms; retransmissions
+        // go before new packets.
         assert!(most <= Duration::from_millis(350 + 1000), "{most:?}");
     }
 }
@@ -112,9 +113,9 @@ fn packets_larger_than_the_hop_takes_go_in_parts() {
     assert!(arrivals.are_in_order() && share > 0.97, "{share}");
 }
 
-/// Of 20 flows on one channel each loses a packet every 8 s, and waits 0.65 s
-/// for it: 8 % of the time, and a third of that for a flow in the same lane. Had
-/// they one order for all, 1 - exp(-2.5 · 0.65) = 80 % of the packets would wait.
+/// Each of 20 flows on one channel loses a packet every 8 s and waits 0.65 s for it. That is 8 % of
+/// the time, and a third of that for a flow in the same lane. With a single order for all flows, 1
+/// - exp(-2.5 · 0.65) = 80 % of the packets would wait.
 #[test]
 fn a_loss_holds_up_hardly_any_other_flow() {
     let flows: Vec<Flow> = (0..20).map(|_| Flow::new(ARQ, 200, 0.1, 60.0)).collect();
@@ -127,8 +128,8 @@ fn a_loss_holds_up_hardly_any_other_flow() {
     assert!(share < 0.15, "{share}");
 }
 
-/// The share of packets that a block of `n` with `r` repairs delivers: those
-/// that come, and those of blocks that lose no more than `r` of `n + r`.
+/// The fraction of packets that a block of `n` with `r` repairs delivers: those that arrive, and
+/// those of blocks that lose no more than `r` of `n + r`.
 fn restorable(n: usize, r: usize, per: f64) -> f64 {
     let all = n + r;
     let mut chance = (1.0 - per).powi(all as i32);
@@ -142,9 +143,9 @@ fn restorable(n: usize, r: usize, per: f64) -> f64 {
     1.0 - lost
 }
 
-/// 104 packets a second, six of which share two repairs: with the loss measured,
-/// (6·p + 3·√(6·p·(1-p))) / (1-p), rounded up. At 10 % that would be three, but
-/// repairs take no more than 5 % of the rate: there are two.
+/// 104 packets a second, six of which share two repairs. For the measured loss that is (6·p +
+/// 3·√(6·p·(1-p))) / (1-p), rounded up. At 10 % loss it would be three, but repairs take at most 5
+/// % of the rate, so there are two.
 #[test]
 fn repairs_leave_what_they_should() {
     for (per, repairs) in [(0.01, 1), (0.05, 2), (0.1, 2)] {
@@ -161,14 +162,13 @@ fn repairs_leave_what_they_should() {
         assert!(arrivals.are_in_order() && net.peers()[HUB].stats(FEC).retransmitted == 0);
         let deviation = (expected * (1.0 - expected) / 31_250.0).sqrt();
         assert!(share >= expected - 3.0 * deviation, "{per}: {share} < {expected}");
-        // A gap is noticed by the next packet that comes, one or two of 10 ms later.
+        // A gap is noticed when the next packet arrives, within one or two times 10 ms.
         let most = arrivals.delay(1.0);
         assert!(most <= Duration::from_millis(305 + 100 + 20), "{most:?}");
     }
 }
 
-/// `SLACP_PACKET_SEEDS=first..end` chooses the seeds: a failing one can be replayed
-/// alone.
+/// `SLACP_PACKET_SEEDS=first..end` selects the seeds, to replay a failing one alone.
 #[test]
 fn seeds_of_trouble_keep_every_promise() {
     let range = std::env::var("SLACP_PACKET_SEEDS").unwrap_or_else(|_| "0..80".to_owned());
@@ -190,8 +190,8 @@ fn the_same_inputs_give_the_same_packets() {
     assert_eq!(run(), run());
 }
 
-/// Random flows of packets on all channels, beside random streams, over a random
-/// link: loss, duplication, reordering, bit errors, an outage.
+/// Random flows of packets on all channels, beside random streams, over a random link with loss,
+/// duplication, reordering, bit errors and an outage.
 fn trouble(seed: u64) -> Net<Node> {
     let mix = |n: u64| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(n * 0x85eb_ca6b) >> 7) % 1000;
     let plans: Vec<Plan> =
@@ -234,7 +234,8 @@ fn trouble(seed: u64) -> Net<Node> {
     net
 }
 
-/// At most once, in order, every packet accounted for, all memory freed.
+/// Checks that packets come at most once, in order, that every packet is accounted for, and that
+/// all memory is freed.
 fn check(node: &Node) {
     for (port, arrivals) in &node.arrivals {
         assert!(arrivals.are_once(), "flow {port}");

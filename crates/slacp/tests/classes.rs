@@ -1,4 +1,4 @@
-//! Who gets what of the rate: classes, flows, queues.
+//! How the rate is divided: classes, flows, queues.
 
 mod hop;
 mod packets;
@@ -16,8 +16,8 @@ const GOLD: u8 = 4;
 const CAPPED: u8 = 5;
 const HEAVY: u8 = 6;
 
-/// Beside the default class one that is guaranteed 2 Mbit/s, one that never
-/// exceeds 3 Mbit/s, and one that weighs three times as much.
+/// Besides the default class: one guaranteed 2 Mbit/s, one capped at 3 Mbit/s, and one with three
+/// times the weight.
 fn classes(config: &mut Config) {
     channels(config);
     let rate = |mbit| Some(BitRate::from_mbit(mbit));
@@ -40,7 +40,7 @@ fn hop() -> Hop {
     Hop { forward: rate, ret: rate, configure: classes, ..Hop::geo(0.0, 6) }
 }
 
-/// What arrives of these flows, the hub having also a stream with 30 MB to send.
+/// What arrives of these flows while the hub also has a stream with 30 MB to send.
 fn beside_a_download(flows: &[Flow]) -> (Vec<Arrivals>, Net<Node>) {
     let mut net = net(&hop(), &[Plan::new(30_000_000, 10)], &[], flows);
     net.run_for(Duration::from_secs(4)).unwrap();
@@ -52,8 +52,7 @@ fn beside_a_download(flows: &[Flow]) -> (Vec<Arrivals>, Net<Node>) {
     (ports.map(|port| arrivals.get(&port).cloned().unwrap_or_default()).collect(), net)
 }
 
-/// Two downloads of so many bytes, just begun; the second is in the class that weighs
-/// three times as much.
+/// Starts two downloads of `bytes`; the second is in the class with three times the weight.
 fn two_downloads(bytes: u64) -> (Net<Node>, SessionId, [StreamId; 2]) {
     let plans = [Plan::new(bytes, 10), Plan::new(bytes, 10)];
     let mut net = net(&hop(), &plans, &[], &[]);
@@ -66,15 +65,15 @@ fn two_downloads(bytes: u64) -> (Net<Node>, SessionId, [StreamId; 2]) {
     (net, session, ids)
 }
 
-/// Mbit/s of IP packets of the hop that an inner rate takes, for packets of
-/// `size` bytes: IP and UDP, header, tag, frame.
+/// Converts an inner rate in Mbit/s to Mbit/s of IP packets on the hop, for packets of `size`
+/// bytes: adds IP and UDP, header, tag and frame.
 fn outer(mbit: f64, size: usize) -> f64 {
     mbit * (size as f64 + 28.0 + 5.0 + 16.0 + 7.0) / size as f64
 }
 
-/// The way, so many packets' time at 10 Mbit/s (its own, in a packet that others
-/// may fill, and that of the packet on its way already), and the 4 ms that a
-/// pacer may send ahead after a pause, which stay in the link's queue.
+/// One-way delay, plus the time of `packets` at 10 Mbit/s (the packet itself, in a SLACP packet
+/// that others may fill, and the one already being sent), plus the 4 ms that a pacer may send ahead
+/// after a pause, which stay in the link's queue.
 fn at_once(packets: u32) -> Duration {
     Duration::from_millis(300 + 4) + Duration::from_micros(1200) * packets
 }
@@ -90,7 +89,7 @@ fn a_guarantee_holds_whatever_others_send() {
     let (p95, most) = (arrivals[0].delay(0.95), arrivals[0].delay(1.0));
     assert!(p95 <= at_once(2), "{p95:?}");
     assert!(most <= at_once(3), "{most:?}");
-    // The others share the rest, 1 to 3.
+    // The others share the rest 1 to 3.
     let got = |flow: usize| outer(arrivals[flow].packets.len() as f64 * 1200.0 * 8.0 / 20e6, 1200);
     println!("{:.2} + {:.2} and {:.2} Mbit/s", got(1), got(2), got(3));
     assert!((got(3) - 6.0).abs() < 0.2, "{}", got(3));
@@ -100,7 +99,7 @@ fn a_guarantee_holds_whatever_others_send() {
     assert!(gold.guaranteed_bytes_sent * 100 >= gold.bytes_sent * 95, "{gold:?}");
 }
 
-/// The class that was added so many before.
+/// The class that was added after `added` others.
 fn class(added: usize) -> ClassId {
     let mut config = Config::new(BitRate::from_mbit(1));
     let mut last = ClassId::DEFAULT;
@@ -116,7 +115,7 @@ fn a_maximum_holds_on_an_empty_link() {
     run(&mut net);
     let stats = net.peers()[HUB].host.endpoint.class_stats(session(&net), class(2)).unwrap();
     let counters = net.counters(HUB, TERMINAL);
-    // 20 s of sending, and what the queue held at the end: 50 ms at most.
+    // 20 s of sending, plus what the queue held at the end: at most 50 ms.
     let mbit = counters.offered.bytes.get() as f64 * 8.0 / 20.05e6;
     println!("{mbit:.3} Mbit/s on the link, {} bytes by the class", stats.bytes_sent);
     assert!((2.98..3.02).contains(&mbit), "{mbit}");
@@ -155,7 +154,7 @@ fn a_sparse_flow_waits_for_one_packet_of_others() {
     assert!(most <= at_once(3), "{most:?}");
 }
 
-/// A sender that sends 13 Mbit/s over 10 whatever is dropped.
+/// A sender that sends 13 Mbit/s over 10 Mbit/s, whatever is dropped.
 #[test]
 fn a_deaf_senders_queue_stands_at_the_target_and_a_little() {
     let flow = Flow::new(NONE, 1200, 13.0, 30.0);
@@ -168,13 +167,13 @@ fn a_deaf_senders_queue_stands_at_the_target_and_a_little() {
     };
     let wait = |share| late.delay(share).saturating_sub(Duration::from_micros(301_200));
     println!("waits: p50 {:?}, p99 {:?}", wait(0.5), wait(0.99));
-    // Target 30 ms, for an RTT of 600 ms; 20 ms more for the deaf; 4 ms as above.
+    // Target 30 ms for an RTT of 600 ms; 20 ms more for an unresponsive sender; 4 ms as above.
     assert!(wait(0.99) <= Duration::from_millis(30 + 20 + 4 + 2), "{:?}", wait(0.99));
     let mbit = outer(late.packets.len() as f64 * 1200.0 * 8.0 / 24e6, 1200);
     assert!(mbit > 9.8, "{mbit}");
 }
 
-/// [`classes`] with another maximum of the capped class, and without the heavy one.
+/// [`classes`] with another maximum for the capped class, and without the heavy one.
 fn other_classes(config: &mut Config) {
     channels(config);
     let rate = |mbit| Some(BitRate::from_mbit(mbit));
@@ -193,7 +192,7 @@ fn reconfigure(net: &mut Net<Node>) {
     endpoint.configure_classes(now, &config, |old| (old != heavy).then_some(old));
 }
 
-/// Mbit/s of a flow that arrived between `from` and `to` seconds after its start.
+/// Rate in Mbit/s at which a flow arrived between `from` and `to` seconds after its start.
 fn pace(net: &Net<Node>, flow: &Flow, from: f64, to: f64) -> f64 {
     let time = |seconds| flow.start + Duration::from_secs_f64(seconds);
     let arrived = |packet: &&(u64, Duration)| {
@@ -217,7 +216,7 @@ fn another_maximum_holds_at_once() {
     let (before, after) = (pace(&net, &flow, 2.0, 10.0), pace(&net, &flow, 12.0, 20.0));
     println!("{before:.2}, then {after:.2} Mbit/s");
     assert!((2.9..3.05).contains(&before), "{before}");
-    // All that is sent, of which the maximum leaves room for.
+    // All that is sent, within the maximum.
     assert!(after > outer(5.4, 1000), "{after}");
     let arrivals = &net.peers()[TERMINAL].arrivals[&0];
     assert!(arrivals.are_in_order() && arrivals.are_once());
@@ -232,7 +231,7 @@ fn streams_of_a_class_that_is_no_more_go_on_in_the_default_class() {
     let received = |net: &Net<Node>| ids.map(|id| net.peers()[TERMINAL].host.flows[&id].received);
     let mut shares = Vec::new();
     for again in [true, false] {
-        // What is under way was sent before.
+        // What is in flight was sent before.
         net.run_for(Duration::from_secs(2)).unwrap();
         let before = received(&net);
         net.run_for(Duration::from_secs(8)).unwrap();

@@ -1,4 +1,4 @@
-//! Replays what the fuzzers have found worth keeping (`fuzz/corpus`).
+//! Replays the inputs found by the fuzzers (`fuzz/corpus`).
 
 #![cfg(feature = "fuzzing")]
 

@@ -1,5 +1,4 @@
-//! Many terminals that start together, behind one address, alone and beside
-//! strangers.
+//! Many terminals behind one address that start together, alone and beside strangers.
 
 mod star;
 
@@ -11,12 +10,12 @@ use units::{Instant, Machine};
 
 const DELAY: Duration = Duration::from_millis(300);
 
-/// The one address of all terminals; each has a port of its own.
+/// The shared address of all terminals; each has its own port.
 fn behind_one_address(n: u32) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, 7], 1024 + n as u16))
 }
 
-/// A hub, and so many terminals that start at once.
+/// A hub and `terminals` that start at once.
 fn crowd(terminals: u32) -> Star {
     let mut star = Star::new(config(), terminals, DELAY);
     for n in 1..=terminals {
@@ -25,7 +24,7 @@ fn crowd(terminals: u32) -> Star {
     star
 }
 
-/// Ups that the hub has told.
+/// Number of sessions the hub has reported as up.
 fn sessions(star: &Star) -> usize {
     star.nodes[0].sessions()
 }
@@ -41,7 +40,7 @@ fn terminals_behind_one_address_are_up_two_seconds_after_they_started() {
     }
 }
 
-/// What a stranger sends who knows the hub's key and has none that it serves.
+/// An initiation by a stranger that knows the hub's key but whose own is not served.
 fn initiation(n: u32) -> Vec<u8> {
     let mut stranger = terminal(config(), n, 2);
     let (now, mut datagram) = (Instant::from_nanos(1_000_000_000), Vec::new());
@@ -50,9 +49,9 @@ fn initiation(n: u32) -> Vec<u8> {
     datagram
 }
 
-/// How many of 400 terminals are up two seconds after they started, beside a
-/// thousand datagrams a second from false addresses and 500 strangers a second at
-/// true ones, who send their cookies back.
+/// How many of 400 terminals are up two seconds after their start, beside a thousand datagrams a
+/// second from forged addresses, and 500 strangers a second at true addresses that return their
+/// cookies.
 fn up_beside_strangers(true_address: impl Fn(u32) -> SocketAddr) -> usize {
     const TERMINALS: u32 = 400;
     let mut star = Star::new(config(), TERMINALS, DELAY);

@@ -1,6 +1,6 @@
-//! A hub makes its checks in the order of their cost (`docs/slacp.md`, Under load): length,
-//! room for the answer, counters, hashes, Diffie–Hellman. Each datagram that is refused
-//! costs what was needed to refuse it, and no more.
+//! A hub runs its checks in order of cost (`docs/slacp.md`, Under load): length, room for the
+//! answer, counters, hashes, Diffie–Hellman. A rejected datagram costs no more than the check that
+//! rejects it.
 
 use std::net::SocketAddr;
 
@@ -11,13 +11,13 @@ use units::{BitRate, Instant, Machine};
 const HUB: u8 = 1;
 const TERMINAL: u8 = 2;
 const STRANGER: u8 = 3;
-/// The most bytes of a first message, and of its knock.
+/// Maximum size of an initiation, and of its knock, in bytes.
 const LONGEST: usize = 1232;
 const KNOCK: usize = 16;
-/// Where the version of an initiation is, and its cookie.
+/// Position of the version and of the cookie in an initiation.
 const VERSION: usize = 1;
 const COOKIE: usize = 6;
-/// As many answers wait for the link.
+/// Maximum number of answers waiting for the link.
 const ANSWERS: usize = 1024;
 
 const NOTHING: Effort = Effort { hashes: 0, handshakes: 0 };
@@ -30,7 +30,7 @@ fn handshake_after(hashes: u64) -> Effort {
     Effort { hashes, handshakes: 1 }
 }
 
-/// Everything happens now: in the second period of cookies.
+/// The time of all events: within the second cookie period.
 const NOW: Instant = Instant::from_nanos(200_000_000_000);
 
 fn key(seed: u8) -> KeyPair {
@@ -41,7 +41,7 @@ fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, last], 5900))
 }
 
-/// A hub, at one moment.
+/// A hub at a fixed time.
 struct Hub(Endpoint);
 
 impl Hub {
@@ -51,7 +51,7 @@ impl Hub {
         Self(Endpoint::hub(config, key(HUB), vec![key(TERMINAL).public()], [9; 32]))
     }
 
-    /// A hub that has no room for another answer.
+    /// A hub without room for another answer.
     fn full() -> Self {
         let mut hub = Self::new(0);
         let initiation = first(&mut terminal(STRANGER));
@@ -62,7 +62,7 @@ impl Hub {
         hub
     }
 
-    /// What this datagram costs.
+    /// What the hub spends on this datagram.
     fn cost(&mut self, from: u8, datagram: &[u8]) -> Effort {
         let before = self.0.effort();
         self.0.handle_datagram(NOW, address(from), &mut datagram.to_vec());
@@ -92,7 +92,7 @@ fn first(terminal: &mut Endpoint) -> Vec<u8> {
     initiation
 }
 
-/// The same message, changed, with a knock that is right for it.
+/// The message with a change applied and a correct knock.
 fn knocked(initiation: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut message = initiation[..initiation.len() - KNOCK].to_vec();
     change(&mut message);
@@ -116,7 +116,7 @@ fn too_long(initiation: &[u8]) -> Vec<u8> {
     knocked(initiation, |message| message.resize(LONGEST + 1 - KNOCK, 0))
 }
 
-/// A packet of a session that there is not, long enough for an answer.
+/// A packet of an unknown session, long enough to be answered.
 fn of_no_session() -> Vec<u8> {
     let mut packet = vec![0x40];
     packet.resize(60, 7);
@@ -178,9 +178,9 @@ fn without_a_good_cookie_nothing_is_read_once_the_budget_is_spent() {
     let initiation = first(&mut terminal(TERMINAL));
     let forged = knocked(&initiation, |message| message[COOKIE] ^= 1);
     let mut hub = Hub::new(0);
-    // The knock, the cookie that is asked for, the tag of that question.
+    // The knock, the requested cookie, and the tag of the request.
     assert_eq!(hub.cost(TERMINAL, &initiation), hashes(3));
-    // And the cookies that it should have, of two periods.
+    // Plus the expected cookies of two periods.
     assert_eq!(hub.cost(TERMINAL, &forged), hashes(5));
 
     let mut hub = Hub::new(1);

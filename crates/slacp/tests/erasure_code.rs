@@ -1,5 +1,4 @@
-//! The erasure code of `docs/slacp.md` is the one that the library computes: a
-//! reference implementation made from that page, beside it.
+//! Compares the library's erasure code with a reference implementation made from `docs/slacp.md`.
 
 mod by_hand;
 
@@ -12,7 +11,7 @@ fn library(originals: &[Vec<u8>], repairs: usize) -> Vec<Vec<u8>> {
     reed_solomon_simd::encode(originals.len(), repairs, originals).unwrap()
 }
 
-/// Shards of `size` bytes, from a number each.
+/// Shards of `size` bytes, generated from a number each.
 fn shards(count: usize, size: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut state = seed;
     let mut byte = || {

@@ -1,5 +1,5 @@
-//! Strangers cost a hub next to nothing: no memory, no more bytes than they
-//! sent, and no terminal its session.
+//! Strangers cost a hub next to nothing: they use no memory, get back no more bytes than they send,
+//! and cannot break a terminal's session.
 
 mod counting;
 
@@ -38,29 +38,29 @@ fn terminal(own: u8, hub: u8, life: u8) -> Endpoint {
     Endpoint::terminal(config(), key(own), key(hub).public(), addresses, [life; 32])
 }
 
-/// Peer 0 is the terminal, 1 the hub; everybody else is a stranger.
+/// Peer 0 is the terminal and 1 the hub; all others are strangers.
 fn address(peer: u32, port: u16) -> SocketAddr {
     SocketAddr::from(((0x0a00_0000 | peer).to_be_bytes(), port))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Flood {
-    /// Random bytes that begin like datagrams.
+    /// Random bytes that start like datagrams.
     Garbage,
     /// Initiations to another hub.
     WrongHub,
-    /// Initiations of somebody who is not on the list, from false addresses.
+    /// Initiations by a key that is not served, from forged addresses.
     NotListed,
-    /// Old initiations of the terminal, also from its own address.
+    /// Replayed initiations of the terminal, also from its own address.
     Replay,
-    /// Packets of sessions that there are not.
+    /// Packets of unknown sessions.
     NoSession,
 }
 
 const FLOODS: [Flood; 5] =
     [Flood::Garbage, Flood::WrongHub, Flood::NotListed, Flood::Replay, Flood::NoSession];
 
-/// Makes the datagrams of a flood.
+/// Generates the datagrams of a flood.
 struct Stranger {
     flood: Flood,
     rng: ChaCha20Rng,
@@ -153,7 +153,7 @@ fn a_flood_leaves_nothing_behind_and_gets_no_more_than_it_sent() {
     }
 }
 
-/// A participant whose datagrams carry their true or false source behind them.
+/// A participant that appends the true or forged source to its datagrams.
 enum Node {
     Gateway { endpoint: Box<Endpoint>, address: SocketAddr, up: Option<Instant>, downs: usize },
     Stranger { stranger: Box<Stranger>, due: Instant, every: Duration },
@@ -240,8 +240,8 @@ impl Peer for Node {
     }
 }
 
-/// When the terminal and the hub have their session, both starting at zero over
-/// a GEO hop, while a stranger sends 2,000 datagrams a second.
+/// When the terminal and the hub have their session. Both start at zero over a GEO hop while a
+/// stranger sends 2,000 datagrams a second.
 fn connect_during(flood: Flood) -> (Instant, Instant) {
     let stranger = Node::Stranger {
         stranger: Stranger::new(flood).into(),
@@ -272,7 +272,7 @@ fn a_terminal_connects_during_a_flood() {
     for flood in FLOODS {
         let (terminal, hub) = connect_during(flood);
         println!("{flood:?}: session up at {terminal} and {hub}");
-        // A round trip; one more where the hub asks for a cookie.
+        // One round trip, and another where the hub asks for a cookie.
         let round_trips = if matches!(flood, Flood::NotListed | Flood::Replay) { 2 } else { 1 };
         assert!(round_trips == 1 || terminal > at(1.0), "{flood:?}: no cookie was asked for");
         let limit = Duration::from_millis(610) * round_trips + Duration::from_millis(20);

@@ -1,5 +1,5 @@
-//! What streams may hold, whatever their readers, peers and packets do
-//! (`docs/slacp.md`, Flow control).
+//! Limits on what streams hold, whatever readers, peers and packets do (`docs/slacp.md`, Flow
+//! control).
 
 mod hop;
 mod pair;
@@ -11,13 +11,12 @@ use pair::{Pair, address, pass};
 use slacp::{Config, Rate, Read, StreamId};
 use units::{BitRate, ByteCount, Machine};
 
-/// What a stream carries, a byte for each offset; no two compact offsets that are
-/// alike have the same bytes.
+/// Test data by offset. Offsets with equal compact forms have different bytes.
 fn byte(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// A download whose bytes are compared.
+/// A download whose data is verified.
 struct Download {
     pair: Pair,
     id: StreamId,
@@ -43,7 +42,7 @@ impl Download {
         }
     }
 
-    /// Reads all there is, at most up to an offset.
+    /// Reads all that is available, up to offset `end`.
     fn read_to(&mut self, end: u64) {
         let mut piece = vec![0; 60_000];
         while self.read < end {
@@ -56,14 +55,14 @@ impl Download {
         }
     }
 
-    /// What the terminal has, or misses, and has not read.
+    /// Data the terminal has or misses and has not read.
     fn held(&self) -> u64 {
         let stats = self.pair.terminal.stream_stats(self.pair.ids[0], self.id);
         stats.expect("the stream lives").held_to_read
     }
 
-    /// Lets what the hub has to send pass, but for one datagram that is given back if
-    /// it is `withheld`, and what answers it if that is wanted.
+    /// Delivers what the hub has to send, except datagram `withheld`, which is returned. Delivers
+    /// the answers too if `answered`.
     fn pass(&mut self, withheld: Option<usize>, answered: bool) -> Option<Vec<u8>> {
         let pair = &mut self.pair;
         pair.now += Duration::from_millis(5);
@@ -84,11 +83,11 @@ impl Download {
     }
 }
 
-/// The bytes after which a compact offset repeats itself.
+/// The period of compact offsets, in bytes.
 const COMPACT: u64 = 1 << 26;
 
-/// A packet comes when its stream has moved on by this much, of which nothing is read or
-/// acknowledged yet: within a round trip of a fast link.
+/// Delivers a packet after its stream has moved on by `moved` bytes, none of them read or
+/// acknowledged, as happens within a round trip of a fast link.
 fn a_late_packet_changes_nothing(window: u64, moved: u64) {
     let mut config = Config::new(BitRate::from_mbit(40_000));
     config.memory = ByteCount::new(window * 10);
@@ -99,7 +98,7 @@ fn a_late_packet_changes_nothing(window: u64, moved: u64) {
         download.pass(None, true);
         download.read_to(u64::MAX);
     }
-    // Little is under way when it is sent, so that its offset is a compact one.
+    // Little is in flight when it is sent, so its offset is compact.
     download.write_to(1_500_000);
     let mut late = download.pass(Some(20), false).expect("a packet is withheld");
     download.write_to(500_000 + moved);
@@ -128,19 +127,19 @@ fn a_packet_that_its_stream_has_left_behind_overwrites_no_good_bytes() {
     a_late_packet_changes_nothing(160_000_000, COMPACT + 10_000_000);
 }
 
-/// A download whose reader takes what fits in the buffers of a client that does not read.
+/// A download whose reader takes only what fits in the buffers of a client that does not read.
 fn stalled(bytes: u64) -> Plan {
     Plan { stalls_after: Some(500_000), ..Plan::new(100, bytes) }
 }
 
-/// How long a download of 1 MB takes after so many others have stalled.
+/// Duration of a 1 MB download after `others` have stalled.
 fn fresh_download(others: usize, per: f64, configure: fn(&mut Config)) -> Duration {
     let mut plans = vec![stalled(20_000_000); others];
     plans.push(Plan::new(100, 1_000_000));
     let mut hop = Hop::geo(per, 1);
     hop.configure = configure;
     let mut net = hop.connected(&plans);
-    // One after the other: each has the link to itself at first.
+    // One after the other, so that each has the link to itself at first.
     for plan in 0..others {
         let now = net.now();
         net.peers_mut()[TERMINAL].open(now, plan).unwrap();
@@ -187,7 +186,7 @@ fn an_upload_goes_on_beside_one_that_could_take_all_memory() {
     net.run_until(done, start + Duration::from_secs(120)).unwrap();
 }
 
-/// Reads all that the hub has of a stream; how much.
+/// Reads everything the hub has on a stream; returns how much.
 fn drain(pair: &mut Pair, id: StreamId) -> u64 {
     let (mut piece, mut count) = (vec![0; 60_000], 0);
     while let Ok(Read::Data(read)) = pair.hub.read(pair.ids[1], id, &mut piece) {

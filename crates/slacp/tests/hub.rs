@@ -1,4 +1,4 @@
-//! A hub with several terminals shares its rate among them.
+//! A hub shares its rate among several terminals.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ fn key(seed: u8) -> KeyPair {
     KeyPair::from_private([seed; 32])
 }
 
-/// Terminal `n`, or the hub, which is number 0.
+/// The address of terminal `n`, or of the hub, which is number 0.
 fn address(n: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, n], 5900))
 }
@@ -37,7 +37,7 @@ struct Star {
     terminals: Vec<Endpoint>,
     /// The hub's sessions, by terminal.
     sessions: Vec<SessionId>,
-    /// The largest datagram that reaches a terminal.
+    /// Maximum size of a datagram that reaches each terminal.
     largest: Vec<usize>,
 }
 
@@ -46,7 +46,7 @@ impl Star {
         Self::with(BitRate::from_mbit(10).into())
     }
 
-    /// With a hub that gets its rate from there.
+    /// With a hub that gets its rate from `rate`.
     fn with(rate: Rate) -> Self {
         let allow = (1..=TERMINALS).map(|n| key(n).public()).collect();
         let mut config_of_hub = config();
@@ -73,7 +73,7 @@ impl Star {
         star
     }
 
-    /// A millisecond passes.
+    /// Advances time by a millisecond.
     fn step(&mut self) {
         self.now += Duration::from_millis(1);
         let mut buf = Vec::new();
@@ -93,7 +93,7 @@ impl Star {
         }
     }
 
-    /// The hub offers a terminal packets of `size` bytes.
+    /// Offers packets of `size` bytes to a terminal's session at the hub.
     fn offer(&mut self, terminal: usize, size: usize, count: usize) {
         for _ in 0..count {
             let packet = vec![0x45; size];
@@ -119,7 +119,7 @@ fn terminals_share_the_rate_and_the_sparse_one_waits_its_turn() {
         }
         star.step();
         let sparse = star.hub.channel_stats(star.sessions[2], channel()).unwrap();
-        // One packet of each other terminal takes 2.4 ms; the steps are of 1 ms.
+        // One packet of each other terminal takes 2.4 ms; a step is 1 ms.
         assert!(sparse.queue_wait <= Duration::from_millis(3), "{sparse:?} at {ms} ms");
     }
     let sent: Vec<f64> =
@@ -131,8 +131,8 @@ fn terminals_share_the_rate_and_the_sparse_one_waits_its_turn() {
     assert!((9.9..10.1).contains(&mbit), "{mbit}");
 }
 
-/// The share of the bytes that the first terminal's session gets beside another, whose
-/// path takes packets of at most 1280 bytes.
+/// The fraction of bytes that the first terminal's session gets beside one whose path carries at
+/// most 1280 bytes.
 fn share(weights: [u32; 2]) -> f64 {
     let mut star = Star::new();
     star.largest[1] = 1280 - 28;
@@ -143,7 +143,7 @@ fn share(weights: [u32; 2]) -> f64 {
         (0..2).for_each(|terminal| star.offer(terminal, 1400, 2));
         star.step();
     };
-    // Until the first path is known to take 1500 bytes.
+    // Until the first path is known to carry 1500 bytes.
     (0..2000).for_each(|_| offer(&mut star));
     let before = star.bytes_sent();
     (0..4000).for_each(|_| offer(&mut star));
@@ -160,8 +160,8 @@ fn sessions_share_by_bytes_and_weights_not_by_packets() {
     }
 }
 
-/// A hub whose modem tells the rates, with a packet of the first session being paced at
-/// the moment at which that session's rate is told to be `rate`.
+/// A hub with modem-reported rates. The first session's modem reports `rate` while a packet of that
+/// session is being paced.
 fn told_while_pacing(rate: BitRate) -> Star {
     let initial = BitRate::from_mbit(10);
     let mut star = Star::with(Rate::Modem { initial });
@@ -174,7 +174,7 @@ fn told_while_pacing(rate: BitRate) -> Star {
     star
 }
 
-/// The bytes that each session sends in the next second, while all have packets to send.
+/// Bytes each session sends in the next second while all have packets to send.
 fn sent_in_a_second(star: &mut Star) -> Vec<f64> {
     let before = star.bytes_sent();
     for _ in 0..1000 {
@@ -189,7 +189,7 @@ fn rate_0_holds_exactly_one_session_back() {
     let mut star = told_while_pacing(BitRate::from_bits_per_second(0));
     let sent = sent_in_a_second(&mut star);
     println!("{sent:?}");
-    // Acknowledgements and probes only; the two others share 10 Mbit/s.
+    // Only acknowledgements and probes; the two others share 10 Mbit/s.
     assert!(sent[0] < 2000.0, "{sent:?}");
     assert!(sent[1] + sent[2] > 0.98 * 1_250_000.0, "{sent:?}");
     assert!((0.9..1.1).contains(&(sent[1] / sent[2])), "{sent:?}");

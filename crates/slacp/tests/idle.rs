@@ -1,4 +1,4 @@
-//! What idle streams cost: memory, and nothing else.
+//! Idle streams cost memory and nothing else.
 
 mod pair;
 
@@ -10,28 +10,28 @@ use pair::{Pair, pass};
 use slacp::Read;
 use units::{BitRate, Machine};
 
-/// The most bytes that an idle stream may take on one side.
+/// Maximum memory of an idle stream on one side, in bytes.
 const PER_STREAM: i64 = 2048;
 const STREAMS: usize = 10_000;
 
 static HELD: AtomicI64 = AtomicI64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// The system's allocator, counting.
+/// The system allocator with a counter.
 struct Counting;
 
-// SAFETY: everything is left to the system's allocator.
+// SAFETY: every call is passed on to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         HELD.fetch_add(layout.size() as i64, Ordering::Relaxed);
         TAKEN.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size() as i64, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Moves a few bytes both ways on a stream of its own, with all timers.
+/// Exchanges a few bytes on a new stream `count` times, with all timers.
 fn exchanges(pair: &mut Pair, count: usize) {
     let [terminal, hub] = pair.ids;
     let id = pair.open();
@@ -59,7 +59,7 @@ fn exchanges(pair: &mut Pair, count: usize) {
     }
 }
 
-/// One test, so that nothing else is counted.
+/// A single test, so that nothing else is counted.
 #[test]
 fn idle_streams_take_little_memory_and_no_work() {
     let mut pair = Pair::new(BitRate::from_mbit(100));
@@ -71,8 +71,8 @@ fn idle_streams_take_little_memory_and_no_work() {
 
     let empty = HELD.load(Ordering::Relaxed);
     let [terminal, hub] = pair.ids;
-    // Each has carried something in both directions and is idle again. Those that are give
-    // back what they could take of the memory: it is far too little for all.
+    // Each has carried data in both directions and is idle again. Idle streams return their
+    // windows; otherwise the memory would be far too small for all.
     for _ in 0..STREAMS / 100 {
         let batch: Vec<_> = (0..100).map(|_| pair.open_only()).collect();
         batch.iter().for_each(|id| _ = pair.terminal.write(terminal, *id, &[7; 100]).unwrap());
@@ -99,6 +99,6 @@ fn idle_streams_take_little_memory_and_no_work() {
     exchanges(&mut pair, 200);
     let beside = TAKEN.load(Ordering::Relaxed) - before;
     println!("{alone} allocations alone, {beside} beside {STREAMS} idle streams");
-    // Not proportional to their number; the benchmark `speed` shows the time.
+    // Not proportional to their number; the benchmark `speed` measures the time.
     assert!(beside <= alone + alone / 10, "{alone} allocations became {beside}");
 }

@@ -1,4 +1,4 @@
-//! Sessions: set up, frozen, lost, moved, refused; and the memory they hold.
+//! Sessions are set up, frozen, lost, moved and refused; and the memory they hold.
 
 mod hop;
 
@@ -44,15 +44,15 @@ fn an_outage_freezes_the_session_and_loses_nothing() {
                 );
             }
         }
-        // What was missing then takes about 3 s at the link's rate. Probes are an eighth
-        // of the outage apart, at most 2 s.
+        // What is missing then takes about 3 s at the link rate. Probes are sent at intervals of an
+        // eighth of the outage, at most 2 s.
         let tail = flow.last_byte.unwrap().saturating_since(end);
         let probe = Duration::from_secs_f64((seconds / 8.0).clamp(0.15, 2.0));
         assert!(tail < Duration::from_millis(4800) + probe, "{tail:?} after {seconds} s");
     }
 }
 
-/// From then on a gateway lets new connections pass.
+/// From then on a gateway no longer intercepts new connections.
 #[test]
 fn a_hub_that_does_not_answer_an_opening_is_known_within_two_seconds() {
     for seed in 0..20 {
@@ -79,7 +79,7 @@ fn traffic_resumes_within_a_round_trip_and_a_probe_of_the_links_return() {
         let before = net.peers()[TERMINAL].flows.values().next().unwrap().received;
         let more = |hosts: &mut [Host]| hosts[TERMINAL].flows.values().any(|f| f.received > before);
         let resumed = net.run_until(more, end + Duration::from_secs(60)).unwrap();
-        // Probes are an eighth of the fade apart, at most 2 s.
+        // Probes are sent at intervals of an eighth of the fade, at most 2 s.
         let probe = Duration::from_millis((seconds * 125).clamp(150, 2000));
         let most = Duration::from_millis(600 + 30) + probe;
         let time = resumed.saturating_since(end);
@@ -87,7 +87,7 @@ fn traffic_resumes_within_a_round_trip_and_a_probe_of_the_links_return() {
     }
 }
 
-/// On a short hop there is time for dozens until the peer is unreachable.
+/// On a short hop there is time for dozens of probes until the peer is unreachable.
 #[test]
 fn questions_without_an_answer_become_rare() {
     for seed in 0..5 {
@@ -137,15 +137,15 @@ fn a_restarted_hub_is_used_again_within_two_round_trips() {
         net.run_for(Duration::from_secs(3)).unwrap();
         net.peers_mut()[HUB] = hop.restarted(HUB, &plans);
         if idle {
-            // The first packet of the next connection finds it out.
+            // The first packet of the next connection detects it.
             open_all(&mut net, TERMINAL);
         }
         let start = net.now();
         let up = |hosts: &mut [Host]| hosts[HUB].session.is_some();
         let end = net.run_until(up, at(20.0)).unwrap();
         let time = end.saturating_since(start);
-        // From the next acknowledgement, every 25 ms: hint, initiation, response,
-        // first packet. An idle terminal sends something first.
+        // Counted from the next acknowledgement, one every 25 ms: hint, initiation, response, first
+        // packet. An idle terminal first has to send something.
         let ways = if idle { 5 } else { 4 };
         assert!(time < Duration::from_millis(300 * ways + 30), "{time:?}");
     }
@@ -163,7 +163,7 @@ fn a_hub_that_stops_is_known_at_once_and_used_again_when_it_is_back() {
         net.peers_mut()[HUB].endpoint.shut_down(start);
         let told = |hosts: &mut [Host]| hosts[TERMINAL].session.is_none();
         let end = net.run_until(told, start + Duration::from_secs(5)).unwrap();
-        // The queue of the link before it, and two copies that may be lost.
+        // The queue ahead of it, and two copies that may be lost.
         let time = end.saturating_since(start);
         assert!(time < Duration::from_millis(300 + 150 + 10), "seed {seed}: {time:?}");
         let closed = Event::Down(DownReason::ClosedByPeer(CloseReason::Shutdown));
@@ -251,7 +251,7 @@ fn an_idle_session_only_keeps_itself_alive() {
     let before = sent(&net);
     net.run_for(Duration::from_secs(100)).unwrap();
     let packets = sent(&net) - before;
-    // One in 15 to 16.9 s, by one side, and the other's acknowledgement.
+    // One in 15 to 16.9 s from one side, and the other's acknowledgement.
     assert!((5..=8).contains(&packets), "{packets} packets in 100 s");
     assert_eq!(kinds(&net.peers()[TERMINAL]).len(), 1);
 }
@@ -345,7 +345,7 @@ fn a_replayed_first_message_does_not_disturb_the_session() {
         hub.handle_datagram(now, SocketAddr::from(([6, 6, 6, 6], 6)), &mut first.clone());
         drain(&mut hub, now);
     }
-    // The terminal has been silent meanwhile; its session lives.
+    // The terminal has been silent meanwhile, but its session survives.
     while let Some((_, event)) = hub.poll_event() {
         assert_eq!(event, Event::Unreachable);
     }

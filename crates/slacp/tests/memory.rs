@@ -1,4 +1,4 @@
-//! What is known of paths survives sessions, and follows the peer's address.
+//! What is known about paths survives sessions, and follows the peer's address.
 
 mod path;
 
@@ -20,7 +20,7 @@ fn key(address: SocketAddr) -> PathKey {
     PathKey::new(KeyPair::from_private([1; 32]).public(), address.ip())
 }
 
-/// A hub that finds out its rate sends for ever over 50/10 Mbit/s.
+/// A hub that measures its rate sends indefinitely over 50/10 Mbit/s.
 fn path(rate: Rate) -> Path {
     let link = |mbit| {
         let rate = BitRate::from_mbit(mbit);
@@ -92,7 +92,7 @@ fn a_new_address_is_a_new_path_and_the_old_one_is_remembered() {
     let known =
         matches!(path.transfer(0).hub_state(), Some(RateState::Cruising | RateState::Draining));
     assert!(known, "{:?}", path.transfer(0).hub_state());
-    // Another network is not, and a slower one here.
+    // Another network is a different path, and here a slower one.
     path.transfer(0).place = ELSEWHERE;
     wait_for(&mut path, RateState::Blind, ms(5000));
     path.set_rate(BitRate::from_mbit(10));
@@ -105,7 +105,7 @@ fn a_new_address_is_a_new_path_and_the_old_one_is_remembered() {
     let of = |place| known.iter().find(|(path, _)| *path == key(place)).unwrap().1;
     assert!(close(of(TERMINAL).capacity, 50.0) && close(of(ELSEWHERE).capacity, 10.0), "{known:?}");
     assert!(of(TERMINAL).age > ms(10_000) && of(ELSEWHERE).age < ms(100), "{known:?}");
-    // Back again, all is as it was.
+    // Back on the first path, everything is as before.
     path.transfer(0).place = TERMINAL;
     path.set_rate(BitRate::from_mbit(50));
     let back = wait_for(&mut path, RateState::Resuming, ms(3000));

@@ -1,4 +1,4 @@
-//! The terminal moves, and others pretend that it has.
+//! Terminals that move, and attackers who pretend that they have.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -19,13 +19,13 @@ const fn address(last: u8) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, last)), 7)
 }
 
-/// What somebody on the way does with every packet of the terminal.
+/// What an attacker on the path does with every packet of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Attack {
     None,
-    /// Sends a copy from an address of his, which arrives first.
+    /// Sends a copy from the attacker's address, which arrives first.
     Copy,
-    /// And forwards to the terminal what comes there.
+    /// Also forwards to the terminal what arrives there.
     Relay,
 }
 
@@ -33,15 +33,15 @@ struct World {
     now: Instant,
     terminal: Endpoint,
     hub: Endpoint,
-    /// Where the terminal is.
+    /// The terminal's address.
     place: SocketAddr,
     attack: Attack,
-    /// Whether the way to the hub, and from it, is cut.
+    /// Whether the path to the hub, and the path from it, is cut.
     cut: [bool; 2],
-    /// By time and number: whether it is for the hub, from where, what.
+    /// By time and number: whether it is for the hub, its source, and the datagram.
     under_way: BTreeMap<(Instant, u64), (bool, SocketAddr, Vec<u8>)>,
     count: u64,
-    /// IP bytes that the hub sent to, and got from, each address.
+    /// IP bytes that the hub sent to each address, and received from it.
     sent: BTreeMap<SocketAddr, usize>,
     got: BTreeMap<SocketAddr, usize>,
     session: Option<SessionId>,
@@ -52,7 +52,7 @@ struct World {
 }
 
 impl World {
-    /// A session on which the hub sends without end at 10 Mbit/s, as modems tell.
+    /// A session on which the hub sends continuously at 10 Mbit/s, as reported by modems.
     fn new() -> Self {
         let key = |seed: u8| KeyPair::from_private([seed; 32]);
         let mut config = Config::new(RATE);
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// What the owners of the two do.
+    /// What the two owners do.
     fn own(&mut self) {
         while let Some((session, event)) = self.terminal.poll_event() {
             if let Event::Up { .. } = event {
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// The modems of the terminal and of the hub tell this, those that are to.
+    /// Reports `rate` from the modems of the terminal and the hub for which `told` is set.
     fn tell(&mut self, told: [bool; 2], rate: BitRate) {
         const VALID_FOR: Duration = Duration::from_secs(1000);
         if told[0] {
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// The bytes that the terminal gets in so long.
+    /// Bytes that the terminal receives in this time.
     fn receives(&mut self, time: Duration) -> usize {
         let before = self.received;
         self.run(time);
@@ -203,7 +203,7 @@ fn traffic_follows_a_terminal_that_moves_once_it_has_answered_there() {
     }
     let time = world.now.saturating_since(moved_at);
     println!("moved after {time:?}");
-    // The way to the hub, a round trip, and what answers may be late.
+    // The path to the hub, a round trip, and how late answers may be.
     assert!(time < Duration::from_millis(300 + 600 + 150), "{time:?}");
     world.run(Duration::from_secs(5));
     let old = world.sent_to(TERMINAL);
@@ -235,7 +235,7 @@ fn copies_from_another_address_move_nothing() {
 #[test]
 fn a_session_led_astray_comes_back() {
     let mut world = World::new();
-    // The terminal's own way is cut while a relay works: it is the way then.
+    // The terminal's own path is cut while a relay works, so the relay becomes the path.
     world.attack = Attack::Relay;
     world.place = MOVED;
     world.run(Duration::from_secs(10));
@@ -252,21 +252,21 @@ fn a_session_led_astray_comes_back() {
     assert!(time < Duration::from_millis(300 + 600 + 150 + 1000), "{time:?}");
 }
 
-/// What becomes of the link, and how long until data arrive at the new address.
+/// What happens to the link, and how long until data arrives at the new address.
 struct Fade {
-    /// The way to the hub, and from it.
+    /// Whether the path to the hub, and the path from it, is cut.
     cut: [bool; 2],
-    /// Whose modem tells rate 0: the terminal's, the hub's.
+    /// Whether the terminal's modem, and the hub's, reports rate 0.
     told: [bool; 2],
     limit: Duration,
 }
 
-/// The hub hears of the new address, challenges it, probes there at once, and sends: half a
-/// round trip, the probe delay, and a round trip and a half; then 100 kB take 80 ms.
+/// The hub hears of the new address, challenges it, probes it at once, and sends: half a round
+/// trip, the probe delay, and a round trip and a half. Then 100 kB take 80 ms.
 const MOVE: Duration = Duration::from_millis(300 + 700 + 900 + 100);
-/// Until somebody probes whom no modem has told.
+/// Until a side probes whose modem has reported nothing.
 const PROBE: Duration = Duration::from_secs(2);
-/// A candidate that could not answer is dropped after three probe delays.
+/// A candidate that cannot answer is dropped after three probe delays.
 const CANDIDATE: Duration = Duration::from_millis(3 * 700);
 
 const FADES: [Fade; 6] = [
@@ -275,7 +275,7 @@ const FADES: [Fade; 6] = [
     Fade { cut: [true, true], told: [false, true], limit: MOVE.saturating_add(PROBE) },
     Fade { cut: [true, false], told: [true, false], limit: MOVE },
     Fade { cut: [false, true], told: [false, true], limit: MOVE.saturating_add(CANDIDATE) },
-    // The modems are wrong: it has moved before the rate is back.
+    // The modems are wrong: the terminal has moved before the rate is back.
     Fade { cut: [false, false], told: [true, true], limit: Duration::from_millis(600) },
 ];
 
@@ -301,7 +301,7 @@ fn a_terminal_that_moves_while_the_rate_is_0_is_served_there_when_the_rate_is_ba
         let moves = world.events.iter().filter(|(_, event)| matches!(event, Event::Moved { .. }));
         assert_eq!(moves.count(), 1, "{:?}", world.events);
 
-        // What was lost is sent again meanwhile.
+        // Lost data is resent meanwhile.
         world.run(Duration::from_secs(5));
         let old = world.sent_to(TERMINAL);
         let after = world.receives(Duration::from_secs(10));

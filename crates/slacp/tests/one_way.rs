@@ -1,4 +1,4 @@
-//! Fades of one direction: the other goes on, and proves nothing.
+//! Fades of one direction: the other still works, which proves nothing.
 
 mod hop;
 
@@ -11,25 +11,25 @@ use slacp::Event;
 use units::Instant;
 
 const RTT: Duration = Duration::from_millis(600);
-/// A round trip, four times its variation and an acknowledgement's delay: how long a
-/// session waits for an acknowledgement before it asks, after some seconds of traffic.
+/// How long a session waits for an acknowledgement before it probes, after some seconds of traffic:
+/// a round trip, four times its variation, and an acknowledgement delay.
 const PROBE_DELAY: Duration = Duration::from_millis(700);
-/// How long after that it states that the peer is unreachable.
+/// How much later it reports the peer as unreachable.
 const SILENCE: Duration = Duration::from_secs(1);
-/// How far apart probes are at the end of a fade of so many seconds.
+/// The probe interval at the end of a fade of this many seconds.
 fn probe(seconds: u64) -> Duration {
     Duration::from_millis((seconds * 125).clamp(150, 2000))
 }
 
-/// Rounding, and packets' own time on the link.
+/// Rounding, and the serialisation time of packets.
 const SLACK: Duration = Duration::from_millis(30);
 
 fn fade(net: &mut Net<Host>, from: usize, times: Vec<Range<Instant>>) {
     net.mangle(from, 1 - from, Mangle { outages: times, ..Mangle::default() });
 }
 
-/// A download that takes longer than any of these fades, under way for 3 s. Nothing is
-/// lost but by fades: a probe that chance takes costs another.
+/// A download that outlasts all of these fades, 3 s after its start. Only fades lose packets: a
+/// randomly lost probe would cost another interval.
 fn downloading(seed: u64) -> Net<Host> {
     let mut net = Hop::geo(0.0, seed).connected(&[Plan::new(100, 60_000_000)]);
     open_all(&mut net, TERMINAL);
@@ -45,7 +45,7 @@ fn received(net: &Net<Host>) -> u64 {
     net.peers()[TERMINAL].flows.values().next().unwrap().received
 }
 
-/// When a host last said that the peer is reachable, or is not.
+/// When a host last reported the event.
 fn last(net: &Net<Host>, who: usize, which: &Event) -> Instant {
     let log = &net.peers()[who].log;
     let found = log.iter().rev().find(|(_, event)| event == which);
@@ -56,8 +56,8 @@ fn is_frozen(host: &Host) -> bool {
     matches!(host.log.last(), Some((_, Event::Unreachable)))
 }
 
-/// All of what is under way when the direction fades, and for a round trip more, is as
-/// lost as what follows until the silence is noticed.
+/// Everything in flight when the direction fades is lost, and what is sent for another round trip,
+/// and what follows until the silence is noticed.
 #[test]
 fn a_forward_fade_stops_the_hub_before_its_credit_is_spent() {
     for (seed, seconds) in [(1, 5), (2, 30), (3, 600)] {
@@ -69,7 +69,7 @@ fn a_forward_fade_stops_the_hub_before_its_credit_is_spent() {
         let sent = bytes_sent(&net.peers()[HUB]) - before;
         let noticed = last(&net, HUB, &Event::Unreachable).saturating_since(start);
         assert!(noticed < RTT + PROBE_DELAY + SILENCE, "seed {seed}: {noticed:?}");
-        // 50 Mbit/s until then; probes and acknowledgements are below 1 % of that.
+        // 50 Mbit/s until then; probes and acknowledgements stay below 1 % of that.
         let most =
             50e6 / 8.0 * ((RTT + PROBE_DELAY + SILENCE).as_secs_f64() + 0.01 * seconds as f64);
         assert!((sent as f64) < most, "seed {seed}: {sent} bytes of {most}");
@@ -122,8 +122,8 @@ fn an_opening_into_a_return_fade_is_known_to_fail_within_two_seconds() {
     }
 }
 
-/// Both directions fade, and only the return link comes back: the hub tries for as long
-/// as an acknowledgement takes, and the terminal's later packets prove nothing.
+/// Both directions fade, and only the return link comes back. The hub tries for as long as an
+/// acknowledgement takes; the terminal's later packets prove nothing.
 #[test]
 fn a_return_link_that_comes_back_alone_costs_the_bytes_of_one_trial() {
     let mut net = downloading(5);
@@ -149,7 +149,7 @@ fn fades_of_one_direction_and_then_the_other_lose_nothing() {
         net.run_for(Duration::from_secs(2)).unwrap();
         let start = net.now();
         let second = |s: u64| start + Duration::from_secs(s);
-        // Of 4 s each, with a second of overlap now and then, and none at other times.
+        // Each lasts 4 s. They overlap by a second now and then, or not at all.
         let each = |from: u64| (from..120).step_by(9).map(|s| second(s)..second(s + 4)).collect();
         fade(&mut net, HUB, each(0));
         fade(&mut net, TERMINAL, each(3 + seed % 3));

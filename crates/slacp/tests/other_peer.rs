@@ -1,4 +1,4 @@
-//! Peers written from `docs/slacp.md` alone talk to the endpoints of this crate.
+//! Peers written from `docs/slacp.md` alone interoperate with the endpoints of this crate.
 
 mod by_hand;
 
@@ -12,10 +12,10 @@ use slacp::{Config, Endpoint, Event, KeyPair, Open, PublicKey, Read, SessionId, 
 use units::{BitRate, Instant, Machine};
 
 const ONE_WAY: Duration = Duration::from_millis(50);
-/// Bytes of the hub's answer.
+/// Size of the hub's answer in bytes.
 const ANSWER: usize = 200_000;
 
-/// The hub's application: it reads a request, and answers with [`ANSWER`] bytes.
+/// The hub's application. It reads a request and answers with [`ANSWER`] bytes.
 #[derive(Default)]
 struct Server {
     stream: Option<(SessionId, StreamId)>,
@@ -127,7 +127,7 @@ fn a_hub_made_from_the_specification_serves_a_terminal_and_changes_keys() {
     let mut to_terminal: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
     let (mut datagram, mut stream, mut answered) = (Vec::new(), None, false);
     let (mut heard, mut buffer) = (Vec::new(), [0; 1000]);
-    // Long enough for one change of keys, too short for two.
+    // Long enough for one key change, too short for two.
     for _ in 0..2000 {
         now += Duration::from_millis(1);
         while let Some((_, mut bytes)) = to_terminal.pop_front_if(|(at, _)| *at <= now) {

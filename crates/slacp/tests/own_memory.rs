@@ -1,4 +1,4 @@
-//! Terminals whose sessions may hold less at their hub than others'.
+//! Terminals whose sessions have a lower memory limit at their hub.
 
 mod pair;
 
@@ -6,8 +6,8 @@ use pair::{Pair, key};
 use slacp::Config;
 use units::{BitRate, ByteCount};
 
-/// What the hub holds of ten streams that it does not read, of a terminal that sends all it
-/// may, if its sessions may hold `own`.
+/// What the hub holds of ten streams that it does not read, from a terminal that sends all it may,
+/// if the limit of its sessions is `own`.
 fn held(own: Option<ByteCount>) -> u64 {
     let config = Config::new(BitRate::from_mbit(1000));
     let mut pair = Pair::prepared(config, |hub| {
@@ -16,7 +16,7 @@ fn held(own: Option<ByteCount>) -> u64 {
     let streams: Vec<_> = (0..10).map(|_| pair.open()).collect();
     for _ in 0..10 {
         for id in &streams {
-            // What it does not take, it has no credit for.
+            // What is not accepted has no credit.
             let _ = pair.terminal.write(pair.ids[0], *id, &[0; 60_000]);
         }
         pair.exchange();

@@ -1,4 +1,4 @@
-//! The size of packets follows the path, and nothing waits for it.
+//! The packet size follows the path, and nothing waits for that.
 
 mod hop;
 
@@ -50,7 +50,7 @@ fn an_ordinary_path_is_used_in_full_after_one_round_trip() {
     assert_eq!([TERMINAL, HUB].map(|side| stats(&net, side).packet_size.get()), [1500, 1500]);
 }
 
-/// The time of a 30 MB download, seconds; and the hub's counts.
+/// Duration of a 30 MB download in seconds, and the hub's counters.
 fn download(mtu: usize, later: Option<(f64, usize)>) -> (f64, Stats) {
     let mut net = Hop::geo(0.0, 7).net(&[Plan::new(100, 30_000_000)]);
     set_mtu(&mut net, mtu);
@@ -67,7 +67,7 @@ fn download(mtu: usize, later: Option<(f64, usize)>) -> (f64, Stats) {
     (flow.last_byte.unwrap().saturating_since(start).as_secs_f64(), stats(&net, HUB))
 }
 
-/// Whatever is sent first, and however soon.
+/// Whatever is sent first, and however early.
 #[test]
 fn a_path_below_1280_bytes_carries_streams_without_being_configured() {
     let (ideal, _) = download(1500, None);
@@ -76,8 +76,8 @@ fn a_path_below_1280_bytes_carries_streams_without_being_configured() {
         println!("{mtu}: {time:.3} s, ideal {ideal:.3} s, {} lost", stats.packets_lost);
         let size = stats.packet_size.get() as usize;
         assert!((576..=mtu).contains(&size), "{size} of {mtu}");
-        // Three round trips until it is known, then headers; a few until the largest
-        // size is found.
+        // Three round trips until it is known, then the headers; a few more until the largest size
+        // is found.
         let headers = (1500.0 - 57.0) / 1500.0 * mtu as f64 / (mtu as f64 - 57.0);
         assert!(time < ideal * headers + 4.0, "{time} s of {ideal} s over {mtu} bytes");
         for after in [0.0, 3.0] {
@@ -95,7 +95,7 @@ fn a_path_below_1280_bytes_carries_streams_without_being_configured() {
     }
 }
 
-/// The path loses its size in mid-transfer.
+/// The path MTU drops in the middle of a transfer.
 #[test]
 fn a_path_that_shrinks_below_1280_bytes_goes_on() {
     let (ideal, _) = download(1500, None);
@@ -125,7 +125,7 @@ fn the_search_stalls_nothing() {
         let (time, stats) = download(mtu, None);
         println!("{mtu}: {time:.3} s, ideal {ideal:.3} s");
         assert_eq!((stats.packets_lost, stats.black_holes), (0, 0));
-        // No slower than the larger share of headers explains: 55 bytes each.
+        // No slower than the larger share of headers, 55 bytes each, explains.
         assert!(
             time < ideal * (1500.0 - 55.0) / 1500.0 * 1280.0 / (1280.0 - 55.0) + 0.01,
             "{time}"
@@ -144,13 +144,13 @@ fn a_path_that_shrinks_costs_two_round_trips() {
     }
 }
 
-/// The return link is slow: a probe takes 0.19 s of it, of 0.6 s of round trip.
+/// A slow return link: a probe occupies it for 0.19 s of the 0.6 s round trip.
 fn slow_return(plans: &[Plan]) -> Net<Host> {
     let slow = Hop { ret: BitRate::from_bits_per_second(64_000), ..Hop::geo(0.0, 3) };
     slow.connected(plans)
 }
 
-/// When a request's reply is there, that long after the session is; seconds.
+/// Response time of a request sent `after` seconds after session set-up, in seconds.
 fn reply_to_a_request(after: f64) -> f64 {
     let mut net = slow_return(&[Plan { reply: true, ..Plan::new(200, 1000) }]);
     net.run_for(Duration::from_secs_f64(after)).unwrap();

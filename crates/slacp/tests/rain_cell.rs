@@ -1,4 +1,4 @@
-//! A thousand terminals behind one hub, of which all fade and wake at once.
+//! A thousand terminals behind one hub that all fade and recover at once.
 
 use core::time::Duration;
 use std::cmp::Reverse;
@@ -11,12 +11,12 @@ use units::{BitRate, Instant, Machine};
 const TERMINALS: usize = 1000;
 const HUB: usize = TERMINALS;
 const DELAY: Duration = Duration::from_millis(300);
-/// How often the hub is looked after: the link's time slots.
+/// How often the hub is served: the link's time slots.
 const SLOT: Duration = Duration::from_millis(50);
 
 fn key(n: usize) -> KeyPair {
     let mut seed = [1; 32];
-    // Not the first byte: its low bits are no part of the key.
+    // Not the first byte: its low bits are not part of the key.
     seed[8..16].copy_from_slice(&(n as u64).to_le_bytes());
     KeyPair::from_private(seed)
 }
@@ -31,7 +31,7 @@ fn number(address: SocketAddr) -> usize {
     usize::from(high) << 8 | usize::from(low)
 }
 
-/// A datagram on its way: when it arrives, where from and where to.
+/// A datagram in flight: arrival time, source and destination.
 struct Flight {
     at: Instant,
     from: usize,
@@ -43,14 +43,14 @@ struct Cell {
     now: Instant,
     hub: Endpoint,
     terminals: Vec<Endpoint>,
-    /// When each terminal wants to be woken; entries may be out of date.
+    /// When each terminal wants to be woken; entries may be stale.
     wakes: BinaryHeap<Reverse<(Instant, usize)>>,
     flights: VecDeque<Flight>,
-    /// Nothing arrives.
+    /// Nothing arrives while this is set.
     rain: bool,
     /// IP bytes sent by the hub, and by all terminals.
     sent: [u64; 2],
-    /// Which terminals' sessions the two sides call reachable.
+    /// Which terminals' sessions each of the two sides considers reachable.
     reachable: [Vec<bool>; 2],
     sessions: Vec<Option<slacp::SessionId>>,
 }
@@ -85,7 +85,7 @@ impl Cell {
         }
     }
 
-    /// Runs until a side calls all reachable; how long that took.
+    /// Runs until a side considers all reachable; returns how long that took.
     fn until_reachable(&mut self, most: Duration) -> Duration {
         let start = self.now;
         while self.reachable.iter().flatten().any(|reachable| !reachable) {
@@ -139,7 +139,7 @@ impl Cell {
         }
     }
 
-    /// Lets a terminal do what it has to.
+    /// Serves a terminal.
     fn serve(&mut self, n: usize) {
         self.terminals[n].handle_timeout(self.now);
         self.send(n);
@@ -167,8 +167,8 @@ impl Cell {
     }
 }
 
-/// The hub's probes take 1 % of its rate, however many sessions it probes; and when the
-/// rain is over all are back within a round trip and a probe, without a storm.
+/// The hub's probes take 1 % of its rate, however many sessions it probes. When the rain is over,
+/// all are back within a round trip and a probe interval, without a storm.
 #[test]
 fn a_thousand_terminals_that_fade_and_wake_together_do_not_storm() {
     let rate = BitRate::from_mbit(50);
@@ -177,7 +177,7 @@ fn a_thousand_terminals_that_fade_and_wake_together_do_not_storm() {
     cell.run(Duration::from_secs(60));
     let one_percent = |time: u64| rate.bytes_in(Duration::from_secs(time)).get() / 100;
     cell.rain = true;
-    // Idle sessions find it out when they next say that they are there.
+    // Idle sessions notice when their next keepalive is due.
     cell.run(Duration::from_secs(20));
     assert_eq!(cell.missing(), 2 * TERMINALS, "all know");
     let mut most = 0;
@@ -193,14 +193,14 @@ fn a_thousand_terminals_that_fade_and_wake_together_do_not_storm() {
     let time = cell.until_reachable(Duration::from_secs(10));
     let [hub, terminals] = [0, 1].map(|side| cell.sent[side] - before[side]);
     println!("all back after {time:?}; {hub} bytes from the hub, {terminals} from the terminals");
-    // 2 s between probes, a round trip, an acknowledgement's way, and slots.
+    // 2 s between probes, a round trip, one-way delay of an acknowledgement, and time slots.
     assert!(time <= Duration::from_millis(2000 + 600 + 300 + 100), "{time:?}");
     // A few small packets each: below 5 % of the hub's rate.
     assert!(hub < 5 * one_percent(3), "{hub} bytes");
     assert!(terminals < 500 * TERMINALS as u64, "{terminals} bytes");
 }
 
-/// A thousand terminals start at once, and their hub is away: their messages come apart.
+/// A thousand terminals start at once while their hub is away: their messages must spread out.
 #[test]
 fn terminals_that_begin_together_do_not_go_on_together() {
     let mut cell = Cell::new(BitRate::from_mbit(50), 2);
@@ -216,7 +216,7 @@ fn terminals_that_begin_together_do_not_go_on_together() {
     cell.flights.clear();
     let mean = |bytes: &[f64]| bytes.iter().sum::<f64>() / bytes.len() as f64;
     let most = |bytes: &[f64]| bytes.iter().fold(0.0_f64, |a, b| a.max(*b));
-    // From the third sending on they differ by more than a second.
+    // From the third transmission on they differ by more than a second.
     for (from, to) in [(7, 30), (30, 60)] {
         let part = &sent[from * 10..to * 10];
         println!("{from} to {to} s: {:.0} bytes in 100 ms, at most {:.0}", mean(part), most(part));

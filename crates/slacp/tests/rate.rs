@@ -1,4 +1,4 @@
-//! How fast sessions send: told by a modem, or found out.
+//! Sending rates, reported by a modem or measured.
 
 mod path;
 
@@ -14,13 +14,13 @@ use units::BitRate;
 
 const DELAY: Duration = Duration::from_millis(300);
 
-/// A link of so many Mbit/s with a queue of one BDP of 600 ms.
+/// A link of `mbit` Mbit/s with a queue of one BDP at 600 ms.
 fn link(mbit: u64) -> LinkConfig {
     let rate = BitRate::from_mbit(mbit);
     LinkConfig::new(rate, DELAY, Loss::None, queue_of(rate.bytes_in(DELAY * 2).get()))
 }
 
-/// Sessions that begin at these times to send for ever over 50/10 Mbit/s.
+/// Sessions that start sending at these times, indefinitely, over 50/10 Mbit/s.
 fn sharing(starts: &[f64]) -> Path {
     let mut path = Path::new(link(50), link(10), 1);
     for (seed, start) in (1..).zip(starts) {
@@ -46,15 +46,15 @@ fn a_told_rate_takes_effect_at_once() {
         });
     }
     path.run(at(15.0));
-    // Within a round trip of the change the queue is gone, and the link full.
+    // Within a round trip of the change the queue is empty and the link full.
     assert!(path.queue(flow, DELAY, 1.0, at(5.6), at(15.0)) <= ms(50));
     assert!(path.arrived(flow, at(5.9), at(9.9)) > 0.98 * 5.0);
     assert!(path.arrived(flow, at(10.6), at(15.0)) > 0.98 * 50.0);
     assert_eq!(path.loss(flow, at(1.0), at(14.0)), 0.0);
 }
 
-/// What an operator has set wrong: the link's queue overflows, and what is lost there goes
-/// again; the link stays full of what has not arrived yet.
+/// A misconfigured rate: the link's queue overflows and its losses are resent, but the link stays
+/// full of data that has not arrived yet.
 #[test]
 fn a_fixed_rate_that_is_too_high_loses_nothing_for_good() {
     const BYTES: u64 = 10_000_000;
@@ -81,14 +81,14 @@ fn only_a_modem_tells_rates() {
     assert_eq!(answer, Err(RateError::NotTold));
 }
 
-/// A case's time in seconds is at most this, and its start loses at most 2 %.
+/// Checks that a case takes at most `seconds`, and that its start loses at most 2 %.
 fn takes_at_most(case: &Case, seconds: f64) {
-    // Chance has no part in a link without losses.
+    // A link without losses is deterministic.
     for seed in 1..=if case.per > 0.0 { 3 } else { 1 } {
         let run = case.run(seed);
         assert!(run.seconds <= seconds, "seed {seed}: {case:?}: {run:?}");
         assert!(run.start_loss <= 0.02, "seed {seed}: {case:?}: {run:?}");
-        // An acknowledgement now and then is owed by the slowest links too.
+        // Even the slowest links need an occasional acknowledgement.
         assert!(run.returned <= 0.012, "seed {seed}: {case:?}: {run:?}");
     }
 }
@@ -100,7 +100,7 @@ fn an_unknown_fast_link_is_found_in_three_round_trips() {
     takes_at_most(&Case { queue: 100, ..Case::geo("short queue", 250.0, 3.0) }, 6.2);
 }
 
-/// Probes of the path's MTU are under way in the first seconds.
+/// MTU probes are in flight in the first seconds.
 #[test]
 fn a_link_is_found_whenever_there_are_data_first() {
     for tenths in (5..70).step_by(5) {
@@ -115,7 +115,7 @@ fn a_link_is_found_whenever_there_are_data_first() {
 
 #[test]
 fn ninety_percent_of_an_unknown_link_are_used_after_three_round_trips() {
-    // One BDP, a quarter of it, and 100 packets. The benchmark does 50 seeds.
+    // One BDP, a quarter of it, and 100 packets. The benchmark runs 50 seeds.
     for queue in [0, 3125, 100] {
         for seed in 1..=2 {
             let (used, lost) = first_round_trips(queue, seed);
@@ -136,9 +136,9 @@ fn a_wrong_memory_costs_little() {
     assert!(run.of_limit > 0.92 && run.start_loss < 0.1, "{run:?}");
     let run = Case { queue: 312, ..case }.run(1);
     assert!(run.of_limit > 0.92 && run.start_loss <= 0.1, "queue of 1/4 BDP: {run:?}");
-    // A memory that is too small is outgrown.
+    // A remembered rate that is too low is outgrown.
     assert!(Case::geo("small", 250.0, 3.0).resumed(25.0).run(1).seconds < 7.5);
-    // One of another path is not used.
+    // The memory of another path is not used.
     let mut moved = Case::geo("moved", 50.0, 10.0).resumed(250.0);
     moved.delay = ms(100);
     let run = moved.run(1);
@@ -159,7 +159,7 @@ fn ordinary_links_are_filled() {
         let limit = if case.mbit.0 > 500.0 { 0.48 } else { 0.9 };
         let run = case.run(1);
         assert!(run.of_limit > limit && run.start_loss <= 0.02, "{case:?}: {run:?}");
-        // Small against the round trip; a few packets of a slow link are more.
+        // Small against the round trip; on a slow link a few packets are more.
         let packets = Duration::from_secs_f64(20.0 * 0.012 / case.mbit.0);
         assert!(run.queue <= ms(35) + packets, "{case:?}: {run:?}");
         assert!(run.returned <= 0.012, "{case:?}: {run:?}");
@@ -209,10 +209,9 @@ fn a_fade_is_followed() {
     ] {
         let followed = fade.run(1);
         let context = format!("{}: {followed:?}", fade.name);
-        // Two round trips and a quarter of a second after what was under way has gone at
-        // the earliest, and three after the rate is back: four times a second a packet
-        // answers the receiver's question and measures nothing. The benchmark does more
-        // seeds.
+        // Two round trips and a quarter of a second after what was in flight has left at the
+        // earliest, and three after the rate is back: four times a second a packet answers the
+        // receiver's question and measures nothing. The benchmark runs more seeds.
         assert!(followed.calm <= followed.earliest + 1.45, "{context}");
         assert!(followed.full <= 1.8 && followed.used > 0.97, "{context}");
     }
@@ -235,8 +234,8 @@ fn a_path_may_become_longer_and_shorter() {
 
 #[test]
 fn two_sessions_share_a_link_evenly() {
-    // With seed 2 the later session must correct what it takes for losses by
-    // chance while a queue stands.
+    // With seed 2 the later session has to correct losses that it took for random while a queue was
+    // standing.
     for (later, nearer, seed) in [(8.0, false, 1), (3.0, true, 1), (3.0, false, 2)] {
         let shared = Sharing { later, nearer }.run(seed);
         let least = shared.jain.iter().copied().fold(1.0, f64::min);

@@ -1,4 +1,4 @@
-//! Keys change within a session, and nobody notices.
+//! Keys change within a session without any effect on its users.
 
 mod hop;
 
@@ -9,8 +9,7 @@ use link::testkit::Mangle;
 use slacp::Stats;
 use units::{BitRate, Probability};
 
-/// 60 MB down at 250 Mbit/s and 600 ms: the time in seconds, and what terminal
-/// and hub counted.
+/// 60 MB down at 250 Mbit/s and 600 ms: the time in seconds, and the counters of terminal and hub.
 fn bulk(rekey_packets: fn(&mut slacp::Config)) -> (f64, [Stats; 2]) {
     let mut hop = Hop::geo(0.0, 1);
     hop.forward = BitRate::from_mbit(250);
@@ -34,7 +33,7 @@ fn a_bulk_transfer_feels_nothing_of_a_change() {
     let (with, stats) = bulk(|config| config.rekey_packets = 1);
     println!("{without:.4} s without, {with:.4} s with {} changes", stats[0].key_changes);
     assert_eq!(calm[0].key_changes, 0);
-    // One after the other: an exchange, the packets it overtook, the next one.
+    // One after the other: an exchange, the packets it overtook, the next exchange.
     assert!(stats.iter().all(|stats| stats.key_changes >= 1), "{stats:?}");
     for stats in stats {
         assert_eq!((stats.packets_lost, stats.forged, stats.probes), (0, 0, 0));

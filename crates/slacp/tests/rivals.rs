@@ -1,4 +1,4 @@
-//! Two machines with one key, and machines that restart.
+//! Two machines with the same key, and machines that restart.
 
 mod star;
 
@@ -15,7 +15,7 @@ fn address(machine: u8) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, machine], 5900))
 }
 
-/// A hub, and a machine with the key number 1.
+/// A hub, and a machine with key number 1.
 fn served() -> Star {
     let mut star = Star::new(config(), 1, DELAY);
     star.add(terminal(config(), 1, 1), address(1));
@@ -44,14 +44,15 @@ fn of_two_machines_with_one_key_one_keeps_its_session_and_the_owner_is_told() {
     let begin = star.now;
     star.add(terminal(config(), 1, 2), address(2));
     star.run_for(Duration::from_secs(3600));
-    // The newcomer may be the same machine after a restart. Then the other is refused.
+    // The newcomer may be the same machine after a restart, so it is admitted and the other one
+    // refused.
     let ups = ups(&star, begin);
     assert!(matches!(ups[..], [(_, at)] if at == address(2)), "{ups:?}");
     let notices = notices(&mut star);
     assert!((10..25).contains(&notices.len()), "{}", notices.len());
     let told = Notice::SharedKey { key: public(1), served: address(2), refused: address(1) };
     assert!(notices.iter().all(|notice| *notice == told), "{notices:?}");
-    // The one that is served has never been interrupted.
+    // The machine that is served was never interrupted.
     let downs = star.nodes[2].events.iter().filter(|(.., event)| matches!(event, Event::Down(_)));
     assert_eq!(downs.count(), 0);
 }
@@ -77,8 +78,8 @@ fn a_machine_that_restarts_is_served_at_once_and_soon_if_it_goes_on_restarting()
         star.add(terminal(config(), 1, 2 + restart), address(1));
         star.run_for(Duration::from_secs(10));
         let ups = ups(&star, begin);
-        // A round trip and a half; later the dead session is asked first, for two answers'
-        // time.
+        // A round trip and a half. Later restarts have to wait while the dead session is asked, for
+        // the time of two answers.
         let limit = Duration::from_millis(if restart == 0 { 920 } else { 4000 });
         println!("restart {restart}: {ups:?}");
         assert!(ups.len() == 1 && ups[0].0 <= limit, "restart {restart}: {ups:?}");

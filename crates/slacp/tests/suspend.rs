@@ -1,4 +1,4 @@
-//! A machine that sleeps, or whose clock leaps ahead: timers of hours are due at once.
+//! A machine that was asleep, or whose clock leaps ahead: hours of timers are due at once.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -81,8 +81,8 @@ impl Pair {
         }
     }
 
-    /// The terminal's clock leaps; how many datagrams it sends at once, and in the next
-    /// second.
+    /// Makes the terminal's clock leap; returns how many datagrams it sends at once, and in the
+    /// next second.
     fn leap(&mut self, time: Duration) -> [usize; 2] {
         self.ahead += time;
         let before = self.sent;
@@ -92,7 +92,7 @@ impl Pair {
         [at_once, self.sent - before]
     }
 
-    /// A stream carries a byte to the hub.
+    /// Whether a stream can carry a byte to the hub.
     fn works(&mut self) -> bool {
         let Some(session) = self.sessions[0] else { return false };
         let open = Open { destination: address(), source: address(), dscp: None };
@@ -132,7 +132,7 @@ fn a_leap_of_hours_is_no_storm_and_the_session_goes_on() {
                 }
                 let [at_once, later] = pair.leap(leap);
                 println!("{case}: {at_once} at once, {later} in a second");
-                // Data that waited may leave in a burst of 4 ms; all else is single packets.
+                // Queued data may leave in a burst of 4 ms; everything else is single packets.
                 assert!(at_once <= 10 && later <= 100, "{case}: {at_once}, {later} datagrams");
                 pair.run(Duration::from_secs(3));
                 assert!(pair.works(), "{case}: {:?}", pair.events);
@@ -145,12 +145,12 @@ fn a_leap_of_hours_is_no_storm_and_the_session_goes_on() {
     }
 }
 
-/// The hub has forgotten the session meanwhile: it says so, and there is another at once.
+/// The hub has forgotten the session meanwhile. It says so, and a new session follows at once.
 #[test]
 fn after_a_night_a_terminal_is_back_in_seconds() {
     let mut pair = Pair::new(Rate::auto());
     pair.run(Duration::from_secs(2));
-    // Asleep, while time passes for the hub.
+    // The terminal sleeps while time passes for the hub.
     let (before, step) = (pair.now, Duration::from_secs(1));
     while pair.now < before + HOUR * 8 {
         pair.now += step;

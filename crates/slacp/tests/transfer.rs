@@ -1,4 +1,4 @@
-//! Streams arrive whole, whatever the link does, and as fast as it allows.
+//! Streams arrive complete whatever the link does, and as fast as it allows.
 
 mod hop;
 
@@ -23,7 +23,7 @@ fn a_request_and_its_reply_take_one_round_trip() {
     assert!(time < Duration::from_millis(605), "{time:?}");
 }
 
-/// The time of a 20 MB download, from opening the stream to the last byte.
+/// Duration of a 20 MB download, from opening the stream to the last byte.
 fn download(per: f64, seed: u64) -> f64 {
     let mut net = Hop::geo(per, seed).connected(&[Plan::new(100, 20_000_000)]);
     let start = net.now();
@@ -33,8 +33,7 @@ fn download(per: f64, seed: u64) -> f64 {
     flow.last_byte.unwrap().saturating_since(start).as_secs_f64()
 }
 
-/// The shortest time that is possible: a round trip, and the bytes at the
-/// link's rate less what it loses.
+/// The shortest possible time: a round trip, plus the bytes at the link rate less its losses.
 fn limit(per: f64) -> f64 {
     0.6 + 20e6 * 8.0 / (50e6 * (1.0 - per))
 }
@@ -67,7 +66,7 @@ fn a_stream_tells_what_was_lost_of_it_and_who_holds_it_up() {
     };
     net.run_until(half, at(60.0)).unwrap();
     let (hub, terminal) = (stats(&net, HUB), stats(&net, TERMINAL));
-    // One packet in twenty, and of those sent again.
+    // One packet in twenty, and of the retransmissions too.
     let resent = hub.resent as f64 / (hub.written - hub.unsent) as f64;
     assert!((0.03..0.08).contains(&resent), "{hub:?}");
     assert!(hub.unsent > 0 && hub.unacknowledged > 0 && !hub.blocked_by_peer, "{hub:?}");
@@ -97,21 +96,20 @@ fn small_windows_only_make_it_slow() {
     run_to_end(&mut net, 60.0);
 }
 
-/// `SLACP_SEEDS=first..end` chooses the seeds: a failing one can be replayed
-/// alone.
+/// `SLACP_SEEDS=first..end` selects the seeds, to replay a failing one alone.
 #[test]
 fn thousands_of_seeds_of_trouble_lose_no_byte() {
     let range = std::env::var("SLACP_SEEDS").unwrap_or_else(|_| "0..3000".to_owned());
     let (first, end) = range.split_once("..").expect("SLACP_SEEDS is first..end");
     for seed in first.parse().unwrap()..end.parse().unwrap() {
-        // The keys of every second one change again and again.
+        // Every second one keeps changing its keys.
         let changing: fn(&mut Config) = |config| config.rekey_packets = 40;
         trouble(seed, if seed % 2 == 1 { changing } else { |_| {} });
     }
 }
 
-/// Random streams over a random link: loss, duplication, reordering, bit
-/// errors, an outage. [`Host`](hop::Host) checks every byte and every end.
+/// Random streams over a random link with loss, duplication, reordering, bit errors and an outage.
+/// [`Host`](hop::Host) checks every byte and every end.
 fn trouble(seed: u64, configure: fn(&mut Config)) {
     println!("SLACP_SEEDS={seed}..{}", seed + 1);
     let mix = |n: u64| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(n * 0x85eb_ca6b) >> 7) % 1000;

@@ -1,5 +1,5 @@
-//! The test vectors (`vectors/slacp-2.toml`), computed again from `docs/slacp.md`
-//! without the crate: Noise, keys, packets and the erasure code.
+//! Recomputes the test vectors (`vectors/slacp-2.toml`) from `docs/slacp.md` without the crate:
+//! Noise, keys, packets and the erasure code.
 
 mod by_hand;
 
@@ -64,14 +64,14 @@ fn index(section: &Section, key: &str) -> [u8; 4] {
     u32::try_from(section.number(key)).unwrap().to_be_bytes()
 }
 
-/// What `message` is completed with.
+/// The tag that completes `message`.
 fn tag(file: &Table, message: &[u8], knock: &[u8]) -> Vec<u8> {
     let hub = section(file, "identities").bytes("hub_public");
     let key = [b"SLACP knock", &hub[..]].concat();
     mac(&key, &[message, knock].concat())[..16].to_vec()
 }
 
-/// `head` with the knock or tag behind it.
+/// `head` followed by its knock or tag.
 fn completed(file: &Table, head: &[u8], knock: &[u8]) -> Vec<u8> {
     [head, &tag(file, head, knock)].concat()
 }

@@ -1,5 +1,4 @@
-//! Versions of the protocol meet: each side is refused with a word that it
-//! understands.
+//! Different versions of the protocol: each side is refused in terms it understands.
 
 use std::net::SocketAddr;
 

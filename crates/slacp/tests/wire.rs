@@ -1,4 +1,4 @@
-//! What SLACP adds to the bytes that it carries.
+//! The overhead of SLACP on the wire.
 
 mod pair;
 
@@ -8,11 +8,11 @@ use pair::{Pair, address, pass};
 use slacp::{Read, StreamId};
 use units::{BitRate, Machine};
 
-/// The goal of the protocol: header, frame and tag of a full packet.
+/// The design goal for a full packet, in bytes: header, frame and tag.
 const OVERHEAD: usize = 27;
 
-/// Has the hub fill a stream, and gives for each full packet how much longer it
-/// is than the bytes it carries. Nothing is acknowledged meanwhile.
+/// Makes the hub fill a stream; returns the overhead of each full packet. Nothing is acknowledged
+/// meanwhile.
 fn overheads(pair: &mut Pair, id: StreamId) -> Vec<usize> {
     let [terminal, hub] = pair.ids;
     let mut overheads = Vec::new();
@@ -43,13 +43,12 @@ fn a_full_packet_of_a_stream_has_27_bytes_of_overhead() {
     let mut overheads = overheads(&mut pair, id);
     assert!(overheads.len() > 1500, "{}", overheads.len());
     overheads.sort_unstable();
-    // One packet in some dozens also tells what is settled.
+    // One packet in several dozen also carries SETTLED.
     let usual = overheads[overheads.len() * 9 / 10];
     assert!(usual <= OVERHEAD, "{usual} bytes");
 }
 
-/// Nothing but keep-alives, fresh keys, and what acknowledges them: a packet a
-/// second would be too many.
+/// Only keepalives, key changes and their acknowledgements: a packet a second would be too many.
 #[test]
 fn a_stream_lives_through_an_idle_hour() {
     let mut pair = Pair::new(BitRate::from_mbit(10));

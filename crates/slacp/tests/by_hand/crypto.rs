@@ -1,4 +1,4 @@
-//! The keys and seals of `docs/slacp.md`.
+//! The key derivation and encryption of `docs/slacp.md`.
 
 use ring::{aead, hmac};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
@@ -24,7 +24,7 @@ pub fn hkdf(salt: &[u8], input: &[u8], info: &[u8], length: usize) -> Vec<u8> {
     out
 }
 
-/// The secret that a private and a public key share, and the private one's public key.
+/// The shared secret of a private and a public key, and the public key of the private one.
 pub fn x25519(private: &[u8], public: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut dh = DefaultResolver.resolve_dh(&DHChoice::Curve25519).unwrap();
     dh.set(private);
@@ -69,7 +69,7 @@ impl Noise {
         [one, two]
     }
 
-    /// Mixes in the secret of two keys.
+    /// Mixes in the shared secret of two keys.
     fn agree(&mut self, private: &[u8], public: &[u8]) {
         [self.chaining_key, self.key] = self.derive(&x25519(private, public).0);
     }
@@ -94,7 +94,7 @@ impl Noise {
     }
 }
 
-/// The public key of a private one.
+/// The public key of a private key.
 pub fn public(private: &[u8]) -> Vec<u8> {
     x25519(private, &[9; 32]).1
 }
@@ -152,7 +152,7 @@ pub fn second_message(
     [answer, noise.seal(payload)].concat()
 }
 
-/// The two messages of a handshake, and what it leaves.
+/// The two messages of a handshake, and the resulting state.
 pub fn noise_ik(
     prologue: &[u8],
     terminal: [&[u8]; 2],

@@ -1,11 +1,11 @@
-//! The erasure code as `docs/slacp.md` (The erasure code) specifies it, slowly:
-//! a field of tables, and interpolation by Lagrange's formula.
+//! The erasure code as specified in `docs/slacp.md` (The erasure code), implemented slowly: a field
+//! by tables, and Lagrange interpolation.
 
 use std::sync::LazyLock;
 
 /// `x^16 + x^5 + x^3 + x^2 + 1`.
 const POLYNOMIAL: u32 = 0x1_002d;
-/// The element of each bit, in the polynomial's own representation.
+/// The field element of each bit, in polynomial representation.
 const BASIS: [u16; 16] = [
     0x0001, 0xacca, 0x3c0e, 0x163e, 0xc582, 0xed2e, 0x914c, 0x4012, 0x6c98, 0x10d8, 0x6a72, 0xb900,
     0xfdb8, 0xfb34, 0xff38, 0x991e,
@@ -21,7 +21,7 @@ fn polynomial_product(a: u16, b: u16) -> u16 {
     (16..32).rev().fold(long, reduce) as u16
 }
 
-/// Logarithms of elements in the representation of the shards, to the base x.
+/// Logarithms to base x of elements in shard representation.
 struct Tables {
     log: Vec<u32>,
     exp: Vec<u16>,
@@ -60,8 +60,7 @@ fn quotient(a: u16, b: u16) -> u16 {
     if a == 0 { 0 } else { TABLES.exp[((log(a) + ORDER - log(b)) % ORDER) as usize] }
 }
 
-/// What the value at `points[at]` adds to the value at `x` of the polynomial of
-/// the least degree through all `points`.
+/// The Lagrange coefficient of the value at `points[at]` for the value at `x`.
 fn lagrange(points: core::ops::Range<u16>, at: u16, x: u16) -> u16 {
     let others = || points.clone().filter(|point| *point != at);
     let numerator = others().fold(1, |all, point| product(all, x ^ point));
@@ -69,7 +68,7 @@ fn lagrange(points: core::ops::Range<u16>, at: u16, x: u16) -> u16 {
     quotient(numerator, denominator)
 }
 
-/// By what each original is multiplied in each repair: `repairs` rows of `count`.
+/// The factor of each original in each repair: `repairs` rows of `count`.
 pub fn matrix(count: u16, repairs: u16) -> Vec<Vec<u16>> {
     let c = count.next_power_of_two().min(repairs.next_power_of_two());
     let factor = |repair: u16, original: u16| {
@@ -84,8 +83,7 @@ pub fn matrix(count: u16, repairs: u16) -> Vec<Vec<u16>> {
     (0..repairs).map(row).collect()
 }
 
-/// The elements of a shard: the low bytes and then the high bytes of up to 32 at
-/// a time.
+/// The elements of a shard, which stores up to 32 low bytes and then their high bytes.
 pub fn elements(shard: &[u8]) -> Vec<u16> {
     let pairs = shard.chunks(64).flat_map(|chunk| {
         let (low, high) = chunk.split_at(chunk.len() / 2);
@@ -117,8 +115,8 @@ pub fn repairs(originals: &[Vec<u8>], repairs: usize) -> Vec<Vec<u8>> {
     matrix.iter().map(repair).collect()
 }
 
-/// Restores originals that are `None`, from as many repairs as there are such,
-/// given with their indices, of `total`: by elimination.
+/// Restores originals that are `None` by elimination, from as many of the `total` repairs, given
+/// with their indices.
 pub fn restore(
     originals: &[Option<Vec<u8>>],
     repairs: &[(usize, Vec<u8>)],
@@ -126,7 +124,7 @@ pub fn restore(
 ) -> Vec<Vec<u8>> {
     let matrix = matrix(originals.len() as u16, total as u16);
     let missing: Vec<usize> = (0..originals.len()).filter(|i| originals[*i].is_none()).collect();
-    // Rows of factors of what is missing, and what they sum up to.
+    // A row of factors of the missing originals, and their sum.
     let equation = |(index, shard): &(usize, Vec<u8>)| {
         let mut sum = elements(shard);
         for (original, factor) in originals.iter().zip(&matrix[*index]) {

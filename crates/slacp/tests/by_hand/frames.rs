@@ -1,5 +1,4 @@
-//! Frames written as text in the test vectors, encoded as `docs/slacp.md` (Frames)
-//! says.
+//! Encodes frames written as text in the test vectors, as specified in `docs/slacp.md` (Frames).
 
 use std::net::SocketAddr;
 
@@ -57,7 +56,7 @@ impl Fields<'_> {
         }
     }
 
-    /// `data` as the last field of a frame: with its length unless that is left out.
+    /// `data` as the last field of a frame, with its length unless that is omitted.
     fn data(data: &[u8], last: bool) -> Vec<u8> {
         let length = if last { Vec::new() } else { varint(data.len() as u64) };
         [&length, data].concat()
@@ -85,7 +84,7 @@ impl Fields<'_> {
         [&[kind], &names[..], &place, &Self::data(b"packet", last)].concat()
     }
 
-    /// Ranges such as `50-79,90`, the highest first: from, and one after the end.
+    /// Ranges such as `50-79,90`, highest first, as start and exclusive end.
     fn ranges(&self, name: &str) -> Vec<(u64, u64)> {
         let range = |text: &str| {
             let (from, to) = text.split_once('-').unwrap_or((text, text));
@@ -131,7 +130,7 @@ impl Fields<'_> {
     }
 }
 
-/// The bytes of a frame; of the `last` one in its packet.
+/// Encodes a frame; `last` if it is the last in its packet.
 pub fn encode(text: &str, last: bool) -> Vec<u8> {
     let fields = Fields(text);
     let name = text.split(' ').take_while(|word| !word.contains('=') && *word != "FIN");

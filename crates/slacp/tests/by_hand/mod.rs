@@ -1,4 +1,4 @@
-//! SLACP made from its specification, without the crate.
+//! SLACP implemented from its specification, without the crate.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 

@@ -1,6 +1,5 @@
-//! A terminal, or a hub, made from the specification: it sets up a session, opens or
-//! takes a stream, acknowledges what comes, restores from repairs what does not, and
-//! changes keys.
+//! A terminal or hub implemented from the specification. It sets up a session, opens or accepts a
+//! stream, acknowledges packets, restores lost ones from repairs, and changes keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +12,7 @@ use super::frames::{encode, varint};
 
 const INDEX: u32 = 0x7e57_0001;
 
-/// Base, stride, and how many sources and repairs there are.
+/// Base, stride, number of sources, number of repairs.
 type Block = (u64, u64, usize, usize);
 /// With their indices.
 type Repairs = Vec<(usize, Vec<u8>)>;
@@ -25,35 +24,35 @@ pub struct Peer {
     ephemeral: Vec<u8>,
     noise: Option<Noise>,
     index_of_peer: [u8; 4],
-    /// Of the side that is played: a hub's answers, a terminal's asks.
+    /// The role of this peer: a hub answers, a terminal initiates.
     is_hub: bool,
     send: Vec<u8>,
-    /// By key phase; the second after a change of keys.
+    /// By key phase; the second follows a key change.
     receive: Vec<Vec<u8>>,
-    /// What a hub sends with as soon as the terminal does.
+    /// The hub's next key, used as soon as the terminal switches.
     next_send: Option<Vec<u8>>,
     phase: u8,
-    /// What is to be sent in reply to what came.
+    /// Datagrams to send in reply.
     pub replies: Vec<Vec<u8>>,
     chain: Vec<u8>,
     fresh: Option<Vec<u8>>,
-    /// Packets that came in the second phase.
+    /// Packets received in the second phase.
     pub renewed: usize,
     next: u64,
     /// One more than the largest of our packets that was acknowledged.
     acknowledged: u64,
-    /// What came or was restored, with the frames of FEC sources.
+    /// Packets received or restored, with the frames of FEC sources.
     packets: BTreeMap<u64, Vec<u8>>,
     restored: BTreeSet<u64>,
     settled: u64,
     blocks: BTreeMap<Block, Repairs>,
-    /// Bytes of stream 0, and where it ends.
+    /// The data of stream 0, and where it ends.
     pub data: Vec<Option<u8>>,
     pub end: Option<u64>,
     pub opened: bool,
     pub accepted: bool,
     pub closed: Option<u8>,
-    /// Whether something came that is to be acknowledged.
+    /// Whether an acknowledgement is due.
     owes: bool,
 }
 
@@ -89,7 +88,7 @@ impl Peer {
         }
     }
 
-    /// A hub with this key, which serves anybody.
+    /// A hub with this key that serves any terminal.
     pub fn hub(private: [u8; 32], ephemeral: [u8; 32]) -> Self {
         let hub = public(&private);
         Self { is_hub: true, ..Self::new(&hub, private, ephemeral) }
@@ -175,7 +174,7 @@ impl Peer {
         self.restore();
     }
 
-    /// Acts on the frames of a packet.
+    /// Processes the frames of a packet.
     fn frames(&mut self, number: u64, mut rest: &[u8]) {
         let input = &mut rest;
         while let Some((&kind, after)) = input.split_first() {
@@ -199,13 +198,13 @@ impl Peer {
         }
     }
 
-    /// Begins the first change of keys.
+    /// Starts the first key change.
     pub fn offer_keys(&mut self, private: [u8; 32]) -> Vec<u8> {
         self.fresh = Some(private.to_vec());
         self.packet_of(&[&[0x0a, 1], &public(&private)[..]].concat())
     }
 
-    /// The other side's half of the first change.
+    /// Processes the other side's share of the first key change.
     fn rekey(&mut self, input: &mut &[u8]) {
         assert_eq!(read(input), 1);
         let theirs = take(input, 32);
@@ -223,7 +222,7 @@ impl Peer {
         self.receive.push(keys[32..64].to_vec());
     }
 
-    /// The keys of the next generation and the chain.
+    /// Derives the keys of the next generation and the chaining key.
     fn derive(&self, private: &[u8], theirs: &[u8]) -> Vec<u8> {
         let (secret, ours) = x25519(private, theirs);
         let halves = if self.is_hub { [theirs, &ours] } else { [&ours[..], theirs] };
@@ -239,7 +238,7 @@ impl Peer {
         }
     }
 
-    /// Stream 0, to an IPv4 address from one.
+    /// Parses OPEN of stream 0, from an IPv4 address to another.
     fn open(&mut self, input: &mut &[u8]) {
         assert_eq!(read(input), 0);
         for _ in ["window", "credit"] {
@@ -258,7 +257,7 @@ impl Peer {
         self.store(offset, data, kind & 1 != 0);
     }
 
-    /// The stream here is far shorter than what makes the offset ambiguous.
+    /// The stream is far too short for its offsets to be ambiguous.
     fn compact_stream(&mut self, kind: u8, input: &mut &[u8]) {
         assert_eq!(kind & 15, 0, "stream 0");
         let high = u64::from(kind >> 4 & 3);

@@ -1,4 +1,4 @@
-//! Counts what a test allocates.
+//! Counts a test's allocations.
 
 #![allow(unreachable_pub, missing_docs)]
 
@@ -10,10 +10,10 @@ thread_local! {
     static LIVE: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Counts the bytes that this thread has allocated and not freed.
+/// Counts the bytes allocated and not freed by this thread.
 struct Counting;
 
-// SAFETY: every call is handed to the system's allocator as it is.
+// SAFETY: every call is passed on unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = LIVE.try_with(|live| live.set(live.get() + layout.size() as isize));

@@ -44,7 +44,7 @@ pub struct Flow {
 pub const HEADERS: usize = 20 + 8 + 8;
 
 impl Flow {
-    /// `mbit` Mbit/s of IP packets for `seconds` from 5 s on.
+    /// A flow of `mbit` Mbit/s of IP packets for `seconds`, starting at 5 s.
     pub fn new(channel: u8, size: usize, mbit: f64, seconds: f64) -> Self {
         let every = Duration::from_secs_f64(size as f64 * 8.0 / (mbit * 1e6));
         let count = (seconds / every.as_secs_f64()) as u64;
@@ -71,15 +71,15 @@ impl Flow {
     }
 }
 
-/// What became of a flow.
+/// What arrived of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct Arrivals {
-    /// Number and delay of each packet, as delivered.
+    /// Number and delay of each packet as delivered.
     pub packets: Vec<(u64, Duration)>,
 }
 
 impl Arrivals {
-    /// The delay below which a share of the packets was.
+    /// The delay at this quantile of the packets.
     pub fn delay(&self, share: f64) -> Duration {
         let mut delays: Vec<Duration> = self.packets.iter().map(|(_, delay)| *delay).collect();
         delays.sort();
@@ -97,12 +97,12 @@ impl Arrivals {
     }
 }
 
-/// A host that also sends flows of packets, and checks those it gets.
+/// A host that also sends flows of packets and checks those it receives.
 pub struct Node {
     pub host: Host,
-    /// Of this side; the place in the list is the source port.
+    /// Flows of this side; the index is the source port.
     pub flows: Vec<Flow>,
-    /// Of the other side.
+    /// Flows of the other side.
     pub expected: Vec<Flow>,
     next: Vec<u64>,
     pub arrivals: BTreeMap<u16, Arrivals>,
@@ -118,7 +118,7 @@ impl Node {
         self.host.endpoint.channel_stats(self.session(), id(channel)).unwrap()
     }
 
-    /// The packet to be sent next, and when.
+    /// When the next packet is due, and of which flow.
     fn next(&self) -> Option<(Instant, usize)> {
         let due = |(flow, next): (&Flow, &u64)| (*next < flow.count).then(|| flow.sent_at(*next));
         let flows = self.flows.iter().zip(&self.next).enumerate();
@@ -183,8 +183,8 @@ impl Peer for Node {
     }
 }
 
-/// A hub that sends `down` and a terminal that sends `up`; the session is set up
-/// at 5 s, when the flows begin.
+/// A hub that sends `down` and a terminal that sends `up`. The session is set up by 5 s, when the
+/// flows start.
 pub fn net(hop: &Hop, plans: &[Plan], up: &[Flow], down: &[Flow]) -> Net<Node> {
     let node = |me: usize, flows: &[Flow], expected: &[Flow]| Node {
         host: hop.host(me, plans, 0),
@@ -195,14 +195,14 @@ pub fn net(hop: &Hop, plans: &[Plan], up: &[Flow], down: &[Flow]) -> Net<Node> {
         log: Vec::new(),
     };
     let mut net = Net::new(vec![node(TERMINAL, up, down), node(HUB, down, up)], hop.seed);
-    // Four bytes of every datagram are the test's own.
+    // Four bytes of every datagram belong to the test.
     net.set_overhead(link::testkit::UDP_IPV4_OVERHEAD - 4);
     net.connect(HUB, TERMINAL, hop.link(hop.forward));
     net.connect(TERMINAL, HUB, hop.link(hop.ret));
     net
 }
 
-/// Runs until all flows have ended, and 3 s longer.
+/// Runs until 3 s after all flows have ended.
 pub fn run(net: &mut Net<Node>) {
     let end = |flow: &Flow| flow.sent_at(flow.count);
     let ends = net.peers().iter().flat_map(|node| node.flows.iter().map(end));

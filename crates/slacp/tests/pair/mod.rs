@@ -1,4 +1,4 @@
-//! A terminal and a hub that hear each other at once.
+//! A terminal and a hub connected without delay.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
@@ -12,7 +12,7 @@ pub struct Pair {
     pub now: Instant,
     pub terminal: Endpoint,
     pub hub: Endpoint,
-    /// The session, as each calls it.
+    /// The session's identifier on each side.
     pub ids: [SessionId; 2],
 }
 
@@ -21,17 +21,17 @@ pub fn address() -> SocketAddr {
 }
 
 impl Pair {
-    /// With a session.
+    /// A pair with a session.
     pub fn new(rate: BitRate) -> Self {
         Self::with(Config::new(rate))
     }
 
-    /// With a session, both sides with this configuration.
+    /// A pair with a session, both sides with this configuration.
     pub fn with(config: Config) -> Self {
         Self::prepared(config, |_| {})
     }
 
-    /// The same, with what its owner wants of the hub before there is a session.
+    /// The same, with owner commands to the hub before there is a session.
     pub fn prepared(mut config: Config, prepare: impl FnOnce(&mut Endpoint)) -> Self {
         config.aes = true;
         let to = vec![address()];
@@ -44,7 +44,7 @@ impl Pair {
         Self { now, terminal, hub, ids }
     }
 
-    /// Lets half a second pass.
+    /// Advances time by half a second.
     pub fn exchange(&mut self) {
         exchange(&mut self.now, &mut self.terminal, &mut self.hub);
     }
@@ -63,7 +63,7 @@ impl Pair {
     }
 }
 
-/// That of the hub is made of 1, that of the terminal of 2.
+/// The hub's key is derived from seed 1, the terminal's from 2.
 pub fn key(seed: u8) -> KeyPair {
     KeyPair::from_private([seed; 32])
 }
@@ -76,7 +76,7 @@ fn exchange(now: &mut Instant, terminal: &mut Endpoint, hub: &mut Endpoint) {
     }
 }
 
-/// Takes everything that one has to send to the other; how many datagrams.
+/// Delivers everything one side has to send to the other; returns the number of datagrams.
 pub fn pass(now: Instant, from: &mut Endpoint, to: &mut Endpoint) -> usize {
     let (mut datagram, mut count) = (Vec::new(), 0);
     from.handle_timeout(now);
