@@ -1,10 +1,9 @@
-//! What it costs to relay between two TCP connections on one machine:
-//! `cargo bench -p skyhop-gateway --bench splice`.
+//! Cost of relaying between two TCP connections on one machine: `cargo bench -p skyhop-gateway
+//! --bench splice`.
 //!
-//! One connection over the loopback device moves bytes as fast as it can:
-//! directly, through a bare loop of splice between blocking sockets, and through
-//! `skyhop solo` (entered by its proxy, so that no privilege is needed). CPU
-//! seconds are those of the thread that relays. Rounds are interleaved; each
+//! One connection over the loopback device moves bytes as fast as it can: directly, through a bare
+//! splice loop between blocking sockets, and through `skyhop solo` (by its proxy, so that no
+//! privilege is needed). CPU seconds are those of the relaying thread. Rounds are interleaved; each
 //! line is the median of its rounds.
 
 use std::io::{Read, Write};
@@ -22,7 +21,7 @@ use tokio::sync::oneshot;
 
 const BYTES: u64 = 4_000_000_000;
 const ROUNDS: usize = 5;
-/// The same as a relay of solo has.
+/// The same size as in a relay of solo.
 const PIPE: usize = 256 << 10;
 const PIECE: usize = 128 << 10;
 
@@ -34,7 +33,7 @@ struct Round {
 type Way = fn() -> Round;
 
 fn main() {
-    // `cargo test --benches` only wants to know whether it builds.
+    // `cargo test --benches` only checks that it builds.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -54,7 +53,7 @@ fn main() {
         println!("{name:<18}{rate:>8.1}{cost:>22.3}");
     }
     let [_, bare, solo] = &rounds;
-    // Rounds of about the same moment are compared.
+    // Only rounds of about the same time are compared.
     let shares =
         bare.iter().zip(solo).map(|(bare, solo)| solo.gbit_per_second / bare.gbit_per_second);
     println!("skyhop solo moves {:.0} % of what the bare loop does", median(shares) * 100.0);
@@ -64,12 +63,12 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     Spread::of(values).expect("there were rounds").median
 }
 
-/// The time that this thread has had a CPU.
+/// CPU time of this thread.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
-/// A server that sends to its one client.
+/// A server that sends to its only client.
 fn server() -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -86,7 +85,7 @@ fn server() -> (SocketAddr, JoinHandle<()>) {
     (address, sending)
 }
 
-/// Takes everything without looking at it; the rate.
+/// Receives and discards everything; returns the rate.
 fn receive(socket: &TcpStream) -> f64 {
     let began = Instant::now();
     let mut got = 0;
@@ -164,7 +163,7 @@ fn solo() -> Round {
     Round { gbit_per_second, cpu_seconds_per_gb: per_gb(relaying.join().unwrap()) }
 }
 
-/// A connection by way of the proxy, as soon as it listens.
+/// A connection through the proxy, retried until it listens.
 fn ask(proxy: SocketAddr, server: SocketAddr) -> TcpStream {
     let mut socket = loop {
         match TcpStream::connect(proxy) {

@@ -1,14 +1,14 @@
-//! How long connections pass by when the far side has no room for them.
+//! How long connections pass unaccelerated after the far side had no room.
 
 use std::time::Duration;
 
 use units::Instant;
 
-/// The first pause, and the longest.
+/// The first and the longest pause.
 const FIRST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Pauses that double while the far side goes on refusing.
+/// Pauses that double while the far side keeps refusing.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     /// Refusals seen so far.
@@ -17,13 +17,13 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// There have been so many refusals in all: the pause that they ask for.
+    /// Takes the total number of refusals so far, and returns the pause they call for.
     pub(crate) fn look(&mut self, now: Instant, refused: u64) -> Option<Duration> {
         if refused <= std::mem::replace(&mut self.seen, refused) {
             return None;
         }
         let pause = match self.last {
-            // What was under way when the last pause began may be refused in it.
+            // Connections in flight when the last pause began may still be refused.
             Some((began, pause)) if now < began + pause => return None,
             Some((began, pause)) if now < began + pause * 4 => LONGEST.min(pause * 2),
             _ => FIRST,

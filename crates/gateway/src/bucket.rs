@@ -1,20 +1,19 @@
-//! A token bucket: how many of something may happen in a second, and how many at once.
-//! It is handed the time.
+//! A token bucket, handed the time: a rate per second, and a burst.
 
 use std::time::Duration;
 
 use units::Instant;
 
-/// Grants `per_second` in the long run, and `burst` at once after a rest.
+/// Grants `per_second` in the long run, and up to `burst` at once after a rest.
 ///
-/// The state is one time, as in the virtual scheduling of the generic cell rate algorithm
-/// (ITU-T I.371 annex A): what has been granted is paid until `paid`, and may be paid
-/// ahead for no longer than a burst takes. Nothing drifts, nothing overflows.
+/// The state is one time, as in the virtual scheduling algorithm of the generic cell rate algorithm
+/// (ITU-T I.371 annex A): tokens granted are paid for until `paid`, which may run ahead of the
+/// clock by at most one burst. Nothing drifts, nothing overflows.
 #[derive(Debug, Clone)]
 pub(crate) struct Bucket {
-    /// Nanoseconds that one token pays for.
+    /// Nanoseconds per token.
     each: u64,
-    /// Nanoseconds that may be paid ahead.
+    /// Nanoseconds that `paid` may run ahead of the clock.
     ahead: u64,
     paid: Instant,
 }
@@ -27,7 +26,7 @@ impl Bucket {
         Self { each, ahead: each * u64::from(burst), paid: Instant::ZERO }
     }
 
-    /// Takes a token if there is one.
+    /// Takes a token if one is available.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let paid = self.paid.max(now) + Duration::from_nanos(self.each);
         let granted = paid.saturating_since(now).as_nanos() <= u128::from(self.ahead);
@@ -37,7 +36,7 @@ impl Bucket {
         granted
     }
 
-    /// Grants at another pace from now on; what has been taken stays taken.
+    /// Changes the rate and the burst; tokens already taken stay taken.
     pub(crate) fn configure(&mut self, per_second: u32, burst: u32) {
         *self = Self { paid: self.paid, ..Self::new(per_second, burst) };
     }

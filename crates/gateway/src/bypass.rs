@@ -1,4 +1,4 @@
-//! Why, since when and for how long connections have passed by.
+//! Tracks why and for how long connections pass unaccelerated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use units::Instant;
 
 use crate::status::{Bypass, BypassStatus, InterceptionStatus};
 
-/// A clock for each reason.
+/// Time and number of bypasses, by reason.
 #[derive(Debug)]
 pub(crate) struct BypassClock {
     why: Option<Bypass>,
@@ -16,12 +16,12 @@ pub(crate) struct BypassClock {
 }
 
 impl BypassClock {
-    /// Connections have been passing by for this reason from the start.
+    /// Starts in bypass for this reason.
     pub(crate) fn new(now: Instant, why: Bypass) -> Self {
         Self { why: Some(why), since: now, past: [(why, (Duration::ZERO, 1))].into() }
     }
 
-    /// From now on they pass by for this reason, or are taken over.
+    /// Enters a bypass for this reason, or ends it.
     pub(crate) fn set(&mut self, now: Instant, why: Option<Bypass>) {
         if why == self.why {
             return;

@@ -1,8 +1,8 @@
-//! Which privileges this process has.
+//! Linux capabilities of this process.
 
 use std::fs;
 
-/// A privilege, by its number in `linux/capability.h`.
+/// A capability, numbered as in `linux/capability.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capability {
     NetAdmin = 12,
@@ -11,7 +11,7 @@ pub(crate) enum Capability {
 }
 
 impl Capability {
-    /// Whether it is in effect.
+    /// Whether it is in the effective set.
     pub(crate) fn is_held(self) -> bool {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));

@@ -1,8 +1,7 @@
-//! Which class a packet or a connection belongs to, and on which channel the
-//! packets of a class go.
+//! Assigns packets and connections to classes, and classes to packet channels.
 //!
-//! The classes of a gateway are those of its `slacp` configuration, each with a
-//! packet channel, which it keeps as long as it is called the same. What a gateway sends is classed by itself alone; it
+//! A gateway's classes are those of its `slacp` configuration. Each has a packet channel, which it
+//! keeps across reloads as long as its name stays. A gateway classifies only what it sends; it
 //! receives every channel, however many classes the peer has.
 
 use std::fmt;
@@ -15,15 +14,15 @@ const ICMP: u8 = 1;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
-/// Classes besides the default one; with it, one for each channel.
+/// Maximum number of classes besides the default one: one per packet channel.
 pub(crate) const MOST_CLASSES: usize = 31;
-/// The default class and its channel. A peer that has it has them all.
+/// The default class and its channel. A peer that accepts it accepts all channels.
 pub(crate) const DEFAULT_CHANNEL: ChannelId = match ChannelId::new(0) {
     Some(channel) => channel,
     None => unreachable!(),
 };
 
-/// Traffic that is treated alike: what any of the lists has.
+/// Selects traffic: anything that matches one of the lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Traffic {
     /// Code points, 0 to 63.
@@ -33,7 +32,7 @@ pub(crate) struct Traffic {
     pub(crate) protocols: Vec<u8>,
 }
 
-/// Neighbouring ports of TCP, of UDP, or of both.
+/// A range of ports of TCP, of UDP, or of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ports {
     pub(crate) protocol: Option<u8>,
@@ -42,22 +41,22 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Whether they are ports of this protocol.
+    /// Whether the range applies to this protocol.
     pub(crate) fn of(&self, protocol: u8) -> bool {
         self.protocol.is_none_or(|only| only == protocol)
     }
 
-    /// Whether this port of this protocol is one of them.
+    /// Whether the range includes this port of this protocol.
     pub(crate) fn has(&self, protocol: u8, port: u16) -> bool {
         self.of(protocol) && (self.first..=self.last).contains(&port)
     }
 
-    /// Those from `first` to `last`; `None` if there are none.
+    /// Ports from `first` to `last`; `None` if the range is empty.
     pub(crate) fn range(protocol: Option<u8>, first: u16, last: u16) -> Option<Self> {
         (0 < first && first <= last).then_some(Self { protocol, first, last })
     }
 
-    /// Reads `22`, `5060-5061` or `udp/443`.
+    /// Parses `22`, `5060-5061` or `udp/443`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (protocol, text) = match text.split_once('/') {
             Some(("tcp", ports)) => (Some(TCP), ports),
@@ -70,7 +69,7 @@ impl Ports {
     }
 }
 
-/// As [`Ports::parse`] reads it.
+/// The form that [`Ports::parse`] accepts.
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.protocol {
@@ -94,7 +93,7 @@ impl Traffic {
     }
 }
 
-/// A class as it is configured.
+/// A configured class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) name: String,
@@ -103,11 +102,11 @@ pub(crate) struct Definition {
     pub(crate) error_control: ErrorControl,
 }
 
-/// The name of the class of everything that is in no other.
+/// Name of the class for traffic that matches no other.
 pub(crate) const DEFAULT: &str = "default";
 
 impl Definition {
-    /// A class with nothing in it that is treated as others are.
+    /// A class that matches nothing, without guarantees or limits.
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -117,14 +116,14 @@ impl Definition {
         }
     }
 
-    /// The classes of a gateway that is told none.
+    /// The default classes.
     pub(crate) fn usual() -> Vec<Self> {
         vec![usual_bulk(), usual_interactive(), with_weight(Self::new(DEFAULT), 4)]
     }
 }
 
-/// What says itself that it can wait (RFC 8622, RFC 3662). First, since ssh
-/// marks its file transfers so and uses its usual port.
+/// Traffic marked as able to wait (RFC 8622, RFC 3662). Comes first, because ssh marks its file
+/// transfers this way and uses its usual port.
 fn usual_bulk() -> Definition {
     const LE: u8 = 1;
     const CS1: u8 = 8;
@@ -132,9 +131,9 @@ fn usual_bulk() -> Definition {
     Definition { traffic, error_control: ErrorControl::Arq, ..Definition::new("bulk") }
 }
 
-/// Somebody waits for each packet: voice and signalling (RFC 4594 §2.3: EF, CS5
-/// and above, AF4x for video calls), ssh, DNS, time, and ICMP. A packet sent again would
-/// come too late for a voice, so repairs go along.
+/// Interactive traffic: voice and signalling (RFC 4594 §2.3: EF, CS5 and above, AF4x for video
+/// calls), ssh, DNS, NTP and ICMP. A retransmission would be too late for voice, so FEC protects
+/// the packets.
 fn usual_interactive() -> Definition {
     const DSCP: [u8; 8] = [46, 44, 40, 48, 56, 34, 36, 38];
     let port = |protocol, port| Ports { protocol: Some(protocol), first: port, last: port };
@@ -155,7 +154,7 @@ fn with_weight(class: Definition, weight: u16) -> Definition {
 #[derive(Debug, Clone)]
 pub struct Classes {
     classes: Vec<Class>,
-    /// Of everything else.
+    /// The default class.
     default: Definition,
 }
 
@@ -173,11 +172,11 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Makes the classes known to `link`; the one called [`DEFAULT`] is that of
-    /// everything else. With `packets`, they have channels.
+    /// Installs the classes in `link`; the one called [`DEFAULT`] takes all other traffic.
+    /// `packets` gives each a channel.
     ///
     /// # Errors
-    /// Those of `slacp`, with the class that it does not take.
+    /// Those of `slacp`, with the class that it rejects.
     pub(crate) fn install(
         definitions: Vec<Definition>,
         packets: bool,
@@ -186,11 +185,11 @@ impl Classes {
         Self::default().succeeded_by(definitions, packets, link)
     }
 
-    /// The same, for classes that follow these: of those that keep their names,
-    /// packets keep their channels, and so their order.
+    /// Installs new classes in place of these. Classes that keep their name keep their channel, and
+    /// so the order of their packets.
     ///
     /// # Errors
-    /// Those of `slacp`, with the class that it does not take.
+    /// Those of `slacp`, with the class that it rejects.
     pub(crate) fn succeeded_by(
         &self,
         definitions: Vec<Definition>,
@@ -223,7 +222,7 @@ impl Classes {
     }
 
     fn add_channels(&self, link: &mut slacp::Config) -> Result<(), ConfigError> {
-        // Of the channels without a class of ours, we receive what the peer sends.
+        // Channels without a class of ours still receive what the peer sends.
         for channel in (0..).map_while(ChannelId::new) {
             link.add_channel(channel, ChannelConfig::new(self.default.error_control))?;
         }
@@ -238,31 +237,31 @@ impl Classes {
         self.classes.iter().find(|class| class.definition.name == name)
     }
 
-    /// As they were configured.
+    /// The definitions as configured.
     pub(crate) fn definitions(&self) -> Vec<Definition> {
         self.all().map(|(definition, _)| definition.clone()).collect()
     }
 
-    /// The classes, that of everything else last.
+    /// All classes, the default one last.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Definition, ClassId)> {
         let listed = self.classes.iter().map(|class| (&class.definition, class.id));
         listed.chain([(&self.default, ClassId::DEFAULT)])
     }
 
-    /// Where what is in a class of `before` goes on: in that of the same name.
+    /// The class that continues one of `before`: the one of the same name.
     pub(crate) fn successor(&self, before: &Self, id: ClassId) -> Option<ClassId> {
         let (old, _) = before.all().find(|(_, old)| *old == id)?;
         self.all().find(|(class, _)| class.name == old.name).map(|(_, id)| id)
     }
 
-    /// The class whose packets go on a channel.
+    /// The class that sends on a channel.
     pub(crate) fn on_channel(&self, channel: ChannelId) -> Option<&str> {
         let class = self.classes.iter().find(|class| class.channel == channel);
         let default = (channel == DEFAULT_CHANNEL).then_some(&self.default);
         class.map(|class| &class.definition).or(default).map(|definition| definition.name.as_str())
     }
 
-    /// The channel on which a packet goes.
+    /// The channel for a packet.
     pub(crate) fn of_packet(&self, packet: &Packet) -> ChannelId {
         let ports = packet.ports.as_ref().map_or(&[][..], |ports| ports);
         let class = self.find(Some(packet.dscp), packet.protocol, ports);
@@ -280,7 +279,7 @@ impl Classes {
     }
 }
 
-/// The classes of a running gateway, which may be given others.
+/// The classes of a running gateway, which a reload may replace.
 #[derive(Debug, Default)]
 pub(crate) struct LiveClasses(RwLock<Classes>);
 
@@ -289,7 +288,7 @@ impl LiveClasses {
         Self(RwLock::new(classes))
     }
 
-    /// Those of the moment.
+    /// The current classes.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Classes> {
         self.0.read().expect("nobody panics while holding the classes")
     }
@@ -358,7 +357,7 @@ mod tests {
         let after = before.succeeded_by(named, true, &mut link).unwrap();
         let channel = |classes: &Classes, name| classes.named(name).unwrap().channel;
         assert_eq!(channel(&after, "interactive"), channel(&before, "interactive"));
-        // The channel of the class that is no more.
+        // The channel of the class that was removed.
         assert_eq!(channel(&after, "voice"), channel(&before, "bulk"));
         assert_eq!(after.on_channel(DEFAULT_CHANNEL), Some(DEFAULT));
         let id = |classes: &Classes, name| classes.named(name).map(|class| class.id);

@@ -1,12 +1,12 @@
-//! The one place of the gateway where time is read.
+//! The only place in the gateway that reads a clock.
 
 use nix::time::{ClockId, clock_gettime};
 use units::Instant;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The time now: nanoseconds of `CLOCK_MONOTONIC`, so that it can be handed to
-/// a `timerfd` of the same clock as it is.
+/// Current time in nanoseconds of `CLOCK_MONOTONIC`, which a `timerfd` of the same clock takes
+/// unconverted.
 pub(crate) fn now() -> Instant {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has CLOCK_MONOTONIC");
     let seconds = u64::try_from(time.tv_sec()).expect("CLOCK_MONOTONIC is never negative");

@@ -114,7 +114,7 @@ pub struct TunnelConfig {
     pub device: TunnelDevice,
     /// Maximum packet size in bytes; path MTU discovery tells senders of larger packets. Key `mtu`,
     /// default 1500, or the hop's MTU if larger. It may exceed the hop's MTU: packets are
-    /// fragmented on the hop.
+    /// split on the hop.
     pub mtu: u16,
 }
 

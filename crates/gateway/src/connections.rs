@@ -1,4 +1,4 @@
-//! The connections alive, for those who ask what a gateway is doing.
+//! The register of live connections, for status reports.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -11,12 +11,12 @@ use units::Instant;
 use crate::clock;
 use crate::counters::Counters;
 
-/// How far back it is looked who held a direction up.
+/// Time constant of the estimate of who holds a direction up.
 const MEMORY: Duration = Duration::from_secs(2);
 /// A direction that has moved nothing for this long is idle.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// All connections of a gateway that are alive.
+/// All live connections of a gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Register(Mutex<Entries>);
 
@@ -26,25 +26,25 @@ struct Entries {
     live: BTreeMap<u64, Arc<Entry>>,
 }
 
-/// Who opened a connection.
+/// Which side opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A client here.
+    /// A client on this side.
     Here,
-    /// The peer: then the TCP connection here is the server's.
+    /// The peer; the TCP connection here then leads to the server.
     Peer {
-        /// The client's address lies in the networks of the peer; otherwise the peer may
-        /// have made it up.
+        /// Whether the client's address is in the peer's networks. If not, the peer may have made
+        /// it up.
         verified: bool,
     },
 }
 
-/// What is known of a connection.
+/// A connection's entry in the register.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
-    /// None if it goes straight to its server: then what is said of the hop is true
-    /// of the connection to the server.
+    /// `None` for a direct connection; its fields for the hop then describe the connection to the
+    /// server.
     pub(crate) session: Option<SessionId>,
     pub(crate) open: Open<Destination>,
     pub(crate) origin: Origin,
@@ -52,13 +52,13 @@ pub(crate) struct Entry {
     moving: Mutex<Moving>,
 }
 
-/// What changes while it lives.
+/// The fields that change while it lives.
 #[derive(Debug, Clone)]
 pub(crate) struct Moving {
     pub(crate) stream: Option<StreamId>,
-    /// Its TCP socket, while that is open.
+    /// The TCP socket, while open.
     pub(crate) socket: Option<RawFd>,
-    /// That to the server, if there is no hop.
+    /// The socket to the server, if there is no hop.
     pub(crate) far_socket: Option<RawFd>,
     pub(crate) to_hop: Direction,
     pub(crate) from_hop: Direction,
@@ -68,29 +68,29 @@ pub(crate) struct Moving {
 #[derive(Debug, Clone)]
 pub(crate) struct Direction {
     pub(crate) bytes: u64,
-    /// Which side it waits for, since when.
+    /// Which side it waits for, and since when.
     waits: Waits,
     since: Instant,
     moved: Instant,
-    /// The share of the time, of late, that it waited for the TCP connection.
+    /// Recent share of the time spent waiting for the TCP connection, 0 to 1.
     for_socket: f64,
 }
 
-/// Whom a direction waits for.
+/// What a direction waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// The TCP connection here: to send, or to take.
+    /// The TCP connection here: for data, or for room.
     Socket,
-    /// The stream: to take, or to bring.
+    /// The stream: for room, or for data.
     Stream,
 }
 
-/// Whom a direction of a connection has been waiting for.
+/// What has recently held a direction up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// It has not moved for a while.
+    /// Nothing has moved for a while.
     Idle,
-    /// Mostly for this.
+    /// Mostly this.
     By(Waits),
 }
 
@@ -99,7 +99,7 @@ impl Direction {
         Self { bytes: 0, waits, since: now, moved: now, for_socket: 0.5 }
     }
 
-    /// It waits for this from now on.
+    /// Records what the direction waits for from now on.
     pub(crate) fn wait(&mut self, now: Instant, waits: Waits) {
         let past = now.saturating_since(self.since).as_secs_f64();
         let kept = (-past / MEMORY.as_secs_f64()).exp();
@@ -113,7 +113,7 @@ impl Direction {
         self.moved = now;
     }
 
-    /// What it has been waiting for.
+    /// What has held the direction up.
     pub(crate) fn held(&self, now: Instant) -> Held {
         let mut seen = self.clone();
         seen.wait(now, self.waits);
@@ -129,7 +129,7 @@ impl Entry {
         self.moving.lock().expect("nobody panics while holding an entry")
     }
 
-    /// A direction waits from now on.
+    /// Records what the direction to the hop waits for.
     pub(crate) fn waits_to_hop(&self, waits: Waits) {
         self.lock().to_hop.wait(clock::now(), waits);
     }
@@ -138,33 +138,33 @@ impl Entry {
         self.lock().from_hop.wait(clock::now(), waits);
     }
 
-    /// Joins it to its stream and its TCP socket.
+    /// Attaches its stream and its TCP socket.
     pub(crate) fn carries(&self, stream: StreamId, socket: RawFd) {
         let mut moving = self.lock();
         (moving.stream, moving.socket) = (Some(stream), Some(socket));
     }
 
-    /// Joins it to the sockets of its client and its server.
+    /// Attaches the sockets of its client and its server.
     pub(crate) fn joins(&self, client: RawFd, server: RawFd) {
         let mut moving = self.lock();
         (moving.socket, moving.far_socket) = (Some(client), Some(server));
     }
 
-    /// The sockets are about to be closed: their descriptors may become others'.
+    /// Call before the sockets are closed: their descriptors may be reused.
     pub(crate) fn socket_ends(&self) {
         let mut moving = self.lock();
         (moving.socket, moving.far_socket) = (None, None);
     }
 }
 
-/// An entry as long as the connection lives.
+/// Keeps an entry in the register while the connection lives.
 pub(crate) struct Registered<'a> {
     counters: &'a Counters,
     entry: Arc<Entry>,
 }
 
 impl<'a> Registered<'a> {
-    /// Enters a connection until this is dropped.
+    /// Registers a connection until dropped.
     pub(crate) fn new(
         counters: &'a Counters,
         session: SessionId,
@@ -174,7 +174,7 @@ impl<'a> Registered<'a> {
         Self { counters, entry: counters.live.enter(Some(session), open.into(), origin) }
     }
 
-    /// The same for a connection that goes straight to its server.
+    /// Registers a direct connection.
     pub(crate) fn straight(counters: &'a Counters, open: impl Into<Open<Destination>>) -> Self {
         Self { counters, entry: counters.live.enter(None, open.into(), Origin::Here) }
     }
@@ -189,18 +189,18 @@ impl<'a> Registered<'a> {
         self.lock().from_hop.moved(clock::now(), bytes);
     }
 
-    /// Something was marked as urgent.
+    /// Counts an urgent mark.
     pub(crate) fn saw_urgent(&self) {
         self.counters.urgent.increment();
     }
 
-    /// From the client straight to the server.
+    /// Counts bytes from the client directly to the server.
     pub(crate) fn moved_up(&self, bytes: usize) {
         self.counters.bytes_up.add(bytes as u64);
         self.lock().to_hop.moved(clock::now(), bytes);
     }
 
-    /// From the server straight to the client.
+    /// Counts bytes from the server directly to the client.
     pub(crate) fn moved_down(&self, bytes: usize) {
         self.counters.bytes_down.add(bytes as u64);
         self.lock().from_hop.moved(clock::now(), bytes);
@@ -249,12 +249,12 @@ impl Register {
         entry
     }
 
-    /// How many there are.
+    /// Number of live connections.
     pub(crate) fn count(&self) -> usize {
         self.lock().live.len()
     }
 
-    /// All of them, the oldest first.
+    /// All live connections, the oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
         self.lock().live.values().cloned().collect()
     }
@@ -294,14 +294,14 @@ mod tests {
     fn who_held_a_direction_up_is_who_it_waited_for_most_of_late() {
         let mut direction = Direction::new(at(0), Waits::Socket);
         assert_eq!(direction.held(at(1000)), Held::Idle);
-        // A client that sends all the time: the stream is what it waits for.
+        // A client that sends continuously is held up by the stream.
         for step in 0..200 {
             direction.wait(at(step * 50), Waits::Socket);
             direction.moved(at(step * 50), 1000);
             direction.wait(at(step * 50 + 5), Waits::Stream);
         }
         assert_eq!(direction.held(at(10_000)), Held::By(Waits::Stream));
-        // Then it sends only now and then.
+        // Later it sends only now and then.
         for step in 200..400 {
             direction.wait(at(step * 50), Waits::Stream);
             direction.moved(at(step * 50), 1000);

@@ -1,4 +1,4 @@
-//! What a gateway counts while it runs; told in its log at the end.
+//! Counters of a running gateway, logged when it exits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +35,7 @@ impl fmt::Display for Counter {
     }
 }
 
-/// How much there is at present.
+/// A current amount.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicU64);
 
@@ -44,14 +44,14 @@ impl Gauge {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// There are `count` more until what this returns is dropped.
+    /// Adds `count` until the returned value is dropped.
     pub(crate) fn hold(&self, count: usize) -> Share<'_> {
         self.0.fetch_add(count as u64, Ordering::Relaxed);
         Share { gauge: self, count: count as u64 }
     }
 }
 
-/// A part of a [`Gauge`].
+/// A share of a [`Gauge`].
 pub(crate) struct Share<'g> {
     gauge: &'g Gauge,
     count: u64,
@@ -63,60 +63,59 @@ impl Drop for Share<'_> {
     }
 }
 
-/// Everything that one gateway counts, and what its connections have in common.
+/// All counters of a gateway, and what its connections share.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Of each connection's TCP.
+    /// Keep-alive settings of every connection.
     pub(crate) keepalive: Keepalive,
-    /// Where connections pass by for a while.
+    /// Destinations that pass unaccelerated for a while.
     pub(crate) refusals: Refusals,
-    /// Connections carried, of either side.
+    /// Connections carried, opened by either side.
     pub(crate) connections: Counter,
-    /// Connections that both sides ended cleanly.
+    /// Connections that both ends closed cleanly.
     pub(crate) closed: Counter,
-    /// Connections that were reset by a peer or by us.
+    /// Connections reset by an end or by us.
     pub(crate) reset: Counter,
     /// Connections that could not be opened at the far end.
     pub(crate) failed: Counter,
-    /// Bytes from TCP connections onto the hop.
+    /// Bytes from TCP connections to the hop.
     pub(crate) bytes_to_hop: Counter,
     /// Bytes from the hop to TCP connections.
     pub(crate) bytes_from_hop: Counter,
-    /// Connections that went straight to their servers, without a hop.
+    /// Direct connections to servers, without a hop.
     pub(crate) straight: Counter,
-    /// Bytes of these from clients to servers.
+    /// Bytes from clients to servers on direct connections.
     pub(crate) bytes_up: Counter,
-    /// Bytes of these from servers to clients.
+    /// Bytes from servers to clients on direct connections.
     pub(crate) bytes_down: Counter,
-    /// Times that something was marked as urgent, which nobody is told.
+    /// Urgent marks seen. The mark itself is not passed on.
     pub(crate) urgent: Counter,
-    /// Bytes that are in pipes at present.
+    /// Bytes currently in pipes.
     pub(crate) in_pipes: Gauge,
     /// Packets of the tunnel sent over the hop.
     pub(crate) packets_to_hop: Counter,
-    /// Packets from the hop that the kernel was given to route on.
+    /// Packets from the hop passed to the kernel for routing.
     pub(crate) packets_from_hop: Counter,
-    /// Packets from the hop whose source is not behind their terminal, or that may not
-    /// go where they want.
+    /// Packets from the hop dropped because their source is not behind the terminal, or their
+    /// destination is not permitted.
     pub(crate) packets_foreign: Counter,
-    /// Packets of the tunnel that nobody could take.
+    /// Tunnel packets dropped because nothing could take them.
     pub(crate) packets_dropped: Counter,
-    /// Datagrams handed to the kernel.
+    /// UDP datagrams handed to the kernel.
     pub(crate) datagrams_sent: Counter,
-    /// Datagrams received.
+    /// UDP datagrams received.
     pub(crate) datagrams_received: Counter,
-    /// Datagrams that the kernel refused because they exceed the MTU.
+    /// UDP datagrams that the kernel refused because they exceed the MTU.
     pub(crate) too_large: Counter,
     /// Other errors of the UDP socket.
     pub(crate) socket_errors: Counter,
-    /// Times that two machines were found to use one key.
+    /// Times that two machines were found to use the same key.
     pub(crate) shared_keys: Counter,
-    /// Times that no connection could be accepted for want of descriptors or
-    /// memory.
+    /// Times that no connection could be accepted for lack of descriptors or memory.
     pub(crate) exhausted: Counter,
-    /// Why connections were reset or failed.
+    /// Reasons for resets and failures.
     pub(crate) reasons: Reasons,
-    /// The connections alive.
+    /// The live connections.
     pub(crate) live: Register,
 }
 
@@ -129,19 +128,19 @@ impl Reasons {
         *self.0.lock().expect("nobody panics while counting").entry(reason).or_default() += 1;
     }
 
-    /// How many there were for this reason.
+    /// Count for this reason.
     pub(crate) fn of(&self, reason: ResetReason) -> u64 {
         self.0.lock().expect("nobody panics while counting").get(&reason).copied().unwrap_or(0)
     }
 
-    /// Those that there were, by the name of the reason.
+    /// All non-zero counts, by the name of the reason.
     pub(crate) fn all(&self) -> Vec<(String, u64)> {
         let counts = self.0.lock().expect("nobody panics while counting");
         counts.iter().map(|(reason, count)| (name(*reason).to_owned(), *count)).collect()
     }
 }
 
-/// One word for a reason.
+/// One-word name of a reason.
 fn name(reason: ResetReason) -> &'static str {
     match reason {
         ResetReason::Reset => "reset",
@@ -156,7 +155,7 @@ fn name(reason: ResetReason) -> &'static str {
 }
 
 impl Counters {
-    /// What a gateway without a hop has counted.
+    /// Summary of a gateway without a hop.
     pub(crate) fn straight_only(&self) -> impl fmt::Display {
         format!(
             "connections {} (closed {}, reset {}, failed {}), bytes up {}, down {}, exhausted {}",

@@ -1,9 +1,8 @@
-//! Answering a SYN only when the far end has answered (*deferred*).
+//! Deferred answers: a SYN is answered only after the far end has answered.
 //!
-//! The table withholds new connections' SYNs ([`SynTap`]). Each becomes a
-//! [`Question`]: the far side is asked, and then the SYN is let in, so that the
-//! listener accepts it, or the client is told why not. A SYN that comes again
-//! meanwhile belongs to the same question.
+//! The table withholds the SYNs of new connections ([`SynTap`]). Each becomes a [`Question`] to the
+//! far side. Depending on the answer, the SYN is let in and the listener accepts it, or the client
+//! learns why not. A retransmitted SYN belongs to the same question.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,10 +17,10 @@ use crate::syn::Syn;
 use crate::syn_tap::Usher;
 use crate::tcp;
 
-/// As many connections as a session has streams for.
+/// Up to the number of streams in a session.
 const MOST: usize = 65_536;
 
-/// The questions that are open and the connections that came of them.
+/// Open questions, and the connections that resulted from them.
 #[derive(Clone)]
 pub(crate) struct Deferral {
     usher: Arc<Usher>,
@@ -34,19 +33,19 @@ type Key = (SocketAddr, SocketAddr);
 #[derive(Default)]
 struct Flows {
     by_ends: BTreeMap<Key, Flow>,
-    /// The next question's number.
+    /// Number of the next question.
     next: u64,
 }
 
 struct Flow {
     question: u64,
-    /// The far end has answered: the kernel knows what to do with a SYN.
+    /// The far end has answered, so the kernel can handle further SYNs.
     is_answered: bool,
-    /// For the connection, when the listener has it.
+    /// Receives the connection once the listener has accepted it.
     socket: Option<oneshot::Sender<TcpStream>>,
 }
 
-/// A SYN that waits for the far end. Dropped when its connection is over.
+/// A SYN waiting for the far end. Dropped when its connection is over.
 pub(crate) struct Question {
     deferral: Deferral,
     number: u64,
@@ -59,12 +58,12 @@ impl Deferral {
         Self { usher: Arc::new(usher), flows: Arc::default() }
     }
 
-    /// Takes a SYN: the first of its connection is a question.
+    /// Takes a SYN. Returns a question if it is the first of its connection.
     pub(crate) fn ask(&self, syn: Syn) -> Option<Question> {
         let mut flows = self.lock();
         match flows.by_ends.get(&key(syn.open())) {
-            // Lost on the way in, or its answer was; or it is an old one, or
-            // the client has forgotten a connection that is still ours.
+            // Either the SYN or its answer was lost on the way; or it is an old SYN; or the client
+            // has forgotten a connection that we still hold.
             Some(flow) if flow.is_answered => {
                 drop(flows);
                 self.usher.let_in(&syn);
@@ -82,8 +81,8 @@ impl Deferral {
         Some(Question { deferral: self.clone(), number, syn, socket })
     }
 
-    /// Gives a connection to whoever has asked for it. One of which nobody knows,
-    /// since it took too long, is reset.
+    /// Passes an accepted connection to its question. A connection whose question has timed out is
+    /// reset.
     pub(crate) fn deliver(&self, accepted: Accepted) {
         let mut flows = self.lock();
         let flow = flows.by_ends.get_mut(&key(accepted.open));
@@ -96,8 +95,8 @@ impl Deferral {
         }
     }
 
-    /// Forgets the questions that are open: from here on SYNs pass by, and a
-    /// client that was let in by another way must not be answered twice.
+    /// Drops the open questions. From here on SYNs pass unaccelerated, and a client that connects
+    /// that way must not be answered twice.
     pub(crate) fn forget(&self) {
         self.lock().by_ends.retain(|_, flow| flow.is_answered);
     }
@@ -112,7 +111,7 @@ impl Question {
         self.syn.open()
     }
 
-    /// Lets the connection in; false if the question was forgotten.
+    /// Lets the SYN in. Returns false if the question was dropped.
     pub(crate) fn let_in(&self) -> bool {
         let mut flows = self.deferral.lock();
         let Some(flow) = self.flow(&mut flows) else { return false };
@@ -122,14 +121,14 @@ impl Question {
         true
     }
 
-    /// Tells the client why there is no connection.
+    /// Tells the client why the connection failed.
     pub(crate) fn turn_away(self, reason: ResetReason) {
         if self.flow(&mut self.deferral.lock()).is_some() {
             self.deferral.usher.turn_away(&self.syn, reason);
         }
     }
 
-    /// The connection, once it is accepted. For ever if it never is.
+    /// Waits for the accepted connection, for ever if it never arrives.
     pub(crate) async fn socket(&mut self) -> TcpStream {
         match (&mut self.socket).await {
             Ok(socket) => socket,
@@ -197,7 +196,7 @@ mod tests {
             deferral.forget();
             assert!(!question.let_in());
             let again = deferral.ask(Syn::parse(&open).unwrap()).unwrap();
-            // The end of the old question is not that of the new one.
+            // Dropping the old question must not end the new one.
             drop(question);
             assert!(again.let_in() && deferral.ask(syn()).is_none());
         });

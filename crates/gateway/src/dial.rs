@@ -1,4 +1,4 @@
-//! Connecting to the destination of a stream.
+//! Connects to the destinations of streams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,18 +14,18 @@ use crate::egress::Egress;
 use crate::own::OwnAddresses;
 use crate::tcp;
 
-/// As whom to connect.
+/// Source address and packet marks of an outgoing connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Caller {
-    /// Another host's address and port, which needs CAP_NET_ADMIN.
+    /// Another host's address and port; needs CAP_NET_ADMIN.
     pub(crate) source: Option<SocketAddr>,
-    /// The mark of the packets, which needs the same.
+    /// Firewall mark of the packets; needs CAP_NET_ADMIN.
     pub(crate) mark: Option<u32>,
-    /// The code point of the packets, other than that of the system.
+    /// DSCP of the packets, instead of the system's default.
     pub(crate) dscp: Option<u8>,
 }
 
-/// Connects to `destination` as `caller`, for at most `timeout`.
+/// Connects to `destination` as `caller`, within `timeout`.
 ///
 /// # Errors
 /// The system's; `TimedOut` after `timeout`.
@@ -41,26 +41,25 @@ pub(crate) async fn connect(
     connect_prepared(destination, caller, timeout, prepare).await
 }
 
-/// How connections are made that cross no hop.
+/// Settings for connections that do not cross the hop.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) side: Arc<SideConfig>,
-    /// How long each may take to open.
+    /// Time limit for connecting.
     pub(crate) timeout: Duration,
-    /// Where they may go …
+    /// Permitted destinations.
     pub(crate) egress: Egress,
-    /// … and which addresses are this machine's; without it none but loopback is.
+    /// Knows this machine's addresses. Without it, only loopback addresses count as its own.
     pub(crate) own: Option<OwnAddresses>,
-    /// The mark of their packets.
+    /// Firewall mark of the packets.
     pub(crate) mark: Option<u32>,
 }
 
 impl Dialer {
-    /// Connects to `destination`, with the address `source` if there is one, and the
-    /// code point of the client's SYN.
+    /// Connects to `destination`, from `source` if given, with the DSCP of the client's SYN.
     ///
     /// # Errors
-    /// The system's; `TimedOut` in time.
+    /// The system's; `TimedOut` after the time limit.
     pub(crate) async fn connect(
         &self,
         destination: SocketAddr,
@@ -86,8 +85,8 @@ async fn connect_prepared(
 ) -> io::Result<TcpStream> {
     let connecting = async {
         match attempt(destination, caller, &prepare).await {
-            // The very same connection is still known here from before. The
-            // address matters more than the port.
+            // The kernel still holds an earlier connection with the same addresses and ports.
+            // Keeping the client's address matters more than keeping its port.
             Err(error) if is_taken(&error) && caller.source.is_some() => {
                 let source = caller.source.map(|source| SocketAddr::new(source.ip(), 0));
                 attempt(destination, Caller { source, ..caller }, &prepare).await
@@ -115,12 +114,12 @@ async fn attempt(
         SockRef::from(&socket).set_mark(mark)?;
     }
     if let Some(dscp) = caller.dscp {
-        // What a connection gets on its way is no reason not to have it.
+        // A connection without its DSCP is better than none.
         let _ = tcp::set_dscp(&SockRef::from(&socket), destination.is_ipv6(), dscp);
     }
     if let Some(source) = caller.source {
         tcp::set_transparent(&SockRef::from(&socket), destination.is_ipv6())?;
-        // One port of a client may be that of several connections.
+        // A client may use one port for several connections.
         socket.set_reuseaddr(true)?;
         socket.bind(source)?;
     }
@@ -131,7 +130,7 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL))
 }
 
-/// What the peer is told about a connection that failed with `error`.
+/// The reset reason to report for a failed connection.
 pub(crate) fn reason(error: &io::Error) -> ResetReason {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => ResetReason::Refused,

@@ -1,11 +1,11 @@
-//! A DLEP router (RFC 8175): the modem itself tells how fast it sends.
+//! A DLEP router (RFC 8175): the modem itself reports its rate.
 //!
-//! [`router`] decides and has no clock; [`driver`] gives it sockets and the time.
-//! [`base`] is what the modem has told: a rate for the link as a whole, and rates for
-//! the destinations on it. What a gateway makes of that is in [`crate::peers`].
+//! [`router`] decides and has no clock; [`driver`] provides sockets and the time. [`base`] holds
+//! what the modem has reported: a rate for the whole link, and rates for destinations.
+//! [`crate::peers`] maps these to sessions.
 //!
-//! What this does not do: TLS (§9), credit windows and other extensions, sessions with
-//! more than one modem, asking the modem for a rate (§12.18).
+//! Not supported: TLS (§9), credit windows and other extensions, sessions with more than one modem,
+//! requesting a rate from the modem (§12.18).
 
 mod base;
 mod client;
@@ -27,28 +27,28 @@ pub(crate) use self::router::{Phase, Report};
 /// The UDP and TCP port of DLEP (RFC 8175 §15.14).
 pub(crate) const PORT: u16 = 854;
 
-/// How a gateway finds its modem. Section `[dlep]`.
+/// DLEP settings. Section `[dlep]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DlepConfig {
-    /// Where the modem is. Key `interface` or `modem`.
+    /// How to find the modem. Key `interface` or `modem`.
     pub way: Way,
-    /// How often the modem hears from us at least. Key `heartbeat`, default 5 s.
+    /// Interval of our heartbeats, 1 s to 1 h. Key `heartbeat`, default 5 s.
     pub heartbeat: Duration,
-    /// Whether packets that a router has passed on are ignored (RFC 5082). Key
-    /// `gtsm`, default true.
+    /// Ignores packets forwarded by a router: the TTL must be 255 (RFC 5082). Key `gtsm`, default
+    /// true.
     pub gtsm: bool,
 }
 
-/// Where a modem is.
+/// How to find the modem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
-    /// It answers on this interface.
+    /// By discovery on this interface.
     Discover(String),
-    /// It is there.
+    /// At this address.
     Modem(SocketAddr),
 }
 
-/// How something was taken, or why a session ends (RFC 8175 §13.1, Table 2).
+/// A DLEP status code (RFC 8175 §13.1, Table 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Status(u8);
 

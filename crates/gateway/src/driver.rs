@@ -1,9 +1,8 @@
 //! Drives the endpoint with the wall clock and a UDP socket.
 //!
-//! One task owns the socket and the timer. Everything runs on one thread (a
-//! current-thread runtime): a packet costs a few microseconds, the work is
-//! serialised by the session's packet numbers anyway, and nothing waits for a
-//! lock or another core. The handles are `Send` all the same.
+//! One task owns the socket and the timer. Everything runs on one thread (a current-thread
+//! runtime): a packet costs a few microseconds, packet numbers serialise the work anyway, and
+//! nothing waits for a lock or another core. The handles are `Send` all the same.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,13 +21,13 @@ use crate::timer::Timer;
 use crate::tunnel::Port;
 use crate::udp::{Batch, Reception, UdpLink};
 
-/// Receptions taken before anything else gets its turn.
+/// Maximum receptions per turn, so that sending and timers get their turn too.
 const RECEPTIONS_PER_TURN: usize = 4;
-/// How long timers wait at least while the kernel takes no datagram.
+/// Minimum timer delay while the kernel accepts no datagrams.
 const WHILE_BLOCKED: Duration = Duration::from_millis(1);
-/// How long the link may lie idle so that several packets leave in one go: a
-/// wake-up for each costs more than the packet itself. Two packets at 50 Mbit/s;
-/// the pacer lets a late driver catch up.
+/// Maximum time the link may idle so that several packets leave in one call: a wake-up per packet
+/// costs more than the packet. Equals two packets at 50 Mbit/s; the pacer lets a late driver catch
+/// up.
 const QUANTUM: Duration = Duration::from_micros(500);
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -39,11 +38,11 @@ pub(crate) struct Driver {
     timer: Timer,
     events: UnboundedSender<HopEvent>,
     counters: Arc<Counters>,
-    /// Where packets that are not split go.
+    /// Destination of packets that are not split.
     tunnel: Option<Arc<Port>>,
     reception: Reception,
     batch: Batch,
-    /// A datagram that the endpoint has given out and no batch holds yet.
+    /// A datagram taken from the endpoint that did not fit into the last batch.
     waiting: Vec<u8>,
     waiting_to: Option<SocketAddr>,
     sources: Sources,
@@ -51,10 +50,10 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// A driver of `hop` over `link`. Events go to `events`.
+    /// Creates a driver of `hop` over `link`. Events go to `events`.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// If the process has no descriptor left.
     pub(crate) fn new(
         hop: Hop,
         link: UdpLink,
@@ -88,12 +87,13 @@ impl Driver {
         }
     }
 
-    /// Serves the endpoint, then waits for its next input.
+    /// Services the endpoint, then waits for its next input.
     async fn turn(&mut self) -> io::Result<()> {
         let now = clock::now();
         self.tell_time(now);
         if self.hand_out_events() {
-            // Packets may follow that only make sense to who knows of the session.
+            // Let the owner learn of the session first: the packets that follow only make sense to
+            // it then.
             tokio::task::yield_now().await;
         }
         self.hand_out_packets();
@@ -115,11 +115,11 @@ impl Driver {
         }
     }
 
-    /// When to wake up though nothing comes.
+    /// When to wake up without other input.
     fn deadline(&self, now: Instant, flowing: bool) -> Option<Instant> {
         let (at, why) = self.hop.lock().endpoint.poll_timeout()?;
         let earliest = match why {
-            // What is due to be sent must wait.
+            // The socket is full, so sending must wait anyway.
             _ if !flowing => now + WHILE_BLOCKED,
             Wake::Pacing => now + QUANTUM,
             _ => Instant::ZERO,
@@ -134,7 +134,7 @@ impl Driver {
         }
     }
 
-    /// Whether one was about a session.
+    /// Passes events to the owner. Returns whether one was a session event.
     fn hand_out_events(&mut self) -> bool {
         let events: Vec<HopEvent> = {
             let mut state = self.hop.lock();
@@ -148,14 +148,14 @@ impl Driver {
             if let HopEvent::Session(session, Event::Down(_)) = event {
                 self.sources.forget(session);
             }
-            // Nobody listens any more while the gateway shuts down. A stream
-            // inside is reset by being dropped, which needs the lock.
+            // The receiver is gone while the gateway shuts down. Dropping a stream in the event
+            // resets it, which needs the lock.
             let _ = self.events.send(event);
         }
         news
     }
 
-    /// Gives the tunnel what has come for it.
+    /// Passes received packets to the tunnel.
     fn hand_out_packets(&self) {
         let Some(tunnel) = &self.tunnel else { return };
         let mut state = self.hop.lock();
@@ -164,7 +164,7 @@ impl Driver {
         }
     }
 
-    /// Sends what may be sent now; whether the kernel took it all.
+    /// Sends what may be sent now. Returns whether the kernel accepted it all.
     fn transmit(&mut self, now: Instant) -> bool {
         loop {
             self.fill(now);
@@ -177,7 +177,7 @@ impl Driver {
         }
     }
 
-    /// Gathers datagrams of the endpoint that can be sent together.
+    /// Collects datagrams that can be sent in one call.
     fn fill(&mut self, now: Instant) {
         let most = self.link.most_segments();
         let mut state = self.hop.lock();
@@ -200,9 +200,8 @@ impl Driver {
         match self.link.send(&self.batch, from) {
             Ok(()) => self.counters.datagrams_sent.add(self.batch.count() as u64),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            // The datagrams are lost; the protocol notices. EMSGSIZE: the
-            // network device takes less than the configured MTU, which the
-            // search for the path's MTU has just found out.
+            // The datagrams are lost; the protocol will notice. EMSGSIZE: the network device takes
+            // less than the configured MTU, as the path MTU search has just found out.
             Err(error) if quinn_udp::is_msg_size_err(&error) => {
                 self.counters.too_large.add(self.batch.count() as u64);
             }
@@ -215,7 +214,7 @@ impl Driver {
         true
     }
 
-    /// Takes what has arrived, as far as this turn goes.
+    /// Receives waiting datagrams, up to the limit of a turn.
     fn receive(&mut self) -> io::Result<()> {
         let now = clock::now();
         for _ in 0..RECEPTIONS_PER_TURN {
@@ -229,7 +228,7 @@ impl Driver {
             match taken {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // An ICMP error of some earlier datagram: not ours to judge.
+                // An ICMP error about an earlier datagram, which the protocol handles by itself.
                 Err(error) => {
                     self.counters.socket_errors.increment();
                     self.complaint.tell(now, &format!("cannot receive: {error}"));
@@ -241,7 +240,7 @@ impl Driver {
     }
 }
 
-/// Tells whoever operates the gateway what has happened outside sessions.
+/// Logs and counts what happens outside sessions.
 fn tell(notice: &Notice, counters: &Counters) {
     if matches!(notice, Notice::SharedKey { .. }) {
         counters.shared_keys.increment();
@@ -249,7 +248,7 @@ fn tell(notice: &Notice, counters: &Counters) {
     tracing::warn!("{notice}");
 }
 
-/// Keeps a lasting fault from filling the log.
+/// Limits the log to one line for a lasting fault.
 #[derive(Default)]
 struct Complaint {
     last: Option<Instant>,

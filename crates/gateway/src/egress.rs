@@ -1,16 +1,16 @@
-//! Where one side of the hop lets the other have connections made, and packets sent.
+//! Egress rules: which destinations each side lets the other reach.
 //!
-//! One rule for both sides, for split connections, the tunnel and names:
+//! The same rules hold on both sides, for split connections, the tunnel and names:
 //!
 //! 1. What `deny` lists is refused.
 //! 2. What `reach` does not list is refused. A hub's default lists every address, a
 //!    terminal's none.
-//! 3. Addresses of special use ([`special`]) are refused unless a line of `reach` lies
-//!    inside their range, and this machine's own unless a line is that address alone.
-//!    So `0.0.0.0/0` opens neither, nor does `10.0.0.0/8` open our own `10.0.0.1`.
+//! 3. Special addresses ([`special`]) are refused unless a line of `reach` lies inside
+//!    their range; this machine's own, unless a line is that address alone. So
+//!    `0.0.0.0/0` opens neither, nor does `10.0.0.0/8` open our own `10.0.0.1`.
 //!
-//! Not modelled: an address of this machine that NAT elsewhere maps to it. The connection
-//! then comes from outside, where the operator's firewall sees it.
+//! Not modelled: an address that NAT elsewhere maps to this machine. Such a connection arrives from
+//! outside, where the operator's firewall sees it.
 
 mod special;
 mod target;
@@ -24,29 +24,29 @@ use crate::prefix::Prefix;
 use special::Special;
 pub(crate) use special::{SPECIAL, forms};
 
-/// What the other side may reach.
+/// Permitted destinations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
     pub(crate) reach: Vec<Target>,
     pub(crate) deny: Vec<Target>,
 }
 
-/// Why a destination may not be reached.
+/// Why a destination is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// There is no port 0.
+    /// Port 0 is invalid.
     NoPort,
-    /// A line of `deny` names it.
+    /// A line of `deny` matches.
     Denied(Target),
-    /// No line of `reach` names it.
+    /// No line of `reach` matches.
     NotListed,
-    /// It is of special use, and no line of `reach` names that use.
+    /// A special address that no line of `reach` opens.
     Special(&'static str),
-    /// It is an address of this machine, and no line of `reach` names it alone.
+    /// An address of this machine that no line of `reach` opens.
     Own,
-    /// The client's address would be one of this machine.
+    /// The client claims an address of this machine.
     Source,
-    /// The kernel did not say whose address it is.
+    /// The kernel did not say whether the address is this machine's.
     Unknown,
 }
 
@@ -65,29 +65,29 @@ impl fmt::Display for Refusal {
 }
 
 impl Egress {
-    /// Everywhere but special and own addresses: a hub's default.
+    /// Everything except special and own addresses: a hub's default.
     pub fn everywhere() -> Self {
         let reach = [Prefix::ALL_V4, Prefix::ALL_V6].map(Target::from).to_vec();
         Self { reach, deny: Vec::new() }
     }
 
-    /// Nowhere: a terminal's default.
+    /// Nothing: a terminal's default.
     pub fn nowhere() -> Self {
         Self { reach: Vec::new(), deny: Vec::new() }
     }
 
-    /// The same with the loopback addresses of this machine.
+    /// Adds this machine's loopback addresses.
     pub(crate) fn and_loopback(mut self) -> Self {
         self.reach.extend(special::LOOPBACK.map(Target::from));
         self
     }
 
-    /// Whether a connection to `to` may be made. `is_own` says whether an address is this
-    /// machine's, [`None`] if that cannot be known; it is asked at most once for each form
-    /// of the address, and only if nothing else refuses.
+    /// Checks a connection to `to`. `is_own` tells whether an address is this machine's, [`None`]
+    /// if unknown; it is called at most once for each form of the address, and only if nothing else
+    /// refuses.
     ///
     /// # Errors
-    /// Why it may not.
+    /// Why the destination is refused.
     pub(crate) fn judge(
         &self,
         to: SocketAddr,

@@ -1,5 +1,4 @@
-//! Following the sessions' event logs while a gateway runs
-//! (`docs/event-log.md`).
+//! Reads the sessions' event logs of a running gateway (`docs/event-log.md`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,29 +9,28 @@ use units::Instant;
 use crate::hop::Hop;
 use crate::peers::Peers;
 
-/// So many events a session notes for the reader.
+/// Maximum events that a session records between two reads.
 const CAPACITY: usize = 65_536;
-/// So many of them are told of at a time.
+/// Maximum events per answer.
 const MOST: usize = 20_000;
-/// A reader that has not asked for this long has gone.
+/// A reader that has not asked for this long is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who reads the event logs of a gateway, if anybody does: while nobody does,
-/// nothing is noted.
+/// The reader of a gateway's event logs. Without one, nothing is recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Following {
-    /// Whom, and when it asked last.
+    /// The reader, and the time of its last request.
     reader: Option<(u64, Instant)>,
-    /// How many events of each session gave way before they were read.
+    /// Events of each session that were overwritten before they were read.
     overwritten: BTreeMap<SessionId, u64>,
 }
 
 impl Following {
-    /// What has happened since `reader` asked last, in the sessions with `peer`, or in
-    /// all; a JSON object for each event. The first time, from now on.
+    /// Events since `reader`'s last request, in the sessions with `peer` or in all; one JSON object
+    /// each. The first request starts recording.
     ///
     /// # Errors
-    /// When somebody else reads, or there is no such peer.
+    /// If another reader is active, or there is no such peer.
     pub(crate) fn read(
         &mut self,
         now: Instant,
@@ -69,7 +67,7 @@ impl Following {
         Ok(lines)
     }
 
-    /// Stops noting what nobody reads any more.
+    /// Stops recording when the reader has gone.
     pub(crate) fn look(&mut self, now: Instant, hop: &Hop, peers: &Peers) {
         if self.reader.is_some_and(|(_, asked)| now.saturating_since(asked) > PATIENCE) {
             *self = Self::default();
@@ -78,7 +76,7 @@ impl Following {
     }
 }
 
-/// The entry as a JSON object that begins with the peer's name.
+/// The entry as a JSON object that starts with the peer's name.
 fn line(peer: &str, entry: &LogEntry) -> String {
     let object = entry.to_string();
     format!(r#"{{"peer":{},{}"#, quoted(peer), object.trim_start_matches('{'))

@@ -1,8 +1,7 @@
-//! Firewalls of the operator that drop what a gateway takes over: chains of nftables
-//! (those that `iptables-nft` makes too) on the hook of what is for this machine, whose
-//! policy is to drop. A drop is final whatever other tables say, and skyhop changes
-//! nobody else's table; so what can be done is to say which rule is missing. Whether
-//! there is one already is not looked for: rules can say the same in many ways.
+//! Finds operator firewalls that drop intercepted packets: nftables chains (including those of
+//! `iptables-nft`) on the input hook whose policy is to drop. A drop is final whatever other tables
+//! say, and skyhop changes no table but its own, so all it can do is name the rule that is missing.
+//! It does not check whether such a rule exists: rules can say the same in many ways.
 
 use std::fmt;
 
@@ -16,7 +15,7 @@ pub(crate) struct Barrier {
     mark: Mark,
 }
 
-/// Those in the way of packets with this mark. None where they cannot be listed.
+/// Chains in the way of packets with this mark; empty if chains cannot be listed.
 pub(crate) fn barriers(mark: Mark) -> Vec<Barrier> {
     let chains = Socket::open().and_then(|socket| socket.base_chains()).unwrap_or_default();
     let drops = |chain: &BaseChain| chain.hook == libc::NF_INET_LOCAL_IN && chain.drops;

@@ -1,6 +1,5 @@
-//! Joins two streams of the hop: a connection from one terminal's clients to
-//! another's, by way of the hub. The end, a reset and its reason, and the
-//! acceptance of one are those of the other.
+//! Joins two streams of the hop: a connection between clients of two terminals, through the hub.
+//! End, reset with its reason, and acceptance pass from one stream to the other.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,8 +13,7 @@ use crate::gateway::Admission;
 use crate::hop::{Hop, Stream};
 use crate::scratch;
 
-/// Carries a stream that one peer opened to the peer of `session`, until both are
-/// over.
+/// Carries a stream from one peer to the peer of `session` until both directions end.
 pub(crate) async fn forward(
     hop: Hop,
     near: Stream,
@@ -40,7 +38,7 @@ pub(crate) async fn forward(
         Err(reason) => {
             counters.reset.increment();
             counters.reasons.count(reason);
-            // Of the two, the one that was reset has gone already.
+            // One of the two is already gone: the one that was reset.
             near.reset(reason);
             far.reset(reason);
         }
@@ -51,7 +49,7 @@ async fn join(near: &Stream, far: &Stream) -> Result<(), ResetReason> {
     let both = async {
         tokio::try_join!(pass(near, far), pass(far, near), pass_acceptance(far, near)).map(|_| ())
     };
-    // A stream that is written to may be reset while nobody reads it.
+    // A stream being written to may be reset while nothing reads it.
     tokio::select! {
         ended = both => ended,
         reason = near.reset_by_peer() => Err(reason),
@@ -64,8 +62,8 @@ async fn pass_acceptance(far: &Stream, near: &Stream) -> Result<(), ResetReason>
     near.accept()
 }
 
-/// Passes on what comes from one, and its end. No more is taken from it than the
-/// other has room for, but for one buffer.
+/// Copies one direction, including its end. Reads at most one buffer more than the other stream has
+/// room for.
 async fn pass(from: &Stream, to: &Stream) -> Result<(), ResetReason> {
     loop {
         let moved = poll_fn(|context| {

@@ -1,14 +1,14 @@
-//! Entry points for fuzzing: everything of strangers that is parsed here.
+//! Entry points for fuzzing: every parser of untrusted bytes in this crate.
 
 use crate::dlep;
 use crate::packet::Packet;
 use crate::proxy::fuzzing::converse;
 use crate::syn::Syn;
 
-/// An IP packet of a client, as the kernel shows it.
+/// An IP packet from a client, as delivered by the kernel.
 ///
 /// # Panics
-/// When something is wrong with this crate.
+/// On a bug in this crate.
 pub fn intercepted(bytes: &[u8]) {
     let packet = Packet::parse(bytes);
     let Some(syn) = Syn::parse(bytes) else { return };
@@ -20,10 +20,10 @@ pub fn intercepted(bytes: &[u8]) {
     }
 }
 
-/// What a client of the proxy says; the first byte tells in which pieces.
+/// A request to the proxy; the first byte selects how it is cut into pieces.
 ///
 /// # Panics
-/// When something is wrong with this crate.
+/// On a bug in this crate.
 pub fn proxy(bytes: &[u8]) {
     let Some((first, said)) = bytes.split_first() else { return };
     let whole = converse([said].into_iter());
@@ -31,11 +31,11 @@ pub fn proxy(bytes: &[u8]) {
     assert_eq!(whole.is_some(), in_pieces.is_some(), "pieces make no difference");
 }
 
-/// What a modem says by DLEP: an offer, and then what comes on the connection. The first
-/// byte tells how long the offer is, the second in which pieces the rest comes.
+/// A DLEP modem: an offer, and then the bytes on the connection. The first byte is the length of
+/// the offer, the second selects how the rest is cut into pieces.
 ///
 /// # Panics
-/// When something is wrong with this crate.
+/// On a bug in this crate.
 pub fn dlep(bytes: &[u8]) {
     let Some(([offer, pieces], said)) = bytes.split_first_chunk() else { return };
     let (offer, said) = said.split_at(said.len().min(usize::from(*offer)));

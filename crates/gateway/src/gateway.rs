@@ -1,5 +1,4 @@
-//! What both sides have in common: the endpoint with its driver, and the
-//! connections that are being relayed.
+//! What hub and terminal share: the endpoint with its driver, and the relayed connections.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -30,18 +29,18 @@ use crate::tunnel::Port;
 use crate::udp::UdpLink;
 use crate::{forward, relay};
 
-/// How long the last packets of connections may take when a gateway stops.
+/// Time for the last packets of connections when a gateway stops.
 const LAST_PACKETS: Duration = Duration::from_millis(300);
-/// How long the peer is then told that the session is over.
+/// Time for telling the peer that the session is over.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How connections are made for the peer.
+/// How to connect on the peer's behalf.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DialPolicy {
     pub(crate) timeout: Duration,
-    /// Connect with the address of whoever connected to the peer.
+    /// Connect with the address of the original client.
     pub(crate) transparent: bool,
-    /// Mark the connections that we make, so that none is taken over by us.
+    /// Mark our connections, so that we do not intercept them.
     pub(crate) marked: bool,
 }
 
@@ -55,7 +54,7 @@ impl DialPolicy {
     }
 }
 
-/// How what a gateway carries is divided and counted, and where packets go.
+/// How traffic is classified and counted, and where packets go.
 #[derive(Default)]
 pub(crate) struct Carriage {
     pub(crate) classes: Arc<LiveClasses>,
@@ -63,14 +62,14 @@ pub(crate) struct Carriage {
     pub(crate) tunnel: Option<Arc<Port>>,
 }
 
-/// On what terms a stream of the peer is carried.
+/// The terms on which a peer's stream is carried.
 pub(crate) struct Admission {
     pub(crate) origin: Origin,
-    /// Its place among those of its peer, where these are bounded.
+    /// Its seat within the peer's quota, if there is one.
     pub(crate) _seat: Option<Seat>,
 }
 
-/// Which side of the hop this is; decides how peers are addressed.
+/// The side of the hop, which decides how peers are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Hub,
@@ -88,11 +87,11 @@ pub(crate) struct Gateway {
     counters: Arc<Counters>,
 }
 
-/// What a gateway reports to the side that owns it.
+/// An event for the role's main loop.
 pub(crate) enum Report {
-    /// Something about a session.
+    /// An event of the hop.
     Hop(HopEvent),
-    /// It cannot go on.
+    /// A fatal error.
     Failed(RunError),
 }
 
@@ -118,7 +117,7 @@ impl Gateway {
         Ok(Self { hop, events, driver, relays: JoinSet::new(), own, policy, counters })
     }
 
-    /// How long peers' connections may take to open from now on.
+    /// Changes the time limit for connecting on the peer's behalf.
     pub(crate) fn set_patience(&mut self, timeout: Duration) {
         self.policy.timeout = timeout;
     }
@@ -127,7 +126,7 @@ impl Gateway {
         &self.hop
     }
 
-    /// What operators see of it.
+    /// The gateway as its operators see it.
     pub(crate) fn view(&self) -> View<'_> {
         View { hop: Some(&self.hop), counters: &self.counters }
     }
@@ -136,8 +135,7 @@ impl Gateway {
         self.counters.clone()
     }
 
-    /// Waits for the next thing that the owner must know. May be cancelled
-    /// without losing one.
+    /// Waits for the next event. Cancel-safe.
     pub(crate) async fn report(&mut self) -> Report {
         loop {
             tokio::select! {
@@ -161,18 +159,17 @@ impl Gateway {
         }
     }
 
-    /// Carries a client of the proxy: over the hop if there is a session, and
-    /// straight to its server if not.
+    /// Carries a client of the proxy: over the hop if there is a session, otherwise directly.
     pub(crate) fn fulfil(&mut self, wish: Wish, session: Option<SessionId>, exit: Exit) {
         let hop = session.map(|session| (self.hop.clone(), session));
         self.relays.spawn(proxy::carry(wish, hop, exit));
     }
 
-    /// Leaves those of a destination's addresses that a peer may reach which `open`s a
-    /// stream. With `transparent`, its source must be another machine's address.
+    /// Returns those of a destination's addresses that the peer may reach with this stream. With
+    /// `transparent`, the client's address must not be this machine's.
     ///
     /// # Errors
-    /// If there are none, why the first may not be reached.
+    /// If there are none, why the first is refused.
     pub(crate) fn judge<D>(
         &self,
         egress: &Egress,
@@ -192,8 +189,7 @@ impl Gateway {
         if addresses.is_empty() { Err(refused.unwrap_or(Refusal::NotListed)) } else { Ok(()) }
     }
 
-    /// Carries a stream of the peer to its destination, which has these addresses, all
-    /// of them permitted.
+    /// Carries a peer's stream to its destination, whose permitted addresses are given.
     pub(crate) fn answer(
         &mut self,
         stream: Stream,
@@ -205,12 +201,12 @@ impl Gateway {
         self.relays.spawn(relay::answer(stream, open, addresses, admission, policy, counters));
     }
 
-    /// How long the peers' connections may take to open.
+    /// Time limit for connecting on the peer's behalf.
     pub(crate) fn patience(&self) -> Duration {
         self.policy.timeout
     }
 
-    /// Carries a stream of one peer to another peer, which connects it.
+    /// Forwards a stream to another peer, which connects it.
     pub(crate) fn forward(
         &mut self,
         stream: Stream,
@@ -222,13 +218,13 @@ impl Gateway {
         self.relays.spawn(forward::forward(hop, stream, session, open, admission, counters));
     }
 
-    /// Tells the peer that its stream may not be connected.
+    /// Refuses a stream because of the egress rules.
     pub(crate) fn prohibit(&self, stream: Stream, open: &Open<Destination>, why: &Refusal) {
         tracing::debug!(destination = %open.destination, "refused: {why}");
         self.refuse(stream, open, ResetReason::Prohibited);
     }
 
-    /// Tells the peer that its stream cannot be connected.
+    /// Refuses a stream for another reason.
     pub(crate) fn refuse(&self, stream: Stream, open: &Open<Destination>, reason: ResetReason) {
         self.counters.failed.increment();
         self.counters.reasons.count(reason);
@@ -239,7 +235,7 @@ impl Gateway {
     /// Resets all connections, tells the peer, and stops.
     pub(crate) async fn stop(mut self) {
         self.relays.shutdown().await;
-        // Its end, should it come, has no consequence any more.
+        // How the driver ends no longer matters.
         let _ = tokio::time::timeout(LAST_PACKETS, &mut self.driver).await;
         self.hop.shut_down();
         let _ = tokio::time::timeout(FAREWELL, &mut self.driver).await;
@@ -248,14 +244,14 @@ impl Gateway {
     }
 }
 
-/// Binds the UDP socket of the hop.
+/// Binds the hop's UDP socket.
 pub(crate) fn bind(address: SocketAddr) -> Result<UdpLink, RunError> {
     UdpLink::bind(address).map_err(|cause| RunError::Bind { address, cause })
 }
 
-/// Tells whoever started us that we are at work. Scripts wait for the line.
+/// Prints `ready`, for which scripts wait.
 pub(crate) fn say_ready() {
-    // Nobody may be listening, which is no reason to stop.
+    // A closed stdout is no reason to stop.
     let mut stdout = io::stdout().lock();
     let _ = writeln!(stdout, "ready").and_then(|()| stdout.flush());
 }
@@ -267,7 +263,7 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
     }
 }
 
-/// Tells of a connection's task that ended as none should.
+/// Logs a panic in a connection's task.
 pub(crate) fn tell_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
         tracing::error!("a connection was dropped: {error}");
@@ -282,7 +278,7 @@ mod tests {
     use super::*;
     use crate::keys::{PrivateKey, random_bytes};
 
-    /// A hub on loopback, without terminals.
+    /// A hub on loopback without terminals.
     fn hub(transparent: bool) -> Gateway {
         let config = Config::new(BitRate::from_mbit(1));
         let key = PrivateKey::generate().unwrap();

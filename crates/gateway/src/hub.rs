@@ -124,8 +124,8 @@ pub fn print_rules(config: &HubConfig) -> String {
     rules
 }
 
-/// What goes through a hub's tunnel. Without interception, this table counts connections for the
-/// policies.
+/// What goes through a hub's tunnel. Without interception, only the tunnel's table can count
+/// connections for the policies.
 fn selection(
     hop: u16,
     intercepts: bool,

@@ -1,4 +1,4 @@
-//! New connections of clients: taken over exactly while that is of use.
+//! New connections of clients: intercepts them exactly while that is useful.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -17,30 +17,30 @@ use crate::netfilter::Scope;
 use crate::policy::Policy;
 use crate::status::{Bypass, InterceptionStatus};
 
-/// How long new connections pass by after the process ran out of descriptors.
+/// How long new connections pass unaccelerated after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);
 
 /// Interception, switched on and off as the hop and the process allow.
 pub(crate) struct Intake {
     interception: Interception,
     counters: Arc<Counters>,
-    /// What is taken over now.
+    /// Current scope of interception.
     scope: Scope,
-    /// Connections pass by until then, for this reason.
+    /// End of the current pause, and its reason.
     paused: Option<(Instant, Bypass)>,
     bypass: BypassClock,
 }
 
 impl Intake {
-    /// Takes nothing over yet.
+    /// Starts without intercepting anything.
     pub(crate) fn new(interception: Interception, counters: Arc<Counters>) -> Self {
         let bypass = BypassClock::new(clock::now(), Bypass::PeerUnreachable);
         counters.refusals.follow();
         Self { interception, counters, scope: Scope::Nothing, paused: None, bypass }
     }
 
-    /// Waits for the next connection; `None` after a change that calls for
-    /// [`Self::set`]. May be cancelled without losing one.
+    /// Waits for the next connection; `None` after a change that requires [`Self::set`].
+    /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Arrival> {
         let resume = self.paused.map_or_else(Instant::now, |(until, _)| until);
         let arrived = tokio::select! {
@@ -65,7 +65,7 @@ impl Intake {
         None
     }
 
-    /// Takes connections of these clients over from now on.
+    /// Intercepts connections of these clients from now on.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -78,19 +78,18 @@ impl Intake {
         self.interception.take_over(&self.scope)
     }
 
-    /// Sets up the connections of clients that are accepted from now on, whose
-    /// packets bear `mark`.
+    /// Applies TCP settings, and a mark, to connections accepted from now on.
     pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
         self.interception.prepare(side, mark);
     }
 
-    /// Has new connections pass by for a while.
+    /// Lets new connections pass unaccelerated for a while.
     pub(crate) fn pause(&mut self, pause: Duration, why: Bypass) {
         self.paused = Some((Instant::now() + pause, why));
     }
 
-    /// Takes these over from now on, or nothing and why not, or nothing during a
-    /// pause. Connections that we hold stay with us.
+    /// Sets the scope of interception, or the reason for none. A pause overrides the scope.
+    /// Existing connections are kept.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -109,7 +108,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Follows IPv6, and the loopback device, as they go off and on.
+    /// Restores routes after IPv6 or the loopback device went down and came back.
     pub(crate) fn follow_routes(&mut self) {
         if !self.interception.follow_routes() {
             return;
@@ -120,23 +119,23 @@ impl Intake {
         }
     }
 
-    /// Whether, why and for how long connections have passed by.
+    /// The state of interception, with its history.
     pub(crate) fn status(&self) -> InterceptionStatus {
         self.bypass.status(clock::now())
     }
 
-    /// How many connections each policy has decided about.
+    /// Connections decided by each policy.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.interception.counts()
     }
 
-    /// Whether new connections are taken over.
+    /// Whether new connections are intercepted.
     pub(crate) fn is_on(&self) -> bool {
         self.scope != Scope::Nothing
     }
 }
 
-/// The next connection of an intake that may not be there.
+/// The next connection of an optional intake; waits for ever without one.
 pub(crate) async fn next(intake: &mut Option<Intake>) -> Option<Arrival> {
     match intake {
         Some(intake) => intake.next().await,

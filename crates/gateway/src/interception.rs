@@ -1,5 +1,5 @@
-//! Everything that brings clients' connections to us: listeners, the nftables
-//! table, rules and routes. Dropping it leaves the machine as it was.
+//! Redirects clients' connections to us: listeners, the nftables table, rules and routes. Dropping
+//! it removes everything it installed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,10 +20,10 @@ use crate::rule::Version;
 use crate::syn_tap::{SynTap, Usher};
 use crate::{tcp, window};
 
-/// The port in printed rules; a running gateway takes any free one.
+/// Port shown in printed rules; a running gateway takes any free one.
 const PRINTED_PORT: u16 = 5901;
 
-/// The way of connections to us.
+/// Everything installed for interception.
 pub(crate) struct Interception {
     listeners: Vec<Listener>,
     withheld: Option<Withheld>,
@@ -39,11 +39,11 @@ struct Withheld {
     deferral: Deferral,
 }
 
-/// Something that a client wants.
+/// A new connection from a client.
 pub(crate) enum Arrival {
-    /// A connection that is made already.
+    /// A connection that is already established.
     Connection(Accepted),
-    /// One that is to be answered when the far side has answered.
+    /// A withheld SYN, to be answered after the far side.
     Question(Question),
 }
 
@@ -55,8 +55,8 @@ impl Arrival {
         }
     }
 
-    /// There is nobody to carry it. Who has been answered is reset; who has not may
-    /// ask again, and pass by.
+    /// Gives up a connection that nothing can carry. An established one is reset; a withheld SYN is
+    /// dropped, and its retransmission passes unaccelerated.
     pub(crate) fn dismiss(self) {
         if let Self::Connection(accepted) = self {
             tcp::reset(accepted.socket);
@@ -64,30 +64,30 @@ impl Arrival {
     }
 }
 
-/// What came of waiting for an arrival.
+/// Result of waiting for a connection.
 pub(crate) enum Arrived {
-    /// There is one.
+    /// A new connection.
     Here(Arrival),
-    /// It was gone again, or nobody's to take over, or is waited for already.
+    /// No connection: it has gone, is not for us, or its question is already open.
     Nothing,
-    /// The process or the system has no room for another: try again later.
+    /// The process or the system is out of descriptors or memory: retry later.
     Exhausted(io::Error),
 }
 
 impl Interception {
-    /// Installs what brings us the replies to connections that we make with
-    /// addresses of other hosts. No new connection is ever taken over.
+    /// Installs only what brings us the replies to transparent connections. Never intercepts new
+    /// ones.
     ///
     /// # Errors
-    /// For want of privilege or of kernel features.
+    /// If privileges or kernel features are missing.
     pub(crate) fn of_replies() -> Result<Self, RunError> {
         Self::install(&InterceptConfig::nowhere(), &[]).map_err(RunError::of_transparency)
     }
 
-    /// Installs everything; nothing is taken over until [`Self::take_over`].
+    /// Installs everything; intercepts nothing until [`Self::take_over`].
     ///
     /// # Errors
-    /// For want of an interface, of privilege, or of kernel features.
+    /// If an interface, privileges or kernel features are missing.
     pub(crate) fn install(config: &InterceptConfig, policies: &[Policy]) -> Result<Self, RunError> {
         for name in &config.interfaces {
             if nix::net::if_::if_nametoindex(name.as_str()).is_err() {
@@ -123,9 +123,8 @@ impl Interception {
         Ok(installed)
     }
 
-    /// Puts back the routes that the kernel removes where IPv6 or the loopback device goes
-    /// off, once they are on. Whether other connections are to be taken over from the next
-    /// [`Self::take_over`] on.
+    /// Restores the routes that the kernel removes when IPv6 or the loopback device goes down.
+    /// Returns whether the next [`Self::take_over`] would intercept other connections than before.
     pub(crate) fn follow_routes(&mut self) -> bool {
         let versions = versions(&self.listeners);
         if !versions.contains(&Version::V6) {
@@ -146,7 +145,7 @@ impl Interception {
         true
     }
 
-    /// Logs whether IPv6 connections are taken over.
+    /// Logs whether IPv6 connections are intercepted.
     pub(crate) fn tell_of_v6(&self) {
         match &self.without_v6 {
             Some(refusal) => {
@@ -156,24 +155,23 @@ impl Interception {
         }
     }
 
-    /// Takes connections over behind these interfaces, as these policies say, from the
-    /// next [`Self::take_over`] on. How they are answered stays.
+    /// Sets interfaces and policies for the next [`Self::take_over`]. The way of answering stays.
     pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[Policy]) {
         self.rules.interfaces.clone_from(&config.interfaces);
         policies.clone_into(&mut self.rules.policies);
     }
 
-    /// Why IPv6 connections pass by, if they do.
+    /// Why IPv6 connections are not intercepted; `None` if they are.
     pub(crate) fn without_v6(&self) -> Option<&Refusal> {
         self.without_v6.as_ref()
     }
 
-    /// Lets connections to these pass by, from the next [`Self::take_over`] on.
+    /// Excludes these destinations from the next [`Self::take_over`] on.
     pub(crate) fn pass_by(&mut self, refused: Vec<SocketAddr>) {
         self.rules.refused = refused;
     }
 
-    /// How many connections each policy has decided about.
+    /// Connections decided by each policy.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.table.counts().unwrap_or_else(|error| {
             tracing::debug!("no counts of policies: {error}");
@@ -181,13 +179,12 @@ impl Interception {
         })
     }
 
-    /// Sets up the connections of clients, whose packets bear `mark`.
+    /// Applies TCP settings, and a mark, to clients' connections.
     pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
         self.listeners.iter().for_each(|listener| listener.prepare(side, mark));
     }
 
-    /// Takes new connections to `scope` over from now on and lets others pass by;
-    /// those that we hold stay with us.
+    /// Intercepts new connections to `scope` from now on. Existing connections are kept.
     pub(crate) fn take_over(&mut self, scope: &Scope) -> Result<(), RunError> {
         self.table.take_over(&self.rules, scope).map_err(nftables)?;
         if let Some(withheld) = &self.withheld {
@@ -196,7 +193,7 @@ impl Interception {
         Ok(())
     }
 
-    /// Waits for the next connection. May be cancelled without losing one.
+    /// Waits for the next connection. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Arrived {
         let accept = match &mut self.withheld {
             None => accept(&self.listeners).await,
@@ -240,8 +237,7 @@ async fn accept(listeners: &[Listener]) -> Accept {
     }
 }
 
-/// The rules, routes and table that a terminal with `config` sets, in the syntax
-/// of nft and ip, for people to read.
+/// The rules, routes and table that a terminal with `config` installs, in nft and ip syntax.
 pub(crate) fn print_rules(config: &TerminalConfig) -> String {
     match &config.intercept {
         Some(intercept) => print(intercept, &config.policies, &Scope::Everything),
@@ -251,7 +247,7 @@ pub(crate) fn print_rules(config: &TerminalConfig) -> String {
     }
 }
 
-/// The same for a solo gateway.
+/// The rules, routes and table of a solo gateway.
 pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
     let rules = match &config.intercept {
         Some(intercept) => print(intercept, &config.policies, &Scope::Everything),
@@ -263,7 +259,7 @@ pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
     windows.collect::<String>() + &rules
 }
 
-/// The same for a hub all of whose terminals can be reached.
+/// The rules, routes and table of a hub whose terminals are all reachable.
 pub(crate) fn print_hub_rules(config: &HubConfig) -> String {
     let networks = config.terminals.iter().flat_map(|terminal| terminal.networks.clone());
     match &config.intercept {
@@ -298,7 +294,7 @@ fn rules(config: &InterceptConfig, policies: &[Policy], listeners: Vec<(Version,
     }
 }
 
-/// The listeners, and why there is none for IPv6.
+/// Binds the listeners; also returns why there is none for IPv6.
 fn bind() -> Result<(Vec<Listener>, Option<Refusal>), Refusal> {
     let mut listeners = Vec::new();
     let without_v6 = routing::for_versions(&[Version::V4, Version::V6], |version| {
@@ -308,7 +304,7 @@ fn bind() -> Result<(Vec<Listener>, Option<Refusal>), Refusal> {
     Ok((listeners, without_v6))
 }
 
-/// The listeners that connections can be led to.
+/// The listeners that connections can be redirected to.
 fn usable(listeners: &[Listener], with_v6: bool) -> Vec<(Version, u16)> {
     let ports = listeners.iter().map(Listener::port);
     ports.filter(|(version, _)| with_v6 || *version == Version::V4).collect()

@@ -1,5 +1,4 @@
-//! Keys as people handle them: base64 text, and files that only their owner
-//! may read.
+//! Keys as base64 text, and in files that only their owner may read.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -13,13 +12,12 @@ use slacp::{KeyPair, PublicKey};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// What a key looks like, for error messages.
+/// Format of a key, for error messages.
 pub(crate) const KEY_FORM: &str = "32 bytes in base64 (44 characters), as `skyhop keygen` prints";
 
 const READABLE_BY_OTHERS: u32 = 0o077;
 
-/// The private key of a gateway (Curve25519). Never printed by `{:?}`, and
-/// overwritten when dropped.
+/// Private key of a gateway (Curve25519). Never printed by `{:?}`, and wiped when dropped.
 #[derive(Clone)]
 pub struct PrivateKey(Zeroizing<[u8; 32]>);
 
@@ -29,7 +27,7 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// Why there is no usable key.
+/// Why a key is unusable.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -50,7 +48,7 @@ pub enum KeyError {
         /// The file.
         path: PathBuf,
     },
-    /// Others than the owner may read the file.
+    /// The file is readable by others than its owner.
     #[error(
         "{} holds a private key and others may read it (mode {mode:04o}): chmod 600 {}",
         path.display(),
@@ -70,33 +68,32 @@ pub enum KeyError {
         /// The system's reason.
         cause: io::Error,
     },
-    /// The system gives no random numbers.
+    /// The system has no random numbers.
     #[error("the system gives no random numbers: {0}")]
     NoRandomness(getrandom::Error),
 }
 
 impl PrivateKey {
-    /// A new key from the system's random numbers.
+    /// Generates a key from the system's random numbers.
     ///
     /// # Errors
-    /// When the system has none.
+    /// If the system has none.
     pub fn generate() -> Result<Self, KeyError> {
         random_bytes().map(|bytes| Self(Zeroizing::new(bytes)))
     }
 
-    /// Reads a key from its base64 text.
+    /// Parses a key from base64.
     ///
     /// # Errors
-    /// When the text is not 32 bytes of base64.
+    /// If the text is not 32 bytes of base64.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse_key(text).map(|bytes| Self(Zeroizing::new(bytes)))
     }
 
-    /// Reads a key from a file that holds its base64 text and that nobody but
-    /// its owner may read.
+    /// Reads a key from a file with its base64 text, which only its owner may read.
     ///
     /// # Errors
-    /// When the file cannot be read, is not a key, or is open to others.
+    /// If the file cannot be read, is not a key, or is readable by others.
     pub fn read_file(path: &Path) -> Result<Self, KeyError> {
         let read = |cause| KeyError::Read { path: path.to_owned(), cause };
         check_permissions(path, &fs::metadata(path).map_err(read)?)?;
@@ -104,10 +101,10 @@ impl PrivateKey {
         Self::parse(&text).map_err(|_| KeyError::MalformedFile { path: path.to_owned() })
     }
 
-    /// Writes the key to a new file of mode 0600.
+    /// Writes the key to a new file with mode 0600.
     ///
     /// # Errors
-    /// When the file exists or cannot be written.
+    /// If the file exists or cannot be written.
     pub fn write_file(&self, path: &Path) -> Result<(), KeyError> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -117,7 +114,7 @@ impl PrivateKey {
             .map_err(|cause| KeyError::Write { path: path.to_owned(), cause })
     }
 
-    /// The key as text. Anybody who has it is this gateway.
+    /// The key as base64. Whoever has it can impersonate this gateway.
     pub fn to_base64(&self) -> String {
         STANDARD.encode(*self.0)
     }
@@ -133,8 +130,7 @@ impl PrivateKey {
     }
 }
 
-/// Refuses a file that holds a private key and is open to others. Pipes and
-/// the like have no readers besides ours.
+/// Rejects a private key file that others can read. Pipes have no other readers, so they pass.
 pub(crate) fn check_permissions(path: &Path, metadata: &fs::Metadata) -> Result<(), KeyError> {
     let mode = metadata.permissions().mode() & 0o7777;
     if metadata.is_file() && mode & READABLE_BY_OTHERS != 0 {
@@ -143,10 +139,10 @@ pub(crate) fn check_permissions(path: &Path, metadata: &fs::Metadata) -> Result<
     Ok(())
 }
 
-/// Reads a public key from its base64 text.
+/// Parses a public key from base64.
 ///
 /// # Errors
-/// When the text is not 32 bytes of base64.
+/// If the text is not 32 bytes of base64.
 pub fn parse_public_key(text: &str) -> Result<PublicKey, KeyError> {
     parse_key(text).map(PublicKey)
 }
@@ -156,7 +152,7 @@ pub fn format_public_key(key: &PublicKey) -> String {
     STANDARD.encode(key.0)
 }
 
-/// 32 random bytes of the system: a key, or the seed of an endpoint.
+/// 32 random bytes from the system, for a key or the seed of an endpoint.
 pub(crate) fn random_bytes() -> Result<[u8; 32], KeyError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(KeyError::NoRandomness)?;

@@ -1,4 +1,4 @@
-//! A TCP connection in our care, and how it ends.
+//! One TCP connection of a split pair, and how it ends.
 
 use std::future::pending;
 use std::io;
@@ -12,19 +12,19 @@ use tokio::time::timeout;
 
 use crate::{scratch, tcp};
 
-/// How often a connection that is over is asked whether its peer has
-/// acknowledged everything: soon at first, then at leisure.
+/// Polling interval for the last acknowledgement on a finished connection: short at first, then
+/// longer.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LAST_LOOK: Duration = Duration::from_secs(1);
-/// How long the far side may go on sending to a peer that has closed, before it
-/// is reset. Several round trips of the slowest hop.
+/// How long the far side may keep sending to a peer that has closed, before it is reset: several
+/// round trips of the slowest hop.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One leg of a split connection. Dropped before it has ended cleanly it is
-/// reset: its peer must not take an accident for the end of the data.
+/// One leg of a split connection. Dropping it before a clean end resets it: its peer must not
+/// mistake a failure for the end of the data.
 pub(crate) struct Leg {
     socket: Option<TcpStream>,
-    /// What comes is acknowledged at once.
+    /// Whether delayed ACKs are disabled.
     quick_ack: bool,
 }
 
@@ -33,7 +33,7 @@ impl Leg {
         Self { socket: Some(socket), quick_ack: false }
     }
 
-    /// Has what comes acknowledged at once, if asked.
+    /// Disables delayed ACKs if `quick_ack`.
     pub(crate) fn acknowledging_at_once(mut self, quick_ack: bool) -> Self {
         self.quick_ack = quick_ack;
         self.has_read();
@@ -48,39 +48,36 @@ impl Leg {
         self.socket.as_mut().expect("the socket is there until the end")
     }
 
-    /// Something has been read. The kernel forgets again and again that it is to
-    /// acknowledge at once.
+    /// Call after each read: the kernel keeps re-enabling delayed ACKs.
     pub(crate) fn has_read(&self) {
         if self.quick_ack {
             tcp::acknowledge_at_once(self.socket());
         }
     }
 
-    /// Waits until the socket fails, even while nobody reads or writes it: a
-    /// client that resets is noticed though the other leg takes nothing.
+    /// Waits until the socket fails, even while nothing reads or writes it, so that a client's
+    /// reset is noticed although the other leg is blocked.
     ///
-    /// A failure after the peer's FIN was passed on (`is_passed`) is none yet. A
-    /// server that has sent its reply and closed is soon forgotten by its kernel,
-    /// which answers the next probe with a RST, while a slow client is still
-    /// reading. It matters only if there is something to send to the server, and
-    /// then sending fails.
+    /// An error after the peer's FIN was passed on (`is_passed`) does not count. The kernel of a
+    /// server that has sent its reply and closed soon forgets the connection, and answers the next
+    /// probe with a RST while a slow client is still reading. It matters only if there is data for
+    /// the server, and then sending fails.
     pub(crate) async fn failure(&self, is_passed: impl Fn() -> bool) -> io::Error {
         if let Err(error) = self.socket().ready(Interest::ERROR).await {
             return error;
         }
         match self.socket().take_error() {
-            // EPIPE: a RST behind a FIN that we may not have read yet.
+            // EPIPE: a RST after a FIN that we may not have read yet.
             Ok(Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => pending().await,
             Ok(_) if is_passed() => pending().await,
-            // Another call has had it: reading and writing report it too.
+            // Another call consumed the error; reading and writing report it too.
             Ok(None) => pending().await,
             Ok(Some(error)) | Err(error) => error,
         }
     }
 
-    /// Ends a connection to whose peer nothing more can be said: what it still
-    /// says is dropped until it has closed too, or goes on for longer than
-    /// `limit`. To reset it at once would destroy what is still on its way to it.
+    /// Ends a connection that can no longer be written to: discards incoming data until the peer
+    /// closes too, or for at most `limit`. A reset would destroy data still in flight to the peer.
     pub(crate) async fn discard(self, limit: Duration) {
         let socket = self.socket();
         let emptied = timeout(limit, async {
@@ -98,10 +95,9 @@ impl Leg {
         }
     }
 
-    /// Both directions are finished: holds the connection until its peer has
-    /// acknowledged everything. The kernel would go on by itself, but gives up on
-    /// a socket without owner when the peer's window stays closed: a slow reader
-    /// would lose the end.
+    /// After both directions have ended, keeps the connection until its peer has acknowledged
+    /// everything. The kernel would continue by itself, but abandons an orphaned socket whose peer
+    /// keeps its window closed, so a slow reader would lose the end.
     pub(crate) async fn deliver_rest(mut self) {
         let socket = self.socket.take().expect("the socket is there until the end");
         let mut pause = FIRST_LOOK;
@@ -120,7 +116,7 @@ impl Drop for Leg {
     }
 }
 
-/// Passes the FIN on. A peer that is gone already needs none.
+/// Sends the FIN. Succeeds if the peer has already gone.
 pub(crate) fn shut_down(socket: &TcpStream) -> io::Result<()> {
     match SockRef::from(socket).shutdown(Shutdown::Write) {
         Err(error) if error.kind() != io::ErrorKind::NotConnected => Err(error),

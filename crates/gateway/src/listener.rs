@@ -1,4 +1,4 @@
-//! Listeners for connections that were meant for somebody else (TPROXY).
+//! Listeners for intercepted connections (TPROXY).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,32 +11,31 @@ use crate::config::SideConfig;
 use crate::rule::Version;
 use crate::tcp;
 
-/// The kernel lowers it to `net.core.somaxconn`.
+/// The kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// A listener of one version of IP on a loopback port, where nothing reaches it
-/// but what `tproxy` hands over.
+/// A listener for one IP version on a loopback port, which only `tproxy` can reach.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
     address: SocketAddr,
 }
 
-/// A client's connection, and who it believes to be connected to.
+/// A client's connection with its original destination.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) socket: TcpStream,
     pub(crate) open: Open,
 }
 
-/// What came of accepting a connection.
+/// Result of accepting a connection.
 #[derive(Debug)]
 pub(crate) enum Accept {
-    /// There is one.
+    /// A connection.
     Connection(Accepted),
-    /// It was gone again, or nobody's to take over.
+    /// No connection: it has gone, or is not for us.
     Nothing,
-    /// The process or the system has no room for another: try again later.
+    /// The process or the system is out of descriptors or memory: retry later.
     Exhausted(io::Error),
 }
 
@@ -44,8 +43,8 @@ impl Listener {
     /// Binds a listener.
     ///
     /// # Errors
-    /// `PermissionDenied` without CAP_NET_ADMIN; EAFNOSUPPORT or EADDRNOTAVAIL where the
-    /// machine does not speak that version.
+    /// `PermissionDenied` without CAP_NET_ADMIN; EAFNOSUPPORT or EADDRNOTAVAIL if the machine lacks
+    /// this IP version.
     pub(crate) fn bind(version: Version) -> io::Result<Self> {
         let (domain, address) = match version {
             Version::V4 => (Domain::IPV4, IpAddr::V4(Ipv4Addr::LOCALHOST)),
@@ -57,17 +56,17 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
-    /// Sets up the connections that it accepts, whose packets bear `mark`.
+    /// Applies TCP settings, and a mark, to the connections it accepts.
     pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
         side.apply_to_listener(&SockRef::from(&self.socket), mark);
     }
 
-    /// The version it listens for, and its port.
+    /// IP version and port.
     pub(crate) fn port(&self) -> (Version, u16) {
         (Version::of(self.address.ip()), self.address.port())
     }
 
-    /// Waits for the next connection. Never ends the listener.
+    /// Waits for the next connection. Errors do not end the listener.
     pub(crate) async fn accept(&self) -> Accept {
         let (socket, source) = match self.socket.accept().await {
             Ok(accepted) => accepted,
@@ -75,8 +74,8 @@ impl Listener {
             Err(_) => return Accept::Nothing,
         };
         match socket.local_addr() {
-            // Somebody connected to the listener itself; to take it over would
-            // have the far side connect to itself.
+            // A connection to the listener's own address is excluded: carrying it would make the
+            // far side connect to itself.
             Ok(destination) if destination != self.address => {
                 let open = Open { destination, source, dscp: tcp::dscp_of_syn(&socket) };
                 Accept::Connection(Accepted { socket, open })
@@ -103,7 +102,7 @@ fn listen(domain: Domain, address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Whether the process or the system has no room for another socket.
+/// Whether the error means that descriptors or memory have run out.
 pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     matches!(code, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))

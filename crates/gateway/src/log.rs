@@ -1,4 +1,4 @@
-//! What a gateway's log tells: its filter, which may change while it runs.
+//! The gateway's log filter, which can change while it runs.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -9,20 +9,19 @@ use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// The variable that wins over any configuration.
+/// Environment variable that overrides the configuration.
 pub const VARIABLE: &str = "SKYHOP_LOG";
-/// What is told unless somebody wants something else.
+/// The default filter.
 const USUAL: &str = "info";
-/// Changes the filter of this process's log; it has none before [`start`].
+/// Replaces the filter of this process's log; unset before [`start`].
 static CHANGE: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
 
-/// Which lines are told: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`),
-/// or several parts with commas between, of which each is a level or that of one
-/// module (`gateway::tunnel=debug`).
+/// A log filter: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`), or a comma-separated
+/// list of levels and of levels for single modules (`gateway::tunnel=debug`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogFilter(String);
 
-/// The variable's text is no filter.
+/// The variable's text is not a valid filter.
 #[derive(Debug, Error)]
 #[error("{VARIABLE} = {text:?}: {expected}", expected = LogFilter::EXPECTED)]
 pub struct LogFilterError {
@@ -34,8 +33,7 @@ impl FromStr for LogFilter {
 
     fn from_str(text: &str) -> Result<Self, LogFilterError> {
         let refused = || LogFilterError { text: text.to_owned() };
-        // A word that is no level would be taken for a module that does not exist, and
-        // no word for a level.
+        // The parser takes an unknown word for a module, and an empty one for a level.
         let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
         let of_path = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
         let is_module = |part: &str| !part.is_empty() && part.chars().all(of_path);
@@ -58,7 +56,7 @@ impl fmt::Display for LogFilter {
 }
 
 impl LogFilter {
-    /// What is accepted, in words.
+    /// The accepted values, for error messages.
     pub(crate) const EXPECTED: &str = "expected a level (off, error, warn, info, debug or \
         trace), or several parts such as \"info,gateway::tunnel=debug\"";
 
@@ -68,14 +66,14 @@ impl LogFilter {
     }
 }
 
-/// Begins to tell on standard error what the variable [`VARIABLE`] says, or else
-/// `configured`, or else what is usual.
+/// Starts logging to standard error with the filter in the variable [`VARIABLE`], otherwise
+/// `configured`, otherwise the default.
 ///
 /// # Errors
-/// When the variable is no filter.
+/// If the variable is not a valid filter.
 ///
 /// # Panics
-/// When this process has a log already.
+/// If this process already has a log.
 pub fn start(configured: Option<&LogFilter>) -> Result<(), LogFilterError> {
     let filter = chosen(configured)?;
     let builder = tracing_subscriber::fmt()
@@ -86,13 +84,13 @@ pub fn start(configured: Option<&LogFilter>) -> Result<(), LogFilterError> {
         .with_filter_reloading();
     let handle = builder.reload_handle();
     builder.init();
-    // It fails only where the log is gone.
+    // Fails only if the log is gone.
     let change = move |filter| drop(handle.reload(filter));
     assert!(CHANGE.set(Box::new(change)).is_ok(), "the log was begun before");
     Ok(())
 }
 
-/// Tells from now on what the configuration says, as [`start`] would.
+/// Applies a reloaded filter, with the same precedence as [`start`].
 pub(crate) fn configure(configured: Option<&LogFilter>) {
     if let (Some(change), Ok(filter)) = (CHANGE.get(), chosen(configured)) {
         change(filter);

@@ -1,5 +1,4 @@
-//! Metrics for Prometheus, the state as JSON, and a page for people, over HTTP.
-//! Read only.
+//! Serves Prometheus metrics, the status as JSON, and a dashboard over HTTP. Read only.
 
 mod family;
 
@@ -24,7 +23,7 @@ use crate::status::Status;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PAGE: &str = include_str!("metrics/dashboard.html");
-/// The page needs nothing from anywhere else.
+/// Content security policy: the page loads nothing from elsewhere.
 const ONLY_OURS: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                          connect-src 'self'";
 
@@ -35,10 +34,10 @@ pub(crate) struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves on `address`; what it needs to know it asks by `calls`.
+    /// Serves on `address`; requests the status through `calls`.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// If the address cannot be bound.
     pub(crate) fn start(address: SocketAddr, calls: mpsc::Sender<Call>) -> Result<Self, RunError> {
         let failed = |cause| RunError::Metrics { address, cause };
         let listener = std::net::TcpListener::bind(address).map_err(failed)?;
@@ -53,7 +52,7 @@ impl MetricsServer {
             .with_state(calls);
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // Ends only by being dropped.
+            // Returns only when dropped.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self { _task: task })
@@ -85,7 +84,7 @@ async fn page() -> Response {
     (head, PAGE).into_response()
 }
 
-/// The state as Prometheus reads it.
+/// The status in Prometheus' text format.
 fn text(status: Status) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Snapshot(status)));
@@ -157,7 +156,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
         }
-        // Every family has its type and its help, once.
+        // Every family has one TYPE and one HELP line.
         for line in text.lines().filter(|line| line.starts_with("# TYPE")) {
             assert_eq!(text.matches(line).count(), 1, "{line}");
         }

@@ -1,9 +1,8 @@
-//! What names stand for: asks this machine's resolver, for clients of the proxy and for
-//! streams whose destination is a name.
+//! Resolves names with this machine's resolver, for clients of the proxy and for streams to names.
 //!
-//! A question that is not answered holds a thread for as long as the resolver waits. So
-//! each asker, a terminal or a client, has a share of them ([`Turns`]): one whose names
-//! are slow waits for its own.
+//! A lookup blocks a thread until the resolver answers or times out. Each asker (a terminal or a
+//! client) therefore has a limited share of the threads ([`Turns`]), so that slow names of one do
+//! not delay the others.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,16 +16,14 @@ use tokio::time::{Instant, timeout};
 
 use crate::turns::{Turn, Turns};
 
-/// How many names are resolved at the same time: each takes a thread, of which tokio has
-/// 512.
+/// Maximum concurrent lookups: each takes a thread, of which tokio has 512.
 const LOOKUPS: usize = 128;
-/// How many addresses of a name are tried.
+/// Maximum addresses to try per name.
 const ADDRESSES: usize = 4;
-/// How long an address may take to answer while others have not been tried: two SYNs
-/// (RFC 6298 §2) and a round trip.
+/// Time limit per address while others are untried: two SYNs (RFC 6298 §2) and a round trip.
 const NEXT: Duration = Duration::from_secs(2);
 
-/// A resolver that is asked by askers named by `K`. It keeps no answers.
+/// A resolver shared fairly among askers identified by `K`. It does not cache.
 #[derive(Clone)]
 pub(crate) struct Resolver<K: Ord + Clone>(Arc<Shared<K>>);
 
@@ -38,7 +35,7 @@ impl<K: Ord + Clone> Shared<K> {
     }
 }
 
-/// A thread for one question, until it is dropped.
+/// A thread for one lookup, until dropped.
 struct Permit<K: Ord + Clone> {
     shared: Arc<Shared<K>>,
     asker: K,
@@ -48,7 +45,7 @@ impl<K: Ord + Clone> Drop for Permit<K> {
     fn drop(&mut self) {
         let next = self.shared.turns().done(&self.asker);
         if let Some((asker, waiting)) = next {
-            // One that has gone gives it back, and the next one has it.
+            // If the waiting asker has gone, the permit drops and passes to the next.
             let _ = waiting.send(Self { shared: self.shared.clone(), asker });
         }
     }
@@ -65,7 +62,7 @@ impl<K: Ord + Clone> Resolver<K> {
         Self(Arc::new(Shared(Mutex::new(Turns::new(lookups)))))
     }
 
-    /// A thread for a question of `asker`, which has at most `share` of them.
+    /// Waits for a thread for `asker`, which may use at most `share` of them.
     async fn permit(&self, asker: K, share: usize) -> Result<Permit<K>, ResetReason> {
         let (sender, receiver) = oneshot::channel();
         let turn = {
@@ -82,12 +79,12 @@ impl<K: Ord + Clone> Resolver<K> {
 }
 
 impl<K: Ord + Clone + Send + 'static> Resolver<K> {
-    /// The addresses of a host, at least one, in the order in which they should be tried.
-    /// `asker` has at most `share` names resolved at once, and as many waiting.
+    /// The addresses of a host, at least one, in the order to try them. `asker` may have at most
+    /// `share` lookups running, and as many waiting.
     ///
     /// # Errors
-    /// [`ResetReason::TimedOut`] after `patience`; [`ResetReason::Unreachable`] if there are
-    /// none; [`ResetReason::Limit`] if too many of the asker's names wait.
+    /// [`ResetReason::TimedOut`] after `patience`; [`ResetReason::Unreachable`] if the name has no
+    /// addresses; [`ResetReason::Limit`] if too many of the asker's lookups wait.
     pub(crate) async fn look_up(
         &self,
         (asker, share): (K, usize),
@@ -97,7 +94,7 @@ impl<K: Ord + Clone + Send + 'static> Resolver<K> {
         let looked_up = timeout(patience, async {
             let permit = self.permit(asker, share).await?;
             let name = name.as_str().to_owned();
-            // The thread is busy until it has an answer, whether that is awaited or not.
+            // The thread stays busy until the resolver answers, even if the asker stops waiting.
             let lookup = tokio::spawn(async move {
                 let found = lookup_host((name, port)).await;
                 drop(permit);
@@ -111,11 +108,10 @@ impl<K: Ord + Clone + Send + 'static> Resolver<K> {
     }
 }
 
-/// Connects to the first of some addresses that answers; all together take at most
-/// `patience`.
+/// Connects to the first address that answers, within `patience` for all of them.
 ///
 /// # Errors
-/// That of the last address that was tried.
+/// That of the last address tried.
 pub(crate) async fn try_each<F: Future<Output = io::Result<TcpStream>>>(
     addresses: &[SocketAddr],
     patience: Duration,
@@ -193,7 +189,7 @@ mod tests {
         assert!(timeout(Duration::ZERO, &mut gone).await.is_err());
         assert!(timeout(Duration::ZERO, &mut next).await.is_err());
         drop(first);
-        // It has its turn, and does not take it.
+        // It gets its turn but does not take it.
         drop(gone);
         assert!(next.await.is_ok());
     }

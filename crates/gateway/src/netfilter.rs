@@ -1,18 +1,16 @@
-//! An nftables table of our own that hands new TCP connections to our
-//! listeners.
+//! An nftables table of our own that redirects new TCP connections to our listeners.
 //!
-//! The chain `prerouting` is on the hook. It hands SYNs to `intercept`, which knows
-//! where clients are, `policies`, and `takeover`.
-//! All but the first are emptied when interception stops: packets
-//! of the connections that we hold must go on reaching their sockets, while new
-//! connections pass the gateway by. Only SYNs are taken over: later packets of a
-//! connection that passed by must never meet our listeners, which would reset it.
+//! The chain `prerouting` is on the hook. It passes SYNs to `intercept` (where clients are), then
+//! to `policies`, then to `takeover`. All but the first are emptied when interception stops:
+//! packets of connections that we hold must keep reaching their sockets, while new connections pass
+//! unaccelerated. Only SYNs are redirected: a later packet of a connection that passed must never
+//! reach our listeners, which would reset it.
 //!
-//! Four more if the machine's own connections are taken over: `output` on the hook,
-//! `own`, `own-policies` and `own-takeover`. A SYN of theirs is marked and so routed to
-//! loopback, comes in again and is taken over there. What follows it must go the same
-//! way, which the mark of the connection (conntrack) tells. What the gateway itself
-//! sends bears another mark, [`PASSING`], and is left alone.
+//! Interception of the machine's own connections adds four chains: `output` on the hook, `own`,
+//! `own-policies` and `own-takeover`. Their SYNs are marked, and thereby routed to loopback, where
+//! they come in again and are intercepted. Later packets must take the same path, for which the
+//! connection mark (conntrack) is used. The gateway's own packets bear another mark, [`PASSING`],
+//! and are left alone.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,75 +30,73 @@ const OUTPUT_CHAIN: &str = "output";
 const OWN_CHAIN: &str = "own";
 const OWN_POLICY_CHAIN: &str = "own-policies";
 const OWN_TAKEOVER_CHAIN: &str = "own-takeover";
-/// How many chains decide, besides those of the machine's own connections.
+/// Number of deciding chains without those for the machine's own connections.
 const WITHOUT_OWN: usize = 3;
 const LOOPBACK: &str = "lo";
-/// How many gateways may share a network namespace: the values of four bits of
-/// the packet mark, less zero.
+/// Maximum gateways per network namespace: the non-zero values of four bits of the packet mark.
 pub(crate) const SLOTS: u32 = 15;
 const MARK_SHIFT: u32 = 20;
-/// What gateways let pass: connections of their own, and SYNs that they let in.
+/// Mark of packets to leave alone: the gateways' own connections, and SYNs that they let in.
 pub(crate) const PASSING: Mark = Mark { value: 1 << 24, mask: 1 << 24 };
-/// The log group of the first slot.
+/// Netlink log group of the first slot.
 const FIRST_GROUP: u16 = 5900;
 
-/// One of the places for a gateway in a network namespace: its table's name,
-/// packet mark and routing table follow from it.
+/// A gateway's slot in a network namespace. It determines the names of its table, packet mark and
+/// routing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(pub(crate) u32);
 
 impl Slot {
-    /// The name of the nftables table.
+    /// Name of the nftables table.
     pub(crate) fn table(self) -> String {
         format!("skyhop-{}", self.0)
     }
 
-    /// The mark of packets that are ours to receive.
+    /// Mark of packets for our listeners.
     pub(crate) fn mark(self) -> Mark {
         Mark { value: (self.0 + 1) << MARK_SHIFT, mask: 0xf << MARK_SHIFT }
     }
 }
 
 impl Slot {
-    /// The mark of SYNs that were withheld and are let in now.
+    /// Mark of withheld SYNs that are let in.
     pub(crate) fn let_in(self) -> Mark {
         let mark = self.mark();
         Mark { value: mark.value | PASSING.value, mask: mark.mask | PASSING.mask }
     }
 
-    /// The mark of our own machine's SYNs on their way round.
+    /// Mark of this machine's own SYNs on their way through loopback.
     fn round(self) -> Mark {
         Mark { value: self.mark().value, ..self.let_in() }
     }
 
-    /// The mark of no slot.
+    /// The mark value that means no slot.
     fn none(self) -> Mark {
         Mark { value: 0, ..self.mark() }
     }
 
-    /// Where withheld SYNs are logged to.
+    /// Log group for withheld SYNs.
     pub(crate) fn log_group(self) -> u16 {
         FIRST_GROUP + self.0 as u16
     }
 }
 
-/// Which destinations of new connections are taken over, as far as the
-/// configuration allows.
+/// Destinations whose new connections are intercepted, within the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
     Nothing,
     Everything,
-    /// These; at least one.
+    /// These networks; at least one.
     Only(Vec<Prefix>),
 }
 
 impl Scope {
-    /// These networks, or nothing if there are none.
+    /// These networks, or [`Self::Nothing`] if there are none.
     pub(crate) fn only(networks: Vec<Prefix>) -> Self {
         if networks.is_empty() { Self::Nothing } else { Self::Only(networks) }
     }
 
-    /// The terms that destinations must pass: of one of the lists.
+    /// Rules that match the destinations, one for each network.
     fn terms(&self) -> Vec<Rule> {
         match self {
             Self::Nothing => vec![],
@@ -110,28 +106,28 @@ impl Scope {
     }
 }
 
-/// The terms of a destination.
+/// Matches a destination network.
 pub(crate) fn to(network: &Prefix) -> Rule {
     vec![Term::Version(Version::of(network.address())), Term::To(*network)]
 }
 
-/// What is taken over, and by which listeners.
+/// What to intercept, and the listeners.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) interfaces: Vec<String>,
     pub(crate) policies: Vec<Policy>,
-    /// Destinations whose connections pass by whatever policies say.
+    /// Destinations that pass unaccelerated whatever the policies say.
     pub(crate) refused: Vec<SocketAddr>,
-    /// The loopback ports of the listeners there are.
+    /// Loopback ports of the listeners.
     pub(crate) listeners: Vec<(Version, u16)>,
-    /// Withhold SYNs and log them, instead of having them answered.
+    /// Withhold and log SYNs instead of redirecting them.
     pub(crate) deferred: bool,
-    /// Take over the machine's own connections too.
+    /// Intercept this machine's own connections too.
     pub(crate) own_traffic: bool,
 }
 
 impl Rules {
-    /// The chains in which it is decided what is taken over.
+    /// The chains that decide what is intercepted.
     fn deciding(&self, slot: Slot, scope: &Scope) -> Vec<Chain> {
         let mut chains = vec![
             Chain::plain(TAKEOVER_CHAIN, self.takeover(slot)),
@@ -151,7 +147,7 @@ impl Rules {
         chains
     }
 
-    /// Where a new connection comes from, and what has been decided about already.
+    /// Matches new connections by interface and destination.
     fn intercept(&self, slot: Slot, scope: &Scope) -> Vec<Rule> {
         let from = |interface: &str| Term::From(interface.to_owned());
         let mut rules = Vec::new();
@@ -175,8 +171,8 @@ impl Rules {
         rules
     }
 
-    /// The machine's own new connections. Those to our clients' side have nothing
-    /// to gain.
+    /// Matches this machine's own new connections. Those to our clients' side gain nothing, so they
+    /// are excluded.
     fn own(&self, scope: &Scope) -> Vec<Rule> {
         let nearby = |interface: &String| vec![Term::Through(interface.clone()), Term::Return];
         let decide = [Term::ToElsewhere, Term::Goto(OWN_POLICY_CHAIN)];
@@ -184,7 +180,7 @@ impl Rules {
         self.interfaces.iter().map(nearby).chain(wanted).collect()
     }
 
-    /// What is to be split goes on to `takeover`.
+    /// The policies: connections to split go on to `takeover`.
     fn policy(&self, takeover: &'static str) -> Vec<Rule> {
         let usual = vec![Term::Goto(takeover)];
         policy::chain(&self.policies, Seen::Connections, true, usual, |action| match action {
@@ -193,7 +189,7 @@ impl Rules {
         })
     }
 
-    /// What is done to a SYN that is to be taken over.
+    /// What is done with a SYN to intercept.
     fn takeover(&self, slot: Slot) -> Vec<Rule> {
         let listener = |&(version, port): &(Version, u16)| {
             let end = if self.deferred {
@@ -206,7 +202,7 @@ impl Rules {
         self.passing().chain(self.listeners.iter().map(listener)).collect()
     }
 
-    /// What passes by though it is to be split.
+    /// Rules that exempt refused destinations.
     fn passing(&self) -> impl Iterator<Item = Rule> {
         self.refused.iter().map(|destination| {
             let port = Term::ToPorts(TCP, destination.port(), destination.port());
@@ -214,7 +210,7 @@ impl Rules {
         })
     }
 
-    /// The same, of our own machine: it is sent round.
+    /// What is done with a SYN of this machine: it is sent through loopback.
     fn own_takeover(&self, slot: Slot) -> Vec<Rule> {
         let round = |&(version, _): &(Version, u16)| {
             let mark = [Term::MarkConnection(slot.mark()), Term::SetMark(slot.mark())];
@@ -227,7 +223,7 @@ impl Rules {
         policy::counters(&self.policies, Seen::Connections)
     }
 
-    /// The whole table in nft syntax, as `nft -f` takes it.
+    /// The whole table in nft syntax, as `nft -f` accepts it.
     pub(crate) fn display(&self, slot: Slot, scope: &Scope) -> String {
         let mut chains = self.deciding(slot, scope);
         let own = chains.split_off(WITHOUT_OWN);
@@ -238,12 +234,12 @@ impl Rules {
     }
 }
 
-/// Hands a SYN to the listener.
+/// Redirects a SYN to the listener.
 fn tproxy(slot: Slot, version: Version, port: u16) -> [Term; 3] {
     [Term::Tproxy(version, port), Term::SetMark(slot.mark()), Term::Accept]
 }
 
-/// The chain of what comes in.
+/// The chain for incoming packets.
 fn hook(slot: Slot) -> Chain {
     let rules = vec![
         vec![Term::Tcp, Term::OnlySyn, Term::Jump(INTERCEPT_CHAIN)],
@@ -252,8 +248,8 @@ fn hook(slot: Slot) -> Chain {
     Chain { name: HOOK_CHAIN, hook: Some(Hook::prerouting(0)), rules }
 }
 
-/// The chain of what the machine itself sends. A SYN that passes by must not leave
-/// the mark of an earlier connection behind.
+/// The chain for locally sent packets. A SYN that passes must not keep the mark of an earlier
+/// connection.
 fn output(slot: Slot) -> Chain {
     let rules = vec![
         vec![Term::Tcp, Term::Marked(PASSING), Term::Accept],
@@ -268,22 +264,21 @@ fn output(slot: Slot) -> Chain {
     Chain { name: OUTPUT_CHAIN, hook: Some(Hook::output(0)), rules }
 }
 
-/// Chains without rules yet.
+/// Chains without rules.
 fn empty(names: [&'static str; 3]) -> Vec<Chain> {
     names.map(|name| Chain::plain(name, vec![])).into()
 }
 
-/// Our table in the kernel. Gone when dropped.
+/// Our table in the kernel. Removed when dropped.
 pub(crate) struct Table {
     table: NftTable,
     slot: Slot,
-    /// Those that are counted; none yet.
+    /// The policies with counters; `None` before the first.
     policies: Option<Vec<Policy>>,
 }
 
 impl Table {
-    /// Makes a table in the first free slot of this network namespace; it takes
-    /// nothing over yet.
+    /// Creates a table in the first free slot of this network namespace. It intercepts nothing yet.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
@@ -308,8 +303,8 @@ impl Table {
         self.table.add(&chains)
     }
 
-    /// Takes over what `rules` say of `scope`; connections that are ours already
-    /// remain so. Other policies than before count from zero.
+    /// Intercepts what `rules` select within `scope`; existing connections are kept. Changed
+    /// policies count from zero.
     pub(crate) fn take_over(&mut self, rules: &Rules, scope: &Scope) -> io::Result<()> {
         let changed = self.policies.as_ref() != Some(&rules.policies);
         let counters = changed.then(|| rules.counters());
@@ -320,13 +315,13 @@ impl Table {
         Ok(())
     }
 
-    /// How many connections each policy has decided about.
+    /// Connections decided by each policy.
     pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
         self.table.counts()
     }
 }
 
-/// Whether the gateway that had `slot` is alive: its table is there.
+/// Whether the owner of `slot` is alive, which is when its table exists.
 pub(crate) fn is_claimed(slot: Slot) -> io::Result<bool> {
     nft_table::is_there(&slot.table())
 }

@@ -1,18 +1,17 @@
-//! Netfilter netlink messages (`linux/netfilter/nfnetlink.h`), just as much as
-//! a table of our own needs. The kernel's attributes are numbers in network
-//! byte order unless said otherwise.
+//! Netfilter netlink messages (`linux/netfilter/nfnetlink.h`), limited to what our own tables need.
+//! Attributes are numbers in network byte order unless stated otherwise.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const NFNETLINK_VERSION: u8 = 0;
-/// Netlink aligns messages and attributes to this (NLMSG_ALIGNTO, NLA_ALIGNTO).
+/// Alignment of messages and attributes (NLMSG_ALIGNTO, NLA_ALIGNTO).
 const ALIGNMENT: usize = 4;
 const HEADER: usize = 16;
-/// The length of `struct nfgenmsg`.
+/// Size of `struct nfgenmsg`.
 const GENERIC: usize = 4;
 
-/// Messages that the kernel carries out all together or not at all.
+/// Messages that the kernel executes all together or not at all.
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     message: usize,
@@ -27,7 +26,7 @@ impl Batch {
         batch
     }
 
-    /// Adds an nftables message; `attributes` fills it.
+    /// Appends an nftables message, whose attributes `attributes` adds.
     pub(crate) fn message(
         &mut self,
         kind: libc::c_int,
@@ -41,14 +40,14 @@ impl Batch {
         self.close(self.message);
     }
 
-    /// Adds an attribute of raw bytes.
+    /// Appends an attribute of raw bytes.
     pub(crate) fn bytes(&mut self, kind: u16, value: &[u8]) {
         let start = self.open(kind);
         self.bytes.extend_from_slice(value);
         self.close_attribute(start);
     }
 
-    /// Adds a text attribute.
+    /// Appends a text attribute.
     pub(crate) fn text(&mut self, kind: u16, value: &str) {
         let start = self.open(kind);
         self.bytes.extend_from_slice(value.as_bytes());
@@ -56,25 +55,25 @@ impl Batch {
         self.close_attribute(start);
     }
 
-    /// Adds a number, in network byte order.
+    /// Appends a number in network byte order.
     pub(crate) fn number(&mut self, kind: u16, value: u32) {
         self.bytes(kind, &value.to_be_bytes());
     }
 
-    /// Adds an attribute that holds other attributes.
+    /// Appends a nested attribute.
     pub(crate) fn nest(&mut self, kind: u16, attributes: impl FnOnce(&mut Self)) {
         let start = self.open(kind | libc::NLA_F_NESTED as u16);
         attributes(self);
         self.close_attribute(start);
     }
 
-    /// The bytes of the whole batch.
+    /// The encoded batch.
     fn finish(mut self) -> Vec<u8> {
         self.begin(libc::NFNL_MSG_BATCH_END as u16, 0, 0, libc::NFNL_SUBSYS_NFTABLES as u16);
         self.bytes
     }
 
-    /// `struct nlmsghdr` and `struct nfgenmsg`.
+    /// Appends `struct nlmsghdr` and `struct nfgenmsg`.
     fn begin(&mut self, kind: u16, flags: u16, family: u8, resource: u16) {
         self.message = self.bytes.len();
         self.bytes.extend_from_slice(&0u32.to_ne_bytes());
@@ -88,7 +87,7 @@ impl Batch {
         self.close(self.message);
     }
 
-    /// Sets the length of the message that began at `start`.
+    /// Sets the length of the message that starts at `start`.
     fn close(&mut self, start: usize) {
         let length = (self.bytes.len() - start) as u32;
         self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
@@ -101,7 +100,7 @@ impl Batch {
         start
     }
 
-    /// Sets the length of the attribute that began at `start`, and pads it.
+    /// Sets the length of the attribute that starts at `start`, and pads it.
     fn close_attribute(&mut self, start: usize) {
         let length = (self.bytes.len() - start) as u16;
         self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
@@ -109,11 +108,11 @@ impl Batch {
     }
 }
 
-/// A socket to netfilter. What it owns in the kernel goes when it is closed.
+/// A netfilter socket. The kernel removes what it owns when it is closed.
 pub(crate) struct Socket(OwnedFd);
 
 impl Socket {
-    /// Opens a socket in the present network namespace.
+    /// Opens a socket in the current network namespace.
     pub(crate) fn open() -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no pointers are passed.
@@ -121,25 +120,24 @@ impl Socket {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and owned by nothing else.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Has the kernel carry out `batch`.
+    /// Executes `batch`.
     ///
     /// # Errors
-    /// The kernel's first refusal; then nothing of the batch has happened.
+    /// The kernel's first refusal; then nothing of the batch takes effect.
     pub(crate) fn execute(&self, batch: Batch) -> io::Result<()> {
         self.send(&batch.finish())
     }
 
-    /// Has everything that nftables rules log to `group` sent here, whole and at
-    /// once.
+    /// Receives everything that nftables rules log to `group`, in full and without delay.
     ///
     /// # Errors
-    /// `PermissionDenied` without CAP_NET_ADMIN; that the group is taken.
+    /// `PermissionDenied` without CAP_NET_ADMIN; an error if the group is taken.
     pub(crate) fn listen_to_log(&self, group: u16) -> io::Result<()> {
-        /// Four bytes for how much is copied, one for the mode, one for nothing.
+        /// Copy range (four bytes), copy mode, padding.
         const WHOLE: [u8; 6] = [0, 0, 0xff, 0xff, 2, 0];
         let kind = (libc::NFNL_SUBSYS_ULOG as u16) << 8 | libc::NFULNL_MSG_CONFIG as u16;
         let mut message = Batch { bytes: Vec::new(), message: 0, sequence: 0 };
@@ -155,7 +153,7 @@ impl Socket {
         self.0
     }
 
-    /// Asks for something; the answer is whether it is there.
+    /// Whether the queried object exists.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -170,7 +168,7 @@ impl Socket {
         self.send(&message.bytes)
     }
 
-    /// Asks for a list of objects of nftables.
+    /// Lists nftables objects.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -189,7 +187,7 @@ impl Socket {
         Ok(found)
     }
 
-    /// All chains of nftables that are on a hook, of all families.
+    /// All nftables chains on hooks, of all families.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -205,20 +203,20 @@ impl Socket {
         self.exchange(bytes, |_| {})
     }
 
-    /// Sends messages and takes all that the kernel answers.
+    /// Sends messages and passes the kernel's whole answer to `take`.
     fn exchange(&self, bytes: &[u8], mut take: impl FnMut(&[u8])) -> io::Result<()> {
         let (data, length) = (bytes.as_ptr().cast(), bytes.len());
-        // SAFETY: `data` points to `length` bytes that live until the call ends.
+        // SAFETY: `data` points to `length` bytes that outlive the call.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), data, length, 0) };
         if sent < 0 {
             return Err(io::Error::last_os_error());
         }
-        // The kernel has answered before `send` returned: refusals are waiting.
+        // The kernel answers before `send` returns, so refusals are already queued.
         let mut refusal = Ok(());
         let mut buffer = vec![0u8; 32 << 10];
         loop {
             let (data, room) = (buffer.as_mut_ptr().cast(), buffer.len());
-            // SAFETY: `data` points to `room` bytes that nothing else refers to.
+            // SAFETY: `data` points to `room` bytes that nothing else references.
             let length = unsafe { libc::recv(self.0.as_raw_fd(), data, room, 0) };
             let Ok(length) = usize::try_from(length) else {
                 let error = io::Error::last_os_error();
@@ -231,20 +229,20 @@ impl Socket {
     }
 }
 
-/// A chain of nftables on a hook.
+/// An nftables chain on a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BaseChain {
-    /// As `nft` calls it.
+    /// Name of the family in `nft`.
     pub(crate) family: &'static str,
     pub(crate) table: String,
     pub(crate) name: String,
-    /// NF_INET_LOCAL_IN or another.
+    /// Such as NF_INET_LOCAL_IN.
     pub(crate) hook: libc::c_int,
-    /// Whether it drops what no rule accepts.
+    /// Whether its policy is to drop.
     pub(crate) drops: bool,
 }
 
-/// The chains on hooks that the kernel lists.
+/// Parses the chains on hooks from the kernel's answer.
 fn base_chains(answer: &[u8]) -> impl Iterator<Item = BaseChain> {
     families(answer).zip(messages(answer)).filter_map(|(family, (_, attributes))| {
         let family = match i32::from(family) {
@@ -269,7 +267,7 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned()
 }
 
-/// A named object of nftables, with its own attributes.
+/// A named nftables object with its attributes.
 pub(crate) struct Object {
     pub(crate) name: String,
     data: Vec<u8>,
@@ -284,7 +282,7 @@ impl Object {
         Some(Self { name: String::from_utf8_lossy(name).into_owned(), data })
     }
 
-    /// What a counter has counted (NFTA_COUNTER_PACKETS).
+    /// The counter's packets (NFTA_COUNTER_PACKETS).
     pub(crate) fn packets(&self) -> u64 {
         let packets = attribute(&self.data, 2).and_then(|value| value.first_chunk::<8>());
         packets.map_or(0, |packets| u64::from_be_bytes(*packets))
@@ -307,7 +305,7 @@ fn first_error(mut answer: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The packets (from the IP header on) in what came from the log.
+/// Logged packets, from the IP header on.
 pub(crate) fn logged_packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     const PACKET: u16 = (libc::NFNL_SUBSYS_ULOG as u16) << 8 | libc::NFULNL_MSG_PACKET as u16;
     messages(bytes)
@@ -315,17 +313,17 @@ pub(crate) fn logged_packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|(_, message)| attribute(message, libc::NFULA_PAYLOAD as u16))
 }
 
-/// The families of messages (`struct nfgenmsg`), one for each of [`messages`].
+/// Address family (`struct nfgenmsg`) of each of [`messages`].
 fn families(bytes: &[u8]) -> impl Iterator<Item = u8> {
     split(bytes).map(|(_, message)| message[0])
 }
 
-/// Kinds of messages, and their attributes.
+/// Types of messages, and their attributes.
 fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     split(bytes).map(|(kind, message)| (kind, &message[GENERIC..]))
 }
 
-/// Kinds of messages, and what is behind their headers: at least `struct nfgenmsg`.
+/// Types of messages, and what follows their headers: at least `struct nfgenmsg`.
 fn split(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let header = bytes.first_chunk::<HEADER>()?;
@@ -337,7 +335,7 @@ fn split(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of an attribute (`struct nlattr`), which may be a nest.
+/// The value of an attribute (`struct nlattr`), which may be nested.
 fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     loop {
         let header = attributes.first_chunk::<4>()?;

@@ -1,8 +1,8 @@
-//! A table of our own in nftables: chains of rules, and a counter for each policy.
+//! An nftables table of our own: chains of rules, and a counter for each policy.
 //!
-//! The table belongs to the netlink socket that made it (`NFT_TABLE_F_OWNER`):
-//! however the gateway ends, even by `kill -9`, the kernel removes it. Nothing
-//! else in the machine's rule set is read or written.
+//! The table belongs to the netlink socket that created it (`NFT_TABLE_F_OWNER`): however the
+//! gateway ends, even by `kill -9`, the kernel removes it. Nothing else in the machine's rule set
+//! is changed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,37 +14,37 @@ use crate::rule::{COUNTER, Term};
 const FAMILY: libc::c_int = libc::NFPROTO_INET;
 /// NFT_TABLE_F_OWNER.
 const OWNED: u32 = 1 << 1;
-/// Messages about objects (`linux/netfilter/nf_tables.h`).
+/// Object messages (`linux/netfilter/nf_tables.h`).
 const NEW_OBJECT: libc::c_int = 18;
 const GET_OBJECT: libc::c_int = 19;
 const DELETE_OBJECT: libc::c_int = 20;
-/// Chains and tables that are there already are somebody else's.
+/// Fails if the chain or table exists: then it belongs to another program.
 const NEW: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 
-/// A rule: tests, and what is done with a packet that passes them.
+/// A rule: matches, and what is done with a packet that passes them.
 pub(crate) type Rule = Vec<Term>;
 
 /// A chain of rules.
 pub(crate) struct Chain {
     pub(crate) name: &'static str,
-    /// Where packets come from; without it, other chains.
+    /// The hook that calls it; `None` if other chains do.
     pub(crate) hook: Option<Hook>,
     pub(crate) rules: Vec<Rule>,
 }
 
 impl Chain {
-    /// One that other chains use.
+    /// A chain that other chains use.
     pub(crate) fn plain(name: &'static str, rules: Vec<Rule>) -> Self {
         Self { name, hook: None, rules }
     }
 }
 
-/// Where the kernel calls a chain, and what it is for.
+/// A hook: when the kernel calls a chain.
 #[derive(Clone, Copy)]
 pub(crate) struct Hook {
     kind: &'static str,
     number: libc::c_int,
-    /// Relative to NF_IP_PRI_MANGLE: before the routing decision and before NAT.
+    /// Priority relative to NF_IP_PRI_MANGLE: before the routing decision and before NAT.
     behind_mangle: i32,
 }
 
@@ -52,12 +52,12 @@ pub(crate) struct Hook {
 const MANGLE: i32 = -150;
 
 impl Hook {
-    /// For what comes in.
+    /// For incoming packets.
     pub(crate) const fn prerouting(behind_mangle: i32) -> Self {
         Self { kind: "filter", number: libc::NF_INET_PRE_ROUTING, behind_mangle }
     }
 
-    /// For what this machine itself sends, which is routed again if its mark changes.
+    /// For locally sent packets, which are routed again if their mark changes.
     pub(crate) const fn output(behind_mangle: i32) -> Self {
         Self { kind: "route", number: libc::NF_INET_LOCAL_OUT, behind_mangle }
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Hook {
     }
 }
 
-/// A whole table in nft syntax, as `nft -f` takes it.
+/// A whole table in nft syntax, as `nft -f` accepts it.
 pub(crate) fn display(table: &str, counters: &[String], chains: &[Chain]) -> String {
     let counter = |name: &String| format!("\tcounter {name} {{\n\t\tpackets 0 bytes 0\n\t}}\n");
     let mut parts: Vec<String> = counters.iter().map(counter).collect();
@@ -86,7 +86,7 @@ pub(crate) fn display(table: &str, counters: &[String], chains: &[Chain]) -> Str
     format!("table inet {table} {{\n{}}}", parts.join("\n"))
 }
 
-/// Rules in nft syntax, a line for each.
+/// Rules in nft syntax, one per line.
 fn display_rules(rules: &[Rule]) -> String {
     let line = |rule: &Rule| {
         let terms: Vec<String> = rule.iter().map(Term::to_string).collect();
@@ -95,17 +95,17 @@ fn display_rules(rules: &[Rule]) -> String {
     rules.iter().map(line).collect()
 }
 
-/// A table in the kernel. Gone when dropped.
+/// A table in the kernel. Removed when dropped.
 pub(crate) struct NftTable {
     socket: Socket,
     name: String,
-    /// Those of the last refill.
+    /// Names of the counters of the last refill.
     counters: Vec<String>,
 }
 
 impl NftTable {
-    /// Makes a table with the first of these names that is free; chains of the hooks
-    /// have their rules, others have none yet. Which it was.
+    /// Creates a table with the first free name, and returns which one it was. Chains on hooks get
+    /// their rules; the others stay empty.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
@@ -120,8 +120,8 @@ impl NftTable {
             let name = name(place);
             match socket.execute(creation(&name, &chains(place))) {
                 Ok(()) => return Ok((place, Self { socket, name, counters: vec![] })),
-                // Somebody else's table: EEXIST, or EPERM if it has an owner,
-                // which is also what a caller without privilege gets each time.
+                // Another program's table: EEXIST, or EPERM if it has an owner. Without privilege,
+                // every name yields EPERM.
                 Err(error) if is_taken(&error) => refusal = error,
                 Err(error) => return Err(error),
             }
@@ -129,22 +129,22 @@ impl NftTable {
         Err(refusal)
     }
 
-    /// Adds further chains.
+    /// Adds chains.
     pub(crate) fn add(&self, chains: &[Chain]) -> io::Result<()> {
         let mut batch = Batch::new();
         add_chains(&mut batch, &self.name, chains);
         self.socket.execute(batch)
     }
 
-    /// Adds a counter that no refill takes away.
+    /// Adds a counter that survives refills.
     pub(crate) fn add_counter(&self, name: &str) -> io::Result<()> {
         let mut batch = Batch::new();
         about_counter(&mut batch, NEW_OBJECT, NEW, &self.name, name);
         self.socket.execute(batch)
     }
 
-    /// Gives the chains that are not on hooks these rules, all at one moment; with
-    /// `counters`, new ones of these names instead of those of the last refill.
+    /// Replaces the rules of all chains that are not on hooks, atomically. `counters`, if given,
+    /// replace the counters of the last refill.
     pub(crate) fn refill(
         &mut self,
         chains: &[Chain],
@@ -176,7 +176,7 @@ impl NftTable {
         Ok(())
     }
 
-    /// Removes it.
+    /// Removes the table.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -186,7 +186,7 @@ impl NftTable {
         self.socket.execute(batch)
     }
 
-    /// How many packets each counter has counted.
+    /// Packets counted by each counter.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -199,8 +199,8 @@ impl NftTable {
     }
 }
 
-/// Closing the socket has the same effect, but not while a child process that is
-/// about to start another program still has a copy of it.
+/// Closing the socket has the same effect, but not while a child process about to exec still holds
+/// a copy of it.
 impl Drop for NftTable {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
@@ -209,7 +209,7 @@ impl Drop for NftTable {
     }
 }
 
-/// Whether there is a table of this name.
+/// Whether a table of this name exists.
 pub(crate) fn is_there(name: &str) -> io::Result<bool> {
     let socket = Socket::open()?;
     match socket.query(libc::NFT_MSG_GETTABLE, FAMILY, |table| table.text(1, name)) {
@@ -219,7 +219,7 @@ pub(crate) fn is_there(name: &str) -> io::Result<bool> {
     }
 }
 
-/// Whether somebody else has the table already, or we may make none.
+/// Whether another program owns the table, or we lack the privilege.
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EEXIST | libc::EPERM))
 }
@@ -234,7 +234,7 @@ fn creation(table: &str, chains: &[Chain]) -> Batch {
     batch
 }
 
-/// Adds the chains, those that others go on to first; and the rules of hooks.
+/// Adds the chains, callees first, and the rules of the hooks.
 fn add_chains(batch: &mut Batch, table: &str, chains: &[Chain]) {
     for chain in chains {
         batch.message(libc::NFT_MSG_NEWCHAIN, FAMILY, NEW, |message| {
@@ -263,7 +263,7 @@ fn about_counter(batch: &mut Batch, kind: libc::c_int, flags: i32, table: &str, 
     });
 }
 
-/// Adds a rule at the end of a chain.
+/// Appends a rule to a chain.
 fn add_rule(batch: &mut Batch, table: &str, chain: &str, terms: &[Term]) {
     const APPEND: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
     batch.message(libc::NFT_MSG_NEWRULE, FAMILY, APPEND, |rule| {

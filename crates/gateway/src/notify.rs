@@ -1,4 +1,4 @@
-//! Tells systemd how the service is (`sd_notify(3)`), if it wants to know.
+//! Reports the service's state to systemd (`sd_notify(3)`), if asked to.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::Duration;
 
-/// The way to whoever started us, if it listens.
+/// The service manager's socket, if there is one.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
@@ -14,7 +14,7 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// As the environment says.
+    /// Reads the environment.
     pub(crate) fn from_environment() -> Self {
         let variable = |name| std::env::var(name).ok();
         let address = std::env::var_os("NOTIFY_SOCKET").and_then(|path| address(path.as_bytes()));
@@ -23,21 +23,21 @@ impl Notifier {
         Self { socket, watchdog }
     }
 
-    /// How often it must be told that we are alive.
+    /// How often the watchdog must be notified.
     pub(crate) fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// Tells something, such as `READY=1`.
+    /// Sends a state such as `READY=1`.
     pub(crate) fn tell(&self, what: &str) {
         if let Some((socket, address)) = &self.socket {
-            // It is of no use to us.
+            // Nothing can be done about a failure.
             let _ = socket.send_to_addr(what.as_bytes(), address);
         }
     }
 }
 
-/// A path, or a name without a file behind an `@`.
+/// A path, or an abstract name after an `@`.
 fn address(name: &[u8]) -> Option<SocketAddr> {
     match name {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok(),
@@ -46,7 +46,7 @@ fn address(name: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// Half of the time after which the watchdog loses patience, if it is ours.
+/// Half of the watchdog's time-out, if it is meant for this process.
 fn watchdog(micros: Option<String>, pid: Option<String>) -> Option<Duration> {
     let ours = pid.is_none_or(|pid| pid == std::process::id().to_string());
     let micros: u64 = micros?.parse().ok().filter(|micros| ours && *micros > 0)?;

@@ -1,8 +1,8 @@
-//! Which addresses are this machine's, as they change: the kernel is asked about each
-//! destination, in the network namespace in which the gateway was started.
+//! Tells which addresses are this machine's. The kernel is asked about each destination, in the
+//! network namespace in which the gateway was started.
 //!
-//! Notifications of addresses would save the question, but they miss what is local by a
-//! route alone, and arrive after the address is in use.
+//! Subscribing to address changes would save the question, but misses addresses that are local by a
+//! route alone, and reports others only after they are in use.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,22 +14,22 @@ use crate::egress::{Egress, Refusal};
 use crate::error::RunError;
 use crate::routing::Kernel;
 
-/// Knows this machine's addresses.
+/// Looks up this machine's addresses.
 #[derive(Clone)]
 pub(crate) struct OwnAddresses(Arc<Mutex<Kernel>>);
 
 impl OwnAddresses {
-    /// Those of the calling thread's network namespace.
+    /// Opens the lookup in the calling thread's network namespace.
     ///
     /// # Errors
-    /// When the kernel cannot be asked: a gateway must not guess.
+    /// If the kernel cannot be asked: a gateway must not guess.
     pub(crate) fn open() -> Result<Self, RunError> {
         let kernel = Kernel::open().map_err(RunError::OwnAddresses)?;
         Ok(Self(Arc::new(Mutex::new(kernel))))
     }
 
-    /// Whether a connection to `address` would end at this machine, or at all of its
-    /// neighbours; `None` if the kernel does not say.
+    /// Whether a connection to `address` would end at this machine, or at all of its neighbours;
+    /// `None` if the kernel does not say.
     pub(crate) fn has(&self, address: IpAddr) -> Option<bool> {
         match self.kind_of(address) {
             Ok(Some(
@@ -47,7 +47,7 @@ impl OwnAddresses {
         self.0.lock().expect("nobody panics while asking").kind_of(address)
     }
 
-    /// Whether the other side may have us connect to `to`.
+    /// Whether the other side may make us connect to `to`.
     ///
     /// # Errors
     /// Why it may not.

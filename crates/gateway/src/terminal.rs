@@ -273,7 +273,7 @@ impl Terminal {
         }
     }
 
-    /// Lets packets pass by the tunnel while the hub is unreachable.
+    /// Opens the tunnel while the hub is reachable; otherwise packets pass unaccelerated.
     fn set_tunnel(&self) {
         if let (Some(tunnel), Some(session)) = (&self.tunnel, self.session) {
             tunnel.set_open(session, self.reachable);

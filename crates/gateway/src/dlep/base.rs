@@ -1,5 +1,5 @@
-//! What a modem has told of its link (RFC 8175 §4, the information base): the rates at
-//! which it sends, to whom.
+//! What a modem has reported about its link (the information base of RFC 8175 §4): destinations and
+//! rates.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,30 +10,30 @@ use super::item::{Item, Mac, code};
 use super::message::Message;
 use crate::prefix::Prefix;
 
-/// More destinations are not taken: a hub's modem has one for each terminal.
+/// Maximum number of destinations. A hub's modem has one for each terminal.
 const MOST_DESTINATIONS: usize = 4096;
-/// More addresses and subnets of a destination are ignored.
+/// Maximum addresses and subnets per destination; more are ignored.
 const MOST_NETWORKS: usize = 64;
 
-/// What is known of the link while a session is up; nothing without one.
+/// State of the link during a session; empty without one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Base {
-    /// The Current Data Rate (Transmit) of the session.
+    /// The session's Current Data Rate (Transmit).
     default: Option<BitRate>,
     destinations: BTreeMap<Mac, Destination>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Destination {
-    /// One that is down is remembered: nothing can be sent to it.
+    /// A destination that is down is kept: nothing can be sent to it.
     up: bool,
-    /// Its own Current Data Rate (Transmit), if it has one.
+    /// The destination's own Current Data Rate (Transmit), if reported.
     rate: Option<BitRate>,
     /// Its addresses, and the subnets behind it.
     networks: Vec<Prefix>,
 }
 
-/// One destination, for people.
+/// One destination, for the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) mac: String,
@@ -43,16 +43,14 @@ pub(crate) struct Row {
 }
 
 impl Base {
-    /// Takes what is told of the whole session. A rate is that of all destinations
-    /// (§12.7).
+    /// Applies a session update. A rate in it replaces the rates of all destinations (§12.7).
     pub(super) fn update_session(&mut self, message: &Message) {
         let Some(rate) = current_rate(message) else { return };
         self.default = Some(rate);
         self.destinations.values_mut().for_each(|destination| destination.rate = Some(rate));
     }
 
-    /// Takes a destination that has become reachable; `false` if there is no room for
-    /// it (§12.11).
+    /// Adds a destination that has become reachable; `false` if there is no room (§12.11).
     pub(super) fn up(&mut self, mac: Mac, message: &Message) -> bool {
         let full = self.destinations.len() >= MOST_DESTINATIONS;
         if full && !self.destinations.contains_key(&mac) {
@@ -66,25 +64,24 @@ impl Base {
         true
     }
 
-    /// Takes a change of a destination that is up (§12.17); `false` if it is not.
+    /// Updates a destination that is up (§12.17); `false` if it is not.
     pub(super) fn update(&mut self, mac: Mac, message: &Message) -> bool {
         let destination = self.destinations.get_mut(&mac).filter(|destination| destination.up);
         destination.map(|destination| destination.take(message)).is_some()
     }
 
-    /// A destination cannot be reached any more (§12.15); `false` if it could not.
+    /// Marks a destination as unreachable (§12.15); `false` if it was not up.
     pub(super) fn down(&mut self, mac: Mac) -> bool {
         let destination = self.destinations.get_mut(&mac).filter(|destination| destination.up);
         destination.map(|destination| destination.up = false).is_some()
     }
 
-    /// The rate to a peer at this address, if the modem tells it; 0 if nothing can be
-    /// sent there. `alone`: there is no other peer on this link.
+    /// The rate to a peer at this address, if reported; 0 if the peer is unreachable. `alone` means
+    /// that the link has no other peer.
     ///
-    /// The destination with the address, or with the longest subnet around it, is the
-    /// peer. A lone peer may be behind the only destination, whatever its address is.
-    /// Otherwise the rate of the session counts; 0 there tells nothing, since modems
-    /// that know of no default for their destinations write 0.
+    /// The peer is the destination with this address, or with the longest subnet containing it. A
+    /// lone peer may also be behind the only destination, whatever its address. Otherwise the
+    /// session's rate applies, except 0, which modems send if they have no default rate.
     pub(crate) fn rate(&self, peer: IpAddr, alone: bool) -> Option<BitRate> {
         let by_address = self.destinations.values().filter_map(|destination| {
             let around = destination.networks.iter().filter(|prefix| prefix.contains(peer));
@@ -99,7 +96,7 @@ impl Base {
         }
     }
 
-    /// The only destination that is up; if none is, one that is down.
+    /// The only destination that is up; if none is up, the only one that is down.
     fn only(&self) -> Option<&Destination> {
         let mut up = self.destinations.values().filter(|destination| destination.up);
         match (up.next(), up.next()) {
@@ -108,7 +105,7 @@ impl Base {
         }
     }
 
-    /// The rate of the whole session.
+    /// The session's rate.
     pub(crate) fn default_rate(&self) -> Option<BitRate> {
         self.default
     }
@@ -179,12 +176,12 @@ mod tests {
             ("10.1.0.1", 2),
             ("10.1.0.2", 1),
             ("10.2.0.1", 50),
-            // It has none of its own.
+            // No rate of its own.
             ("2001:db8::1", 50),
         ] {
             assert_eq!(rate(&base, peer, true), Some(told), "{peer}");
         }
-        // What is told of the session is told of all (§12.7).
+        // A session update applies to all destinations (§12.7).
         base.update_session(&told(&[mbit(7)]));
         assert_eq!(rate(&base, "10.1.0.1", false), Some(7));
         assert!(base.update(mac(2), &told(&[network(false, "10.1.0.1"), mbit(3)])));
@@ -198,7 +195,7 @@ mod tests {
         base.up(mac(1), &told(&[mbit(1), network(true, "10.1.0.1")]));
         assert!(base.down(mac(1)) && !base.down(mac(1)) && !base.update(mac(1), &told(&[])));
         assert_eq!(rate(&base, "10.1.0.1", false), Some(0));
-        // Another way there.
+        // Another route to the same subnet.
         base.up(mac(2), &told(&[mbit(2), network(true, "10.1.0.0/16")]));
         assert_eq!(rate(&base, "10.1.0.1", false), Some(2));
         base.up(mac(1), &told(&[mbit(5), network(true, "10.1.0.1")]));

@@ -1,4 +1,4 @@
-//! What the rest of a gateway has of DLEP: what is known, when that changes.
+//! The gateway's interface to DLEP.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{DlepConfig, Phase};
 use crate::clock;
 use crate::status::{DlepDestination, DlepStatus};
 
-/// A router at work, until it is dropped.
+/// A running DLEP router; stops when dropped.
 #[derive(Debug)]
 pub(crate) struct Client {
     report: watch::Receiver<Report>,
@@ -21,10 +21,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts to look for a modem.
+    /// Starts looking for a modem.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// If the process has no descriptor left.
     pub(crate) fn start(config: DlepConfig) -> io::Result<Self> {
         let (sender, report) = watch::channel(Report::default());
         let stop = Arc::new(Notify::new());
@@ -38,23 +38,23 @@ impl Client {
         Ok(Self { report, stop, _task: task })
     }
 
-    /// What is known.
+    /// The latest report.
     pub(crate) fn report(&self) -> Report {
         self.report.borrow().clone()
     }
 
-    /// What is known, if it has changed since this was asked last.
+    /// The latest report, if it changed since the last call.
     pub(crate) fn news(&mut self) -> Option<Report> {
         let has_changed = self.report.has_changed().unwrap_or(false);
         has_changed.then(|| self.report.borrow_and_update().clone())
     }
 
-    /// Takes leave of the modem; that takes a moment.
+    /// Ends the session with the modem in order. Takes a moment.
     pub(crate) fn stop(&self) {
         self.stop.notify_one();
     }
 
-    /// How it is, for people.
+    /// The state for the status.
     pub(crate) fn status(&self) -> DlepStatus {
         let report = self.report();
         let row = |row: super::base::Row| DlepDestination {
@@ -76,10 +76,10 @@ impl Client {
     }
 }
 
-/// Waits until more is known. May be cancelled without losing it.
+/// Waits for a new report. Cancel-safe.
 pub(crate) async fn changed(client: Option<&mut Client>) {
     match client {
-        // What is known is not marked as seen by waiting on a copy.
+        // Waiting on a copy does not mark the report as seen.
         Some(client) => {
             if client.report.clone().changed().await.is_err() {
                 std::future::pending::<()>().await;

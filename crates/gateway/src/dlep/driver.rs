@@ -1,4 +1,4 @@
-//! Drives a router with the wall clock and sockets.
+//! Drives a DLEP router with the wall clock and sockets.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use super::{DlepConfig, Way};
 use crate::clock;
 use crate::timer::Timer;
 
-/// What is read at once.
+/// Size of the read buffer, in bytes.
 const READ: usize = 16 << 10;
 
 /// The task that talks to the modem.
@@ -36,15 +36,15 @@ pub(super) struct Driver {
 
 type Opening = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
-/// The connection with the modem.
+/// The TCP connection with the modem.
 enum Wire {
     None,
     Opening(Opening),
-    /// With what the kernel has not taken yet. While there is some, nothing is read.
+    /// With bytes that the kernel has not accepted yet. Nothing is read until they are sent.
     Open(TcpStream, Vec<u8>),
 }
 
-/// What a driver waits for.
+/// Events that the driver waits for.
 enum News {
     Time,
     Offer(SocketAddr, Vec<u8>),
@@ -56,10 +56,10 @@ enum News {
 }
 
 impl Driver {
-    /// A driver that tells what it knows by `report`, until `stop`.
+    /// Creates a driver that publishes to `report` and runs until `stop`.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// If the process has no descriptor left.
     pub(super) fn new(
         config: DlepConfig,
         report: watch::Sender<Report>,
@@ -81,10 +81,10 @@ impl Driver {
         })
     }
 
-    /// Runs until it is stopped.
+    /// Runs until stopped.
     ///
     /// # Errors
-    /// When the timer fails.
+    /// If the timer fails.
     pub(super) async fn run(mut self) -> io::Result<()> {
         loop {
             self.router.handle_timeout(clock::now());
@@ -180,7 +180,7 @@ async fn next_offer(signals: Option<&Signals>) -> News {
 }
 
 impl Wire {
-    /// The next thing that happens to it. May be cancelled without losing one.
+    /// Waits for the next event. Cancel-safe.
     async fn next(&mut self, read: &mut [u8]) -> News {
         match self {
             Self::None => std::future::pending().await,
@@ -212,13 +212,13 @@ impl Wire {
     fn send(&mut self, bytes: &[u8]) {
         if let Self::Open(stream, unsent) = self {
             unsent.extend(bytes);
-            // If it fails, reading will tell.
+            // Reading will report the failure.
             let _ = flush(stream, unsent);
         }
     }
 }
 
-/// Hands the kernel what it takes.
+/// Writes as much as the kernel accepts.
 fn flush(stream: &TcpStream, unsent: &mut Vec<u8>) -> io::Result<()> {
     while !unsent.is_empty() {
         match stream.try_write(unsent) {
@@ -230,7 +230,7 @@ fn flush(stream: &TcpStream, unsent: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the log what has become of the session.
+/// Logs changes of the session.
 fn tell(before: &Report, now: &Report) {
     match (before.phase, now.phase, now.modem) {
         (was, Phase::Up, Some(modem)) if was != Phase::Up => {

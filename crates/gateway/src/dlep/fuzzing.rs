@@ -1,4 +1,4 @@
-//! A session for the fuzzer.
+//! A DLEP session for the fuzzer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use units::Instant;
 use super::message::LONGEST;
 use super::router::{Output, Router};
 
-/// A router that hears an offer, then this in pieces of `size` bytes on its connection:
-/// what it does, and knows in the end.
+/// Feeds a router an offer, then `said` on its connection in pieces of `size` bytes. Returns its
+/// outputs and its final state.
 ///
 /// # Panics
-/// When something is wrong with this crate.
+/// On a bug in this crate.
 pub(crate) fn converse(offer: &[u8], said: &[u8], size: usize) -> impl PartialEq + std::fmt::Debug {
     let now = Instant::from_nanos(1);
     let from = SocketAddr::from(([192, 0, 2, 1], 854));
@@ -20,7 +20,7 @@ pub(crate) fn converse(offer: &[u8], said: &[u8], size: usize) -> impl PartialEq
     router.handle_offer(now, from, offer);
     let mut outputs: Vec<Output> = std::iter::from_fn(|| router.poll_output()).collect();
     if outputs.is_empty() {
-        // It was none: this is.
+        // The fuzzed offer was invalid; send a valid one.
         router.handle_offer(now, from, b"DLEP\x00\x02\x00\x00");
     }
     router.handle_connected(now);

@@ -1,4 +1,4 @@
-//! The data items of DLEP (RFC 8175 §13): what signals and messages are made of.
+//! DLEP data items (RFC 8175 §13), the contents of signals and messages.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,13 +7,13 @@ use std::time::Duration;
 use super::Status;
 use crate::prefix::Prefix;
 
-/// Type and length.
+/// Type and length, in bytes.
 const HEADER: usize = 4;
-/// Set: the address or subnet is added; not set: it is taken away. The first bit of
-/// the flags of other items is in the same place.
+/// Set: the address or subnet is added; clear: it is removed. Other items have their first flag in
+/// the same bit.
 const FLAG: u8 = 1;
 
-/// What an item is about, by its type code (RFC 8175 §13, Table 3).
+/// Type codes (RFC 8175 §13, Table 3).
 pub(super) mod code {
     pub(in crate::dlep) const STATUS: u16 = 1;
     pub(in crate::dlep) const IPV4_CONNECTION_POINT: u16 = 2;
@@ -36,7 +36,7 @@ pub(super) mod code {
     pub(in crate::dlep) const MAXIMUM_TRANSMISSION_UNIT: u16 = 20;
 }
 
-/// A destination's link-layer address: EUI-48, or EUI-64 (RFC 8175 §13.7).
+/// Link-layer address of a destination: EUI-48 or EUI-64 (RFC 8175 §13.7).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mac {
     bytes: [u8; 8],
@@ -68,35 +68,35 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// An item, read.
+/// A parsed item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Item {
-    /// How a message was taken, and words for people (§13.1).
+    /// Outcome of a message, with text for people (§13.1).
     Status(Status, String),
-    /// Where the modem accepts a session, and whether by TLS (§13.2, §13.3).
+    /// Where the modem accepts a session, and whether over TLS (§13.2, §13.3).
     ConnectionPoint { address: IpAddr, port: Option<u16>, tls: bool },
-    /// What the peer is, in words (§13.4).
+    /// Description of the peer (§13.4).
     PeerType(String),
-    /// How often the peer sends something at least (§13.5).
+    /// Interval of the peer's heartbeats (§13.5).
     HeartbeatInterval(Duration),
-    /// What the peer can beyond RFC 8175 (§13.6).
+    /// Extensions to RFC 8175 that the peer supports (§13.6).
     ExtensionsSupported(Vec<u16>),
-    /// Which destination the message is about (§13.7).
+    /// The destination that the message concerns (§13.7).
     MacAddress(Mac),
-    /// An address of a destination, as a prefix of full length, or a subnet behind
-    /// it (§13.8 to §13.11).
+    /// An address of a destination, as a prefix of full length, or a subnet behind it (§13.8 to
+    /// §13.11).
     Network { subnet: bool, add: bool, prefix: Prefix },
-    /// A property of a link (§13.12 to §13.20): its code, and bit/s, microseconds,
-    /// percent or bytes.
+    /// A link metric (§13.12 to §13.20): type code, and value in bit/s, microseconds, percent or
+    /// bytes.
     Metric(u16, u64),
 }
 
-/// The item is not what its type says: its length, or a value in it.
+/// The item's length or value does not fit its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Invalid;
 
 impl Item {
-    /// Reads an item's value; `None` if there is no such type in RFC 8175.
+    /// Parses an item's value; `None` if RFC 8175 does not define the type.
     pub(super) fn parse(code: u16, value: &[u8]) -> Option<Result<Self, Invalid>> {
         use code::*;
         let item = match code {
@@ -138,7 +138,7 @@ impl Item {
         }
     }
 
-    /// Writes the whole item behind `out`.
+    /// Appends the encoded item to `out`.
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend([0; HEADER]);
@@ -178,8 +178,8 @@ impl Item {
     }
 }
 
-/// Takes the next item off `bytes`: its code and its value. `None` if they do not
-/// hold all of it (RFC 8175 §11.3).
+/// Splits the next item off `bytes`: type code and value. `None` if it is incomplete (RFC 8175
+/// §11.3).
 pub(super) fn split<'a>(bytes: &mut &'a [u8]) -> Option<(u16, &'a [u8])> {
     let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
     let (value, rest) = rest.split_at_checked(number(&header[2..]) as usize)?;
@@ -187,12 +187,12 @@ pub(super) fn split<'a>(bytes: &mut &'a [u8]) -> Option<(u16, &'a [u8])> {
     Some((number(&header[..2]) as u16, value))
 }
 
-/// A big-endian number of at most eight bytes.
+/// A big-endian number of up to eight bytes.
 pub(super) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Words of a stranger, fit to be shown on a terminal.
+/// Makes untrusted text safe to show on a terminal.
 fn words(text: &[u8]) -> String {
     let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     String::from_utf8_lossy(text).chars().map(shown).collect()
@@ -227,7 +227,7 @@ fn connection_point(code: u16, value: &[u8]) -> Option<Item> {
 
 fn heartbeat_interval(value: &[u8]) -> Option<Item> {
     let ms = (value.len() == 4).then(|| number(value))?;
-    // §13.5: it must not be 0.
+    // §13.5: must not be 0.
     (ms > 0).then(|| Item::HeartbeatInterval(Duration::from_millis(ms)))
 }
 
@@ -251,7 +251,7 @@ fn metric(code: u16, value: &[u8]) -> Option<Item> {
     (!is_percentage(code) || number <= 100).then_some(Item::Metric(code, number))
 }
 
-/// How many bytes a metric has.
+/// Width of a metric's value, in bytes.
 fn width(code: u16) -> usize {
     match code {
         _ if is_percentage(code) => 1,
@@ -278,7 +278,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// §13: what each type looks like on the wire.
+    /// §13: the wire format of each type.
     #[test]
     fn each_item_is_read_as_the_standard_writes_it() {
         let subnet = |add, text| Item::Network { subnet: true, add, prefix: prefix(text) };
@@ -350,7 +350,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is read is written as an item that reads the same.
+        /// A parsed item encodes to something that parses the same.
         #[test]
         fn what_is_read_is_written(code in 0u16..24, value in prop::collection::vec(any::<u8>(), 0..24)) {
             let Some(Ok(item)) = Item::parse(code, &value) else { return Ok(()) };

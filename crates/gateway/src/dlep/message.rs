@@ -1,20 +1,19 @@
-//! Signals and messages of DLEP (RFC 8175 §11, §12), as a router sends and hears
-//! them.
+//! DLEP signals and messages (RFC 8175 §11, §12), as a router sends and receives them.
 
 use super::Status;
 use super::item::{Item, code, number, split};
 
-/// Type and length of a message (§11.2).
+/// Type and length of a message (§11.2), in bytes.
 const HEADER: usize = 4;
-/// The longest message, with its header.
+/// Maximum length of a message with its header, in bytes.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) const LONGEST: usize = HEADER + u16::MAX as usize;
-/// What a signal begins with (§11.1).
+/// Prefix of every signal (§11.1).
 const SIGNAL: &[u8] = b"DLEP";
 const PEER_DISCOVERY: u16 = 1;
 const PEER_OFFER: u16 = 2;
 
-/// The messages (§12, Table 1).
+/// Message types (§12, Table 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(super) enum Kind {
@@ -56,11 +55,11 @@ impl Kind {
         Self::Heartbeat,
     ];
 
-    /// Items that such a message from a modem has exactly one of.
+    /// Items that a modem's message of this type must contain exactly once.
     fn required(self) -> &'static [u16] {
         use code::*;
         match self {
-            // §12.6: with the defaults of all metrics that every link has.
+            // §12.6: with default values for every metric that is mandatory.
             Self::SessionInitializationResponse => &[
                 STATUS,
                 PEER_TYPE,
@@ -77,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// Whether such a message may have this item, besides those that it must have.
+    /// Whether a message of this type may contain this item in addition to the required ones.
     fn permits(self, code: u16) -> bool {
         use code::*;
         let link = matches!(code, IPV4_ADDRESS..=MAXIMUM_TRANSMISSION_UNIT);
@@ -89,29 +88,29 @@ impl Kind {
     }
 }
 
-/// Items of which there may be several.
+/// Items that may be repeated.
 fn may_repeat(code: u16) -> bool {
     matches!(code, code::IPV4_ADDRESS..=code::IPV6_ATTACHED_SUBNET)
 }
 
-/// A message of a modem, all of whose items are good and in their place.
+/// A valid message from a modem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) kind: Kind,
     pub(super) items: Vec<Item>,
 }
 
-/// The first message in `stream`, as it came; `None` if it is not all there.
+/// The bytes of the first message in `stream`; `None` if it is incomplete.
 pub(super) fn first(stream: &[u8]) -> Option<&[u8]> {
     let length = number(stream.get(2..HEADER)?) as usize;
     stream.get(..HEADER + length)
 }
 
 impl Message {
-    /// Reads a whole message, where `expected` says of which kinds there may be one.
+    /// Parses a complete message of a type accepted by `expected`.
     ///
     /// # Errors
-    /// The status with which the session is to be terminated (§12.1).
+    /// The status code for terminating the session (§12.1).
     pub(super) fn parse(bytes: &[u8], expected: impl Fn(Kind) -> bool) -> Result<Self, Status> {
         let (header, mut rest) = bytes.split_at(HEADER);
         let number = number(&header[..2]) as usize;
@@ -134,20 +133,20 @@ impl Message {
         good.then_some(message).ok_or(Status::INVALID_DATA)
     }
 
-    /// Whether an item of this type may be added.
+    /// Whether the message may contain another item of this type.
     fn takes(&self, code: u16) -> bool {
         (self.kind.permits(code) || self.kind.required().contains(&code))
             && (may_repeat(code) || self.items.iter().all(|item| item.code() != code))
     }
 
-    /// A refusal need not say what links would be like.
+    /// A refusal need not contain the metrics.
     fn is_complete(&self) -> bool {
         let refusal = self.status().is_some_and(|(status, _)| status != Status::SUCCESS);
         let has = |code: &u16| self.items.iter().any(|item| item.code() == *code);
         refusal || self.kind.required().iter().all(has)
     }
 
-    /// §12.6: of extensions that we do not know, which is all, there may be items here.
+    /// §12.6: items of extensions may appear here; we support none, so all are unknown.
     fn may_have_unknown(&self) -> bool {
         let announces =
             |item: &Item| matches!(item, Item::ExtensionsSupported(all) if !all.is_empty());
@@ -169,14 +168,14 @@ impl Message {
     }
 }
 
-/// A message with these items, as bytes.
+/// Encodes a message with these items.
 pub(super) fn emit(kind: Kind, items: &[Item]) -> Vec<u8> {
     let mut out = (kind as u16).to_be_bytes().to_vec();
     with_length(&mut out, items);
     out
 }
 
-/// Writes the length of all items, and the items, behind `out`.
+/// Appends the length of the items, and the items, to `out`.
 fn with_length(out: &mut Vec<u8>, items: &[Item]) {
     let at = out.len();
     out.extend([0; 2]);
@@ -185,15 +184,15 @@ fn with_length(out: &mut Vec<u8>, items: &[Item]) {
     out[at..at + 2].copy_from_slice(&length.to_be_bytes());
 }
 
-/// The signal by which a router looks for modems (§12.3).
+/// The Peer Discovery signal (§12.3).
 pub(super) fn discovery(items: &[Item]) -> Vec<u8> {
     let mut out = [SIGNAL, &PEER_DISCOVERY.to_be_bytes()].concat();
     with_length(&mut out, items);
     out
 }
 
-/// A modem's answer to it (§12.4): its items, if all is as it should be. What is not is
-/// to be ignored (§12.1).
+/// Parses a Peer Offer signal (§12.4). Returns its items, or `None` if it is invalid and must be
+/// ignored (§12.1).
 pub(super) fn offer(datagram: &[u8]) -> Option<Vec<Item>> {
     let rest = datagram.strip_prefix(SIGNAL)?;
     let (header, mut rest) = rest.split_at_checked(HEADER)?;
@@ -223,7 +222,7 @@ pub(super) mod tests {
     use super::super::item::Mac;
     use super::*;
 
-    /// What a modem says first, with this current rate of transmission.
+    /// A modem's Session Initialization Response with this current rate.
     pub(in super::super) fn response(rate: u64) -> Vec<Item> {
         let metrics = (code::MAXIMUM_DATA_RATE_RECEIVE..=code::LATENCY).map(|code| match code {
             code::CURRENT_DATA_RATE_TRANSMIT => Item::Metric(code, rate),
@@ -272,7 +271,7 @@ pub(super) mod tests {
             assert_eq!(Message::parse(wire, |_| true), Err(Status::UNKNOWN_MESSAGE));
         }
         for (kind, items) in [
-            // A second of its kind, one that is out of place, and one that is missing.
+            // An item repeated, one that does not belong, and one missing.
             (Kind::DestinationUp, vec![mac(1), mac(1)]),
             (Kind::Heartbeat, vec![mac(1)]),
             (Kind::DestinationUpdate, vec![Item::Metric(code::LATENCY, 1)]),

@@ -1,14 +1,13 @@
-//! The router's side of a DLEP session (RFC 8175 §7): finds a modem, keeps a session
-//! with it, knows what it tells. A state machine without clock and sockets
-//! (`docs/state-machines.md`).
+//! The router's side of a DLEP session (RFC 8175 §7): discovers a modem, keeps a session with it,
+//! and holds what it reports. A state machine without clock and sockets (`docs/state-machines.md`).
 //!
 //! - Inputs: [`Router::handle_offer`], [`Router::handle_connected`],
 //!   [`Router::handle_bytes`], [`Router::handle_closed`], the time.
-//! - Outputs: [`Router::poll_output`], in the order in which they are to be done; then
+//! - Outputs: [`Router::poll_output`], to be carried out in order; then
 //!   [`Router::poll_report`].
 //!
-//! What comes out in answer to bytes is at most half as much again as these, and of what
-//! comes in no more than a message is kept.
+//! Both reply size and memory are bounded: the reply to received bytes is at most half as large
+//! again, and at most one message is buffered.
 
 #[cfg(test)]
 mod tests;
@@ -24,47 +23,47 @@ use super::item::{Item, Mac};
 use super::message::{self, Kind, Message};
 use super::{Base, PORT, Status};
 
-/// What we call ourselves.
+/// Our Peer Type item.
 const PEER_TYPE: &str = "skyhop";
-/// How often a modem is looked for. §7.1 asks for at least a second.
+/// Discovery interval. §7.1 requires at least one second.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How soon one that was lost is.
+/// Delay before the first discovery after losing a modem.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// How long a connection, and the first answer on it, may take.
+/// Time limit for the connection, and for the first answer on it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many places where a modem accepts sessions are tried.
+/// Maximum connection points to try.
 const MOST_POINTS: usize = 8;
-/// A modem that sends more often may be late all the same.
+/// Shortest heartbeat interval assumed: a modem that promises more frequent ones may still be late.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is to be done.
+/// An action for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Output {
-    /// Send this to all modems on the interface.
+    /// Send this signal to all modems on the interface.
     Signal(Vec<u8>),
-    /// Open a connection; any other is over.
+    /// Open a connection; close any other.
     Connect(SocketAddr),
     /// Send this on the connection.
     Send(Vec<u8>),
-    /// Close the connection, or give up opening it, when all has been sent.
+    /// Close the connection once everything is sent, or stop opening it.
     Close,
 }
 
-/// Why a router wants to be woken.
+/// Why a router must be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wake {
     /// To look for a modem.
     Search,
-    /// Nothing has come of what it waits for.
+    /// To give up waiting for an answer.
     GiveUp,
-    /// To say that it is there.
+    /// To send a heartbeat.
     Heartbeat,
 }
 
-/// How far a router is (§7, Figure 3).
+/// Phase of the session (§7, Figure 3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Peer Discovery, or waiting to try a configured modem again.
+    /// Peer Discovery, or waiting to retry a configured modem.
     #[default]
     Looking,
     /// Opening the connection.
@@ -75,31 +74,31 @@ pub(crate) enum Phase {
     Up,
     /// Session Termination.
     Ending,
-    /// Told to stop.
+    /// Stopped for good.
     Stopped,
 }
 
-/// What is known at a moment.
+/// Snapshot of the session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) phase: Phase,
-    /// Since when it is so.
+    /// When the phase began.
     pub(crate) since: Instant,
-    /// Where the modem is, from the connection on.
+    /// The modem's address, once connected.
     pub(crate) modem: Option<SocketAddr>,
-    /// What the modem calls itself, while a session is up.
+    /// The modem's own description, while a session is up.
     pub(crate) peer_type: String,
-    /// Until when what it has told holds, if nothing more is heard.
+    /// When the reported rates expire if the modem stays silent.
     pub(crate) until: Option<Instant>,
     pub(crate) base: Arc<Base>,
-    /// Sessions so far.
+    /// Number of sessions so far.
     pub(crate) sessions: u64,
     /// Why there is no session, or why the last one ended.
     pub(crate) trouble: Option<String>,
 }
 
 impl Phase {
-    /// One word for it.
+    /// One-word name of the phase.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Looking => "looking",
@@ -125,14 +124,14 @@ enum State {
 /// The state machine.
 #[derive(Debug)]
 pub(super) struct Router {
-    /// Where the modem is, if it is not to be found.
+    /// The configured modem; `None` to use discovery.
     configured: Option<SocketAddr>,
     heartbeat: Duration,
     state: State,
     stopping: bool,
-    /// Where it may accept a session: to be tried in this order.
+    /// Connection points still to try, in order.
     points: VecDeque<SocketAddr>,
-    /// What has come of a message that is not all there.
+    /// The incomplete message received so far.
     inbox: Vec<u8>,
     outputs: VecDeque<Output>,
     report: Report,
@@ -140,7 +139,7 @@ pub(super) struct Router {
 }
 
 impl Router {
-    /// Looks for a modem from `now` on: at `configured`, or wherever one answers.
+    /// Starts looking for a modem at `now`: at `configured`, or by discovery.
     pub(super) fn new(now: Instant, configured: Option<SocketAddr>, heartbeat: Duration) -> Self {
         Self {
             configured,
@@ -155,28 +154,28 @@ impl Router {
         }
     }
 
-    /// What to do next.
+    /// The next action.
     pub(super) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// What is known, if it is something new.
+    /// The latest report, if it changed.
     pub(super) fn poll_report(&mut self) -> Option<Report> {
         std::mem::take(&mut self.changed).then(|| self.report.clone())
     }
 
-    /// Whether answers to our signals are of interest.
+    /// Whether Peer Offers are wanted.
     pub(super) fn wants_offers(&self) -> bool {
         self.configured.is_none() && matches!(self.state, State::Looking { .. })
     }
 
-    /// Bytes kept of what has come.
+    /// Bytes buffered.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn held(&self) -> usize {
         self.inbox.len()
     }
 
-    /// A datagram has come from `from`, with the right TTL (§12.1).
+    /// Handles a datagram from `from` whose TTL was checked (§12.1).
     pub(super) fn handle_offer(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         if !self.wants_offers() {
             return;
@@ -186,7 +185,7 @@ impl Router {
         let open = points.iter().filter(|(_, tls)| !tls).map(|(point, _)| *point);
         self.points = open.take(MOST_POINTS).collect();
         if points.is_empty() {
-            // §12.4: then the address that it comes from, and the usual port.
+            // §12.4: without a connection point, the source address and the default port.
             self.points = [at(from.ip(), PORT, from)].into();
         }
         if self.points.is_empty() {
@@ -195,7 +194,7 @@ impl Router {
         self.connect(now);
     }
 
-    /// Tries the next place, or looks for others.
+    /// Connects to the next connection point, or returns to discovery.
     fn connect(&mut self, now: Instant) {
         let Some(point) = self.points.pop_front() else { return self.look(now, PAUSE) };
         self.report.modem = Some(point);
@@ -214,7 +213,7 @@ impl Router {
         self.enter(now, Phase::Initializing, State::Initializing { until: now + PATIENCE });
     }
 
-    /// The connection is over, or could not be opened.
+    /// The connection has ended, or could not be opened.
     pub(super) fn handle_closed(&mut self, now: Instant, why: &str) {
         match self.state {
             State::Looking { .. } | State::Stopped => return,
@@ -230,7 +229,7 @@ impl Router {
         self.reset(now);
     }
 
-    /// Bytes have come on the connection.
+    /// Handles bytes received on the connection.
     pub(super) fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         let mut inbox = std::mem::take(&mut self.inbox);
         inbox.extend(bytes);
@@ -262,7 +261,7 @@ impl Router {
             (Err(_), State::Ending { .. }) => {}
             (Err(status), _) => self.terminate(now, status),
             (Ok(message), state) => {
-                // §7.3.1: any message is a sign of life.
+                // §7.3.1: any message counts as a heartbeat.
                 if let State::Up { heard, .. } = state {
                     *heard = now;
                 }
@@ -305,7 +304,7 @@ impl Router {
         }
     }
 
-    /// The modem has answered (§12.6).
+    /// Handles the modem's Session Initialization Response (§12.6).
     fn begin(&mut self, now: Instant, message: &Message) {
         let status = message.status().map_or(Status::SUCCESS, |(status, _)| status);
         if status != Status::SUCCESS {
@@ -326,7 +325,7 @@ impl Router {
         self.enter(now, Phase::Up, State::Up { heard: now, interval, beat });
     }
 
-    /// Ends the session because of `status`.
+    /// Terminates the session with `status`.
     fn terminate(&mut self, now: Instant, status: Status) {
         self.note(&format!("we ended the session: {}", status.words()));
         self.send(Kind::SessionTermination, &[Item::Status(status, String::new())]);
@@ -335,7 +334,7 @@ impl Router {
         self.enter(now, Phase::Ending, State::Ending { until: now + 4 * self.heartbeat });
     }
 
-    /// Leaves the connection, and looks for a modem again (§7.5).
+    /// Drops the connection and looks for a modem again (§7.5).
     fn reset(&mut self, now: Instant) {
         self.outputs.push_back(Output::Close);
         self.look(now, FIRST_PAUSE);
@@ -352,14 +351,14 @@ impl Router {
         }
     }
 
-    /// What a modem tells, it tells for its session only.
+    /// A modem's reports are only valid for its session.
     fn forget(&mut self) {
         self.report.base = Arc::default();
         self.report.until = None;
         self.report.peer_type.clear();
     }
 
-    /// Takes leave of the modem: the router is done when it says `Stopped`.
+    /// Ends the session in order; the router is done when its phase is `Stopped`.
     pub(super) fn stop(&mut self, now: Instant) {
         self.stopping = true;
         match self.state {
@@ -385,8 +384,8 @@ impl Router {
         }
     }
 
-    /// When a silent modem is taken for gone: when its second sign of life has been
-    /// missing for half an interval (§7.3.1: not before two).
+    /// When a silent modem counts as lost: half an interval after its second missed heartbeat
+    /// (§7.3.1: not before two).
     fn silence(&self) -> Option<Instant> {
         match self.state {
             State::Up { heard, interval, .. } => Some(heard + interval * 5 / 2),
@@ -402,7 +401,7 @@ impl Router {
         self.outputs.push_back(Output::Send(message::emit(kind, items)));
     }
 
-    /// Notes why there is no session.
+    /// Records why there is no session.
     pub(super) fn note(&mut self, trouble: &str) {
         self.report.trouble = Some(trouble.trim_end().to_owned());
         self.changed = true;
@@ -455,7 +454,7 @@ fn is_expected_first(kind: Kind) -> bool {
     matches!(kind, Kind::SessionInitializationResponse | Kind::SessionTermination)
 }
 
-/// What a modem says of its own accord: we ask it nothing.
+/// Messages that a modem may send unasked. We send no requests.
 fn is_expected_in_session(kind: Kind) -> bool {
     matches!(
         kind,
@@ -475,14 +474,14 @@ fn mac(message: &Message) -> Option<Mac> {
     })
 }
 
-/// Where a modem that has answered from `from` accepts sessions, and whether by TLS.
+/// The address where a modem that answered from `from` accepts sessions, and whether it needs TLS.
 fn connection_point(item: &Item, from: SocketAddr) -> Option<(SocketAddr, bool)> {
     let Item::ConnectionPoint { address, port, tls } = item else { return None };
     let usable = !address.is_unspecified() && !address.is_multicast() && *port != Some(0);
     usable.then(|| (at(*address, port.unwrap_or(PORT), from), *tls))
 }
 
-/// This address; a link-local one is on the link that `from` is on.
+/// The address with its scope: a link-local one is on the same link as `from`.
 fn at(address: IpAddr, port: u16, from: SocketAddr) -> SocketAddr {
     let mut point = SocketAddr::new(address, port);
     if let (SocketAddr::V6(v6), SocketAddr::V6(from)) = (&mut point, from)

@@ -1,5 +1,5 @@
-//! Sockets on the modem's link: for the signals of DLEP, which are datagrams to all
-//! (RFC 8175 §7.1), and for the connection.
+//! Sockets on the modem's link: multicast datagrams for DLEP signals (RFC 8175 §7.1), and the TCP
+//! connection.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -17,17 +17,17 @@ use super::PORT;
 use crate::netfilter::PASSING;
 use crate::tcp;
 
-/// Where modems listen (§15.15, §15.16).
+/// Multicast group of modems (§15.15, §15.16).
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 117);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 7);
-/// What no router has passed on (RFC 5082).
+/// TTL of packets that no router has forwarded (RFC 5082).
 const MOST_HOPS: u8 = 255;
-/// Longer offers are nobody's.
+/// Maximum length of an offer, in bytes.
 const LONGEST_OFFER: usize = 1500;
-/// What the modem's kernel has not acknowledged for so many heartbeats, it never will.
+/// The connection fails when data stay unacknowledged for this many heartbeat intervals.
 const UNACKNOWLEDGED_HEARTBEATS: u32 = 4;
 
-/// The sockets for signals on one interface: of IPv4, IPv6, or both.
+/// Sockets for signals on one interface: IPv4, IPv6, or both.
 #[derive(Debug)]
 pub(super) struct Signals {
     v4: Option<UdpSocket>,
@@ -36,8 +36,10 @@ pub(super) struct Signals {
 }
 
 impl Signals {
+    /// Opens the sockets.
+    ///
     /// # Errors
-    /// When there is no such interface, or it has neither version of IP.
+    /// If the interface does not exist, or has neither version of IP.
     pub(super) fn open(interface: &str, gtsm: bool) -> io::Result<Self> {
         let index = nix::net::if_::if_nametoindex(interface)?;
         match (open_v4(interface), open_v6(interface, index)) {
@@ -49,13 +51,14 @@ impl Signals {
     /// Sends a signal to all modems.
     ///
     /// # Errors
-    /// When it leaves by neither version.
+    /// If neither IP version can send it.
     pub(super) fn send(&self, signal: &[u8]) -> io::Result<()> {
         let v4 = self.v4.iter().map(|socket| (socket, SocketAddr::from((GROUP_V4, PORT))));
         let v6 = self.v6.iter().map(|(socket, index)| {
             (socket, SocketAddr::from(SocketAddrV6::new(GROUP_V6, PORT, 0, *index)))
         });
-        // Tokio would first have to wait for what a new socket is at once: writable.
+        // Bypasses Tokio's readiness: a new socket is writable at once, but Tokio would first wait
+        // for the event.
         let send = |(socket, to): (&UdpSocket, SocketAddr)| {
             SockRef::from(socket).send_to(signal, &to.into())
         };
@@ -68,8 +71,7 @@ impl Signals {
         }
     }
 
-    /// The next datagram that has come to us, and from where. May be cancelled without
-    /// losing one.
+    /// Waits for the next datagram for us, and returns its source. Cancel-safe.
     pub(super) async fn next(&self) -> io::Result<(SocketAddr, Vec<u8>)> {
         loop {
             let v6 = self.v6.as_ref().map(|(socket, _)| socket);
@@ -98,7 +100,7 @@ async fn ready(socket: Option<&UdpSocket>) -> io::Result<&UdpSocket> {
     }
 }
 
-/// A datagram, whom it is from, and its TTL.
+/// Receives a datagram: source, TTL, contents.
 fn receive(socket: &UdpSocket) -> io::Result<(SocketAddr, Option<i32>, Vec<u8>)> {
     let mut bytes = vec![0; LONGEST_OFFER];
     let mut control = nix::cmsg_space!(i32);
@@ -142,15 +144,15 @@ fn open_v6(interface: &str, index: u32) -> io::Result<UdpSocket> {
     bind(socket, |port| (Ipv6Addr::UNSPECIFIED, port).into())
 }
 
-/// At DLEP's port, since there are modems that answer to that and not to the port of
-/// the question; at another where only root may have it, or somebody else has it.
+/// Binds DLEP's own port, because some modems answer to it instead of the source port. Falls back
+/// to any port if it is privileged or taken.
 fn bind(socket: Socket, at: impl Fn(u16) -> SocketAddr) -> io::Result<UdpSocket> {
     socket.set_nonblocking(true)?;
     socket.bind(&at(PORT).into()).or_else(|_| socket.bind(&at(0).into()))?;
     UdpSocket::from_std(socket.into())
 }
 
-/// Connects to a modem, on `interface` if that is known.
+/// Connects to a modem, on `interface` if known.
 pub(super) async fn connect(
     modem: SocketAddr,
     interface: Option<String>,
@@ -169,7 +171,8 @@ pub(super) async fn connect(
         if gtsm {
             tcp::stay_on_link(&socket, modem.is_ipv6())?;
         }
-        // Never taken over by us. Without privilege nothing is.
+        // Keeps us from intercepting the connection. Fails without privilege, but then nothing is
+        // intercepted.
         let _ = socket.set_mark(PASSING.value);
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_user_timeout(Some(heartbeat * UNACKNOWLEDGED_HEARTBEATS))?;

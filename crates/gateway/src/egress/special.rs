@@ -1,15 +1,15 @@
-//! Addresses that lead to this machine itself, to its link alone, or to the keys of a
-//! cloud's machine, in each of the forms in which they can be written.
+//! Addresses of this machine itself, of its link, or of a cloud's metadata service, in every form
+//! in which they can be written.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::prefix::Prefix;
 
-/// Addresses of one special use.
+/// A range of special addresses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Special {
     pub(crate) range: Prefix,
-    /// As a log says it.
+    /// Name for the log.
     pub(crate) what: &'static str,
 }
 
@@ -23,23 +23,23 @@ const fn v6(address: [u16; 8], length: u8, what: &'static str) -> Special {
 
 const METADATA: &str = "a metadata service";
 
-/// The addresses of this machine that need no interface.
+/// This machine's addresses that need no interface.
 pub(super) const LOOPBACK: [Prefix; 2] =
     [Prefix::v4([127, 0, 0, 0], 8), Prefix::v6([0, 0, 0, 0, 0, 0, 0, 1], 128)];
 
-/// From the registries of special-purpose addresses (RFC 6890 §2.2, kept by IANA), those
-/// that a router must not forward or that mean the host itself, and the metadata services
-/// of clouds whose address is not link-local. Private networks (RFC 1918, RFC 4193) are not
-/// among them: they are what a hub is for.
+/// From the IANA special-purpose address registries (RFC 6890 §2.2): those that a router must not
+/// forward or that mean the host itself, and the cloud metadata services whose address is not
+/// link-local. Private networks (RFC 1918, RFC 4193) are not included: reaching them is what a hub
+/// is for.
 pub(crate) const SPECIAL: [Special; 16] = [
     // RFC 791 §3.2: "this network"; Linux connects 0.0.0.0 to itself.
     v4([0, 0, 0, 0], 8, "this network"),
     v4([127, 0, 0, 0], 8, "loopback"),
-    // RFC 3927; the metadata of most clouds is 169.254.169.254.
+    // RFC 3927; includes 169.254.169.254, the metadata service of most clouds.
     v4([169, 254, 0, 0], 16, "link-local"),
     // Alibaba Cloud.
     v4([100, 100, 100, 200], 32, METADATA),
-    // Azure: the agent of the host.
+    // Azure's host agent.
     v4([168, 63, 129, 16], 32, METADATA),
     // Oracle Cloud, before it took the link-local address.
     v4([192, 0, 0, 192], 32, METADATA),
@@ -47,27 +47,27 @@ pub(crate) const SPECIAL: [Special; 16] = [
     v4([255, 255, 255, 255], 32, "broadcast"),
     // RFC 4291 §2.5.2, §2.5.3, §2.5.5.1: unspecified, loopback, "IPv4-compatible".
     v6([0, 0, 0, 0, 0, 0, 0, 0], 96, "unspecified or loopback"),
-    // RFC 4291 §2.5.5.2. A connection there is one of IPv4, and judged as such; a packet
-    // with such an address is forged.
+    // RFC 4291 §2.5.5.2. A connection to it is an IPv4 connection and judged as such; a packet with
+    // such an address is forged.
     v6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96, "IPv4 written as IPv6"),
-    // RFC 4380: the IPv4 address inside is the tunnel's end, wherever that is.
+    // RFC 4380: the embedded IPv4 address is the tunnel's end, wherever that is.
     v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, "Teredo"),
     v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0], 32, METADATA),
     // Google Cloud.
     v6([0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254], 128, METADATA),
     v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "link-local"),
-    // RFC 3879: site-local, which some networks still use as link-local.
+    // RFC 3879: site-local, which some networks still use like link-local.
     v6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, "site-local"),
     v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "multicast"),
 ];
 
-/// NAT64 (RFC 6052 §2.1): the IPv4 address is the last 32 bits.
+/// NAT64 (RFC 6052 §2.1): the last 32 bits are the IPv4 address.
 const NAT64: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
-/// 6to4 (RFC 3056 §2): the IPv4 address is bits 16 to 47.
+/// 6to4 (RFC 3056 §2): bits 16 to 47 are the IPv4 address.
 const SIX_TO_FOUR: u16 = 0x2002;
 
-/// An address as it is reached, first, and the IPv4 address that a translator on the way
-/// would make of it, if one would.
+/// The address as it is reached, then the IPv4 address that a translator on the path would make of
+/// it, if any.
 pub(super) fn views(address: IpAddr) -> Vec<IpAddr> {
     let address = address.to_canonical();
     let inside = match address {
@@ -83,7 +83,7 @@ pub(super) fn views(address: IpAddr) -> Vec<IpAddr> {
     [address].into_iter().chain(inside).collect()
 }
 
-/// All the prefixes whose addresses have one in `prefix` among their [`views`].
+/// All prefixes whose addresses have one in `prefix` among their [`views`].
 pub(crate) fn forms(prefix: Prefix) -> Vec<Prefix> {
     let IpAddr::V4(v4) = prefix.address() else { return vec![prefix] };
     let [high, low] = [(v4.to_bits() >> 16) as u16, v4.to_bits() as u16];

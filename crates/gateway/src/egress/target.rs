@@ -1,4 +1,4 @@
-//! One line of a list of destinations: a prefix, and ports if it is not about all.
+//! A line in a list of destinations: a prefix, optionally with ports.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,12 +9,12 @@ use thiserror::Error;
 use crate::class::Ports;
 use crate::prefix::{Prefix, PrefixError};
 
-/// Addresses, and ports at them: `10.0.0.0/8`, `0.0.0.0/0:443`, `192.0.2.1:udp/53`,
+/// Addresses and ports: `10.0.0.0/8`, `0.0.0.0/0:443`, `192.0.2.1:udp/53`,
 /// `[2001:db8::/32]:8000-8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub(crate) prefix: Prefix,
-    /// All ports without it, and what has no ports, such as ICMP.
+    /// `None` matches all ports, and protocols without ports such as ICMP.
     pub(crate) ports: Option<Ports>,
 }
 
@@ -22,19 +22,19 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// Neither a prefix nor one with ports.
+    /// Neither a prefix nor a prefix with ports.
     #[error(
         "expected a prefix, with a colon and ports if it is not about all, like \"10.0.0.0/8\", \
          \"0.0.0.0/0:443\", \"192.0.2.1:udp/53\" or \"[2001:db8::/32]:8000-8080\""
     )]
     Malformed,
-    /// The prefix is not one.
+    /// The prefix is invalid.
     #[error(transparent)]
     Prefix(PrefixError),
 }
 
 impl Target {
-    /// Whether a connection or a packet of this protocol to there is meant.
+    /// Whether a connection or packet of this protocol to this address matches.
     pub(crate) fn has(&self, protocol: u8, address: IpAddr, port: u16) -> bool {
         self.prefix.contains(address) && self.ports.is_none_or(|ports| ports.has(protocol, port))
     }
@@ -63,7 +63,7 @@ impl FromStr for Target {
     }
 }
 
-/// The prefix and the ports; an IPv6 prefix with ports stands in brackets.
+/// Splits prefix and ports; an IPv6 prefix with ports is in brackets.
 fn split(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = text.strip_prefix('[') {
         return match rest.split_once(']')? {

@@ -178,7 +178,7 @@ fn the_kernel_is_asked_only_about_what_nothing_else_refuses() {
     assert_eq!(asked.get(), 1);
 }
 
-/// Addresses of which many are special, in many forms.
+/// Addresses, many of them special, in many forms.
 fn address() -> impl Strategy<Value = IpAddr> {
     let v4 = prop_oneof![
         any::<u32>(),
@@ -195,7 +195,7 @@ fn address() -> impl Strategy<Value = IpAddr> {
     })
 }
 
-/// Lines that are wider than any special range, or beside it.
+/// Lines wider than every special range, or outside of them.
 fn wide() -> impl Strategy<Value = Target> {
     (address(), 0u8..=3).prop_map(|(address, length)| {
         Target::from(Prefix::around(address.to_canonical(), length).unwrap())

@@ -1,4 +1,4 @@
-//! A state as families of metrics.
+//! Converts a status to metric families.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::status::{ChannelStatus, ClassStatus, PolicyStatus, SessionStatus, Status};
 
-/// The state at the moment of being asked.
+/// The status at the time of a scrape.
 #[derive(Debug)]
 pub(super) struct Snapshot(pub(super) Status);
 
-/// Names and values of labels.
+/// Label names and values.
 type Labels = Vec<(&'static str, String)>;
 
-/// A figure of each session: name, help, value.
+/// A per-session metric: name, help, value.
 type Figure = (&'static str, &'static str, fn(&SessionStatus) -> f64);
 type Count = (&'static str, &'static str, fn(&SessionStatus) -> u64);
 
@@ -92,7 +92,7 @@ impl Collector for Snapshot {
     }
 }
 
-/// Writes families.
+/// Encodes metric families.
 struct Families<'e>(DescriptorEncoder<'e>);
 
 impl Families<'_> {
@@ -120,7 +120,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    /// A gauge without labels.
+    /// Encodes a gauge without labels.
     fn one(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(value).encode(encoder)

@@ -13,7 +13,7 @@ fn rules() -> Rules {
     }
 }
 
-/// Policies with every kind of test.
+/// Policies with every kind of match.
 fn policies() -> Vec<Policy> {
     let prefixes = ["10.0.0.0/9", "2001:db8::/33"].map(|text| text.parse().unwrap()).to_vec();
     let ports = |protocol, first, last| Ports { protocol, first, last };
@@ -32,7 +32,7 @@ fn all_rules() -> Rules {
     Rules { deferred: true, own_traffic: true, ..rules() }
 }
 
-/// A table's chains as nft lists them, without its name and its owner.
+/// A table's chains as nft lists them, without name and owner.
 fn chains(listed: &str) -> Vec<&str> {
     listed.lines().skip(1).map(str::trim).filter(|l| !l.is_empty() && *l != "flags owner").collect()
 }

@@ -1,4 +1,4 @@
-//! Against a modem of our own on loopback, and on a link of our own.
+//! Tests against a modem of our own, on loopback and on a link of our own.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use super::*;
 use crate::testkit::{give_address, in_namespace};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Of a link in a network namespace of our own.
+/// Address on a link in a network namespace of our own.
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 9, 8, 7);
 
 /// A modem's end of a session.
 struct Modem(TcpStream);
 
 impl Modem {
-    /// Waits for a router, and answers it with this rate.
+    /// Waits for a router, and answers with this rate.
     async fn accept(listener: &TcpListener, mbit: u64) -> Self {
         let (socket, _) = soon(listener.accept()).await.unwrap();
         let mut modem = Self(socket);
@@ -38,7 +38,7 @@ impl Modem {
         self.0.write_all(&emit(kind, items)).await.unwrap();
     }
 
-    /// The next message that is no heartbeat.
+    /// The next message other than a heartbeat.
     async fn expect(&mut self, kind: Kind) -> Vec<u8> {
         loop {
             let mut message = vec![0; 4];
@@ -59,7 +59,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it comes to that")
 }
 
-/// Waits until something is known.
+/// Waits for a report that satisfies the condition.
 async fn known(client: &mut Client, what: impl Fn(&Report) -> bool) -> Report {
     let waiting = async {
         loop {
@@ -141,7 +141,7 @@ async fn what_a_router_has_passed_on_is_not_heard() {
 #[test]
 fn a_modem_is_found_on_its_interface() {
     in_namespace(|| {
-        // The kernel takes no multicast from 127.0.0.1.
+        // The kernel does not receive multicast sent from 127.0.0.1.
         give_address("lo:1", OURS);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -159,14 +159,14 @@ fn a_modem_is_found_on_its_interface() {
                 tls: false,
             };
             offer(&listening, router, &point, 64).await;
-            // The one with a smaller TTL has been ignored.
+            // The offer with the smaller TTL was ignored.
             assert_eq!(client.report().phase, Phase::Looking);
             offer(&listening, router, &point, 255).await;
             let modem = Modem::accept(&listener, 20).await;
             let report = known(&mut client, |report| report.phase == Phase::Up).await;
             assert_eq!(report.base.default_rate(), Some(BitRate::from_mbit(20)));
             drop(modem);
-            // It is looked for again, with another signal.
+            // Discovery sends another signal.
             known(&mut client, |report| report.phase == Phase::Looking).await;
             offer(&listening, discovered(&listening).await, &point, 255).await;
             Modem::accept(&listener, 30).await;
@@ -174,7 +174,7 @@ fn a_modem_is_found_on_its_interface() {
     });
 }
 
-/// Who sends the next Peer Discovery.
+/// Source of the next Peer Discovery.
 async fn discovered(listening: &UdpSocket) -> SocketAddr {
     let mut bytes = [0; 100];
     let (length, from) = soon(listening.recv_from(&mut bytes)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Sessions step by step, with the section of RFC 8175 that asks for each.
+//! Sessions step by step, each with the section of RFC 8175 that it tests.
 
 use proptest::prelude::*;
 use units::BitRate;
@@ -16,7 +16,7 @@ fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
-/// A router with what it does at a time.
+/// A router and a clock.
 struct Script {
     router: Router,
     now: u64,
@@ -31,7 +31,7 @@ impl Script {
         Self { router: Router::new(at(0), Some(FROM), HEARTBEAT), now: 0 }
     }
 
-    /// With a session whose modem says something every 10 s, at this rate.
+    /// With a session whose modem sends heartbeats every 10 s, at this rate.
     fn up() -> Self {
         let mut script = Self::configured();
         script.time(0);
@@ -46,7 +46,7 @@ impl Script {
         std::iter::from_fn(|| self.router.poll_output()).collect()
     }
 
-    /// What is done at this moment, and not before.
+    /// Advances to this time; returns the actions, of which none may be due earlier.
     fn time(&mut self, ms: u64) -> Vec<Output> {
         if ms > 0 {
             self.router.handle_timeout(at(ms - 1));
@@ -57,7 +57,7 @@ impl Script {
         self.done()
     }
 
-    /// All messages sent until then, and what else is done.
+    /// Advances to this time; returns all messages sent and all other actions.
     fn until(&mut self, ms: u64) -> Vec<Output> {
         let mut done = Vec::new();
         while let Some((due, _)) = self.router.poll_timeout().filter(|(due, _)| *due <= at(ms)) {
@@ -128,7 +128,7 @@ fn a_modem_is_looked_for_every_five_seconds() {
     assert!(script.router.wants_offers());
 }
 
-/// §7.1, §12.4: at the connection points of the offer, else where it comes from.
+/// §7.1, §12.4: at the connection points of the offer, otherwise at its source.
 #[test]
 fn an_offer_is_taken_up_where_it_says() {
     for (items, modem) in [
@@ -147,7 +147,7 @@ fn an_offer_is_taken_up_where_it_says() {
     let mut script = Script::discovering();
     assert_eq!(script.offer(&[point([192, 0, 2, 8], None, true)]), []);
     assert!(script.trouble().contains("TLS"), "{}", script.trouble());
-    // §12.1: what is not as it should be is ignored.
+    // §12.1: invalid signals are ignored.
     assert_eq!(script.offer(&[mac(1)]), []);
 }
 
@@ -172,7 +172,7 @@ fn points_are_tried_in_turn_and_then_another_modem_is_looked_for() {
     assert_eq!(script.offer(&points), [connect(8)]);
     script.router.handle_closed(at(0), "refused");
     assert_eq!(script.done(), [connect(9)]);
-    // Nobody answers.
+    // No answer.
     assert_eq!(script.time(10_000), [Output::Close]);
     assert!(matches!(script.time(15_000)[..], [Output::Signal(_)]));
     assert_eq!(script.trouble(), "cannot connect: no answer");
@@ -229,7 +229,7 @@ fn what_must_not_come_ends_the_session() {
     let mut script = Script::up();
     script.router.handle_bytes(at(0), &[0xf0, 0, 0, 0]);
     assert_eq!(script.done(), terminated(Status::UNKNOWN_MESSAGE));
-    // §7.4: for four heartbeats everything but the answer is ignored.
+    // §7.4: for four heartbeats everything except the response is ignored.
     assert_eq!(script.hear(Kind::DestinationUp, &[mac(1)]), []);
     script.router.handle_bytes(at(0), &[0xf0, 0, 0, 0]);
     assert_eq!(script.time(20_000), [Output::Close]);
@@ -256,7 +256,7 @@ fn rates_follow_the_session_and_the_destination() {
     assert_eq!(script.rate(), mbit(5), "what is not told stays");
     let down = script.hear(Kind::DestinationDown, &[mac(1)]);
     assert_eq!((down, script.rate()), (answer(Kind::DestinationDownResponse).into(), mbit(0)));
-    // A destination that has not been announced again.
+    // A destination that was not announced again.
     let update = script.hear(Kind::DestinationUpdate, &[mac(1), rate(5)]);
     assert_eq!(update, terminated(Status::INVALID_DESTINATION));
 }
@@ -287,7 +287,7 @@ fn both_sides_give_signs_of_life() {
     let heartbeat = said(Kind::Heartbeat, &[]);
     assert_eq!(script.time(5_000), std::slice::from_ref(&heartbeat));
     assert_eq!(script.until(24_999), [heartbeat.clone(), heartbeat.clone(), heartbeat.clone()]);
-    // Any message will do.
+    // Any message counts.
     script.hear(Kind::Heartbeat, &[]);
     assert_eq!(script.report().until, Some(at(49_999)));
     script.hear(Kind::SessionUpdate, &[]);
@@ -296,7 +296,7 @@ fn both_sides_give_signs_of_life() {
     assert_eq!((script.rate(), script.report().until), (None, None));
 }
 
-/// §12.9, §12.10, §7.5: what was told is forgotten, and the modem looked for.
+/// §12.9, §12.10, §7.5: reports are dropped, and discovery starts again.
 #[test]
 fn a_modem_that_ends_the_session_is_found_again() {
     let mut script = Script::up();
@@ -329,7 +329,7 @@ fn a_router_that_stops_takes_leave() {
     assert_eq!(script.report().phase, Phase::Stopped);
 }
 
-/// A stream of messages of a modem, some of which are nonsense.
+/// A stream of messages from a modem, some of them nonsense.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let item = prop_oneof![
         (0u8..4).prop_map(mac),
@@ -357,7 +357,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// However the stream is cut, the same is done and known; the same, too, each time.
+    /// Outputs do not depend on how the stream is cut, and are the same each time.
     #[test]
     fn pieces_make_no_difference(stream in stream(), size in 1usize..200) {
         let whole = converse(&[], &stream, stream.len());
