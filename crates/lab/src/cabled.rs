@@ -1,5 +1,4 @@
-//! The hosts of a lab without its links: what a gateway costs is measured where
-//! nothing else costs anything.
+//! The hosts of a lab without its links, to measure what a gateway costs on its own.
 
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
@@ -9,18 +8,17 @@ use crate::crossing::Extent;
 use crate::topology::{self, LAN_MTU, Network};
 use crate::{NetNs, Node, TopologyError};
 
-/// Client, terminal, hub and server, joined by veth pairs with all offloads on.
-/// Nothing drives it; it goes with the last process that is in it.
+/// Client, terminal, hub and server, joined by veth pairs with all offloads on. No driver runs. It
+/// disappears with the last process in it.
 pub struct Cabled {
     network: Network,
 }
 
 impl Cabled {
-    /// Makes the hosts; the process must have [entered](crate::enter) its own
-    /// namespaces.
+    /// Creates the hosts. The process must have [entered](crate::enter) its own namespaces.
     ///
     /// # Errors
-    /// When the kernel refuses a part of it; nothing remains then.
+    /// If the kernel refuses a step; everything is then cleaned up.
     pub fn start() -> Result<Self, TopologyError> {
         let extent = Extent { terminals: 1, terrestrial: false, mtu: LAN_MTU, cabled: true };
         Ok(Self { network: topology::build(&extent)? })
@@ -29,12 +27,12 @@ impl Cabled {
     /// A host's network namespace.
     ///
     /// # Panics
-    /// For a client or a terminal other than the first.
+    /// For a client or terminal other than the first.
     pub fn node(&self, node: Node) -> &NetNs {
         self.network.host(node)
     }
 
-    /// A command that will run on a host.
+    /// A command to run on a host.
     ///
     /// # Panics
     /// As [`Self::node`].

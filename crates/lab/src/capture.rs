@@ -1,7 +1,7 @@
-//! Captures of both sides of each link, into files, beside the running lab.
+//! Captures both ends of each link to files while the lab runs.
 //!
-//! A thread of its own empties a [`Tap`] on each side; the driver never waits
-//! for it. What comes faster than the disk takes it is dropped and counted.
+//! A separate thread empties a [`Tap`] at each end, so the driver never waits for it. Packets that
+//! arrive faster than the disk can write are dropped and counted.
 
 use core::time::Duration;
 use std::fs::File;
@@ -17,58 +17,57 @@ use crate::pcapng::{Packet, Writer};
 use crate::tap::Tap;
 use crate::{LAN_DEVICE, Lab, Node};
 
-/// How often the taps are emptied; their rings hold 50 ms at 150,000 packets a
-/// second.
+/// How often the taps are emptied. Their rings hold 50 ms at 150,000 packets a second.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Why nothing is captured.
+/// Why a capture failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// A file cannot be made.
+    /// The file cannot be created or written.
     #[error("cannot write the capture {}: {cause}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The operating system's error.
         cause: io::Error,
     },
-    /// A device cannot be listened to.
+    /// The device cannot be captured.
     #[error("cannot capture on {node}: {cause}")]
     Tap {
         /// The host.
         node: Node,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
 
-/// What became of a capture.
+/// The result of a capture.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Captured {
-    /// Packets written, on all sides.
+    /// Packets written, over all ends.
     pub written: u64,
-    /// Packets that went by while nobody had time for them.
+    /// Packets that were not captured because the rings were full.
     pub dropped: u64,
-    /// Why it ended early.
+    /// Why it ended early, if it did.
     pub error: Option<CaptureError>,
 }
 
-/// A running capture; it ends when dropped.
+/// A running capture. Dropping it ends it.
 pub struct Capture {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<Captured>>,
 }
 
 impl Capture {
-    /// Captures all packets on the links of `lab` into a file in `directory` for
-    /// each of their ends; the directory is made if it is not there. The files
-    /// are `terminal.pcapng`, `hub.pcapng`, `terminal2.pcapng` and so on, and for
-    /// a terrestrial link `hub-lan0.pcapng` and `server.pcapng`.
+    /// Captures all packets on the links of `lab`, with one file in `directory` for each end of a
+    /// link. The directory is created if necessary. The files are `terminal.pcapng`, `hub.pcapng`,
+    /// `terminal2.pcapng` and so on, and for a terrestrial link `hub-lan0.pcapng` and
+    /// `server.pcapng`.
     ///
     /// # Errors
-    /// When a file cannot be made or a device not be listened to.
+    /// If a file cannot be created or a device cannot be captured.
     pub fn start(lab: &Lab, directory: &Path) -> Result<Self, CaptureError> {
         let file_error = |path: &Path| {
             let path = path.to_owned();
@@ -93,7 +92,7 @@ impl Capture {
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Ends the capture.
+    /// Ends the capture and returns its result.
     pub fn finish(mut self) -> Captured {
         self.end()
     }
@@ -110,7 +109,7 @@ impl Drop for Capture {
     }
 }
 
-/// A router has two devices; the one on the hop is what it is there for.
+/// A router has two devices; the file of the one on the hop has the plain name.
 fn file_name(node: Node, device: &str) -> String {
     if (node, device) == (Node::Hub, LAN_DEVICE) {
         return format!("{node}-{device}.pcapng");
@@ -127,7 +126,7 @@ struct Side {
 }
 
 impl Side {
-    /// Writes what has gone by.
+    /// Writes the packets captured since the last call.
     fn drain(&mut self) -> Result<(), CaptureError> {
         let mut done = Ok(());
         self.tap.drain(|frame| {

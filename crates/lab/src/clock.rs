@@ -1,38 +1,37 @@
-//! The lab's clock: `CLOCK_MONOTONIC`, as the time that machines are handed.
+//! The lab's clock: `CLOCK_MONOTONIC`, in the form that state machines take.
 
 use core::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use units::Instant;
 
-/// The time now.
+/// The current time.
 pub(crate) fn now() -> Instant {
     Instant::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
-/// How long it is until `at`; zero once it has passed.
+/// Time until `at`; zero once it has passed.
 pub(crate) fn until(at: Instant) -> Duration {
     at.saturating_since(now())
 }
 
-/// Turns the kernel's packet time stamps, which are wall-clock times, into
-/// times of this clock.
+/// Converts the kernel's packet time stamps, which are wall-clock times, to this clock.
 #[derive(Clone, Copy)]
 pub(crate) struct WallClock {
     wall: u64,
     monotonic: u64,
 }
 
-/// How far apart the two clocks may be read, and how often that is tried: the
-/// kernel may run somebody else in between.
+/// Maximum time between readings of the two clocks, and the number of attempts: the kernel may
+/// schedule another thread in between.
 const APART: u64 = 5_000;
 const TRIES: usize = 4;
-/// A stamp is after the reading if its packet came in while those before it
-/// were handed over; longer than this it is the wall clock that was set.
+/// A stamp may be later than the reading if its packet arrived while earlier ones were being
+/// processed. If it is later by more than this, the wall clock was set.
 const LATER: u64 = 50_000_000;
 
 impl WallClock {
-    /// The two clocks as they stand now.
+    /// Reads both clocks.
     pub(crate) fn read() -> Self {
         let read = || {
             let before = nanos(ClockId::CLOCK_MONOTONIC);
@@ -51,13 +50,13 @@ impl WallClock {
         best.1
     }
 
-    /// The wall clock's nanoseconds since the epoch at `instant`.
+    /// Converts to wall-clock nanoseconds since the epoch.
     pub(crate) fn wall(self, instant: Instant) -> u64 {
         let age = self.monotonic.saturating_sub(instant.as_nanos());
         self.wall.saturating_sub(age)
     }
 
-    /// When it was `wall` nanoseconds since the epoch.
+    /// Converts from wall-clock nanoseconds since the epoch.
     pub(crate) fn instant(self, wall: u64) -> Instant {
         let age = self.wall.saturating_sub(wall);
         let later = wall.saturating_sub(self.wall).min(LATER);

@@ -1,4 +1,4 @@
-//! Which links a lab has, and where they begin and end.
+//! The links of a lab, and where they begin and end.
 
 use crate::exit::Exit;
 use crate::netlink::Station;
@@ -6,24 +6,24 @@ use crate::node::Site;
 use crate::topology::{HOP_DEVICE, LAN_DEVICE, LAN_MTU};
 use crate::{LinkName, Node};
 
-/// How large a lab is.
+/// The size of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// How many terminals, each with a client; from 1 to [`Site::MOST`].
+    /// Number of terminals, each with a client, from 1 to [`Site::MOST`].
     pub(crate) terminals: u8,
-    /// Whether there is a link between hub and server, not only a LAN.
+    /// Whether hub and server are joined by a link instead of a LAN.
     pub(crate) terrestrial: bool,
-    /// The longest IP packet on the hop in bytes.
+    /// MTU of the hop in bytes.
     pub(crate) mtu: u16,
-    /// Whether a plain cable joins terminal and hub, and there is no link at all.
+    /// Whether a plain cable joins terminal and hub instead of links.
     pub(crate) cabled: bool,
 }
 
-/// Where a link begins: a device of a host, whose other end is in `sky`. Its
-/// packets are the link's, and it receives those of the opposite direction.
+/// The beginning of a link: a device of a host whose peer is in `sky`. Packets sent on it enter the
+/// link; the opposite direction delivers packets to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Crossing {
-    /// The link that takes the packets.
+    /// The link that packets enter.
     pub(crate) link: LinkName,
     /// The host.
     pub(crate) from: Node,
@@ -31,21 +31,20 @@ pub(crate) struct Crossing {
     pub(crate) device: &'static str,
     /// The device in `sky`.
     pub(crate) sky: String,
-    /// The hardware address of the host's device (locally administered, "SKY"):
-    /// `sky` sends to it without asking.
+    /// Hardware address of the host's device (locally administered, "SKY"). Fixed, so that `sky`
+    /// can send to it without ARP.
     pub(crate) station: Station,
-    /// The longest IP packet in bytes.
+    /// MTU in bytes.
     pub(crate) mtu: u16,
 }
 
 impl Extent {
-    /// The MTU of the LANs and of the terrestrial link.
+    /// MTU of the LANs and of the terrestrial link, in bytes.
     pub(crate) fn lan_mtu(&self) -> u16 {
         LAN_MTU.max(self.mtu)
     }
 
-    /// All crossings: forward, return of each terminal, terrestrial forward and
-    /// return.
+    /// All crossings: forward, the return of each terminal, terrestrial forward and return.
     pub(crate) fn crossings(&self) -> Vec<Crossing> {
         if self.cabled {
             return Vec::new();
@@ -82,7 +81,7 @@ impl Extent {
         [forward].into_iter().chain(returns).chain(terrestrial).collect()
     }
 
-    /// Where a link's packets go, by the places of [`Self::crossings`].
+    /// Where a link's packets go, as indices of [`Self::crossings`].
     pub(crate) fn exit(&self, link: LinkName) -> Exit {
         let terminals = usize::from(self.terminals);
         match link {

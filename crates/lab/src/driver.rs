@@ -1,11 +1,11 @@
-//! The real-time driver: links on the wall clock, between devices.
+//! The real-time driver: runs links on the wall clock, between devices.
 //!
-//! One thread does all of it: hand over what has arrived, with the time at
-//! which the device received it; send what the links deliver; sleep until a
-//! packet comes or the next one is due. It never spins.
+//! One thread repeats three steps: pass arrived packets to their links, with the time at which the
+//! device received them; send what the links deliver; sleep until a packet arrives or the next
+//! delivery is due. It never spins.
 //!
-//! Every port has one *lane*: the link that takes the packets that come from
-//! it, and where they go when the link delivers them.
+//! Each port has a *lane*: the link that packets from the port enter, and where they go when the
+//! link delivers them.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -25,50 +25,49 @@ use crate::priority;
 use crate::ring::Frame;
 use crate::{Lateness, LinkName};
 
-/// The most packets taken from one device before the links are looked after.
+/// Maximum number of packets taken from one device before the links are served.
 const BURST: usize = 256;
 
-/// Packets that were lost otherwise than on a link. A lab that measures
-/// anything has none.
+/// Packets lost other than on a link. A valid measurement has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Faults {
-    /// Came faster than the driver could take them.
+    /// Arrived faster than the driver could take them.
     pub missed: u64,
     /// Longer than the MTU of the device they came from.
     pub oversized: u64,
-    /// Delivered by the link, refused by the kernel.
+    /// Delivered by the link but refused by the kernel.
     pub refused: u64,
-    /// Delivered by the forward link, for an address that no terminal has.
+    /// Delivered by the forward link, but for an address of no terminal.
     pub astray: u64,
 }
 
 impl Faults {
-    /// All of them.
+    /// The sum of all faults.
     pub fn total(&self) -> u64 {
         self.missed + self.oversized + self.refused + self.astray
     }
 }
 
-/// One direction: from a port through the link to another port.
+/// One direction, from a port through the link to another port.
 pub(crate) struct Lane {
     /// The port that packets come from.
     pub(crate) port: Port,
-    /// What happens to them.
+    /// The link they enter.
     pub(crate) link: Link<Vec<u8>>,
-    /// Which link this is.
+    /// The name of the link.
     pub(crate) name: LinkName,
     /// Where they go.
     pub(crate) exit: Exit,
 }
 
-/// The state of one direction at a moment.
+/// A snapshot of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gauge {
-    /// Which one.
+    /// The link.
     pub link: LinkName,
-    /// What the link has counted since the start.
+    /// The link's counters since the start.
     pub counters: Counters,
     /// What waits in its queue.
     pub queued: Tally,
@@ -81,15 +80,15 @@ impl Gauge {
     }
 }
 
-/// Reads the links of a running lab, from any thread.
+/// Reads the links of a running lab from any thread.
 #[derive(Clone)]
 pub struct Gauges {
     shared: Arc<Shared>,
 }
 
 impl Gauges {
-    /// All links at the same moment: forward, return, the further terminals'
-    /// return links, the two of the terrestrial part.
+    /// Reads all links at the same moment: forward, return, the return links of further terminals,
+    /// the two of the terrestrial part.
     pub fn read(&self) -> Vec<Gauge> {
         let state = self.shared.lock();
         let read = |track: &Track| Gauge {
@@ -101,13 +100,13 @@ impl Gauges {
     }
 }
 
-/// The running driver; it stops when dropped.
+/// The running driver. Dropping it stops it.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the driver's thread and its owner both use.
+/// Shared by the driver's thread and its owner.
 struct Shared {
     state: Mutex<State>,
     /// Wakes the thread.
@@ -121,16 +120,16 @@ struct State {
     stopping: bool,
 }
 
-/// The part of a lane that others than the driver's thread may look at.
+/// The part of a lane that other threads may access.
 struct Track {
     name: LinkName,
     link: Link<Vec<u8>>,
-    /// The latest time that the link was handed; it never goes back.
+    /// The latest time passed to the link; never decreases.
     told: Instant,
 }
 
 impl Driver {
-    /// Starts the thread. The lanes' ports were opened in `sky`.
+    /// Starts the thread. The lanes' ports must have been opened in `sky`.
     pub(crate) fn start(lanes: Vec<Lane>) -> io::Result<Self> {
         let (mut tracks, mut ports, mut exits) = (Vec::new(), Vec::new(), Vec::new());
         for Lane { port, link, name, exit } in lanes {
@@ -151,13 +150,13 @@ impl Driver {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// For whoever watches the links.
+    /// A handle to read the links.
     pub(crate) fn gauges(&self) -> Gauges {
         Gauges { shared: Arc::clone(&self.shared) }
     }
 
-    /// Changes the links while they run: `change` is handed each with its name
-    /// and the time, all at one moment.
+    /// Changes the links while they run. `change` is called for each link at the same moment, with
+    /// its name and the time.
     pub(crate) fn change(&self, mut change: impl FnMut(LinkName, &mut Link<Vec<u8>>, Instant)) {
         let mut state = self.shared.lock();
         let now = clock::now();
@@ -169,7 +168,7 @@ impl Driver {
         self.nudge();
     }
 
-    /// Packets lost otherwise than on the links.
+    /// Packets lost other than on the links.
     pub(crate) fn faults(&self) -> Faults {
         self.shared.lock().faults
     }
@@ -180,7 +179,7 @@ impl Driver {
     }
 
     fn nudge(&self) {
-        // It fails only if the thread has been nudged 2^64 times and not looked.
+        // It fails only after 2^64 wake-ups that the thread has not seen.
         let _ = self.shared.nudge.write(1);
     }
 }
@@ -201,8 +200,7 @@ impl Shared {
     }
 }
 
-/// A lab whose link has stopped is worse than none: programs in it would wait
-/// for ever.
+/// Aborts the process on panic: programs in a lab whose link has stopped would wait for ever.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -215,10 +213,10 @@ impl Drop for AbortOnPanic {
 
 struct Worker {
     shared: Arc<Shared>,
-    /// In the order of the tracks, as are the exits.
+    /// In the order of the tracks, like the exits.
     ports: Vec<Port>,
     exits: Vec<Exit>,
-    /// Where more packets may have arrived than were taken.
+    /// Whether more packets may have arrived than were taken.
     more: Vec<bool>,
 }
 
@@ -233,8 +231,8 @@ impl Worker {
                 if state.stopping {
                     return;
                 }
-                // Before the look at the devices: what comes after it is not
-                // seen now and must not find its link in its own future.
+                // Read before looking at the devices: a packet that arrives later is not seen now,
+                // and must not be in its link's future.
                 let now = clock::now();
                 self.take_arrivals(&mut state);
                 self.deliver(&mut state, &mut due, now);
@@ -244,7 +242,7 @@ impl Worker {
         }
     }
 
-    /// Hands arrived packets to their links.
+    /// Passes arrived packets to their links.
     fn take_arrivals(&mut self, state: &mut State) {
         let clocks = WallClock::read();
         let tracks = state.tracks.iter_mut().zip(&mut self.ports).zip(&mut self.more);
@@ -259,9 +257,8 @@ impl Worker {
         }
     }
 
-    /// Tells the links the time and sends what they deliver. A link for which
-    /// there are more packets that have arrived is told no later time than that
-    /// of the last one it was handed.
+    /// Advances the links to the current time and sends what they deliver. A link with more arrived
+    /// packets waiting is advanced only to the time of the last one it took.
     fn deliver(&mut self, state: &mut State, due: &mut Due, now: Instant) {
         for ((track, exit), more) in state.tracks.iter_mut().zip(&self.exits).zip(&self.more) {
             if !more {
@@ -284,7 +281,7 @@ impl Worker {
         }
     }
 
-    /// Sleeps until `wake`, or until something arrives or a nudge comes.
+    /// Sleeps until `wake`, an arrival or a wake-up.
     fn wait(&self, wake: Option<Instant>) {
         let left = wake.map(|at| TimeSpec::from_duration(clock::until(at)));
         let fds = self.ports.iter().map(AsFd::as_fd).chain([self.shared.nudge.as_fd()]);
@@ -296,14 +293,14 @@ impl Worker {
     }
 }
 
-/// Packets to be sent, and when they should have been; kept for their memory.
+/// Packets to send and their due times; kept to reuse the allocations.
 #[derive(Default)]
 struct Due {
     times: Vec<Instant>,
     packets: Vec<Vec<u8>>,
 }
 
-/// Takes what has arrived for one link.
+/// Takes arrived packets for one link.
 struct Arrivals<'a> {
     track: &'a mut Track,
     clocks: WallClock,
@@ -313,7 +310,7 @@ struct Arrivals<'a> {
 
 impl Arrivals<'_> {
     fn take(&mut self, frame: &Frame<'_>) {
-        // The link has been told a time already, and no time goes back.
+        // The link's time never goes back.
         let told = self.track.told.max(self.clocks.instant(frame.wall));
         self.track.told = told;
         self.losing |= frame.losing;
@@ -326,7 +323,7 @@ impl Arrivals<'_> {
 }
 
 impl State {
-    /// When a link next wants to be told the time.
+    /// When the link next needs to be advanced.
     fn wake(&self) -> Option<Instant> {
         self.tracks.iter().filter_map(|track| track.link.poll_timeout()).map(|(at, _)| at).min()
     }

@@ -1,5 +1,4 @@
-//! Leaves the host behind: new user (for ordinary users), mount, PID and
-//! network namespaces.
+//! Moves the process into new namespaces: user (for ordinary users), mount, PID and network.
 
 use std::fs;
 use std::io;
@@ -12,45 +11,44 @@ use thiserror::Error;
 
 use crate::supervise;
 
-/// Why the lab's namespaces cannot be had.
+/// Why the namespaces could not be created.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EnterError {
-    /// The process has several threads; only one of them would enter.
+    /// The process has several threads, and only one of them would enter.
     #[error("a lab is entered by a process of one thread, and this one has {threads}")]
     Threads {
-        /// How many there are.
+        /// The number of threads.
         threads: usize,
     },
-    /// The kernel refuses a step.
+    /// The kernel refused a step.
     #[error("cannot {step}: {cause}{hint}")]
     Refused {
-        /// What was tried.
+        /// The step.
         step: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
-        /// What to look at, when it is known.
+        /// A hint for the user, if the cause is known.
         hint: String,
     },
 }
 
-/// Moves the process into namespaces of its own, where it may make networks:
-/// as root directly, as an ordinary user by way of a user namespace.
+/// Moves the process into its own namespaces, where it may create networks: directly as root, or
+/// through a user namespace as an ordinary user.
 ///
-/// The function returns in a *child* of the calling process (its first child in
-/// the new PID namespace is an init that reaps orphans; the child is that
-/// one's). The caller itself stays behind: it passes signals on, waits, and
-/// exits with the child's exit code, or 128 + the signal that killed it.
-/// However the caller or the child ends, nothing remains.
+/// The function returns in a *child* of the calling process. (The first child in the new PID
+/// namespace is an init that reaps orphans; the child is that one's.) The caller itself stays
+/// outside: it passes on signals, waits, and exits with the child's exit code, or 128 + the signal
+/// that killed it. However the caller or the child ends, nothing is left behind.
 ///
 /// # Errors
-/// When there is already a second thread, or the kernel refuses a namespace.
+/// If there is already a second thread, or the kernel refuses a namespace.
 pub fn enter() -> Result<(), EnterError> {
     expect_one_thread()?;
     leave_users()?;
     let rest = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNET;
     unshare(rest).map_err(refused("make mount, PID and network namespaces"))?;
-    // Not private: a disk unmounted outside must not be kept busy from here.
+    // Not private: the lab must not keep a disk busy that is unmounted outside.
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
         .map_err(refused("keep mounts to the lab"))?;
     supervise::split().map_err(refused("start the lab's first process"))?;
@@ -58,14 +56,14 @@ pub fn enter() -> Result<(), EnterError> {
     Ok(())
 }
 
-/// Sees that the process has one thread: namespaces are a thread's, and a fork
-/// copies one.
+/// Checks that the process has a single thread: namespaces belong to threads, and a fork copies
+/// only one.
 pub(crate) fn expect_one_thread() -> Result<(), EnterError> {
     let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     if threads == 1 { Ok(()) } else { Err(EnterError::Threads { threads }) }
 }
 
-/// Whoever may not make namespaces does it as root of a user namespace.
+/// Enters a user namespace if the process may not create the others otherwise.
 fn leave_users() -> Result<(), EnterError> {
     let (uid, gid) = (Uid::effective(), Gid::effective());
     if uid.is_root() && unshare(CloneFlags::CLONE_NEWNS).is_ok() {
@@ -76,14 +74,14 @@ fn leave_users() -> Result<(), EnterError> {
         fs::write(format!("/proc/self/{file}"), text)
             .map_err(|error| refusal("map the user into a user namespace", error))
     };
-    // gid_map may only be written by somebody who has given up setgroups(2).
+    // gid_map may only be written after setgroups(2) has been given up.
     write("setgroups", "deny")?;
     write("gid_map", &format!("0 {gid} 1"))?;
     write("uid_map", &format!("0 {uid} 1"))
 }
 
-/// A `/proc` that shows the lab's processes. Some containers forbid it; then
-/// the lab works all the same and shows the host's.
+/// Mounts a `/proc` that shows the lab's processes. Some containers forbid it; the lab then works
+/// with the host's.
 fn mount_proc() {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     if let Err(error) = mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>) {
@@ -100,7 +98,7 @@ fn refusal(step: &'static str, cause: io::Error) -> EnterError {
     EnterError::Refused { step, cause, hint }
 }
 
-/// What usually stands in the way of a user namespace here.
+/// The usual obstacle to user namespaces on this kind of system.
 fn hint(errno: Errno) -> String {
     if !matches!(errno, Errno::EPERM | Errno::EACCES | Errno::ENOSPC | Errno::EUSERS) {
         return String::new();
@@ -125,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_process_with_threads_is_refused() {
-        // The test harness has at least one thread beside this one.
+        // The test harness has at least one other thread.
         let inside = std::thread::scope(|scope| scope.spawn(enter).join()).unwrap();
         assert!(matches!(inside, Err(EnterError::Threads { threads: 2.. })));
     }

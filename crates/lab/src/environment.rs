@@ -1,5 +1,4 @@
-//! How a program that runs in a lab finds the lab's other hosts: environment
-//! variables.
+//! Environment variables by which a program in a lab finds the other hosts.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,13 +8,13 @@ use thiserror::Error;
 use crate::scratch::own_descriptor;
 use crate::{NetNs, Node};
 
-/// Set for every command in a lab, to the name of its preset.
+/// Set for every command in a lab to the name of its preset.
 pub const LAB_VARIABLE: &str = "SKYHOP_LAB";
-/// Set for every command in a lab, to where the hosts' network namespaces are:
+/// Set for every command in a lab to the paths of the hosts' network namespaces:
 /// `client=/proc/2/fd/5,terminal=…`.
 pub const NETNS_VARIABLE: &str = "SKYHOP_LAB_NETNS";
 
-/// A lab is a closed world: a proxy of the world outside cannot be reached.
+/// A lab has no access to the outside, so a proxy there cannot be reached.
 pub(crate) const PROXIES: [&str; 8] = [
     "http_proxy",
     "https_proxy",
@@ -27,37 +26,37 @@ pub(crate) const PROXIES: [&str; 8] = [
     "ALL_PROXY",
 ];
 
-/// Why a host of the running lab cannot be found.
+/// Why a host of the running lab was not found.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FindError {
     /// This process was not started in a lab.
     #[error("not inside a lab (no {NETNS_VARIABLE} in the environment)")]
     NotInside,
-    /// The environment does not say where the host is.
+    /// The variable does not give the host's namespace.
     #[error("{NETNS_VARIABLE}={text:?} does not say where {node} is")]
     Missing {
         /// The host looked for.
         node: Node,
-        /// The variable's text.
+        /// The value of the variable.
         text: String,
     },
-    /// The host's network namespace cannot be opened.
+    /// The host's network namespace could not be opened.
     #[error("cannot open {node}'s network namespace {}: {cause}", path.display())]
     Open {
         /// The host.
         node: Node,
-        /// Where its namespace should be.
+        /// The path of its namespace.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
 
-/// Finds a host of the lab that this process was started in.
+/// Opens a host's namespace in the lab that this process runs in.
 ///
 /// # Errors
-/// When there is no such lab, or it has ended.
+/// If the process is not in a lab, or the lab has ended.
 pub fn find_netns(node: Node) -> Result<NetNs, FindError> {
     let text = std::env::var(NETNS_VARIABLE).map_err(|_| FindError::NotInside)?;
     let Some(path) = path_of(node, &text) else {

@@ -1,25 +1,25 @@
-//! Where a link's packets go.
+//! Where the packets of a link go.
 
 use std::net::IpAddr;
 
 use crate::node::site_of;
 use crate::port::Port;
 
-/// Where a link's packets go, by the numbers of the driver's ports.
+/// Where the packets of a link go, as indices of the driver's ports.
 pub(crate) enum Exit {
-    /// All to one port.
+    /// All packets go to one port.
     To(usize),
-    /// Each to the terminal that has its address; to all of them what is for
-    /// everybody. The n-th port is that of the n-th terminal.
+    /// Each packet goes to the terminal with its address, multicast to all of them. The n-th port
+    /// belongs to the n-th terminal.
     Terminals(Vec<usize>),
 }
 
-/// What became of packets besides being sent.
+/// Packets that could not be sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sent {
-    /// The kernel would not have them.
+    /// Refused by the kernel.
     pub(crate) refused: u64,
-    /// No terminal has their address.
+    /// Addressed to no terminal.
     pub(crate) astray: u64,
 }
 
@@ -43,16 +43,16 @@ impl Exit {
     }
 }
 
-/// Whom a packet on the forward link is for.
+/// The recipient of a packet on the forward link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// The terminal of that number, from 0.
+    /// The terminal with this index, from 0.
     Terminal(usize),
     Everybody,
     Nobody,
 }
 
-/// Hands runs of packets for the same place to `send`.
+/// Passes runs of packets with the same recipient to `send`.
 fn spread(packets: &[Vec<u8>], send: impl Fn(Place, &[Vec<u8>]) -> Sent) -> Sent {
     let mut total = Sent::default();
     for run in packets.chunk_by(|one, next| place(one) == place(next)) {

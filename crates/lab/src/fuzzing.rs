@@ -1,7 +1,6 @@
-//! What the fuzz targets (`fuzz/`) and the replay of their corpora
-//! (`tests/corpus.rs`) call: files that people write. None may panic, loop or
-//! take memory without bound; what is accepted is a link, and is read again as
-//! it is printed.
+//! Entry points of the fuzz targets (`fuzz/`) and of the replay of their corpora
+//! (`tests/corpus.rs`): files written by users. None of them may panic, loop or take unbounded
+//! memory. Accepted input must be a valid link, and parse again after it is printed.
 
 use core::fmt::{Debug, Display};
 use core::time::Duration;
@@ -11,10 +10,10 @@ use units::{BitRate, Instant, Machine, Probability};
 
 use crate::Preset;
 
-/// Takes foreign bytes.
+/// A function that processes untrusted bytes.
 pub type Target = fn(&[u8]);
 
-/// The targets, by the names of their corpora.
+/// The targets by the names of their corpora.
 pub const TARGETS: [(&str, Target); 2] = [("preset", preset), ("trace", trace)];
 
 /// A preset file.
@@ -30,7 +29,7 @@ pub fn preset(bytes: &[u8]) {
     }
 }
 
-/// A trace file, in each of the formats.
+/// A trace file in each of the formats.
 pub fn trace(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     let rates = Trace::<BitRate>::parse(text).map(Rate::Trace);
@@ -45,7 +44,7 @@ pub fn trace(bytes: &[u8]) {
     carry(LinkConfig::new(rate, delay, loss, QueueLimit::Packets(5)));
 }
 
-/// What is read is read again as it is printed.
+/// Checks that a parsed value parses again after it is printed.
 fn same<T: Display + Debug + PartialEq, E: Debug>(
     text: &str,
     parse: impl Fn(&str) -> Result<T, E>,
@@ -55,7 +54,7 @@ fn same<T: Display + Debug + PartialEq, E: Debug>(
     }
 }
 
-/// Some packets, and all of them accounted for.
+/// Carries some packets and checks that all are accounted for.
 fn carry(config: LinkConfig) {
     let mut link = Link::new(config, 1);
     let mut now = Instant::ZERO;

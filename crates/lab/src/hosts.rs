@@ -1,9 +1,8 @@
-//! Names of the lab's hosts, for every program in the lab: `/etc/hosts` is
-//! covered by another file, in the lab's mount namespace only.
+//! Makes the names of the lab's hosts resolve for every program in it, by mounting a file over
+//! `/etc/hosts` in the lab's mount namespace.
 //!
-//! A name has an IPv4 and an IPv6 address. Programs take the IPv4 one first, as
-//! RFC 6724 has it for private IPv6 addresses: a server that listens on IPv4
-//! alone, as many simple ones do, is found.
+//! A name has an IPv4 and an IPv6 address. Programs prefer IPv4, as RFC 6724 prescribes for private
+//! IPv6 addresses, so a server that listens on IPv4 alone is found.
 
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
@@ -22,8 +21,8 @@ const ORDER: &str = "/etc/gai.conf";
 const TITLE: &str = "# the hosts of the skyhop lab\n";
 /// The line after the lab's hosts.
 const END: &str = "# the hosts of the machine\n";
-/// The default policy table of RFC 6724 §2.1, for libraries that have that of RFC
-/// 3484, where private addresses are as good as others.
+/// The default policy table of RFC 6724 §2.1, for libraries that still have that of RFC 3484, which
+/// does not rank private addresses lower.
 const PRECEDENCES: &str = "\
 precedence ::1/128 50
 precedence ::/0 40
@@ -35,11 +34,10 @@ precedence ::/96 1
 precedence fec0::/10 1
 precedence 3ffe::/16 1
 ";
-/// Makes the hosts' names resolve, by covering `/etc/hosts`, and where they are
-/// there `/etc/nsswitch.conf`, which might ask others first, and `/etc/gai.conf`.
+/// Makes the hosts' names resolve by mounting over `/etc/hosts` and, if they exist, over
+/// `/etc/nsswitch.conf`, which might consult other sources first, and `/etc/gai.conf`.
 ///
-/// The covers are [`scratch`] files: only the lab sees them, and they are gone with
-/// it.
+/// The mounted [`scratch`] files are visible only in the lab and disappear with it.
 pub(crate) fn publish(terminals: u8) -> io::Result<()> {
     let before = fs::read_to_string(HOSTS)?;
     let hosts = hosts(terminals, os::has_ipv6(), &before);
@@ -47,7 +45,7 @@ pub(crate) fn publish(terminals: u8) -> io::Result<()> {
         return Ok(()); // by an earlier lab of this process
     }
     let switch = fs::read_to_string(SWITCH).map(|switch| files_only(&switch));
-    // The file system lives on in the covers.
+    // The file system stays alive through these mounts.
     scratch::with(|workshop| {
         cover(workshop, HOSTS, &hosts)?;
         if let Ok(switch) = switch {
@@ -57,7 +55,8 @@ pub(crate) fn publish(terminals: u8) -> io::Result<()> {
     })
 }
 
-/// The lab's hosts, with `v6` in both families, then those the machine had: without those of an earlier lab.
+/// The lab's hosts, with IPv6 if `v6`, followed by the machine's own without those of an earlier
+/// lab.
 fn hosts(terminals: u8, v6: bool, before: &str) -> String {
     let earlier = before.starts_with(TITLE).then(|| before.split_once(END)).flatten();
     let machine = earlier.map_or(before, |(_, machine)| machine);
@@ -71,8 +70,8 @@ fn hosts(terminals: u8, v6: bool, before: &str) -> String {
     text + END + machine
 }
 
-/// The same name service switch, but host names come from files alone: a
-/// resolver daemon outside the lab would answer that it knows no `server`.
+/// Restricts the name service switch to files for host names: a resolver daemon outside the lab
+/// would answer that there is no `server`.
 fn files_only(switch: &str) -> String {
     let is_hosts = |line: &str| line.trim_start().starts_with("hosts:");
     let mut text = String::from("hosts: files\n");
@@ -83,7 +82,7 @@ fn files_only(switch: &str) -> String {
     text
 }
 
-/// Puts a file with this text over `path`.
+/// Mounts a file with this text over `path`.
 fn cover(workshop: &Path, path: &str, text: &str) -> io::Result<()> {
     let file = workshop.join(path.replace('/', "_"));
     fs::write(&file, text)?;

@@ -1,4 +1,4 @@
-//! Goes into a running lab from outside.
+//! Enters a running lab from outside.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::enter::{EnterError, expect_one_thread, refused};
 use crate::environment::PROXIES;
 use crate::supervise;
 
-/// A way into a lab, to one of its hosts.
+/// A handle to enter a host of a lab.
 #[derive(Debug)]
 pub struct Entry {
     pub(crate) user: OwnedFd,
@@ -24,34 +24,32 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Moves the process there, for good; [`Self::run`] then runs commands. They
-    /// end with the lab.
+    /// Moves the process there for good. [`Self::run`] then runs commands, which end with the lab.
     ///
     /// # Errors
-    /// When there is a second thread, or the kernel refuses a namespace.
+    /// If there is a second thread, or the kernel refuses a namespace.
     pub fn enter(&self) -> Result<(), EnterError> {
         expect_one_thread()?;
         let directory = std::env::current_dir();
-        // The kernel refuses to enter the user namespace that one is in.
+        // The kernel refuses to re-enter the current user namespace.
         if !is_own(&self.user, "/proc/self/ns/user") {
             set(&self.user, CloneFlags::CLONE_NEWUSER)?;
         }
         set(&self.pid, CloneFlags::CLONE_NEWPID)?;
         set(&self.net, CloneFlags::CLONE_NEWNET)?;
         set(&self.mount, CloneFlags::CLONE_NEWNS)?;
-        // A mount namespace is entered at its root.
+        // Entering a mount namespace changes the working directory to its root.
         if let Ok(directory) = directory {
             let _ = std::env::set_current_dir(directory);
         }
         Ok(())
     }
 
-    /// Runs a command there and waits for it; its exit code, or 128 + the signal
-    /// that ended it. Signals that end things are passed on to it, and it ends
-    /// when this process does.
+    /// Runs a command there and waits for it. Returns its exit code, or 128 + the signal that ended
+    /// it. Terminating signals are passed on to it, and it ends when this process does.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn run(&self, command: &mut Command) -> io::Result<i32> {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         for proxy in PROXIES {

@@ -1,5 +1,4 @@
-//! The lab: the network, the driver and the services, started and stopped as
-//! one.
+//! The lab: network, driver and services, started and stopped together.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,64 +23,64 @@ use crate::{
     Lateness, LinkName, NetNs, Node, Preset, Site, TopologyError, UnknownNode, clock, hosts,
 };
 
-/// Why a lab does not start.
+/// Why a lab did not start.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The network cannot be made.
+    /// The network could not be created.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The names of the hosts cannot be made known.
+    /// The hosts' names could not be published.
     #[error("cannot put the lab's names into /etc/hosts: {cause}")]
     Names {
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// There is no private directory for the lab's sockets.
+    /// The directory for the gateways' sockets could not be created.
     #[error("cannot make a directory for the lab's sockets: {cause}")]
     Run {
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The hop's ends cannot be opened.
+    /// A packet socket on the hop could not be opened.
     #[error("cannot open the packet socket on {device}: {cause}")]
     Port {
         /// The device in `sky`.
         device: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The driver's thread does not start.
+    /// The driver's thread did not start.
     #[error("cannot start the link's driver: {cause}")]
     Driver {
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The services on `server` do not start.
+    /// A service on `server` did not start.
     #[error("cannot start the service on port {port} of server: {cause}")]
     Service {
         /// The TCP port.
         port: u16,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
 
-/// Why a running lab does not change.
+/// A change that is not possible while the lab runs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{what} cannot change while the lab runs")]
 #[non_exhaustive]
 pub struct ChangeError {
-    /// What would have to.
+    /// The setting that cannot change.
     pub what: &'static str,
 }
 
-/// Memory of a terminal's ring where there are many terminals.
+/// Size of a terminal's ring if there are several terminals, in bytes.
 const RING_OF_MANY: usize = 4 << 20;
 const MANY: u8 = 4;
 
-/// A running lab. Dropping it stops the driver and the services; the network
-/// goes with the last process that is in it.
+/// A running lab. Dropping it stops the driver and the services; the network disappears with the
+/// last process in it.
 pub struct Lab {
     preset: Preset,
     origin: Instant,
@@ -92,11 +91,11 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Starts a lab; the process must have [entered](crate::enter) its own
-    /// namespaces. `seed` decides which packets are lost.
+    /// Starts a lab. The process must have [entered](crate::enter) its own namespaces. `seed`
+    /// determines which packets are lost.
     ///
     /// # Errors
-    /// When the kernel refuses a part of it; nothing remains then.
+    /// If the kernel refuses a step; everything is then cleaned up.
     pub fn start(preset: &Preset, seed: u64) -> Result<Self, StartError> {
         hosts::publish(preset.terminals).map_err(|cause| StartError::Names { cause })?;
         let run = RunDirectory::new().map_err(|cause| StartError::Run { cause })?;
@@ -109,19 +108,18 @@ impl Lab {
         Ok(Self { preset: preset.clone(), origin, network, run, driver, _services: services })
     }
 
-    /// The links as they are now.
+    /// The current configuration of the links.
     pub fn preset(&self) -> &Preset {
         &self.preset
     }
 
-    /// A private directory for the sockets of this lab's gateways. Only the lab sees
-    /// it, and it is gone with the lab; [`os::RUN_VARIABLE`] names it for every
-    /// command in the lab.
+    /// A private directory for the sockets of this lab's gateways. It is visible only in the lab
+    /// and disappears with it; [`os::RUN_VARIABLE`] names it for every command in the lab.
     pub fn run_directory(&self) -> PathBuf {
         self.run.path()
     }
 
-    /// The longest IP packet on the hop in bytes.
+    /// MTU of the hop in bytes.
     pub fn mtu(&self) -> u16 {
         self.preset.mtu
     }
@@ -131,10 +129,10 @@ impl Lab {
         Node::of_lab(self.preset.terminals)
     }
 
-    /// Sees whether this lab has a host.
+    /// Checks that this lab has a host.
     ///
     /// # Errors
-    /// When it has not: there are fewer terminals.
+    /// If the lab has fewer terminals.
     pub fn expect(&self, node: Node) -> Result<(), UnknownNode> {
         if self.nodes().any(|each| each == node) {
             return Ok(());
@@ -143,8 +141,7 @@ impl Lab {
         Err(UnknownNode { name: node.to_string(), known: known.join(", ") })
     }
 
-    /// When its links began: the time, of the monotonic clock, that their traces
-    /// and outages count from.
+    /// When the links started, by the monotonic clock. Their traces and outages count from here.
     pub fn origin(&self) -> Instant {
         self.origin
     }
@@ -152,7 +149,7 @@ impl Lab {
     /// A host's network namespace.
     ///
     /// # Panics
-    /// When this lab has no such host; see [`Self::expect`].
+    /// If this lab does not have the host; see [`Self::expect`].
     pub fn node(&self, node: Node) -> &NetNs {
         self.network.host(node)
     }
@@ -167,9 +164,8 @@ impl Lab {
         node.address6()
     }
 
-    /// A command that will run on a host and knows that it is in a lab: its
-    /// environment has [`LAB_VARIABLE`], [`NETNS_VARIABLE`] and [`RUN_VARIABLE`], and no
-    /// proxies.
+    /// A command that will run on a host. Its environment has [`LAB_VARIABLE`], [`NETNS_VARIABLE`]
+    /// and [`RUN_VARIABLE`], and no proxies.
     pub fn command(&self, node: Node, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.node(node).command(program);
         command.envs(self.variables());
@@ -179,34 +175,33 @@ impl Lab {
         command
     }
 
-    /// What tells a program that it is in this lab.
+    /// The variables that tell a program that it runs in this lab.
     pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
         let places = netns_value(self.nodes().zip(&self.network.hosts));
         let run = self.run_directory().display().to_string();
         [(LAB_VARIABLE, self.preset.name.clone()), (NETNS_VARIABLE, places), (RUN_VARIABLE, run)]
     }
 
-    /// What the hop's links have counted: forward, and return of the first
-    /// terminal.
+    /// Counters of the hop's links: forward, and the return link of the first terminal.
     pub fn counters(&self) -> (Counters, Counters) {
         (self.counters_of(LinkName::Forward), self.counters_of(LinkName::Return(Site::FIRST)))
     }
 
-    /// What a link has counted.
+    /// Counters of a link.
     ///
     /// # Panics
-    /// When this lab has no such link.
+    /// If this lab does not have the link.
     pub fn counters_of(&self, link: LinkName) -> Counters {
         let all = self.driver.gauges().read();
         all.iter().find(|gauge| gauge.link == link).expect("the lab has the link").counters
     }
 
-    /// Changes the links, all at one moment, to those of `preset`. Settings that
-    /// stay the same go on undisturbed; no packet is lost by the change. The
-    /// preset's outages are those from the start of the lab, and stay.
+    /// Changes all links to those of `preset` at the same moment. Unchanged settings carry on
+    /// undisturbed, and the change loses no packets. The preset's outages count from the start of
+    /// the lab and stay as they are.
     ///
     /// # Errors
-    /// When more than the links would have to change.
+    /// If anything besides the links would have to change.
     pub fn change(&mut self, preset: Preset) -> Result<(), ChangeError> {
         let (old, new) = (self.preset.extent(), preset.extent());
         let fixed = [
@@ -224,7 +219,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Announces an outage of the hop, counted from now.
+    /// Adds an outage of the hop, with times relative to now.
     pub fn add_outage(&self, outage: Outage) {
         self.driver.change(|name, link, now| {
             if name.is_hop() {
@@ -238,23 +233,23 @@ impl Lab {
         self.driver.change(|_, link, now| link.end_outages(now));
     }
 
-    /// For whoever watches the links while the lab runs.
+    /// A handle to read the links while the lab runs.
     pub fn gauges(&self) -> Gauges {
         self.driver.gauges()
     }
 
-    /// Packets that were lost otherwise than on the links.
+    /// Packets lost other than on the links.
     pub fn faults(&self) -> Faults {
         self.driver.faults()
     }
 
-    /// How late packets left the links, all together.
+    /// How late packets left the links, over all links.
     pub fn lateness(&self) -> Lateness {
         self.driver.lateness()
     }
 }
 
-/// Opens the ends of all links; the calling thread is in `sky`.
+/// Opens both ends of all links. The calling thread must be in `sky`.
 fn open_lanes(
     preset: &Preset,
     extent: &Extent,
@@ -273,7 +268,7 @@ fn open_lanes(
     extent.crossings().into_iter().map(lane).collect()
 }
 
-/// Changes what differs between two configurations.
+/// Applies the differences between two configurations.
 fn reconfigure(link: &mut Link<Vec<u8>>, now: Instant, old: &LinkConfig, new: LinkConfig) {
     if old.rate != new.rate {
         link.set_rate(now, new.rate);
@@ -298,8 +293,8 @@ fn reconfigure(link: &mut Link<Vec<u8>>, now: Instant, old: &LinkConfig, new: Li
     }
 }
 
-/// Each direction has luck of its own, from one seed. The links that every lab
-/// has meet the same luck whatever else there is.
+/// Derives a seed for each direction. The links that every lab has get the same seeds whatever
+/// other links exist.
 fn seed_of(name: LinkName, seed: u64) -> u64 {
     let (pair, direction) = match name {
         LinkName::Forward => (0, 0),
@@ -310,5 +305,5 @@ fn seed_of(name: LinkName, seed: u64) -> u64 {
     seed.wrapping_mul(2).wrapping_add(direction) ^ (pair << 56)
 }
 
-/// Beyond the number of any site.
+/// Larger than the number of any site.
 const TERRESTRIAL: u64 = 0xff;

@@ -1,11 +1,11 @@
-//! How late the driver is: for each packet, the time between the link's
-//! delivery and the moment it had been handed to the kernel.
+//! Lateness of the driver: for each packet, the time between its delivery by the link and the
+//! moment the kernel has accepted it.
 
 use core::time::Duration;
 
-/// The width of a bucket of the histogram.
+/// Bucket width of the histogram.
 const STEP: Duration = Duration::from_micros(10);
-/// Buckets; the last one holds everything from 10 ms on.
+/// Number of buckets; the last one holds everything from 10 ms on.
 const BUCKETS: usize = 1001;
 
 /// A histogram of lateness in steps of 10 µs.
@@ -17,18 +17,17 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// How many packets have been seen.
+    /// Number of packets counted.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// The largest lateness.
+    /// Maximum lateness.
     pub fn worst(&self) -> Duration {
         self.worst
     }
 
-    /// The lateness that the share `quantile` (0 to 1) of the packets did not
-    /// exceed, rounded up to 10 µs; no more than 10 ms is told apart.
+    /// The lateness at `quantile` (0 to 1), rounded up to 10 µs and capped at 10 ms.
     pub fn quantile(&self, quantile: f64) -> Duration {
         let wanted = (quantile.clamp(0.0, 1.0) * self.packets as f64).ceil() as u64;
         let mut seen = 0;
@@ -40,8 +39,8 @@ impl Lateness {
         if self.packets == 0 { Duration::ZERO } else { STEP * (bucket as u32 + 1) }
     }
 
-    /// What has been counted since `earlier`, a copy of this histogram. Its worst
-    /// is known to a step only, unless it is the worst of all.
+    /// The packets counted since `earlier`, a copy of this histogram. The maximum is only known to
+    /// one bucket, unless it is the overall maximum.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut rest = self.clone();
         for (count, before) in rest.buckets.iter_mut().zip(earlier.buckets.iter()) {

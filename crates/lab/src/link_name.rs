@@ -1,4 +1,4 @@
-//! The names of a lab's links.
+//! Names of a lab's links.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use crate::node::Site;
 pub enum LinkName {
     /// Hub → terminals.
     Forward,
-    /// That terminal → hub.
+    /// This terminal → hub.
     Return(Site),
     /// Server → hub, on the terrestrial part.
     TerrestrialForward,
@@ -18,7 +18,7 @@ pub enum LinkName {
 }
 
 impl LinkName {
-    /// Whether it is one of the satellite hop's.
+    /// Whether it is a link of the satellite hop.
     pub const fn is_hop(self) -> bool {
         matches!(self, Self::Forward | Self::Return(_))
     }

@@ -1,4 +1,4 @@
-//! Links, addresses and routes of one network namespace, by rtnetlink.
+//! Links, addresses and routes of a network namespace, through rtnetlink.
 
 use std::io;
 use std::net::IpAddr;
@@ -19,22 +19,22 @@ use crate::NetNs;
 /// A hardware address.
 pub(crate) type Station = [u8; 6];
 
-/// One end of a veth pair to be made.
+/// One end of a veth pair to create.
 pub(crate) struct End<'a> {
     pub(crate) netns: &'a NetNs,
     pub(crate) name: &'a str,
-    /// Its hardware address, where it matters.
+    /// Its hardware address, if it must be a certain one.
     pub(crate) station: Option<Station>,
 }
 
-/// A connection to the kernel, for one namespace.
+/// A connection to the kernel for one namespace.
 pub(crate) struct Netlink {
     runtime: Runtime,
     handle: Handle,
 }
 
 impl Netlink {
-    /// For the network namespace of the calling thread.
+    /// Connects for the calling thread's network namespace.
     pub(crate) fn open() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().build()?;
         let _context = runtime.enter();
@@ -44,7 +44,7 @@ impl Netlink {
         Ok(Self { runtime, handle })
     }
 
-    /// Makes a veth pair.
+    /// Creates a veth pair.
     pub(crate) fn add_veth(&self, ends: [&End<'_>; 2]) -> Result<(), Error> {
         let [one, other] = ends;
         let peer = describe(LinkMessageBuilder::<LinkUnspec>::default(), other).build();
@@ -53,8 +53,8 @@ impl Netlink {
         self.runtime.block_on(self.handle.link().add(pair.build()).execute())
     }
 
-    /// Brings `device` up with this MTU. Without `neighbours` nothing but its
-    /// own packets leaves it: no ARP, no neighbour discovery, no multicast.
+    /// Brings `device` up with this MTU. Without `neighbours`, no kernel-generated packets leave
+    /// it: no ARP, no neighbour discovery, no multicast.
     pub(crate) fn bring_up(&self, device: &str, mtu: u16, neighbours: bool) -> Result<(), Error> {
         let mut change = LinkUnspec::new_with_index(index(device)?).mtu(mtu.into()).up();
         if !neighbours {
@@ -63,8 +63,8 @@ impl Netlink {
         self.runtime.block_on(self.handle.link().set(change.build()).execute())
     }
 
-    /// Gives `device` an address, to be used at once (IPv6 without duplicate
-    /// address detection, which would take seconds).
+    /// Adds an address to `device` that is usable at once (IPv6 without duplicate address
+    /// detection, which would take seconds).
     pub(crate) fn add_address(
         &self,
         device: &str,
@@ -77,7 +77,7 @@ impl Netlink {
         self.runtime.block_on(request.execute())
     }
 
-    /// Adds a route to a subnet by way of a neighbour.
+    /// Adds a route to a subnet through a neighbour.
     pub(crate) fn add_route(&self, to: (IpAddr, u8), via: IpAddr) -> Result<(), Error> {
         let route = RouteMessageBuilder::<IpAddr>::new();
         let route = route.destination_prefix(to.0, to.1).and_then(|route| route.gateway(via));
@@ -85,7 +85,7 @@ impl Netlink {
         self.runtime.block_on(self.handle.route().add(route.build()).execute())
     }
 
-    /// The neighbour by whom packets for `to` leave; `to` itself if it is one.
+    /// The next hop for packets to `to`; `to` itself if it is a neighbour.
     pub(crate) fn next_hop(&self, to: IpAddr) -> Result<IpAddr, Error> {
         let prefix = if to.is_ipv4() { 32 } else { 128 };
         let route = RouteMessageBuilder::<IpAddr>::new().destination_prefix(to, prefix);

@@ -1,4 +1,4 @@
-//! A network namespace without a name: it lives as long as somebody holds it.
+//! An unnamed network namespace, which lives as long as something refers to it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,26 +23,26 @@ pub struct NetNs {
 }
 
 impl NetNs {
-    /// Makes a new, empty one (even its `lo` is down).
+    /// Creates a new, empty namespace (even its `lo` is down).
     pub(crate) fn create() -> io::Result<Self> {
-        // A thread's network namespace is its own, so a thread that ends at once
-        // makes the namespace and leaves this one's alone.
+        // Network namespaces belong to threads, so a short-lived thread can create one without
+        // affecting this one.
         in_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
             Self::open(Path::new("/proc/thread-self/ns/net"))
         })
     }
 
-    /// Takes hold of the one at `path`, such as `/proc/1/ns/net`.
+    /// Opens the namespace at `path`, such as `/proc/1/ns/net`.
     ///
     /// # Errors
-    /// Those of opening the file.
+    /// If the file cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { fd: Arc::new(File::open(path)?.into()) })
     }
 
-    /// A command that will run in this namespace. Signals that end things reach
-    /// it, also where this process waits for them with the signals blocked.
+    /// A command that will run in this namespace. Terminating signals reach it even if this process
+    /// blocks them while waiting.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let namespace = Arc::clone(&self.fd);
         let (mut command, endings) = (Command::new(program), supervise::endings());
@@ -57,12 +57,11 @@ impl NetNs {
         command
     }
 
-    /// Runs `f` in this namespace, in a thread of its own. Sockets made there
-    /// stay in the namespace wherever they are used later.
+    /// Runs `f` in this namespace, in a separate thread. Sockets opened there stay in the namespace
+    /// wherever they are used later.
     ///
     /// # Panics
-    /// When `f` does, and when the process has lost the right to enter its own
-    /// namespace.
+    /// If `f` panics, or if the process has lost the right to enter its own namespace.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         in_thread(|| {
             self.enter().expect("the process may enter a namespace it made");
@@ -78,7 +77,7 @@ impl NetNs {
         Ok(setns(&*self.fd, CloneFlags::CLONE_NEWNET)?)
     }
 
-    /// The number of the descriptor, for `/proc/PID/fd/…`.
+    /// The descriptor's number, for `/proc/PID/fd/…`.
     pub(crate) fn descriptor(&self) -> i32 {
         self.fd.as_raw_fd()
     }

@@ -23,11 +23,11 @@ use thiserror::Error;
 pub enum Node {
     /// The host behind the terminal.
     Client,
-    /// The remote side's router, at one end of the satellite hop.
+    /// The router of the remote site, at one end of the satellite hop.
     Terminal,
-    /// The earth station's router, at the other end.
+    /// The router of the earth station, at the other end.
     Hub,
-    /// The host behind the hub; the test objects and the echo service are here.
+    /// The host behind the hub, with the test objects and the echo service.
     Server,
     /// The host behind a further terminal.
     FurtherClient(Further),
@@ -43,24 +43,24 @@ pub struct Site(u8);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Further(Site);
 
-/// A name that is not one of the lab's hosts.
+/// A name that is not a host of the lab.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no host {name:?} in the lab: there are {known}")]
 #[non_exhaustive]
 pub struct UnknownNode {
-    /// The name as given.
+    /// The given name.
     pub name: String,
-    /// The names there are.
+    /// The names that exist.
     pub known: String,
 }
 
 impl Site {
-    /// The one that every lab has.
+    /// The site that every lab has.
     pub const FIRST: Self = Self(1);
-    /// As many as a lab may have.
+    /// Maximum number of sites in a lab.
     pub const MOST: u8 = 32;
 
-    /// The site of this number, from 1 to [`Self::MOST`].
+    /// The site with this number, from 1 to [`Self::MOST`].
     pub fn new(number: u8) -> Option<Self> {
         (1..=Self::MOST).contains(&number).then_some(Self(number))
     }
@@ -75,7 +75,7 @@ impl Site {
         self.0
     }
 
-    /// Its place among all, from 0.
+    /// Its index, from 0.
     pub(crate) const fn index(self) -> usize {
         self.0 as usize - 1
     }
@@ -95,7 +95,7 @@ impl Site {
         if self.0 == 1 { CLIENT_LAN } else { FURTHER + self.0 }
     }
 
-    /// The terminal on the hop.
+    /// The terminal's host number on the hop.
     const fn on_hop(self) -> u8 {
         if self.0 == 1 { TERMINAL } else { FURTHER + self.0 }
     }
@@ -115,8 +115,8 @@ impl Node {
         Site::new(number).map(Site::terminal)
     }
 
-    /// The hosts of a lab with so many terminals: those of [`Self::ALL`], then
-    /// each further client and terminal.
+    /// The hosts of a lab with this many terminals: those of [`Self::ALL`], then each further
+    /// client and terminal.
     pub fn of_lab(terminals: u8) -> impl Iterator<Item = Self> {
         let further = Site::first(terminals).skip(1);
         Self::ALL.into_iter().chain(further.flat_map(|site| [site.client(), site.terminal()]))
@@ -133,7 +133,7 @@ impl Node {
         self.address().v6()
     }
 
-    /// The address it is known by.
+    /// The host's address.
     pub(crate) const fn address(self) -> Address {
         match self {
             Self::Client => Address { subnet: CLIENT_LAN, host: 2 },
@@ -154,7 +154,7 @@ impl Node {
         }
     }
 
-    /// Its place in [`Self::of_lab`].
+    /// Its index in [`Self::of_lab`].
     pub(crate) const fn index(self) -> usize {
         match self {
             Self::Client => 0,
@@ -167,7 +167,7 @@ impl Node {
     }
 }
 
-/// The site that an address on the terminals' side belongs to.
+/// The site that a client's or terminal's address belongs to.
 pub(crate) fn site_of(address: IpAddr) -> Option<Site> {
     let Address { subnet, host } = Address::of(address)?;
     let number = match subnet {
@@ -185,12 +185,13 @@ pub(crate) const CLIENT_LAN: u8 = 1;
 pub(crate) const SERVER_LAN: u8 = 2;
 /// The subnet of terminals and hub.
 pub(crate) const HOP: u8 = 9;
-/// The terminal on the hop.
+/// The first terminal's host number on the hop.
 const TERMINAL: u8 = 1;
-/// The second site is 102, and so on: its LAN, and its terminal on the hop.
+/// Offset for further sites: the second has 102 as its LAN and as its terminal's host number, and
+/// so on.
 const FURTHER: u8 = 100;
 
-/// A host in a subnet of the lab; in both families.
+/// A host's address in a subnet of the lab, in both families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
     /// N in `10.N.0.0/24` and `fd00:N::/64`.
@@ -208,19 +209,18 @@ impl Address {
         Ipv6Addr::new(0xfd00, digits(self.subnet), 0, 0, 0, 0, 0, digits(self.host))
     }
 
-    /// The address in each family, with the length of its subnet's prefix.
+    /// The address in each family, with the prefix length of its subnet.
     pub(crate) const fn both(self) -> [(IpAddr, u8); 2] {
         [(IpAddr::V4(self.v4()), 24), (IpAddr::V6(self.v6()), 64)]
     }
 
-    /// The same in the families that this machine speaks.
+    /// The addresses in the families that this machine supports.
     pub(crate) fn spoken(self) -> impl Iterator<Item = (IpAddr, u8)> {
         let v6 = os::has_ipv6();
         self.both().into_iter().filter(move |(address, _)| v6 || address.is_ipv4())
     }
 
-    /// Any host in a subnet of the lab: what its last byte is only counts on
-    /// the hop.
+    /// Parses an address of a lab's subnet; the last byte only matters on the hop.
     fn of(address: IpAddr) -> Option<Self> {
         match address {
             IpAddr::V4(address) => match address.octets() {
@@ -238,14 +238,14 @@ impl Address {
     }
 }
 
-/// The number whose hexadecimal digits are the decimal ones of `number`, so
-/// that an IPv6 address reads like the IPv4 one.
+/// The number whose hexadecimal digits are the decimal digits of `number`, so that an IPv6 address
+/// reads like the IPv4 one.
 const fn digits(number: u8) -> u16 {
     let number = number as u16;
     ((number / 100) << 8) | ((number / 10 % 10) << 4) | (number % 10)
 }
 
-/// The number with these digits.
+/// The inverse of [`digits`].
 fn number(digits: u16) -> Option<u8> {
     let number = (digits >> 8) * 100 + ((digits >> 4) & 0xf) * 10 + (digits & 0xf);
     u8::try_from(number).ok().filter(|number| self::digits(*number) == digits)

@@ -1,4 +1,4 @@
-//! What was asked of one direction, in the terms in which it is measured.
+//! The configuration of one direction, in the quantities that are measured.
 
 use core::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::{Direction, Discipline, LinkName, Preset, Queue, Site};
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) link: LinkConfig,
-    /// The greatest rate of packets of the MTU.
+    /// The maximum rate of MTU-sized packets.
     pub(super) rate: BitRate,
-    /// As people write it.
+    /// The discipline as written in the preset.
     pub(super) discipline: Discipline,
 }
 
@@ -28,17 +28,17 @@ impl Asked {
         }
     }
 
-    /// How long a packet of `len` bytes takes at the least rate.
+    /// Serialisation time of a packet of `len` bytes at the minimum rate.
     pub(super) fn longest_time_of(&self, len: usize) -> Duration {
         self.link.rate.least().time_to_send(self.link.encapsulation.wire_bytes(len))
     }
 
-    /// The rate of packets of the MTU, if it is always the same.
+    /// The rate of MTU-sized packets, if it is constant.
     pub(super) fn constant_rate(&self) -> Option<BitRate> {
         matches!(self.link.rate, Rate::Constant(_)).then_some(self.rate)
     }
 
-    /// How many packets of `len` bytes fit into the queue.
+    /// Number of packets of `len` bytes that fit in the queue.
     pub(super) fn queue_packets(&self, len: usize) -> u64 {
         match self.link.queue {
             QueueLimit::Packets(packets) => packets as u64,
@@ -46,7 +46,7 @@ impl Asked {
         }
     }
 
-    /// Whether each packet's fate is its own: losses do not come in bursts.
+    /// The loss probability of a packet if losses are independent, that is, not in bursts.
     pub(super) fn loss_of_each(&self, len: u16) -> Option<f64> {
         let alone = self.link.outages.is_empty();
         match &self.link.loss {
@@ -60,7 +60,7 @@ impl Asked {
         }
     }
 
-    /// The share of packets that is lost in the long run, where there is one.
+    /// The long-run fraction of lost packets, if there is one.
     pub(super) fn long_run_loss(&self) -> Option<f64> {
         match &self.link.loss {
             Loss::Burst(burst) if self.link.outages.is_empty() => Some(burst.bad_share()),
@@ -70,8 +70,7 @@ impl Asked {
     }
 }
 
-/// Whether it is plain when the queue drops a packet: nothing else loses any,
-/// and each takes the same time.
+/// Whether queue drops can be identified: nothing else loses packets, and all take the same time.
 pub(super) fn is_plain(direction: &Direction) -> bool {
     let Direction { rate, encapsulation, jitter, loss, outages, discipline, .. } = direction;
     let constant = matches!(rate, Rate::Constant(_)) && *encapsulation == Encapsulation::None;
@@ -79,7 +78,7 @@ pub(super) fn is_plain(direction: &Direction) -> bool {
     constant && sure && *discipline == Discipline::DropTail
 }
 
-/// The same lab with queues as long, and otherwise plain links.
+/// The same lab with the same queues, and links without losses or other disturbances.
 pub(super) fn plain(preset: &Preset) -> Preset {
     let mut plain = lossless(preset);
     for (name, direction) in directions(&mut plain) {
@@ -96,7 +95,7 @@ pub(super) fn plain(preset: &Preset) -> Preset {
     plain
 }
 
-/// The same lab; only its queues drop packets.
+/// The same lab with drops at queues only.
 pub(super) fn lossless(preset: &Preset) -> Preset {
     let mut clean = preset.clone();
     for (_, direction) in directions(&mut clean) {
@@ -106,7 +105,7 @@ pub(super) fn lossless(preset: &Preset) -> Preset {
     clean
 }
 
-/// The same lab; nothing is dropped while there is room.
+/// The same lab with drop-tail queues.
 pub(super) fn drop_tail(preset: &Preset) -> Preset {
     let mut tail = preset.clone();
     for (_, direction) in directions(&mut tail) {
@@ -115,7 +114,7 @@ pub(super) fn drop_tail(preset: &Preset) -> Preset {
     tail
 }
 
-/// The directions that a preset describes, each with a link that it is for.
+/// The directions of a preset, each with a link that it configures.
 fn directions(preset: &mut Preset) -> impl Iterator<Item = (LinkName, &mut Direction)> {
     let hop = [
         (LinkName::Forward, &mut preset.forward),

@@ -1,4 +1,4 @@
-//! A lab that is measured: its taps, the senders of probes.
+//! A lab under measurement, with its taps and probe senders.
 
 use core::time::Duration;
 use std::net::UdpSocket;
@@ -14,26 +14,25 @@ use crate::clock::{self, WallClock};
 use crate::tap::Tap;
 use crate::{Lab, Node, Preset};
 
-/// How long after the last arrival that is due one may still come.
+/// How long to wait for stragglers after the last expected arrival.
 const GRACE: Duration = Duration::from_millis(100);
-/// How often the taps are emptied; at 150,000 packets a second their rings hold
-/// 50 ms.
+/// How often the taps are emptied. At 150,000 packets a second their rings hold 50 ms.
 const TICK: Duration = Duration::from_millis(5);
 
 /// A lab with taps and sockets for probes.
 pub(super) struct Bench {
     pub(super) lab: Lab,
     span: Span,
-    /// Where the forward and the return link end.
+    /// At the ends of the forward and the return link.
     taps: [Tap; 2],
-    /// Where they begin.
+    /// At their beginnings.
     sockets: [UdpSocket; 2],
-    /// The longer way.
+    /// The longer of the two one-way delays.
     delay: Duration,
 }
 
 impl Bench {
-    /// Starts a lab of its own for `preset`, to measure `span`.
+    /// Starts a separate lab for `preset` to measure `span`.
     pub(super) fn start(preset: &Preset, seed: u64, span: Span) -> Result<Self, CheckError> {
         let lab = Lab::start(preset, seed)?;
         let (links, [near, far]) = (span.links(), span.ends());
@@ -44,8 +43,8 @@ impl Bench {
         };
         let taps = [tap(near)?, tap(far)?];
         let socket = |node: Node| {
-            // Nobody reads here: probes that find the buffer full are dropped,
-            // without an ICMP message, and the tap has seen them.
+            // Nobody reads from this socket. Probes that find its buffer full are dropped without
+            // an ICMP message, and the tap has seen them already.
             let bound = lab.node(node).run(|| UdpSocket::bind((node.address4(), probe::PORT)));
             bound.map_err(|cause| CheckError::Socket { node, cause })
         };
@@ -60,23 +59,23 @@ impl Bench {
         Ok(Self { lab, span, taps, sockets, delay: longest[0].max(longest[1]) })
     }
 
-    /// Packets that the full queues have dropped, forward and return.
+    /// Packets dropped by full queues, forward and return.
     pub(super) fn queue_drops(&self) -> [u64; 2] {
         self.span.links().map(|link| self.lab.counters_of(link).dropped_queue.packets)
     }
 
-    /// How old the links are, in nanoseconds.
+    /// Age of the links in nanoseconds.
     pub(super) fn age(&self) -> u64 {
         clock::now().saturating_since(self.lab.origin()).as_nanos() as u64
     }
 
-    /// Sends a flow in each direction at once over empty links; what became of it.
+    /// Sends a flow in each direction at the same time over empty links; returns their traces.
     pub(super) fn measure(&mut self, flows: &[Option<Flow>; 2]) -> Result<[Trace; 2], CheckError> {
         let stop = AtomicBool::new(false);
         let (sockets, taps, lab, span) = (&self.sockets, &mut self.taps, &self.lab, self.span);
         let longest = self.delay;
         let origin = WallClock::read().wall(lab.origin());
-        // What was sent before may take long on a slow link.
+        // Earlier packets may take a long time on a slow link.
         wait_until_empty(lab, span, longest);
         let traces = thread::scope(|scope| {
             let collector = scope.spawn(|| collect(taps, origin, &stop));
@@ -102,10 +101,10 @@ impl Bench {
     }
 }
 
-/// Waits until both links have given out all they hold.
+/// Waits until both links have delivered everything they hold.
 fn wait_until_empty(lab: &Lab, span: Span, delay: Duration) {
     let deadline = clock::now() + delay + PATIENCE + PATIENCE;
-    thread::sleep(GRACE); // what was sent is on its way to the driver
+    thread::sleep(GRACE); // let packets in flight reach the driver
     let inside =
         || span.links().iter().map(|link| lab.counters_of(*link).inside.packets).sum::<u64>();
     while inside() > 0 && clock::now() < deadline {
@@ -114,8 +113,8 @@ fn wait_until_empty(lab: &Lab, span: Span, delay: Duration) {
     thread::sleep(GRACE);
 }
 
-/// Empties the taps until told to stop; the probes of the forward link and of
-/// the return link. The links began when the wall clock said `origin`.
+/// Empties the taps until told to stop; returns the probes of the forward and the return link. The
+/// links started at `origin` by the wall clock.
 fn collect(taps: &mut [Tap; 2], origin: u64, stop: &AtomicBool) -> [Trace; 2] {
     let mut traces = [Trace::default(), Trace::default()];
     loop {
@@ -124,7 +123,7 @@ fn collect(taps: &mut [Tap; 2], origin: u64, stop: &AtomicBool) -> [Trace; 2] {
             tap.drain(|frame| {
                 let Some(seq) = probe::parse(frame.bytes) else { return };
                 let at = frame.wall.saturating_sub(origin);
-                // Whoever ends the forward link (side 0) sends on the return link (1).
+                // The host at the end of the forward link (side 0) sends on the return link (1).
                 if frame.outgoing {
                     traces[1 - side].sent.push((seq, at));
                 } else {

@@ -1,10 +1,9 @@
-//! Between how many losses chance leaves a link that loses as asked.
+//! Confidence intervals for the number of losses.
 
 use core::ops::RangeInclusive;
 
-/// The numbers of losses among `trials` packets, each lost with probability
-/// `p`, that are not in either tail of probability `(1 − confidence) / 2` of the
-/// binomial distribution.
+/// The numbers of losses among `trials` packets, each lost with probability `p`, that lie in
+/// neither tail of probability `(1 − confidence) / 2` of the binomial distribution.
 pub(crate) fn interval(trials: u64, p: f64, confidence: f64) -> RangeInclusive<u64> {
     if p <= 0.0 {
         return 0..=0;
@@ -14,8 +13,7 @@ pub(crate) fn interval(trials: u64, p: f64, confidence: f64) -> RangeInclusive<u
     }
     let tail = (1.0 - confidence) / 2.0;
     let (mut below, mut least, mut most) = (0.0, None, trials);
-    // ln P(X = k), by the ratio of neighbours: P(0) alone may be too small for a
-    // number.
+    // ln P(X = k), from the ratio of neighbours: P(0) alone may underflow.
     let mut log = trials as f64 * (-p).ln_1p();
     let odds = p.ln() - (-p).ln_1p();
     for k in 0..=trials {

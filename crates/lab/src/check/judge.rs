@@ -1,4 +1,4 @@
-//! What the probes' times say about the link; no clock, no I/O.
+//! Evaluates the probes' times. No clock, no I/O.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -7,38 +7,37 @@ use stats::{median, percentile};
 
 use super::rehearse::Expected;
 
-/// When each probe left (by sequence number) and arrived, in nanoseconds since
-/// the link began.
+/// When each probe (by sequence number) left and arrived, in nanoseconds since the link started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Trace {
-    /// In the order of leaving, which is that of the sequence numbers.
+    /// In order of departure, which is that of the sequence numbers.
     pub(crate) sent: Vec<(u32, u64)>,
-    /// In the order of arrival.
+    /// In order of arrival.
     pub(crate) arrived: Vec<(u32, u64)>,
 }
 
-/// Probes in the queue.
+/// Number of probes in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     /// When others were dropped.
     AtDrops(u64),
-    /// At most; none was dropped.
+    /// The maximum; none was dropped.
     NoDrop(u64),
 }
 
-/// Delays of a trace, against an expectation.
+/// Delays of a trace compared with expectations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Delays {
     pub(crate) samples: u64,
-    /// The median of what is expected in milliseconds.
+    /// Median of the expected delays in milliseconds.
     pub(crate) asked: f64,
     /// In milliseconds.
     pub(crate) median: f64,
-    /// The error that 99 % do not exceed, early or late, in milliseconds.
+    /// 99th percentile of the error, early or late, in milliseconds.
     pub(crate) p99_error: f64,
-    /// The greatest error in milliseconds.
+    /// Maximum error in milliseconds.
     pub(crate) worst_error: f64,
-    /// The greatest delay beyond the expected one in milliseconds.
+    /// Maximum delay beyond the expected one, in milliseconds.
     pub(crate) greatest_extra: f64,
 }
 
@@ -47,18 +46,18 @@ pub(crate) struct Delays {
 pub(crate) struct Rates {
     pub(crate) asked: f64,
     pub(crate) measured: f64,
-    /// What was measured took so long, in so many pieces.
+    /// Total measured time, and in how many pieces.
     pub(crate) time: Duration,
     pub(crate) runs: u32,
 }
 
 impl Trace {
-    /// How many never arrived.
+    /// Number of probes that never arrived.
     pub(crate) fn missing(&self) -> u64 {
         self.sent.len().saturating_sub(self.arrived.len()) as u64
     }
 
-    /// Arrivals after one that was sent later, or of one that has arrived.
+    /// Arrivals after a later probe, or of one that had already arrived.
     pub(crate) fn out_of_order(&self) -> u64 {
         let mut next = 0;
         let mut late = |seq: u32| {
@@ -69,8 +68,8 @@ impl Trace {
         self.arrived.iter().map(|(seq, _)| *seq).filter(|seq| late(*seq)).count() as u64
     }
 
-    /// Delays, where each probe is expected at `expected` or up to `extra` later,
-    /// or later still as far as it is in `late`. `None` without arrivals.
+    /// Evaluates delays. Each probe is expected at `expected`, or up to `extra` later, plus
+    /// whatever `late` adds to it. `None` without arrivals.
     pub(crate) fn delays(
         &self,
         expected: &[Option<u64>],
@@ -100,11 +99,10 @@ impl Trace {
         })
     }
 
-    /// The rate while the `expected` link was never out of packets of `len` bytes.
-    /// (When packets arrived does not say that of the real one: a stamp may be
-    /// late.) Lost ones count, for the link did send them; but not those that the
-    /// expected queue drops. What is asked is the rate of the same packets in
-    /// `expected`. `None` if it was always out of packets.
+    /// The rate while the `expected` link had packets of `len` bytes waiting. (The arrival times do
+    /// not show when the real one had, because a time stamp may be late.) Lost packets count,
+    /// because the link did send them, but not those that the expected queue drops. The reference
+    /// is the rate of the same packets in `expected`. `None` if there never were packets waiting.
     pub(crate) fn rate(&self, len: usize, expected: &Expected) -> Option<Rates> {
         let mut arrivals = self.arrivals();
         arrivals.sort_unstable();
@@ -139,7 +137,7 @@ impl Trace {
         })
     }
 
-    /// How often the expected link had fallen idle before each probe came.
+    /// How often the expected link had been idle before each probe came.
     fn pauses(&self, expected: &Expected) -> Vec<u32> {
         let (mut free, mut pauses) = (0, 0);
         let probes = self.sent.iter().zip(&expected.left);
@@ -151,15 +149,15 @@ impl Trace {
         count.collect()
     }
 
-    /// Arrivals of what was sent: its place there, and the time.
+    /// Arrivals of sent probes: index among those sent, and time.
     fn arrivals(&self) -> Vec<(usize, u64)> {
         let place = |seq: &u32| self.sent.binary_search_by_key(seq, |(seq, _)| *seq).ok();
         self.arrived.iter().filter_map(|(seq, at)| Some((place(seq)?, *at))).collect()
     }
 
-    /// How many probes waited in the queue when others were dropped: the median,
-    /// for a stamp may be taken late. The link was empty before, loses nothing,
-    /// and takes `each` for a probe. Without a drop, the most that waited.
+    /// How many probes waited in the queue when others were dropped: the median, because a time
+    /// stamp may be late. The link must start empty, lose nothing, and take `each` per probe.
+    /// Without drops, the maximum that waited.
     pub(crate) fn full_queue(&self, each: Duration) -> Option<Waiting> {
         let each = each.as_nanos() as u64;
         let (mut arrived, mut queue) = (self.arrived.iter().peekable(), VecDeque::new());
@@ -191,14 +189,14 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Probes sent each millisecond from 7 ms on, arrived as listed.
+    /// Probes sent every millisecond from 7 ms on, with the listed arrivals.
     fn trace(sent: u32, arrived: &[(u32, u64)]) -> Trace {
         let sent = (0..sent).map(|seq| (seq, 7 * MS + u64::from(seq) * MS)).collect();
         Trace { sent, arrived: arrived.to_vec() }
     }
 
-    /// What each probe is expected to do that leaves after a millisecond, or when
-    /// the one before it has, and arrives `delay` later.
+    /// The expectation that each probe leaves `each` after it was sent or after the one before it
+    /// left, and arrives `delay` later.
     fn expected(trace: &Trace, each: u64, delay: u64) -> Expected {
         let mut free = 0;
         let mut left = |(_, sent): &(u32, u64)| {
@@ -221,7 +219,7 @@ mod tests {
         assert_eq!((delays.samples, delays.median, delays.asked), (101, 10.0, 10.0));
         assert_eq!((delays.p99_error, delays.worst_error), (0.5, 1.0));
         assert_eq!(delays.greatest_extra, 1.0);
-        // Jitter allows the late one, and so does what is expected later.
+        // Jitter allows for the late one, and so does a later expectation.
         let jitter = trace.delays(&due, &due, Duration::from_millis(1)).unwrap();
         assert_eq!((jitter.worst_error, jitter.greatest_extra), (0.5, 1.0));
         let late: Vec<_> = due.iter().map(|at| at.map(|at| at + 3 * MS / 4)).collect();
@@ -245,8 +243,8 @@ mod tests {
 
     #[test]
     fn lost_probes_count_for_the_rate() {
-        // Ten packets of 125 bytes in 10 ms, most of them lost. The link asked
-        // for would have taken 12.5 ms.
+        // Ten packets of 125 bytes in 10 ms, most of them lost. The configured link would have
+        // taken 12.5 ms.
         let trace = trace(11, &[(0, 120 * MS), (4, 124 * MS), (10, 130 * MS)]);
         let rates = trace.rate(125, &expected(&trace, MS * 5 / 4, 80 * MS)).unwrap();
         assert_eq!((rates.measured, rates.asked), (1e6, 8e5));
@@ -271,7 +269,7 @@ mod tests {
 
     #[test]
     fn an_idle_link_has_no_rate() {
-        // Each leaves before the next is sent, but for the last two.
+        // Each leaves before the next is sent, except the last two.
         let mut trace = trace(4, &[(0, 108 * MS), (1, 109 * MS), (2, 110 * MS), (3, 112 * MS)]);
         trace.sent[3].1 = 9 * MS;
         let rates = trace.rate(250, &expected(&trace, MS / 2, 101 * MS)).unwrap();
@@ -280,9 +278,9 @@ mod tests {
 
     #[test]
     fn the_queue_is_what_had_come_less_what_had_gone() {
-        // Sent at 0, 1, 2 … ms; the link takes 3.5 ms for each. When probe 6 is
-        // dropped at 6 ms, one has gone, one is being sent, four wait; at 7 ms
-        // the second has gone and a place is free.
+        // Sent at 0, 1, 2 … ms; the link takes 3.5 ms each. When probe 6 is dropped at 6 ms, one
+        // has left, one is being sent and four are waiting; at 7 ms the second has left and a slot
+        // is free.
         let arrived = [0, 1, 2, 3, 4, 5, 7].map(|seq| (seq, 0));
         let each = Duration::from_micros(3500);
         assert_eq!(trace(10, &arrived).full_queue(each), Some(Waiting::AtDrops(4)));
@@ -303,7 +301,7 @@ mod tests {
         let trace = trace(12, &arrived);
         let waiting = |micros| trace.full_queue(Duration::from_micros(micros));
         assert_eq!(waiting(1000), Some(Waiting::NoDrop(0)));
-        // At 11 ms three have gone and one is being sent.
+        // At 11 ms three have left and one is being sent.
         assert_eq!(waiting(3500), Some(Waiting::NoDrop(8)));
         assert_eq!(Trace::default().full_queue(Duration::ZERO), None);
     }

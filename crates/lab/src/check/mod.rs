@@ -1,10 +1,9 @@
-//! Measures a lab's link from outside and compares it with what was asked for.
+//! Measures a lab's link from outside and compares it with its configuration.
 //!
-//! Probes are UDP packets between `terminal` and `hub`. A [`Tap`](crate::tap) on
-//! each of the two sees them leave and arrive; delays are differences of the
-//! kernel's two time stamps, so that neither the sender's nor the receiver's
-//! own slowness counts. The driver has no part in what is measured; its own
-//! record of its lateness stands beside it, to tell whose fault a miss is.
+//! Probes are UDP packets between `terminal` and `hub`. A [`Tap`](crate::tap) on each sees them
+//! leave and arrive. Delays are differences between two kernel time stamps, so neither the sender's
+//! nor the receiver's own slowness counts. The driver takes no part in the measurement; its own
+//! record of lateness is reported as well, to tell what caused a miss.
 
 mod asked;
 mod bench;
@@ -31,27 +30,27 @@ pub use self::run::check;
 
 use crate::{Node, StartError};
 
-/// Why a link cannot be measured.
+/// Why a link could not be measured.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CheckError {
-    /// The lab does not start.
+    /// The lab did not start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// A socket for probes cannot be had.
+    /// A probe socket could not be opened.
     #[error("cannot open a socket for probes on {node}: {cause}")]
     Socket {
         /// The host.
         node: Node,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// More went by on a host's device than could be recorded.
+    /// Packets went by on a host's device faster than they could be recorded.
     #[error("{missed} packets on {node} were not recorded: this machine is too busy to measure")]
     Blind {
         /// The host.
         node: Node,
-        /// How many.
+        /// Number of packets not recorded.
         missed: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! The packets that measure, and who sends them.
+//! Probe packets and their sender.
 
 use core::time::Duration;
 use std::net::UdpSocket;
@@ -9,31 +9,31 @@ use units::Instant;
 
 use crate::clock;
 
-/// The UDP port of `terminal` and `hub` that probes go to: discard (RFC 863).
+/// The UDP port on `terminal` and `hub` that probes are sent to: discard (RFC 863).
 pub(crate) const PORT: u16 = 9;
-/// The bytes of IPv4 and UDP headers.
+/// Size of the IPv4 and UDP headers in bytes.
 pub(crate) const HEADERS: usize = 28;
-/// What every probe's payload begins with.
+/// The first bytes of every probe's payload.
 const MAGIC: [u8; 8] = *b"skyhop?!";
-/// Sleeping for less than this costs more than it gives.
+/// The shortest sleep that is worth it.
 const NAP: Duration = Duration::from_micros(300);
 
 /// Probes of one direction: sequence numbers from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flow {
-    /// Length of each as an IP packet.
+    /// Size of each probe as an IP packet, in bytes.
     pub(crate) len: usize,
-    /// When each is sent, counted from the beginning.
+    /// When each is sent, from the start of the flow.
     pub(crate) times: Vec<Duration>,
 }
 
 impl Flow {
-    /// So many probes, evenly spaced.
+    /// `count` probes, evenly spaced.
     pub(crate) fn even(len: usize, count: u32, gap: Duration) -> Self {
         Self { len, times: (0..count).map(|seq| gap * seq).collect() }
     }
 
-    /// Sends them all, as punctually as the machine allows.
+    /// Sends all probes, as punctually as the machine allows.
     pub(crate) fn send(&self, socket: &UdpSocket) {
         let _ = prctl::set_timerslack(1);
         let mut payload = vec![0; self.len - HEADERS];
@@ -42,7 +42,7 @@ impl Flow {
         for (seq, after) in (0u32..).zip(&self.times) {
             wait_until(start + *after);
             payload[MAGIC.len()..][..4].copy_from_slice(&seq.to_be_bytes());
-            // A refusal shows as a probe that never left.
+            // A send error shows up as a probe that never left.
             let _ = socket.send(&payload);
         }
     }
@@ -55,7 +55,7 @@ fn wait_until(at: Instant) {
     }
 }
 
-/// The sequence number of an IPv4 packet that is a probe.
+/// The sequence number of an IPv4 packet, if it is a probe.
 pub(crate) fn parse(packet: &[u8]) -> Option<u32> {
     let is_udp4 = packet.first() == Some(&0x45) && packet.get(9) == Some(&17);
     let (magic, rest) = packet.get(HEADERS..)?.split_first_chunk::<8>()?;

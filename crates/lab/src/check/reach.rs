@@ -1,4 +1,4 @@
-//! Whether clients and server reach each other.
+//! Checks whether clients and server reach each other.
 
 use core::time::Duration;
 use std::io::{self, Read, Write};
@@ -11,8 +11,8 @@ use crate::{Lab, Node};
 /// The echo service's port.
 const ECHO: u16 = 7;
 
-/// Asks the echo service from each client at once, in each family that there is, for at most
-/// `patience` in each step.
+/// Contacts the echo service from all clients at once, in each available address family. Each step
+/// may take up to `patience`.
 pub(crate) fn reach(lab: &Lab, patience: Duration) -> Vec<ReachReport> {
     let is_client = |node: &Node| node.site().is_some_and(|site| *node == site.client());
     let v6 = os::has_ipv6().then(|| ("IPv6", IpAddr::from(lab.address6(Node::Server))));

@@ -1,7 +1,7 @@
-//! What the link would do with the probes, in virtual time: the measure where
-//! rates, delays and losses change, and no formula is short.
+//! Predicts in virtual time what the link does with the probes. This is the reference where rates,
+//! delays and losses change and there is no short formula.
 //!
-//! Times are nanoseconds since the link began.
+//! Times are in nanoseconds since the link started.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -9,7 +9,7 @@ use core::time::Duration;
 use link::{Discipline, Jitter, Link, LinkConfig, Loss, Payload, QueueLimit};
 use units::{Instant, Machine};
 
-/// A probe: its place among those sent, and its length.
+/// A probe: its index among those sent, and its length.
 struct Probe(usize, usize);
 
 impl Payload for Probe {
@@ -18,28 +18,27 @@ impl Payload for Probe {
     }
 }
 
-/// Probes of one length, in the order of sending: sequence number and time.
+/// Probes of one length in sending order: sequence number and time.
 pub(crate) struct Sent<'a> {
     pub(crate) len: usize,
     pub(crate) probes: &'a [(u32, u64)],
 }
 
-/// When each probe has left the link and is at the far end; `None` if the queue
-/// drops it.
+/// When each probe leaves the link and arrives at the far end; `None` if the queue drops it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) left: Vec<Option<u64>>,
     pub(crate) arrived: Vec<Option<u64>>,
 }
 
-/// How many probes are rehearsed in all when chance is.
+/// Total number of probes to rehearse if the result is random.
 const PACKETS: usize = 4_000_000;
-/// How often at least and at most.
+/// Minimum and maximum number of runs.
 const RUNS: RangeInclusive<usize> = 400..=2000;
-/// How often if chance has no part in it, and only the shift is tried.
+/// Number of runs if the result is not random and only the shift varies.
 const SHIFTS: usize = 41;
 
-/// Without losses and jitter.
+/// The expectation without losses and jitter.
 pub(crate) fn expect(config: &LinkConfig, sent: &Sent<'_>) -> Expected {
     let clean = LinkConfig {
         loss: Loss::None,
@@ -70,8 +69,7 @@ fn arrivals(config: LinkConfig, sent: &Sent<'_>) -> Vec<Option<u64>> {
     arrived
 }
 
-/// When packets of `len` bytes leave that all come at `begin`, counted from
-/// then.
+/// When packets of `len` bytes leave that all arrive at `begin`, relative to it.
 pub(crate) fn departures(config: &LinkConfig, begin: u64, len: usize, count: u32) -> Vec<Duration> {
     let probes: Vec<_> = (0..count).map(|seq| (seq, begin)).collect();
     let endless = LinkConfig {
@@ -84,19 +82,17 @@ pub(crate) fn departures(config: &LinkConfig, begin: u64, len: usize, count: u32
     left.into_iter().map_while(|at| at.filter(|at| *at < u64::MAX).map(since)).collect()
 }
 
-/// What chance does to the last of these flows, one after the other on one
-/// link.
+/// The random outcomes of the last of several flows that cross a link in succession.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Chances {
-    /// What is lost and dropped in all but the rarest 1 % of runs, half of these
-    /// below and half above.
+    /// Number of packets lost or dropped in all but the most extreme 1 % of runs, half of these at
+    /// each end.
     pub(crate) interval: RangeInclusive<u64>,
     pub(crate) mean: f64,
 }
 
-/// How many of the last flow's probes do not arrive, with many seeds. The links
-/// begin up to `shift` earlier or later, for the probes' times are known no
-/// better. `None` without flows.
+/// How many probes of the last flow do not arrive, over many seeds. The start of the links varies
+/// by up to `shift`, because the probes' times are known no better. `None` without flows.
 pub(crate) fn chances(config: &LinkConfig, flows: &[Sent<'_>], shift: Duration) -> Option<Chances> {
     let packets: usize = flows.iter().map(|flow| flow.probes.len()).sum();
     let certain = config.loss == Loss::None && !matches!(config.discipline, Discipline::Red(_));
@@ -105,7 +101,7 @@ pub(crate) fn chances(config: &LinkConfig, flows: &[Sent<'_>], shift: Duration) 
     let (last, before) = flows.split_last()?;
     let mut missing: Vec<u64> = (0..runs)
         .map(|run| {
-            // From −1 to 1 in small steps that are not in step with the seeds.
+            // From −1 to 1 in small steps that do not correlate with the seeds.
             let turn = ((run * 7) % SHIFTS) as f64 / (SHIFTS / 2) as f64 - 1.0;
             let shift = (turn * shift.as_nanos() as f64) as i64;
             run_once(config, run as u64, shift, before, last)
@@ -138,7 +134,7 @@ fn run_once(
         all.lost.packets + all.dropped_queue.packets
     };
     before.iter().for_each(|flow| send(&mut link, flow));
-    // Before the last flow begins, the others' packets have all arrived.
+    // Before the last flow begins, all packets of the others have arrived.
     let first = last.probes.first().map_or(0, |(_, at)| at.saturating_add_signed(shift));
     while link.poll_delivery(Instant::from_nanos(first)).is_some() {}
     let earlier = missing(&mut link);
@@ -157,7 +153,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// 1500 bytes take a millisecond.
+    /// A link on which 1500 bytes take a millisecond.
     fn config(delay: impl Into<link::Delay>, loss: Loss) -> LinkConfig {
         LinkConfig::new(BitRate::from_mbit(12), delay, loss, QueueLimit::Packets(2))
     }
@@ -216,8 +212,8 @@ mod tests {
         assert_eq!(after.unwrap().interval, 0..=0);
     }
 
-    /// Bursts of 10 ms every 100 ms on average, over a second: 10 % of 1000
-    /// packets, but far more scattered than if each were lost on its own.
+    /// Bursts of 10 ms every 100 ms on average over a second: 10 % of 1000 packets, but with a much
+    /// larger variance than independent losses.
     #[test]
     fn bursts_have_a_wide_interval() {
         let ms = Duration::from_millis;

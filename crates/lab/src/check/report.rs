@@ -1,107 +1,105 @@
-//! What was asked for and what was measured.
+//! The report: configured and measured values.
 
 use serde::Serialize;
 
 use crate::LinkName;
 
-/// The tolerance of the delay in milliseconds: 99 % of the probes are within it.
+/// Tolerance of the delay in milliseconds, for 99 % of the probes.
 pub(crate) const DELAY_TOLERANCE: f64 = 0.5;
-/// The tolerance of the rate, as a share.
+/// Tolerance of the rate, as a fraction.
 pub(crate) const RATE_TOLERANCE: f64 = 0.005;
-/// The confidence with which losses are what was asked for.
+/// Confidence level of the loss interval.
 pub(crate) const LOSS_CONFIDENCE: f64 = 0.99;
 
-/// A measured link beside the one that was asked for.
+/// The measured link compared with its configuration.
 ///
-/// In each part `within` is the verdict; a part that is `None` could not be
-/// measured on this link.
+/// In each part `within` is the verdict. A part is `None` if it could not be measured on this link.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CheckReport {
     /// The preset's name.
     pub preset: String,
-    /// The forward link (to the terminal) and the return link; then those of the
-    /// terrestrial part, if there is one.
+    /// The forward link (to the terminal) and the return link, then those of the terrestrial part,
+    /// if there is one.
     pub directions: Vec<DirectionReport>,
-    /// Connections from client to server, by IPv4 and IPv6.
+    /// Connections from client to server over IPv4 and IPv6.
     pub reach: Vec<ReachReport>,
-    /// The driver's own account.
+    /// The driver's own figures.
     pub driver: DriverReport,
 }
 
-/// One direction.
+/// The report on one direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DirectionReport {
-    /// Which one.
+    /// The link.
     pub direction: LinkName,
     /// One-way delay of small packets on the idle link.
     pub delay: Option<DelayReport>,
-    /// The rate of a flow that is never out of packets.
+    /// Rate of a flow that always has packets waiting.
     pub rate: Option<RateReport>,
-    /// What that flow lost.
+    /// Losses of that flow.
     pub loss: Option<LossReport>,
-    /// The order in which all probes arrived.
+    /// Order of arrival of all probes.
     pub order: OrderReport,
-    /// How much waits in the full queue.
+    /// Length of the full queue.
     pub queue: Option<QueueReport>,
-    /// What the queue's discipline drops of a flow that is too fast.
+    /// Drops by the queue discipline when a flow is too fast.
     pub discipline: Option<DisciplineReport>,
 }
 
-/// Delays include the time to send the probe at the link's rate.
+/// One-way delay, including the time to send the probe at the link's rate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DelayReport {
-    /// In milliseconds, without jitter; the median of what the probes should
-    /// have had if the delay or the rate changes.
+    /// Expected delay without jitter, in milliseconds; the median over the probes if the delay or
+    /// the rate changes.
     pub asked_ms: f64,
-    /// What jitter may add, in milliseconds.
+    /// Maximum configured jitter, in milliseconds.
     pub jitter_ms: f64,
-    /// The median in milliseconds.
+    /// Median delay in milliseconds.
     pub median_ms: f64,
-    /// 99 % of the probes were no further from what was asked than this.
+    /// 99th percentile of the deviation from the expectation, in milliseconds.
     pub p99_error_ms: f64,
-    /// No probe was further from what was asked than this.
+    /// Maximum deviation from the expectation, in milliseconds.
     pub worst_error_ms: f64,
-    /// The most that was added to the delay without jitter, in milliseconds.
+    /// Maximum delay beyond the one without jitter, in milliseconds.
     pub greatest_extra_ms: f64,
-    /// Probes that arrived.
+    /// Number of probes that arrived.
     pub samples: u64,
-    /// Whether the 99 % are within 0.5 ms, and jitter is there if asked.
+    /// Whether the 99th percentile is within 0.5 ms, and configured jitter is present.
     pub within: bool,
 }
 
-/// In bits of IP packets per second.
+/// Rate in bits of IP packets per second.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RateReport {
-    /// As configured, less encapsulation; the mean of the time if it changes.
+    /// Configured rate less encapsulation; the mean over time if it changes.
     pub asked_bit_s: f64,
-    /// As it came.
+    /// Measured rate.
     pub measured_bit_s: f64,
-    /// 0.5 %, and what jitter may do to the measurement, as a share.
+    /// Tolerance as a fraction: 0.5 %, plus the effect of jitter on the measurement.
     pub tolerance: f64,
-    /// Whether it is within that.
+    /// Whether the rate is within the tolerance.
     pub within: bool,
 }
 
-/// Losses of packets of one length.
+/// Losses of packets of one size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LossReport {
-    /// The share of packets lost in the long run; of these packets, if there is
-    /// no long run.
+    /// Fraction lost in the long run; for a link without one, among these packets.
     pub asked: f64,
-    /// Packets that the link took.
+    /// Packets handed to the link.
     pub sent: u64,
-    /// Packets of these that did not arrive.
+    /// Packets that did not arrive.
     pub lost: u64,
-    /// The fewest losses inside the 99 % confidence interval.
+    /// Lower bound of the 99 % confidence interval.
     pub least: u64,
-    /// The most.
+    /// Its upper bound.
     pub most: u64,
-    /// Whether the losses are inside.
+    /// Whether the losses are inside the interval.
     pub within: bool,
 }
 
@@ -109,49 +107,49 @@ pub struct LossReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OrderReport {
-    /// Probes that arrived.
+    /// Number of probes that arrived.
     pub arrived: u64,
-    /// Those that came after a later one, or twice.
+    /// Number of probes that arrived after a later one, or twice.
     pub out_of_order: u64,
     /// Whether jitter lets packets overtake each other.
     pub reordering: bool,
-    /// Whether there were none, or they are asked for.
+    /// Whether there was no reordering, or it is configured.
     pub within: bool,
 }
 
-/// What RED or CoDel drops; packets that can be marked are not sent.
+/// Drops by RED or CoDel, measured with packets that cannot be marked.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DisciplineReport {
-    /// As the preset names it.
+    /// The discipline as named in the preset.
     pub asked: String,
-    /// Packets sent, half as many again as the link takes.
+    /// Packets sent, one and a half times what the link can carry.
     pub sent: u64,
-    /// Of these dropped.
+    /// Packets dropped.
     pub dropped: u64,
-    /// The fewest drops inside the 99 % interval of the model.
+    /// Lower bound of the 99 % interval of the model.
     pub least: u64,
-    /// The most.
+    /// Its upper bound.
     pub most: u64,
-    /// Whether the drops are inside.
+    /// Whether the drops are inside the interval.
     pub within: bool,
 }
 
-/// Packets in the full queue.
+/// Number of packets in the full queue.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueueReport {
-    /// Packets of the MTU that fit.
+    /// Number of MTU-sized packets that should fit.
     pub asked_packets: u64,
-    /// How many waited when others were dropped (the median).
+    /// Median number that waited when others were dropped.
     pub measured_packets: u64,
-    /// Whether any were dropped; if not, there is room for more.
+    /// Whether any were dropped. If not, there is room for more.
     pub full: bool,
     /// Whether the two numbers are equal.
     pub within: bool,
 }
 
-/// A TCP connection from a client to the server with an echo.
+/// A TCP connection from a client to the server's echo service.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReachReport {
@@ -165,25 +163,25 @@ pub struct ReachReport {
     pub within: bool,
 }
 
-/// How late the driver was in the delay measurement, and what went past the
-/// link in all of them.
+/// Lateness of the driver in the delay measurement, and packets that bypassed the link in all
+/// measurements.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct DriverReport {
-    /// Half of the packets left the link no later than this, in milliseconds.
+    /// Median lateness in milliseconds.
     pub late_median_ms: f64,
-    /// 99 % of them.
+    /// 99th percentile of the lateness in milliseconds.
     pub late_p99_ms: f64,
-    /// All of them.
+    /// Maximum lateness in milliseconds.
     pub late_worst_ms: f64,
-    /// Packets that were lost otherwise than on the link.
+    /// Packets lost other than on the link.
     pub faults: u64,
     /// Whether there were none.
     pub within: bool,
 }
 
 impl CheckReport {
-    /// Whether nothing that was measured is outside its tolerance.
+    /// Whether everything measured is within its tolerance.
     pub fn is_within(&self) -> bool {
         self.directions.iter().all(DirectionReport::is_within)
             && self.reach.iter().all(|reach| reach.within)

@@ -10,17 +10,17 @@ use super::verdict::Direction;
 use super::{CheckError, CheckReport, DriverReport, flows, reach};
 use crate::{Discipline, Lateness, Preset};
 
-/// TCP asks again after 1, 3, 7, 15 and 31 s (RFC 6298).
+/// TCP retransmits a SYN after 1, 3, 7, 15 and 31 s (RFC 6298).
 const RETRANSMISSIONS: Duration = Duration::from_secs(32);
 
-/// Measures the links of `preset` in labs of its own: those of the hop (in a
-/// star, of its first terminal) and of the terrestrial part. The process must
-/// have [entered](crate::enter). Each part takes about 8 s and twice the
-/// round-trip time; `progress` is told what is being measured.
+/// Measures the links of `preset` in separate labs: those of the hop (in a star, of its first
+/// terminal) and of the terrestrial part. The process must have [entered](crate::enter). Each part
+/// takes about 8 s plus twice the round-trip time; `progress` is called with what is being
+/// measured.
 ///
 /// # Errors
-/// When the lab does not start or the measuring itself fails; a link that is
-/// not as asked is no error but in the report.
+/// If the lab does not start or the measurement itself fails. A link that deviates from its
+/// configuration is not an error; the report says so.
 pub fn check(
     preset: &Preset,
     seed: u64,
@@ -39,8 +39,7 @@ pub fn check(
     Ok(report)
 }
 
-/// Measures a part of the path, and who reaches the server if nobody has asked
-/// yet.
+/// Measures a part of the path, and reachability if that has not been done yet.
 fn measure(
     span: Span,
     preset: &Preset,
@@ -67,7 +66,7 @@ fn measure(
     let dropped = [0, 1].map(|lane| bench.queue_drops()[lane] - dropped[lane]);
     let mut faults = bench.lab.faults().total();
     let mut counted = faults;
-    // Which packets the queue drops is only plain where nothing else is asked.
+    // Queue drops are only predictable if the link does nothing else.
     let plain = asked::plain(preset);
     if !span.links().into_iter().all(|link| asked::is_plain(preset.direction(link))) {
         drop(bench);
@@ -96,7 +95,7 @@ fn measure(
     Ok(())
 }
 
-/// How long a connection may take beside its round trips.
+/// How long a connection may take beyond its round trips.
 fn patience(preset: &Preset) -> Duration {
     let sure = |link| {
         let (_, mtu) = preset.scale(link);
@@ -106,7 +105,7 @@ fn patience(preset: &Preset) -> Duration {
     if all.into_iter().all(sure) { flows::PATIENCE } else { RETRANSMISSIONS }
 }
 
-/// Measures the disciplines, if there are any.
+/// Measures the queue disciplines, if there are any.
 fn overload(
     preset: &Preset,
     span: Span,
@@ -130,7 +129,7 @@ fn overload(
     Ok(Some([flows[0].is_some().then_some(forward), flows[1].is_some().then_some(ret)]))
 }
 
-/// The driver's account; the later one where it is noted twice.
+/// Adds the driver's figures; of two measurements the larger lateness counts.
 fn note(driver: &mut DriverReport, late: &Lateness) {
     let later = |noted: f64, time: Duration| noted.max(time.as_secs_f64() * 1e3);
     driver.late_median_ms = later(driver.late_median_ms, late.quantile(0.5));

@@ -1,4 +1,4 @@
-//! Which part of the path is measured.
+//! The measured part of the path.
 
 use crate::{HOP_DEVICE, LAN_DEVICE, LinkName, Node, Preset, Site};
 
@@ -12,7 +12,7 @@ pub(super) enum Span {
 }
 
 impl Span {
-    /// What there is to be measured.
+    /// The parts that exist in this preset.
     pub(super) fn all(preset: &Preset) -> Vec<Self> {
         let terrestrial = preset.terrestrial.as_ref().map(|_| Self::Terrestrial);
         [Self::Hop].into_iter().chain(terrestrial).collect()
@@ -26,7 +26,7 @@ impl Span {
         }
     }
 
-    /// Where the forward link and where the return link ends.
+    /// The ends of the forward and the return link.
     pub(super) const fn ends(self) -> [Node; 2] {
         match self {
             Self::Hop => [Node::Terminal, Node::Hub],
@@ -34,7 +34,7 @@ impl Span {
         }
     }
 
-    /// The hosts' device on it.
+    /// The hosts' device on this part.
     pub(super) const fn device(self) -> &'static str {
         match self {
             Self::Hop => HOP_DEVICE,

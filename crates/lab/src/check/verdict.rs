@@ -1,4 +1,4 @@
-//! What was measured of one direction, beside what was asked.
+//! Compares the measurements of one direction with its configuration.
 
 use core::time::Duration;
 
@@ -16,26 +16,26 @@ use super::{
 };
 use crate::LinkName;
 
-/// The time from the stamp with which a probe is seen to leave to the one with
-/// which the link has it. It matters where the link waits for opportunities.
+/// The time between the stamp that shows a probe leaving and the stamp at which the link has it.
+/// Matters on links with transmission opportunities.
 const HAND_OVER: Duration = Duration::from_micros(200);
-/// How rarely jitter may keep as far from its greatest as it is found to.
+/// Significance level of the test that jitter reaches its maximum.
 const RARE: f64 = 0.005;
 
-/// What is known of one direction.
+/// The measurements of one direction.
 pub(super) struct Direction<'a> {
     pub(super) name: LinkName,
-    /// As asked; its discipline was measured alone.
+    /// The configuration; its discipline was measured separately.
     pub(super) asked: &'a Asked,
     pub(super) mtu: u16,
     pub(super) delay: &'a Trace,
     pub(super) flood: &'a Trace,
-    /// Of the flood, by the queue.
+    /// Drops of the flood by the queue.
     pub(super) dropped: u64,
-    /// On the plain link, where a packet of the MTU takes `each`.
+    /// On the plain link, where an MTU-sized packet takes `each`.
     pub(super) fill: &'a Trace,
     pub(super) each: Duration,
-    /// On a link that loses nothing otherwise.
+    /// On a link without other losses.
     pub(super) overload: Option<&'a Trace>,
 }
 
@@ -70,7 +70,7 @@ impl Direction<'_> {
         };
         let jitter = link.jitter.greatest();
         let measured = self.delay.delays(&due, &late, jitter)?;
-        // The greatest of n extras is rarely below this share of the jitter.
+        // The maximum of n samples is rarely below this fraction of the jitter.
         let share = RARE.powf(1.0 / measured.samples as f64);
         let jitter_ms = jitter.as_secs_f64() * 1e3;
         let varies = measured.greatest_extra >= jitter_ms * share - DELAY_TOLERANCE;
@@ -89,8 +89,8 @@ impl Direction<'_> {
     fn rate(&self) -> Option<RateReport> {
         let len = usize::from(self.mtu);
         let expected = expect(&self.link(), &Sent { len, probes: &self.flood.sent });
-        // A kernel that hands packets over late and in heaps fills the queue more
-        // than their stamps say; which ones it drops then is not known.
+        // If the kernel delivers packets late and in batches, the queue is fuller than the stamps
+        // say, and it is unknown which packets it drops.
         let expected_drops = expected.left.iter().filter(|left| left.is_none()).count() as u64;
         if self.dropped.abs_diff(expected_drops) * 1000 > self.flood.sent.len() as u64 {
             return None;
@@ -98,7 +98,7 @@ impl Direction<'_> {
         let rates = self.flood.rate(len, &expected)?;
         let constant = self.asked.constant_rate().map(BitRate::bits_per_second);
         let asked = constant.map_or(rates.asked, |bits| bits as f64);
-        // Each piece may be longer or shorter by what jitter adds to its ends.
+        // Jitter may lengthen or shorten each piece at both ends.
         let unsure = self.asked.link.jitter.greatest() * rates.runs;
         let tolerance = RATE_TOLERANCE + unsure.as_secs_f64() / rates.time.as_secs_f64();
         let within = (rates.measured / asked - 1.0).abs() <= tolerance;
@@ -161,7 +161,7 @@ impl Direction<'_> {
         let flow = Sent { len: self.mtu.into(), probes: &overload.sent };
         let shift = Duration::from_secs_f64(DELAY_TOLERANCE / 1e3);
         let Chances { interval, .. } = chances(&link, &[flow], shift)?;
-        // A stamp that is a little late can decide about one packet.
+        // A slightly late stamp can change the result by one packet.
         let (least, most) = (interval.start().saturating_sub(1), interval.end() + 1);
         let (sent, dropped) = (overload.sent.len() as u64, overload.missing());
         let within = (least..=most).contains(&dropped);
