@@ -1,7 +1,7 @@
-//! Switches a network device's offloads off, by the ethtool ioctl.
+//! Switches off a network device's offloads through the ethtool ioctl.
 //!
-//! With them on, the kernel hands 64 KB segments without checksums from device
-//! to device and nothing on the way sees the packets that a real link carries.
+//! With offloads on, the kernel passes 64 KB segments without checksums from device to device, and
+//! nothing on the way sees the packets that a real link carries.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 /// `ETHTOOL_GFEATURES` and `ETHTOOL_SFEATURES` of linux/ethtool.h.
 const GET_FEATURES: u32 = 0x3a;
 const SET_FEATURES: u32 = 0x3b;
-/// Room for features in words of 32; kernels use two of them.
+/// Room for features, in words of 32; kernels use two words.
 const WORDS: usize = 4;
 
 /// `struct ethtool_get_features_block`.
@@ -49,9 +49,8 @@ struct Set {
     words: [Wish; WORDS],
 }
 
-/// Switches every feature of `device` off that can be: segmentation, checksums,
-/// scatter-gather, GRO, whatever this kernel's version knows. The calling
-/// thread must be in the device's network namespace.
+/// Switches off every feature of `device` that can be: segmentation, checksums, scatter-gather, GRO
+/// and whatever else this kernel has. The calling thread must be in the device's network namespace.
 pub(crate) fn switch_off(device: &str) -> io::Result<()> {
     let mut get =
         Get { command: GET_FEATURES, size: WORDS as u32, words: [Features::default(); WORDS] };
@@ -59,7 +58,7 @@ pub(crate) fn switch_off(device: &str) -> io::Result<()> {
     let size = get.size.min(WORDS as u32);
     let mut set = Set { command: SET_FEATURES, size, words: [Wish::default(); WORDS] };
     for (wish, word) in set.words.iter_mut().zip(get.words) {
-        // Valid without requested: changed, to off.
+        // Valid but not requested means: change to off.
         wish.valid = word.available & !word.never_changed;
     }
     ioctl(device, &mut set)

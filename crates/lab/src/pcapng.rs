@@ -1,9 +1,9 @@
-//! Captures as pcapng files (draft-ietf-opsawg-pcapng): IP packets of one
-//! interface with nanosecond time stamps.
+//! Writes captures as pcapng files (draft-ietf-opsawg-pcapng): IP packets of one interface with
+//! nanosecond time stamps.
 
 use std::io::{self, Write};
 
-/// Link type of packets that begin with their IP header.
+/// Link type for packets that start with the IP header.
 const LINKTYPE_RAW: u16 = 101;
 /// Block types (section 4).
 const SECTION: u32 = 0x0A0D_0D0A;
@@ -14,12 +14,12 @@ const OPT_END: u16 = 0;
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const EPB_FLAGS: u16 = 2;
-/// The resolution of time stamps: 10^-9 s.
+/// Time stamp resolution: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
-/// A packet to be written.
+/// A packet to write.
 pub struct Packet<'a> {
-    /// From its IP header.
+    /// The packet from its IP header on.
     pub bytes: &'a [u8],
     /// Nanoseconds since the epoch.
     pub wall: u64,
@@ -34,7 +34,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a capture of the interface `name`.
+    /// Starts a capture of the interface `name`.
     pub fn new(out: W, name: &str) -> io::Result<Self> {
         let mut writer = Self { out, block: Vec::new() };
         writer.block(SECTION, |body| {
@@ -46,7 +46,7 @@ impl<W: Write> Writer<W> {
         writer.block(INTERFACE, |body| {
             body.extend(LINKTYPE_RAW.to_le_bytes());
             body.extend([0; 2]);
-            body.extend(0u32.to_le_bytes()); // no limit of a packet's length
+            body.extend(0u32.to_le_bytes()); // no limit on packet length
             option(body, IF_NAME, name.as_bytes());
             option(body, IF_TSRESOL, &[NANOSECONDS]);
             option(body, OPT_END, &[]);
@@ -70,7 +70,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Hands everything to the operating system.
+    /// Flushes everything to the operating system.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -94,7 +94,7 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     padded(body, value);
 }
 
-/// Everything is aligned to 32 bits.
+/// Appends bytes padded to a multiple of 32 bits.
 fn padded(body: &mut Vec<u8>, bytes: &[u8]) {
     body.extend(bytes);
     body.resize(body.len().next_multiple_of(4), 0);
@@ -110,7 +110,7 @@ mod tests {
         u32::from_le_bytes(bytes[at..][..4].try_into().unwrap())
     }
 
-    /// The blocks of a file: type and body.
+    /// Splits a file into blocks of type and body.
     fn blocks(mut file: &[u8]) -> Vec<(u32, &[u8])> {
         let mut blocks = Vec::new();
         while !file.is_empty() {

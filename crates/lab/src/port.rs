@@ -1,4 +1,4 @@
-//! One end of the satellite hop: a packet socket on a device of `sky`.
+//! One end of the satellite hop: a packet socket on a device in `sky`.
 
 use core::mem::size_of;
 use std::io;
@@ -10,11 +10,10 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::ring::{Frame, Ring};
 
-/// The most packets sent by one system call.
+/// Maximum number of packets per send call.
 const BATCH: usize = 64;
 
-/// A packet socket without link-layer headers: what it reads and writes are IP
-/// packets.
+/// A packet socket that reads and writes IP packets without link-layer headers.
 pub(crate) struct Port {
     socket: OwnedFd,
     ring: Ring,
@@ -23,9 +22,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Opens the port on `device`, in the calling thread's network namespace.
-    /// Packets are sent to the station `peer`; those that come wait in a ring of
-    /// so many bytes.
+    /// Opens the port on `device` in the calling thread's network namespace. Packets are sent to
+    /// the hardware address `peer`; received ones wait in a ring of `ring` bytes.
     pub(crate) fn open(device: &str, peer: [u8; 6], mtu: u16, ring: usize) -> io::Result<Self> {
         let (socket, ring, index) = open(device, mtu, ring, Hears::Incoming, Layer::Ip)?;
         let to4 = address(index, libc::ETH_P_IP, peer);
@@ -33,18 +31,17 @@ impl Port {
         Ok(Self { socket, ring, to4, to6 })
     }
 
-    /// Hands the next received packet to `take`; `false` when there is none.
+    /// Passes the next received packet to `take`; `false` if there is none.
     pub(crate) fn receive(&mut self, take: impl FnOnce(Frame<'_>)) -> bool {
         self.ring.take(take)
     }
 
-    /// Sends IP packets, in order. Returns how many the kernel refused.
+    /// Sends IP packets in order. Returns the number that the kernel refused.
     pub(crate) fn send(&self, packets: &[Vec<u8>]) -> u64 {
         packets.chunks(BATCH).map(|batch| self.send_batch(batch)).sum()
     }
 
-    /// Packets that the kernel dropped since the last call because the ring was
-    /// full.
+    /// Number of packets dropped since the last call because the ring was full.
     pub(crate) fn missed(&self) -> nix::Result<u64> {
         dropped(&self.socket)
     }
@@ -54,7 +51,7 @@ impl Port {
         for (part, packet) in parts.iter_mut().zip(packets) {
             *part = libc::iovec { iov_base: packet.as_ptr() as *mut _, iov_len: packet.len() };
         }
-        // SAFETY: all-zero is a message without anything.
+        // SAFETY: all zeros is a valid, empty message.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { core::mem::zeroed() };
         for ((message, part), packet) in messages.iter_mut().zip(&mut parts).zip(packets) {
             let to = if is_ipv6(packet) { &self.to6 } else { &self.to4 };
@@ -91,12 +88,12 @@ impl AsFd for Port {
     }
 }
 
-/// Which of a device's packets a packet socket is given.
+/// Which packets of a device a packet socket receives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hears {
-    /// Those that the device receives.
+    /// Those the device receives.
     Incoming,
-    /// Those that it sends too.
+    /// Those it sends as well.
     Both,
 }
 
@@ -118,8 +115,8 @@ impl Layer {
     }
 }
 
-/// A packet socket with its ring, and the number of the device it hears, in the
-/// calling thread's network namespace.
+/// Opens a packet socket with its ring in the calling thread's network namespace. Also returns the
+/// index of the device.
 pub(crate) fn open(
     device: &str,
     mtu: u16,
@@ -127,7 +124,7 @@ pub(crate) fn open(
     hears: Hears,
     layer: Layer,
 ) -> io::Result<(OwnedFd, Ring, u32)> {
-    // Protocol 0 receives nothing yet: the ring must be there before.
+    // Protocol 0 receives nothing yet, because the ring has to exist first.
     let kind = layer.socket_type() | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers are involved.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
@@ -136,8 +133,7 @@ pub(crate) fn open(
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let ignore = i32::from(hears == Hears::Incoming);
     set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &ignore)?;
-    // The stamp is then taken as the device receives, not when the kernel comes
-    // to hand the packet over.
+    // Makes the kernel take the stamp when the device receives the packet, not when it delivers it.
     setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
     let ring = Ring::new(&socket, mtu, ring)?;
     let index = if_nametoindex(device)?;
@@ -145,8 +141,7 @@ pub(crate) fn open(
     Ok((socket, ring, index))
 }
 
-/// Packets that the kernel dropped since the last call because the ring of the
-/// packet socket was full.
+/// Number of packets dropped since the last call because the socket's ring was full.
 pub(crate) fn dropped(socket: &OwnedFd) -> nix::Result<u64> {
     let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -164,7 +159,7 @@ pub(crate) fn dropped(socket: &OwnedFd) -> nix::Result<u64> {
     Ok(stats.tp_drops.into())
 }
 
-/// Whether the packet is IPv4 or IPv6, which is all that the hop carries.
+/// Whether the packet is IPv4 or IPv6; the hop carries nothing else.
 pub(crate) fn is_ip(packet: &[u8]) -> bool {
     is_ipv6(packet) || packet.first().is_some_and(|first| first >> 4 == 4)
 }

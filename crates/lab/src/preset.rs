@@ -1,8 +1,7 @@
-//! Presets: the satellite link that a lab builds, from a file.
+//! Presets describe the satellite link that a lab builds.
 //!
-//! A preset is a TOML file; the built-in ones (directory `presets`) are compiled
-//! in, and a user's own file works the same way. Each field can be overridden
-//! ([`Overrides`]).
+//! A preset is a TOML file. The built-in ones (directory `presets`) are compiled in; users' own
+//! files work the same way. Each field can be overridden ([`Overrides`]).
 
 mod built_in;
 mod error;
@@ -35,59 +34,58 @@ pub use self::trace::TraceFault;
 /// A satellite hop: two links and an MTU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preset {
-    /// `geo`; for a user's file, its name without `.toml`.
+    /// `geo`; for a user's file, the file name without `.toml`.
     pub name: String,
-    /// One line for people.
+    /// A description in one line.
     pub description: String,
     /// Hub → terminal.
     pub forward: Direction,
     /// Terminal → hub.
     pub ret: Direction,
-    /// The longest IP packet of the hop in bytes.
+    /// MTU of the hop in bytes.
     pub mtu: u16,
-    /// How many terminals share the forward link and have a return link each;
-    /// from 1 to [`Site::MOST`](crate::Site::MOST).
+    /// Number of terminals, from 1 to [`Site::MOST`](crate::Site::MOST). They share the forward
+    /// link and have a return link each.
     pub terminals: u8,
-    /// Both directions between hub and server; `None` is a LAN.
+    /// Both directions between hub and server; `None` for a LAN.
     pub terrestrial: Option<Direction>,
 }
 
 /// One direction of the hop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Direction {
-    /// In bits per second of what the encapsulation makes of packets.
+    /// In bits per second after encapsulation.
     pub rate: Rate,
-    /// How packets are wrapped.
+    /// How packets are encapsulated.
     pub encapsulation: Encapsulation,
-    /// One way.
+    /// One-way delay.
     pub delay: Delay,
-    /// What the delay varies by.
+    /// Variation of the delay.
     pub jitter: Jitter,
-    /// What is lost on the way.
+    /// Packet loss.
     pub loss: Loss,
-    /// When nothing is received, counted from the start of the lab.
+    /// Times without reception, counted from the start of the lab.
     pub outages: Vec<Outage>,
-    /// How much may wait for the link.
+    /// Size of the queue for the link.
     pub queue: Queue,
-    /// What the queue drops although there is room.
+    /// Drops before the queue is full.
     pub discipline: Discipline,
-    /// Whether the discipline marks packets that can be marked instead of
-    /// dropping them.
+    /// Whether the discipline marks ECN-capable packets instead of dropping them.
     pub ecn: bool,
 }
 
 impl Direction {
-    /// The greatest rate that IP packets of `len` bytes ever get.
+    /// The maximum rate that IP packets of `len` bytes ever get.
     pub fn peak_rate(&self, len: u16) -> BitRate {
         self.of_packets(self.rate.greatest(), len)
     }
 
-    /// Whether the rate is not the same all the time.
+    /// Whether the rate changes over time.
     pub fn rate_changes(&self) -> bool {
         self.rate.least() != self.rate.greatest()
     }
 
-    /// What is left of `rate` when packets of `len` bytes follow each other.
+    /// The part of `rate` that is left for back-to-back packets of `len` bytes.
     fn of_packets(&self, rate: BitRate, len: u16) -> BitRate {
         if self.encapsulation == Encapsulation::None {
             return rate;
@@ -96,7 +94,7 @@ impl Direction {
         BitRate::from_bits_per_second((rate.bits_per_second() as f64 * share) as u64)
     }
 
-    /// The link in a hop of round-trip time `rtt`.
+    /// The link, in a hop with round-trip time `rtt`.
     fn link(&self, rtt: Duration, mtu: u16) -> LinkConfig {
         let rate = self.peak_rate(mtu);
         let limit = self.queue.limit(rate, rtt, mtu);
@@ -117,10 +115,10 @@ impl Preset {
         BUILT_IN.into_iter().map(move |each| parsed(each).expect("tests parse every built-in"))
     }
 
-    /// The preset of that name, or in the file at that path.
+    /// Loads the built-in preset of that name, or the file at that path.
     ///
     /// # Errors
-    /// When there is none, or it is not a possible link.
+    /// If there is none, or it does not describe a valid link.
     pub fn load(preset: &str) -> Result<Self, PresetError> {
         if preset.contains('/') || preset.ends_with(".toml") {
             return Self::read(Path::new(preset));
@@ -134,8 +132,8 @@ impl Preset {
         }
     }
 
-    /// The round-trip time of the empty hop for a packet without length and
-    /// without jitter; the greatest, if the delay changes.
+    /// Round-trip time of the empty hop for packets of no length, without jitter; the maximum if
+    /// the delay changes.
     pub fn rtt(&self) -> Duration {
         self.forward.delay.greatest() + self.ret.delay.greatest()
     }
@@ -145,21 +143,21 @@ impl Preset {
         [&self.forward, &self.ret].map(|direction| direction.link(self.rtt(), self.mtu))
     }
 
-    /// The round-trip time between client and server, for packets without length
-    /// on empty links; the greatest, if a delay changes.
+    /// Round-trip time between client and server for packets of no length on empty links; the
+    /// maximum if a delay changes.
     pub fn path_rtt(&self) -> Duration {
         let twice = |direction: &Direction| 2 * direction.delay.greatest();
         self.rtt() + self.terrestrial.as_ref().map_or(Duration::ZERO, twice)
     }
 
-    /// What has to be built.
+    /// What the lab has to consist of.
     pub(crate) fn extent(&self) -> Extent {
         let (terminals, mtu) = (self.terminals, self.mtu);
         Extent { terminals, terrestrial: self.terrestrial.is_some(), mtu, cabled: false }
     }
 
-    /// The preset's part that describes a link; the forward one's stands in for
-    /// a terrestrial one that there is not.
+    /// The part of the preset that describes a link. Without a terrestrial link, the forward one
+    /// stands in for it.
     pub(crate) fn direction(&self, name: LinkName) -> &Direction {
         match name {
             LinkName::Forward => &self.forward,
@@ -170,9 +168,9 @@ impl Preset {
         }
     }
 
-    /// The round-trip time and the MTU that a link's queue is measured by. A BDP
-    /// of a terrestrial queue counts the round-trip time of the whole path:
-    /// whoever fills it takes that.
+    /// The round-trip time and MTU that a link's queue size refers to. For a terrestrial queue a
+    /// BDP means the round-trip time of the whole path, because that is what a flow through it
+    /// sees.
     pub(crate) fn scale(&self, name: LinkName) -> (Duration, u16) {
         if name.is_hop() {
             (self.rtt(), self.mtu)
@@ -195,7 +193,7 @@ impl Preset {
         Self::parse(&name, &path.display().to_string(), folder, &text)
     }
 
-    /// The preset of that text, which can name only built-in traces.
+    /// Parses a preset, which may refer only to built-in traces.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn from_text(text: &str) -> Result<Self, PresetError> {
         Self::parse("own", "own.toml", Folder::BuiltIn, text)
@@ -224,7 +222,7 @@ impl Preset {
     }
 }
 
-/// As a file, complete: all keys are there, and traces line by line.
+/// Writes a complete preset file, with all keys and with traces inline.
 impl fmt::Display for Preset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&toml::to_string(&RawPreset::from(self)).map_err(|_| fmt::Error)?)

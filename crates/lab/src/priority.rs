@@ -1,15 +1,14 @@
-//! Makes the kernel run a thread soon after it wakes.
+//! Lets the kernel run a thread soon after it wakes.
 //!
-//! On a machine busy with other things (load 4 on two cores) the 99th
-//! percentile of the driver's lateness was 1 to 5 ms as an ordinary thread, 0.1
-//! to 1 ms with a short slice and 0.1 ms with real-time priority.
+//! On a busy machine (load 4 on two cores), the 99th percentile of the driver's lateness was 1 to 5
+//! ms as an ordinary thread, 0.1 to 1 ms with a short slice, and 0.1 ms with real-time priority.
 
 use core::mem::size_of;
 
 use nix::errno::Errno;
 use nix::sys::prctl;
 
-/// `struct sched_attr` of sched_setattr(2), in its first version.
+/// `struct sched_attr` of sched_setattr(2), first version.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -23,15 +22,14 @@ struct Attributes {
     period: u64,
 }
 
-/// The slice of CPU time that a thread asks for, since Linux 6.12: the shorter,
-/// the sooner it is given (EEVDF scheduling), within the thread's fair share.
+/// The CPU time slice a thread requests, since Linux 6.12. The shorter it is, the sooner the thread
+/// gets it (EEVDF scheduling), within its fair share.
 const SLICE_NANOS: u64 = 100_000;
 
-/// Lets the calling thread wake up on time: no timer slack, and real-time
-/// priority or else a short slice. Whatever is refused is done without.
+/// Lets the calling thread wake on time: no timer slack, and real-time priority or else a short
+/// slice. What the kernel refuses is skipped.
 ///
-/// The kernel's throttling of real-time threads keeps 5 % of the CPU for others
-/// should the thread ever be busy all the time.
+/// If the thread ever spins, the kernel's real-time throttling leaves 5 % of the CPU to others.
 pub(crate) fn wake_promptly() {
     let _ = prctl::set_timerslack(1);
     if ask(&real_time()).is_err() {

@@ -1,9 +1,8 @@
 //! The receive ring of a packet socket (`PACKET_RX_RING`, packet(7)).
 //!
-//! The kernel writes packets into memory shared with this process. Unlike a
-//! socket's receive buffer, the ring's size is not bounded by
-//! `net.core.rmem_max`, which an ordinary user cannot raise: a sender on the
-//! LAN can put thousands of packets on the hop at once.
+//! The kernel writes packets into memory shared with this process. Unlike a socket's receive
+//! buffer, the size of the ring is not limited by `net.core.rmem_max`, which an ordinary user
+//! cannot raise: a sender on the LAN can put thousands of packets on the hop at once.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -14,34 +13,34 @@ use nix::errno::Errno;
 
 use crate::port::set_option;
 
-/// Memory of one ring. At 2 KiB a packet that is 8192 of them, 8 ms of a sender
-/// at 12 Gbit/s.
+/// Size of one ring. At 2 KiB per packet that is 8192 packets, 8 ms of a sender at 12 Gbit/s.
 pub(crate) const RING_BYTES: usize = 16 << 20;
-/// The kernel allocates the ring in blocks of so many bytes.
+/// The kernel allocates the ring in blocks of this many bytes.
 const BLOCK_BYTES: usize = 1 << 17;
 /// The address of a packet follows its header, aligned (`TPACKET_ALIGN`).
 const _: () = assert!(size_of::<libc::tpacket2_hdr>() == 32);
-/// What precedes a packet in its frame: `tpacket2_hdr`, `sockaddr_ll`, padding.
+/// Space before a packet in its frame: `tpacket2_hdr`, `sockaddr_ll`, padding.
 const HEADROOM: usize = 80;
 
 /// A packet in the ring.
 pub(crate) struct Frame<'a> {
-    /// The packet, from its IP header, or the frame, as the socket was opened.
+    /// The packet from its IP header on, or the whole frame, depending on how the socket was
+    /// opened.
     pub(crate) bytes: &'a [u8],
     /// When the device received it: nanoseconds since the epoch.
     pub(crate) wall: u64,
-    /// Whether it is all there: a packet longer than a frame is cut.
+    /// False if the packet was longer than a frame and is truncated.
     pub(crate) whole: bool,
-    /// Whether the ring has been full, and packets dropped for it, since the
-    /// kernel was last asked how many.
+    /// Whether the ring was full, and packets dropped, since the kernel was last asked for their
+    /// number.
     pub(crate) losing: bool,
-    /// Whether the device has sent it, not received it.
+    /// Whether the device sent the packet rather than received it.
     pub(crate) outgoing: bool,
-    /// Whether the kernel has left the checksum to a device.
+    /// Whether the kernel left the checksum to the device.
     pub(crate) unfinished: bool,
 }
 
-/// The mapped ring. Packets are taken in the order in which they came.
+/// The mapped ring. Packets are taken in order of arrival.
 pub(crate) struct Ring {
     memory: NonNull<u8>,
     bytes: usize,
@@ -53,8 +52,8 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Gives `socket`, not bound yet, a ring of so many `bytes` (a multiple of
-    /// 128 KiB) for packets of up to `mtu` bytes.
+    /// Sets up a ring of `bytes` (a multiple of 128 KiB) on `socket`, which must not be bound yet,
+    /// for packets of up to `mtu` bytes.
     pub(crate) fn new(socket: &OwnedFd, mtu: u16, bytes: usize) -> io::Result<Self> {
         let frame_bytes = (usize::from(mtu) + HEADROOM).next_power_of_two();
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
@@ -80,7 +79,7 @@ impl Ring {
         Ok(Self { memory, bytes, frame_bytes, next: 0 })
     }
 
-    /// Hands the next packet to `take`; `false` when there is none.
+    /// Passes the next packet to `take`; `false` if there is none.
     pub(crate) fn take(&mut self, take: impl FnOnce(Frame<'_>)) -> bool {
         // SAFETY: `next` is below the number of frames, so the frame is inside
         // the mapping; frames are aligned to their size, a power of two.
@@ -103,7 +102,7 @@ impl Ring {
     unsafe fn read(&self, frame: NonNull<u8>) -> Frame<'_> {
         // SAFETY: the frame begins with a tpacket2_hdr.
         let header = unsafe { frame.cast::<libc::tpacket2_hdr>().as_ref() };
-        // Without link-layer headers that is where the IP header begins.
+        // Without link-layer headers, this is where the IP header starts.
         let start = usize::from(header.tp_mac).min(self.frame_bytes);
         let length = (header.tp_snaplen as usize).min(self.frame_bytes - start);
         // SAFETY: `start + length` is within the frame.

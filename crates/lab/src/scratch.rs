@@ -1,5 +1,5 @@
-//! A file system in memory that only the lab sees. It has no name on the machine, so
-//! nobody can be there first, and it is gone with the lab, however that ends.
+//! An in-memory file system visible only in the lab. It has no path on the host, so nobody can
+//! tamper with it, and it disappears with the lab, however that ends.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -10,15 +10,14 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-/// A directory that every system has; it is covered for a moment, in the lab's mount
-/// namespace.
+/// A directory that every system has. It is mounted over briefly, in the lab's mount namespace.
 const WORKSHOP: &str = "/tmp";
-/// Held while it is covered: a second file system would lie upon the first, and be what
-/// both find.
+/// Held while it is mounted over: a second file system would cover the first, and both users would
+/// find the second.
 static COVERED: Mutex<()> = Mutex::new(());
 
-/// Mounts a new file system for the duration of `work`, which is handed its root.
-/// What is then open or bound elsewhere lives on. Others who want one wait.
+/// Mounts a new file system while `work` runs, and passes its root to it. Whatever is then open or
+/// bind-mounted elsewhere survives. Only one can be mounted at a time; others wait.
 pub(crate) fn with<R>(work: impl FnOnce(&Path) -> io::Result<R>) -> io::Result<R> {
     let _alone = COVERED.lock().unwrap_or_else(PoisonError::into_inner);
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -28,16 +27,16 @@ pub(crate) fn with<R>(work: impl FnOnce(&Path) -> io::Result<R>) -> io::Result<R
     done
 }
 
-/// A private directory of one lab, for the sockets of its gateways.
+/// A private directory of one lab for the sockets of its gateways.
 #[derive(Debug)]
 pub(crate) struct RunDirectory(File);
 
-/// Its name in the file system: what is opened is its parent, so that the path does not
-/// end in a symbolic link of `/proc`.
+/// Its name in the file system. The parent is what is kept open, so that the path does not end in a
+/// symbolic link of `/proc`.
 const NAME: &str = "skyhop";
 
 impl RunDirectory {
-    /// Makes one; the process must have entered namespaces of its own.
+    /// Creates it. The process must have entered its own namespaces.
     pub(crate) fn new() -> io::Result<Self> {
         with(|root| {
             DirBuilder::new().mode(0o700).create(root.join(NAME))?;
@@ -45,15 +44,15 @@ impl RunDirectory {
         })
     }
 
-    /// Where every process in the lab finds it while it lives.
+    /// The path at which every process in the lab finds it.
     pub(crate) fn path(&self) -> PathBuf {
         own_descriptor(self.0.as_raw_fd()).join(NAME)
     }
 }
 
-/// Where this process's descriptor is found by the others in the lab.
+/// The path at which others in the lab find this process's descriptor.
 pub(crate) fn own_descriptor(descriptor: i32) -> PathBuf {
-    // Not getpid(): /proc may belong to another PID namespace than this process.
+    // Not getpid(): /proc may belong to a different PID namespace than this process.
     let process = fs::read_link("/proc/self").unwrap_or_else(|_| PathBuf::from("self"));
     Path::new("/proc").join(process).join("fd").join(descriptor.to_string())
 }

@@ -1,5 +1,5 @@
-//! What runs on `server`: an HTTP server with test objects (port 80) and an
-//! echo service (port 7), in one thread of the lab.
+//! Services on `server`: an HTTP server with test objects (port 80) and an echo service (port 7),
+//! in one thread of the lab.
 
 mod echo;
 mod http;
@@ -22,15 +22,14 @@ use crate::lab::StartError;
 const HTTP_PORT: u16 = 80;
 const ECHO_PORT: u16 = 7;
 
-/// The running services; they stop when dropped.
+/// The running services. Dropping it stops them.
 pub(crate) struct Services {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Services {
-    /// Starts them in the namespace `server`; they accept connections when this
-    /// returns.
+    /// Starts them in the namespace `server`. They accept connections once this returns.
     pub(crate) fn start(server: &NetNs) -> Result<Self, StartError> {
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = mpsc::sync_channel(1);
@@ -39,7 +38,7 @@ impl Services {
             Ok((runtime, http, echo)) => {
                 let _ = ready.send(Ok(()));
                 runtime.block_on(serve(http, echo, async { drop(stopped.await) }));
-                // Without waiting for the digest of a huge object.
+                // Does not wait for the digest of a huge object.
                 runtime.shutdown_background();
             }
             Err(error) => drop(ready.send(Err(error))),
@@ -61,7 +60,7 @@ impl Drop for Services {
     }
 }
 
-/// Moves the thread to `server`, for good, and listens there.
+/// Moves the thread to `server` for good and listens there.
 fn listen(server: &NetNs) -> Result<(Runtime, TcpListener, TcpListener), StartError> {
     let refused = |port| move |cause| StartError::Service { port, cause };
     server.enter().map_err(refused(HTTP_PORT))?;

@@ -1,13 +1,11 @@
-//! A station of our own on a device: IP addresses and a hardware address that
-//! the kernel does not have.
+//! A station on a device with its own IP addresses and hardware address, unknown to the kernel.
 //!
-//! Packets for it reach the device as they would reach a second machine on the
-//! same wire. The kernel drops them, for they are not for its hardware address,
-//! and so never answers with a reset. The station answers ARP and neighbour
-//! solicitations itself.
+//! Packets for it reach the device as they would reach a second machine on the same wire. The
+//! kernel drops them because they are not for its hardware address, and so never answers with a
+//! reset. The station answers ARP and neighbour solicitations itself.
 //!
-//! Not modelled: fragments (dropped), ICMP, multicast listening; programs of
-//! the same host cannot be reached, as with macvlan.
+//! Not modelled: fragments (dropped), ICMP, multicast listening. Programs on the same host cannot
+//! be reached, as with macvlan.
 
 mod wire;
 
@@ -30,19 +28,19 @@ use wire::Wire;
 
 pub use wire::Datagram;
 
-/// Why there is no station.
+/// Why a station could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StationError {
-    /// The device cannot be heard.
+    /// The device could not be opened.
     #[error("cannot open a packet socket on {device}: {cause}")]
     Socket {
         /// The device.
         device: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The kernel has the address itself, and would answer for it.
+    /// The kernel has this address itself, and would answer for it.
     #[error("the kernel has the address {address} itself: expected one that nobody has")]
     Taken {
         /// The address.
@@ -56,13 +54,13 @@ pub enum StationError {
     },
 }
 
-/// The kernel puts together what comes from a host nearby (GSO), so a frame has
-/// room for the longest packet there is.
+/// The kernel coalesces packets from a nearby host (GSO), so a frame needs room for the largest
+/// possible packet.
 const LONGEST: u16 = u16::MAX;
 /// 256 frames: 20 ms at 150 Mbit/s.
 const RING_BYTES: usize = 32 << 20;
 
-/// A station; it is gone when dropped.
+/// A station. Dropping it removes it.
 pub struct Station {
     socket: OwnedFd,
     ring: Ring,
@@ -70,12 +68,10 @@ pub struct Station {
 }
 
 impl Station {
-    /// Opens a station with these addresses on `device`, in the calling thread's
-    /// network namespace.
+    /// Opens a station with these addresses on `device`, in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Without `CAP_NET_RAW`, without the device, or if the kernel has one of
-    /// the addresses.
+    /// Without `CAP_NET_RAW`, without the device, or if the kernel has one of the addresses.
     pub fn open(device: &str, addresses: &[IpAddr]) -> Result<Self, StationError> {
         let failed = |cause| StationError::Socket { device: device.to_owned(), cause };
         if let Some(address) = own_addresses(None).map_err(failed)?.find(|a| addresses.contains(a))
@@ -88,10 +84,10 @@ impl Station {
         Ok(Self { socket, ring, wire: Wire::new(addresses) })
     }
 
-    /// Hands everything that has arrived for this station to `take`.
+    /// Passes every packet received for this station to `take`.
     ///
     /// # Errors
-    /// When the device is gone.
+    /// If the device is gone.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<()> {
         let wire = &mut self.wire;
         let mut hear = |frame: crate::ring::Frame<'_>| {
@@ -109,10 +105,10 @@ impl Station {
         self.flush()
     }
 
-    /// Sends a datagram, whose `from` is an address of this station.
+    /// Sends a datagram whose `from` is an address of this station.
     ///
     /// # Errors
-    /// When there is no way there, or the device is gone.
+    /// If there is no route, or the device is gone.
     pub fn send(&mut self, datagram: &Datagram) -> io::Result<()> {
         let via = if self.wire.knows(datagram.to) {
             datagram.to
@@ -123,7 +119,7 @@ impl Station {
         self.flush()
     }
 
-    /// Waits until something has arrived or it is `until`.
+    /// Waits until something arrives or the time is `until`.
     ///
     /// # Errors
     /// Those of ppoll(2).
@@ -136,7 +132,7 @@ impl Station {
         }
     }
 
-    /// The time, as state machines are handed it: of the monotonic clock.
+    /// The current time of the monotonic clock, as state machines take it.
     pub fn now() -> Instant {
         clock::now()
     }
@@ -144,7 +140,7 @@ impl Station {
     fn flush(&mut self) -> io::Result<()> {
         while let Some(frame) = self.wire.outbox.pop_front() {
             match nix::unistd::write(&self.socket, &frame) {
-                // A full device loses packets, as a wire does.
+                // A full device loses packets, like a wire.
                 Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EINTR | Errno::EMSGSIZE) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -153,11 +149,11 @@ impl Station {
     }
 }
 
-/// Addresses on the subnets of `device` for a station: those of the kernel with
-/// 100 added to their last byte. In a lab nobody has them.
+/// Addresses for a station on the subnets of `device`: the kernel's own with 100 added to the last
+/// byte. They are unused in a lab.
 ///
 /// # Errors
-/// When the device has no address.
+/// If the device has no address.
 pub fn spare_addresses(device: &str) -> Result<Vec<IpAddr>, StationError> {
     let failed = |cause| StationError::Socket { device: device.to_owned(), cause };
     let spare: Vec<IpAddr> = own_addresses(Some(device)).map_err(failed)?.map(spare).collect();
@@ -178,8 +174,7 @@ fn spare(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The kernel's addresses, on one device or all; without those that are of one
-/// link only.
+/// The kernel's addresses on one device or on all, except link-local ones.
 fn own_addresses(device: Option<&str>) -> io::Result<impl Iterator<Item = IpAddr>> {
     let all: Vec<_> = getifaddrs()?.collect();
     let device = device.map(str::to_owned);
@@ -195,7 +190,7 @@ fn own_addresses(device: Option<&str>) -> io::Result<impl Iterator<Item = IpAddr
     }))
 }
 
-/// Frames for our hardware address, which the device does not have.
+/// Receives frames for our hardware address, which the device itself does not have.
 fn hear_everything(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index as i32,
@@ -206,8 +201,8 @@ fn hear_everything(socket: &OwnedFd, index: u32) -> io::Result<()> {
     set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Puts in the checksum that the kernel leaves to a device (RFC 9293 §3.1; what
-/// is there is the sum of the pseudo header).
+/// Completes the checksum that the kernel leaves to a device (RFC 9293 §3.1). The field contains
+/// the sum of the pseudo header.
 fn finish(datagram: &mut Datagram) {
     if datagram.protocol != etherparse::IpNumber::TCP.0 {
         return;

@@ -1,10 +1,10 @@
-//! Three processes: the *supervisor* (the one the user started) waits outside;
-//! *init* is process 1 of the lab's PID namespace and reaps orphans; the *lab*
-//! does the work. When one ends, the others do.
+//! Three processes: the *supervisor* (the one the user started) waits outside; *init* is process 1
+//! of the lab's PID namespace and reaps orphans; the *lab* does the work. When one ends, so do the
+//! others.
 //!
-//! The kernel kills a PID namespace when its init ends, and init is killed when
-//! the supervisor ends, even by SIGKILL. That init is a process of its own keeps
-//! the reaping of orphans away from the lab's own children.
+//! The kernel kills a PID namespace when its init ends, and init is killed when the supervisor
+//! ends, even by SIGKILL. Init is a separate process so that reaping orphans does not interfere
+//! with the lab's own children.
 
 use core::time::Duration;
 use std::io;
@@ -23,9 +23,9 @@ use nix::unistd::{ForkResult, Pid, fork, getpgrp, pipe, tcgetpgrp, tcsetpgrp};
 
 use crate::clock;
 
-/// Signals that end things, passed on to everything in the lab.
+/// Terminating signals, passed on to everything in the lab.
 const ENDINGS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
-/// How long after SIGTERM or SIGHUP the lab's processes may take to end.
+/// How long the lab's processes may take to end after SIGTERM or SIGHUP.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Forks twice; returns in the lab process only.
@@ -49,12 +49,13 @@ pub(crate) fn split() -> nix::Result<()> {
     }
 }
 
-/// For a process that runs a command in the lab: from now on a signal that ends
-/// things (Ctrl-C, SIGTERM) is for the command to heed; this process waits for
-/// what becomes of it. The command itself starts with the default actions.
+/// For a process that runs a command in the lab: terminating signals (Ctrl-C, SIGTERM) are from now
+/// on for the command to handle, and this process waits until it ends. The command itself starts
+/// with the default actions.
 pub fn leave_signals_to_the_command() {
     extern "C" fn nothing(_: i32) {}
-    // A handler, not SIG_IGN: exec(2) resets the one and keeps the other.
+    // A handler instead of SIG_IGN, because exec(2) resets handlers but keeps ignored signals
+    // ignored.
     let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
     for signal in heeded() {
         // SAFETY: a handler that does nothing is safe at any point.
@@ -63,14 +64,14 @@ pub fn leave_signals_to_the_command() {
     }
 }
 
-/// The signals that end things.
+/// The terminating signals.
 pub(crate) fn endings() -> SigSet {
     ENDINGS.into_iter().collect()
 }
 
-/// Runs a command and waits for it, as [`supervise`] does for a lab: passes
-/// signals on to it, and keeps the terminal's foreground. Its exit code, or 128 +
-/// the signal that ended it. It is killed when this process ends.
+/// Runs a command and waits for it, as [`supervise`] does for a lab: passes on signals and keeps
+/// the terminal's foreground. Returns its exit code, or 128 + the signal that ended it. The command
+/// is killed when this process ends.
 pub(crate) fn attend(command: &mut Command) -> io::Result<i32> {
     let (mask, waited) = (SigSet::thread_get_mask()?, waited_for()?);
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&waited), None)?;
@@ -90,16 +91,15 @@ pub(crate) fn attend(command: &mut Command) -> io::Result<i32> {
     Ok(code)
 }
 
-/// Whoever started this process may have had children reaped by the kernel,
-/// which hides how they ended; that is inherited.
+/// The parent process may have set SIGCHLD to be ignored, which is inherited and hides how children
+/// ended.
 fn default_sigchld() -> nix::Result<()> {
     let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: no handler is involved.
     unsafe { sigaction(Signal::SIGCHLD, &action) }.map(drop)
 }
 
-/// SIGCHLD and those of [`ENDINGS`] that this process was not told to ignore
-/// (as by nohup).
+/// SIGCHLD, and those of [`ENDINGS`] that this process does not ignore (as under nohup).
 fn waited_for() -> nix::Result<SigSet> {
     let mut set: SigSet = heeded().collect();
     set.add(Signal::SIGCHLD);
@@ -121,8 +121,8 @@ fn is_ignored(signal: Signal) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Ends init with the supervisor. `alive` is readable (end of file) once the
-/// supervisor is gone: it may have died before the kernel was told.
+/// Ends init with the supervisor. `alive` reports end of file once the supervisor is gone, which
+/// may have happened before prctl(2) took effect.
 fn die_with_parent(alive: &OwnedFd) -> nix::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let mut fds = [PollFd::new(alive.as_fd(), PollFlags::POLLIN)];
@@ -132,9 +132,9 @@ fn die_with_parent(alive: &OwnedFd) -> nix::Result<()> {
     Ok(())
 }
 
-/// The supervisor: passes signals on to init, ends as init ends. It keeps the
-/// terminal's foreground for its process group if it had it: a shell in the lab
-/// takes it and, being in another PID namespace, cannot give it back.
+/// The supervisor: passes signals on to init, and ends as init ends. If its process group had the
+/// terminal's foreground, it keeps it: a shell in the lab takes it and, being in another PID
+/// namespace, cannot give it back.
 fn supervise(init: Pid, waited: &SigSet, _alive: OwnedFd) -> ! {
     let (group, foreground) = foreground();
     let code = watch(init, waited, None, |signal| send(init, signal));
@@ -151,27 +151,27 @@ fn foreground() -> (Pid, bool) {
 }
 
 fn take_foreground(group: Pid) {
-    // SIGTTOU stops whoever does this from the background, unless blocked.
+    // SIGTTOU would stop a background process that does this, unless it is blocked.
     let stop: SigSet = [Signal::SIGTTOU].into_iter().collect();
     let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stop), None);
     let _ = tcsetpgrp(io::stdin(), group);
 }
 
-/// Process 1: reaps, passes signals on to all the others, ends with the lab.
+/// Process 1: reaps orphans, passes on signals, and ends with the lab.
 fn init(lab: Pid, waited: &SigSet) -> ! {
     let _ = prctl::set_name(c"skyhop-init");
     let everybody = Pid::from_raw(-1);
     exit(watch(lab, waited, Some(GRACE), |signal| send(everybody, signal)))
 }
 
-/// Whoever has ended meanwhile needs no signal.
+/// Sends a signal; a process that has ended does not need it.
 fn send(to: Pid, signal: Signal) {
     let _ = kill(to, signal);
 }
 
-/// Waits until `child` ends; its exit code, or 128 + the signal that ended it.
-/// Reaps all other children, and hands signals to `pass_on`. With a `grace` it
-/// waits no longer than that after a SIGTERM or SIGHUP.
+/// Waits until `child` ends; returns its exit code, or 128 + the signal that ended it. Reaps all
+/// other children, and passes signals to `pass_on`. With a `grace`, waits at most that long after a
+/// SIGTERM or SIGHUP.
 fn watch(child: Pid, waited: &SigSet, grace: Option<Duration>, pass_on: impl Fn(Signal)) -> i32 {
     let mut deadline = None;
     loop {
@@ -183,7 +183,7 @@ fn watch(child: Pid, waited: &SigSet, grace: Option<Duration>, pass_on: impl Fn(
                 }
             }
             (Some((signal, from_terminal)), _) => {
-                // The terminal has told the whole process group already.
+                // The terminal has already signalled the whole process group.
                 if !(from_terminal && matches!(signal, Signal::SIGINT | Signal::SIGQUIT)) {
                     pass_on(signal);
                 }
@@ -199,8 +199,8 @@ fn watch(child: Pid, waited: &SigSet, grace: Option<Duration>, pass_on: impl Fn(
     }
 }
 
-/// The next of `signals`, and whether the kernel sent it (the terminal did),
-/// or `None` when `left` is over or the wait was interrupted.
+/// The next of `signals`, and whether the kernel sent it (on behalf of the terminal). `None` when
+/// the time `left` is over or the wait was interrupted.
 fn wait_for_signal(signals: &SigSet, left: Option<Duration>) -> Option<(Signal, bool)> {
     let left = left.map(|left| libc::timespec {
         tv_sec: left.as_secs() as libc::time_t,
@@ -217,7 +217,7 @@ fn wait_for_signal(signals: &SigSet, left: Option<Duration>) -> Option<(Signal, 
     Some((signal, from_kernel))
 }
 
-/// Reaps whatever has ended; the exit code of `child` if it is among it.
+/// Reaps all ended children; returns the exit code of `child` if it is among them.
 fn reap(child: Pid) -> Option<i32> {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {

@@ -1,5 +1,4 @@
-//! The network: a namespace for each host and one for the links, veth pairs,
-//! addresses and routes.
+//! The network: a namespace for each host and one for the links, veth pairs, addresses and routes.
 
 use core::fmt;
 use std::io;
@@ -16,15 +15,15 @@ use crate::{NetNs, Node, offload};
 pub const HOP_DEVICE: &str = "sat0";
 /// The device of every host on its LAN.
 pub const LAN_DEVICE: &str = "lan0";
-/// The MTU of the LANs, unless the hop's is larger: Ethernet's.
+/// MTU of the LANs, that of Ethernet, unless the hop's is larger.
 pub(crate) const LAN_MTU: u16 = 1500;
 
 /// A network namespace of the lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A host's.
+    /// The namespace of a host.
     Host(Node),
-    /// The one that the links are in.
+    /// The namespace of the links.
     Sky,
 }
 
@@ -37,17 +36,17 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why the network cannot be made.
+/// Why the network could not be created.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TopologyError {
-    /// No new network namespace.
+    /// A network namespace could not be created.
     #[error("cannot make a network namespace: {cause}")]
     Namespace {
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// A kernel setting is missing or refused.
+    /// A kernel setting is missing or was refused.
     #[error("cannot set {setting} = {value} on {place}: {cause}")]
     Setting {
         /// The namespace.
@@ -56,35 +55,35 @@ pub enum TopologyError {
         setting: String,
         /// The value.
         value: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// No connection to the kernel's routing subsystem.
+    /// A netlink socket could not be opened.
     #[error("cannot open a netlink socket on {place}: {cause}")]
     Netlink {
         /// The namespace.
         place: Place,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// A link, an address or a route is refused.
+    /// A link, an address or a route was refused.
     #[error("cannot add {what} on {place}: {cause}")]
     Refused {
         /// The namespace.
         place: Place,
         /// What was to be added.
         what: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: Box<rtnetlink::Error>,
     },
-    /// A device would not carry single packets.
+    /// A device's offloads could not be switched off.
     #[error("cannot switch off the offloads of {device} on {place}: {cause}")]
     Offloads {
         /// The namespace.
         place: Place,
         /// The device.
         device: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
@@ -93,16 +92,16 @@ pub enum TopologyError {
 pub(crate) struct Network {
     /// The hosts, in the order of [`Node::of_lab`].
     pub(crate) hosts: Vec<NetNs>,
-    /// Where the links are.
+    /// The namespace of the links.
     pub(crate) sky: NetNs,
 }
 
 /// A device of a host: its name and its address.
 type Device = (&'static str, Address);
-/// A route of a host: a subnet and the neighbour on the way.
+/// A route of a host: a subnet and the next hop.
 type Route = (u8, Address);
 
-/// Makes the network.
+/// Creates the network.
 pub(crate) fn build(extent: &Extent) -> Result<Network, TopologyError> {
     let make = || NetNs::create().map_err(|cause| TopologyError::Namespace { cause });
     let hosts = Node::of_lab(extent.terminals).map(|_| make()).collect::<Result<_, _>>()?;
@@ -141,8 +140,7 @@ impl Network {
         netns.run(|| f(place))
     }
 
-    /// All veth pairs: the LANs that are nothing but LANs, and both ends of the
-    /// links.
+    /// Creates all veth pairs: the plain LANs, and both ends of the links.
     fn connect(&self, extent: &Extent, crossings: &[Crossing]) -> Result<(), TopologyError> {
         let lan = |node| End { netns: self.host(node), name: LAN_DEVICE, station: None };
         let mut pairs: Vec<_> = Site::first(extent.terminals)
@@ -244,13 +242,13 @@ fn is_router(node: Node) -> bool {
     devices(node).len() > 1
 }
 
-/// The routes of a host to the subnets it is not in. There is no default route:
-/// nothing outside the lab can be reached, and programs hear so at once.
+/// The routes of a host to the other subnets. There is no default route: nothing outside the lab
+/// can be reached, and programs get an error at once.
 fn routes(node: Node, extent: &Extent) -> Vec<Route> {
     let sites = Site::first(extent.terminals);
     let via = |subnet| Address { subnet, host: 1 };
     match node.site() {
-        // A client, by way of its terminal.
+        // A client, through its terminal.
         Some(own) if node == own.client() => sites
             .filter(|site| *site != own)
             .map(Site::lan)
@@ -272,7 +270,7 @@ fn routes(node: Node, extent: &Extent) -> Vec<Route> {
     }
 }
 
-/// Brings up a device that carries single packets, and none of the kernel's own.
+/// Brings up a device that carries single packets, and none from the kernel itself.
 fn set_up_quiet(
     place: Place,
     netlink: &Netlink,

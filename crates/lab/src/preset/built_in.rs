@@ -1,6 +1,6 @@
-//! The presets that are compiled in.
+//! The built-in presets.
 
-/// The built-in presets: name and file.
+/// Names and files of the built-in presets.
 pub(super) const BUILT_IN: [(&str, &str); 9] = [
     ("geo", include_str!("../../presets/geo.toml")),
     ("geo-ka", include_str!("../../presets/geo-ka.toml")),
@@ -13,7 +13,7 @@ pub(super) const BUILT_IN: [(&str, &str); 9] = [
     ("leo", include_str!("../../presets/leo.toml")),
 ];
 
-/// The traces that they name: path in the preset and file.
+/// The traces they refer to: path in the preset, and file.
 pub(super) const TRACES: [(&str, &str); 3] = [
     ("traces/geo-fade.rate", include_str!("../../presets/traces/geo-fade.rate")),
     ("traces/meo.delay", include_str!("../../presets/traces/meo.delay")),

@@ -1,4 +1,4 @@
-//! Why there is no such preset, or it is no link.
+//! Why a preset cannot be used.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::TraceFault;
 
-/// Why there is no such preset, or it is no link.
+/// Why a preset cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PresetError {
@@ -17,47 +17,47 @@ pub enum PresetError {
          contains / or ends in .toml"
     )]
     Unknown {
-        /// The name as given.
+        /// The given name.
         name: String,
-        /// The names of the built-in ones.
+        /// The names of the built-in presets.
         known: String,
     },
-    /// The file cannot be read.
+    /// The file could not be read.
     #[error("cannot read preset {}: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The operating system's error.
         cause: io::Error,
     },
-    /// The file is not TOML, or not a preset.
+    /// The file is not valid TOML, or not a preset.
     #[error("{origin}:{line}: {text:?}: {message}")]
     Syntax {
-        /// The file, or the built-in preset's name.
+        /// The file, or the name of the built-in preset.
         origin: String,
         /// The line, from 1.
         line: usize,
-        /// That line.
+        /// The text of that line.
         text: String,
-        /// What is wrong with it, and what would be accepted.
+        /// What is wrong, and what would be accepted.
         message: String,
     },
-    /// A value is possible nowhere.
+    /// A value is out of range.
     #[error("{origin}: {key} = {value}: expected {expected}")]
     Value {
-        /// The file, the built-in preset's name, or the command line.
+        /// The file, the name of the built-in preset, or the command line.
         origin: String,
         /// The key, such as `forward.rate`.
         key: String,
-        /// The value as given.
+        /// The given value.
         value: String,
         /// What would be accepted.
         expected: String,
     },
-    /// A key that must be there is not.
+    /// A required key is missing.
     #[error("{origin}: {key} is missing: expected {expected}")]
     Missing {
-        /// The file, or the built-in preset's name.
+        /// The file, or the name of the built-in preset.
         origin: String,
         /// The key, such as `forward.rate`.
         key: String,
@@ -67,11 +67,11 @@ pub enum PresetError {
     /// A trace cannot be used.
     #[error("{origin}: {key} = {value}: {cause}")]
     Trace {
-        /// The file, the built-in preset's name, or the command line.
+        /// The file, the name of the built-in preset, or the command line.
         origin: String,
         /// The key, such as `forward.rate-trace`.
         key: String,
-        /// The path as given, or how many lines there are.
+        /// The given path, or the number of inline lines.
         value: String,
         /// What is wrong with the trace, and in which line.
         cause: Box<TraceFault>,

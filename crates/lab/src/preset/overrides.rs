@@ -1,4 +1,4 @@
-//! What is changed in a preset.
+//! Changes to a preset.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -14,76 +14,74 @@ use super::typed::{Changes, Wrong};
 use super::{Direction, Preset, PresetError};
 use crate::{Discipline, Queue};
 
-/// What to change in a preset; what is `None` or empty is left. A rate replaces
-/// a trace of rates and the other way round, and one loss model another.
+/// Changes to a preset; `None` or empty leaves a field as it is. A rate replaces a trace of rates
+/// and vice versa, and one loss model replaces another.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Overrides {
-    /// The rate of the forward link.
+    /// Rate of the forward link.
     pub rate: Option<BitRate>,
-    /// The trace of rates of the forward link: a file, either in the format of
-    /// [`link::Trace`] or in mahimahi's.
+    /// Rate trace of the forward link: a file in the format of [`link::Trace`] or of mahimahi.
     pub rate_trace: Option<PathBuf>,
-    /// The rate of the return link.
+    /// Rate of the return link.
     pub return_rate: Option<BitRate>,
-    /// The trace of rates of the return link.
+    /// Rate trace of the return link.
     pub return_rate_trace: Option<PathBuf>,
-    /// The encapsulation of both links.
+    /// Encapsulation of both links.
     pub encapsulation: Option<Encapsulation>,
-    /// The one-way delay of both links.
+    /// One-way delay of both links.
     pub delay: Option<Duration>,
-    /// The trace of one-way delays of both links.
+    /// One-way delay trace of both links.
     pub delay_trace: Option<PathBuf>,
-    /// The jitter of both links.
+    /// Jitter of both links.
     pub jitter: Option<Jitter>,
-    /// The packet error rate of both links.
+    /// Packet error rate of both links.
     pub per: Option<Probability>,
-    /// The bit error rate of both links.
+    /// Bit error rate of both links.
     pub ber: Option<Probability>,
-    /// The bursts of errors of both links.
+    /// Error bursts of both links.
     pub burst: Option<ErrorModel>,
-    /// The Gilbert-Elliott model of both links.
+    /// Gilbert-Elliott model of both links.
     pub gilbert_elliott: Option<GilbertElliott>,
-    /// Of so many packets of each link the last is lost.
+    /// Loses the last of every this many packets on each link.
     pub loss_period: Option<NonZeroU64>,
-    /// The trace of packet error rates of both links.
+    /// Packet error rate trace of both links.
     pub loss_trace: Option<PathBuf>,
-    /// The outages of both links, in place of the preset's.
+    /// Outages of both links, replacing the preset's.
     pub outages: Vec<Outage>,
-    /// The queue of both links.
+    /// Queue of both links.
     pub queue: Option<Queue>,
-    /// The discipline of both queues.
+    /// Discipline of both queues.
     pub discipline: Option<Discipline>,
     /// Whether both queues mark packets instead of dropping them.
     pub ecn: Option<bool>,
-    /// The longest IP packet in bytes.
+    /// MTU of the hop in bytes.
     pub mtu: Option<u16>,
-    /// How many terminals there are.
+    /// Number of terminals.
     pub terminals: Option<u8>,
-    /// What to change in the terrestrial link.
+    /// Changes to the terrestrial link.
     pub terrestrial: TerrestrialOverrides,
 }
 
-/// What to change in the terrestrial link, in both directions; `None` leaves
-/// it. If there is none, one change makes one: 1 Gbit/s without delay or losses,
-/// with a queue of 1 BDP of the whole path.
+/// Changes to the terrestrial link, in both directions; `None` leaves a field as it is. If there is
+/// no such link, any change creates one: 1 Gbit/s without delay or losses, with a queue of 1 BDP of
+/// the whole path.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TerrestrialOverrides {
-    /// The rate.
+    /// The rate in each direction.
     pub rate: Option<BitRate>,
     /// The one-way delay.
     pub delay: Option<Duration>,
-    /// The packet error rate, in place of other losses.
+    /// Packet error rate, replacing other losses.
     pub per: Option<Probability>,
-    /// The queue.
+    /// The queue in each direction.
     pub queue: Option<Queue>,
 }
 
 impl Preset {
-    /// The preset with some of it changed. Paths are relative to the working
-    /// directory.
+    /// Applies changes to the preset. Paths are relative to the working directory.
     ///
     /// # Errors
-    /// When the result is not a possible link.
+    /// If the result is not a valid link.
     pub fn with(mut self, overrides: &Overrides) -> Result<Self, PresetError> {
         let folder = Folder::Disk(Path::new(""));
         let wrong = Wrong { origin: "command line", prefix: "--", folder };
@@ -158,7 +156,7 @@ fn file(path: &Option<PathBuf>) -> Option<Source> {
 }
 
 impl Direction {
-    /// A terrestrial link of which nothing is said yet.
+    /// The default terrestrial link.
     fn terrestrial() -> Self {
         Self {
             rate: BitRate::from_mbit(1000).into(),

@@ -1,4 +1,4 @@
-//! Presets as they stand in the file.
+//! Presets as written in the file.
 
 use core::num::NonZeroU64;
 
@@ -11,7 +11,7 @@ use super::trace::{Source, lines_of};
 use super::{Direction, Preset, PresetError};
 use crate::{Discipline, Queue};
 
-/// A preset as it stands in the file.
+/// A preset as written in the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPreset {
@@ -26,8 +26,7 @@ pub(super) struct RawPreset {
     pub(super) terrestrial: Option<RawDirection>,
 }
 
-/// A direction as it stands in the file, or what the command line changes of
-/// it.
+/// A direction as written in the file, or as overridden on the command line.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct RawDirection {
@@ -70,7 +69,7 @@ fn one() -> u8 {
 }
 
 impl RawPreset {
-    /// Reads `text`, which comes from `origin`.
+    /// Parses `text`, which comes from `origin`.
     pub(super) fn parse(origin: &str, text: &str) -> Result<Self, PresetError> {
         toml::from_str(text).map_err(|error| syntax_error(origin, text, &error))
     }
@@ -118,7 +117,7 @@ impl From<&Direction> for RawDirection {
                 let lines = all.to_string().lines().map(str::to_owned).collect();
                 raw.rate_trace = Some(Source::Lines(lines));
             }
-            // Whoever adds a kind of rate to `link` adds it here.
+            // A new kind of rate in `link` has to be added here.
             other => unreachable!("no text for {other:?}"),
         }
         match &direction.delay {

@@ -1,4 +1,4 @@
-//! Presets from text, and what is refused.
+//! Parsing of presets, and which ones are rejected.
 
 mod passes;
 mod properties;
@@ -21,7 +21,7 @@ fn error_of(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
-/// `geo`, with lines for its forward link in place of its key `per`.
+/// `geo` with `lines` replacing the key `per` of its forward link.
 fn geo_with(lines: &str) -> String {
     GEO.replacen("per = \"0\"", lines, 1)
 }

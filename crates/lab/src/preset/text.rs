@@ -1,4 +1,4 @@
-//! Values that stand in a file as they stand on the command line.
+//! Values that are written the same way in a file and on the command line.
 
 use core::fmt::{self, Display};
 use core::marker::PhantomData;
@@ -9,8 +9,8 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::{ParseError, format_duration, parse_duration};
 
-/// A value that is written as text. One that consists of `name=value` words may
-/// also be written as a table: `{ name = "value" }`.
+/// A value written as text. A value of `name=value` words may also be written as a table: `{ name =
+/// "value" }`.
 pub(super) struct Text<T>(pub(super) T);
 
 impl<T: Display> Serialize for Text<T> {

@@ -1,4 +1,4 @@
-//! Traces that a preset names: where they are, and what is in them.
+//! Traces referred to by a preset: their location and contents.
 
 use core::fmt;
 use std::fs::File;
@@ -11,17 +11,17 @@ use thiserror::Error;
 
 use super::built_in::TRACES;
 
-/// What is not read of a longer file: a day of opportunities at 100 Mbit/s are
-/// a few gigabytes, and nobody wants them in memory.
+/// Maximum file size: a day of opportunities at 100 Mbit/s is a few gigabytes, which nobody wants
+/// in memory.
 const GREATEST_FILE: u64 = 64 << 20;
 
-/// Where a trace is.
+/// The location of a trace.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected the path of a trace, or its lines in an array")]
 pub(super) enum Source {
-    /// In a file; its path is relative to the preset's file.
+    /// In a file, with a path relative to the preset's file.
     File(PathBuf),
-    /// In the preset itself, line by line.
+    /// Inline in the preset, line by line.
     Lines(Vec<String>),
 }
 
@@ -47,16 +47,16 @@ pub(super) enum Folder<'a> {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TraceFault {
-    /// Its file cannot be read.
+    /// The file could not be read.
     #[error("cannot read it: {0}")]
     Read(io::Error),
-    /// The file is too long for a trace.
+    /// The file is too large.
     #[error("it is longer than {} MiB", GREATEST_FILE >> 20)]
     Long,
-    /// It is no trace.
+    /// Not a valid trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// It is no packet-delivery trace.
+    /// Not a valid packet-delivery trace.
     #[error(transparent)]
     Opportunities(#[from] OpportunitiesError),
 }
@@ -83,8 +83,8 @@ fn read_file(path: &Path) -> Result<String, TraceFault> {
     if text.len() as u64 > GREATEST_FILE { Err(TraceFault::Long) } else { Ok(text) }
 }
 
-/// Rates in one of two formats: mahimahi's, if the first line is a whole number,
-/// or that of [`link::Trace`].
+/// Parses rates in one of two formats: mahimahi's if the first line is an integer, otherwise that
+/// of [`link::Trace`].
 pub(super) fn parse_rates(text: &str) -> Result<Rate, TraceFault> {
     let is_number = |line: &str| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
     if text.lines().next().is_some_and(|line| is_number(line.trim())) {
@@ -93,7 +93,7 @@ pub(super) fn parse_rates(text: &str) -> Result<Rate, TraceFault> {
     Ok(Rate::Trace(Trace::parse(text)?))
 }
 
-/// The lines of a trace, for a preset that holds it.
+/// The lines of a trace, to store it inline in a preset.
 pub(super) fn lines_of<T: TraceValue>(trace: &Trace<T>) -> Source {
     Source::Lines(trace.to_string().lines().map(str::to_owned).collect())
 }

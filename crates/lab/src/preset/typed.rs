@@ -1,4 +1,4 @@
-//! From what is written to what is possible.
+//! Turns written values into valid ones.
 
 use core::fmt::Display;
 use core::time::Duration;
@@ -12,28 +12,28 @@ use super::trace::{Folder, Source, TraceFault, parse_rates};
 use super::{Direction, PresetError};
 use crate::{Discipline, Queue, Site};
 
-/// The least MTU of a link that carries IPv6 (RFC 8200 §5).
+/// The minimum MTU of a link that carries IPv6 (RFC 8200 §5).
 const LEAST_MTU: u16 = 1280;
-/// Beyond jumbo frames nothing is a packet link.
+/// The maximum MTU: no packet link exceeds jumbo frames.
 const GREATEST_MTU: u16 = 9216;
 const GREATEST_RATE: BitRate = BitRate::from_mbit(10_000);
 const GREATEST_DELAY: Duration = Duration::from_secs(60);
 const GREATEST_OVERHEAD: ByteCount = ByteCount::new(1000);
-/// Bursts that come faster are losses of single packets.
+/// Bursts that come more often than this amount to losses of single packets.
 const LEAST_CYCLE: Duration = Duration::from_millis(1);
 
-/// Finds what is wrong with values that come from one place.
+/// Reports what is wrong with values from one source.
 #[derive(Clone, Copy)]
 pub(super) struct Wrong<'a> {
-    /// The file, the built-in preset's name, or the command line.
+    /// The file, the name of the built-in preset, or the command line.
     pub(super) origin: &'a str,
-    /// What keys begin with: `forward.`, `--`.
+    /// Prefix of keys: `forward.` or `--`.
     pub(super) prefix: &'a str,
     /// Where traces are.
     pub(super) folder: Folder<'a>,
 }
 
-/// What is possible of what was written for a direction.
+/// The valid values written for a direction.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Changes {
     pub(super) rate: Option<Rate>,
@@ -48,7 +48,7 @@ pub(super) struct Changes {
 }
 
 impl Wrong<'_> {
-    /// A whole direction.
+    /// Parses a complete direction.
     pub(super) fn direction(&self, raw: RawDirection) -> Result<Direction, PresetError> {
         let changes = self.changes(raw)?;
         let direction = Direction {
@@ -65,7 +65,7 @@ impl Wrong<'_> {
         self.marking(&direction).map(|()| direction)
     }
 
-    /// What is given of a direction.
+    /// Parses the given values of a direction.
     pub(super) fn changes(&self, raw: RawDirection) -> Result<Changes, PresetError> {
         let given = [name("per", &raw.per), name("ber", &raw.ber)];
         let bursts = raw.burst.map(|text| text.0);
@@ -93,7 +93,7 @@ impl Wrong<'_> {
         })
     }
 
-    /// That what marks packets can.
+    /// Checks that ECN is only enabled for a discipline that can mark.
     pub(super) fn marking(&self, direction: &Direction) -> Result<(), PresetError> {
         let good = !direction.ecn || direction.discipline != Discipline::DropTail;
         let expected = || "a discipline that marks: red or codel".to_owned();
@@ -194,7 +194,7 @@ impl Wrong<'_> {
         })
     }
 
-    /// That at most one of these is given.
+    /// Checks that at most one of these is given.
     fn one_of<'k>(
         &self,
         all: impl IntoIterator<Item = (&'k str, Option<String>)>,
@@ -234,7 +234,7 @@ fn name<'k>(key: &'k str, value: &Option<impl Display>) -> (&'k str, Option<Stri
     (key, value.as_ref().map(ToString::to_string))
 }
 
-/// Losses of single packets, independent of each other.
+/// Independent losses of single packets.
 fn single_losses(per: Option<Probability>, ber: Option<Probability>) -> Option<Loss> {
     match (per, ber) {
         (None, None) => None,

@@ -1,5 +1,5 @@
-//! The echo service (RFC 862) over TCP: sends back what it receives, and ends
-//! its side when the other has ended its own and all is sent.
+//! The echo service (RFC 862) over TCP. It sends back what it receives, and finishes after the
+//! client has finished and everything is sent.
 
 use core::time::Duration;
 use std::io;
@@ -7,7 +7,7 @@ use std::io;
 use tokio::io::{AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 
-/// After a failed accept (out of file descriptors, say), wait so long.
+/// Pause after a failed accept, for example when out of file descriptors.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Serves for ever.

@@ -66,7 +66,7 @@ fn bytes(object: TestObject) -> Response<Body> {
 }
 
 async fn sha256(object: TestObject) -> axum::response::Response {
-    // Elsewhere than on the server's only thread: it takes seconds per gigabyte.
+    // On another thread than the server's only one: it takes seconds per gigabyte.
     match tokio::task::spawn_blocking(move || object.sha256()).await {
         Ok(digest) => (digest + "\n").into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

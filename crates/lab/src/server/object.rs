@@ -1,24 +1,23 @@
-//! Test objects: as many bytes as the name says, the same every time, which no
-//! compression on the way can shorten.
+//! Test objects: as many bytes as the name says, always the same, and incompressible.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 use units::ByteCount;
 
-/// The largest object, so that a wrong name does not keep a machine busy.
+/// Maximum size, so that a mistyped name does not keep a machine busy.
 const LARGEST: ByteCount = ByteCount::new(100_000_000_000);
-/// How much of an object is in memory at a time.
+/// How much of an object is in memory at a time, in bytes.
 const CHUNK: usize = 65_536;
 
-/// An object of a size, as `server` has them.
+/// A test object of a certain size on `server`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestObject {
     size: ByteCount,
 }
 
 impl TestObject {
-    /// The object of that name (`10MB`, `1500B`), if there is one.
+    /// Parses an object's name (`10MB`, `1500B`).
     pub fn named(name: &str) -> Option<Self> {
         let size: ByteCount = name.parse().ok()?;
         (size <= LARGEST).then_some(Self { size })
@@ -29,7 +28,7 @@ impl TestObject {
         self.size
     }
 
-    /// Its bytes, in pieces of up to 64 KiB.
+    /// Its bytes in pieces of up to 64 KiB.
     pub fn chunks(self) -> impl Iterator<Item = Vec<u8>> + Send {
         let mut random = ChaCha8Rng::seed_from_u64(self.size.get());
         let mut left = self.size.get();
@@ -42,7 +41,7 @@ impl TestObject {
         })
     }
 
-    /// The SHA-256 of its bytes, in hexadecimal.
+    /// The SHA-256 of its bytes in hexadecimal.
     pub(super) fn sha256(self) -> String {
         let mut digest = Sha256::new();
         self.chunks().for_each(|chunk| digest.update(&chunk));

@@ -1,7 +1,6 @@
-//! Where labs that stay are remembered: one private directory of the user
-//! ([`os::Places`]), with a directory for each lab; `$SKYHOP_STATE_DIR` takes its
-//! place. Nobody else may write there, so what is read there is what this user's
-//! skyhop wrote.
+//! Where persistent labs are recorded: in a private directory of the user ([`os::Places`]), with a
+//! subdirectory for each lab; `$SKYHOP_STATE_DIR` overrides it. Nobody else may write there, so its
+//! contents can be trusted to come from this user's skyhop.
 
 use std::fs::File;
 use std::io;
@@ -16,41 +15,41 @@ use thiserror::Error;
 
 use super::name::LabName;
 
-/// Names the directory that labs are remembered in, instead of the usual one.
+/// Names the directory in which labs are recorded, instead of the usual one.
 pub const STATE_VARIABLE: &str = "SKYHOP_STATE_DIR";
 
-/// The file by which commands take turns in the directory. It is no lab's name.
+/// The lock file that serialises commands in the directory. Not a valid lab name.
 const TURNS: &str = ".lock";
 
-/// Why labs that stay cannot be looked after.
+/// Why persistent labs cannot be managed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// There is no safe directory.
     #[error("cannot keep labs: {0}")]
     Place(#[from] PlaceError),
-    /// The system refuses something.
+    /// The operating system refused an operation.
     #[error("cannot {what} {}: {cause}", path.display())]
     Refused {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// With which file or directory.
+        /// The file or directory it applied to.
         path: PathBuf,
-        /// The system's answer.
+        /// The operating system's error.
         cause: io::Error,
     },
-    /// There is such a lab.
+    /// A lab of this name exists.
     #[error("a lab named {name} is up already: skyhop lab down {name}, or choose another --name")]
     Taken {
         /// Its name.
         name: LabName,
     },
-    /// There is no such lab.
+    /// No lab of this name exists.
     #[error("no lab named {name} is up{}", others(known))]
     Unknown {
         /// The name.
         name: LabName,
-        /// The labs there are.
+        /// The labs that exist.
         known: Vec<LabName>,
     },
 }
@@ -60,18 +59,17 @@ fn others(known: &[LabName]) -> String {
     if names.is_empty() { String::new() } else { format!(": there is {}", names.join(", ")) }
 }
 
-/// A directory that labs are in.
+/// A directory that labs are recorded in.
 #[derive(Debug, Clone)]
 pub(super) struct Base(pub(super) PrivateDirectory);
 
-/// While it lives no other command looks at the labs of a [`Base`] or changes
-/// which there are.
+/// While this lives, no other command reads or changes the labs of a [`Base`].
 pub(super) struct Turn {
     _file: File,
 }
 
 impl Base {
-    /// Waits until no other command is at work in this directory.
+    /// Waits until no other command is active in this directory.
     pub(super) fn turn(&self) -> Result<Turn, StateError> {
         let path = self.0.path().join(TURNS);
         let file = file_in(&self.0, TURNS, OFlag::O_RDWR | OFlag::O_CREAT);
@@ -80,7 +78,7 @@ impl Base {
         Ok(Turn { _file: file })
     }
 
-    /// The names that have a directory here, in order.
+    /// The names with a directory here, sorted.
     pub(super) fn names(&self) -> Vec<LabName> {
         let entries = std::fs::read_dir(self.0.path()).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -90,15 +88,14 @@ impl Base {
     }
 }
 
-/// Opens a file in a directory; not through a symbolic link, and not one that
-/// commands in the lab inherit.
+/// Opens a file in a directory without following symbolic links. Commands in the lab do not inherit
+/// it.
 pub(super) fn file_in(directory: impl AsFd, name: &str, flags: OFlag) -> nix::Result<File> {
     let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR).map(File::from)
 }
 
-/// A path to a file in a directory that stays short and leads there whatever
-/// happens to the directory's name.
+/// A short path to a file in a directory that stays valid even if the directory is renamed.
 pub(super) fn short_path(directory: impl AsFd, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_fd().as_raw_fd()))
 }

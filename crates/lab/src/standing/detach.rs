@@ -1,4 +1,4 @@
-//! Leaves the command that starts a lab behind.
+//! Detaches a lab from the command that starts it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,29 +13,29 @@ use super::Taken;
 use crate::EnterError;
 use crate::{enter, supervise};
 
-/// What a lab says when it can be used.
+/// Sent by a lab when it is ready for use.
 const READY: &str = "ready";
 
 /// Which of the two processes this is.
 pub enum Detached {
     /// The command. The lab is ready, or the text says why not.
     Command(Result<(), String>),
-    /// The one that will be the lab's supervisor.
+    /// The process that will be the lab's supervisor.
     Lab(Foothold),
 }
 
-/// What the lab has of the command that started it.
+/// What the lab holds from the command that started it.
 #[derive(Debug)]
 pub struct Foothold {
     taken: Taken,
     ready: File,
 }
 
-/// Splits the process: the command waits for what becomes of the lab; the lab
-/// goes on in a session of its own, without the terminal.
+/// Splits the process. The command waits until the lab is ready or has failed; the lab runs on in
+/// its own session, without the terminal.
 ///
 /// # Errors
-/// When there is a second thread, or the system refuses a step.
+/// If there is a second thread, or the operating system refuses a step.
 pub fn detach(taken: Taken) -> Result<Detached, EnterError> {
     enter::expect_one_thread()?;
     let (told, tell) = pipe2(OFlag::O_CLOEXEC).map_err(enter::refused("make a pipe"))?;
@@ -60,7 +60,7 @@ pub fn detach(taken: Taken) -> Result<Detached, EnterError> {
     }
 }
 
-/// What the lab says: that it is ready, or why not. Nothing if it just ended.
+/// Waits for the lab's message: that it is ready, or why not. `None` if it ended without one.
 fn wait(mut lab: impl BufRead) -> Result<(), Option<String>> {
     let mut line = String::new();
     let _ = lab.read_line(&mut line);
@@ -72,7 +72,7 @@ fn wait(mut lab: impl BufRead) -> Result<(), Option<String>> {
 }
 
 impl Foothold {
-    /// Makes the process one that nobody waits for.
+    /// Detaches the process from the session and terminal.
     fn settle(&self) -> io::Result<()> {
         setsid()?;
         close_inherited();
@@ -85,8 +85,8 @@ impl Foothold {
         self.taken.record_supervisor()
     }
 
-    /// Tells the command that the lab is ready; if the command is gone, there is
-    /// to be no lab. What is left is the name.
+    /// Tells the command that the lab is ready. If the command is gone, the lab is not wanted any
+    /// more. Returns the name.
     pub(super) fn succeed(mut self) -> io::Result<Taken> {
         match writeln!(self.ready, "{READY}") {
             Ok(()) => Ok(self.taken),
@@ -101,7 +101,7 @@ impl Foothold {
         &self.taken
     }
 
-    /// Tells the command that there will be no lab, and why.
+    /// Tells the command that the lab failed, and why.
     pub fn fail(self, why: &dyn core::fmt::Display) -> ! {
         let Self { taken, mut ready } = self;
         let _ = taken.give_up();
@@ -110,14 +110,13 @@ impl Foothold {
     }
 }
 
-/// Closes what the command was given by whoever started it, and would keep open
-/// from now on. Whatever this program opens is closed on exec, which tells the
-/// two apart.
+/// Closes the descriptors that the command inherited and that would stay open from now on. Whatever
+/// this program opens is close-on-exec, which tells the two apart.
 fn close_inherited() {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     for fd in numbers.collect::<Vec<_>>() {
-        // SAFETY: it is open or not; asking for its flags changes nothing.
+        // SAFETY: whether it is open or not, reading its flags changes nothing.
         let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
         let flags = fcntl(borrowed.as_fd(), FcntlArg::F_GETFD).map(FdFlag::from_bits_truncate);
         if fd > 2 && flags.is_ok_and(|flags| !flags.contains(FdFlag::FD_CLOEXEC)) {

@@ -1,4 +1,4 @@
-//! Finds labs that stay, talks to them and ends them.
+//! Finds persistent labs, talks to them and ends them.
 
 use core::time::Duration;
 use std::io;
@@ -21,15 +21,15 @@ use crate::join::Entry;
 
 /// How long a lab may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a lab may take to end: of its own accord with its gateways, after
-/// SIGTERM (its init waits 2 s for the stubborn), and after SIGKILL.
+/// How long a lab may take to end: on its own with its gateways, after SIGTERM (its init waits 2 s
+/// for stubborn processes), and after SIGKILL.
 const ENDING: Duration = Duration::from_secs(15);
 const TERMINATION: Duration = Duration::from_secs(4);
 const KILL: Duration = Duration::from_secs(4);
-/// How often it is looked whether it has.
+/// How often to check whether it has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Why a lab does not answer as it should.
+/// Why a request to a lab failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -38,47 +38,47 @@ pub enum AskError {
     Silent {
         /// Its name.
         name: LabName,
-        /// The system's answer.
+        /// The operating system's error.
         cause: io::Error,
     },
-    /// It refuses.
+    /// It rejected the request.
     #[error("lab {name}: {why}")]
     Refused {
         /// Its name.
         name: LabName,
-        /// Its answer.
+        /// The reason.
         why: String,
     },
-    /// It does not end.
+    /// It did not end.
     #[error("lab {name} does not end")]
     Immortal {
         /// Its name.
         name: LabName,
     },
-    /// What is known of it cannot be looked at.
+    /// Its record could not be read.
     #[error(transparent)]
     State(#[from] StateError),
 }
 
-/// The labs of this user that stay.
+/// The persistent labs of this user.
 #[derive(Debug, Clone)]
 pub struct Standings {
     places: Places,
 }
 
-/// A lab that is up.
+/// A running lab.
 #[derive(Debug)]
 pub struct Standing {
     slot: Slot,
     base: Base,
 }
 
-/// What there is of labs.
+/// The labs found.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Those that are up, by name.
+    /// Running labs, sorted by name.
     pub up: Vec<Standing>,
-    /// Those that were killed; nothing is left of them now.
+    /// Labs that were killed and have now been cleaned up.
     pub swept: Vec<LabName>,
 }
 
@@ -89,12 +89,12 @@ impl Default for Standings {
 }
 
 impl Standings {
-    /// Takes a name for a new lab.
+    /// Reserves a name for a new lab.
     ///
     /// # Errors
-    /// When it is taken, or nothing can be kept in a safe place.
+    /// If the name is taken, or there is no safe place for the record.
     pub fn take(&self, name: &LabName) -> Result<Taken, StateError> {
-        // It may be somewhere else than where a new one would be.
+        // An existing lab may be recorded in another place than a new one would.
         for base in self.places.present().into_iter().map(Base) {
             let _turn = base.turn()?;
             if let Some(slot) = Slot::find(&base, name)?
@@ -106,10 +106,10 @@ impl Standings {
         Slot::take(&Base(self.places.usable()?), name)
     }
 
-    /// All labs; what killed ones have left behind is removed.
+    /// Finds all labs, and cleans up after killed ones.
     ///
     /// # Errors
-    /// When that fails.
+    /// If that fails.
     pub fn find(&self) -> Result<Found, StateError> {
         let mut found = Found::default();
         for base in self.places.present().into_iter().map(Base) {
@@ -129,10 +129,10 @@ impl Standings {
 }
 
 impl Found {
-    /// The one of that name.
+    /// Finds the lab of that name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn named(self, name: &LabName) -> Result<Standing, StateError> {
         let known = self.up.iter().map(|lab| lab.name().clone()).collect();
         let found = self.up.into_iter().find(|lab| lab.name() == name);
@@ -146,10 +146,10 @@ impl Standing {
         &self.slot.name
     }
 
-    /// How it is.
+    /// Its status.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If it does not answer.
     pub fn status(&self) -> Result<Status, AskError> {
         match self.ask(&Request::Status)? {
             (Reply::Status(status), _) => Ok(*status),
@@ -160,7 +160,7 @@ impl Standing {
     /// Changes its links.
     ///
     /// # Errors
-    /// When it does not answer, or cannot make of them what is asked.
+    /// If it does not answer or rejects the change.
     pub fn change(&self, change: Change) -> Result<(), AskError> {
         match self.ask(&Request::Set(change))? {
             (Reply::Done, _) => Ok(()),
@@ -168,10 +168,10 @@ impl Standing {
         }
     }
 
-    /// The way to one of its hosts.
+    /// A handle to enter one of its hosts.
     ///
     /// # Errors
-    /// When it does not answer, or has no such host.
+    /// If it does not answer, or does not have the host.
     pub fn join(&self, node: &str) -> Result<Entry, AskError> {
         let (reply, descriptors) = self.ask(&Request::Join { node: node.to_owned() })?;
         let namespaces = <[OwnedFd; DESCRIPTORS]>::try_from(descriptors);
@@ -183,11 +183,11 @@ impl Standing {
         }
     }
 
-    /// Ends it and waits until nothing of it is left. If it does not end when it
-    /// is asked to, its supervisor is, and then killed.
+    /// Ends it and waits until nothing of it is left. If it does not end on request, its supervisor
+    /// is sent SIGTERM and then SIGKILL.
     ///
     /// # Errors
-    /// When it outlives that, or what it has left cannot be removed.
+    /// If it survives that, or its remains cannot be removed.
     pub fn down(self) -> Result<(), AskError> {
         let steps: [(Option<Signal>, Duration); 3] =
             [(None, ENDING), (Some(Signal::SIGTERM), TERMINATION), (Some(Signal::SIGKILL), KILL)];

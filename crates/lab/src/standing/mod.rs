@@ -1,11 +1,10 @@
-//! Labs that stay after the command that started them has returned.
+//! Labs that persist after the command that started them has returned.
 //!
-//! `up` takes a name ([`Standings::take`]), leaves itself behind ([`detach`]),
-//! starts a lab there and keeps it ([`Stand::keep`]). From then on anybody with
-//! the same user id reaches it by its control socket ([`Standing`]): to look at
-//! it, change its links, go into it or end it. Whether it lives is told by a
-//! lock that the kernel opens when its last process ends, so nothing is believed
-//! that a killed lab has left behind.
+//! `up` reserves a name ([`Standings::take`]), detaches ([`detach`]), starts a lab and keeps it
+//! running ([`Stand::keep`]). From then on any process with the same user id reaches it through its
+//! control socket ([`Standing`]), to read its status, change its links, enter it or end it. Whether
+//! it is alive is shown by a lock that the kernel releases when its last process ends, so nothing
+//! that a killed lab has left behind is believed.
 
 mod base;
 mod detach;

@@ -1,18 +1,18 @@
-//! Names of labs that stay.
+//! Names of persistent labs.
 
 use core::fmt;
 use core::str::FromStr;
 
 use thiserror::Error;
 
-/// The longest name in bytes: with it the path of a socket stays short.
+/// Maximum length in bytes, to keep socket paths short.
 const LONGEST: usize = 32;
 
-/// The name of a lab that stays: a file name without surprises.
+/// The name of a persistent lab, restricted to safe file names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabName(String);
 
-/// A text that is no name for a lab.
+/// A text that is not a valid lab name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{text:?} is no name for a lab: expected 1 to {LONGEST} letters, digits, '-', '_' or '.', \
@@ -20,7 +20,7 @@ pub struct LabName(String);
 )]
 #[non_exhaustive]
 pub struct LabNameError {
-    /// The text as given.
+    /// The given text.
     pub text: String,
 }
 
@@ -36,7 +36,7 @@ impl FromStr for LabName {
 
     fn from_str(text: &str) -> Result<Self, LabNameError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        // Control sockets of gateways may be beside labs.
+        // Control sockets of gateways may be in the same directory.
         let good = text.len() <= LONGEST
             && !text.ends_with(".sock")
             && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! A process that cannot be mistaken for a later one of the same number.
+//! A process handle that cannot be confused with a later process of the same number.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
-/// A process: its number, and when it started in clock ticks since boot
-/// (proc(5), field 22 of `stat`).
+/// A process: its number, and its start time in clock ticks since boot (proc(5), field 22 of
+/// `stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     pid: u32,
@@ -25,7 +25,7 @@ impl Identity {
         Ok(Self { pid, start })
     }
 
-    /// Sends it a signal. `false` if it has ended, whoever has its number now.
+    /// Sends it a signal. `false` if it has ended, even if its number is in use again.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         // SAFETY: no pointers are involved.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
@@ -36,8 +36,8 @@ impl Identity {
         };
         // SAFETY: the descriptor is new and nobody else's.
         let process = unsafe { OwnedFd::from_raw_fd(fd) };
-        // The descriptor stands for the process that has the number at this
-        // moment, so what is true of the number now is true of it.
+        // The descriptor refers to the process that has the number right now, so whatever holds for
+        // the number now holds for it.
         if start_of(self.pid) != Some(self.start) {
             return Ok(false);
         }
@@ -53,7 +53,7 @@ impl Identity {
     }
 }
 
-/// When the process started.
+/// The start time of the process.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name (field 2) may contain anything, even ')'.
@@ -67,7 +67,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// A text that names no process.
+/// A text that does not identify a process.
 #[derive(Debug)]
 pub(super) struct NoIdentity;
 
@@ -78,7 +78,7 @@ impl FromStr for Identity {
         let (pid, start) = text.split_once(' ').ok_or(NoIdentity)?;
         let (pid, start) = (pid.parse(), start.parse());
         match (pid, start) {
-            // pidfd_open takes positive numbers.
+            // pidfd_open requires positive numbers.
             (Ok(pid @ 1..=0x7fff_ffff), Ok(start)) => Ok(Self { pid, start }),
             _ => Err(NoIdentity),
         }

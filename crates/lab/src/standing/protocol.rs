@@ -1,5 +1,5 @@
-//! What is said on the control socket: one request and one reply a connection,
-//! each a line of JSON. Both sides are the same program.
+//! The protocol of the control socket: one request and one reply per connection, each a line of
+//! JSON. Both sides are the same program.
 
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -13,51 +13,51 @@ use serde::{Deserialize, Serialize};
 
 use super::status::Status;
 
-/// Longer lines are nobody's.
+/// Maximum length of a line, in bytes.
 const LONGEST: u64 = 1 << 20;
-/// The descriptors that may come with a reply: four namespaces.
+/// Maximum number of descriptors in a reply: four namespaces.
 pub(super) const DESCRIPTORS: usize = 4;
 
-/// What is wanted of a lab that stays.
+/// A request to a persistent lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Request {
-    /// How it is.
+    /// Return its status.
     Status,
-    /// That its links change.
+    /// Change its links.
     Set(Change),
-    /// A way into it, to this host.
+    /// Return the namespaces to enter this host.
     Join { node: String },
-    /// Its end.
+    /// End the lab.
     Down,
 }
 
-/// A change of a running lab's links.
+/// A change to the links of a running lab.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Options as on the command line; whoever keeps the lab reads them.
+    /// Options as on the command line, parsed by the process that keeps the lab.
     pub options: Vec<String>,
-    /// Where file names among them begin.
+    /// The directory that relative file names among them refer to.
     pub directory: PathBuf,
 }
 
-/// The answer.
+/// A reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Reply {
-    /// It cannot be done.
+    /// The request failed.
     Error(String),
     Status(Box<Status>),
-    /// It has been done, or will be.
+    /// The request was carried out, or will be.
     Done,
-    /// The namespaces come with it: user, mount, PID, network.
+    /// Comes with the namespaces: user, mount, PID, network.
     Joined {
         variables: Vec<(String, String)>,
     },
 }
 
-/// Sends `what`, with descriptors.
+/// Sends `what` together with descriptors.
 pub(super) fn send(
     mut stream: &UnixStream,
     what: &impl Serialize,
@@ -74,7 +74,7 @@ pub(super) fn send(
     stream.write_all(&line[sent..])
 }
 
-/// Receives what [`send`] has sent.
+/// Receives what [`send`] sent.
 pub(super) fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<(T, Vec<OwnedFd>)> {
     let (mut line, descriptors) = first_part(stream)?;
     if !line.ends_with(b"\n") {
@@ -83,7 +83,7 @@ pub(super) fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<(T
     Ok((serde_json::from_slice(&line)?, descriptors))
 }
 
-/// The first bytes, which descriptors come with.
+/// Receives the first bytes, which carry the descriptors.
 fn first_part(stream: &UnixStream) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut bytes = vec![0; 4096];
     let mut parts = [IoSliceMut::new(&mut bytes)];

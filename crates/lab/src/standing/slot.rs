@@ -30,36 +30,34 @@ const LOCK: &str = "lock";
 const SUPERVISOR: &str = "supervisor";
 const CONTROL: &str = "control";
 const LOG: &str = "log";
-/// All files there may be, but the lock.
+/// All possible files except the lock.
 const FILES: [&str; 3] = [SUPERVISOR, CONTROL, LOG];
-/// How often it is looked whether a lab that is ending has ended, and how long
-/// that is apart.
+/// How often, and at what interval, to check whether an ending lab has ended.
 const ENDING_LOOKS: u32 = 500;
 const LOOK: Duration = Duration::from_millis(10);
-/// How much of a log is told to whoever asks why a lab has ended.
+/// How much of a log is shown when a lab has ended unexpectedly, in bytes.
 const LOG_TAIL: usize = 2000;
 
-/// The directory of a lab, found or made.
+/// The existing directory of a lab.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) name: LabName,
     pub(super) path: PathBuf,
     base: Base,
     directory: PrivateDirectory,
-    /// Open also when the lab has removed it, to tell when it has ended.
+    /// Kept open even after the lab has removed it, to tell when the lab has ended.
     lock: File,
 }
 
-/// A slot that this process has locked: its lab lives. The processes forked from
-/// here share the lock, and none of them must open it.
+/// A slot that this process has locked: its lab is alive. Processes forked from here share the
+/// lock; none of them may open it again.
 #[derive(Debug)]
 pub struct Taken {
     slot: Slot,
 }
 
 impl Slot {
-    /// Finds the slot of that name in `base`, if there is one. To be done in
-    /// one's turn.
+    /// Finds the slot of that name in `base`. The caller must hold the turn.
     pub(super) fn find(base: &Base, name: &LabName) -> Result<Option<Self>, StateError> {
         let path = base.0.path().join(name.as_str());
         let Some(directory) = base.0.subdirectory(name.as_str())? else { return Ok(None) };
@@ -72,8 +70,7 @@ impl Slot {
         Ok(Some(Self { name: name.clone(), path, base: base.clone(), directory, lock }))
     }
 
-    /// Takes the name in `base`, and clears away what a lab of that name that
-    /// was killed has left.
+    /// Reserves the name in `base`, and cleans up after a killed lab of that name.
     pub(super) fn take(base: &Base, name: &LabName) -> Result<Taken, StateError> {
         let _turn = base.turn()?;
         let path = base.0.path().join(name.as_str());
@@ -90,7 +87,7 @@ impl Slot {
         Ok(Taken { slot })
     }
 
-    /// Whether a process of its lab lives. To be asked in one's turn.
+    /// Whether a process of its lab is alive. The caller must hold the turn.
     pub(super) fn is_alive(&self) -> Result<bool, StateError> {
         let free = self.try_lock()?;
         if free {
@@ -99,8 +96,8 @@ impl Slot {
         Ok(!free)
     }
 
-    /// Removes what a dead lab has left, with the directory. `false` if it
-    /// lives, or is not there any more. To be done in one's turn.
+    /// Removes the directory of a dead lab. `false` if it is alive or already gone. The caller must
+    /// hold the turn.
     pub(super) fn sweep(&self) -> Result<bool, StateError> {
         if !self.is_in_place() {
             return Ok(false);
@@ -113,7 +110,7 @@ impl Slot {
         removed.map(|()| true)
     }
 
-    /// Who ends all of the lab's processes by ending.
+    /// The process whose end ends all of the lab's processes.
     pub(super) fn supervisor(&self) -> Option<Identity> {
         let mut text = String::new();
         let mut file = file_in(&self.directory, SUPERVISOR, OFlag::O_RDONLY).ok()?;
@@ -121,12 +118,12 @@ impl Slot {
         text.trim().parse().ok()
     }
 
-    /// Where the lab answers.
+    /// Path of the lab's control socket.
     pub(super) fn control(&self) -> PathBuf {
         short_path(&self.directory, CONTROL)
     }
 
-    /// The end of what the lab has said.
+    /// The end of the lab's log.
     pub(super) fn log_tail(&self) -> String {
         let mut bytes = Vec::new();
         let file = file_in(&self.directory, LOG, OFlag::O_RDONLY);
@@ -135,8 +132,8 @@ impl Slot {
         String::from_utf8_lossy(&bytes[from..]).trim().to_owned()
     }
 
-    /// Why a lab has ended by itself, in one line, as far as it said so. Nothing
-    /// is left of it then.
+    /// Why a lab has ended by itself, in one line, as far as its log says. The log is gone with the
+    /// lab in that case.
     pub(super) fn autopsy(&self) -> String {
         let said = self.log_tail().replace('\n', " | ");
         for _ in 0..ENDING_LOOKS {
@@ -159,7 +156,7 @@ impl Slot {
         self.base.0.is_in_place() && now.is_ok() && now == own
     }
 
-    /// Takes the lock; `false` if somebody has it.
+    /// Takes the lock; `false` if another process holds it.
     fn try_lock(&self) -> Result<bool, StateError> {
         match self.lock.try_lock() {
             Ok(()) => Ok(true),
@@ -201,7 +198,7 @@ impl Taken {
         &self.slot.name
     }
 
-    /// The slot as others see it: gives up this process's part of the lock.
+    /// The slot as seen by others: gives up this process's share of the lock.
     pub(super) fn leave(self) -> Option<Slot> {
         let _turn = self.slot.base.turn().ok()?;
         Slot::find(&self.slot.base, self.name()).ok().flatten()
@@ -211,24 +208,23 @@ impl Taken {
         &self.slot
     }
 
-    /// Remembers this process as the one whose end is that of the lab.
+    /// Records this process as the one whose end ends the lab.
     pub(super) fn record_supervisor(&self) -> io::Result<()> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC;
         let mut file = file_in(&self.slot.directory, SUPERVISOR, flags)?;
         writeln!(file, "{}", Identity::own()?)
     }
 
-    /// The lab's log, to be written.
+    /// Opens the lab's log for writing.
     pub(super) fn log(&self) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_APPEND;
         Ok(file_in(&self.slot.directory, LOG, flags)?)
     }
 
-    /// Gives the name up and removes everything. If the directory is not there
-    /// any more, there is nothing to do.
+    /// Releases the name and removes everything. Does nothing if the directory is already gone.
     ///
     /// # Errors
-    /// When a file cannot be removed.
+    /// If a file cannot be removed.
     pub fn give_up(self) -> Result<(), StateError> {
         if !self.slot.is_in_place() {
             return Ok(());
@@ -274,7 +270,7 @@ mod tests {
         assert!(found.is_alive().unwrap() && !found.sweep().unwrap());
         assert_eq!(found.supervisor(), Some(Identity::own().unwrap()));
         assert_eq!(found.log_tail(), "what happened");
-        drop(taken); // as when it is killed: nothing is removed
+        drop(taken); // as if killed: nothing is removed
         assert!(!found.is_alive().unwrap() && found.path.join(LOG).exists());
         assert!(found.sweep().unwrap());
         assert!(base.names().is_empty() && !found.sweep().unwrap());

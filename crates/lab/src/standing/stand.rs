@@ -1,4 +1,4 @@
-//! A lab that stays: answers until it is told to end.
+//! A persistent lab: answers requests until it is told to end.
 
 use core::time::Duration;
 use std::fs::File;
@@ -17,50 +17,50 @@ use super::slot::Taken;
 use super::status::{Facts, Status};
 use crate::{Lab, Node, Preset, clock, supervise};
 
-/// How often the lab looks after itself.
+/// How often the lab checks on itself, in milliseconds.
 const LOOK_MS: u16 = 500;
-/// How long a request may take to come, and a reply to be taken.
+/// Timeout for receiving a request and for sending a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whoever started the lab, as far as it needs him later.
+/// Callbacks into the program that started the lab.
 pub trait Keeper {
-    /// What `preset` becomes by these options.
+    /// Applies options to `preset`.
     ///
     /// # Errors
-    /// When they are not to be understood, or make no link.
+    /// If the options are invalid, or do not result in a valid link.
     fn change(&mut self, preset: &Preset, change: &Change) -> Result<Changed, String>;
 
     /// Called twice a second.
     fn look(&mut self);
 }
 
-/// What becomes of a lab by a [`Change`].
+/// The result of a [`Change`].
 pub struct Changed {
-    /// The links.
+    /// The new links.
     pub preset: Preset,
-    /// Outages of the hop, counted from now.
+    /// Outages of the hop, relative to now.
     pub outages: Vec<Outage>,
-    /// Whether those that there are end first.
+    /// Whether existing outages end first.
     pub end_outages: bool,
 }
 
-/// A lab and what is to be told of it.
+/// A lab and the rest of its status.
 pub struct Stand {
     /// The lab.
     pub lab: Lab,
     /// Its seed.
     pub seed: u64,
-    /// Whether the gateway pair is in it.
+    /// Whether the gateway pair runs in it.
     pub gateways: bool,
 }
 
 impl Stand {
-    /// Says that the lab is ready, and keeps it until it is told to end, by a
-    /// request or a signal, or until its directory is gone: nobody could find it
-    /// any more. The name is free again when this returns.
+    /// Reports that the lab is ready, and keeps it running until it is told to end by a request or
+    /// a signal, or until its directory is gone, since nobody could find it any more. The name is
+    /// free again when this returns.
     ///
     /// # Errors
-    /// When it cannot be reached, or the command that started it is gone.
+    /// If the lab cannot be reached, or the command that started it is gone.
     pub fn keep(&mut self, foothold: Foothold, keeper: &mut dyn Keeper) -> io::Result<()> {
         let path = foothold.taken().slot().control();
         let listener = match UnixListener::bind(path) {
@@ -84,7 +84,7 @@ struct Kept<'a> {
 }
 
 impl Kept<'_> {
-    /// Waits for something to do and does it. `true` when it is time to end.
+    /// Waits for an event and handles it. `true` when the lab should end.
     fn step(&mut self, listener: &UnixListener, signals: &SignalFd) -> io::Result<bool> {
         let fds = [listener.as_fd(), signals.as_fd()];
         let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
@@ -96,7 +96,7 @@ impl Kept<'_> {
         if fds[0].any() != Some(true) {
             return Ok(false);
         }
-        // Whoever goes away while he is answered has lost interest.
+        // A client that disconnects before the reply has lost interest.
         let (stream, _) = listener.accept()?;
         Ok(self.serve(&stream).unwrap_or(false))
     }
@@ -137,7 +137,7 @@ impl Kept<'_> {
         Ok(())
     }
 
-    /// Hands out the way to a host.
+    /// Passes out the namespaces of a host.
     fn admit(&self, stream: &UnixStream, node: &str) -> io::Result<()> {
         let lab = &self.stand.lab;
         let refuse =

@@ -1,4 +1,4 @@
-//! How a lab that stays is.
+//! The status of a persistent lab.
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use units::format_duration;
 
 use crate::{Faults, Gauge, Lab, Lateness, Preset};
 
-/// The state of a lab at a moment.
+/// The status of a lab at a moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Status {
@@ -16,21 +16,21 @@ pub struct Status {
     pub name: String,
     /// The name of its preset.
     pub preset: String,
-    /// What the preset says it is.
+    /// The preset's description.
     pub description: String,
-    /// What decides which packets are lost.
+    /// Seed that determines which packets are lost.
     pub seed: u64,
-    /// Since it was ready.
+    /// Seconds since the lab was ready.
     pub uptime_s: f64,
-    /// Whether the gateway pair is in it.
+    /// Whether the gateway pair runs in it.
     pub gateways: bool,
-    /// The longest IP packet on the hop in bytes.
+    /// MTU of the hop in bytes.
     pub mtu: u16,
     /// Its hosts.
     pub hosts: Vec<HostStatus>,
     /// Its links.
     pub links: Vec<LinkStatus>,
-    /// Packets that were lost otherwise than on the links.
+    /// Packets lost other than on the links.
     pub faults: FaultsStatus,
     /// How late packets left the links.
     pub lateness: LatenessStatus,
@@ -48,8 +48,7 @@ pub struct HostStatus {
     pub ipv6: String,
 }
 
-/// One direction of a link: its settings as text with units, and what it has
-/// counted since the start.
+/// One direction of a link: its settings as text with units, and its counters since the start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LinkStatus {
@@ -59,25 +58,25 @@ pub struct LinkStatus {
     pub rate: String,
     /// The one-way delay.
     pub delay: String,
-    /// What is lost on the way.
+    /// The loss model.
     pub loss: String,
-    /// How much may wait.
+    /// The size of the queue.
     pub queue: String,
-    /// Handed to the link.
+    /// Passed to the link.
     pub offered: TallyStatus,
-    /// Refused by the full queue, or dropped by its discipline.
+    /// Dropped by the full queue or by its discipline.
     pub dropped: TallyStatus,
-    /// Lost on the way.
+    /// Lost on the link.
     pub lost: TallyStatus,
     /// Delivered.
     pub delivered: TallyStatus,
-    /// Waiting, being serialised, or on the way.
+    /// In the queue, being serialised, or in flight.
     pub inside: TallyStatus,
-    /// Of those, waiting.
+    /// The part of these in the queue.
     pub queued: TallyStatus,
 }
 
-/// Packets and their bytes.
+/// A number of packets and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TallyStatus {
@@ -91,13 +90,13 @@ pub struct TallyStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FaultsStatus {
-    /// Came faster than the driver could take them.
+    /// Arrived faster than the driver could take them.
     pub missed: u64,
     /// Longer than the MTU.
     pub oversized: u64,
     /// Refused by the kernel.
     pub refused: u64,
-    /// For an address that no terminal has.
+    /// Addressed to no terminal.
     pub astray: u64,
 }
 
@@ -107,11 +106,11 @@ pub struct FaultsStatus {
 pub struct LatenessStatus {
     /// Packets counted.
     pub packets: u64,
-    /// Half of them were no later than this, in milliseconds.
+    /// Median lateness in milliseconds.
     pub median_ms: f64,
-    /// 99 % of them.
+    /// 99th percentile of the lateness in milliseconds.
     pub p99_ms: f64,
-    /// All of them.
+    /// Maximum lateness in milliseconds.
     pub worst_ms: f64,
 }
 

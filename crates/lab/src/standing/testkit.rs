@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::base::{Base, STATE_VARIABLE};
 
-/// A directory that goes with its owner.
+/// A directory that is removed when dropped.
 pub(super) struct Scratch(TempDir);
 
 impl Scratch {

@@ -1,5 +1,5 @@
-//! What a station says and understands on an Ethernet: its own IP packets, ARP
-//! (RFC 826) and neighbour discovery (RFC 4861). No clock, no socket.
+//! The link-layer protocols of a station on Ethernet: its own IP packets, ARP (RFC 826) and
+//! neighbour discovery (RFC 4861). No clock, no socket.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,12 +14,12 @@ use etherparse::{
 pub(super) type Mac = [u8; 6];
 
 const EVERYBODY: Mac = [0xff; 6];
-/// More packets do not wait for the answer to who a neighbour is.
+/// Maximum number of packets that wait for address resolution.
 const WAITING: usize = 64;
-/// Addresses whose station is remembered; more, and all are asked for again.
+/// Maximum number of resolved addresses remembered; beyond it all are resolved again.
 const REMEMBERED: usize = 4096;
 const HOP_LIMIT: u8 = 64;
-/// RFC 4861 §7.1: what comes from further away is no neighbour's.
+/// RFC 4861 §7.1: packets with a lower hop limit do not come from a neighbour.
 const NEIGHBOUR_HOP_LIMIT: u8 = 255;
 
 /// The payload of an IP packet.
@@ -29,11 +29,11 @@ pub struct Datagram {
     pub from: IpAddr,
     /// Where it goes to.
     pub to: IpAddr,
-    /// The protocol: 6 is TCP.
+    /// The IP protocol number; 6 is TCP.
     pub protocol: u8,
     /// The two ECN bits of the traffic class (RFC 3168 §5).
     pub ecn: u8,
-    /// What follows the IP header.
+    /// The bytes after the IP header.
     pub payload: Vec<u8>,
 }
 
@@ -42,11 +42,11 @@ pub struct Datagram {
 pub(super) struct Wire {
     mac: Mac,
     addresses: Vec<IpAddr>,
-    /// Who is where: neighbours, and those behind them.
+    /// Hardware addresses of neighbours, and of hosts behind them.
     known: BTreeMap<IpAddr, Mac>,
-    /// Packets for neighbours that do not answer yet.
+    /// Packets waiting for address resolution.
     waiting: VecDeque<(IpAddr, Vec<u8>)>,
-    /// Frames to be sent.
+    /// Frames to send.
     pub(super) outbox: VecDeque<Vec<u8>>,
     /// The identification of the next IPv4 packet (RFC 6864: they may be
     /// fragmented).
@@ -65,12 +65,12 @@ impl Wire {
         }
     }
 
-    /// Whether packets for `to` can leave without knowing the way.
+    /// Whether packets for `to` can leave without address resolution.
     pub(super) fn knows(&self, to: IpAddr) -> bool {
         self.known.contains_key(&to)
     }
 
-    /// Takes a frame that was heard. The datagram in it, if it is for us.
+    /// Handles a received frame. Returns its datagram, if it is for us.
     pub(super) fn hear(&mut self, frame: &[u8]) -> Option<Datagram> {
         let (ethernet, _) = Ethernet2Header::from_slice(frame).ok()?;
         if ethernet.source == self.mac {
@@ -110,7 +110,7 @@ impl Wire {
         Some(Datagram { from, to, protocol, ecn, payload: payload.payload.to_vec() })
     }
 
-    /// Sends a datagram by way of the neighbour `via`.
+    /// Sends a datagram through the neighbour `via`.
     pub(super) fn send(&mut self, datagram: &Datagram, via: IpAddr) {
         let Some(packet) = self.packet(datagram) else { return };
         let known = self.known.get(&datagram.to).or_else(|| self.known.get(&via)).copied();
@@ -126,7 +126,7 @@ impl Wire {
         }
     }
 
-    /// The IP packet; nothing if it is too long for one.
+    /// Builds the IP packet; `None` if it would be too long.
     fn packet(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
         let (protocol, payload) = (IpNumber(datagram.protocol), &datagram.payload);
         let ecn = IpEcn::try_new(datagram.ecn & 0b11).ok()?;
@@ -168,7 +168,7 @@ impl Wire {
         [&header.to_bytes()[..], payload].concat()
     }
 
-    /// Asks who has the address.
+    /// Asks for the hardware address of `address`.
     fn ask(&mut self, address: IpAddr) {
         let own = self.addresses.iter().find(|own| own.is_ipv4() == address.is_ipv4());
         match (own.copied(), address) {
@@ -244,7 +244,7 @@ impl Wire {
                 (Icmpv6Type::NeighborAdvertisement(header), 2)
             }
         };
-        // The target, and our own link-layer address as an option of 8 bytes.
+        // The target, and our own link-layer address as an 8-byte option.
         let body = [&target.octets()[..], &[option, 1], &self.mac].concat();
         let (own, to) = (own.octets(), to.octets());
         let Ok(icmp) = Icmpv6Header::with_checksum(kind, own, to, &body) else { return };
@@ -261,7 +261,7 @@ impl Wire {
         self.outbox.push_back(self.frame(to_mac, EtherType::IPV6, &packet));
     }
 
-    /// A neighbour has said who it is: what waited for it leaves.
+    /// Records a neighbour's hardware address and sends what waited for it.
     fn meet(&mut self, address: IpAddr, mac: Mac) {
         self.remember(address, mac);
         let waiting = core::mem::take(&mut self.waiting);
@@ -282,14 +282,14 @@ impl Wire {
     }
 }
 
-/// What is said to neighbours.
+/// The kinds of neighbour messages.
 #[derive(Clone, Copy)]
 enum Question {
     Solicitation,
     Advertisement,
 }
 
-/// A locally administered hardware address, another for every address.
+/// A locally administered hardware address, derived from the addresses.
 fn station_of(addresses: &[IpAddr]) -> Mac {
     let [a, b, c, d] = match addresses.first() {
         Some(IpAddr::V4(address)) => address.octets(),
@@ -332,13 +332,13 @@ mod tests {
 
     fn datagram(from: &str, to: &str, byte: u8) -> Datagram {
         let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
-        // A header's worth of bytes: what is shorter is no TCP.
+        // At least a header's worth of bytes: anything shorter is not TCP.
         let mut payload = vec![byte; 20];
         payload[12] = 5 << 4;
         Datagram { from, to, protocol: 6, ecn: 0b10, payload }
     }
 
-    /// Lets both talk until they are silent. What each has heard.
+    /// Exchanges frames until both are silent; returns what each received.
     fn talk(ends: &mut [Wire; 2]) -> [Vec<Datagram>; 2] {
         let mut heard = [Vec::new(), Vec::new()];
         while ends.iter().any(|end| !end.outbox.is_empty()) {
@@ -358,7 +358,7 @@ mod tests {
             let sent = [datagram(one, other, 1), datagram(one, other, 2)];
             sent.iter().for_each(|datagram| ends[0].send(datagram, datagram.to));
             assert_eq!(talk(&mut ends), [vec![], sent.to_vec()], "{one}");
-            // The answer needs no question.
+            // The answer needs no address resolution.
             let answer = datagram(other, one, 3);
             ends[1].send(&answer, answer.to);
             assert_eq!(ends[1].outbox.len(), 1);
@@ -371,7 +371,7 @@ mod tests {
         let mut ends = [wire(ONE), wire(OTHER)];
         let far = datagram(ONE[0], "10.2.0.2", 1);
         ends[0].send(&far, OTHER[0].parse().unwrap());
-        // The neighbour hears it and it is not for it.
+        // The neighbour receives it, but it is not addressed to the neighbour.
         assert_eq!(talk(&mut ends), [vec![], vec![]]);
         assert!(ends[0].knows(OTHER[0].parse().unwrap()) && !ends[0].knows(far.to));
     }

@@ -1,23 +1,22 @@
-//! That the built-in traces are what their formulas give.
+//! Checks that the built-in traces follow from their formulas.
 
 use core::f64::consts::PI;
 
 use super::*;
 
-/// In kilometres and seconds.
+/// The speed of light, in kilometres per second.
 const LIGHT: f64 = 299_792.458;
 const EARTH: f64 = 6378.137;
 const MU: f64 = 398_600.441_8;
 const SIDEREAL_DAY: f64 = 86_164.1;
 
-/// The distance of a satellite at `height`, seen from an earth angle with that
-/// cosine.
+/// The distance of a satellite at `height`, at an earth angle with this cosine.
 fn distance(height: f64, cosine: f64) -> f64 {
     let orbit = EARTH + height;
     (EARTH * EARTH + orbit * orbit - 2.0 * EARTH * orbit * cosine).sqrt()
 }
 
-/// Radians a second.
+/// Angular velocity in radians per second.
 fn motion(height: f64) -> f64 {
     (MU / (EARTH + height).powi(3)).sqrt()
 }
@@ -61,8 +60,8 @@ fn meo_changes_satellites_every_30_minutes() {
     }
 }
 
-/// ETSI EN 302 307-1, Table 13: ideal Es/N0 in dB and spectral efficiency, of
-/// the MODCODs up to 16APSK.
+/// ETSI EN 302 307-1, Table 13: ideal Es/N0 in dB and spectral efficiency of the MODCODs up to
+/// 16APSK.
 const MODCODS: [(f64, f64); 23] = [
     (-2.35, 0.490),
     (-1.24, 0.656),

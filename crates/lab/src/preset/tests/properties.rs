@@ -1,4 +1,4 @@
-//! What holds for every possible preset.
+//! Properties of every valid preset.
 
 use link::{Burst, Link, Opportunities, Trace, TraceValue};
 use units::{Instant, Machine};
@@ -21,7 +21,7 @@ fn any_rate() -> impl Strategy<Value = Rate> {
     ]
 }
 
-/// A value every ten milliseconds.
+/// A trace with a value every ten milliseconds.
 fn trace<T: TraceValue>(values: Vec<T>, looped: bool) -> Trace<T> {
     let at = |index: usize| Duration::from_millis(10 * index as u64);
     let period = looped.then_some(at(values.len()));
@@ -130,7 +130,7 @@ fn any_preset() -> impl Strategy<Value = Preset> {
     })
 }
 
-/// Offers packets to a link and drives it to its end, as far as it has one.
+/// Offers packets to a link and runs it to its end, if it has one.
 fn run(config: LinkConfig, seed: u64, packets: &[(u64, usize)]) -> [u64; 4] {
     let mut link = Link::new(config, seed);
     let (mut now, mut delivered) = (Instant::ZERO, 0);
