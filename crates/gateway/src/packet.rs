@@ -1,34 +1,33 @@
-//! What a gateway reads in an IP packet that it carries whole.
+//! Parses the IP packets that a gateway carries unsplit.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// IPv6 extension headers (RFC 8200 §4): hop-by-hop options, routing, fragment,
-/// destination options; each of the first kind says its own length.
+/// IPv6 extension headers to skip (RFC 8200 §4): hop-by-hop options, routing, destination options.
+/// Each contains its own length.
 const SKIPPED: [u8; 3] = [0, 43, 60];
 const FRAGMENT: u8 = 44;
-/// A chain of extension headers longer than this is nobody's honest packet.
+/// Longest chain of extension headers followed. Honest packets have fewer.
 const MOST_EXTENSIONS: usize = 8;
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
 
-/// The parts of an IP packet by which it is classed and routed.
+/// The fields by which an IP packet is classified and routed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
-    /// The differentiated services code point (RFC 2474), 0 to 63.
+    /// DSCP (RFC 2474), 0 to 63.
     pub(crate) dscp: u8,
-    /// What is inside (IANA's protocol numbers), behind all extension headers.
+    /// Protocol after all extension headers (IANA number).
     pub(crate) protocol: u8,
-    /// Source and destination port of TCP and UDP; none in a fragment but the
-    /// first.
+    /// Source and destination port of TCP and UDP; `None` in all fragments but the first.
     pub(crate) ports: Option<[u16; 2]>,
 }
 
 impl Packet {
-    /// Reads the headers; `None` for what is no IP packet.
+    /// Parses the headers; `None` if it is not an IP packet.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         match bytes.first()? >> 4 {
             4 => v4(bytes),
@@ -37,8 +36,7 @@ impl Packet {
         }
     }
 
-    /// Whether routers pass such a packet on: from one host to one other, and
-    /// farther than one link.
+    /// Whether routers forward such a packet: unicast, and not link-local.
     pub(crate) fn is_routable(&self) -> bool {
         [self.source, self.destination].into_iter().all(|address| match address {
             IpAddr::V4(v4) => {
@@ -86,8 +84,7 @@ fn v6(bytes: &[u8]) -> Option<Packet> {
     })
 }
 
-/// The protocol behind the extension headers, and what belongs to it as far as
-/// it is there.
+/// The protocol after the extension headers, and as much of its payload as is present.
 fn behind_extensions(mut next: u8, mut payload: Option<&[u8]>) -> (u8, Option<&[u8]>) {
     for _ in 0..MOST_EXTENSIONS {
         let Some(head) = payload.and_then(|payload| payload.first_chunk::<8>()) else { break };
@@ -116,7 +113,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A UDP packet of 8 bytes from `source` to `destination`.
+    /// A UDP packet with 8 bytes of payload.
     pub(crate) fn udp(source: &str, destination: &str, dscp: u8, ports: [u16; 2]) -> Vec<u8> {
         let mut packet = match (source.parse().unwrap(), destination.parse().unwrap()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {

@@ -1,4 +1,4 @@
-//! What was learnt of paths, kept on disk: a restarted gateway resumes from it
+//! Stores what was learnt about paths on disk, so that a restarted gateway resumes from it
 //! (`docs/slacp.md`, Rate).
 
 use std::fs::{self, OpenOptions};
@@ -14,16 +14,16 @@ use units::BitRate;
 
 use crate::keys::{format_public_key, parse_public_key};
 
-/// The version of the file.
+/// Version of the file format.
 const FORMAT: u32 = 1;
-/// A file of 4,096 paths stays below this.
+/// Maximum file size in bytes: enough for 4,096 paths.
 const LONGEST: u64 = 4 << 20;
 
-/// The file.
+/// The file with the remembered paths.
 #[derive(Debug)]
 pub(crate) struct PathStore {
     path: PathBuf,
-    /// What is there already.
+    /// Current contents, to avoid rewriting the same.
     written: Vec<u8>,
 }
 
@@ -34,8 +34,8 @@ struct Contents {
     paths: Vec<Remembered>,
 }
 
-/// A path, with the wall time at which it was measured: that goes on while
-/// nothing runs.
+/// A path with the wall-clock time of its measurement, because its age also grows while no gateway
+/// runs.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Remembered {
@@ -52,8 +52,7 @@ impl PathStore {
         Self { path, written: Vec::new() }
     }
 
-    /// What the file remembers. A file that is not there remembers nothing; one
-    /// that is damaged is told in the log and ignored.
+    /// Reads the file. A missing file is empty; a damaged one is logged and ignored.
     pub(crate) fn load(&mut self) -> Vec<(PathKey, PathMemory)> {
         match read(&self.path).and_then(|text| parse(&text, wall_time())) {
             Ok(memories) => memories,
@@ -64,7 +63,7 @@ impl PathStore {
         }
     }
 
-    /// Writes what is remembered now, whole or not at all.
+    /// Writes the current paths, atomically.
     ///
     /// # Errors
     /// The system's.
@@ -127,7 +126,7 @@ fn parse(text: &[u8], now: u64) -> io::Result<Vec<(PathKey, PathMemory)>> {
     }
     let known = |path: Remembered| {
         let peer = parse_public_key(&path.peer).map_err(|e| wrong(e.to_string()))?;
-        // What was measured in the future was not measured.
+        // A measurement from the future is invalid.
         let age = now.checked_sub(path.measured_unix_s).map_or(Duration::MAX, Duration::from_secs);
         let memory = PathMemory {
             capacity: BitRate::from_bits_per_second(path.capacity_bit_s),

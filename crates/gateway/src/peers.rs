@@ -1,4 +1,4 @@
-//! The sessions of a gateway, as those who ask about them see them.
+//! The sessions of a gateway: names of the peers, and rates from their modems.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,18 +13,17 @@ use crate::hop::Hop;
 use crate::keys::format_public_key;
 use crate::status::SessionStatus;
 
-/// Who has a session, and what the modem has told about it.
+/// The peers with sessions, and the rates that modems or operators have set.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     names: BTreeMap<PublicKey, String>,
     source: &'static str,
-    /// The most that the modem is believed.
+    /// Upper limit on a reported rate.
     maximum: Option<BitRate>,
     up: BTreeMap<SessionId, Peer>,
-    /// What was told for all, until when: a session that comes up later gets it
-    /// too.
+    /// The rate set for all sessions, and its expiry. A session that comes up later gets it too.
     told: Option<(BitRate, Instant)>,
-    /// What the modem tells itself, and whether there is one peer only.
+    /// The latest DLEP report, and whether there is at most one peer.
     modem: Report,
     alone: bool,
 }
@@ -36,7 +35,7 @@ struct Peer {
     since: Instant,
     reachable: bool,
     told_until: Option<Instant>,
-    /// It was the modem itself that told.
+    /// Whether the modem itself reported the rate (DLEP).
     by_modem: bool,
 }
 
@@ -50,12 +49,12 @@ impl Peers {
         Self { names, source, maximum, ..Self::default() }
     }
 
-    /// There is never more than one.
+    /// For a gateway with at most one peer.
     pub(crate) fn alone(self) -> Self {
         Self { alone: true, ..self }
     }
 
-    /// Takes other names, and where the rate comes from now.
+    /// Applies new names and a new source of the rate.
     pub(crate) fn configure(
         &mut self,
         rate: &Rate,
@@ -65,7 +64,7 @@ impl Peers {
         (self.source, self.maximum, self.names) = (source(rate), maximum, names);
     }
 
-    /// Notes what happens to a session.
+    /// Follows the events of a session.
     pub(crate) fn follow(&mut self, hop: &Hop, session: SessionId, event: &Event) {
         match (event, self.up.get_mut(&session)) {
             (Event::Up { peer, address }, _) => {
@@ -88,15 +87,15 @@ impl Peers {
         }
     }
 
-    /// Takes what the modem tells by DLEP.
+    /// Applies a DLEP report.
     pub(crate) fn hear(&mut self, hop: &Hop, news: Report) {
         self.modem = news;
         let sessions: Vec<SessionId> = self.sessions().collect();
         sessions.into_iter().for_each(|session| self.pass_on(hop, session));
     }
 
-    /// Gives a session the rate that the modem tells by DLEP. When it tells none any more,
-    /// what holds without one holds at once.
+    /// Sets a session's rate from the DLEP report. When the report no longer has one, the fallback
+    /// rate applies at once.
     fn pass_on(&mut self, hop: &Hop, session: SessionId) {
         let Some(peer) = self.up.get_mut(&session).filter(|_| self.source == "modem") else {
             return;
@@ -106,7 +105,7 @@ impl Peers {
         let rate = self.modem.base.rate(peer.address.ip().to_canonical(), self.alone);
         let (rate, until) = match rate.zip(until) {
             Some((rate, until)) => (self.maximum.map_or(rate, |most| rate.min(most)), until),
-            // Expires at once.
+            // Expires immediately.
             None if peer.by_modem => (hop.stats(session).unwrap_or_default().rate, now),
             None => return,
         };
@@ -116,7 +115,7 @@ impl Peers {
         }
     }
 
-    /// A session comes up while a told rate holds.
+    /// Sets the remembered rate for a session that comes up before it expires.
     fn tell_again(&mut self, hop: &Hop, session: SessionId) {
         self.pass_on(hop, session);
         if self.modem.until.is_some() {
@@ -131,11 +130,10 @@ impl Peers {
         }
     }
 
-    /// Takes what the modem tells about one session, or all. Says what has been
-    /// done.
+    /// Sets the rate of one session, or of all. Returns a description of the effect.
     ///
     /// # Errors
-    /// When rates are not told here, or there is no such session.
+    /// If the rate is not `"modem"`, or there is no such session.
     pub(crate) fn tell(
         &mut self,
         hop: Option<&Hop>,
@@ -186,7 +184,7 @@ impl Peers {
         }
     }
 
-    /// What the peer of a session is called.
+    /// Name of a session's peer.
     pub(crate) fn name(&self, session: SessionId) -> Option<String> {
         self.up.get(&session).map(|peer| called(&self.names, &peer.key))
     }

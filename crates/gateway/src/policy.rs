@@ -1,6 +1,6 @@
-//! What becomes of a new connection, or of a packet that is not TCP: the first
-//! policy that fits says it, and without one the usual thing happens. The kernel
-//! decides, by rules made here; a connection is decided about once, by its SYN.
+//! Policies for new connections and for packets other than TCP: the first match decides; without a
+//! match, TCP is split and other packets are tunnelled. The kernel evaluates them, with rules made
+//! here; a connection is decided once, by its SYN.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,26 @@ use crate::prefix::Prefix;
 use crate::rule::{Term, Version};
 use crate::status::PolicyStatus;
 
-/// The most rules that all policies of a gateway may come to.
+/// Maximum number of rules for all policies of a gateway.
 pub(crate) const MOST_RULES: usize = 1000;
 
-/// What is done with traffic. Sections `[[policy]]`, key `action`.
+/// What to do with traffic. Sections `[[policy]]`, key `action`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The usual thing: TCP is split, and what is not TCP goes through the tunnel,
-    /// if there is one.
+    /// The default: split TCP, and tunnel other packets if there is a tunnel.
     Split,
-    /// It crosses the hop whole, as packets, through the tunnel.
+    /// Send it unsplit through the tunnel.
     Tunnel,
-    /// It passes as it would without skyhop.
+    /// Leave it alone, as without skyhop.
     Bypass,
 }
 
 impl Action {
-    /// Every action.
+    /// All actions.
     pub(crate) const ALL: [Self; 3] = [Self::Split, Self::Tunnel, Self::Bypass];
 
-    /// The word for it, as in a configuration.
+    /// The action's name, as in a configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Split => "split",
@@ -39,13 +38,13 @@ impl Action {
     }
 }
 
-/// One section `[[policy]]`: what fits one element of each list that is not empty.
+/// A section `[[policy]]`. Matches traffic that matches one element of each non-empty list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub(crate) name: String,
-    /// Where the traffic goes to.
+    /// Destinations.
     pub(crate) to: Vec<Prefix>,
-    /// Where it comes from.
+    /// Sources.
     pub(crate) from: Vec<Prefix>,
     /// Destination ports.
     pub(crate) ports: Vec<Ports>,
@@ -57,9 +56,9 @@ pub struct Policy {
 /// Which packets a chain of rules sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// SYNs of TCP.
+    /// TCP SYNs.
     Connections,
-    /// Anything but TCP.
+    /// Everything except TCP.
     Packets,
 }
 
@@ -73,23 +72,23 @@ impl Seen {
 }
 
 impl Policy {
-    /// The policy of everything.
+    /// A policy that matches everything.
     pub(crate) fn new(name: &str, action: Action) -> Self {
         let name = name.to_owned();
         Self { name, to: vec![], from: vec![], ports: vec![], dscp: vec![], action }
     }
 
-    /// Whether there is nothing that it does not fit.
+    /// Whether it matches everything.
     pub(crate) fn fits_all(&self) -> bool {
         *self == Self::new(&self.name, self.action)
     }
 
-    /// Whether it can fit TCP.
+    /// Whether it can match TCP.
     pub(crate) fn fits_tcp(&self) -> bool {
         self.ports.is_empty() || self.ports.iter().any(|ports| ports.of(TCP))
     }
 
-    /// The tests of its rules: a packet that passes all tests of one fits.
+    /// The matches of its rules: a packet matches the policy if it passes all terms of one of them.
     fn tests(&self, seen: Seen) -> Vec<Vec<Term>> {
         let protocol = if seen == Seen::Connections { TCP } else { UDP };
         let fitting = self.ports.iter().filter(|ports| ports.of(protocol));
@@ -121,7 +120,7 @@ impl Policy {
     }
 }
 
-/// Each rule with each of the terms; the rules as they are if there are none.
+/// Combines each rule with each term; without terms the rules stay as they are.
 fn either(rules: Vec<Vec<Term>>, terms: &[Term]) -> Vec<Vec<Term>> {
     if terms.is_empty() {
         return rules;
@@ -133,8 +132,8 @@ fn either(rules: Vec<Vec<Term>>, terms: &[Term]) -> Vec<Vec<Term>> {
     rules.iter().flat_map(with).collect()
 }
 
-/// A chain of rules that does with each packet what the first fitting policy says,
-/// and `usual` if none fits. With `counted`, each policy counts what it fits.
+/// A chain of rules that applies the first matching policy to each packet, and `usual` if none
+/// matches. With `counted`, each policy counts its packets.
 pub(crate) fn chain(
     policies: &[Policy],
     seen: Seen,
@@ -150,23 +149,23 @@ pub(crate) fn chain(
     rules.chain([usual]).collect()
 }
 
-/// How many rules the policies come to, in the longest chain.
+/// Number of rules of the longest chain.
 pub(crate) fn rules(policies: &[Policy]) -> usize {
     let of = |seen| policies.iter().map(|policy| policy.tests(seen).len()).sum::<usize>();
     of(Seen::Connections).max(of(Seen::Packets))
 }
 
-/// The name of a policy's counter in our nftables tables.
+/// Name of a policy's counter in our nftables tables.
 pub(crate) fn counter(index: usize, seen: Seen) -> String {
     format!("policy-{}-{}", index + 1, seen.as_str())
 }
 
-/// The counters of all policies.
+/// Names of all policies' counters.
 pub(crate) fn counters(policies: &[Policy], seen: Seen) -> Vec<String> {
     (0..policies.len()).map(|index| counter(index, seen)).collect()
 }
 
-/// What each policy has decided about, by the counters of our tables.
+/// Counts of each policy, from the counters of our tables.
 pub(crate) fn status(policies: &[Policy], counts: &BTreeMap<String, u64>) -> Vec<PolicyStatus> {
     let count = |index, seen| counts.get(&counter(index, seen)).copied().unwrap_or(0);
     let row = |(index, policy): (usize, &Policy)| PolicyStatus {

@@ -1,4 +1,4 @@
-//! Sets of addresses, written `10.0.0.0/8`.
+//! Address prefixes such as `10.0.0.0/8`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// All addresses that begin with the same bits.
+/// A range of addresses with the same leading bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     address: IpAddr,
@@ -17,13 +17,13 @@ pub struct Prefix {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PrefixError {
-    /// The text is no address, or its length is no number in range.
+    /// The address or the prefix length is invalid.
     #[error("expected a prefix, like \"10.0.0.0/8\" or \"2001:db8::/32\"")]
     Malformed,
-    /// There are bits behind the prefix; most likely it is a slip.
+    /// The address has bits set after the prefix, most likely by mistake.
     #[error("it has bits behind the prefix: did you mean {meant}?")]
     HostBits {
-        /// The prefix that the address lies in.
+        /// The prefix that contains the address.
         meant: Prefix,
     },
 }
@@ -34,60 +34,59 @@ impl Prefix {
     /// Every IPv6 address.
     pub(crate) const ALL_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 };
 
-    /// A prefix of IPv4; bits behind it must be zero.
+    /// An IPv4 prefix; the bits after it must be zero.
     pub(crate) const fn v4(address: [u8; 4], length: u8) -> Self {
         Self { address: IpAddr::V4(Ipv4Addr::from_octets(address)), length }
     }
 
-    /// A prefix of IPv6; bits behind it must be zero.
+    /// An IPv6 prefix; the bits after it must be zero.
     pub(crate) const fn v6(address: [u16; 8], length: u8) -> Self {
         Self { address: IpAddr::V6(Ipv6Addr::from_segments(address)), length }
     }
 
-    /// The prefix of this length that `address` lies in; `None` if no address is as
-    /// long.
+    /// The prefix of this length that contains `address`; `None` if the length exceeds the address.
     pub(crate) fn around(address: IpAddr, length: u8) -> Option<Self> {
         let most = if address.is_ipv4() { 32 } else { 128 };
         (length <= most).then(|| Self { address: first_address(address, length), length })
     }
 
-    /// One address alone.
+    /// A single address.
     pub(crate) fn host(address: IpAddr) -> Self {
         Self { address, length: if address.is_ipv4() { 32 } else { 128 } }
     }
 
-    /// The first address.
+    /// First address of the prefix.
     pub fn address(self) -> IpAddr {
         self.address
     }
 
-    /// Whether it is one address alone.
+    /// Whether it is a single address.
     pub(crate) fn is_host(self) -> bool {
         self == Self::host(self.address)
     }
 
-    /// Whether every address of `other` lies in it.
+    /// Whether it contains all of `other`.
     pub(crate) fn covers(self, other: Self) -> bool {
         self.length <= other.length && self.contains(other.address)
     }
 
-    /// How many leading bits are common.
+    /// Prefix length in bits.
     pub fn length(self) -> u8 {
         self.length
     }
 
-    /// Whether `address` lies in it.
+    /// Whether it contains `address`.
     pub fn contains(self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4()
             && first_address(address, self.length) == self.address
     }
 
-    /// Whether an address lies in both.
+    /// Whether the two prefixes have an address in common.
     pub fn overlaps(self, other: Self) -> bool {
         self.contains(other.address) || other.contains(self.address)
     }
 
-    /// The mask, in network byte order: 4 bytes or 16.
+    /// The netmask in network byte order: 4 or 16 bytes.
     pub(crate) fn mask(self) -> Vec<u8> {
         match self.address {
             IpAddr::V4(_) => mask4(self.length).to_be_bytes().to_vec(),

@@ -1,9 +1,7 @@
-//! A proxy for clients that ask to be connected: SOCKS5 and HTTP CONNECT on one
-//! port. It needs no privilege.
+//! A proxy for SOCKS5 and HTTP CONNECT on one port. It needs no privilege.
 //!
-//! Strangers decide how long a handshake takes and how many there are: both have
-//! limits. Beyond the limit the oldest handshake gives way, since an honest one
-//! takes milliseconds.
+//! Clients are untrusted, so both the duration and the number of handshakes are limited. Beyond the
+//! limit the oldest handshake is dropped, since an honest one takes milliseconds.
 
 mod carry;
 #[cfg(feature = "fuzzing")]
@@ -32,38 +30,38 @@ use crate::leg::Leg;
 use crate::listener::is_exhaustion;
 use crate::tcp;
 
-/// How long a client may take to say what it wants.
+/// Time limit for a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// How many may be saying it at the same time.
+/// Maximum concurrent handshakes.
 const HANDSHAKES: usize = 256;
-/// How long a client that is refused may take to read why.
+/// Time that a refused client has to read the answer.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How long nobody is accepted after the process ran out of descriptors.
+/// How long no client is accepted after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);
-/// What is read of a handshake at once. What comes behind it is relayed.
+/// Read size during a handshake, in bytes. Anything after the handshake is relayed.
 const PIECE: usize = 1024;
 
-/// The proxy's port and the handshakes under way.
+/// The proxy's listener and its handshakes in progress.
 pub(crate) struct Proxy {
     listener: TcpListener,
     config: ProxyConfig,
     handshakes: JoinSet<Option<Wish>>,
-    /// The oldest first; some may have ended.
+    /// Handshakes, the oldest first; some may have ended.
     order: VecDeque<AbortHandle>,
     paused_until: Option<Instant>,
 }
 
-/// A client that has said where it wants to be connected to.
+/// A client that has completed its request.
 pub(crate) struct Wish {
     leg: Leg,
     source: SocketAddr,
-    /// The code point of its SYN.
+    /// DSCP of its SYN.
     dscp: Option<u8>,
     request: Request,
 }
 
 impl Proxy {
-    /// Listens on the configured port.
+    /// Listens on the configured address.
     ///
     /// # Errors
     /// The system's refusal.
@@ -78,13 +76,12 @@ impl Proxy {
         Ok(Self { listener, config, handshakes, order, paused_until: None })
     }
 
-    /// Sets up the connections of clients, whose packets bear `mark`.
+    /// Applies TCP settings, and a mark, to clients' connections.
     pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
         side.apply_to_listener(&SockRef::from(&self.listener), mark);
     }
 
-    /// Waits for the next client that has said where it wants to go. May be
-    /// cancelled without losing one.
+    /// Waits for the next client with a complete request. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Wish {
         loop {
             let resume = self.paused_until;
@@ -134,7 +131,7 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
-/// Hears what a client wants; `None` if it did not say, or was refused.
+/// Runs a client's handshake; `None` if it did not complete, or was refused.
 async fn negotiate(mut leg: Leg, source: SocketAddr, dscp: Option<u8>) -> Option<Wish> {
     let negotiated = timeout(HANDSHAKE_LIMIT, converse(leg.socket_mut())).await.ok()?;
     match negotiated.ok()? {
@@ -146,8 +143,7 @@ async fn negotiate(mut leg: Leg, source: SocketAddr, dscp: Option<u8>) -> Option
     }
 }
 
-/// Talks to a client until it has said what it wants, or something that can only
-/// be refused with this answer.
+/// Reads until the request is complete, or invalid; then returns the answer to refuse it with.
 async fn converse(socket: &mut TcpStream) -> io::Result<Result<Request, Vec<u8>>> {
     let mut handshake = Handshake::default();
     let mut piece = [0; PIECE];
@@ -164,7 +160,7 @@ async fn converse(socket: &mut TcpStream) -> io::Result<Result<Request, Vec<u8>>
     }
 }
 
-/// Tells a client why nothing comes of it, and closes.
+/// Sends a refusal, and closes.
 async fn refuse(mut leg: Leg, answer: &[u8]) {
     let said = timeout(LAST_WORDS, async {
         leg.socket_mut().write_all(answer).await?;
@@ -175,7 +171,7 @@ async fn refuse(mut leg: Leg, answer: &[u8]) {
     }
 }
 
-/// The next client of a proxy that may not be there.
+/// The next client of an optional proxy; waits for ever without one.
 pub(crate) async fn next(proxy: &mut Option<Proxy>) -> Wish {
     match proxy {
         Some(proxy) => proxy.next().await,

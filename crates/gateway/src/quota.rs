@@ -1,5 +1,5 @@
-//! What each terminal may have of its hub: no terminal, and no client behind one, takes
-//! what the others need. Handed the time.
+//! Quotas of terminals on a hub, so that no terminal, and no client behind one, takes what the
+//! others need. Handed the time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,39 +10,39 @@ use units::{ByteCount, Instant};
 use crate::bucket::Bucket;
 use crate::config::PermittedTerminal;
 
-/// Seconds of new connections that a terminal may save up: everybody behind it returns at
-/// once when an outage ends.
+/// Seconds' worth of new connections allowed in a burst: after an outage all clients of a terminal
+/// return at once.
 const BURST_SECONDS: u32 = 10;
 
-/// The bounds of one terminal.
+/// Limits of one terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// How many bytes the hub sends to it where it sends one to a terminal of weight 1,
-    /// while both have more to get than the hub's rate allows. Key `weight`.
+    /// Share of the hub's rate relative to a terminal of weight 1, while both have more to send
+    /// than the rate allows. Key `weight`, 1 to 1000, default 1.
     pub weight: u32,
-    /// Connections at once that it has opened. Key `max_connections`; without it all that
-    /// the hub carries if there is one terminal, and half of them if there are others.
+    /// Maximum concurrent connections opened by the terminal. Key `max_connections`; by default all
+    /// of the hub's if there is one terminal, otherwise half of them.
     pub connections: Option<u64>,
-    /// New connections a second, in the long run. Key `connections_per_second`.
+    /// New connections per second in the long run. Key `connections_per_second`, default 1000.
     pub per_second: u32,
-    /// Names that are resolved for it at once; as many may wait. Key `lookups`.
+    /// Maximum concurrent name lookups; as many may wait. Key `lookups`, default 16.
     pub lookups: usize,
-    /// What the streams of its session hold in each direction; without it as of all. Key
-    /// `memory`.
+    /// Memory for the streams of its session, in each direction; by default that of all terminals.
+    /// Key `memory`.
     pub memory: Option<ByteCount>,
 }
 
 impl Default for Quota {
-    /// A page takes 20 to 50 connections, so 1,000 a second are 20 pages a second or more,
-    /// and a fifth of what a core of a hub opens (`cargo bench -p skyhop --bench cost --
-    /// connections`). A name takes 0.1 s where the resolver has to ask others: 16 at once
-    /// are 160 names a second.
+    /// A page takes 20 to 50 connections, so 1,000 per second are at least 20 pages per second, and
+    /// a fifth of what one core of a hub can open (`cargo bench -p skyhop --bench cost --
+    /// connections`). A lookup takes 0.1 s if the resolver has to ask others, so 16 at once are 160
+    /// names per second.
     fn default() -> Self {
         Self { weight: 1, connections: None, per_second: 1000, lookups: 16, memory: None }
     }
 }
 
-/// What all terminals of a hub have.
+/// Usage of all terminals of a hub.
 pub(crate) struct Quotas {
     peers: BTreeMap<PublicKey, Peer>,
 }
@@ -50,37 +50,37 @@ pub(crate) struct Quotas {
 struct Peer {
     most: u64,
     bucket: Bucket,
-    /// One for itself and one for each connection.
+    /// Its reference count is the number of connections, plus one.
     seats: Arc<()>,
 }
 
-/// A connection's place among those of its terminal, until it is dropped.
+/// A connection's seat in its terminal's quota, until dropped.
 #[derive(Debug)]
 pub(crate) struct Seat {
     _seat: Arc<()>,
 }
 
-/// Why a terminal gets no further connection.
+/// The limit that a terminal has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exceeded {
     Connections,
     Pace,
 }
 
-/// The memory of those terminals that have one of their own.
+/// Memory limits of the terminals that have their own.
 pub(crate) fn memory(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, ByteCount> {
     terminals.iter().filter_map(|it| Some((it.key, it.quota.memory?))).collect()
 }
 
 impl Quotas {
-    /// Those of a hub that carries at most `total` connections.
+    /// Quotas for a hub that carries at most `total` connections.
     pub(crate) fn new(terminals: &[PermittedTerminal], total: u64) -> Self {
         let mut quotas = Self { peers: BTreeMap::new() };
         quotas.configure(terminals, total);
         quotas
     }
 
-    /// Takes other bounds; what terminals have they keep.
+    /// Applies new limits; existing connections are kept.
     pub(crate) fn configure(&mut self, terminals: &[PermittedTerminal], total: u64) {
         let usual = if terminals.len() == 1 { total } else { (total / 2).max(1) };
         let mut before = std::mem::take(&mut self.peers);
@@ -98,10 +98,10 @@ impl Quotas {
         }
     }
 
-    /// A place for a new connection of a terminal.
+    /// Takes a seat for a new connection of a terminal.
     ///
     /// # Errors
-    /// Which bound it has reached.
+    /// The limit that the terminal has reached.
     pub(crate) fn admit(&mut self, now: Instant, terminal: &PublicKey) -> Result<Seat, Exceeded> {
         let peer = self.peers.get_mut(terminal).ok_or(Exceeded::Connections)?;
         if Arc::strong_count(&peer.seats) as u64 > peer.most {

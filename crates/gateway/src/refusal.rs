@@ -1,5 +1,5 @@
-//! What the kernel refuses to set up for a gateway: the operation, the version of IP,
-//! the error, and what that usually means on a machine like this.
+//! Refusals of the kernel: the operation, the IP version, the error, and its usual cause on this
+//! kind of machine.
 
 use std::fmt;
 use std::io;
@@ -9,26 +9,26 @@ use nix::errno::Errno;
 use crate::capability::Capability;
 use crate::rule::Version;
 
-/// What a gateway asks of the kernel.
+/// An operation requested from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// A listener that takes what was meant for others.
+    /// Binding a transparent listener.
     Listener(Version),
-    /// A rule by packet mark.
+    /// Adding a rule by packet mark.
     Rule(Version),
-    /// A route in a table of our own.
+    /// Adding a route to a table of our own.
     Route(Version),
-    /// Packets that come round by the loopback device.
+    /// Sending packets through the loopback device.
     Loopback,
-    /// A table of nftables, and what is in it.
+    /// Creating or changing an nftables table.
     Nftables,
-    /// Packets that nftables logs, and packets of our own making.
+    /// Receiving packets logged by nftables, and sending raw packets.
     Packets,
-    /// The tunnel's device by `/dev/net/tun`.
+    /// Creating the tunnel's device with `/dev/net/tun`.
     Tun,
-    /// The tunnel's device as a pair of virtual Ethernet devices.
+    /// Creating the tunnel's device as a veth pair.
     Veth,
-    /// What is set on the tunnel's device.
+    /// Configuring the tunnel's device.
     Device,
 }
 
@@ -48,8 +48,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// An operation that the kernel refuses. Prints as what was refused, the kernel's
-/// error, and how to mend it where that is known.
+/// An operation that the kernel refused. Prints the operation, the kernel's error, and a fix if one
+/// is known.
 #[derive(Debug)]
 pub struct Refusal {
     operation: Operation,
@@ -57,17 +57,17 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Whether it is for want of privilege.
+    /// Whether privileges are missing.
     pub(crate) fn is_denial(&self) -> bool {
         self.cause.kind() == io::ErrorKind::PermissionDenied
     }
 
-    /// What the kernel would answer with this error.
+    /// The refusal that would result from this error.
     pub(crate) fn expected(operation: Operation, code: i32) -> Self {
         Self { operation, cause: io::Error::from_raw_os_error(code) }
     }
 
-    /// What was refused, and the kernel's error.
+    /// The operation and the kernel's error.
     pub(crate) fn what(&self) -> String {
         match self.cause.raw_os_error() {
             Some(code) => format!("{}: {}", self.operation, Errno::from_raw(code)),
@@ -75,12 +75,12 @@ impl Refusal {
         }
     }
 
-    /// How to mend it, where that is known.
+    /// How to fix it, if known.
     pub(crate) fn mend(&self) -> Option<&'static str> {
         mend(self.operation, self.cause.raw_os_error().unwrap_or(0), Capability::is_held)
     }
 
-    /// What becomes of a refusal for IPv6 when IPv6 works again.
+    /// What happens once IPv6 works again.
     pub(crate) fn later(&self) -> &'static str {
         match self.operation {
             Operation::Rule(_) | Operation::Route(_) => FOLLOWED,
@@ -88,7 +88,7 @@ impl Refusal {
         }
     }
 
-    /// For `map_err`.
+    /// For use with `map_err`.
     pub(crate) fn of(operation: Operation) -> impl Fn(io::Error) -> Self {
         move |cause| Self { operation, cause }
     }
@@ -107,14 +107,14 @@ impl std::error::Error for Refusal {
     }
 }
 
-/// What an error of an operation means for a process that holds these capabilities.
+/// What an error of an operation means for a process with these capabilities.
 fn mend(
     operation: Operation,
     code: i32,
     holds: impl Fn(Capability) -> bool,
 ) -> Option<&'static str> {
     let denied = matches!(code, libc::EPERM | libc::EACCES);
-    // EPERM says that the privilege is missing, EACCES of a route that IPv6 is.
+    // EPERM means that the privilege is missing; EACCES for a route means that IPv6 is off.
     let off = (operation, code) == (Operation::Route(Version::V6), libc::EACCES);
     if denied
         && !off
@@ -159,14 +159,14 @@ fn mend(
     }
 }
 
-/// Says that a gateway does without IPv6.
+/// Log text for a gateway that runs without IPv6.
 pub(crate) fn without_v6(refusal: &Refusal) -> String {
     format!("IPv6 connections are not taken over: {refusal}")
 }
 
-/// What to do when a gateway runs without IPv6 because the kernel has none.
+/// Advice if the kernel had no IPv6 at the start.
 pub(crate) const LATER: &str = "once IPv6 works, restart the gateway";
-/// The same where IPv6 is switched off.
+/// Advice if IPv6 is switched off.
 const FOLLOWED: &str = "once IPv6 works, the gateway uses it";
 
 const LOOPBACK_DOWN: &str =
@@ -179,7 +179,7 @@ const NAMESPACES: &str = "without /dev/net/tun it needs CAP_SYS_ADMIN and CAP_NE
                           CAP_NET_ADMIN: `modprobe tun`, give the container /dev/net/tun, or run it \
                           as root";
 
-/// What to do about the capability that is missing, if one is.
+/// Advice on the missing capability, if one is missing.
 fn missing(operation: Operation, holds: impl Fn(Capability) -> bool) -> Option<&'static str> {
     if !holds(Capability::NetAdmin) {
         return Some(NET_ADMIN);

@@ -1,7 +1,7 @@
-//! Destinations that could not be connected to. A client that is answered at once
-//! learns of it only by a reset, and does not try its server's next address (Happy
-//! Eyeballs, RFC 8305). So further connections there pass by for a while: then it is
-//! the destination that answers, and the client knows what to do.
+//! Remembers destinations that refused connections. A client that is answered at once sees only a
+//! reset, and does not try its server's next address (Happy Eyeballs, RFC 8305). So further
+//! connections to the destination pass unaccelerated for a while: the client then hears the
+//! destination itself.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,47 +14,47 @@ use units::Instant;
 
 use crate::clock;
 
-/// How long connections to a destination pass by at first, a server may just be
-/// starting; twice as long when it refuses again, up to …
+/// First period for which connections pass; short, because a server may just be starting. Doubles
+/// with each further refusal up to [`LONGEST`].
 const FIRST: Duration = Duration::from_secs(5);
-/// … so long. So long after that a destination is forgotten.
+/// Maximum period. A destination is forgotten this long after its last period ended.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How many are; each new one has the table of interception made anew, and somebody
-/// may look through all ports there are.
+/// Maximum remembered destinations. Each new one rebuilds the interception table, and a port scan
+/// yields many.
 const MOST: usize = 64;
 
-/// Those of one gateway. Connections tell of them, the intake lets them pass by.
+/// The refusals of one gateway. Connections report them; the intake lets their destinations pass.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     memory: Mutex<Memory>,
-    /// There is one more.
+    /// Notified of each new refusal.
     changed: Notify,
 }
 
-/// Of one destination, the last one.
+/// The last refusal of a destination.
 #[derive(Debug)]
 struct Refusal {
-    /// Connections pass by until then, after they have for so long.
+    /// End of the current period, and its length.
     until: Instant,
     lasting: Duration,
 }
 
-/// No I/O, no clock.
+/// The deciding part: no I/O, no clock.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Somebody lets them pass by; before, nothing is remembered.
+    /// Whether an intake acts on refusals. Nothing is remembered before.
     is_followed: bool,
     refusals: BTreeMap<SocketAddr, Refusal>,
-    /// What the intake knows.
+    /// The destinations that the intake knows.
     known: Vec<SocketAddr>,
-    /// For who waits until the intake knows.
+    /// Wait until the intake has been updated.
     waiting: Vec<oneshot::Sender<()>>,
 }
 
 impl Refusals {
-    /// A client that was answered could not be connected to `destination`. Returns
-    /// when the next one's connection will pass by, so that the client can be told;
-    /// at once if none will.
+    /// Reports that an answered client could not be connected to `destination`. Returns once the
+    /// next connection would pass unaccelerated, so that the client may be reset; at once if none
+    /// will.
     pub(crate) async fn tell(&self, destination: SocketAddr, reason: ResetReason) {
         let is_of_destination = matches!(
             reason,
@@ -65,16 +65,16 @@ impl Refusals {
         }
         let Some(known) = self.lock().remember(clock::now(), destination) else { return };
         self.changed.notify_one();
-        // It fails if nothing is taken over any more.
+        // Fails if interception has ended.
         let _ = known.await;
     }
 
-    /// From now on somebody lets them pass by.
+    /// From now on an intake acts on refusals.
     pub(crate) fn follow(&self) {
         self.lock().is_followed = true;
     }
 
-    /// Waits for something that calls for [`Self::take_change`].
+    /// Waits until [`Self::take_change`] may have news.
     pub(crate) async fn changed(&self) {
         let next = self.lock().next_end().map(|end| end.saturating_since(clock::now()));
         match next {
@@ -86,12 +86,12 @@ impl Refusals {
         }
     }
 
-    /// What passes by from now on, if that is not what passed by.
+    /// The destinations to let pass, if they have changed.
     pub(crate) fn take_change(&self) -> Option<Vec<SocketAddr>> {
         self.lock().take_change(clock::now())
     }
 
-    /// The table is what was last taken.
+    /// The interception table now has what was taken last.
     pub(crate) fn set(&self) {
         self.lock().waiting.clear();
     }
@@ -102,7 +102,7 @@ impl Refusals {
 }
 
 impl Memory {
-    /// `None` if there is nothing to wait for.
+    /// Records a refusal. Returns `None` if there is nothing to wait for.
     fn remember(&mut self, now: Instant, destination: SocketAddr) -> Option<oneshot::Receiver<()>> {
         self.refusals.retain(|_, refusal| refusal.until + LONGEST > now);
         let has_room = self.refusals.len() < MOST || self.refusals.contains_key(&destination);
@@ -126,7 +126,7 @@ impl Memory {
         Some(known)
     }
 
-    /// When one of those that pass by does not any more.
+    /// When the next period ends.
     fn next_end(&self) -> Option<Instant> {
         let passing = self.known.iter().filter_map(|destination| self.refusals.get(destination));
         passing.map(|refusal| refusal.until).min()
@@ -155,7 +155,7 @@ mod tests {
         ([192, 0, 2, 1], port).into()
     }
 
-    /// Seconds until a destination that refuses at this time does not pass by any more.
+    /// Seconds until a destination that refuses at this time is intercepted again.
     fn lasts(memory: &mut Memory, seconds: u64) -> u64 {
         assert!(memory.remember(at(seconds), port(80)).is_some());
         assert_eq!(memory.take_change(at(seconds)), Some(vec![port(80)]));

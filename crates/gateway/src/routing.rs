@@ -1,11 +1,9 @@
-//! Brings packets that bear our mark to this machine whatever their
-//! destination: a rule by packet mark and a routing table of our own with one
-//! local route, for IPv4 and IPv6.
+//! Routes packets with our mark to this machine, whatever their destination: a rule by packet mark
+//! and a routing table of our own with one local route, for IPv4 and IPv6.
 //!
-//! Both bear our own protocol number, so that they are known as ours. Leftovers
-//! of a gateway that was killed do no harm (nothing sets the mark any more) and
-//! the next start removes them. The requests are synchronous so that
-//! dropping [`Routing`] removes everything on every way out.
+//! Rule and route have our own protocol number, by which they are recognised. Remains of a killed
+//! gateway are harmless (nothing sets the mark any more), and the next start removes them. Requests
+//! are synchronous, so that dropping [`Routing`] removes everything on every kind of exit.
 
 mod kind;
 
@@ -27,13 +25,13 @@ use crate::netfilter::{SLOTS, Slot, is_claimed};
 use crate::refusal::{Operation, Refusal};
 use crate::rule::{Mark, Version};
 
-/// Our routing protocol number: none that iproute2's `rt_protos` knows.
+/// Our routing protocol number, unused in iproute2's `rt_protos`.
 pub(crate) const PROTOCOL: RouteProtocol = RouteProtocol::Other(159);
-/// Routing tables 5900 and up: one for each slot.
+/// Routing tables 5900 and up, one per slot.
 const FIRST_TABLE: u32 = 5900;
-/// Behind the rule for local addresses (0), before the operator's own.
+/// After the rule for local addresses (0), before the operator's own rules.
 pub(crate) const PRIORITY: u32 = 59;
-/// The loopback device is the first of every network namespace.
+/// The loopback device has index 1 in every network namespace.
 const LOOPBACK: u32 = 1;
 
 /// The rules and routes of one gateway. Removed when dropped.
@@ -43,12 +41,11 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    /// Installs rules and routes for the packets of `slot`, and removes the
-    /// leftovers of gateways that are no more. With what was refused for IPv6: then it
-    /// holds for IPv4 alone.
+    /// Installs rules and routes for the packets of `slot`, and removes the remains of gateways
+    /// that have died. Also returns a refusal for IPv6; then only IPv4 works.
     ///
     /// # Errors
-    /// What the kernel refuses for IPv4.
+    /// The kernel's refusal for IPv4.
     pub(crate) fn install(
         slot: Slot,
         versions: &[Version],
@@ -61,17 +58,17 @@ impl Routing {
                 kernel.sweep(other).map_err(Refusal::of(Operation::Route(Version::V4)))?;
             }
         }
-        // From here on a failure drops the value and so removes what is there.
+        // From here on an error drops the value, which removes what was installed.
         let routing = Self { slot };
         let without_v6 = for_versions(versions, |version| routing.add(&mut kernel, version))?;
         Ok((routing, without_v6))
     }
 
-    /// Adds what is not there: refused at the start, or removed by the kernel when IPv6 or
-    /// the loopback device was switched off. With what is refused for IPv6.
+    /// Adds whatever is missing: refused at the start, or removed by the kernel when IPv6 or the
+    /// loopback device was switched off. Also returns a refusal for IPv6.
     ///
     /// # Errors
-    /// What the kernel refuses for IPv4.
+    /// The kernel's refusal for IPv4.
     pub(crate) fn restore(&self, versions: &[Version]) -> Result<Option<Refusal>, Refusal> {
         let mut kernel = Kernel::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         for_versions(versions, |version| self.add(&mut kernel, version))
@@ -83,8 +80,8 @@ impl Routing {
     }
 }
 
-/// Carries `work` out for these versions. A machine may be without IPv6, or have it
-/// switched off: a refusal for IPv6 is handed back, and IPv4 works.
+/// Runs `work` for these versions. A machine may have no IPv6, or have it switched off, so a
+/// refusal for IPv6 is returned instead of failing.
 pub(crate) fn for_versions(
     versions: &[Version],
     mut work: impl FnMut(Version) -> Result<(), Refusal>,
@@ -107,15 +104,15 @@ impl Drop for Routing {
     }
 }
 
-/// Whether packets can go round by the loopback device. IPv4 connections are handed over
-/// without it; the kernel refuses the route of IPv6.
+/// Whether the loopback device is up. IPv4 connections are redirected without it; the kernel
+/// refuses the IPv6 route.
 pub(crate) fn is_loopback_up() -> bool {
     let devices = getifaddrs().into_iter().flatten();
     let mut loopback = devices.filter(|device| device.flags.contains(InterfaceFlags::IFF_LOOPBACK));
     loopback.any(|device| device.flags.contains(InterfaceFlags::IFF_UP))
 }
 
-/// What an operator types for the same effect.
+/// Equivalent `ip` commands.
 pub(crate) fn display(slot: Slot, versions: &[Version]) -> String {
     let mark = slot.mark();
     let line = |version: &Version| {
@@ -134,12 +131,12 @@ fn table(slot: Slot) -> u32 {
     FIRST_TABLE + slot.0
 }
 
-/// A rule that has packets with a mark routed by a table.
+/// A rule that routes packets with a mark by a table.
 pub(crate) fn rule(mark: Mark, table: u32, version: Version) -> RuleMessage {
     rule_at(PRIORITY, mark, table, version)
 }
 
-/// The same with another priority.
+/// Like [`rule`], with another priority.
 pub(crate) fn rule_at(priority: u32, mark: Mark, table: u32, version: Version) -> RuleMessage {
     let mut rule = RuleMessage::default();
     rule.header.family = family(version);
@@ -167,7 +164,7 @@ fn route(slot: Slot, version: Version) -> RouteMessage {
     route
 }
 
-/// The address family of a version of IP.
+/// Address family of an IP version.
 pub(crate) fn family(version: Version) -> AddressFamily {
     match version {
         Version::V4 => AddressFamily::Inet,
@@ -175,19 +172,19 @@ pub(crate) fn family(version: Version) -> AddressFamily {
     }
 }
 
-/// A socket to the kernel's routing tables.
+/// A netlink socket to the kernel's routing tables.
 pub(crate) struct Kernel {
     socket: Socket,
     sequence: u32,
 }
 
 impl Kernel {
-    /// A socket in the calling thread's network namespace.
+    /// Opens a socket in the calling thread's network namespace.
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self { socket: Socket::new(NETLINK_ROUTE)?, sequence: 0 })
     }
 
-    /// Removes everything of `slot`, however often it is there.
+    /// Removes everything of `slot`, including duplicates.
     fn sweep(&mut self, slot: Slot) -> io::Result<()> {
         for version in [Version::V4, Version::V6] {
             let rule = || rule(slot.mark(), table(slot), version);
@@ -197,7 +194,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Has a route and the rule that leads to it be there, once.
+    /// Ensures that a route, and the rule that leads to it, exist exactly once.
     pub(crate) fn add(
         &mut self,
         route: RouteMessage,
@@ -214,7 +211,7 @@ impl Kernel {
         rule.map_err(Refusal::of(Operation::Rule(version)))
     }
 
-    /// Whether there was something to remove.
+    /// Removes something; returns whether it existed.
     pub(crate) fn remove(&mut self, message: RouteNetlinkMessage) -> io::Result<bool> {
         match self.request(message, 0) {
             Ok(()) => Ok(true),
@@ -235,7 +232,7 @@ impl Kernel {
         Ok(routes)
     }
 
-    /// Adds what comes of a list; whether there is more.
+    /// Receives a part of a list; returns whether there is more.
     fn receive_routes(&mut self, routes: &mut Vec<RouteMessage>) -> io::Result<bool> {
         let (bytes, _) = self.socket.recv_from_full()?;
         let mut rest = bytes.as_slice();
@@ -270,17 +267,17 @@ impl Kernel {
         self.socket.send(&bytes, 0).map(drop)
     }
 
-    /// Has the kernel carry out a request, and waits until it has.
+    /// Sends a request and waits for its completion.
     pub(crate) fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.send(message, NLM_F_ACK | flags)?;
         self.answer()?.map(drop)
     }
 
-    /// Waits for what the kernel answers to the message that was sent last: its refusal, or a
-    /// message; none if it only acknowledges that.
+    /// Waits for the answer to the last request: a refusal, a message, or `None` for a mere
+    /// acknowledgement.
     ///
     /// # Errors
-    /// When no answer can be had.
+    /// If no answer can be received.
     fn answer(&mut self) -> io::Result<io::Result<Option<RouteNetlinkMessage>>> {
         loop {
             let (answer, _) = self.socket.recv_from_full()?;
@@ -300,8 +297,8 @@ impl Kernel {
     }
 }
 
-/// ENOENT for a rule, ESRCH for a route; EAFNOSUPPORT without IPv6, or
-/// ENETDOWN or ENODEV where the loopback device has no part in it.
+/// ENOENT for a rule, ESRCH for a route; EAFNOSUPPORT or EOPNOTSUPP without IPv6; ENODEV if IPv6 is
+/// off on the loopback device.
 pub(crate) fn is_absence(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

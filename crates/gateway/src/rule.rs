@@ -1,5 +1,5 @@
-//! The nftables expressions that interception needs: each encodes itself for
-//! the kernel and prints itself in nft syntax, so that the two cannot differ.
+//! nftables expressions for our rules. Each encodes itself for the kernel and prints itself in nft
+//! syntax, so that the two cannot differ.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use crate::netlink::Batch;
 use crate::policy::{self, Seen};
 use crate::prefix::Prefix;
 
-/// The kernel's attribute numbers (`linux/netfilter/nf_tables.h`).
+/// Attribute numbers (`linux/netfilter/nf_tables.h`).
 mod attribute {
     pub(super) const LIST_ELEMENT: u16 = 1;
     pub(super) const EXPRESSION_NAME: u16 = 1;
@@ -26,22 +26,21 @@ const VERDICT_REGISTER: u32 = libc::NFT_REG_VERDICT as u32;
 const TCP_FLAGS_OFFSET: u32 = 13;
 const FIN_SYN_RST_ACK: u8 = 0x17;
 const SYN: u8 = 0x02;
-/// The counter of packets that may not go on.
+/// Name of the counter of prohibited packets.
 pub(crate) const REFUSED: &str = "refused";
 /// NFT_OBJECT_COUNTER.
 pub(crate) const COUNTER: u32 = 1;
 const FIB_BY_DESTINATION: u32 = 1 << 1;
 const FIB_ADDRESS_TYPE: u32 = 3;
 
-/// The bits of the packet mark that one gateway sets; the others are left as
-/// they are.
+/// The bits of the packet mark that one gateway uses; other bits stay unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) value: u32,
     pub(crate) mask: u32,
 }
 
-/// One term of a rule: a test that the packet must pass, or what is done then.
+/// A term of a rule: a match, or an action for packets that matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Term {
     /// The packet is IPv4, or IPv6.
@@ -52,62 +51,62 @@ pub(crate) enum Term {
     NotTcp,
     /// The packet is UDP from this port.
     UdpFrom(u16),
-    /// It bears any of these marks.
+    /// The packet has any of these mark bits.
     MarkedAny(u32),
-    /// The packet opens a connection.
+    /// The packet is a SYN without ACK.
     OnlySyn,
-    /// It came in by this interface.
+    /// The packet came in by this interface.
     From(String),
-    /// It goes out by this interface.
+    /// The packet goes out by this interface.
     Through(String),
-    /// It bears the mark.
+    /// The packet has the mark.
     Marked(Mark),
-    /// Its connection bears the mark.
+    /// The packet's connection has the mark.
     OfMarkedConnection(Mark),
-    /// Its destination lies in the prefix (of the version tested before).
+    /// The destination is in the prefix (of the version matched before).
     To(Prefix),
-    /// Its source lies in the prefix (of the version tested before).
+    /// The source is in the prefix (of the version matched before).
     FromAddress(Prefix),
-    /// It is of this protocol, TCP or UDP, and its destination port is one of these.
+    /// The protocol is this one (TCP or UDP), and the destination port is in this range.
     ToPorts(u8, u16, u16),
-    /// It bears the code point (in the header of the version tested before).
+    /// The packet has this DSCP (for the version matched before).
     Dscp(Version, u8),
-    /// It goes against the direction in which its connection was opened.
+    /// The packet is in the reply direction of its connection.
     OfAnswer,
-    /// It belongs to a connection that has gone on before, or tells of an error of one.
+    /// The packet belongs to an established connection, or is an error about one.
     OfKnownConnection,
-    /// Its destination is not an address of this machine.
+    /// The destination is not an address of this machine.
     ToElsewhere,
-    /// Its destination is one host: neither broadcast, multicast nor anycast. A router
-    /// itself takes what is for its subnets' anycast addresses (RFC 4291 §2.6.1).
+    /// The destination is a single host, neither broadcast, multicast nor anycast. A router itself
+    /// accepts packets to the anycast addresses of its subnets (RFC 4291 §2.6.1).
     ToOneHost,
-    /// It belongs to a socket of this machine that stands in for another host.
+    /// The packet belongs to a transparent socket of this machine.
     OfTransparentSocket,
-    /// Hands it to the listener on a loopback port (of the version before).
+    /// Redirect to the listener on a loopback port (for the version matched before).
     Tproxy(Version, u16),
-    /// Marks it.
+    /// Set the packet's mark.
     SetMark(Mark),
-    /// Marks its connection.
+    /// Set the connection's mark.
     MarkConnection(Mark),
-    /// Counts it, in this counter of the policy with this index.
+    /// Count in this counter of the policy with this index.
     Count(usize, Seen),
-    /// Counts it as one that may not go on.
+    /// Count as prohibited.
     CountRefused,
-    /// Sends a copy of it to whoever listens to the log group.
+    /// Copy to the log group.
     Log(u16),
-    /// Ends the hook's chain.
+    /// Accept: ends the hook's chain.
     Accept,
-    /// Ends the packet.
+    /// Drop the packet.
     Drop,
-    /// Ends this chain and goes on in the one that jumped here.
+    /// Return to the calling chain.
     Return,
-    /// Goes through another chain first.
+    /// Call another chain.
     Jump(&'static str),
-    /// Goes through another chain instead of the rest of this one.
+    /// Continue in another chain without returning to this one.
     Goto(&'static str),
 }
 
-/// A version of IP.
+/// IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     V4,
@@ -115,12 +114,12 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// The version of `address`.
+    /// Version of `address`.
     pub(crate) fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
-    /// What people call it.
+    /// Name for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
@@ -153,7 +152,7 @@ impl Version {
 }
 
 impl Term {
-    /// Adds the term's expressions to a rule's list.
+    /// Appends the term's expressions to a rule's list.
     pub(crate) fn encode(&self, list: &mut Batch) {
         match self {
             Self::Version(version) => {
@@ -240,7 +239,7 @@ impl Term {
     }
 }
 
-/// Refers to a counter of the table by its name.
+/// References a counter of the table by name.
 fn encode_count(list: &mut Batch, counter: &str) {
     expression(list, "objref", |data| {
         data.number(1, COUNTER);
@@ -299,7 +298,7 @@ fn compare_protocol(list: &mut Batch, operation: libc::c_int, protocol: libc::c_
     compare(list, operation, &[protocol as u8]);
 }
 
-/// The destination is no address of this kind.
+/// Matches destinations that are not addresses of this kind.
 fn encode_not_to(list: &mut Batch, kind: libc::c_uchar) {
     expression(list, "fib", |data| {
         data.number(1, REGISTER);
@@ -309,7 +308,7 @@ fn encode_not_to(list: &mut Batch, kind: libc::c_uchar) {
     compare(list, libc::NFT_CMP_NEQ, &u32::from(kind).to_ne_bytes());
 }
 
-/// The address at this offset, of this length, lies in the prefix.
+/// Matches the address at this offset, of this length, against the prefix.
 fn encode_prefix(list: &mut Batch, (offset, length): (u32, u32), prefix: Prefix) {
     load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, offset, length);
     mask(list, &prefix.mask(), &vec![0; length as usize]);
@@ -334,7 +333,7 @@ fn encode_ports(list: &mut Batch, protocol: u8, first: u16, last: u16) {
     });
 }
 
-/// RFC 2474 §3; IPv6 has four bits of it in the first byte, two in the second.
+/// RFC 2474 §3; in IPv6 it has four bits in the first byte, two in the second.
 fn encode_dscp(list: &mut Batch, version: Version, dscp: u8) {
     match version {
         Version::V4 => {
@@ -350,7 +349,7 @@ fn encode_dscp(list: &mut Batch, version: Version, dscp: u8) {
     }
 }
 
-/// The listener is bound to loopback, where no packet can reach it by itself.
+/// Redirects to the listener on loopback, which packets cannot reach otherwise.
 fn encode_tproxy(list: &mut Batch, version: Version, port: u16) {
     const ADDRESS_REGISTER: u32 = REGISTER;
     const PORT_REGISTER: u32 = libc::NFT_REG_2 as u32;
@@ -379,18 +378,18 @@ fn encode_interface(list: &mut Batch, key: libc::c_int, interface: &str) {
     compare(list, libc::NFT_CMP_EQ, &name);
 }
 
-/// The register holds a mark: are its bits those of `wanted`?
+/// Compares the mark in the register with `wanted`, within its mask.
 fn encode_is_marked(list: &mut Batch, wanted: Mark) {
     mask(list, &wanted.mask.to_ne_bytes(), &[0; 4]);
     compare(list, libc::NFT_CMP_EQ, &wanted.value.to_ne_bytes());
 }
 
-/// The register holds a mark: sets the bits of `wanted` in it.
+/// Sets the bits of `wanted` in the mark in the register.
 fn encode_remark(list: &mut Batch, wanted: Mark) {
     mask(list, &(!wanted.mask).to_ne_bytes(), &wanted.value.to_ne_bytes());
 }
 
-/// NFT_CT_STATE, and the bits that nftables gives to IP_CT_ESTABLISHED and IP_CT_RELATED.
+/// NFT_CT_STATE, and nftables' bits for IP_CT_ESTABLISHED and IP_CT_RELATED.
 const CONNECTION_STATE: u32 = 0;
 const ESTABLISHED_OR_RELATED: u32 = 1 << 1 | 1 << 2;
 /// NFT_CT_DIRECTION, and IP_CT_DIR_REPLY.

@@ -1,19 +1,19 @@
-//! The buffer through which bytes pass between a TCP socket and a stream.
+//! Scratch buffer for copying between a TCP socket and a stream.
 //!
-//! One for each thread, not for each connection: it is filled and emptied within
-//! one poll. An idle connection holds no buffer at all.
+//! There is one per thread, not per connection: it is filled and emptied within one poll, so an
+//! idle connection holds no buffer at all.
 
 use std::cell::RefCell;
 
-/// Large enough that system calls do not dominate, small enough that what a full
-/// socket leaves over is little.
+/// Buffer size in bytes: large enough that system calls do not dominate, small enough that little
+/// is left over when a socket is full.
 const SIZE: usize = 64 << 10;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends the buffer for the duration of `work`, which must not lend it again.
+/// Lends the buffer to `work`, which must not call this again.
 pub(crate) fn with<R>(work: impl FnOnce(&mut [u8]) -> R) -> R {
     BUFFER.with_borrow_mut(|buffer| {
         buffer.resize(SIZE, 0);

@@ -1,4 +1,4 @@
-//! The hub's terminals: which are there, and which addresses are behind them.
+//! The hub's terminals: their sessions, and the networks behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,31 +8,31 @@ use slacp::{Open, PublicKey, ResetReason, SessionId};
 use crate::config::PermittedTerminal;
 use crate::prefix::Prefix;
 
-/// All terminals that may connect, and the sessions there are, named by `S`.
+/// All permitted terminals, and the current sessions, identified by `S`.
 pub(crate) struct Sites<S = SessionId> {
     terminals: Vec<PermittedTerminal>,
     sessions: BTreeMap<S, Session>,
     /// Whether terminals may reach each other.
     mesh: bool,
-    /// Whether connections are made in the clients' names.
+    /// Whether the hub connects with the clients' addresses.
     transparent: bool,
 }
 
 /// A session with a terminal.
 struct Session {
-    /// The place in the list of terminals; `None` for one that is not there.
+    /// Index in the list of terminals; `None` if no longer in the list.
     terminal: Option<usize>,
     reachable: bool,
 }
 
-/// What becomes of a stream that a terminal has opened.
+/// What to do with a stream that a terminal has opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way<S = SessionId> {
-    /// The hub connects to its destination.
+    /// Connect from the hub.
     Here,
-    /// The terminal of this session does.
+    /// Forward it to the terminal of this session.
     Through(S),
-    /// Nobody does.
+    /// Reset it.
     Closed(ResetReason),
 }
 
@@ -41,8 +41,7 @@ impl<S: Copy + Ord> Sites<S> {
         Self { terminals, sessions: BTreeMap::new(), mesh, transparent }
     }
 
-    /// These may connect from now on. Sessions of terminals that are among them go
-    /// on.
+    /// Replaces the permitted terminals. Sessions of terminals that remain are kept.
     pub(crate) fn configure(&mut self, terminals: Vec<PermittedTerminal>, mesh: bool) {
         let old = std::mem::replace(&mut self.terminals, terminals);
         for session in self.sessions.values_mut() {
@@ -52,7 +51,7 @@ impl<S: Copy + Ord> Sites<S> {
         self.mesh = mesh;
     }
 
-    /// How many terminals may connect.
+    /// Number of permitted terminals.
     pub(crate) fn count(&self) -> usize {
         self.terminals.len()
     }
@@ -67,25 +66,25 @@ impl<S: Copy + Ord> Sites<S> {
         self.sessions.remove(&session);
     }
 
-    /// A terminal answers, or does not answer any more.
+    /// A terminal has become reachable or unreachable.
     pub(crate) fn set_reachable(&mut self, session: S, reachable: bool) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.reachable = reachable;
         }
     }
 
-    /// What the log calls the terminal of a session.
+    /// Name of a session's terminal, for the log.
     pub(crate) fn name(&self, session: S) -> &str {
         self.of(session).map_or("a terminal", |terminal| &terminal.name)
     }
 
-    /// What is behind the terminal of a session.
+    /// Networks of a session's terminal.
     pub(crate) fn networks(&self, session: S) -> Vec<Prefix> {
         self.of(session).map_or(Vec::new(), |terminal| terminal.networks.clone())
     }
 
-    /// The networks of all terminals that can be reached now by a session that `has_room`
-    /// for another connection.
+    /// Networks of all terminals that are reachable by a session that `has_room` for another
+    /// connection.
     pub(crate) fn open_networks(&self, has_room: impl Fn(S) -> bool) -> Vec<Prefix> {
         let open = self.sessions.iter().filter(|(id, it)| it.reachable && has_room(**id));
         let here: BTreeSet<usize> = open.filter_map(|(_, session)| session.terminal).collect();
@@ -93,22 +92,22 @@ impl<S: Copy + Ord> Sites<S> {
         terminals.flat_map(|(_, terminal)| terminal.networks.clone()).collect()
     }
 
-    /// The session by which an address behind a terminal is reached now.
+    /// The session that currently reaches an address behind a terminal.
     pub(crate) fn behind(&self, address: IpAddr) -> Option<S> {
         let owner = self.owner(address)?;
-        // The newest, if a terminal has come back before its old one is over.
+        // The newest session, if a terminal has reconnected before its old one ended.
         let mut sessions = self.sessions.iter().rev();
         let found = sessions.find(|(_, it)| it.terminal == Some(owner) && it.reachable);
         found.map(|(session, _)| *session)
     }
 
-    /// Whether an address is behind the terminal of a session.
+    /// Whether an address is behind a session's terminal.
     pub(crate) fn is_behind(&self, address: IpAddr, session: S) -> bool {
         self.of(session).is_some_and(|terminal| is_in(address, &terminal.networks))
     }
 
-    /// What becomes of a stream of a terminal. Where the source is shown to others
-    /// it must be what it says: an address behind that terminal.
+    /// Decides about a stream from a terminal. If the source address is shown to others, it must be
+    /// behind that terminal.
     pub(crate) fn way(&self, from: S, open: Open) -> Way<S> {
         let destination = open.destination.ip();
         let is_own = self.is_behind(open.source.ip(), from);
@@ -123,12 +122,12 @@ impl<S: Copy + Ord> Sites<S> {
         self.behind(destination).map_or(Way::Closed(ResetReason::Unreachable), Way::Through)
     }
 
-    /// The terminal of a session, while it may connect.
+    /// The terminal of a session, if still permitted.
     pub(crate) fn of(&self, session: S) -> Option<&PermittedTerminal> {
         self.terminals.get(self.sessions.get(&session)?.terminal?)
     }
 
-    /// The sessions, and which share of the hub's rate each has.
+    /// The sessions with their weights.
     pub(crate) fn weights(&self) -> impl Iterator<Item = (S, u32)> {
         let sessions = self.sessions.keys();
         sessions.filter_map(|session| Some((*session, self.of(*session)?.quota.weight)))
@@ -166,7 +165,7 @@ mod tests {
         assert_eq!(sites.behind("10.1.0.1".parse().unwrap()), None);
     }
 
-    /// Two terminals whose sessions are 1 and 2.
+    /// Two terminals with sessions 1 and 2.
     fn sites(mesh: bool) -> Sites<u32> {
         sites_with(mesh, false)
     }
@@ -209,7 +208,7 @@ mod tests {
         assert_eq!(sites.open_networks(|_| false), [], "no memory");
         let to_ship = open("10.2.0.1", "10.1.0.1");
         assert_eq!(sites.way(2, to_ship), Way::Closed(ResetReason::Unreachable));
-        // It comes back with another session before its first one is over.
+        // The terminal reconnects before its first session has ended.
         sites.add(3, &SHIP);
         sites.set_reachable(1, true);
         assert_eq!(sites.way(2, to_ship), Way::Through(3));

@@ -1,30 +1,30 @@
-//! From which of our addresses a peer is answered: the one that it wrote to.
+//! Chooses our source address for a peer: the address that the peer wrote to.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use slacp::SessionId;
 
-/// Senders outside any session that are remembered at most. As many answers wait
-/// for the link at most, and an answer leaves soon after its question came.
+/// Maximum senders outside any session that are remembered. At most as many answers are queued, and
+/// an answer leaves soon after its request.
 const STRANGERS: usize = 2048;
 
-/// Which of a gateway's addresses its peers use.
+/// Source addresses towards the peers.
 pub(crate) enum Sources<S = SessionId> {
-    /// The routing decides. So it is at a terminal, whose addresses may change.
+    /// Chosen by routing: on a terminal, whose addresses may change.
     Routed,
     /// The address that the peer wrote to.
     AsAddressed(Addressed<S>),
 }
 
 impl<S: Copy + Ord> Sources<S> {
-    /// Of a hub, which may have several addresses.
+    /// For a hub, which may have several addresses.
     pub(crate) fn as_addressed() -> Self {
         Self::AsAddressed(Addressed::new())
     }
 
-    /// A datagram of `peer` came to the address `ours`; of a `session` if it is
-    /// authentic.
+    /// Records that a datagram from `peer` arrived at the address `ours`, with its `session` if it
+    /// was authentic.
     pub(crate) fn remember(&mut self, peer: SocketAddr, ours: Option<IpAddr>, session: Option<S>) {
         let (Self::AsAddressed(known), Some(ours)) = (self, ours) else { return };
         match session {
@@ -33,14 +33,14 @@ impl<S: Copy + Ord> Sources<S> {
         }
     }
 
-    /// The session is over.
+    /// Drops a session that has ended.
     pub(crate) fn forget(&mut self, session: S) {
         if let Self::AsAddressed(known) = self {
             known.forget(session);
         }
     }
 
-    /// From which address to answer `peer`; `None` leaves it to the routing.
+    /// The source address for `peer`; `None` leaves it to routing.
     pub(crate) fn of(&self, peer: Option<SocketAddr>) -> Option<IpAddr> {
         match self {
             Self::Routed => None,
@@ -49,16 +49,16 @@ impl<S: Copy + Ord> Sources<S> {
     }
 }
 
-/// Peers are known as long as their sessions live, and strangers, who may be as
-/// many as anybody likes, only until others come: they cannot push out a peer.
+/// Remembers peers as long as their sessions live. Other senders, which an attacker can multiply,
+/// only displace each other, never a peer.
 pub(crate) struct Addressed<S> {
-    /// The last two addresses of each session's peer, the newest first: while it
-    /// moves it is written to at both.
+    /// The last two addresses of each session's peer, the newest first: while it moves, both are
+    /// used.
     sessions: BTreeMap<S, [Option<Peer>; 2]>,
-    /// Our address for each of these, and the session that entered it.
+    /// Our address towards each of these, and the session that set it.
     peers: BTreeMap<SocketAddr, (IpAddr, S)>,
     strangers: BTreeMap<SocketAddr, IpAddr>,
-    /// The strangers in the order in which they came.
+    /// Senders outside sessions, in order of arrival.
     order: VecDeque<SocketAddr>,
 }
 
@@ -91,7 +91,7 @@ impl<S: Copy + Ord> Addressed<S> {
         gone.into_iter().for_each(|gone| self.remove(gone.at, session));
     }
 
-    /// Another session may have come to the same address meanwhile.
+    /// Another session may now own the address.
     fn remove(&mut self, at: SocketAddr, session: S) {
         if self.peers.get(&at).is_some_and(|(_, owner)| *owner == session) {
             self.peers.remove(&at);
@@ -141,7 +141,7 @@ mod tests {
             sources.remember(address(1000 + n), ours(2), None);
             assert_eq!(sources.of(Some(address(1000 + n))), ours(2), "is answered");
         }
-        // A false packet from a peer's address changes nothing either.
+        // A forged packet from a peer's address changes nothing either.
         sources.remember(address(1), ours(2), None);
         assert_eq!(sources.of(Some(address(1))), ours(1));
         assert_eq!(sources.of(Some(address(1000))), None, "forgotten");
@@ -160,7 +160,7 @@ mod tests {
             (1..=200).filter(|n| sources.of(Some(address(*n))).is_some()).collect::<Vec<u32>>()
         };
         assert_eq!(known(&sources), [99, 100]);
-        // To and fro, and another session at an address that this one had.
+        // The peer moves back and forth, and another session takes an address it had.
         sources.remember(address(99), ours(99), Some(1));
         assert_eq!(known(&sources), [99, 100]);
         sources.remember(address(100), ours(7), Some(2));

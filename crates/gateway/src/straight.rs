@@ -1,8 +1,8 @@
-//! Joins two TCP connections without a hop between them: a client's, and ours to
-//! the server. The bytes are spliced, they stay in the kernel.
+//! Joins two TCP connections without a hop: the client's, and ours to the server. Bytes are
+//! spliced, and stay in the kernel.
 //!
-//! What a relay of the pair promises ([`crate::relay`]) holds here too: a FIN is a
-//! FIN, a reset a reset, and who reads slowly slows the sender down.
+//! The promises of [`crate::relay`] hold here too: a FIN is passed on as a FIN, a reset as a reset,
+//! and a slow reader slows the sender down.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,23 +18,22 @@ use crate::leg::{self, Leg, PATIENCE};
 use crate::pipe::{CAPACITY, Pipe};
 use crate::{scratch, tcp};
 
-/// A direction that moves bytes without pause lets others have their turn after
-/// so many.
+/// Bytes after which a busy direction yields to others.
 const TURN: usize = 4 * CAPACITY;
 
-/// A leg failed, by a RST as a rule: the other is reset.
+/// A leg failed, usually by a RST: the other is reset.
 struct Broken;
 
 /// How a direction ended.
 enum End {
     /// Its FIN was passed on.
     Passed,
-    /// Who was to have it has closed, and answered with a RST (EPIPE). What that
-    /// side sent, its FIN included, may still be unread.
+    /// The receiving end has closed and answered with a RST (EPIPE). What it sent before, including
+    /// its FIN, may still be unread.
     Deaf,
 }
 
-/// Which way bytes go.
+/// Direction of a flow.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     /// From the client to the server.
@@ -42,19 +41,18 @@ enum Way {
     Down,
 }
 
-/// One direction.
+/// One direction of a connection.
 struct Flow<'a> {
     from: &'a Leg,
     to: &'a Leg,
     way: Way,
     entry: &'a Registered<'a>,
     counters: &'a Counters,
-    /// The FIN has been passed on.
+    /// Whether the FIN was passed on.
     passed: AtomicBool,
 }
 
-/// Relays until both directions are over. `first` is what the client has said
-/// already.
+/// Relays until both directions end. `first` is data already received from the client.
 pub(crate) async fn relay(
     client: Leg,
     server: Leg,
@@ -64,7 +62,7 @@ pub(crate) async fn relay(
 ) {
     entry.joins(client.socket().as_raw_fd(), server.socket().as_raw_fd());
     for leg in [&client, &server] {
-        // It fails when the peer has reset the connection; copying finds that out.
+        // Fails if the peer has reset the connection; copying will notice.
         let _ = tcp::prepare(leg.socket(), &counters.keepalive);
     }
     let flow = |from, to, way| Flow {
@@ -117,7 +115,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Moves everything, then the FIN.
+    /// Moves all data, then the FIN.
     async fn move_all(&self, first: &[u8]) -> Result<(), Failure> {
         let (from, to) = (self.from.socket(), self.to.socket());
         send_all(to, first).await?;
@@ -127,7 +125,7 @@ impl Flow<'_> {
             self.waits_for_source();
             from.readable().await.map_err(|_| Failure::Source)?;
             self.waits_for_sink();
-            // Only what the other leg has room for is taken.
+            // Take only what the other leg has room for.
             to.writable().await.map_err(Failure::Sink)?;
             let Some(count) = step(from, to, self.counters).await? else { continue };
             if count == 0 {
@@ -169,14 +167,14 @@ impl Flow<'_> {
 
 /// Which leg of a direction failed.
 enum Failure {
-    /// The one that is read.
+    /// The leg being read.
     Source,
-    /// The one that is written to.
+    /// The leg being written.
     Sink(io::Error),
 }
 
-/// Moves what there is: `None` for nothing yet, 0 for the FIN. Without a pipe,
-/// for want of descriptors, the bytes are copied.
+/// Moves what is available: `None` if nothing yet, 0 for the FIN. Copies if no pipe is available
+/// for lack of descriptors.
 async fn step(
     from: &TcpStream,
     to: &TcpStream,
@@ -212,7 +210,7 @@ async fn splice(
     Ok(Some(count))
 }
 
-/// Fills the pipe. The kernel splices nothing that is urgent: that byte is copied.
+/// Fills the pipe. The kernel does not splice urgent data, so that byte is copied.
 fn fill(pipe: &Pipe, from: &TcpStream, counters: &Counters) -> io::Result<usize> {
     match pipe.fill(from) {
         Err(Errno::EAGAIN) if tcp::is_at_urgent(from) => {
@@ -252,7 +250,7 @@ async fn send_all(to: &TcpStream, mut data: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes what the socket takes now, perhaps nothing.
+/// Writes what the socket accepts now, possibly nothing.
 fn write_some(to: &TcpStream, data: &[u8]) -> Result<usize, Failure> {
     Ok(unless_blocked(to.try_write(data)).map_err(Failure::Sink)?.unwrap_or(0))
 }

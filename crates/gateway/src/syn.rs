@@ -1,5 +1,4 @@
-//! The packet that asks for a connection, as the kernel shows it to us, and the
-//! packets that say no to it. No I/O.
+//! SYNs as delivered by the kernel, and the packets that refuse them. No I/O.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,23 +14,23 @@ const RST_ACK: u8 = 0x14;
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 const TCP_HEADER: usize = 20;
-/// Where the checksum is in a TCP header (RFC 9293 §3.1).
+/// Offset of the checksum in the TCP header (RFC 9293 §3.1).
 const CHECKSUM: usize = 16;
-/// IPv6 extension headers that may stand before TCP: hop-by-hop options, routing,
-/// destination options (RFC 8200 §4.1). Each tells its length in 8 bytes, less one.
+/// IPv6 extension headers that may precede TCP: hop-by-hop options, routing, destination options
+/// (RFC 8200 §4.1). Each contains its length in units of 8 bytes, minus one.
 const EXTENSIONS: [u8; 3] = [0, 43, 60];
 
-/// A SYN, whole and with a right checksum.
+/// A complete SYN with a correct checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Syn {
     packet: Vec<u8>,
-    /// Where the TCP header begins.
+    /// Offset of the TCP header.
     segment: usize,
     open: Open,
 }
 
 impl Syn {
-    /// Reads an IP packet; `None` if it is not a SYN, or a damaged one.
+    /// Parses an IP packet; `None` if it is not a SYN, or damaged.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
         let (source, destination, segment, length) = match packet.first()? >> 4 {
             4 => parse_v4(packet)?,
@@ -54,7 +53,7 @@ impl Syn {
         Some(Self { packet, segment, open })
     }
 
-    /// Who asks for a connection to whom.
+    /// Source and destination of the connection.
     pub(crate) fn open(&self) -> Open {
         self.open
     }
@@ -64,8 +63,8 @@ impl Syn {
         &self.packet
     }
 
-    /// The IP packet that refuses the connection in the destination's name: a RST
-    /// that acknowledges the SYN and its data (RFC 9293 §3.10.7.1).
+    /// The IP packet that refuses the connection in the destination's name: a RST that acknowledges
+    /// the SYN and its data (RFC 9293 §3.10.7.1).
     pub(crate) fn refusal(&self) -> Vec<u8> {
         let tcp = &self.packet[self.segment..];
         let data = tcp.len() - usize::from(tcp[12] >> 4) * 4;
@@ -83,9 +82,8 @@ impl Syn {
         [ip_header(from, to), rst.to_vec()].concat()
     }
 
-    /// The ICMP message (without IP header) that the destination cannot be
-    /// reached: its host, or for a rule (`prohibited`). RFC 792; RFC 4443 §3.1,
-    /// whose checksum the kernel computes.
+    /// The ICMP message (without IP header) for an unreachable host, or for a denied one if
+    /// `prohibited`. RFC 792; RFC 4443 §3.1, whose checksum the kernel computes.
     pub(crate) fn unreachable(&self, prohibited: bool) -> Vec<u8> {
         let (kind, code) = match (self.open.source.is_ipv4(), prohibited) {
             (true, false) => (3, 1),
@@ -105,12 +103,12 @@ impl Syn {
 
 type Parsed = (IpAddr, IpAddr, usize, usize);
 
-/// Source, destination, where TCP begins, and where the packet ends.
+/// Source, destination, offset of TCP, and end of the packet.
 fn parse_v4(packet: &[u8]) -> Option<Parsed> {
     let header = packet.first_chunk::<IPV4_HEADER>()?;
     let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let begin = usize::from(header[0] & 0xf) * 4;
-    // More fragments, or not the first one.
+    // A fragment, which cannot be intercepted.
     let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
     if begin < IPV4_HEADER || header[9] != TCP || is_fragment {
         return None;
@@ -137,9 +135,8 @@ fn parse_v6(packet: &[u8]) -> Option<Parsed> {
     (next == TCP).then_some((address(8)?, address(24)?, begin, length))
 }
 
-/// Sees that the checksum is right, and completes one whose rest was left to a
-/// network device that the packet has not met: then only the pseudo-header is
-/// summed up.
+/// Verifies the checksum. Completes a partial one, which covers only the pseudo-header: the rest
+/// was left to a network device that the packet has not reached.
 fn complete_checksum(tcp: &mut [u8], source: IpAddr, destination: IpAddr) -> Option<()> {
     let pseudo = pseudo_header(source, destination, tcp.len());
     let given = u16::from_be_bytes([tcp[CHECKSUM], tcp[CHECKSUM + 1]]);
@@ -155,7 +152,7 @@ fn complete_checksum(tcp: &mut [u8], source: IpAddr, destination: IpAddr) -> Opt
     Some(())
 }
 
-/// The unfolded sum of the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1).
+/// Unfolded sum of the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1).
 fn pseudo_header(source: IpAddr, destination: IpAddr, length: usize) -> u32 {
     let address = |address: IpAddr| match address {
         IpAddr::V4(v4) => u32::from(sum(0, &v4.octets())),
@@ -164,7 +161,7 @@ fn pseudo_header(source: IpAddr, destination: IpAddr, length: usize) -> u32 {
     address(source) + address(destination) + u32::from(TCP) + length as u32
 }
 
-/// The Internet checksum's sum (RFC 1071), not complemented.
+/// Internet checksum before complementing (RFC 1071).
 fn sum(start: u32, bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)
@@ -176,8 +173,7 @@ fn sum(start: u32, bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// The header of a packet that holds a TCP header. The kernel fills in IPv4's
-/// identification and checksum.
+/// IP header for a TCP segment. The kernel fills in IPv4's identification and checksum.
 fn ip_header(from: IpAddr, to: IpAddr) -> Vec<u8> {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -204,8 +200,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A SYN with an option and some data, as a device with checksum offload gets
-    /// it (`partial`) or as it is on the wire.
+    /// A SYN with an option and some data, with a `partial` checksum as for offload, or as on the
+    /// wire.
     pub(crate) fn packet(v6: bool, partial: bool, data: &[u8]) -> Vec<u8> {
         let ends: [IpAddr; 2] = if v6 {
             ["fd00:1::2", "fd00:2::2"].map(|text| text.parse().unwrap())

@@ -1,6 +1,5 @@
-//! The SYNs that our nftables table withholds: it logs and drops them, and the
-//! kernel sends a copy of each here (`linux/netfilter/nfnetlink_log.h`). Then they
-//! are let in again, or answered.
+//! SYNs withheld by our nftables table, which logs and drops them; the kernel sends a copy of each
+//! here (`linux/netfilter/nfnetlink_log.h`). Later they are let in again, or answered.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,10 +15,10 @@ use crate::netlink;
 use crate::rule::{Mark, Version};
 use crate::syn::Syn;
 
-/// IPPROTO_RAW: a socket to which we write whole IP packets.
+/// IPPROTO_RAW: a socket that sends whole IP packets.
 const WHOLE_PACKETS: i32 = libc::IPPROTO_RAW;
 
-/// Where withheld SYNs arrive.
+/// Receives withheld SYNs.
 pub(crate) struct SynTap {
     socket: AsyncFd<OwnedFd>,
     waiting: VecDeque<Syn>,
@@ -27,7 +26,7 @@ pub(crate) struct SynTap {
 }
 
 impl SynTap {
-    /// Listens to what rules log to `group`.
+    /// Subscribes to the log `group`.
     ///
     /// # Errors
     /// The kernel's refusal: without CAP_NET_ADMIN, or if the group is taken.
@@ -41,18 +40,18 @@ impl SynTap {
         Ok(Self { socket, waiting: VecDeque::new(), buffer: vec![0; 128 << 10] })
     }
 
-    /// Waits for the next SYN. May be cancelled without losing one.
+    /// Waits for the next SYN. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Syn {
         loop {
             if let Some(syn) = self.waiting.pop_front() {
                 return syn;
             }
-            // It fails only while the runtime ends.
+            // Fails only while the runtime shuts down.
             let Ok(mut ready) = self.socket.readable().await else {
                 return std::future::pending().await;
             };
             let received = ready.try_io(|fd| receive(fd.get_ref(), &mut self.buffer));
-            // ENOBUFS: some were lost. Their senders send them again.
+            // ENOBUFS: some SYNs were lost. Clients will retransmit them.
             if let Ok(Ok(length)) = received {
                 let packets = netlink::logged_packets(&self.buffer[..length]);
                 self.waiting.extend(packets.filter_map(Syn::parse));
@@ -63,22 +62,22 @@ impl SynTap {
 
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (data, room) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: `data` points to `room` bytes that nothing else refers to.
+    // SAFETY: `data` points to `room` bytes that nothing else references.
     let length = unsafe { libc::recv(socket.as_raw_fd(), data, room, 0) };
     usize::try_from(length).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sends what becomes of a SYN.
+/// Lets withheld SYNs in, or refuses them.
 #[derive(Debug)]
 pub(crate) struct Usher {
-    /// For packets that come back in by loopback, bearing our mark.
+    /// Sockets for packets that re-enter through loopback with our mark.
     inward: [Option<Socket>; 2],
-    /// For packets to clients.
+    /// Sockets for packets to clients.
     outward: [Option<Socket>; 2],
 }
 
 impl Usher {
-    /// `mark` is what packets that are let in again bear.
+    /// `mark` is set on packets that are let in.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_RAW and CAP_NET_ADMIN.
@@ -90,14 +89,13 @@ impl Usher {
         Ok(Self { inward: each(Some(mark))?, outward: each(None)? })
     }
 
-    /// Has the kernel take the SYN as if it came only now.
+    /// Re-injects the SYN, as if it had just arrived.
     pub(crate) fn let_in(&self, syn: &Syn) {
         send(&self.inward, syn.packet(), syn.open().destination.ip());
     }
 
-    /// Tells the client why there is no connection, in the destination's name. Of
-    /// a destination that is silent there is nothing to tell; after a failure of
-    /// ours the client may try again.
+    /// Tells the client, in the destination's name, why the connection failed. A silent destination
+    /// stays silent; after a failure of ours the client may retry.
     pub(crate) fn turn_away(&self, syn: &Syn, reason: ResetReason) {
         match reason {
             ResetReason::Refused | ResetReason::Reset => {
@@ -123,14 +121,14 @@ fn raw_socket(version: Version, mark: Option<Mark>) -> io::Result<Socket> {
 fn send(sockets: &[Option<Socket>; 2], packet: &[u8], to: IpAddr) {
     let socket = &sockets[usize::from(to.is_ipv6())];
     let sent = socket.as_ref().map(|socket| socket.send_to(packet, &SocketAddr::new(to, 0).into()));
-    // A packet that is lost: the client sends its SYN again.
+    // A lost packet: the client retransmits its SYN.
     if let Some(Err(error)) = sent {
         tracing::debug!("cannot answer a SYN: {error}");
     }
 }
 
-/// The kernel chooses our address on the way to the client. Errors are rare: a
-/// socket that stayed open would be sent a copy of every ICMP message.
+/// The kernel chooses our address towards the client. Opens a socket for each message, as errors
+/// are rare: an open one would receive a copy of every ICMP message.
 fn send_icmp(syn: &Syn, prohibited: bool) {
     let client = SocketAddr::new(syn.open().source.ip(), 0);
     let (domain, protocol) = match client {

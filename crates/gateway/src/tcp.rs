@@ -1,4 +1,4 @@
-//! What the gateway asks of the kernel's TCP sockets.
+//! Options and queries of the kernel's TCP sockets.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,16 +10,15 @@ use tokio::net::TcpStream;
 
 use crate::packet::Packet;
 
-/// A peer that has said nothing for this long is asked whether it is there.
+/// Default idle time before keep-alive probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// How often it is asked before it is given up.
+/// Number of unanswered probes before the connection is given up.
 const KEEPALIVE_PROBES: u32 = 6;
-/// In this order. The kernel's default may be BBR, which paces and so costs
-/// four times the CPU on a LAN, where there is nothing to gain.
+/// In order of preference. The kernel's default may be BBR, whose pacing costs four times the CPU
+/// on a LAN, without any gain there.
 const CONGESTION_CONTROLS: [&[u8]; 2] = [b"cubic", b"reno"];
 
-/// After how long a silent peer is asked whether it is there, for the connections that
-/// begin from now on.
+/// Idle time before keep-alive probes, for new connections; 0 stands for the default.
 #[derive(Debug)]
 pub(crate) struct Keepalive(AtomicU64);
 
@@ -30,13 +29,13 @@ impl Default for Keepalive {
 }
 
 impl Keepalive {
-    /// Sets it; the default without a time. The kernel counts in seconds.
+    /// Sets the idle time; `None` restores the default. The kernel counts in seconds.
     pub(crate) fn set(&self, time: Option<Duration>) {
         self.0.store(time.unwrap_or(KEEPALIVE).as_secs().max(1), Ordering::Relaxed);
     }
 
-    /// A peer that is gone is found out after twice the time: it is asked six times, or
-    /// each second if that is less often.
+    /// Detects a dead peer after twice the idle time: six probes in as long again, at most one per
+    /// second.
     fn option(&self) -> TcpKeepalive {
         let idle = self.0.load(Ordering::Relaxed);
         let interval = idle.div_ceil(KEEPALIVE_PROBES.into());
@@ -47,30 +46,28 @@ impl Keepalive {
     }
 }
 
-/// Sets up one leg of a split connection.
+/// Prepares one leg of a split connection.
 ///
 /// # Errors
-/// When the peer has closed the connection already.
+/// If the peer has already closed the connection.
 pub(crate) fn prepare(socket: &TcpStream, keepalive: &Keepalive) -> io::Result<()> {
     let socket = SockRef::from(socket);
-    // What comes off the hop goes out at once: the sender's own Nagle has
-    // done its work already.
+    // Data from the hop leaves at once: the sender's own Nagle has already done its work.
     socket.set_tcp_nodelay(true)?;
-    // An urgent byte stays in its place: else it would be missing (RFC 6093 §6).
+    // Keeps urgent bytes in the stream; otherwise they would be lost (RFC 6093 §6).
     socket.set_out_of_band_inline(true)?;
     socket.set_tcp_keepalive(&keepalive.option())
 }
 
-/// Chooses a cheap congestion control for `socket` and, if it listens, for the
-/// connections that it accepts. Users may lack the permission; then the
-/// default does.
+/// Chooses a congestion control that costs little CPU for `socket` and the connections it accepts.
+/// If that is not permitted, the default stays.
 pub(crate) fn choose_congestion_control<'s>(socket: impl Into<SockRef<'s>>) {
     let socket = socket.into();
     let chosen = CONGESTION_CONTROLS.iter().any(|name| socket.set_tcp_congestion(name).is_ok());
     tracing::trace!(chosen, "congestion control of a LAN leg");
 }
 
-/// Lets `socket`, of IPv6 or IPv4, have addresses that are not this machine's.
+/// Allows `socket` (IPv6 or IPv4) to use addresses that are not this machine's.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN.
@@ -83,14 +80,13 @@ pub(crate) fn set_transparent(socket: &SockRef<'_>, v6: bool) -> io::Result<()> 
     switch_on(&**socket, libc::IPPROTO_IPV6, IPV6_TRANSPARENT)
 }
 
-/// Has the listener keep the SYNs of the connections that it accepts, for
-/// [`dscp_of_syn`].
+/// Makes the listener save the SYNs of accepted connections for [`dscp_of_syn`].
 pub(crate) fn keep_syns(listener: &impl AsRawFd) -> io::Result<()> {
     switch_on(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN)
 }
 
-/// Has the kernel drop what a router has passed on to this socket (GTSM, RFC 5082), and
-/// send so that the peer can do the same.
+/// Makes the kernel drop packets that a router has forwarded to this socket (GTSM, RFC 5082), and
+/// send with the TTL that lets the peer do the same.
 pub(crate) fn stay_on_link(socket: &SockRef<'_>, v6: bool) -> io::Result<()> {
     const MOST: u8 = u8::MAX;
     if v6 {
@@ -124,9 +120,9 @@ fn set(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether the byte to be read next is marked as urgent.
+/// Whether the next byte to read is marked as urgent.
 pub(crate) fn is_at_urgent(socket: &impl AsRawFd) -> bool {
-    /// Of asm-generic/sockios.h.
+    /// From asm-generic/sockios.h.
     const SIOCATMARK: libc::Ioctl = 0x8905;
     let mut is_there: libc::c_int = 0;
     // SAFETY: SIOCATMARK writes one int to the address given.
@@ -134,16 +130,15 @@ pub(crate) fn is_at_urgent(socket: &impl AsRawFd) -> bool {
     result == 0 && is_there != 0
 }
 
-/// Has what has come, and what comes next, acknowledged without delay (tcp(7),
-/// TCP_QUICKACK). Not for good: the kernel goes back when the connection looks
-/// interactive.
+/// Disables delayed ACKs for now (tcp(7), TCP_QUICKACK). The kernel re-enables them when the
+/// connection looks interactive.
 pub(crate) fn acknowledge_at_once(socket: &TcpStream) {
-    // It cannot fail on a TCP socket.
+    // Cannot fail on a TCP socket.
     let _ = switch_on(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK);
 }
 
-/// The code point of the SYN that opened an accepted connection; asked a second
-/// time, or without [`keep_syns`], there is none.
+/// DSCP of the SYN that opened an accepted connection. `None` without [`keep_syns`], or when called
+/// a second time.
 pub(crate) fn dscp_of_syn(socket: &TcpStream) -> Option<u8> {
     /// IPv6 and TCP headers with all options, and some extensions.
     const ROOM: usize = 256;
@@ -163,8 +158,7 @@ pub(crate) fn dscp_of_syn(socket: &TcpStream) -> Option<u8> {
     Packet::parse(syn).map(|packet| packet.dscp)
 }
 
-/// Has the packets of `socket`, of IPv6 or IPv4, bear this code point. What there is for
-/// ECN stays (RFC 2474 §3; the kernel sees to that).
+/// Sets the DSCP of `socket` (IPv6 or IPv4). The kernel preserves the ECN bits (RFC 2474 §3).
 ///
 /// # Errors
 /// The system's.
@@ -173,15 +167,14 @@ pub(crate) fn set_dscp(socket: &SockRef<'_>, v6: bool, dscp: u8) -> io::Result<(
     if v6 { socket.set_tclass_v6(field) } else { socket.set_tos_v4(field) }
 }
 
-/// Closes the connection with a RST: its end must not look like a clean one.
+/// Closes the connection with a RST, so that it does not look like a clean end.
 pub(crate) fn reset(socket: TcpStream) {
-    // It can fail only if the connection is gone already.
+    // Fails only if the connection is already gone.
     let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
     drop(socket);
 }
 
-/// How many bytes the peer has not acknowledged, the FIN included; none once the
-/// connection is over.
+/// Bytes that the peer has not acknowledged, including the FIN; 0 once the connection is over.
 pub(crate) fn unacknowledged(socket: &TcpStream) -> io::Result<usize> {
     if is_over(socket)? {
         return Ok(0);
@@ -196,7 +189,7 @@ pub(crate) fn unacknowledged(socket: &TcpStream) -> io::Result<usize> {
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
-/// Whether the connection has failed or has been closed on both sides.
+/// Whether the connection has failed, or is closed on both sides.
 fn is_over(socket: &TcpStream) -> io::Result<bool> {
     /// The first byte of `struct tcp_info` is the state; TCP_CLOSE is 7.
     const CLOSE: u8 = 7;
@@ -205,9 +198,9 @@ fn is_over(socket: &TcpStream) -> io::Result<bool> {
     Ok(state == [CLOSE])
 }
 
-/// The smoothed round-trip time of a connection, by its kernel.
+/// Smoothed round-trip time of a connection, from the kernel.
 pub(crate) fn rtt(socket: RawFd) -> Option<Duration> {
-    /// Where `tcpi_rtt` is in `struct tcp_info`, in µs.
+    /// Offset of `tcpi_rtt` (in µs) in `struct tcp_info`.
     const RTT: usize = 68;
     let mut bytes = [0; RTT + 4];
     let length = info(socket, &mut bytes).ok()?;
@@ -215,9 +208,9 @@ pub(crate) fn rtt(socket: RawFd) -> Option<Duration> {
     (length == bytes.len()).then(|| Duration::from_micros(u32::from_ne_bytes(micros).into()))
 }
 
-/// The congestion window of a connection, in segments.
+/// Congestion window of a connection, in segments.
 pub(crate) fn congestion_window(socket: RawFd) -> Option<u32> {
-    /// Where `tcpi_snd_cwnd` is in `struct tcp_info`.
+    /// Offset of `tcpi_snd_cwnd` in `struct tcp_info`.
     const WINDOW: usize = 80;
     let mut bytes = [0; WINDOW + 4];
     let length = info(socket, &mut bytes).ok()?;
@@ -225,7 +218,7 @@ pub(crate) fn congestion_window(socket: RawFd) -> Option<u32> {
     (length == bytes.len()).then(|| u32::from_ne_bytes(segments))
 }
 
-/// The beginning of `struct tcp_info`; how much there is of it.
+/// Reads the beginning of `struct tcp_info`; returns the length.
 fn info(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(bytes.len()).expect("a short buffer");
     // SAFETY: TCP_INFO writes as many bytes as `length` allows.

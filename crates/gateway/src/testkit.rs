@@ -1,4 +1,4 @@
-//! What tests of several parts need: a network of their own, the ends of connections.
+//! Shared test helpers: network namespaces, and the ends of connections.
 
 mod ends;
 
@@ -15,17 +15,17 @@ use nix::unistd::{Gid, Uid};
 
 pub(crate) use self::ends::{abort, assert_reset, payload, read_all, speak_urgently};
 
-/// Tells a test that it runs inside a user namespace.
+/// Set while a test runs inside a user namespace.
 const INSIDE: &str = "SKYHOP_TEST_INSIDE";
 
-/// Says that a test cannot run here; fails where every test must run.
+/// Reports that a test cannot run here; fails where every test must run.
 pub(crate) fn skip(why: &str) {
     assert!(std::env::var_os("SKYHOP_REQUIRE_LAB").is_none(), "must not be skipped: {why}");
     eprintln!("SKIPPED: {why}");
 }
 
-/// Runs `work`, the whole of a test, in an empty network namespace whose loopback
-/// device is up; for an ordinary user by way of a user namespace; or skips.
+/// Runs `work`, the whole body of a test, in an empty network namespace with loopback up;
+/// unprivileged users get a user namespace first. Skips the test if neither works.
 pub(crate) fn in_namespace<F: FnOnce() + Send + 'static>(work: F) {
     if !Uid::effective().is_root() {
         return in_user_namespace(type_name::<F>());
@@ -40,8 +40,8 @@ pub(crate) fn in_namespace<F: FnOnce() + Send + 'static>(work: F) {
     inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// Runs the test that `closure` is of once more, as root of a user namespace: only
-/// a process without threads can enter one.
+/// Runs the test that contains `closure` again, as root of a user namespace, which only a
+/// single-threaded process can enter.
 fn in_user_namespace(closure: &str) {
     assert!(std::env::var_os(INSIDE).is_none(), "not root inside the user namespace");
     let path = closure.trim_end_matches("::{{closure}}");
@@ -51,8 +51,8 @@ fn in_user_namespace(closure: &str) {
     again.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
     let (uid, gid) = (Uid::effective(), Gid::effective());
     let (uid_map, gid_map) = (format!("0 {uid} 1"), format!("0 {gid} 1"));
-    // SAFETY: the child has one thread; it makes system calls and allocates
-    // little, which the C library allows after fork.
+    // SAFETY: the child is single-threaded; it makes system calls and allocates little, which the C
+    // library allows after fork.
     unsafe {
         again.pre_exec(move || {
             unshare(CloneFlags::CLONE_NEWUSER)?;
@@ -79,7 +79,7 @@ fn bring_up(name: &str) {
     });
 }
 
-/// Gives a device an IPv4 address; `lo:1` is another one of `lo`.
+/// Adds an IPv4 address to a device; `lo:1` is a further one of `lo`.
 pub(crate) fn give_address(name: &str, address: Ipv4Addr) {
     set_device(name, libc::SIOCSIFADDR, |request| {
         let mut sa_data = [0; 14];
@@ -103,9 +103,9 @@ fn set_device(name: &str, what: libc::Ioctl, fill: impl Fn(&mut libc::ifreq)) {
     assert_eq!(result, 0, "{name}: {}", io::Error::last_os_error());
 }
 
-/// What `nft` prints in the caller's namespace, given `input`; skips without it.
+/// Output of `nft` in the caller's namespace, given `input`; skips the test if `nft` is missing.
 pub(crate) fn nft(arguments: &[&str], input: &str) -> Option<String> {
-    // An ordinary user's path may lack the place where it is.
+    // The PATH of an ordinary user may lack /usr/sbin.
     let Some(mut child) = ["nft", "/usr/sbin/nft"].iter().find_map(|nft| spawn(nft, arguments))
     else {
         skip("no nft to list the rules with");

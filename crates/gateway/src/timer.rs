@@ -1,6 +1,5 @@
-//! A timer that is exact to some tens of microseconds. Tokio's own counts whole
-//! milliseconds, in which a link of 50 Mbit/s sends four packets: pacing would
-//! become bursts.
+//! A timer with a precision of some tens of microseconds. Tokio's timers count milliseconds, in
+//! which a 50 Mbit/s link sends four packets: pacing would become bursts.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -12,13 +11,13 @@ use units::Instant;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// One deadline on the clock of [`crate::clock::now`].
+/// A single deadline on the clock of [`crate::clock::now`].
 pub(crate) struct Timer {
     fd: AsyncFd<Descriptor>,
     deadline: Option<Instant>,
 }
 
-/// Tokio asks for the raw descriptor, which nix does not give.
+/// Tokio needs the raw descriptor, which nix does not expose.
 struct Descriptor(TimerFd);
 
 impl AsRawFd for Descriptor {
@@ -28,10 +27,10 @@ impl AsRawFd for Descriptor {
 }
 
 impl Timer {
-    /// A timer that is not set.
+    /// An unset timer.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// If the process has no descriptor left.
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let fd = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
@@ -41,14 +40,14 @@ impl Timer {
         Ok(Self { fd, deadline: None })
     }
 
-    /// Sets the deadline, or none.
+    /// Sets or clears the deadline.
     pub(crate) fn set(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         if deadline == self.deadline {
             return Ok(());
         }
         self.deadline = deadline;
         let Some(at) = deadline else { return Ok(self.fd.get_ref().0.unset()?) };
-        // Zero would unset the timer; the first nanosecond is as good.
+        // Zero would clear the timer; one nanosecond later is as good.
         let nanos = at.as_nanos().max(1);
         let at = TimeSpec::new(
             i64::try_from(nanos / NANOS_PER_SECOND).unwrap_or(i64::MAX),
@@ -58,7 +57,7 @@ impl Timer {
         Ok(self.fd.get_ref().0.set(Expiration::OneShot(at), flags)?)
     }
 
-    /// Waits until the deadline has passed, and forgets it.
+    /// Waits until the deadline has passed, and clears it.
     pub(crate) async fn expired(&mut self) -> io::Result<()> {
         self.fd.readable_mut().await?.clear_ready();
         self.deadline = None;

@@ -1,16 +1,15 @@
-//! The tunnel: packets that are not split (UDP, QUIC, ICMP, IPsec) cross the hop
-//! on the packet channels of SLACP, by way of a network device on each side.
+//! The tunnel carries packets that are not split (UDP, QUIC, ICMP, IPsec) over the hop's packet
+//! channels, through a network device on each side.
 //!
 //! ```text
 //!  client ── LAN ──▶ mark ─▶ rule ─▶ device ─▶ channel ═══▶ device ─▶ routing ── server
 //!                   nftables        terminal                 hub
 //! ```
 //!
-//! Packets are marked only while the session they would go to can carry them;
-//! else they pass as they would without skyhop. What the peer sends is written
-//! to the device, and the kernel routes it on if the other side may send it there
-//! ([`crate::egress`]); on a hub its source must be behind the terminal that it comes
-//! from, and its destination not behind another unless there is a mesh.
+//! Packets are marked only while their session can carry them; otherwise they are routed as without
+//! skyhop. Packets from the peer are written to the device, and the kernel routes them on if the
+//! egress rules permit it ([`crate::egress`]). On a hub the source must be behind the sending
+//! terminal, and the destination must not be behind another one unless `mesh` is on.
 
 mod admit;
 mod device;
@@ -47,12 +46,12 @@ use table::Table;
 pub(crate) use admit::Admitted;
 pub(crate) use table::{Selection, Traffic};
 
-/// The longest IP packet.
+/// Maximum size of an IP packet.
 const LONGEST_PACKET: usize = 65_535;
-/// Packets taken from the device before anything else gets its turn.
+/// Maximum packets per turn from the device, so that other tasks get their turn.
 const PACKETS_PER_TURN: usize = 32;
 
-/// The tunnel of a gateway. Dropping it leaves the machine as it was.
+/// The tunnel of a gateway. Dropping it removes everything it installed.
 pub(crate) struct Tunnel {
     port: Arc<Port>,
     reader: Option<JoinHandle<()>>,
@@ -60,7 +59,7 @@ pub(crate) struct Tunnel {
     carries_v6: bool,
 }
 
-/// Where packets come from and go to.
+/// Moves packets between the device and the hop.
 pub(crate) struct Port {
     device: Device,
     table: Mutex<Table>,
@@ -70,12 +69,11 @@ pub(crate) struct Port {
 }
 
 impl Tunnel {
-    /// Makes the device, the rules and the routes; nothing is taken yet. With `mesh`
-    /// packets may go from one session to another.
+    /// Installs the device, the rules and the routes; takes no packets yet. With `mesh`, packets
+    /// may pass between sessions.
     ///
     /// # Errors
-    /// For want of privilege, or of kernel features, or if there is a device of
-    /// that name.
+    /// If privileges or kernel features are missing, or a device of that name exists.
     pub(crate) fn install(
         config: &TunnelConfig,
         selection: Selection,
@@ -99,9 +97,9 @@ impl Tunnel {
         Ok(Self { port, reader: None, route, carries_v6: without_v6.is_none() })
     }
 
-    /// Puts back the routes that the kernel removes where IPv6 goes off, once it is on.
+    /// Restores the routes that the kernel removed when IPv6 was switched off.
     pub(crate) fn follow_routes(&mut self) {
-        // Without the device, whose reader tells of that, there is nothing to route to.
+        // Without the device, whose reader reports the failure, there is nothing to route to.
         let Ok(without_v6) = self.route.restore() else { return };
         match (&without_v6, self.carries_v6) {
             (Some(refusal), true) => warn_of(refusal),
@@ -111,7 +109,7 @@ impl Tunnel {
         self.carries_v6 = without_v6.is_none();
     }
 
-    /// Takes what other interfaces or policies say from now on.
+    /// Applies new interfaces and policies.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -120,7 +118,7 @@ impl Tunnel {
         configured.map_err(Refusal::of(Operation::Nftables)).map_err(RunError::Interception)
     }
 
-    /// What became of packets, as our table (`counts`) and we have counted.
+    /// The tunnel's counters, with those of our table (`counts`).
     pub(crate) fn status(&self, counts: &BTreeMap<String, u64>) -> TunnelStatus {
         let counters = &self.port.counters;
         TunnelStatus {
@@ -132,8 +130,7 @@ impl Tunnel {
         }
     }
 
-    /// How many connections and packets each policy has decided about, and how many
-    /// packets were refused.
+    /// Connections and packets decided by each policy, and the number of prohibited packets.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.port.table().counts().unwrap_or_else(|error| {
             tracing::debug!("no counts of policies: {error}");
@@ -141,18 +138,18 @@ impl Tunnel {
         })
     }
 
-    /// Where the driver delivers packets.
+    /// The port to which the driver delivers packets.
     pub(crate) fn port(&self) -> Arc<Port> {
         self.port.clone()
     }
 
-    /// Sends what comes from the device over `hop` from now on.
+    /// Starts sending packets from the device over `hop`.
     pub(crate) fn start(&mut self, hop: Hop) {
         let port = self.port.clone();
         self.reader = Some(tokio::spawn(async move { port.read(&hop).await }));
     }
 
-    /// A session is up whose peer has `networks` behind it. Whether it takes
+    /// Adds a session whose peer has `networks` behind it. Returns whether the peer accepts
     /// packets.
     pub(crate) fn add(&self, hop: &Hop, session: SessionId, networks: Vec<Prefix>) -> bool {
         let agreed = hop.peer_receives(session, DEFAULT_CHANNEL);
@@ -163,14 +160,14 @@ impl Tunnel {
         agreed
     }
 
-    /// Whether packets are to go to a session that takes them.
+    /// Opens or closes a session for packets.
     pub(crate) fn set_open(&self, session: SessionId, open: bool) {
         if self.port.paths().set_open(session, open) {
             self.port.take();
         }
     }
 
-    /// A session is over.
+    /// Removes a session that has ended.
     pub(crate) fn remove(&self, session: SessionId) {
         if self.port.paths().remove(session) {
             self.port.take();
@@ -196,7 +193,7 @@ impl Port {
         self.table.lock().expect("nobody panics while holding the table")
     }
 
-    /// Has the kernel mark what is for the sessions that are open.
+    /// Updates the table, so that the kernel marks packets for the open sessions.
     fn take(&self) {
         let networks = self.paths().open_networks();
         if let Err(error) = self.table().take(networks) {
@@ -204,14 +201,14 @@ impl Port {
         }
     }
 
-    /// From here on everything passes by.
+    /// Lets all packets pass unaccelerated from here on.
     fn close(&self) {
         self.paths().close_all();
         self.take();
     }
 
-    /// Sends packets of the device to their sessions until the device fails; then
-    /// packets pass by.
+    /// Sends packets from the device to their sessions until the device fails; then packets pass
+    /// unaccelerated.
     async fn read(&self, hop: &Hop) {
         let mut buffer = vec![0; LONGEST_PACKET];
         loop {
@@ -242,7 +239,7 @@ impl Port {
         }
     }
 
-    /// Takes a packet that came over the hop, and has the kernel route it on.
+    /// Passes a packet from the hop to the kernel for routing.
     pub(crate) fn deliver(&self, session: SessionId, bytes: &[u8]) {
         let Some(packet) = Packet::parse(bytes).filter(Packet::is_routable) else {
             return self.counters.packets_dropped.increment();
@@ -265,7 +262,7 @@ fn warn_of(refusal: &Refusal) {
     tracing::warn!("the tunnel carries IPv4 alone: {refusal}; {}", refusal.later());
 }
 
-/// What a terminal lets through its tunnel.
+/// The selection of a terminal's tunnel.
 pub(crate) fn of_clients(
     intercept: &InterceptConfig,
     policies: &[Policy],
@@ -280,13 +277,12 @@ pub(crate) fn of_clients(
     }
 }
 
-/// Every address, of either version: what is behind a hub.
+/// Every address of both versions: what is behind a hub.
 pub(crate) fn everywhere() -> Vec<Prefix> {
     vec![Prefix::ALL_V4, Prefix::ALL_V6]
 }
 
-/// The table, rules and routes of a tunnel while everything is open, in the
-/// syntax of nft and ip, for people to read.
+/// Table, rules and routes of a tunnel while everything is open, in nft and ip syntax.
 pub(crate) fn print(config: &TunnelConfig, selection: &Selection, networks: &[Prefix]) -> String {
     let place = Place(0);
     let routes = route::display(place, &config.name);

@@ -1,36 +1,36 @@
-//! Whose turn it is where few may be served at once: each asker has a share, and of those
-//! who wait the one that is served least goes first. No I/O, no clock.
+//! Shares few slots fairly among askers: each has a maximum share, and among those waiting the one
+//! with fewest slots in use goes first. No I/O, no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The turns of askers named by `K`; `T` stands for what waits.
+/// The slots of askers identified by `K`; `T` represents a waiting request.
 #[derive(Debug)]
 pub(crate) struct Turns<K, T> {
-    /// That may be served at once, of all askers.
+    /// Number of slots for all askers together.
     most: usize,
     served: usize,
     askers: BTreeMap<K, Asker<T>>,
-    /// Counts those that have begun to wait.
+    /// Number of requests that have had to wait, for ordering.
     arrivals: u64,
 }
 
-/// What one asker has; gone when it has nothing.
+/// State of an asker; removed when it has nothing served or waiting.
 #[derive(Debug)]
 struct Asker<T> {
-    /// That may be served at once, as it said last.
+    /// Its maximum slots, as given last.
     share: usize,
     served: usize,
     waiting: VecDeque<(u64, T)>,
 }
 
-/// What becomes of a wish.
+/// Result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn<T> {
-    /// It is served until [`Turns::done`].
+    /// Served now, until [`Turns::done`].
     Now(T),
-    /// It waits.
+    /// Waiting.
     Later,
-    /// There is no room to wait.
+    /// Rejected: too many are waiting.
     Never(T),
 }
 
@@ -39,7 +39,7 @@ impl<K: Ord + Clone, T> Turns<K, T> {
         Self { most, served: 0, askers: BTreeMap::new(), arrivals: 0 }
     }
 
-    /// `key` wishes to be served, with at most `share` of its wishes at once and as many
+    /// Requests a slot for `key`, which may use at most `share` slots and have as many requests
     /// waiting.
     pub(crate) fn ask(&mut self, key: K, share: usize, wish: T) -> Turn<T> {
         let none = || Asker { share, served: 0, waiting: VecDeque::new() };
@@ -57,7 +57,7 @@ impl<K: Ord + Clone, T> Turns<K, T> {
         Turn::Later
     }
 
-    /// A wish of `key` has been served; whose is served now, if one waited.
+    /// Frees a slot of `key`. Returns the waiting request that gets it, if any.
     pub(crate) fn done(&mut self, key: &K) -> Option<(K, T)> {
         if let Some(asker) = self.askers.get_mut(key) {
             debug_assert!(asker.served > 0 && self.served > 0, "it was served");
@@ -68,7 +68,7 @@ impl<K: Ord + Clone, T> Turns<K, T> {
         next
     }
 
-    /// Forgets those that wait for nothing any more.
+    /// Drops waiting requests whose requester has gone.
     pub(crate) fn forget(&mut self, is_gone: impl Fn(&T) -> bool) {
         self.askers.values_mut().for_each(|it| it.waiting.retain(|(_, wish)| !is_gone(wish)));
         self.askers.retain(|_, asker| asker.served > 0 || !asker.waiting.is_empty());

@@ -1,5 +1,5 @@
-//! The UDP socket under the hop: several datagrams per system call both ways
-//! (GSO, GRO, `recvmmsg`), never fragmented, large buffers.
+//! The hop's UDP socket: several datagrams per system call in both directions (GSO, GRO,
+//! `recvmmsg`), never fragmented, with large buffers.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -10,24 +10,23 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// What the kernel may hold for us while we do something else: 64 ms of a link
-/// of 1 Gbit/s.
+/// Socket buffers in bytes: 64 ms at 1 Gbit/s, for while we are busy.
 const KERNEL_BUFFER: libc::c_int = 8 << 20;
-/// The largest UDP payload over IPv4; GRO and GSO stay below it too.
+/// Maximum UDP payload over IPv4; GRO and GSO stay below it too.
 const LARGEST_PAYLOAD: usize = 65_507;
-/// How many coalesced receptions one system call takes.
+/// Maximum coalesced receptions per system call.
 const RECEPTIONS: usize = 8;
 
 /// A UDP socket on one local address.
 pub(crate) struct UdpLink {
     socket: UdpSocket,
     state: UdpSocketState,
-    /// It speaks IPv6, and IPv4 as mapped addresses.
+    /// Whether it is an IPv6 socket, which uses IPv4 as mapped addresses.
     v6: bool,
 }
 
 impl UdpLink {
-    /// Binds a socket. A wildcard IPv6 address takes IPv4 as well.
+    /// Binds a socket. The IPv6 wildcard address accepts IPv4 as well.
     ///
     /// # Errors
     /// The system's, such as `AddrInUse`.
@@ -49,17 +48,17 @@ impl UdpLink {
         self.socket.local_addr()
     }
 
-    /// Waits until a datagram may be there.
+    /// Waits until the socket may be readable.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         self.socket.readable().await
     }
 
-    /// Waits until the kernel takes datagrams again.
+    /// Waits until the socket may be writable.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         self.socket.writable().await
     }
 
-    /// How many datagrams one [`Batch`] may hold.
+    /// Maximum datagrams per [`Batch`].
     pub(crate) fn most_segments(&self) -> usize {
         self.state.max_gso_segments()
     }
@@ -79,7 +78,7 @@ impl UdpLink {
         })
     }
 
-    /// Takes what has arrived, in one system call; `WouldBlock` if nothing has.
+    /// Receives what has arrived, in one system call; `WouldBlock` if nothing has.
     pub(crate) fn receive(
         &self,
         buffers: &mut Reception,
@@ -101,7 +100,7 @@ impl UdpLink {
         Ok(())
     }
 
-    /// An IPv6 socket names an IPv4 address `::ffff:a.b.c.d`.
+    /// On an IPv6 socket, IPv4 addresses take the form `::ffff:a.b.c.d`.
     fn outward(&self, address: SocketAddr) -> SocketAddr {
         match address.ip() {
             IpAddr::V4(v4) if self.v6 => {
@@ -112,7 +111,7 @@ impl UdpLink {
     }
 }
 
-/// Room for what one system call receives.
+/// Buffer for one system call.
 pub(crate) struct Reception(Vec<u8>);
 
 impl Reception {
@@ -121,8 +120,8 @@ impl Reception {
     }
 }
 
-/// Datagrams of one length for one destination, the last one perhaps shorter:
-/// what the kernel cuts apart again (UDP GSO).
+/// Datagrams of equal length (the last may be shorter) for one destination, which the kernel splits
+/// again (UDP GSO).
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     destination: Option<SocketAddr>,
@@ -146,13 +145,12 @@ impl Batch {
         self.count = 0;
     }
 
-    /// Whether nothing more can join: it is full, or its last datagram is a
-    /// short one.
+    /// Whether no datagram can be added: the batch is full, or its last datagram is shorter.
     pub(crate) fn is_closed(&self, most: usize) -> bool {
         self.count > 0 && (self.count >= most || self.bytes.len() < self.count * self.segment)
     }
 
-    /// Adds a datagram, or says that it needs a batch of its own.
+    /// Adds a datagram; false if it needs a new batch.
     pub(crate) fn join(&mut self, to: SocketAddr, datagram: &[u8], most: usize) -> bool {
         if self.count == 0 {
             self.destination = Some(to);
@@ -170,7 +168,7 @@ impl Batch {
     }
 }
 
-/// Above the system's limit if we may, up to it otherwise.
+/// Exceeds the system's limit if permitted, otherwise goes up to it.
 fn enlarge(socket: &Socket, forced: libc::c_int, plain: libc::c_int) {
     let size = KERNEL_BUFFER;
     let set = |option: libc::c_int| {

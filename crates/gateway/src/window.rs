@@ -1,15 +1,14 @@
-//! The initial windows of one side's connections.
+//! Initial windows of one side's connections.
 //!
-//! No socket option sets them: without eBPF the kernel takes them from the route
-//! alone (`initcwnd` and `initrwnd`, ip-route(8)). So the connections of a side bear
-//! a mark, and a rule just before that of the main routing table sends marked
-//! packets to a table of ours: a copy of the main table whose routes have these
-//! windows. Whatever the operator's own rules say comes first, paths are those of
-//! the main table, and a copy that cannot be had whole is not used at all.
+//! No socket option sets them: without eBPF the kernel takes them from the route alone (`initcwnd`
+//! and `initrwnd`, ip-route(8)). So a side's connections bear a mark, and a rule just before that
+//! of the main routing table sends marked packets to a table of ours: a copy of the main table
+//! whose routes have the windows. The operator's own rules come first, paths stay those of the main
+//! table, and an incomplete copy is not used at all.
 //!
-//! As with interception, what a killed gateway leaves does no harm, since nothing
-//! bears the mark any more, and the next start removes it. An nftables table
-//! without chains tells whether the gateway of a place lives.
+//! As with interception, remains of a killed gateway are harmless, since nothing bears the mark any
+//! more, and the next start removes them. An nftables table without chains shows whether the
+//! gateway of a place is alive.
 
 mod changes;
 mod copy;
@@ -27,20 +26,19 @@ use crate::nft_table::{self, NftTable};
 use crate::routing::{self, Kernel};
 use crate::rule::{Mark, Version};
 
-/// Routing tables 5940 and up: one for each place.
+/// Routing tables 5940 and up, one per place.
 const FIRST_TABLE: u32 = 5940;
 /// The three bits above those of tunnels.
 const MARK_SHIFT: u32 = 29;
 const MARK_MASK: u32 = 7 << MARK_SHIFT;
-/// How many sides may have windows in one network namespace: the values of these
-/// bits, less zero.
+/// Maximum sides with windows per network namespace: the non-zero values of three mark bits.
 const PLACES: u32 = 7;
-/// Before the main table (32766), behind everything else.
+/// Just before the main table (32766), after all other rules.
 const PRIORITY: u32 = 32_765;
 const VERSIONS: [Version; 2] = [Version::V4, Version::V6];
 
-/// One of the places for a side's windows: its nftables table, packet mark and
-/// routing table follow from it.
+/// A place for a side's windows in a network namespace. It determines the nftables table, packet
+/// mark and routing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place(u32);
 
@@ -62,16 +60,16 @@ impl Place {
     }
 }
 
-/// The windows of one side's connections. Nothing is left when dropped.
+/// The windows of one side's connections. Removes everything when dropped.
 pub(crate) struct Window {
     place: Place,
     metrics: Vec<RouteMetric>,
-    /// Tells that this place is taken, as long as it lives.
+    /// Shows that the place is taken while it lives.
     _claim: NftTable,
 }
 
 impl Window {
-    /// Sets up what the connections of a side need; `None` if it has no wish.
+    /// Installs what a side's connections need; `None` if no windows are configured.
     ///
     /// # Errors
     /// The key, and the kernel's refusal: `PermissionDenied` without CAP_NET_ADMIN.
@@ -99,13 +97,13 @@ impl Window {
         Ok(window)
     }
 
-    /// What the packets of the side bear.
+    /// Mark of the side's packets.
     pub(crate) fn mark(&self) -> u32 {
         self.place.mark().value
     }
 
-    /// Copies the main table once more. Meanwhile, and if it cannot be copied
-    /// whole, connections go by the main table itself, without the windows.
+    /// Copies the main table again. Meanwhile, and if the copy would be incomplete, connections use
+    /// the main table itself, without the windows.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -130,7 +128,7 @@ impl Window {
         self.add_rules(&mut kernel)
     }
 
-    /// Whether the rule is there; adding it again says so.
+    /// Whether the rule exists, which adding it again shows.
     fn has_rules(&self, kernel: &mut Kernel) -> bool {
         let add = RouteNetlinkMessage::NewRule(self.place.rule(Version::V4));
         let added = kernel.request(add, NLM_F_CREATE | NLM_F_EXCL);
@@ -141,7 +139,7 @@ impl Window {
         for version in VERSIONS {
             let rule = RouteNetlinkMessage::NewRule(self.place.rule(version));
             match kernel.request(rule, NLM_F_CREATE | NLM_F_EXCL) {
-                // The machine is without IPv6, or has it switched off.
+                // The machine has no IPv6, or it is switched off.
                 Err(_) if version == Version::V6 => {}
                 added => added?,
             }
@@ -159,8 +157,7 @@ impl Drop for Window {
     }
 }
 
-/// Removes everything of `place`: the rules first, since half a table would lead
-/// packets astray.
+/// Removes everything of `place`, rules first: an incomplete table would misroute packets.
 fn sweep(kernel: &mut Kernel, place: Place) -> io::Result<()> {
     for version in VERSIONS {
         while kernel.remove(RouteNetlinkMessage::DelRule(place.rule(version)))? {}
@@ -171,15 +168,14 @@ fn sweep(kernel: &mut Kernel, place: Place) -> io::Result<()> {
     Ok(())
 }
 
-/// What the routes of a side say.
+/// The metrics of a side's routes.
 fn metrics(side: &SideConfig) -> Vec<RouteMetric> {
     let send = side.initial_window.map(RouteMetric::InitCwnd);
     let receive = side.initial_receive_window.map(RouteMetric::InitRwnd);
     send.into_iter().chain(receive).collect()
 }
 
-/// What an operator types for the same effect, for the `number`-th side that has
-/// windows.
+/// Equivalent `ip` commands for the `number`-th side with windows.
 pub(crate) fn display(number: u32, side: &SideConfig) -> Option<String> {
     let (place, metrics) = (Place(number), metrics(side));
     let words = metrics.iter().map(|metric| match metric {
@@ -199,7 +195,7 @@ pub(crate) fn display(number: u32, side: &SideConfig) -> Option<String> {
     (!words.is_empty()).then(|| line("") + &line("-6 "))
 }
 
-/// A route as the kernel lists it.
+/// A route in the kernel's form.
 type Route = RouteMessage;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Replays what the fuzzer has found worth keeping (`fuzz/corpus`).
+//! Replays the fuzzing corpus (`fuzz/corpus`).
 
 #![cfg(feature = "fuzzing")]
 

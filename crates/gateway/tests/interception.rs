@@ -1,8 +1,8 @@
-//! Both gateways between real hosts, in a lab: what is taken over, what passes by,
-//! and that nothing remains.
+//! Both gateways between real hosts in a lab: what is intercepted, what passes unaccelerated, and
+//! that nothing remains.
 //!
-//! The server tells each client which address it sees: the hub's if the connection
-//! was carried over the hop, the client's own if it passed by.
+//! The server tells each client the address it sees: the hub's if the connection crossed the hop,
+//! the client's own if it passed unaccelerated.
 
 use std::fs;
 use std::future::Future;
@@ -24,11 +24,11 @@ use tokio::sync::oneshot;
 use units::BitRate;
 
 const PORT: u16 = 4000;
-/// Longer than the hub's silence goes unnoticed, and than a new session takes.
+/// Longer than it takes to notice that the hub is silent, and than a new session takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
-    // `cargo test NAME` asks for other tests.
+    // With `cargo test NAME`, other tests are wanted.
     if std::env::args().skip(1).any(|argument| !argument.starts_with('-')) {
         return ExitCode::SUCCESS;
     }
@@ -123,7 +123,7 @@ fn out_of_descriptors(place: &Place) {
     let new = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let sockets = place.on(Node::Client, || [(); 10].map(|()| new()));
     let mut hoard = Hoard::begin();
-    // Until connections from before have given back theirs, some are served.
+    // Some are served until earlier connections have released their descriptors.
     let starved = sockets.iter().position(|socket| {
         hoard.take_all();
         socket.connect(&v4.into()).unwrap();
@@ -141,14 +141,14 @@ fn out_of_descriptors(place: &Place) {
     hub.stop();
 }
 
-/// All file descriptors that the process may have.
+/// Uses up the process's file descriptors.
 struct Hoard {
     limit: libc::rlimit,
     files: Vec<fs::File>,
 }
 
 impl Hoard {
-    /// From here on there are hardly more than are in use.
+    /// Limits the descriptors to little more than are in use.
     fn begin() -> Self {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the address is that of an rlimit.
@@ -192,7 +192,7 @@ fn two_terminals(place: &Place) {
     place.assert_clean();
 }
 
-/// A lab with a server, and what its gateways are configured with.
+/// A lab with a server, and the configurations of its gateways.
 struct Place {
     lab: Lab,
     directory: tempfile::TempDir,
@@ -205,7 +205,7 @@ impl Place {
             lab.node(Node::Server).run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)));
         let listener = listener.unwrap();
         thread::spawn(move || {
-            // Without descriptors it fails, until there are some again.
+            // Fails without descriptors, until some are available again.
             for client in listener.incoming().flatten() {
                 thread::spawn(move || serve(&client));
             }
@@ -271,7 +271,7 @@ impl Place {
         Client::new(socket.unwrap())
     }
 
-    /// Connects again and again until connections are, or are not, carried.
+    /// Connects repeatedly until connections are, or are not, accelerated.
     fn wait_until(&self, server: SocketAddr, accelerated: bool) {
         let began = Instant::now();
         while self.connect_unless_frozen(server) != Some(accelerated) {
@@ -279,7 +279,7 @@ impl Place {
         }
     }
 
-    /// A connection that was taken over while the hub was dying says nothing.
+    /// `None` for a connection intercepted while the hub was dying, which stays silent.
     fn connect_unless_frozen(&self, server: SocketAddr) -> Option<bool> {
         let socket =
             self.on(Node::Client, || TcpStream::connect_timeout(&server, PATIENCE)).ok()?;
@@ -290,7 +290,7 @@ impl Place {
         Some(line.trim().parse::<IpAddr>().ok()? != own)
     }
 
-    /// Neither table nor rule of ours is on the terminal.
+    /// Asserts that the terminal has neither a table nor a rule of ours.
     fn assert_clean(&self) {
         for (program, arguments) in
             [("nft", &["list", "ruleset"][..]), ("ip", &["rule"]), ("ip", &["-6", "rule"])]
@@ -311,7 +311,7 @@ impl Place {
     }
 }
 
-/// The server: says whom it sees, then echoes.
+/// The server: sends the address it sees, then echoes.
 fn serve(socket: &TcpStream) {
     let Ok(peer) = socket.peer_addr() else { return };
     let mut writer = socket;
@@ -345,7 +345,7 @@ fn read_line(reader: &mut BufReader<TcpStream>) -> String {
     line.trim().to_owned()
 }
 
-/// A gateway in a thread on its node.
+/// A gateway running in a thread on its node.
 struct Running {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), RunError>>,

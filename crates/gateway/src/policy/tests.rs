@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What the tests of policies look at in a packet.
+/// The fields that policies can match.
 #[derive(Debug, Clone)]
 struct Header {
     source: IpAddr,
     destination: IpAddr,
-    /// None of a protocol without ports.
+    /// `None` for a protocol without ports.
     port: Option<u16>,
     dscp: u8,
     seen: Seen,
@@ -20,7 +20,7 @@ impl Header {
         if self.seen == Seen::Connections { TCP } else { UDP }
     }
 
-    /// What the kernel makes of a test.
+    /// How the kernel evaluates a term.
     fn passes(&self, test: &Term) -> bool {
         match test {
             Term::Version(version) => Version::of(self.destination) == *version,
@@ -37,7 +37,7 @@ impl Header {
         }
     }
 
-    /// As the documentation has it.
+    /// The documented semantics.
     fn fits(&self, policy: &Policy) -> bool {
         let has = |list: &[Prefix], address| list.iter().any(|prefix| prefix.contains(address));
         let port = |ports: &Ports| {
@@ -51,7 +51,7 @@ impl Header {
     }
 }
 
-/// Tells actions apart.
+/// A distinct verdict for each action.
 fn verdict(action: Action) -> Vec<Term> {
     vec![match action {
         Action::Split => Term::Accept,
@@ -60,7 +60,7 @@ fn verdict(action: Action) -> Vec<Term> {
     }]
 }
 
-/// What the first rule does whose tests a packet passes.
+/// The verdict of the first rule that a packet passes.
 fn run(rules: &[Vec<Term>], header: &Header) -> Term {
     let end = rules.iter().find_map(|rule| {
         let (end, tests) = rule.split_last().unwrap();
@@ -69,7 +69,7 @@ fn run(rules: &[Vec<Term>], header: &Header) -> Term {
     end.unwrap().clone()
 }
 
-/// Few addresses, so that many fit.
+/// Addresses from a small set, so that many match.
 fn address(v6: bool) -> impl Strategy<Value = IpAddr> {
     (0u8..4, 0u8..4).prop_map(move |(net, host)| {
         let text = if v6 { format!("fd00:{net}::{host}") } else { format!("10.{net}.0.{host}") };

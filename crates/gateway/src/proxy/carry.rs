@@ -1,8 +1,7 @@
-//! Connects a client of the proxy to where it wants to go: over the hop, or
-//! straight where there is none.
+//! Connects a client of the proxy to its destination: over the hop, or directly without one.
 //!
-//! A name goes over the hop as it is, and the hub resolves it; this machine's resolver is
-//! asked where there is no hop, where the hub resolves none, or where it is told to be.
+//! The hub resolves names. This machine's resolver is used without a hop, if the hub does not
+//! resolve names, or if configured.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,14 +22,14 @@ use crate::names::Resolver;
 use crate::prefix::Prefix;
 use crate::{relay, straight};
 
-/// Names that are resolved at once for one client; as many may wait. A browser asks for no
-/// more at a time than a page has hosts.
+/// Maximum concurrent lookups per client; as many may wait. Browsers need no more at once than a
+/// page has hosts.
 const LOOKUPS_EACH: usize = 8;
-/// The part of an IPv6 address that its network gives to a client, which chooses the rest
-/// (RFC 4291 §2.5.1).
+/// The part of an IPv6 address that the network assigns; a client chooses the rest (RFC 4291
+/// §2.5.1).
 const NETWORK_BITS: u8 = 64;
 
-/// What is one asker: an IPv4 address, or all that an IPv6 client can call itself.
+/// What counts as one client: an IPv4 address, or every address that an IPv6 client can choose.
 fn household(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         v4 @ IpAddr::V4(_) => v4,
@@ -38,12 +37,12 @@ fn household(client: IpAddr) -> IpAddr {
     }
 }
 
-/// How clients get out.
+/// How the proxy's clients reach their destinations.
 #[derive(Clone)]
 pub(crate) struct Exit {
     answer: Answer,
     names: Names,
-    /// How they get there without a hop; its patience is also that with names.
+    /// For direct connections. Its time limit also applies to lookups.
     dialer: Dialer,
     resolver: Resolver<IpAddr>,
     quick_ack: bool,
@@ -51,7 +50,7 @@ pub(crate) struct Exit {
 }
 
 impl Exit {
-    /// Has what clients say acknowledged at once, if asked.
+    /// Disables delayed ACKs towards clients if `quick_ack`.
     pub(crate) fn acknowledging_at_once(self, quick_ack: bool) -> Self {
         Self { quick_ack, ..self }
     }
@@ -64,7 +63,7 @@ impl Exit {
         Self { answer, names, dialer, resolver: Resolver::default(), quick_ack: false, counters }
     }
 
-    /// What a hub is asked for, in the order in which it should be tried.
+    /// The destinations to request from the hub, in the order to try them.
     async fn beyond(
         &self,
         client: IpAddr,
@@ -78,7 +77,7 @@ impl Exit {
         Ok(addresses.into_iter().map(Destination::from).collect())
     }
 
-    /// The addresses of a destination, as this machine knows them.
+    /// The addresses of a destination, resolved on this machine.
     async fn addresses(
         &self,
         client: IpAddr,
@@ -94,8 +93,7 @@ impl Exit {
     }
 }
 
-/// Carries a client's connection until it is over. `hop` is the way over the hop,
-/// if the hub can be reached.
+/// Carries a client's connection until it ends. `hop` is set if the hub is reachable.
 pub(crate) async fn carry(wish: Wish, hop: Option<(Hop, SessionId)>, exit: Exit) {
     exit.counters.connections.increment();
     let Wish { leg, source, dscp, request } = wish;
@@ -111,7 +109,7 @@ pub(crate) async fn carry(wish: Wish, hop: Option<(Hop, SessionId)>, exit: Exit)
     }
 }
 
-/// Tells a client that there is no room for it.
+/// Tells a client that there is no room.
 pub(crate) async fn turn_away(wish: Wish, exit: Exit) {
     give_up(wish.leg, wish.request.dialect, ResetReason::Limit, &exit).await;
 }
@@ -130,21 +128,20 @@ struct Client {
 }
 
 impl Client {
-    /// The answer at once: what the client then says travels with the opening of
-    /// the stream, and a refusal is a reset. There is no second try, so an
-    /// address is of the version that hubs are surest to have.
+    /// Answers the client at once: its first data travels with the opening of the stream, and a
+    /// refusal is a reset. There is no second try, so prefer IPv4, which every hub has.
     async fn early(self, hop: &Hop, session: SessionId, beyond: &[Destination], exit: &Exit) {
         let is_v4 = |it: &&Destination| matches!(it, Destination::Address(SocketAddr::V4(_)));
         let destination = beyond.iter().find(is_v4).unwrap_or(&beyond[0]);
         let open = self.open.to(destination.clone());
         match hop.open(session, open.clone()) {
             Ok(stream) => self.relay(stream, open, exit).await,
-            // The hub has no room for it.
+            // The hub has no room.
             Err(_) => self.straight(exit).await,
         }
     }
 
-    /// The answer when the far end has been connected, or the reason why not.
+    /// Answers the client once the far end is connected, or with the reason for the failure.
     async fn deferred(self, hop: &Hop, session: SessionId, beyond: &[Destination], exit: &Exit) {
         let mut reason = ResetReason::Unreachable;
         for destination in beyond {
@@ -170,7 +167,7 @@ impl Client {
         }
     }
 
-    /// The way without a hop: the answer is the server's.
+    /// Connects without the hop; the server's answer decides.
     async fn straight(mut self, exit: &Exit) {
         let entry = Registered::straight(&exit.counters, self.open.clone());
         let addresses = match exit.addresses(self.open.source.ip(), &self.open.destination).await {

@@ -1,9 +1,9 @@
-//! The handshake for the fuzzer.
+//! A proxy handshake for the fuzzer.
 
 use super::handshake::{Handshake, Step};
 
-/// How a handshake ends in which the client says these `pieces`; `None` if it has
-/// not ended by then.
+/// The result of a handshake in which the client sends these `pieces`: accepted or refused, `None`
+/// if incomplete.
 pub(crate) fn converse<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<bool> {
     let mut handshake = Handshake::default();
     for piece in pieces {

@@ -1,6 +1,5 @@
-//! What a client of the proxy says before it is connected: SOCKS5 or HTTP
-//! CONNECT, which its first byte tells apart. No I/O, no clock: bytes in, what is
-//! to be done out.
+//! The handshake of a proxy client: SOCKS5 or HTTP CONNECT, told apart by the first byte. No I/O,
+//! no clock: bytes in, actions out.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,8 +7,7 @@ use slacp::{Destination, HostName, ResetReason};
 
 use super::{http, socks};
 
-/// The destination of a host as text: an address, in brackets or not, or a name.
-/// `None` for anything else.
+/// Parses a host: an address, with or without brackets, or a name. `None` if it is neither.
 pub(super) fn destination(host: &str, port: u16) -> Option<Destination> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let address = |ip| Destination::Address(SocketAddr::new(ip, port));
@@ -22,7 +20,7 @@ pub(super) fn destination(host: &str, port: u16) -> Option<Destination> {
     HostName::new(host).map(|name| Destination::Name(name, port))
 }
 
-/// The protocol that a client speaks, and wants its answer in.
+/// The protocol that the client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Socks,
@@ -30,7 +28,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// What is said to a client that is connected, or is not for this reason.
+    /// The answer to a client: connected, or the reason why not.
     pub(crate) fn answer(self, outcome: Result<(), ResetReason>) -> Vec<u8> {
         match self {
             Self::Socks => socks::reply(outcome.map_or_else(socks::code, |()| socks::SUCCEEDED)),
@@ -39,54 +37,54 @@ impl Dialect {
     }
 }
 
-/// What is to be done next.
+/// The next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Read more.
     Hear,
-    /// Send this and go on.
+    /// Send this and continue.
     Say(Vec<u8>),
     /// Connect the client.
     Connect(Request),
-    /// Send this and close: nothing can come of it.
+    /// Send this and close: the request is invalid.
     Refuse(Vec<u8>),
 }
 
-/// A request to be connected.
+/// A complete request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) destination: Destination,
     pub(crate) dialect: Dialect,
-    /// What the client has said already to whom it will be connected to.
+    /// Data that the client has already sent for its destination.
     pub(crate) first: Vec<u8>,
 }
 
-/// How far a handshake is.
+/// State of a handshake.
 #[derive(Debug, Default)]
 pub(crate) struct Handshake {
     heard: Vec<u8>,
-    /// A SOCKS client has been greeted.
+    /// Whether a SOCKS client's greeting was answered.
     greeted: bool,
 }
 
-/// What a parser made of the bytes there are.
+/// Result of parsing the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Parsed<T> {
-    /// It needs more of them.
+    /// Incomplete.
     Partial,
-    /// So many bytes were this.
+    /// Complete, with the number of bytes consumed.
     Whole(T, usize),
-    /// This is the answer to what cannot be meant.
+    /// Invalid, with the answer to send.
     Bad(Vec<u8>),
 }
 
 impl Handshake {
-    /// Takes what the client has said.
+    /// Appends bytes from the client.
     pub(crate) fn hear(&mut self, bytes: &[u8]) {
         self.heard.extend_from_slice(bytes);
     }
 
-    /// What is to be done now. [`Step::Connect`] and [`Step::Refuse`] are the end.
+    /// The next action. [`Step::Connect`] and [`Step::Refuse`] are final.
     pub(crate) fn step(&mut self) -> Step {
         match self.heard.first() {
             None => Step::Hear,

@@ -1,14 +1,14 @@
-//! The CONNECT method of HTTP/1.1 (RFC 9110 §9.3.6), and nothing else of it.
+//! The CONNECT method of HTTP/1.1 (RFC 9110 §9.3.6). No other method is supported.
 
 use slacp::{Destination, ResetReason};
 
 use super::handshake::{Parsed, destination};
 
-/// The longest request head, bytes.
+/// Maximum length of a request head, in bytes.
 pub(super) const LONGEST_HEAD: usize = 8 << 10;
 pub(super) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// A request's head. Its fields mean nothing to us.
+/// Parses a request head. Its fields are ignored.
 pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
     let Some(length) = head_length(bytes) else {
         if bytes.len() < LONGEST_HEAD {
@@ -38,7 +38,7 @@ pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
     }
 }
 
-/// Up to and with the empty line. Bare line feeds count (RFC 9112 §2.2).
+/// Length including the empty line. Bare line feeds are accepted (RFC 9112 §2.2).
 fn head_length(bytes: &[u8]) -> Option<usize> {
     let head = &bytes[..bytes.len().min(LONGEST_HEAD)];
     let mut from = 0;
@@ -53,7 +53,7 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// `host:port`, an IPv6 address in brackets.
+/// Parses `host:port`, with an IPv6 address in brackets.
 fn authority(text: &str) -> Option<Destination> {
     let (host, port) = text.rsplit_once(':')?;
     let is_bare_v6 = host.contains(':') && !host.starts_with('[');
@@ -68,7 +68,7 @@ fn malformed() -> Vec<u8> {
     response("400 Bad Request", "expected a request like CONNECT server:443 HTTP/1.1")
 }
 
-/// The response that says why a client is not connected.
+/// The response for a client that cannot be connected.
 pub(super) fn refusal(reason: ResetReason) -> Vec<u8> {
     let (status, text) = match reason {
         ResetReason::Refused => ("502 Bad Gateway", "the server refused the connection"),

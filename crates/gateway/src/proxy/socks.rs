@@ -1,5 +1,4 @@
-//! SOCKS version 5 (RFC 1928), as much of it as CONNECT without authentication
-//! needs.
+//! SOCKS5 (RFC 1928): CONNECT without authentication.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +8,7 @@ use super::handshake::{Parsed, destination};
 
 pub(super) const VERSION: u8 = 5;
 pub(super) const VERSION_4: u8 = 4;
-/// What a SOCKS4 client understands as a refusal.
+/// A refusal that a SOCKS4 client understands.
 pub(super) const REFUSAL_4: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
 
 /// Methods (RFC 1928 §3).
@@ -31,7 +30,7 @@ const EXPIRED: u8 = 6;
 const COMMAND_NOT_SUPPORTED: u8 = 7;
 const ADDRESS_NOT_SUPPORTED: u8 = 8;
 
-/// The greeting, and its answer.
+/// Parses the greeting. Returns its answer.
 pub(super) fn greeting(bytes: &[u8]) -> Parsed<Vec<u8>> {
     let Some(&count) = bytes.get(1) else { return Parsed::Partial };
     let length = 2 + usize::from(count);
@@ -43,7 +42,7 @@ pub(super) fn greeting(bytes: &[u8]) -> Parsed<Vec<u8>> {
     }
 }
 
-/// The request to connect.
+/// Parses a connect request.
 pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
     let Some((&[version, command, _, kind], rest)) = bytes.split_first_chunk::<4>() else {
         return Parsed::Partial;
@@ -76,12 +75,12 @@ pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
     }
 }
 
-/// A reply. It names no bound address: that of the far side is nobody's business.
+/// A reply, without the bound address: clients have no use for the far side's.
 pub(super) fn reply(code: u8) -> Vec<u8> {
     vec![VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
 }
 
-/// The reply that says why.
+/// The reply code for a reason.
 pub(super) fn code(reason: ResetReason) -> u8 {
     match reason {
         ResetReason::Refused => REFUSED,

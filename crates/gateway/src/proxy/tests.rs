@@ -1,4 +1,4 @@
-//! Clients on loopback that come to a proxy without a hop, and strangers.
+//! Clients on loopback with a proxy that has no hop, and hostile clients.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ async fn the_oldest_handshake_gives_way_to_the_newest() {
     let mut clients = Vec::new();
     for _ in 0..HANDSHAKES + 3 {
         let mut client = TcpStream::connect(address).await.unwrap();
-        // Served, so accepted in this order.
+        // A served client shows that it was accepted in this order.
         client.write_all(&[5, 1, 0]).await.unwrap();
         assert_eq!(hear(&mut client, 2).await, [5, 0]);
         clients.push(client);
@@ -119,8 +119,7 @@ async fn the_oldest_handshake_gives_way_to_the_newest() {
     assert_eq!(serving.await.unwrap(), HANDSHAKES);
 }
 
-/// What a SOCKS client hears when it wants to go there and there is no hop; then
-/// it says something.
+/// Connects a SOCKS client without a hop, then sends data; returns the replies.
 async fn go_straight(request: &[u8]) -> (Vec<u8>, TcpStream, Arc<Counters>) {
     let (mut proxy, address) = proxy().await;
     let mut client = TcpStream::connect(address).await.unwrap();

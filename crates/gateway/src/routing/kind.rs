@@ -1,4 +1,4 @@
-//! What the kernel does with packets to an address.
+//! Looks up how the kernel routes an address.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,10 +10,10 @@ use super::{Kernel, family, is_absence};
 use crate::rule::Version;
 
 impl Kernel {
-    /// The type of the route to `destination`, as it is now; `None` if there is no route.
+    /// Current type of the route to `destination`; `None` if there is no route.
     ///
     /// # Errors
-    /// When the kernel does not answer the question.
+    /// If the kernel does not answer.
     pub(crate) fn kind_of(&mut self, destination: IpAddr) -> io::Result<Option<RouteType>> {
         let mut question = RouteMessage::default();
         question.header.address_family = family(Version::of(destination));
@@ -32,8 +32,8 @@ impl Kernel {
     }
 }
 
-/// The kernel answers as `connect` would there: no route, or one of type unreachable,
-/// prohibit or blackhole.
+/// The errors that `connect` would report: no route, or a route of type unreachable, prohibit or
+/// blackhole.
 fn no_route(error: io::Error) -> io::Result<Option<RouteType>> {
     const NO_ROUTE: [i32; 5] =
         [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL, libc::ENETDOWN];

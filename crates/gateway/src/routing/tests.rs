@@ -7,7 +7,7 @@ use crate::testkit::in_namespace;
 const BOTH: [Version; 2] = [Version::V4, Version::V6];
 
 impl Kernel {
-    /// Everything that the kernel answers to a request for a list.
+    /// All answers to a list request.
     fn list(&mut self, message: RouteNetlinkMessage) -> Vec<RouteNetlinkMessage> {
         let mut message = NetlinkMessage::from(message);
         message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
@@ -31,7 +31,7 @@ impl Kernel {
     }
 }
 
-/// Our rules, then our routes: the tables they are about.
+/// The tables of our rules, then of our routes.
 fn ours() -> (Vec<u32>, Vec<u32>) {
     let mut kernel = Kernel::open().unwrap();
     let (mut rules, mut routes) = (Vec::new(), Vec::new());

@@ -1,5 +1,4 @@
-//! Clients and servers on loopback with the relay between them: what it promises
-//! about every end of a connection.
+//! Tests of every way a connection can end, with clients and servers on loopback.
 
 use std::sync::Arc;
 
@@ -142,7 +141,7 @@ async fn a_server_that_is_gone_after_its_reply_does_not_spoil_it() {
     while tcp::unacknowledged(&server).unwrap() > 0 {
         tokio::task::yield_now().await;
     }
-    // As its kernel does when it has forgotten the connection and is asked.
+    // Like a kernel that has forgotten the connection and is probed.
     abort(server);
     client.write_all(b"never read").await.unwrap();
     assert!(read_all(&mut client).await.unwrap() == sent);
@@ -157,7 +156,7 @@ async fn a_stopped_reader_stops_the_sender_and_its_reset_is_noticed() {
         full = if server.try_write(&piece).is_ok() { 0 } else { full + 1 };
         tokio::task::yield_now().await;
     }
-    // What it holds is in the pipe; all else is in the kernel's buffers.
+    // The relay holds at most a pipe; the rest is in the kernel's buffers.
     assert!(counters.bytes_down.get() < 100_000_000);
     let held = counters.in_pipes.get();
     assert!((1..=CAPACITY as u64).contains(&held), "{held}");
@@ -182,7 +181,7 @@ async fn single_bytes_pass_one_by_one() {
     relay.await.unwrap();
 }
 
-/// What follows an urgent byte is not held up, and the byte stays in its place.
+/// Data after an urgent byte is not delayed, and the byte stays in its place.
 #[tokio::test]
 async fn urgent_bytes_are_bytes_in_their_place() {
     let Joined { mut client, mut server, relay, counters } = joined(b"").await;

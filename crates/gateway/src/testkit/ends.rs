@@ -1,4 +1,4 @@
-//! The ends of a connection under test, on both sides of what is tested.
+//! The ends of a connection under test.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// Bytes that differ with the key and never repeat soon.
+/// Pseudo-random bytes that depend on the key.
 pub(crate) fn payload(key: u64, length: usize) -> Vec<u8> {
     let mut state = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -19,14 +19,14 @@ pub(crate) fn payload(key: u64, length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// Everything up to the end of the connection.
+/// Reads until the end of the connection.
 pub(crate) async fn read_all(socket: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     socket.read_to_end(&mut bytes).await?;
     Ok(bytes)
 }
 
-/// Ends a connection with a reset.
+/// Resets a connection.
 pub(crate) fn abort(socket: TcpStream) {
     SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
     drop(socket);
@@ -37,8 +37,7 @@ pub(crate) fn assert_reset(read: io::Result<Vec<u8>>) {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
 }
 
-/// Says something of which three bytes are urgent, one at a time, and hears all of it
-/// at the other end, in order.
+/// Sends data with three urgent bytes, one at a time, and checks that everything arrives in order.
 pub(crate) async fn speak_urgently(from: &TcpStream, to: &mut TcpStream) {
     let from = SockRef::from(from);
     let mut heard = [0; 3];

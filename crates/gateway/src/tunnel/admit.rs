@@ -1,9 +1,9 @@
-//! Which packets out of the tunnel the kernel routes on: those of connections that it
-//! knows already, answers above all, and of new ones what [`Egress`] permits.
+//! Which packets from the tunnel the kernel may route on: those of known connections (mostly
+//! replies), and new ones that [`Egress`] permits.
 //!
-//! The kernel itself judges, in our table: it knows its own addresses at every moment,
-//! and which packet is an answer. Behind the translation of IPv6 to IPv4 it cannot look:
-//! an own address in that form is routed to the translator.
+//! The kernel itself decides, by rules in our table: it always knows its own addresses, and which
+//! packet is a reply. It cannot see through IPv6-to-IPv4 translation: an own address in that form
+//! is routed to the translator.
 
 use crate::class::{TCP, UDP};
 use crate::egress::{Egress, SPECIAL, Target, forms};
@@ -11,21 +11,21 @@ use crate::nft_table::Rule;
 use crate::prefix::Prefix;
 use crate::rule::{Term, Version};
 
-/// What may go on.
+/// Rules for a set of sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Admitted {
-    /// Of the peers' addresses, which nobody else has. Empty: any.
+    /// Addresses of the peers, which belong to no other. Empty matches any.
     pub(crate) sources: Vec<Prefix>,
     pub(crate) egress: Egress,
 }
 
 impl Admitted {
-    /// What a peer may send, whatever its address.
+    /// Rules for one peer, whatever its addresses.
     pub(crate) fn from_anyone(egress: &Egress) -> Vec<Self> {
         vec![Self { sources: vec![], egress: egress.clone() }]
     }
 
-    /// A rule for each source and each form of the destination, with these terms behind.
+    /// A rule for each source and each form of the destination, ending with these terms.
     fn rules(&self, prefixes: &[Prefix], target: &Target, end: &[Term]) -> Vec<Rule> {
         let ports = ports(target);
         let mut rules = Vec::new();
@@ -47,7 +47,7 @@ impl Admitted {
         self.egress.deny.iter().flat_map(rules).collect()
     }
 
-    /// The lines that open what wider ones do not.
+    /// Rules for the lines that open special or own addresses.
     fn opened(&self) -> Vec<Rule> {
         let lines = self.egress.reach.iter().filter(|target| opens(target));
         let rules = |target: &Target| {
@@ -68,8 +68,8 @@ impl Admitted {
 
 const REFUSED: [Term; 2] = [Term::CountRefused, Term::Drop];
 
-/// What the far end of a veth device says to its neighbours (multicast) is nobody's packet:
-/// none that came over the hop has such a destination.
+/// Multicast from the far end of a veth device to its neighbours. It can be dropped without
+/// counting: no packet from the hop has such a destination.
 const OWN_TALK: [Term; 3] = [
     Term::Version(Version::V6),
     Term::To(Prefix::v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8)),
@@ -89,7 +89,7 @@ fn sources(prefixes: &[Prefix], version: Version) -> Vec<Vec<Term>> {
     fitting.map(|prefix| vec![Term::FromAddress(*prefix)]).collect()
 }
 
-/// Nothing for every address: the version says it.
+/// Empty for all addresses, which the version already matches.
 fn to(prefix: Prefix) -> Vec<Term> {
     if prefix.length() == 0 { vec![] } else { vec![Term::To(prefix)] }
 }
@@ -100,7 +100,7 @@ fn ports(target: &Target) -> Vec<Vec<Term>> {
     fitting.map(|protocol| vec![Term::ToPorts(protocol, ports.first, ports.last)]).collect()
 }
 
-/// The rules of a chain that returns what goes on and drops everything else.
+/// Rules of a chain that returns for permitted packets and drops everything else.
 pub(super) fn rules(admitted: &[Admitted]) -> Vec<Rule> {
     let special = SPECIAL.iter().flat_map(|special| forms(special.range));
     let special = special.map(|range| {

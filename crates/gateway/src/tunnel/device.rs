@@ -1,5 +1,4 @@
-//! The tunnel's network device: packets that the kernel routes to us, and ours
-//! that it routes on.
+//! The tunnel's network device, through which packets pass between the kernel and us.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,16 +10,16 @@ use super::{link, tun, veth};
 use crate::config::{TunnelConfig, TunnelDevice};
 use crate::refusal::{Operation, Refusal};
 
-/// The device. Gone when dropped.
+/// The device. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Device {
     fd: AsyncFd<OwnedFd>,
-    /// Where packets are sent to, if it is no TUN device.
+    /// Where to send packets on a veth device; `None` for TUN.
     near: Option<Near>,
 }
 
 impl Device {
-    /// Makes the device and brings it up.
+    /// Creates the device and brings it up.
     ///
     /// # Errors
     /// What the system refuses; see [`tun::open`] and [`veth::open`].
@@ -44,20 +43,20 @@ impl Device {
     fn set_up(fd: OwnedFd, near: Option<Near>, config: &TunnelConfig) -> io::Result<Self> {
         link::bring_up(&config.name, config.mtu)?;
         link::accept_from_anywhere(&config.name)?;
-        // SAFETY: an `OwnedFd` is the same open descriptor for as long as it lives.
+        // SAFETY: an `OwnedFd` refers to the same open descriptor as long as it lives.
         let fd = unsafe { AsyncFd::register(fd) }?;
         Ok(Self { fd, near })
     }
 
-    /// What it is, for the log.
+    /// Type of the device, for the log.
     pub(crate) fn kind(&self) -> &'static str {
         if self.near.is_some() { "veth" } else { "TUN" }
     }
 
-    /// The next packet that was routed to us, as far as it fits in `buffer`.
+    /// Receives the next packet routed to us, truncated to `buffer`.
     ///
     /// # Errors
-    /// When the device is down or gone.
+    /// If the device is down or gone.
     pub(crate) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.fd.readable().await?;
@@ -67,10 +66,10 @@ impl Device {
         }
     }
 
-    /// Has the kernel route a packet on.
+    /// Passes a packet to the kernel for routing.
     ///
     /// # Errors
-    /// When it takes none: the device is down, or its queue is full.
+    /// If the device is down, or its queue is full.
     pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
         let sent = match &self.near {
             None => nix::unistd::write(self.fd.get_ref(), packet)?,
@@ -81,7 +80,7 @@ impl Device {
     }
 }
 
-/// Whether there is no TUN device for the likes of us.
+/// Whether the error means that we cannot use TUN.
 fn is_closed(error: &io::Error) -> bool {
     let missing = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO));
     missing || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)

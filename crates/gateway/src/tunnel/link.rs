@@ -1,4 +1,4 @@
-//! What is set on the tunnel's network device.
+//! Configures the tunnel's network device.
 
 use std::fs;
 use std::io;
@@ -11,16 +11,16 @@ use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::routing::Kernel;
 
-/// The IPv4 dummy address (RFC 7600 §4.8), for interfaces that have no own.
+/// The IPv4 dummy address (RFC 7600 §4.8), for interfaces without an address of their own.
 const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
-/// The number of the device `name`.
+/// Index of the device `name`.
 pub(super) fn index(name: &str) -> io::Result<u32> {
     Ok(nix::net::if_::if_nametoindex(name)?)
 }
 
-/// Brings a device up; nothing leaves it that is not routed into it: no ARP, no
-/// neighbour discovery, no multicast.
+/// Brings a device up without ARP, neighbour discovery and multicast, so that it sends only what is
+/// routed into it.
 pub(super) fn bring_up(name: &str, mtu: u16) -> io::Result<()> {
     let mut link = LinkMessage::default();
     link.header.index = index(name)?;
@@ -30,10 +30,9 @@ pub(super) fn bring_up(name: &str, mtu: u16) -> io::Result<()> {
     Kernel::open()?.request(RouteNetlinkMessage::SetLink(link), 0)
 }
 
-/// Has the kernel take packets from the device although it would answer them by
-/// another: it knows nothing of marks when it asks. Of an interface's own
-/// `rp_filter` and that of all, the larger holds; the loose one takes packets only
-/// on a device that has some IPv4 address.
+/// Makes the kernel accept packets from the device although it would route replies elsewhere:
+/// reverse path filtering ignores marks. The larger of the interface's `rp_filter` and that of
+/// `all` applies; loose mode accepts packets only on a device that has an IPv4 address.
 pub(super) fn accept_from_anywhere(name: &str) -> io::Result<()> {
     const LOOSE: &str = "2";
     let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
@@ -43,7 +42,7 @@ pub(super) fn accept_from_anywhere(name: &str) -> io::Result<()> {
     let mut address = AddressMessage::default();
     address.header.family = AddressFamily::Inet;
     address.header.prefix_len = 32;
-    // Never the source of anything.
+    // Never chosen as a source address.
     address.header.scope = AddressScope::Host;
     address.header.index = index(name)?;
     address.attributes = vec![AddressAttribute::Local(DUMMY.into())];

@@ -1,5 +1,4 @@
-//! Which addresses are behind which session: where packets go, and whose come
-//! from there.
+//! Maps addresses to sessions: where packets go, and which sources a session may send from.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,11 +7,11 @@ use slacp::SessionId;
 
 use crate::prefix::Prefix;
 
-/// The sessions that carry packets, named by `S`.
+/// The sessions that carry packets, identified by `S`.
 #[derive(Debug)]
 pub(crate) struct Paths<S = SessionId> {
     sessions: BTreeMap<S, Path>,
-    /// Whether packets may go from one to another.
+    /// Whether packets may pass between sessions.
     mesh: bool,
 }
 
@@ -33,29 +32,28 @@ impl<S: Copy + Ord> Paths<S> {
         Self { sessions: BTreeMap::new(), mesh }
     }
 
-    /// A session that may carry packets from and to `networks`; nothing is sent
-    /// there before it is open.
+    /// Adds a session for packets from and to `networks`; it is closed at first.
     pub(crate) fn add(&mut self, session: S, networks: Vec<Prefix>) {
         self.sessions.insert(session, Path { networks, open: false });
     }
 
-    /// Whether this changed whether packets go there.
+    /// Opens or closes a session. Returns whether that changed anything.
     pub(crate) fn set_open(&mut self, session: S, open: bool) -> bool {
         let Some(path) = self.sessions.get_mut(&session) else { return false };
         std::mem::replace(&mut path.open, open) != open
     }
 
-    /// Whether packets went there.
+    /// Removes a session. Returns whether it was open.
     pub(crate) fn remove(&mut self, session: S) -> bool {
         self.sessions.remove(&session).is_some_and(|path| path.open)
     }
 
-    /// No packets go anywhere any more.
+    /// Closes all sessions.
     pub(crate) fn close_all(&mut self) {
         self.sessions.values_mut().for_each(|path| path.open = false);
     }
 
-    /// Everything that packets go to.
+    /// Networks of all open sessions.
     pub(crate) fn open_networks(&self) -> Vec<Prefix> {
         self.sessions
             .values()
@@ -64,8 +62,8 @@ impl<S: Copy + Ord> Paths<S> {
             .collect()
     }
 
-    /// Whether a packet with these addresses may come on this session: its source is
-    /// behind that, and its destination behind no other unless there is a mesh.
+    /// Whether a packet may arrive on this session: its source must be behind the session, and
+    /// without `mesh` its destination must not be behind another one.
     pub(crate) fn permits(&self, session: S, source: IpAddr, destination: IpAddr) -> bool {
         let others = self.sessions.iter().filter(|(other, _)| **other != session);
         self.sessions.get(&session).is_some_and(|path| {
@@ -76,8 +74,8 @@ impl<S: Copy + Ord> Paths<S> {
         })
     }
 
-    /// The session behind which `destination` is: the closest fit, and of equals
-    /// the latest session.
+    /// The session for `destination`: the longest matching prefix, and among equals the newest
+    /// session.
     pub(crate) fn to(&self, destination: IpAddr) -> Option<S> {
         let open = self.sessions.iter().filter(|(_, path)| path.open);
         let fits = open.filter_map(|(session, path)| {

@@ -1,8 +1,8 @@
-//! Routes marked packets into the tunnel's device: a rule by packet mark and a
-//! routing table of our own with one route, for IPv4 and IPv6.
+//! Routes marked packets into the tunnel's device: a rule by packet mark and a routing table of our
+//! own with one route, for IPv4 and IPv6.
 //!
-//! As with interception, leftovers of a gateway that was killed do no harm (its
-//! nftables table is gone, and with it the marks) and the next start removes them.
+//! As with interception, remains of a killed gateway are harmless (its nftables table is gone, and
+//! with it the marks), and the next start removes them.
 
 use std::io;
 
@@ -15,24 +15,24 @@ use crate::refusal::{Operation, Refusal};
 use crate::routing::{self, Kernel, PROTOCOL};
 use crate::rule::{Mark, Version};
 
-/// Routing tables 5920 and up: one for each place.
+/// Routing tables 5920 and up, one per place.
 const FIRST_TABLE: u32 = 5920;
 /// The four bits above those of interception.
 const MARK_SHIFT: u32 = 25;
 const VERSIONS: [Version; 2] = [Version::V4, Version::V6];
 
-/// One of the places for a tunnel in a network namespace: its nftables table,
-/// packet mark and routing table follow from it.
+/// A tunnel's place in a network namespace. It determines its nftables table, packet mark and
+/// routing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(pub(crate) u32);
 
 impl Place {
-    /// The name of the nftables table.
+    /// Name of the nftables table.
     pub(crate) fn table_name(self) -> String {
         format!("skyhop-tunnel-{}", self.0)
     }
 
-    /// The mark of packets that go through the tunnel.
+    /// Mark of packets for the tunnel.
     pub(crate) fn mark(self) -> Mark {
         Mark { value: (self.0 + 1) << MARK_SHIFT, mask: 0xf << MARK_SHIFT }
     }
@@ -46,17 +46,16 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Route {
     place: Place,
-    /// The number of the tunnel's device.
+    /// Index of the tunnel's device.
     device: u32,
 }
 
 impl Route {
-    /// Routes packets with the mark of `place` into the device numbered `device`,
-    /// and removes the leftovers of tunnels that are no more. With what was refused for
-    /// IPv6: then it holds for IPv4 alone.
+    /// Routes packets with the mark of `place` into the device with index `device`, and removes the
+    /// remains of tunnels that have died. Also returns a refusal for IPv6; then only IPv4 works.
     ///
     /// # Errors
-    /// What the kernel refuses for IPv4.
+    /// The kernel's refusal for IPv4.
     pub(crate) fn install(place: Place, device: u32) -> Result<(Self, Option<Refusal>), Refusal> {
         let mut kernel = Kernel::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         for other in (0..SLOTS).map(Place) {
@@ -66,7 +65,7 @@ impl Route {
                 sweep(&mut kernel, other).map_err(Refusal::of(Operation::Route(Version::V4)))?;
             }
         }
-        // From here on a failure drops the value and so removes what is there.
+        // From here on an error drops the value, which removes what was installed.
         let installed = Self { place, device };
         let without_v6 =
             routing::for_versions(&VERSIONS, |version| installed.add(&mut kernel, version))?;
@@ -96,7 +95,7 @@ impl Drop for Route {
     }
 }
 
-/// Removes everything of `place`, however often it is there.
+/// Removes everything of `place`, including duplicates.
 fn sweep(kernel: &mut Kernel, place: Place) -> io::Result<()> {
     for version in VERSIONS {
         let rule = || routing::rule(place.mark(), place.routes(), version);
@@ -119,7 +118,7 @@ fn route(place: Place, version: Version) -> RouteMessage {
     route
 }
 
-/// What an operator types for the same effect.
+/// Equivalent `ip` commands.
 pub(crate) fn display(place: Place, device: &str) -> String {
     let (mark, table) = (place.mark(), place.routes());
     let line = |version: &Version| {

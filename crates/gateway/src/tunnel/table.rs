@@ -1,9 +1,8 @@
-//! An nftables table of our own that marks the packets that are to go through the
-//! tunnel. All chains but those of the hooks are empty while nothing is to be taken.
+//! An nftables table of our own that marks packets for the tunnel. All chains except those on hooks
+//! are empty while no packets are to be taken.
 //!
-//! About TCP it is decided once, at the SYN, and remembered in the connection's mark
-//! (conntrack). What comes out of the tunnel marks its connection, so that answers
-//! go back the way that the questions came.
+//! TCP is decided once, at the SYN, and remembered in the connection mark (conntrack). Packets from
+//! the tunnel mark their connection too, so that replies return through the tunnel.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,21 +15,21 @@ use crate::policy::{self, Action, Policy, Seen};
 use crate::prefix::Prefix;
 use crate::rule::{Mark, REFUSED, Term};
 
-/// Whose packets it is about.
+/// Chain that selects traffic by source and destination.
 const CHAIN: &str = "tunnel";
-/// The same, of this machine itself.
+/// Chain that selects traffic of this machine itself.
 const OWN_CHAIN: &str = "own";
-/// Whether what came out of the tunnel goes on.
+/// Chain for packets from the tunnel.
 const ADMITTED: &str = "admitted";
-/// What it is about: something that may cross the hop whole.
+/// Chain for traffic that may cross the hop unsplit.
 const WHOLE: &str = "whole";
 const CONNECTIONS: &str = "new-connections";
 const PACKETS: &str = "other-packets";
 const FORWARDED: &str = "prerouting";
 const OUTPUT: &str = "output";
-/// Behind interception: what that takes over bears its mark already.
+/// Runs after interception, whose packets are already marked.
 const BEHIND_INTERCEPTION: i32 = 1;
-/// The marks of all gateways' interceptions and tunnels.
+/// Mark bits of interception and tunnels of all gateways.
 const ALL_MARKS: u32 = 0x1ff0_0000;
 
 /// Which packets go through the tunnel.
@@ -38,32 +37,31 @@ const ALL_MARKS: u32 = 0x1ff0_0000;
 pub(crate) struct Selection {
     pub(crate) traffic: Traffic,
     pub(crate) policies: Vec<Policy>,
-    /// What may go on when it comes out of the tunnel.
+    /// Rules for packets from the tunnel.
     pub(crate) admitted: Vec<Admitted>,
-    /// Whether connections are counted here, since nobody takes them over.
+    /// Whether this table counts connections, because nothing intercepts them.
     pub(crate) counts_connections: bool,
 }
 
-/// Whose traffic it is.
+/// The direction of a tunnel.
 #[derive(Debug, Clone)]
 pub(crate) enum Traffic {
-    /// A terminal's: what comes from its clients and is not TCP, if no policy says
-    /// otherwise.
+    /// On a terminal: packets from its clients, except TCP unless a policy says otherwise.
     OfClients {
-        /// The interfaces that they are behind.
+        /// Interfaces towards the clients.
         interfaces: Vec<String>,
-        /// Connections of this machine itself, too, as policies say.
+        /// Also this machine's own connections, as far as policies select them.
         own: bool,
     },
-    /// A hub's: what is for its terminals' clients, from whomever.
+    /// On a hub: packets to its terminals' clients, from anywhere.
     ToTerminals {
-        /// The UDP port of the hop, which must not go through itself.
+        /// UDP port of the hop, whose packets must not enter the tunnel.
         hop: u16,
     },
 }
 
 impl Traffic {
-    /// Whose packets go on to be decided about, while they go to `networks`.
+    /// Rules that select traffic to decide about, while the tunnel serves `networks`.
     fn selected(&self, networks: &[Prefix]) -> Vec<Rule> {
         let each: Vec<Rule> = match self {
             Self::OfClients { interfaces, .. } => interfaces
@@ -76,7 +74,7 @@ impl Traffic {
         [vec![Term::MarkedAny(ALL_MARKS), Term::Return]].into_iter().chain(onward).collect()
     }
 
-    /// The same, of this machine itself; a terminal's connections alone.
+    /// Rules that select this machine's own traffic; only for a terminal's connections.
     fn own(&self) -> Option<Vec<Rule>> {
         let Self::OfClients { interfaces, own: true } = self else { return None };
         let mut rules = vec![vec![Term::MarkedAny(ALL_MARKS), Term::Return]];
@@ -85,7 +83,7 @@ impl Traffic {
         Some(rules)
     }
 
-    /// The chains of the hooks.
+    /// The chains on hooks.
     fn hooks(&self, device: &str, place: Place) -> Vec<Chain> {
         let hook = |name, hook, rules| Chain { name, hook: Some(hook), rules };
         let came = [Term::From(device.to_owned()), Term::MarkConnection(place.mark())];
@@ -105,8 +103,7 @@ impl Traffic {
 }
 
 impl Selection {
-    /// The chains that decide, while packets go to `networks`; without rules if they
-    /// go nowhere.
+    /// The deciding chains while the tunnel serves `networks`; without rules if there are none.
     fn deciding(&self, networks: &[Prefix], place: Place) -> Vec<Chain> {
         let mut chains = vec![
             Chain::plain(CONNECTIONS, self.connections(place.mark())),
@@ -126,8 +123,8 @@ impl Selection {
         matches!(self.traffic, Traffic::ToTerminals { .. })
     }
 
-    /// A SYN that passes by must not leave the mark of an earlier connection behind.
-    /// A hub answers a question that did not come through the tunnel as it came.
+    /// A SYN that passes must not keep the mark of an earlier connection. On a hub, replies to
+    /// packets that came outside of the tunnel stay outside of it.
     fn whole(&self, mark: Mark) -> Vec<Rule> {
         let none = Mark { value: 0, ..mark };
         let first =
@@ -142,7 +139,7 @@ impl Selection {
         rules
     }
 
-    /// What policies say of a SYN that is not split.
+    /// Applies the policies to a SYN that is not split.
     fn connections(&self, mark: Mark) -> Vec<Rule> {
         let take = || vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept];
         let usual = || if self.of_hub() { take() } else { vec![Term::Return] };
@@ -155,7 +152,7 @@ impl Selection {
         })
     }
 
-    /// What they say of other packets.
+    /// Applies the policies to other packets.
     fn packets(&self, mark: Mark) -> Vec<Rule> {
         let take = || vec![Term::SetMark(mark), Term::Accept];
         policy::chain(&self.policies, Seen::Packets, true, take(), |action| match action {
@@ -164,7 +161,7 @@ impl Selection {
         })
     }
 
-    /// Those of the policies, which begin anew with other policies.
+    /// Names of the policies' counters, which restart when the policies change.
     fn counters(&self) -> Vec<String> {
         let mut counters = policy::counters(&self.policies, Seen::Packets);
         if self.counts_connections {
@@ -173,7 +170,7 @@ impl Selection {
         counters
     }
 
-    /// The whole table in nft syntax, as `nft -f` takes it.
+    /// The whole table in nft syntax, as `nft -f` accepts it.
     pub(crate) fn display(&self, networks: &[Prefix], device: &str, place: Place) -> String {
         let mut chains = self.deciding(networks, place);
         chains.extend(self.traffic.hooks(device, place));
@@ -182,18 +179,18 @@ impl Selection {
     }
 }
 
-/// Our table in the kernel. Gone when dropped.
+/// Our table in the kernel. Removed when dropped.
 pub(crate) struct Table {
     table: NftTable,
     place: Place,
     selection: Selection,
-    /// What was taken last.
+    /// The networks set last.
     networks: Vec<Prefix>,
 }
 
 impl Table {
-    /// Makes a table for the tunnel's `device` in the first free place of this network
-    /// namespace; it takes nothing yet.
+    /// Creates a table for the tunnel's `device` in the first free place of this network namespace.
+    /// It takes no packets yet.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
@@ -214,14 +211,13 @@ impl Table {
         self.place
     }
 
-    /// Takes what is for `networks` from now on, and nothing else.
+    /// Takes packets for `networks` from now on, and no others.
     pub(crate) fn take(&mut self, networks: Vec<Prefix>) -> io::Result<()> {
         self.networks = networks;
         self.fill(false)
     }
 
-    /// Takes what comes by other interfaces, and what other policies say; these count
-    /// from zero.
+    /// Applies new interfaces and policies, whose counters start from zero.
     pub(crate) fn configure(&mut self, selection: Selection) -> io::Result<()> {
         let changed = selection.policies != self.selection.policies;
         self.selection = selection;
@@ -233,8 +229,7 @@ impl Table {
         self.table.refill(&self.selection.deciding(&self.networks, self.place), counters)
     }
 
-    /// How many connections and packets each policy has decided about, and how many
-    /// packets were refused.
+    /// Connections and packets decided by each policy, and the number of prohibited packets.
     pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
         self.table.counts()
     }
@@ -253,7 +248,7 @@ mod tests {
         ["10.1.0.0/16", "fd00:1::/64"].map(|text| text.parse().unwrap()).to_vec()
     }
 
-    /// Two terminals, of which one has lists of its own.
+    /// Two terminals, one of them with its own lists.
     fn admitted() -> Vec<Admitted> {
         let targets =
             |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
@@ -289,7 +284,7 @@ mod tests {
         })
     }
 
-    /// A table's chains as nft lists them, without its name and its owner.
+    /// A table's chains as nft lists them, without name and owner.
     fn chains(listed: &str) -> Vec<&str> {
         let lines = listed.lines().skip(1).map(str::trim);
         lines.filter(|line| !line.is_empty() && *line != "flags owner").collect()

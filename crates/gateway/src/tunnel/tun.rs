@@ -1,5 +1,5 @@
-//! A TUN device: the kernel routes packets into it, and takes those that are
-//! written to it as received. It lives as long as its descriptor.
+//! A TUN device: the kernel routes packets into it, and receives packets that are written to it. It
+//! lives as long as its descriptor.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -8,12 +8,11 @@ use std::os::unix::fs::OpenOptionsExt;
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// Makes the device `name`, which must not exist, in the calling thread's network
-/// namespace.
+/// Creates the device `name`, which must not exist, in the calling thread's network namespace.
 ///
 /// # Errors
-/// `NotFound` or `PermissionDenied` where `/dev/net/tun` is missing or closed to
-/// us; `ResourceBusy` or EINVAL if there is a device of that name.
+/// `NotFound` or `PermissionDenied` if `/dev/net/tun` is missing or not accessible; `ResourceBusy`
+/// or EINVAL if a device of that name exists.
 pub(super) fn open(name: &str) -> io::Result<OwnedFd> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
@@ -22,7 +21,7 @@ pub(super) fn open(name: &str) -> io::Result<OwnedFd> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    // IFF_TUN_EXCL: not one that somebody else has made to stay.
+    // IFF_TUN_EXCL: fail if a persistent device of that name exists.
     request.ifr_ifru.ifru_flags =
         (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL) as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes an ifreq.

@@ -1,9 +1,7 @@
-//! A pair of virtual Ethernet devices in the place of a TUN device, where
-//! `/dev/net/tun` is closed to us.
+//! A veth pair as a substitute for a TUN device, if `/dev/net/tun` is not accessible.
 //!
-//! The near end is the tunnel's device. The far end lies in a network namespace
-//! that nothing but our packet socket holds, so that the pair is gone when the
-//! socket is, however the process ends.
+//! The near end is the tunnel's device. The far end is in a network namespace that only our packet
+//! socket keeps alive, so the pair goes away with the socket, however the process ends.
 
 use std::fs::File;
 use std::io;
@@ -21,20 +19,20 @@ use super::link;
 use crate::routing::Kernel;
 
 const FAR: &str = "far";
-/// Hardware addresses, locally administered. Nobody else is on that cable.
+/// Locally administered hardware addresses; the pair has no other stations.
 const NEAR_STATION: [u8; 6] = [0x02, 0x73, 0x6b, 0x79, 0x00, 0x01];
-/// What the kernel may hold for us while we do something else.
+/// Socket buffer, in bytes: what the kernel holds while we are busy.
 const KERNEL_BUFFER: libc::c_int = 4 << 20;
-/// ETHTOOL_STXCSUM. Without checksums by the device there is no segmentation by it
-/// either: we get the packets that a wire would carry.
+/// ETHTOOL_STXCSUM. Without checksum offload there is no segmentation offload either, so we receive
+/// packets as a wire would carry them.
 const SET_TX_CHECKSUM: u32 = 0x17;
 
-/// The kernel removes namespaces in its own time: a gateway that was killed has
-/// left its device behind for a moment.
+/// The kernel removes namespaces asynchronously: the device of a killed gateway may persist for a
+/// moment.
 const ATTEMPTS: u32 = 40;
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// The way from the far end to the near one: the far device's number.
+/// Address of the near end as seen from the far end: the far device's index.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Near(libc::c_int);
 
@@ -45,8 +43,8 @@ struct Setting {
     data: u32,
 }
 
-/// Makes the device `name`, which must not exist, in the calling thread's network
-/// namespace; gives a packet socket on the far end.
+/// Creates the device `name`, which must not exist, in the calling thread's network namespace.
+/// Returns a packet socket on the far end.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN and CAP_SYS_ADMIN; `AlreadyExists`.
@@ -71,7 +69,7 @@ pub(super) fn open(name: &str) -> io::Result<(OwnedFd, Near)> {
     Ok(made)
 }
 
-/// In a thread of its own, which ends in the new namespace.
+/// Runs in its own thread, which stays in the new namespace until it ends.
 fn make(name: &str, here: RawFd) -> io::Result<(OwnedFd, Near)> {
     // SAFETY: no pointers are passed; other threads keep their namespace.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
@@ -104,10 +102,10 @@ fn listen(index: u32) -> io::Result<(OwnedFd, Near)> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and owned by nothing else.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
-    // More than the system's limit if we may; less will do.
+    // Exceeds the system's limit if permitted; less works too.
     let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, KERNEL_BUFFER);
     let near = Near(index as libc::c_int);
     let address = near.address(libc::ETH_P_ALL as u16);
@@ -125,8 +123,8 @@ impl Near {
         let length = size_of_val(&address) as libc::socklen_t;
         let (data, to) = (packet.as_ptr().cast(), (&raw const address).cast());
         let fd = socket.as_raw_fd();
-        // SAFETY: `data` points to the packet's bytes and `to` to an address of
-        // `length` bytes; both live until the call ends.
+        // SAFETY: `data` points to the packet's bytes and `to` to an address of `length` bytes;
+        // both outlive the call.
         let sent = unsafe { libc::sendto(fd, data, packet.len(), 0, to, length) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }

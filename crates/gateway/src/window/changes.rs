@@ -1,4 +1,4 @@
-//! Tells when the machine's routes or links have changed.
+//! Watches the machine's routes and links.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -9,15 +9,15 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
-/// Multicast groups (`linux/rtnetlink.h`): links, routes of IPv4 and of IPv6.
+/// Multicast groups (`linux/rtnetlink.h`): links, IPv4 routes, IPv6 routes.
 const GROUPS: [u32; 3] = [1, 7, 11];
-/// Changes come in swarms.
+/// Delay before a report, because changes come in bursts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket to which the kernel tells changes.
+/// A netlink socket that receives changes.
 pub(crate) struct Changes {
     socket: AsyncFd<Told>,
-    /// There have been some: they are reported then.
+    /// When pending changes will be reported.
     due: Option<Instant>,
 }
 
@@ -43,8 +43,7 @@ impl Changes {
         Ok(Self { socket, due: None })
     }
 
-    /// Waits until there have been changes, and a moment more. May be cancelled
-    /// without losing any.
+    /// Waits until there have been changes, plus a short delay. Cancel-safe.
     pub(crate) async fn next(&mut self) {
         loop {
             let due = self.due.unwrap_or_else(Instant::now);
@@ -54,9 +53,9 @@ impl Changes {
                     return;
                 }
                 ready = self.socket.readable() => {
-                    // It fails only while the runtime ends.
+                    // Fails only while the runtime shuts down.
                     let Ok(mut ready) = ready else { return std::future::pending().await };
-                    // ENOBUFS, some were lost, is a change too.
+                    // ENOBUFS means that changes were lost, which is a change too.
                     while ready.try_io(|told| told.get_ref().0.recv_from_full()).is_ok() {}
                     self.due.get_or_insert_with(|| Instant::now() + PAUSE);
                 }

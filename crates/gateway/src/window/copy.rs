@@ -1,4 +1,4 @@
-//! Which routes a copy of the main table has.
+//! Computes the routes of a copy of the main table.
 
 use std::io;
 
@@ -9,13 +9,14 @@ use rtnetlink::packet_route::route::{
 use super::Route;
 use crate::routing::PROTOCOL;
 
-/// A table with more routes is a backbone's, and too much to copy at every change.
+/// Maximum routes to copy: a larger table is a backbone router's, too large to copy at every
+/// change.
 const MOST: usize = 10_000;
 
-/// The main table of `routes` for another `table`, with these metrics.
+/// The routes of the main table for another `table`, with these metrics.
 ///
 /// # Errors
-/// That there are too many.
+/// If there are too many.
 pub(super) fn wanted(
     routes: &[Route],
     table: u32,
@@ -45,7 +46,7 @@ fn table_of(route: &Route) -> u32 {
     given.unwrap_or(route.header.table.into())
 }
 
-/// Not a cached result, nor local or multicast.
+/// Excludes cached, local and multicast routes.
 fn is_configured(route: &Route) -> bool {
     let kinds = [
         RouteType::Unicast,
@@ -65,7 +66,7 @@ fn copy(route: &Route, table: u32, metrics: &[RouteMetric]) -> Route {
     let by_id = copy.attributes.iter().any(|it| matches!(it, RouteAttribute::NhId(_)));
     copy.attributes.retain(|attribute| match attribute {
         RouteAttribute::Table(_) | RouteAttribute::CacheInfo(_) => false,
-        // What the kernel tells of a next hop that is given by its number.
+        // Derived by the kernel from a next hop that is given by its id.
         RouteAttribute::Gateway(_)
         | RouteAttribute::Via(_)
         | RouteAttribute::Oif(_)
@@ -80,7 +81,7 @@ fn copy(route: &Route, table: u32, metrics: &[RouteMetric]) -> Route {
     let kind = std::mem::discriminant::<RouteMetric>;
     all.retain(|own| metrics.iter().all(|new| kind(own) != kind(new)));
     all.extend_from_slice(metrics);
-    // In the order in which the kernel lists them.
+    // The order in which the kernel lists them.
     all.sort_by_key(rtnetlink::packet_core::Nla::kind);
     if !all.is_empty() {
         copy.attributes.push(RouteAttribute::Metrics(all));

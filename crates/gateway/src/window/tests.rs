@@ -1,11 +1,11 @@
-//! The copy of a main table, as the kernel has it.
+//! Checks the copy of the main table in the kernel.
 
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteProtocol, RouteScope};
 
 use super::*;
 use crate::testkit::in_namespace;
 
-/// The loopback device is the first of every network namespace.
+/// The loopback device has index 1 in every network namespace.
 const LOOPBACK: u32 = 1;
 
 fn side() -> SideConfig {
@@ -16,7 +16,7 @@ fn side() -> SideConfig {
     }
 }
 
-/// A route of the main table to 10.`net`.0.0/16.
+/// A main table route to 10.`net`.0.0/16.
 fn route(net: u8, own: &[RouteMetric]) -> Route {
     let mut route = Route::default();
     route.header.address_family = rtnetlink::packet_route::AddressFamily::Inet;
@@ -39,7 +39,7 @@ fn add(route: Route) {
     Kernel::open().unwrap().request(add, NLM_F_CREATE).unwrap();
 }
 
-/// The metrics of each IPv4 route in the table of the first place.
+/// Metrics of each IPv4 route in the first place's table.
 fn copied() -> Vec<Vec<RouteMetric>> {
     let routes = Kernel::open().unwrap().routes().unwrap();
     let table = copy::present(&routes, FIRST_TABLE).into_iter();
@@ -83,7 +83,7 @@ fn two_sides_have_a_place_each_and_leftovers_are_removed() {
         let first = Window::install(&side()).unwrap().unwrap();
         let second = Window::install(&side()).unwrap().unwrap();
         assert_eq!(first.mark() | second.mark(), 3 << MARK_SHIFT);
-        // As if killed: the kernel removes the table alone.
+        // Like a killed gateway: the kernel removes only the nftables table.
         first._claim.remove().unwrap();
         std::mem::forget(first);
         let third = Window::install(&side()).unwrap().unwrap();

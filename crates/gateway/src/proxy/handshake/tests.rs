@@ -5,8 +5,7 @@ use super::*;
 /// A SOCKS greeting without authentication.
 const HELLO: &[u8] = &[5, 1, 0];
 
-/// All steps up to the end or to what is missing, the bytes arriving in pieces of
-/// this length.
+/// All steps until the handshake ends or needs more, with bytes arriving in pieces of this length.
 fn steps(bytes: &[u8], piece: usize) -> Vec<Step> {
     let mut handshake = Handshake::default();
     let mut steps = Vec::new();
@@ -147,8 +146,8 @@ fn each_reason_has_its_answer_in_both_dialects() {
 }
 
 proptest! {
-    /// Foreign bytes neither panic nor are held without end, and how they are cut
-    /// into pieces makes no difference.
+    /// Arbitrary bytes neither panic nor accumulate without bound, and how they are cut makes no
+    /// difference.
     #[test]
     fn any_bytes_come_to_an_end(
         start in prop::sample::select(vec![&b""[..], &[5], &[5, 1, 0, 5, 1, 0], b"CONNECT "]),
