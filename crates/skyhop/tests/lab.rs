@@ -1,7 +1,7 @@
-//! `skyhop lab` with the real binary and real kernels, as root (where the tests
-//! are) and as an ordinary user.
+//! `skyhop lab` with the real binary and real kernels, as root (if the tests run as root) and as an
+//! ordinary user.
 //!
-//! The tests called `inside_…` are programs for the others: they run in a lab.
+//! Tests named `inside_…` are programs for the others: they run in a lab.
 
 mod common;
 
@@ -52,7 +52,7 @@ fn the_echo_service_honours_a_half_close() {
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_a_half_close_is_answered_with_the_rest() {
-    // By name: /etc/hosts knows the lab.
+    // By name: the lab's hosts are in /etc/hosts.
     assert_echo("server:7", 200_000, 0);
 }
 
@@ -94,7 +94,7 @@ fn inside_a_tenth_is_lost() {
     let (sender, receiver) = udp_pair(Node::Server, Node::Client);
     let before = packets_sent(Node::Hub, "sat0");
     let mut arrived = 0;
-    // In groups: the receiver's buffer is not what is tested.
+    // In groups, because the receiver's buffer is not under test.
     for _ in 0..SENT / GROUP {
         for _ in 0..GROUP {
             sender.send(&[0; 100]).unwrap();
@@ -102,20 +102,20 @@ fn inside_a_tenth_is_lost() {
         arrived += drain(&receiver, Duration::from_millis(50));
     }
     arrived += drain(&receiver, Duration::from_secs(1));
-    // The hop carries these packets and nothing of the kernel's own.
+    // The hop carries these packets and none of the kernel's own.
     assert_eq!(packets_sent(Node::Hub, "sat0") - before, SENT);
-    // 99.99 % of such runs: 3.9 standard deviations of 19.
+    // 3.9 standard deviations of 19 cover 99.99 % of such runs.
     let lost = SENT - arrived;
     assert!((326..=474).contains(&lost), "{lost} of {SENT} lost");
 }
 
-/// How many datagrams come until there is none for as long as `patience`.
+/// Receives until nothing arrives for `patience`; returns the number of datagrams.
 fn drain(receiver: &UdpSocket, patience: Duration) -> u64 {
     receiver.set_read_timeout(Some(patience)).unwrap();
     core::iter::from_fn(|| receiver.recv(&mut [0; 100]).ok()).count() as u64
 }
 
-/// A connected sender on one host and a receiver on another.
+/// A connected sender on one host, and a receiver on another.
 fn udp_pair(from: Node, to: Node) -> (UdpSocket, UdpSocket) {
     let bind = |node: Node| {
         let netns = find_netns(node).unwrap();
@@ -126,7 +126,7 @@ fn udp_pair(from: Node, to: Node) -> (UdpSocket, UdpSocket) {
     (sender, receiver)
 }
 
-/// The device's counter of packets sent, of /proc/net/dev.
+/// A device's counter of sent packets, from /proc/net/dev.
 fn packets_sent(node: Node, device: &str) -> u64 {
     let netns = find_netns(node).unwrap();
     let table = netns.run(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap());
@@ -155,7 +155,7 @@ fn inside_one_large_send_becomes_packets() {
     assert_eq!(packets_sent(Node::Terminal, "sat0") - before, 10);
 }
 
-/// Lets the kernel cut what is sent into datagrams of `size` (UDP_SEGMENT).
+/// Makes the kernel split sent data into datagrams of `size` (UDP_SEGMENT).
 fn set_udp_segment(socket: &UdpSocket, size: i32) {
     let (value, length) = (core::ptr::from_ref(&size).cast(), size_of::<i32>() as u32);
     // SAFETY: the pointer and the length describe one integer.
@@ -183,7 +183,7 @@ fn inside_this_is_server() {
     assert_eq!(std::env::var(lab::LAB_VARIABLE).as_deref(), Ok("geo"));
     TcpListener::bind((Node::Server.address4(), 0)).unwrap();
     assert!(TcpListener::bind((Node::Client.address4(), 0)).is_err());
-    // Nothing outside the lab can be reached.
+    // Nothing outside the lab is reachable.
     assert!(TcpStream::connect((Ipv4Addr::new(192, 0, 2, 1), 80)).is_err());
     assert!(TcpStream::connect((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 80)).is_err());
 }
@@ -226,7 +226,7 @@ fn the_presets_are_listed() {
     assert_eq!(names.join(" "), expected, "{list}");
 }
 
-/// What is shown is a preset, and the same again.
+/// The output is a valid preset, which prints the same again.
 #[test]
 fn a_shown_preset_is_one() {
     let show = |preset: &str, options: &[&str]| {
@@ -273,7 +273,7 @@ fn both_sides_of_the_link_are_captured() {
         runner.inside(&options, "inside_one_large_send_becomes_packets");
         for (side, direction) in [("terminal", 2u8), ("hub", 1)] {
             let file = fs::read(directory.path().join(format!("{side}.pcapng"))).unwrap();
-            // An enhanced packet block holds a packet of 1228 bytes and its direction.
+            // An enhanced packet block contains a packet of 1228 bytes and its direction.
             let block = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
             let (mut at, mut packets) = (0, 0);
             while at < file.len() {
@@ -294,7 +294,7 @@ fn a_checked_link_is_as_asked() {
     as_myself(|runner| {
         let lossy = ["check", "geo", "--delay", "20ms", "--per", "2%", "--json"];
         let output = runner.lab(&lossy).output().unwrap();
-        // A busy machine may miss the delay's tail: exit code 1.
+        // A busy machine may miss the tail of the delay: exit code 1.
         assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         for direction in report["directions"].as_array().unwrap() {
@@ -302,7 +302,7 @@ fn a_checked_link_is_as_asked() {
             assert!(direction["loss"]["lost"].as_u64().unwrap() > 0, "{direction:#}");
             let queue = ["asked_packets", "measured_packets"].map(|key| &direction["queue"][key]);
             let [asked, measured] = queue.map(|packets| packets.as_u64().unwrap());
-            // Exact on a machine that has time for it; tests run side by side.
+            // Exact on an idle machine; tests run in parallel.
             assert!(asked.abs_diff(measured) <= 3, "{direction:#}");
             let delay = &direction["delay"];
             let error = delay["median_ms"].as_f64().unwrap() - delay["asked_ms"].as_f64().unwrap();
@@ -314,7 +314,7 @@ fn a_checked_link_is_as_asked() {
     });
 }
 
-/// Does not end by itself, nor when its parent does.
+/// Survives SIGTERM and SIGHUP, and its parent's end.
 const STUBBORN: &str = "trap '' HUP; (trap '' TERM HUP; sleep 1000 & wait) & echo ready; wait";
 
 #[test]
@@ -372,9 +372,9 @@ fn a_meter_runs_on_server_and_client() {
     });
 }
 
-/// Rec. ITU-R S.1711-1, Annex 1, 2.1.3: one connection with an 8 kbyte window
-/// gets at most 320 kbit/s at a round trip of 200 ms, and 91 kbit/s at 700 ms.
-/// Long enough for the round trips of beginning and end not to count.
+/// Rec. ITU-R S.1711-1, Annex 1, 2.1.3: one connection with an 8 kbyte window gets at most 320
+/// kbit/s at a round trip of 200 ms, and 91 kbit/s at 700 ms. The transfer is long enough for its
+/// first and last round trips not to matter.
 #[test]
 fn a_window_of_8_kbytes_gives_the_itus_throughput() {
     let cases = [
@@ -393,8 +393,8 @@ fn a_window_of_8_kbytes_gives_the_itus_throughput() {
     });
 }
 
-/// Never more; a busy machine makes the round trips longer, and that less. Without
-/// the window it would be many times as much.
+/// Never above the published value. A busy machine lengthens the round trips, which lowers it;
+/// without the window it would be many times higher.
 fn assert_window_limited(runner: &Runner, delay: &str, load: &str, published: f64) {
     let ratio = || {
         let script = format!("\"$SKYHOP\" meter bulk server --cc reno --window 8KiB --json {load}");

@@ -1,11 +1,11 @@
-//! `skyhop meter` as a user types it, over loopback.
+//! `skyhop meter` over loopback, as typed by a user.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A running `skyhop meter serve`, ended when dropped.
+/// A running `skyhop meter serve`, stopped when dropped.
 struct Server {
     child: Child,
     address: String,
@@ -30,7 +30,7 @@ impl Server {
         meter(&[&[command, &self.address], &words(args)[..]].concat())
     }
 
-    /// The same, which must succeed; its output.
+    /// Runs a command that must succeed; returns its output.
     fn text(&self, command: &str, args: &str) -> String {
         text(&self.meter(command, args))
     }
@@ -60,14 +60,14 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
-/// The one line that a wrong command line gets.
+/// The single line printed for a wrong command line.
 fn complaint(output: &Output) -> String {
     let text = String::from_utf8(output.stderr.clone()).expect("text");
     assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{text}");
     text
 }
 
-/// Every field of every line after the head, by name.
+/// All fields of all lines after the head, by name.
 fn csv(text: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().expect("a head").split(',').collect();
@@ -190,7 +190,7 @@ fn wrong_arguments_get_one_line() {
 
 #[test]
 fn what_does_not_complete_is_told_and_counted() {
-    // Port 1 of loopback: nobody there.
+    // Nothing listens on port 1 of loopback.
     let output = meter(&words("bulk 127.0.0.1:1 --bytes 1kB"));
     let text = String::from_utf8(output.stdout).expect("text");
     assert_eq!(output.status.code(), Some(1), "{text}");

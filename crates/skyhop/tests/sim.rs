@@ -1,4 +1,4 @@
-//! `skyhop sim`, as it is typed.
+//! `skyhop sim` as typed by a user.
 
 #![allow(missing_docs)]
 
@@ -19,13 +19,13 @@ fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The same file and seeds: the same bytes, with any number of threads.
+/// The same file and seeds produce the same bytes, with any number of threads.
 #[test]
 fn csv_is_the_same_whoever_runs_it() {
     let file = scenario("enac-file.toml");
     let run = |threads| printed(&sim(&file, &["--csv", "--seeds", "3", "--threads", threads]));
     let first = run("1");
-    // Four cases, three seeds, some twenty figures.
+    // Four cases, three seeds, about twenty figures.
     assert!(first.lines().count() > 200, "{first}");
     assert!(first.starts_with("file,case,seed,of,metric,value\n"), "{first}");
     for threads in ["1", "2", "5"] {
@@ -47,7 +47,7 @@ fn a_capture_of_a_run_is_read_by_the_trace() {
     let connections = trace["connections"].as_array().unwrap();
     assert_eq!(connections.len(), 1, "{trace}");
     assert_eq!(connections[0]["ending"], "closed", "{trace}");
-    // Two links, and the sequence and the window of the one who sent.
+    // Two links, and the sequence and window of the sender.
     let graphs = std::fs::read_dir(&svg).unwrap().map(|file| {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
         assert!(text.starts_with("<svg"), "{text}");

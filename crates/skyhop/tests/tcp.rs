@@ -1,7 +1,7 @@
-//! `skyhop tcp` against the kernel, with the real binary in the lab: whatever
-//! both agree on and the link loses, every byte arrives.
+//! `skyhop tcp` against the kernel, with the real binary in the lab: every byte arrives, with every
+//! combination of options and losses.
 //!
-//! The tests called `inside_…` are programs for the others: they run in a lab.
+//! Tests named `inside_…` are programs for the others: they run in a lab.
 
 mod common;
 
@@ -18,7 +18,7 @@ use socket2::{Domain, Socket, Type};
 
 use self::common::{Runner, as_each_user, as_myself, assert_refused, text};
 
-/// Every way to set the four switches, by number.
+/// Number of combinations of the four switches.
 const SETTINGS: usize = 16;
 
 fn switches(number: usize) -> [bool; 4] {
@@ -27,7 +27,7 @@ fn switches(number: usize) -> [bool; 4] {
 
 const NAMES: [&str; 4] = ["sack", "timestamps", "window-scaling", "ecn"];
 const CONTROLLERS: [&str; 3] = ["cubic", "hybla:rtt0=25ms", "reno"];
-/// Packet error rates, and how much is sent.
+/// Packet error rates, and transfer sizes.
 const LINKS: [(&str, &str); 3] = [("0", "500kB"), ("1%", "200kB"), ("5%", "60kB")];
 
 fn options(number: usize) -> String {
@@ -42,7 +42,7 @@ fn link(per: &str) -> [&str; 8] {
     ["--delay", "5ms", "--rate", "100Mbit/s", "--return-rate", "100Mbit/s", "--per", per]
 }
 
-/// IPv4 and IPv6 with each setting of each switch.
+/// Covers IPv4 and IPv6 with each setting of each switch.
 fn is_ipv6(number: usize) -> bool {
     number.count_ones() % 2 == 1
 }
@@ -82,7 +82,7 @@ fn objects_come_whole_to_the_kernel() {
         on_each_link(|per, size| {
             let mut options = link(per).to_vec();
             options.extend(["--seed", "7"]);
-            // On the worst link what is wanted differs between the two sides.
+            // On the worst link, the two sides have different settings.
             let shift = if per == "5%" { 3 } else { 0 };
             let script = format!(
                 "SHIFT={shift} SIZE={size} exec \"$TESTS\" --ignored --exact inside_the_kernel_gets --nocapture"
@@ -136,7 +136,7 @@ impl Serving {
         command.arg(connections.to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
-        // One line for each family.
+        // One line for each address family.
         for _ in 0..2 {
             let mut line = String::new();
             said.read_line(&mut line).unwrap();
@@ -145,7 +145,7 @@ impl Serving {
         Self { child }
     }
 
-    /// What it tells of each connection, when all have ended.
+    /// Its reports on all connections, once they have ended.
     fn end(&mut self) -> Vec<serde_json::Value> {
         let mut said = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -185,8 +185,8 @@ fn endpoints_of_our_own_talk_to_each_other() {
     });
 }
 
-/// RFC 7413: the second connection saves a round trip of 400 ms, of which the
-/// first has two and its FIN none.
+/// RFC 7413: the second connection saves a round trip of 400 ms; the first takes two, without its
+/// FIN.
 #[test]
 fn data_on_the_syn_saves_a_round_trip() {
     let script = "set -e
@@ -210,8 +210,8 @@ fn data_on_the_syn_saves_a_round_trip() {
     });
 }
 
-/// RFC 7413 beside the kernel's own, as client and as server: the first
-/// connection gets a cookie, the second has its request with the SYN.
+/// RFC 7413 with the kernel as client and as server: the first connection gets a cookie, the second
+/// sends its request with the SYN.
 #[test]
 fn fast_open_is_the_kernels() {
     as_myself(|runner| runner.inside(&link("0"), "inside_fast_open"));
@@ -224,7 +224,7 @@ fn inside_fast_open() {
     for host in [&client, &server] {
         host.run(|| fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3")).unwrap();
     }
-    // The kernel asks.
+    // The kernel is the client.
     let mut serving = Serving::start("syn-data=fast-open", 2);
     let with_data = [(); 2].map(|()| {
         let stream = client.run(|| connect_fast_open(SERVED_BY_US)).unwrap();
@@ -233,7 +233,7 @@ fn inside_fast_open() {
     });
     assert_eq!(with_data, [false, true]);
     assert_eq!(serving.end().len(), 2);
-    // The kernel answers.
+    // The kernel is the server.
     let listener = server.run(|| TcpListener::bind(("10.2.0.2", 8081))).unwrap();
     set_tcp_option(&listener, libc::TCP_FASTOPEN, 16).unwrap();
     let mut getting = client.command(std::env::var_os("SKYHOP").unwrap());
@@ -269,26 +269,25 @@ fn connect_fast_open(server: (Ipv4Addr, u16)) -> io::Result<TcpStream> {
 
 fn set_tcp_option(socket: &impl AsRawFd, option: i32, value: i32) -> io::Result<()> {
     let (value, length) = (&raw const value, size_of::<i32>() as u32);
-    // SAFETY: the option is an int, and so is what the pointer is to.
+    // SAFETY: the option is an int, and the pointer refers to one.
     let code = unsafe {
         libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value.cast(), length)
     };
     Errno::result(code).map(drop).map_err(io::Error::from)
 }
 
-/// Whether data of a SYN was sent or taken on this connection, and acknowledged
-/// with it (TCP_INFO).
+/// Whether data in the SYN was sent or accepted, and acknowledged with it (TCP_INFO).
 fn has_syn_data(stream: &TcpStream) -> bool {
     const TCPI_OPT_SYN_DATA: u8 = 32; // linux/tcp.h
     tcp_info(stream).tcpi_options & TCPI_OPT_SYN_DATA != 0
 }
 
 fn tcp_info(stream: &TcpStream) -> libc::tcp_info {
-    // SAFETY: a structure of numbers, which may all be zero.
+    // SAFETY: all zeroes is a valid tcp_info, which contains only numbers.
     let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as u32;
     let (to, room) = ((&raw mut info).cast(), &raw mut length);
-    // SAFETY: the kernel writes at most `length` bytes, the size of what is there.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `info`.
     let code = unsafe {
         libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, room)
     };
@@ -296,8 +295,8 @@ fn tcp_info(stream: &TcpStream) -> libc::tcp_info {
     info
 }
 
-/// RFC 3168 with marks: a queue that marks instead of dropping slows either
-/// sender down without a loss, at any rate.
+/// RFC 3168: a queue that marks instead of dropping slows either sender down without losses, at any
+/// rate.
 #[test]
 fn marks_slow_both_down() {
     as_myself(|runner| {
@@ -330,9 +329,9 @@ fn inside_marks() {
     fetch(client.run(|| TcpStream::connect(SERVED_BY_US)).unwrap(), &size);
     let served = &serving.end()[0];
     assert!(served["ecn_reductions"].as_u64().unwrap() > 0, "{served}");
-    // A late machine may make it probe or time out, but no packet is missed.
+    // A late machine may cause probes or time-outs, but no packet is lost.
     assert_eq!(served["recoveries"], 0, "{served}");
-    // The kernel counts what our endpoint tells it of marks.
+    // The kernel counts the marks that our endpoint reports.
     let marks = || server.run(marked_deliveries).unwrap();
     let before = marks();
     let mut getting = client.command(std::env::var_os("SKYHOP").unwrap());

@@ -1,6 +1,5 @@
-//! Gateways that meet another version of SLACP: real programs on the loopback
-//! device say so in their logs. The messages of version 1 are recorded
-//! (`crates/slacp/tests/vectors/version-1.toml`).
+//! Gateways that meet another version of SLACP say so in their logs: real programs on loopback. The
+//! messages of version 1 are recorded (`crates/slacp/tests/vectors/version-1.toml`).
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,7 +30,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// An address where nothing is.
+/// An unused address.
 fn free() -> SocketAddr {
     socket().local_addr().unwrap()
 }
@@ -39,7 +38,7 @@ fn free() -> SocketAddr {
 /// A gateway with this configuration, killed when dropped.
 struct Gateway {
     process: Child,
-    /// What it prints and logs.
+    /// Its output and log.
     lines: Receiver<String>,
     _directory: TempDir,
 }
@@ -61,7 +60,7 @@ impl Gateway {
         Self { process, lines, _directory: directory }
     }
 
-    /// Waits for a line that holds `text`.
+    /// Waits for a line that contains `text`.
     fn wait_for(&self, text: &str) {
         let mut seen = Vec::new();
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
@@ -110,11 +109,10 @@ fn a_hub_answers_a_terminal_of_version_1_and_logs_it() {
     gateway.wait_for(&format!("a terminal at {address} speaks SLACP version 1; this hub speaks 2"));
 }
 
-/// 32 bytes of value 1.
+/// 32 bytes with the value 1.
 const BASE64_OF_01: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
-/// What a hub of version 1 answers to an initiation of any other: `answered_with_1`
-/// is one of these.
+/// The answer of a version 1 hub to an initiation of any other version, such as `answered_with_1`.
 fn refusal(hub_key: &[u8; 32], initiation: &[u8]) -> Vec<u8> {
     let (echo, knock) = (&initiation[2..4], &initiation[initiation.len() - 16..]);
     let answer = [&[4], echo, &[1]].concat();

@@ -1,5 +1,4 @@
-//! What connections cost: memory of idle ones, and how many can be made in a
-//! second.
+//! Cost of connections: memory of idle ones, and the rate of new ones.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,14 +14,14 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use crate::way::{Running, Way};
 use crate::{Failure, SERVER_PORT, cpu};
 
-/// Who makes connections side by side.
+/// Clients that connect concurrently.
 const CLIENTS: usize = 32;
 const TIME: Duration = Duration::from_secs(3);
 
-/// Memory of `count` idle connections, then the rate of new ones.
+/// Measures the memory of `count` idle connections, then the rate of new ones.
 pub(crate) fn run(count: usize) -> Result<(), Failure> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    // With the capability more than the limit, which the children inherit.
+    // Exceeds the hard limit if privileged; child processes inherit it.
     let wanted = (count as u64 + 1000).max(most);
     setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted)
         .or_else(|_| setrlimit(Resource::RLIMIT_NOFILE, most, most))?;
@@ -60,7 +59,7 @@ fn idle(count: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes connections and keeps them; each has brought a byte.
+/// Opens connections and keeps them; each has received a byte.
 fn hold(count: usize, server: SocketAddr) -> std::io::Result<Vec<TcpStream>> {
     let connect = |_| {
         let mut socket = TcpStream::connect(server)?;
@@ -70,7 +69,7 @@ fn hold(count: usize, server: SocketAddr) -> std::io::Result<Vec<TcpStream>> {
     (0..count).map(connect).collect()
 }
 
-/// A server that greets with a byte and keeps all connections, for ever.
+/// A server that sends one byte and keeps all connections open, for ever.
 pub(crate) fn holder(listen: SocketAddr) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen)?;
     println!("ready");
@@ -82,7 +81,7 @@ pub(crate) fn holder(listen: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Connections per second, one after the other by each client.
+/// New connections per second, with each client opening one after the other.
 fn fresh(way: Way) -> Result<f64, Failure> {
     let hosts = Cabled::start()?;
     let server = (hosts.address4(Node::Server), SERVER_PORT).into();
@@ -108,7 +107,7 @@ fn fresh(way: Way) -> Result<f64, Failure> {
     }
 }
 
-/// Makes connections until told to stop, or until one fails; how many.
+/// Connects repeatedly until told to stop, or until one attempt fails; returns the number.
 fn repeat(server: SocketAddr, stop: &AtomicBool, failure: &Mutex<Option<std::io::Error>>) -> usize {
     let mut made = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -133,7 +132,7 @@ pub(crate) fn resident(pid: u32) -> u64 {
     figure(&format!("/proc/{pid}/status"), "VmRSS:")
 }
 
-/// What the kernel has in small objects, in kB.
+/// Kernel memory in slabs, in kB.
 fn slab() -> u64 {
     figure("/proc/meminfo", "Slab:")
 }

@@ -1,4 +1,4 @@
-//! The CPU time of a process.
+//! CPU time of a process.
 
 use nix::time::ClockId;
 use nix::unistd::Pid;

@@ -1,5 +1,5 @@
-//! One connection that carries more than 4 GiB each way, every byte verified: counts
-//! that had 32 bits anywhere would show.
+//! One connection that carries more than 4 GiB each way, every byte verified, which would expose
+//! any 32-bit counter.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use lab::{Cabled, Node};
 use crate::way::{Running, Way};
 use crate::{CHUNK, Failure, SERVER_PORT};
 
-/// Words of the payload, of 8 bytes: each is its own number.
+/// Size of a payload word in bytes. Each word contains its own index.
 const WORD: usize = 8;
 
 pub(crate) fn run(gigabytes: f64) -> Result<(), Failure> {

@@ -1,5 +1,5 @@
-//! What a gateway pair costs where there is no link: Gbit/s, and CPU-seconds per
-//! GB of each process, of one download over cabled hosts.
+//! Cost of a gateway pair without a link: Gbit/s, and CPU seconds per GB of each process, for one
+//! download between directly cabled hosts.
 //!
 //! ```text
 //! cargo bench -p skyhop --bench cost [-- GIGABYTES [ROUNDS [WAY]]]
@@ -8,10 +8,10 @@
 //! cargo bench -p skyhop --bench cost -- huge [GIGABYTES]
 //! ```
 //!
-//! Beside the pair, interleaved: kernel TCP without anything between, two relays
-//! that copy between plain TCP connections, and two with QUIC (quinn, GSO on) as
-//! the hop. The relays listen; the pair intercepts. `sessions` measures a hub with 1, 100
-//! and 400 terminals, of which one carries the download.
+//! Compared with the pair, interleaved: plain kernel TCP, two relays that copy between plain TCP
+//! connections, and two relays with QUIC (quinn, GSO on) as the hop. The relays listen; the pair
+//! intercepts. `sessions` measures a hub with 1, 100 and 400 terminals, one of which carries the
+//! download.
 
 mod connections;
 mod cpu;
@@ -41,10 +41,10 @@ type Failure = Box<dyn Error + Send + Sync>;
 const SERVER_PORT: u16 = 7000;
 const CHUNK: usize = 1 << 16;
 
-/// What one transfer took.
+/// Figures of one transfer.
 struct Figures {
     gbit_per_second: f64,
-    /// CPU-seconds per GB at the terminal's and at the hub's side.
+    /// CPU seconds per GB on the terminal's and on the hub's side.
     terminal: f64,
     hub: f64,
 }
@@ -98,12 +98,12 @@ fn compare(gigabytes: f64, rounds: usize, only: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As text; empty without figures.
+/// Formats the median and range; empty without figures.
 fn spread(values: impl Iterator<Item = f64>) -> String {
     Spread::of(values).map_or_else(String::new, |it| it.to_string())
 }
 
-/// A server that answers a byte with `bytes` bytes and closes.
+/// A server that replies to one byte with `bytes` bytes and closes.
 fn serve(hosts: &Cabled, address: SocketAddr, bytes: u64) -> Result<(), Failure> {
     let listener = hosts.node(Node::Server).run(|| TcpListener::bind(address))?;
     thread::spawn(move || {

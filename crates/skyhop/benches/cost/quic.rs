@@ -1,4 +1,4 @@
-//! The same relay with QUIC between: a stream for each connection.
+//! The same relay with QUIC in between: one stream per connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn runtime() -> Result<Runtime, Failure> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Windows that never limit.
+/// Windows large enough never to limit.
 fn transport() -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     let window = VarInt::from_u32(16 << 20);

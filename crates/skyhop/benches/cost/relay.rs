@@ -1,5 +1,5 @@
-//! A relay as simple as they come: one connection in, one out, a thread for each
-//! direction, 64 kB at a time.
+//! The simplest possible relay: one connection in, one out, one thread per direction, 64 kB at a
+//! time.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::{CHUNK, Failure};
 
-/// Relays all connections to `listen` to `to`, for ever.
+/// Relays all connections from `listen` to `to`, for ever.
 pub(crate) fn run(listen: SocketAddr, to: SocketAddr) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen)?;
     println!("ready");

@@ -1,9 +1,8 @@
-//! What sessions cost a hub: CPU of one that is busy beside idle ones, CPU and memory of
-//! the idle ones, and how soon many terminals are up that start at once.
+//! Cost of sessions on a hub: CPU of a busy one beside idle ones, CPU and memory of idle ones, and
+//! how soon many terminals are up that start at once.
 //!
-//! All are gateways, each a process. How soon terminals are up is measured twice: with 400
-//! gateways, whose processes have to be started, and with [`Terminals`], the sessions of
-//! 400 on as many UDP sockets of this process.
+//! Every gateway is a process. Start-up is measured twice: with 400 gateways, whose processes must
+//! start first, and with [`Terminals`], 400 sessions on as many UDP sockets of this process.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -22,26 +21,26 @@ use stats::median;
 use crate::{Failure, SERVER_PORT, serve, spread, transfer};
 
 const COUNTS: [usize; 3] = [1, 100, 400];
-/// After this, an idle session does nothing but keep itself alive.
+/// After this, an idle session only sends keep-alives.
 const SETTLE: Duration = Duration::from_secs(3);
-/// Every session keeps itself alive once or twice meanwhile.
+/// Long enough for one or two keep-alives of every session.
 const IDLE: Duration = Duration::from_secs(20);
-/// Round-trip times in milliseconds, and queues in BDPs, of the links on which terminals
-/// start. Those of 25 kB at the terminals' side have no room for what 400 send at once.
+/// Round-trip times in ms, and queues in BDP, of the links on which terminals start. A queue of 25
+/// kB on the terminals' side cannot hold what 400 terminals send at once.
 const LINKS: [(u64, f64); 3] = [(20, 30.0), (20, 1.0), (600, 1.0)];
 
-/// What a hub of some terminals took.
+/// Figures of a hub with a number of terminals.
 struct Figures {
-    /// CPU-seconds for a GB, without what it takes in the same time when idle.
+    /// CPU seconds per GB, minus the idle cost over the same time.
     busy: f64,
-    /// CPU-milliseconds in a second in which nothing is carried.
+    /// CPU milliseconds per second without traffic.
     idle: f64,
-    /// Resident memory of an idle session in kB.
+    /// Resident memory per idle session, in kB.
     memory: f64,
     gbit_per_second: f64,
 }
 
-/// The cost of sessions, then the time that terminals take to be up.
+/// Measures the cost of sessions, then the time until terminals are up.
 pub(crate) fn run(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
     lab::enter()?;
     cost(gigabytes, rounds)?;
@@ -81,7 +80,7 @@ fn cost(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A pair of its own beside idle terminals: first nobody carries anything, then it does.
+/// Measures a pair beside idle terminals, first idle, then busy.
 fn measure(
     hosts: &Cabled,
     count: usize,
@@ -114,19 +113,19 @@ fn keys(count: usize) -> Result<Vec<PrivateKey>, Failure> {
     (0..count).map(|_| Ok(PrivateKey::generate()?)).collect()
 }
 
-/// When the last of some terminals had come so far, in seconds from the start of the first.
+/// Time from the first start until the last terminal reached each stage, in seconds.
 struct StartUp {
-    /// The processes of gateways were started.
+    /// All gateway processes were started.
     started: f64,
-    /// Gateways were in service.
+    /// All gateways were in service.
     ready: f64,
-    /// Without processes: terminals had a session.
+    /// Without processes: all terminals had a session.
     up: f64,
-    /// And the hub had answered on it.
+    /// The hub had answered on all of them.
     answered: f64,
 }
 
-/// How soon terminals are up that start at once, after their hub, on links of 50/10
+/// Measures how soon terminals are up that start at once, after their hub, on links of 50/10
 /// Mbit/s.
 fn start_ups(count: usize, rounds: usize) -> Result<(), Failure> {
     let mut all = LINKS.map(|(rtt, queue)| (rtt, queue, Vec::new()));
@@ -173,7 +172,7 @@ fn start_up(preset: &Preset, count: usize, seed: u64) -> Result<StartUp, Failure
     Ok(StartUp { started, ready, up, answered })
 }
 
-/// When the last process was started, and when the last gateway was ready.
+/// Time until the last process was started, and until the last gateway was ready.
 fn start_gateways(preset: &Preset, count: usize, seed: u64) -> Result<(f64, f64), Failure> {
     let lab = Lab::start(preset, seed)?;
     let (hub, keys) = (PrivateKey::generate()?, keys(count)?);

@@ -1,5 +1,5 @@
-//! Terminals that carry nothing: one thread holds all of them, each with an endpoint, a
-//! key and a UDP socket of its own, at the one address of a host.
+//! Idle terminals, all in one thread: each has its own endpoint, key and UDP socket, on the single
+//! address of a host.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -18,15 +18,15 @@ use units::Machine;
 
 use crate::Failure;
 
-/// Nothing takes longer.
+/// Time limit for every step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long after they were all started a terminal had come so far.
+/// Time from the common start until a terminal reached each stage.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Progress {
     /// It has a session.
     pub(crate) up: Duration,
-    /// The hub has answered on it: both sides have it.
+    /// The hub has answered on it, so both sides have the session.
     pub(crate) answered: Duration,
 }
 
@@ -36,7 +36,7 @@ impl Progress {
     }
 }
 
-/// Terminals at work, until dropped.
+/// Running terminals, stopped when dropped.
 pub(crate) struct Terminals {
     count: usize,
     progress: Receiver<Progress>,
@@ -44,7 +44,7 @@ pub(crate) struct Terminals {
 }
 
 impl Terminals {
-    /// Starts one for each key, all at once, with these settings.
+    /// Starts one terminal for each key, all at once, with these settings.
     pub(crate) fn start(
         node: &NetNs,
         keys: &[PrivateKey],
@@ -73,7 +73,7 @@ impl Terminals {
         Ok(Self { count: keys.len(), progress, _stop: stop })
     }
 
-    /// Waits for all of them; how far the last one is, and when.
+    /// Waits for all of them; returns the progress of the slowest.
     pub(crate) fn wait(&self) -> Result<Progress, Failure> {
         let mut last = Progress::default();
         for done in 0..self.count {
@@ -100,14 +100,14 @@ fn drive(terminals: Vec<(Terminal, UdpSocket)>, stopped: oneshot::Receiver<()>) 
 struct Terminal {
     endpoint: Endpoint,
     start: Instant,
-    /// While it is up and the hub has not answered on it.
+    /// The session, and when it came up, until the hub has answered on it.
     session: Option<(SessionId, Duration)>,
     progress: Sender<Progress>,
 }
 
 impl Terminal {
     fn now(&self) -> units::Instant {
-        // Not zero, which is before all times.
+        // Not zero, which is reserved for the time before everything.
         units::Instant::from_nanos(1) + self.start.elapsed()
     }
 
@@ -136,7 +136,7 @@ impl Terminal {
         }
     }
 
-    /// Tells when it is up and the hub has answered; nothing may end its session.
+    /// Reports when it is up and the hub has answered. Fails if its session ends.
     fn follow(&mut self) -> Result<(), Failure> {
         while let Some((session, event)) = self.endpoint.poll_event() {
             match event {
@@ -149,7 +149,7 @@ impl Terminal {
             self.endpoint.stats(*session).is_some_and(|stats| stats.packets_received > 0)
         };
         if let Some((_, up)) = self.session.take_if(answered) {
-            // Nobody may be waiting.
+            // The receiver may be gone.
             let _ = self.progress.send(Progress { up, answered: self.start.elapsed() });
         }
         Ok(())

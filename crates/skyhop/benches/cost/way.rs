@@ -1,4 +1,4 @@
-//! The ways from client to server, and the processes on them.
+//! The ways from client to server, and their processes.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -14,12 +14,12 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
 const HOP_PORT: u16 = 5900;
 const FIRST_PROXY: u16 = 2000;
 
-/// Where hubs listen, in all labs.
+/// Address of the hub in all labs.
 pub(crate) fn hub_address() -> SocketAddr {
     (Node::Hub.address4(), HOP_PORT).into()
 }
 
-/// What is between client and server.
+/// What connects client and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Direct,
@@ -43,11 +43,11 @@ impl fmt::Display for Way {
     }
 }
 
-/// The processes of a way, at work. Killed when dropped.
+/// The running processes of a way. Killed when dropped.
 pub(crate) struct Running {
-    /// Where the client connects to.
+    /// Where the client connects.
     pub(crate) entrance: SocketAddr,
-    /// The terminal's and the hub's.
+    /// The terminal's and the hub's process.
     sides: Vec<Child>,
 }
 
@@ -76,7 +76,7 @@ impl Running {
         Ok(Self { entrance, sides })
     }
 
-    /// Starts the pair, whose hub serves others too.
+    /// Starts the pair, with a hub that serves further terminals.
     pub(crate) fn beside(
         hosts: &Cabled,
         server: SocketAddr,
@@ -93,14 +93,14 @@ impl Running {
         Ok(Self { entrance: server, sides: vec![near, far] })
     }
 
-    /// Starts a hub in a lab, for its link's 50 Mbit/s.
+    /// Starts a hub in a lab, at its link's 50 Mbit/s.
     pub(crate) fn hub(lab: &Lab, key: &PrivateKey, served: &[PrivateKey]) -> Result<Self, Failure> {
         let config = hub_config(key, "50 Mbit/s", served);
         let hub = ready(gateway(lab.command(Node::Hub, PROGRAM), "hub"), &config)?;
         Ok(Self { entrance: hub_address(), sides: vec![hub] })
     }
 
-    /// Starts terminals on a host, and does not wait. They have a proxy that nobody uses.
+    /// Starts terminals on a host without waiting. They have an unused proxy.
     pub(crate) fn terminals(
         host: &NetNs,
         keys: &[PrivateKey],
@@ -121,14 +121,14 @@ impl Running {
         self.sides.iter_mut().try_for_each(wait)
     }
 
-    /// A server that keeps connections.
+    /// A server that keeps connections open.
     pub(crate) fn holder(hosts: &Cabled, address: SocketAddr) -> Result<Self, Failure> {
         let mut command = hosts.command(Node::Server, std::env::current_exe()?);
         command.args(["hold", &address.to_string()]);
         Ok(Self { entrance: address, sides: vec![ready(command, "")?] })
     }
 
-    /// CPU-seconds of the terminal's and of the hub's process.
+    /// CPU seconds of the terminal's and the hub's process.
     pub(crate) fn cpu(&self) -> Result<[f64; 2], Failure> {
         match self.pids() {
             None => Ok([0.0; 2]),
@@ -138,7 +138,7 @@ impl Running {
 }
 
 impl Running {
-    /// The terminal's and the hub's process.
+    /// Process ids of terminal and hub.
     pub(crate) fn pids(&self) -> Option<[u32; 2]> {
         match self.sides.as_slice() {
             [terminal, hub] => Some([terminal.id(), hub.id()]),
@@ -156,8 +156,8 @@ impl Drop for Running {
     }
 }
 
-/// What both gateways are told. What is under way is bounded by the stream's window: it
-/// fits into the sockets' buffers, where nothing else bounds the rate.
+/// Settings common to both gateways. The stream's window limits the data in flight to what fits
+/// into the sockets' buffers, since nothing else limits the rate.
 fn common(key: &PrivateKey, rate: &str) -> String {
     let key = key.to_base64();
     format!(
@@ -191,7 +191,7 @@ fn gateway(mut command: Command, role: &str) -> Command {
     command
 }
 
-/// Starts a process and waits until it says `ready`.
+/// Starts a process and waits until it prints `ready`.
 fn ready(command: Command, stdin: &str) -> Result<Child, Failure> {
     let mut child = spawn(command, stdin)?;
     wait(&mut child).map(|()| child)

@@ -1,4 +1,4 @@
-//! The hub is killed, and comes back at once or later.
+//! The hub is killed, and comes back at once or after a while.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -14,18 +14,18 @@ use crate::inside::{Gateway, Mirror, exchange};
 use crate::tell;
 
 const PORT: u16 = 7000;
-/// Connections that are there when the hub is killed.
+/// Connections that exist when the hub is killed.
 const OLD: usize = 20;
-/// How often somebody connects.
+/// Interval of new connection attempts.
 const EVERY: Duration = Duration::from_millis(50);
-/// How long each waits for an answer.
+/// Time limit for each answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the hub stays away.
 const AWAY: Duration = Duration::from_secs(10);
-/// Nothing takes longer.
+/// Time limit for a whole case.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A pair, and connections through it.
+/// A pair with connections through it.
 struct Scene {
     keys: Keys,
     hub: Gateway,
@@ -50,7 +50,7 @@ fn hub(keys: &Keys) -> Gateway {
     keys.hub("rate = \"50 Mbit/s\"\ncontrol = \"none\"", "")
 }
 
-/// The hub is killed and started again at once.
+/// Kills the hub and starts it again at once.
 pub(crate) fn restarts() {
     let Scene { keys, hub: killed, mirror, old, _terminal } = Scene::set();
     let begin = Instant::now();
@@ -64,7 +64,7 @@ pub(crate) fn restarts() {
     tell("the last old one is reset", resets.join().expect("all are reset"));
 }
 
-/// The hub is killed; after a while there is one again.
+/// Kills the hub and starts it again after a while.
 pub(crate) fn is_absent() {
     let Scene { keys, hub: killed, mirror, old, _terminal } = Scene::set();
     let begin = Instant::now();
@@ -78,7 +78,7 @@ pub(crate) fn is_absent() {
     tell("the last old one is reset, at the latest", all_are_reset(old, back));
 }
 
-/// An attempt to connect that had an answer.
+/// A connection attempt that was answered.
 #[derive(Clone, Copy)]
 struct Attempt {
     opened: Instant,
@@ -86,7 +86,7 @@ struct Attempt {
     carried: bool,
 }
 
-/// Somebody who connects again and again, for ever.
+/// A client that connects repeatedly, for ever.
 struct Attempts {
     answers: Receiver<Attempt>,
     seen: Vec<Attempt>,
@@ -106,8 +106,7 @@ impl Attempts {
         Self { answers, seen: Vec::new() }
     }
 
-    /// Tells when the first attempt after `begin` that is such a one had its answer,
-    /// and when it was made.
+    /// Reports when the first matching attempt after `begin` was made, and when it was answered.
     fn tell_first(
         &mut self,
         which: &str,
@@ -130,12 +129,12 @@ impl Attempts {
 fn attempt(mirror: &Mirror, answers: &Sender<Attempt>) {
     let opened = Instant::now();
     if let Some((_, carried)) = mirror.try_connect(PATIENCE) {
-        // The case is over if nobody hears it.
+        // The case may be over.
         let _ = answers.send(Attempt { opened, answered: Instant::now(), carried });
     }
 }
 
-/// How long after `begin` all have been reset; nothing else may end them.
+/// Time from `begin` until all have been reset. Any other end is a failure.
 fn all_are_reset(old: Vec<TcpStream>, begin: Instant) -> Duration {
     for mut socket in old {
         socket.set_read_timeout(Some(LIMIT)).expect("a timeout");

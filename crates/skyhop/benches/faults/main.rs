@@ -1,15 +1,13 @@
-//! What users notice when the hop or the hub fails: real kernels, real time, a GEO
-//! link of 50/10 Mbit/s and 600 ms with the pair on it.
+//! What users notice when the hop or the hub fails: real kernels, real time, the pair on a GEO link
+//! with 50/10 Mbit/s and an RTT of 600 ms.
 //!
 //! ```text
 //! cargo bench -p skyhop --bench faults [-- ROUNDS [CASE]]
 //! ```
 //!
-//! `CASE` is `outage` (the hop is away for 60 s in the middle of transfers),
-//! `restart` (the hub is killed and started again at once) or `absent` (the hub is
-//! killed and stays away for a while). Every round has its own lab. A transfer whose
-//! bytes are not those that were sent, or that ends in another way than it should, is
-//! no figure but an error.
+//! `CASE` is `outage` (the hop fails for 60 s during transfers), `restart` (the hub is killed and
+//! started again at once) or `absent` (the hub is killed and stays away for a while). Every round
+//! has its own lab. A transfer with a wrong byte or a wrong end is an error, not a figure.
 
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/pair/gateways.rs"]
@@ -35,13 +33,13 @@ type Failure = Box<dyn Error + Send + Sync>;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
 const CASES: [(&str, fn()); 3] =
     [("outage", outage::run), ("restart", hub::restarts), ("absent", hub::is_absent)];
-/// What a case prints before a figure, and when it wants the hop to fail.
+/// Prefix of the lines in which a case reports a figure, and of its request to fail the hop.
 const FIGURE: &str = "figure ";
 const FAIL: &str = "fail";
-/// How long the hop is away then.
+/// Length of the outage.
 pub(crate) const AWAY: Duration = Duration::from_secs(60);
 
-/// What was measured of a case: each figure's name, and its values in seconds.
+/// Figures of a case: their names, and their values in seconds.
 type Figures = Vec<(String, Vec<f64>)>;
 
 fn main() -> Result<(), Failure> {
@@ -78,7 +76,7 @@ fn measure_all(rounds: u64, only: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a case once, in a lab of its own.
+/// Runs a case once, in its own lab.
 fn measure(name: &str, seed: u64, figures: &mut Figures) -> Result<(), Failure> {
     let lab = Lab::start(&Preset::load("geo")?, seed)?;
     let mut command = lab.command(Node::Client, std::env::current_exe()?);
@@ -109,12 +107,12 @@ fn note(figures: &mut Figures, what: &str, seconds: f64) {
     }
 }
 
-/// Inside: tells a figure.
+/// Inside the lab: reports a figure.
 pub(crate) fn tell(what: &str, time: Duration) {
     println!("{FIGURE}{:.3} {what}", time.as_secs_f64());
 }
 
-/// Inside: has the hop fail; when it does, it has.
+/// Inside the lab: makes the hop fail; returns once it has.
 pub(crate) fn fail_the_hop() {
     println!("{FAIL}");
     std::io::stdin().read_line(&mut String::new()).expect("the bench is there");

@@ -1,4 +1,4 @@
-//! The hop is away for a minute in the middle of transfers in both directions.
+//! The hop fails for a minute during transfers in both directions.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const UPLOADS: u16 = 2;
 const IDLE: usize = 5;
 const DOWN_BYTES: usize = 12_000_000;
 const UP_BYTES: usize = 6_000_000;
-/// The hop fails when so much of a download has come on average.
+/// Bytes per download, on average, after which the hop fails.
 const BEFORE: usize = DOWN_BYTES * 2 / 5;
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -52,7 +52,7 @@ pub(crate) fn run() {
     tell("idle connections: the last has its answer", answered.max().expect("some"));
 }
 
-/// The bytes of one transfer, unlike those of another.
+/// Content of a transfer, different for each.
 fn content(port: u16, bytes: usize) -> Arc<[u8]> {
     payload(bytes + usize::from(port))[usize::from(port)..].into()
 }

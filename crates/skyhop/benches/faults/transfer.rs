@@ -1,4 +1,4 @@
-//! Transfers whose every byte is verified, and when the bytes came.
+//! Transfers with every byte verified, and the arrival times of the bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,12 +10,12 @@ use crate::inside::{addresses, listen};
 
 /// Longer than any fault.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// A rate is that of so long a time.
+/// Averaging time of a rate.
 const WINDOW: Duration = Duration::from_secs(1);
-/// What is full, of the rate before.
+/// Fraction of the previous rate that counts as full.
 const FULL: f64 = 0.95;
 
-/// When how many bytes came, in the order of their coming.
+/// Arrival times and sizes, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Arrivals(Arc<Mutex<Vec<(Instant, usize)>>>);
 
@@ -24,7 +24,7 @@ impl Arrivals {
         self.0.lock().expect("nobody panics").push((Instant::now(), bytes));
     }
 
-    /// Those of several, as if it were one.
+    /// Merges several transfers into one.
     pub(crate) fn together(several: &[Self]) -> Self {
         let mut all: Vec<_> = several.iter().flat_map(Self::all).collect();
         all.sort_by_key(|(at, _)| *at);
@@ -35,14 +35,14 @@ impl Arrivals {
         self.all().iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// How long after `begin` the first came.
+    /// Time from `begin` to the first arrival.
     pub(crate) fn first_after(&self, begin: Instant) -> Option<Duration> {
         let first = self.all().iter().map(|(at, _)| *at).find(|at| *at >= begin)?;
         Some(first - begin)
     }
 
-    /// How long after `begin` the rate was that before `old` again, and stayed so
-    /// for a second.
+    /// Time from `begin` until the rate is again as high as before `old`, and stays so for a
+    /// second.
     pub(crate) fn full_after(&self, old: Instant, begin: Instant) -> Option<Duration> {
         let all = self.all();
         let within = |from: Instant| {
@@ -60,14 +60,14 @@ impl Arrivals {
     }
 }
 
-/// A transfer under way. It panics if another byte comes, or another end.
+/// A transfer in progress. Panics on a wrong byte or a wrong end.
 pub(crate) struct Transfer {
     pub(crate) arrivals: Arrivals,
     ends: [JoinHandle<()>; 2],
 }
 
 impl Transfer {
-    /// Begins one on this port of the server: `content` and a FIN, down or up.
+    /// Starts a transfer on this port of the server: `content` and a FIN, down or up.
     pub(crate) fn begin(port: u16, content: Arc<[u8]>, down: bool) -> Self {
         let listener = listen(port);
         let client = connect(addresses(port)[0]);
@@ -82,13 +82,13 @@ impl Transfer {
         Self { arrivals, ends: [sends, receives] }
     }
 
-    /// Waits until both ends have seen it end as it should.
+    /// Waits until both ends have seen the proper end.
     pub(crate) fn finish(self) {
         self.ends.into_iter().for_each(|end| end.join().expect("the transfer is whole"));
     }
 }
 
-/// A connection with a peer that may be silent for long.
+/// A connection whose peer may stay silent for long.
 pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     let socket = crate::inside::connect(to);
     patient(&socket);

@@ -1,14 +1,14 @@
-//! What is measured, and what must be reached.
+//! The cases, and the bounds they must meet.
 
 /// One line of the table.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// What the link is told besides.
+    /// Additional options for the link.
     pub(crate) link: &'static [&'static str],
-    /// What runs on the client; `{meter}` is the meter, `{cc}` the congestion
-    /// control that the ends are told to use, if any.
+    /// Script on the client; `{meter}` is the meter, `{cc}` the congestion control set on the end
+    /// hosts, if any.
     pub(crate) script: &'static str,
-    /// Where in what it prints the figure stands.
+    /// Position of the figure in its output.
     pub(crate) figure: Figure,
     pub(crate) bound: Bound,
     pub(crate) unit: &'static str,
@@ -16,20 +16,20 @@ pub(crate) struct Case {
     pub(crate) plain: bool,
 }
 
-/// Which figure of what a script prints last is meant.
+/// The figure in the last output of a script.
 pub(crate) enum Figure {
-    /// The only thing that it prints.
+    /// The output is the figure itself.
     Number,
-    /// By its path in a JSON report.
+    /// A path in a JSON report.
     Json(&'static str),
 }
 
-/// What the pair's median must reach.
+/// Bound on the pair's median.
 #[derive(Clone, Copy)]
 pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
-    /// So much of the better plain one's median.
+    /// This fraction of the better plain median.
     OfPlain(f64),
 }
 
@@ -43,11 +43,10 @@ impl Bound {
 }
 
 const RTT: f64 = 0.6;
-/// Bit/s of IP packets.
+/// Rate in bit/s of IP packets.
 const RATE: f64 = 50e6;
 
-/// The time for `bytes` at 92 % of (request + one-way delays + bytes at the
-/// limit).
+/// Time for `bytes`, at 92 % of the limit: request, one-way delays, and bytes at the link's rate.
 const fn download(bytes: f64, per: f64) -> Bound {
     Bound::AtMost((RTT + bytes * 8.0 / (RATE * (1.0 - per))) / 0.92)
 }
@@ -68,7 +67,7 @@ const fn case(
     Case { name, link, script, figure, bound, unit: "s", plain: true }
 }
 
-/// A line that plain TCP has no part in.
+/// A case without plain TCP.
 const fn alone(case: Case) -> Case {
     Case { plain: false, ..case }
 }
@@ -77,7 +76,7 @@ const fn fairness(name: &'static str, script: &'static str) -> Case {
     Case { unit: "", ..alone(case(name, &[], script, JAIN, Bound::AtLeast(0.98))) }
 }
 
-/// The table of the project's requirements.
+/// The project's requirements.
 pub(crate) const CASES: &[Case] = &[
     case("20 MB down", &[], DOWNLOAD, TOTAL, download(20e6, 0.0)),
     case("20 MB down, PER 0.1 %", &["--per", "0.1%"], DOWNLOAD, TOTAL, download(20e6, 0.001)),

@@ -1,13 +1,13 @@
-//! What the pair makes of a GEO link, with real kernels and real clients, beside
-//! plain TCP (BBR, CUBIC) on the same link with the same losses, interleaved.
+//! The pair on a GEO link, with real kernels and real clients, compared with plain TCP (BBR, CUBIC)
+//! on the same link with the same losses, interleaved.
 //!
 //! ```text
 //! cargo bench -p skyhop --bench geo [-- ROUNDS [CASE]]
 //! ```
 //!
-//! 50/10 Mbit/s, RTT 600 ms, queues of one BDP, unless the case says otherwise.
-//! Every round has its own seed, the same for all ways. `CASE` is a part of a
-//! case's name. Five rounds of everything take about an hour, mostly plain TCP's.
+//! The link has 50/10 Mbit/s, an RTT of 600 ms and queues of one BDP, unless the case says
+//! otherwise. Every round has its own seed, the same for all ways. `CASE` selects cases by a part
+//! of their name. Five rounds of everything take about an hour, mostly for plain TCP.
 
 mod case;
 mod run;
@@ -20,7 +20,7 @@ use stats::Spread;
 use self::case::{Bound, CASES, Case};
 use self::run::{Failure, Way, measure};
 
-/// What has been measured of one case, way by way.
+/// Values of one case, by way.
 type Values = Vec<(Way, Vec<f64>)>;
 
 fn main() -> Result<ExitCode, Failure> {
@@ -51,7 +51,7 @@ fn values(case: &Case) -> Values {
     ways.iter().map(|way| (*way, Vec::new())).collect()
 }
 
-/// Prints a case; whether it reached what it must.
+/// Prints a case; returns whether it met its bound.
 fn print_row(case: &Case, values: &Values) -> bool {
     let spreads: Vec<Spread> =
         values.iter().filter_map(|(_, values)| Spread::of(values.iter().copied())).collect();

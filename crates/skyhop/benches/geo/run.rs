@@ -1,4 +1,4 @@
-//! One measurement: a lab, a script in it, one figure out of what it prints.
+//! One measurement: a lab, a script in it, one figure from its output.
 
 use std::error::Error;
 use std::fmt;
@@ -32,7 +32,7 @@ impl fmt::Display for Way {
     }
 }
 
-/// The figure; infinite if the work was not finished in time.
+/// The figure; infinite if the script did not finish in time.
 pub(crate) fn measure(case: &Case, way: Way, seed: u64) -> Result<f64, Failure> {
     let mut command = Command::new(PROGRAM);
     command.args(["lab", "run", "geo", "--seed", &seed.to_string()]).args(case.link);

@@ -1,13 +1,13 @@
-//! What the pair makes of QUIC, which it does not split: a download by quinn over a
-//! GEO link that loses packets, plain and through the packet channel, interleaved.
+//! QUIC through the pair, which cannot split it: a download with quinn over a lossy GEO link, plain
+//! and through the packet channel, interleaved.
 //!
 //! ```text
 //! cargo bench -p skyhop --bench quic [-- ROUNDS [PER]]
 //! ```
 //!
-//! 5 MB over 50/10 Mbit/s, RTT 600 ms, queues of one BDP, a new connection each time.
-//! Every round has its own seed, the same for all ways. `PER` replaces the usual
-//! list, like `1%`. A download of more than a minute is given up.
+//! Each download moves 5 MB over 50/10 Mbit/s, RTT 600 ms, queues of one BDP, in a new connection.
+//! Every round has its own seed, the same for all ways. `PER`, such as `1%`, replaces the default
+//! list. A download is given up after a minute.
 
 #[path = "../../tests/common/quic.rs"]
 mod client;
@@ -28,11 +28,11 @@ type Failure = Box<dyn Error + Send + Sync>;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
 const PORT: u16 = 4433;
 const BYTES: usize = 5_000_000;
-/// Seconds.
+/// Time limit in seconds.
 const LIMIT: &str = "60";
 const LOSSES: [&str; 4] = ["0", "0.1%", "1%", "5%"];
 
-/// A congestion control of the QUIC sender, and whether the pair is there.
+/// Congestion control of the QUIC sender, and whether the pair carries it.
 const WAYS: [(&str, Control, bool); 4] = [
     ("plain, CUBIC", Control::Cubic, false),
     ("pair, CUBIC", Control::Cubic, true),
@@ -76,7 +76,7 @@ fn compare(rounds: u64, losses: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Seconds; infinite if it took longer than the limit.
+/// Download time in seconds; infinite beyond the limit.
 fn measure(per: &str, control: Control, pair: bool, seed: u64) -> Result<f64, Failure> {
     let mut command = Command::new(PROGRAM);
     command.args(["lab", "run", "geo", "--per", per, "--seed", &seed.to_string()]);
@@ -86,13 +86,13 @@ fn measure(per: &str, control: Control, pair: bool, seed: u64) -> Result<f64, Fa
     let output = command.stderr(Stdio::inherit()).output()?;
     match output.status.code() {
         Some(0) => Ok(String::from_utf8(output.stdout)?.trim().parse()?),
-        // timeout(1): it was ended.
+        // Exit code of timeout(1) when the limit has passed.
         Some(124) => Ok(f64::INFINITY),
         _ => Err(format!("{command:?}: {}", output.status).into()),
     }
 }
 
-/// Inside the lab: one download from `server`; prints its seconds.
+/// Inside the lab: one download from `server`; prints its time in seconds.
 fn download(control: Control) -> Result<(), Failure> {
     let content: Arc<[u8]> =
         (0..BYTES as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();

@@ -1,4 +1,4 @@
-//! What tests of the real binary in real labs have in common.
+//! Shared helpers for tests of the real binary in real labs.
 #![allow(dead_code, unused_imports, reason = "each test program uses its part of it")]
 
 mod running;
@@ -17,10 +17,10 @@ use nix::unistd::Uid;
 
 pub(crate) use self::running::{Remains, Running};
 
-/// `nobody`: any user who is not root does.
+/// User id of `nobody`; any user but root would do.
 const ORDINARY: u32 = 65534;
 
-/// Who runs skyhop, and with which copy of the programs.
+/// The user who runs skyhop, and the copy of the programs to run.
 pub(crate) struct Runner {
     pub(crate) skyhop: PathBuf,
     pub(crate) tests: PathBuf,
@@ -34,7 +34,7 @@ impl Runner {
         Self { skyhop: env!("CARGO_BIN_EXE_skyhop").into(), tests, user: None, _copies: None }
     }
 
-    /// An ordinary user, with copies of the programs that it can read.
+    /// An ordinary user, with readable copies of the programs.
     pub(crate) fn ordinary() -> Self {
         let copies = tempfile::tempdir().unwrap();
         fs::set_permissions(copies.path(), Permissions::from_mode(0o755)).unwrap();
@@ -49,7 +49,7 @@ impl Runner {
         Self { skyhop, tests, user: Some(ORDINARY), _copies: Some(copies) }
     }
 
-    /// `skyhop lab run geo` with these options, for this shell command.
+    /// `skyhop lab run geo` with these options and this shell script.
     pub(crate) fn shell(&self, options: &[&str], script: &str) -> Command {
         let mut command = self.lab(&["run", "geo"]);
         command.args(options).args(["--", "sh", "-c", script]);
@@ -57,7 +57,7 @@ impl Runner {
         command
     }
 
-    /// One of the `inside_…` programs, in a lab with these options.
+    /// Runs one of the `inside_…` tests in a lab with these options.
     pub(crate) fn inside(&self, options: &[&str], test: &str) {
         let script = format!("exec \"$TESTS\" --ignored --exact {test} --nocapture");
         let output = self.shell(options, &script).output().unwrap();
@@ -73,7 +73,7 @@ impl Runner {
         command
     }
 
-    /// `skyhop`, as this user.
+    /// `skyhop` as this user.
     pub(crate) fn skyhop(&self) -> Command {
         let mut command = Command::new(&self.skyhop);
         command.stdin(Stdio::null()).current_dir("/");
@@ -85,10 +85,10 @@ impl Runner {
     }
 }
 
-/// Lets signals end the command, whatever the tests were started with: a shell's
-/// background job ignores SIGINT, `nohup` SIGHUP, and children inherit that.
+/// Restores default signal handling. A shell's background job ignores SIGINT, `nohup` ignores
+/// SIGHUP, and child processes inherit that.
 fn heed_signals(command: &mut Command) {
-    // SAFETY: between fork and exec nothing but sigaction(2) is called.
+    // SAFETY: only sigaction(2) is called between fork and exec.
     unsafe {
         command.pre_exec(|| {
             for ending in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
@@ -99,7 +99,7 @@ fn heed_signals(command: &mut Command) {
     }
 }
 
-/// Runs `check` as each user there is, where labs are possible.
+/// Runs `check` as every available user, if labs are possible.
 pub(crate) fn as_each_user(check: impl Fn(&Runner)) {
     let ordinary = Uid::effective().is_root().then(Runner::ordinary);
     for runner in [Some(Runner::myself()), ordinary].into_iter().flatten() {
@@ -107,7 +107,7 @@ pub(crate) fn as_each_user(check: impl Fn(&Runner)) {
     }
 }
 
-/// Runs `check` as the user who runs the tests, if labs are possible.
+/// Runs `check` as the current user, if labs are possible.
 pub(crate) fn as_myself(check: impl Fn(&Runner)) {
     where_possible(&Runner::myself(), check);
 }
@@ -121,7 +121,7 @@ fn where_possible(runner: &Runner, check: impl Fn(&Runner)) {
     }
 }
 
-/// A test that cannot run says so, and fails where it must run.
+/// Reports that a test cannot run; fails where it must run.
 pub(crate) fn skip(why: &str) {
     println!("SKIPPED: {}", why.trim());
     assert!(std::env::var_os("SKYHOP_REQUIRE_LAB").is_none_or(|value| value != "1"), "{why}");
@@ -135,7 +135,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// Exit code 2 and one line.
+/// Expects exit code 2 and a single line with these parts.
 pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
@@ -145,8 +145,8 @@ pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     }
 }
 
-/// That what takes `exactly` as long by the links never takes less, and within a
-/// few tries no more than `own` in addition: a busy machine delays most of them.
+/// Expects a duration that is never below `exactly` (the time set by the links), and within a few
+/// tries at most `own` above it: a busy machine delays most tries.
 pub(crate) fn assert_takes(exactly: Duration, own: Duration, mut once: impl FnMut() -> Duration) {
     const TRIES: usize = 40;
     let mut times = Vec::new();
@@ -161,18 +161,17 @@ pub(crate) fn assert_takes(exactly: Duration, own: Duration, mut once: impl FnMu
     panic!("{times:?} for what takes {exactly:?}");
 }
 
-/// What the machine may add to a time in an undisturbed try.
+/// Time that the machine may add in an undisturbed try.
 pub(crate) const OWN: Duration = Duration::from_millis(15);
 
-/// How long it takes to connect to `address`.
+/// Time to connect to `address`.
 pub(crate) fn connect_time(address: impl ToSocketAddrs) -> Duration {
     let start = Instant::now();
     TcpStream::connect(address).unwrap();
     start.elapsed()
 }
 
-/// Sends so many words that nobody with another `mark` sends, then ends, and
-/// expects them all back.
+/// Sends `words` words with this `mark`, then a FIN, and expects all of them back.
 pub(crate) fn assert_echo(server: impl ToSocketAddrs, words: u32, mark: u32) {
     let sent: Vec<u8> = (0..words).flat_map(|word: u32| (word * 4 + mark).to_le_bytes()).collect();
     let mut connection = TcpStream::connect(server).unwrap();

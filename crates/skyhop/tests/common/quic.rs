@@ -1,5 +1,4 @@
-//! A client and a server that speak QUIC (quinn), for programs inside a lab. Tests
-//! and a benchmark share it.
+//! A QUIC client and server (quinn) for programs in a lab, shared by tests and a benchmark.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -20,26 +19,26 @@ mod tls;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// More than is under way on any link here.
+/// Exceeds the BDP of every link here.
 const WINDOW: u32 = 16 << 20;
 
-/// The sender's congestion control.
+/// Congestion control of the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Control {
     Cubic,
     Bbr,
 }
 
-/// What a client got.
+/// Result of a download.
 pub(crate) struct Fetched {
     pub(crate) content: Vec<u8>,
-    /// From the first datagram of the handshake to the last byte.
+    /// From the first handshake datagram to the last byte.
     pub(crate) time: Duration,
-    /// The largest datagram that the client found the path to carry, bytes.
+    /// Largest datagram that the client found the path to carry, in bytes.
     pub(crate) datagram: u16,
 }
 
-/// Windows that never limit; all else is quinn's default.
+/// Windows large enough never to limit; everything else is quinn's default.
 fn transport(control: Control) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     let window = VarInt::from_u32(WINDOW);
@@ -84,8 +83,7 @@ async fn answer(connection: Connection, content: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Connects to `server` from `socket` and asks it for what it has, at most `most`
-/// bytes.
+/// Connects to `server` from `socket` and downloads at most `most` bytes.
 pub(crate) fn fetch(
     socket: UdpSocket,
     server: SocketAddr,

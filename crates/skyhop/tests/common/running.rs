@@ -1,4 +1,4 @@
-//! A lab at work, and what is left of it.
+//! A running lab, and what remains of it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,22 +13,22 @@ use nix::unistd::Pid;
 
 use super::Runner;
 
-/// A lab that runs a shell command, with all its processes.
+/// A lab that runs a shell script, with all its processes.
 pub(crate) struct Running {
     pub(crate) supervisor: Child,
     remains: Remains,
 }
 
-/// What may not be left of a lab.
+/// The processes and namespaces of a lab, which must not outlive it.
 pub(crate) struct Remains {
     processes: Vec<OwnedFd>,
     namespaces: BTreeSet<PathBuf>,
-    /// The same, held open: another lab's cannot get their numbers.
+    /// Keeps the namespaces open, so that another lab's cannot reuse their numbers.
     _pinned: Vec<File>,
 }
 
 impl Running {
-    /// Starts it; the script says `ready` when it is.
+    /// Starts the lab; the script prints `ready`.
     pub(crate) fn start(runner: &Runner, options: &[&str], script: &str) -> Self {
         let mut command = runner.shell(options, script);
         let mut supervisor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -46,8 +46,7 @@ impl Running {
         kill(Pid::from_raw(self.supervisor.id() as i32), signal).unwrap();
     }
 
-    /// Waits for the end of all and sees that nothing is left. The supervisor's
-    /// exit code.
+    /// Waits for the end and checks that nothing remains. Returns the supervisor's exit code.
     pub(crate) fn end(mut self) -> Option<i32> {
         let code = self.supervisor.wait().unwrap().code();
         self.remains.assert_gone();
@@ -56,7 +55,7 @@ impl Running {
 }
 
 impl Remains {
-    /// All that the lab of this supervisor has by now.
+    /// Everything that belongs to this supervisor's lab so far.
     pub(crate) fn of(supervisor: u32) -> Self {
         let inside = descendants(supervisor);
         assert!(inside.len() >= 2, "init and lab: {inside:?}");
@@ -69,7 +68,7 @@ impl Remains {
         Self { processes, namespaces, _pinned: pinned }
     }
 
-    /// Sends all processes a signal.
+    /// Sends a signal to all processes.
     pub(crate) fn signal(&self, signal: Signal) {
         for process in &self.processes {
             let (fd, none) = (process.as_raw_fd(), core::ptr::null::<libc::siginfo_t>());
@@ -80,16 +79,15 @@ impl Remains {
         }
     }
 
-    /// Waits for the end of all and sees that nothing is left. The supervisor must
-    /// have been waited for.
+    /// Waits for the end and checks that nothing remains. The supervisor must have been waited for.
     pub(crate) fn assert_gone(&self) {
         for process in &self.processes {
             let mut fds = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
             let ended = poll(&mut fds, PollTimeout::from(10_000u16)).unwrap();
             assert_eq!(ended, 1, "a process of the lab still runs");
         }
-        // This program holds them, and so do its children while they become
-        // another. No child of ours is of the lab: its supervisor has ended.
+        // This process holds the namespaces open, and so do its children until they exec. None of
+        // our children belong to the lab: its supervisor has ended.
         let us = std::process::id();
         let others = processes().filter(|pid| *pid != us && parent(*pid) != Some(us));
         let left: Vec<_> = others
@@ -113,13 +111,13 @@ fn parent(pid: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// All processes below `ancestor`.
+/// All descendants of `ancestor`.
 fn descendants(ancestor: u32) -> Vec<u32> {
     let children: Vec<u32> = processes().filter(|pid| parent(*pid) == Some(ancestor)).collect();
     children.iter().flat_map(|child| [vec![*child], descendants(*child)].concat()).collect()
 }
 
-/// The network namespaces that a process is in or holds open, with where.
+/// Network namespaces that a process is in or holds open, with the path of each reference.
 fn held_netns(pid: u32) -> Vec<(PathBuf, PathBuf)> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let links = descriptors.map(|entry| entry.path());

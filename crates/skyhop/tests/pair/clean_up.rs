@@ -14,7 +14,7 @@ use crate::gateways::Keys;
 use crate::inside::{Gateway, Mirror, PATIENCE, Pair, assert_reset, exchange};
 
 const PORT: u16 = 4000;
-/// What shows everything that a gateway could leave.
+/// Commands that show everything a gateway could leave behind.
 const LISTS: [(&str, &[&str]); 6] = [
     ("nft", &["list", "ruleset"]),
     ("ip", &["rule"]),
@@ -24,7 +24,7 @@ const LISTS: [(&str, &[&str]); 6] = [
     ("ip", &["-o", "address"]),
 ];
 
-/// Three times the way to the server and back, with a lost packet.
+/// Three round trips to the server, to allow for a lost packet.
 const NO_ANSWER: Duration = Duration::from_millis(500);
 
 fn check(test: &str) {
@@ -34,13 +34,13 @@ fn check(test: &str) {
     as_each_user(|runner| runner.inside(bare(), &format!("clean_up::{test}")));
 }
 
-/// Users have no sbin in their PATH.
+/// The PATH of ordinary users lacks sbin.
 pub(crate) fn path(program: &str) -> Option<String> {
     let places = [program.to_owned(), format!("/usr/sbin/{program}"), format!("/sbin/{program}")];
     places.into_iter().find(|place| is_present(place))
 }
 
-/// Everything on a host that is ours, and everything else that is set there.
+/// The network configuration of a host, ours and everything else.
 pub(crate) fn traces(node: Node) -> String {
     let netns = find_netns(node).unwrap();
     let mut traces = String::new();
@@ -48,24 +48,24 @@ pub(crate) fn traces(node: Node) -> String {
         let output = netns.command(path(program).unwrap()).args(arguments).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let _ = writeln!(traces, "{program} {}", arguments.join(" "));
-        // The kernel adds link-local addresses in its own time.
+        // The kernel adds link-local addresses asynchronously.
         let listed = String::from_utf8(output.stdout).unwrap();
         for line in listed.lines().filter(|line| !line.contains("fe80:")) {
             let _ = writeln!(traces, "{line}");
         }
     }
-    // Sockets that await or carry the hop.
+    // Includes sockets that wait for the hop or carry it.
     traces + &netns.run(|| ["udp", "udp6"].map(udp_sockets).concat())
 }
 
-/// The local addresses of the UDP sockets of the calling thread's namespace.
+/// Local addresses of the UDP sockets in the calling thread's namespace.
 fn udp_sockets(family: &str) -> String {
     let table = fs::read_to_string(format!("/proc/thread-self/net/{family}")).unwrap();
     let sockets = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
     sockets.map(|socket| format!("{family} {socket}\n")).collect()
 }
 
-/// Rules and routes of the operator's own, which nobody else may touch.
+/// Adds rules and routes of the operator, which must stay untouched.
 fn set_operators_own(node: Node) {
     let netns = find_netns(node).unwrap();
     let run = |program: &str, arguments: &str| {
@@ -131,7 +131,7 @@ fn inside_a_terminal_is_killed() {
     terminal.end_by(Signal::SIGKILL);
     drop(client);
 
-    // The kernel removes the table; rules and routes without it do nothing.
+    // The kernel removes the table, without which rules and routes do nothing.
     let after = traces(Node::Terminal);
     assert!(!after.contains("skyhop"), "{after}");
     assert!(after.contains("lookup 5900"), "nothing to be cleaned: {after}");
@@ -150,7 +150,7 @@ fn whatever_is_killed_is_in_nobodys_way() {
     check("inside_each_is_killed");
 }
 
-/// What a killed gateway leaves does nothing, and the next start removes it.
+/// The remains of a killed gateway are harmless, and the next start removes them.
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_each_is_killed() {
@@ -182,12 +182,12 @@ fn inside_each_is_killed() {
         assert_carried(&mirror, true);
         assert_killed_does_no_harm(&mirror, Node::Terminal, gateway);
         solo().end_by(Signal::SIGTERM);
-        // The pair's next start, of either side, removes what is left of the pair.
+        // The next start of the pair, on either side, removes the pair's remains.
         let (hub, terminal) = (keys.intercepting_hub("", &all), keys.terminal(1, "", &all));
         assert_carried(&mirror, true);
         terminal.end_by(Signal::SIGTERM);
         hub.end_by(Signal::SIGTERM);
-        // A virtual device takes the kernel a moment.
+        // The kernel removes a virtual device after a moment.
         let began = Instant::now();
         while [Node::Terminal, Node::Hub].map(traces) != before && began.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(20));
@@ -203,8 +203,8 @@ fn assert_killed_does_no_harm(mirror: &Mirror, node: Node, gateway: Gateway) {
     assert_carried(mirror, false);
 }
 
-/// Connects, from the client and from the terminal, until connections are, or are
-/// not, carried. A hub's silence may last two seconds.
+/// Connects from the client and the terminal until connections are, or are not, carried. It can
+/// take two seconds to notice that the hub is silent.
 fn assert_carried(mirror: &Mirror, carried: bool) {
     let began = Instant::now();
     while mirror.try_connect(NO_ANSWER).is_none_or(|(_, is)| is != carried) {

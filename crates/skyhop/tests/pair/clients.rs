@@ -1,5 +1,4 @@
-//! Everyday programs through the pair: remote shells, copies of files,
-//! repositories, a browser.
+//! Everyday programs through the pair: remote shells, file copies, repositories, a browser.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +12,7 @@ use crate::LOSSY;
 use crate::common::{Runner, as_each_user, as_myself, is_present, skip, text};
 use crate::inside::{accept, listen};
 
-/// A directory that goes again; servers run by `on_server`.
+/// A temporary directory, and servers started with `on_server`.
 const PREPARE: &str = "
     set -e
     cd $(mktemp -d)
@@ -28,7 +27,7 @@ const PREPARE: &str = "
     }
 ";
 
-/// What the script says, line by line.
+/// Output of the script, by line.
 fn lines(runner: &Runner, script: &str) -> Vec<String> {
     let output = runner.shell(&LOSSY, &format!("{PREPARE}{script}")).output().unwrap();
     assert!(output.status.success(), "as {:?}: {output:#?}", runner.user);
@@ -40,14 +39,15 @@ fn all_present(programs: &[&str]) -> bool {
     missing.map(|program| skip(&format!("{program} is missing"))).is_none()
 }
 
-/// An address of the lab's client: a server that sees it is not behind the pair.
+/// Whether this is an address of the lab's client: a server that sees it was not reached through
+/// the pair.
 fn is_client(address: &str) -> bool {
     let address = address.trim_start_matches("::ffff:");
     ["10.1.0.2", "fd00:1::2"].contains(&address)
 }
 
-/// A server of its own keys, which lets `key` in as root, and a client that
-/// knows it. `/run` is covered in the lab only.
+/// An ssh server with its own keys, which admits `key` as root, and a client that knows it. `/run`
+/// is covered only in the lab.
 const SSH: &str = "
     mount -t tmpfs tmpfs /run
     mkdir /run/sshd
@@ -112,7 +112,7 @@ fn ssh_scp_and_rsync_work() {
         let [connection, sent, arrived, code, matched] = &lines[..] else { panic!("{lines:?}") };
         assert!(!is_client(connection.split(' ').next().unwrap()), "not through: {connection}");
         assert_eq!((arrived, code.as_str()), (sent, "3"));
-        // What the other side had already did not cross the link again.
+        // rsync did not send again what the other side already had.
         assert!(matched.parse::<u32>().unwrap() > 900_000, "{matched}");
     });
 }
@@ -150,7 +150,7 @@ fn git_clones_and_pulls() {
     });
 }
 
-/// How many pictures the page has.
+/// Number of pictures on the page.
 const PICTURES: usize = 12;
 const BROWSER: &str = "chromium-headless-shell";
 
@@ -182,7 +182,7 @@ fn inside_a_browser_loads_a_page() {
     assert_eq!(PICTURES_SERVED.load(Ordering::Relaxed), PICTURES);
 }
 
-/// Answers the requests of one connection: a page, or one of its pictures.
+/// Answers the requests on one connection: the page, or one of its pictures.
 fn serve_page(client: &TcpStream, pictures: &AtomicUsize) -> Option<()> {
     let (mut reader, mut writer) = (BufReader::new(client), client);
     loop {
@@ -205,7 +205,7 @@ fn serve_page(client: &TcpStream, pictures: &AtomicUsize) -> Option<()> {
     }
 }
 
-/// A page that counts its pictures when they are there.
+/// A page that counts its loaded pictures.
 fn page() -> String {
     let pictures: String = (0..PICTURES).map(|i| format!("<img src=\"/picture{i}\">")).collect();
     let script = "let whole = [...document.images].filter(it => it.naturalWidth == 7).length; \
@@ -213,7 +213,7 @@ fn page() -> String {
     format!("<!doctype html><body onload=\"{script}\"><p id=\"said\"></p>{pictures}</body>")
 }
 
-/// 50 kB that are a picture of 7 by 7.
+/// A picture of 7 by 7 pixels in 50 kB.
 fn picture() -> String {
     let padding = "x".repeat(50_000);
     format!(

@@ -1,5 +1,5 @@
-//! The code point of a client's SYN on its way: what each side classes a connection by,
-//! and what the server's network sees.
+//! The DSCP of a client's SYN along the path: how each side classifies the connection, and what the
+//! server's network sees.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use crate::inside::{Gateway, PATIENCE, Pair, accept, addresses, payload};
 use crate::lossless;
 use crate::operate::{Sockets, wait_for};
 
-/// No class has a rule for it.
+/// No class has a rule for this port.
 const PORT: u16 = 4000;
 const EXPEDITED: u32 = 46;
 const BYTES: usize = 100_000;
@@ -69,7 +69,7 @@ fn inside_alone() {
     solo.end_by(Signal::SIGTERM);
 }
 
-/// Says something with this code point and hears it back; the code point that came.
+/// Sends data with this DSCP and receives it back; returns the DSCP that arrived.
 fn exchange(server: SocketAddr, dscp: u32, listener: &TcpListener) -> u32 {
     let mut client = connect(server, dscp).unwrap();
     let sent = payload(BYTES);
@@ -101,9 +101,9 @@ fn connect(server: SocketAddr, dscp: u32) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Bytes of this class that a side has sent.
+/// Bytes of this class sent by a side.
 fn sent(sockets: &Sockets, side: &str, class: &str) -> u64 {
-    // The hub knows of a session a little later than the terminal.
+    // The hub learns of a session slightly later than the terminal.
     let is_up = |status: &Value| status["sessions"][0]["classes"].is_array();
     let status = wait_for(&sockets.path(side), "no session", is_up);
     let classes = status["sessions"][0]["classes"].as_array().unwrap();
@@ -130,7 +130,7 @@ fn listen_and_keep_syns() -> TcpListener {
     listener
 }
 
-/// That of the SYN of an accepted connection.
+/// DSCP of an accepted connection's SYN.
 fn code_point(socket: &TcpStream) -> io::Result<u32> {
     let mut syn = [0u8; 256];
     let mut length = syn.len() as libc::socklen_t;

@@ -29,7 +29,7 @@ fn the_demo_ends_in_a_table_a_page_and_figures() {
     });
 }
 
-/// Needs no lab and no privilege.
+/// Needs neither lab nor privileges.
 #[test]
 fn without_a_lab_the_demo_simulates_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
@@ -50,8 +50,7 @@ fn without_a_lab_the_demo_simulates_and_says_so() {
     assert_eq!(figures["records"].as_array().unwrap().len(), 6, "{figures:#}");
 }
 
-/// In a user namespace that allows no further one and gives nobody the right to
-/// make any other.
+/// In a user namespace that permits no nested ones and grants no capabilities for other namespaces.
 #[test]
 fn where_namespaces_are_forbidden_the_demo_says_so_and_simulates() {
     const FORBID: &str = "echo 0 > /proc/sys/user/max_user_namespaces &&
@@ -79,7 +78,7 @@ fn assert_table(table: &str) {
     assert!(table.contains("Download of 20 MB"), "{table}");
     let ours = table.lines().find_map(|line| line.trim().strip_prefix("skyhop "));
     let ours: Vec<&str> = ours.expect("a row of ours").split_whitespace().collect();
-    // Time, first byte, goodput, of the limit, share, gain.
+    // Columns: time, first byte, goodput, of the limit, share, gain.
     let [time, _, goodput, _, "%", share, "%", gain, "×"] = ours[..] else {
         panic!("not what was expected: {ours:?}\n{table}");
     };
@@ -89,8 +88,7 @@ fn assert_table(table: &str) {
     assert!((1.0..=100.0).contains(&share) && gain > 0.0, "{table}");
 }
 
-/// Every way has had both tasks, nothing failed, and the download's course is
-/// known.
+/// Every way has run both tasks, nothing failed, and the download has a progress curve.
 fn assert_figures(json: &Value) {
     let records = json["records"].as_array().unwrap();
     assert!(records.len() >= 6 && records.len().is_multiple_of(2), "{json:#}");

@@ -1,5 +1,4 @@
-//! Connections from the hub's side to what is behind a terminal, and from one
-//! terminal's clients to another's.
+//! Connections from the hub's side to clients of a terminal, and between clients of two terminals.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -17,12 +16,12 @@ use crate::inside::{Gateway, PATIENCE, assert_reset, assert_same, payload};
 use crate::operate::{Sockets, status, wait_for};
 
 const PORT: u16 = 4100;
-/// Enough to need more than one round trip.
+/// Large enough to need more than one round trip.
 const MUCH: usize = 500_000;
 const LITTLE: usize = 1000;
 
-/// Sends so many bytes, ends, and gets them all back; whether the listener sees
-/// another than the host that connects.
+/// Sends `length` bytes and a FIN, and gets them all back. Returns whether the listener sees
+/// another address than the connecting host's.
 fn is_carried(from: Node, to: Node, address: SocketAddr, length: usize) -> io::Result<bool> {
     let listener = listen_on(to, address);
     let client = connect_from(from, address);
@@ -32,7 +31,7 @@ fn is_carried(from: Node, to: Node, address: SocketAddr, length: usize) -> io::R
     thread::scope(|scope| {
         scope.spawn(move || {
             let mut received = Vec::new();
-            // The client is told.
+            // The client sees any failure.
             let _ = server.read_to_end(&mut received).and_then(|_| server.write_all(&received));
         });
         (&client).write_all(&sent)?;
@@ -43,8 +42,8 @@ fn is_carried(from: Node, to: Node, address: SocketAddr, length: usize) -> io::R
     Ok(peer.ip() != client.local_addr()?.ip())
 }
 
-/// A gateway that is in service may not have heard of its peer yet, and one whose
-/// peer is gone may just have taken a connection over.
+/// A gateway in service may not know its peer yet, and one whose peer has gone may just have
+/// intercepted a connection.
 fn wait_until(from: Node, to: Node, address: SocketAddr, carried: bool) {
     let began = Instant::now();
     while is_carried(from, to, address, LITTLE).ok() != Some(carried) {
@@ -212,7 +211,7 @@ fn inside_own_connections() {
         ] {
             both(to, PORT).into_iter().for_each(|address| wait_until(from, to, address, true));
         }
-        // There is no hop between these.
+        // There is no hop between these hosts.
         for (from, to) in [(Node::Terminal, Node::Client), (Node::Hub, Node::Server)] {
             for address in both(to, PORT) {
                 assert!(!is_carried(from, to, address, LITTLE).unwrap(), "{from} to {to}");

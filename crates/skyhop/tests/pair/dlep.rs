@@ -1,5 +1,5 @@
-//! A modem of our own on the terminal's LAN, which tells the terminal its rate by DLEP
-//! (RFC 8175). It writes the protocol by itself, to the letter.
+//! A modem of our own on the terminal's LAN, which reports its rate over DLEP (RFC 8175). It
+//! encodes the protocol independently of the gateway.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -47,7 +47,7 @@ struct Modem {
 }
 
 impl Modem {
-    /// One that speaks IPv4.
+    /// A modem that uses IPv4.
     fn v4() -> Self {
         Self::on_lan(|device| {
             let address = Node::Client.address4();
@@ -63,7 +63,7 @@ impl Modem {
         })
     }
 
-    /// One that speaks IPv6, and says nothing of where it accepts sessions.
+    /// A modem that uses IPv6 and sends no connection point.
     fn v6() -> Self {
         Self::on_lan(|device| {
             let discovery = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, DLEP)).unwrap();
@@ -83,7 +83,7 @@ impl Modem {
         modem
     }
 
-    /// Answers the next router that looks for a modem, and tells it this rate.
+    /// Answers the next router that looks for a modem, and reports this rate.
     fn serve(&self, rate: u64) -> Session {
         let mut signal = [0; 64];
         let (length, router): (usize, SocketAddr) = self.discovery.recv_from(&mut signal).unwrap();
@@ -104,7 +104,7 @@ impl Modem {
     }
 }
 
-/// A modem's end of a session.
+/// The modem's end of a session.
 struct Session(TcpStream);
 
 impl Session {
@@ -112,7 +112,7 @@ impl Session {
         self.0.write_all(&message(kind, items)).unwrap();
     }
 
-    /// The next message that is no heartbeat: its kind and its items.
+    /// The next message other than a heartbeat: type and items.
     fn hear(&mut self) -> (u16, Vec<u8>) {
         loop {
             let mut header = [0; 4];
@@ -157,7 +157,7 @@ fn inside_a_modem_tells() {
     let refused = skyhop(&["rate", "30Mbit/s", "--for", "1min"], &control);
     assert!(text(&refused.stderr).contains("DLEP"), "{refused:?}");
 
-    // The hub is behind the only destination. What is sent there is paced so.
+    // The hub is behind the only destination, so traffic to it is paced at this rate.
     session.say(7, &[mac(), mbit(2)]);
     assert_eq!(session.hear(), (8, [mac(), item(1, &[0])].concat()));
     sends_at(2);
@@ -180,7 +180,7 @@ fn inside_a_modem_tells() {
     session.say(7, &[mac(), mbit(9)]);
     sends_at(9);
 
-    // It dies, and another one comes.
+    // The modem dies, and another one appears.
     drop((session, modem));
     sends_at(50);
     assert!(status(&control)["sessions"][0]["told_for_s"].is_null());

@@ -1,5 +1,5 @@
-//! What a terminal's clients reach through the hub, and the hub's side behind a terminal:
-//! nothing that its operator has not opened.
+//! What a terminal's clients reach through the hub, and the hub's side behind a terminal: only what
+//! the operator has opened.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,12 +18,12 @@ use crate::tunnel::{self, NETWORKS, RTT, client, echo_on, round_trip, wait_for_a
 
 const PORT: u16 = 4300;
 
-/// Why a client that has a deferred answer could not connect.
+/// The error of a client with deferred answers; `None` if it connects.
 fn failure(from: Node, to: SocketAddr) -> Option<ErrorKind> {
     find_netns(from).unwrap().run(|| TcpStream::connect(to)).err().map(|error| error.kind())
 }
 
-/// What is not permitted is told as ICMP tells it: "communication prohibited".
+/// A denied destination is reported as ICMP "communication prohibited".
 fn is_prohibition(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::HostUnreachable | ErrorKind::PermissionDenied)
 }
@@ -34,7 +34,7 @@ fn assert_untouched(listener: &TcpListener) {
     listener.set_nonblocking(false).unwrap();
 }
 
-/// A terminal that takes connections over and has a proxy; both defer their answers.
+/// A terminal that intercepts and has a proxy, both with deferred answers.
 fn terminal(pair: &Pair) -> Gateway {
     let sections = format!(
         "[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\nanswer = \"deferred\"\n\
@@ -75,7 +75,7 @@ fn inside_own_services() {
     listeners.iter().for_each(assert_untouched);
     [gate, hub].into_iter().for_each(|gateway| gateway.end_by(Signal::SIGTERM));
 
-    // Listed, each is a destination like others.
+    // Once listed, each is an ordinary destination.
     let listed = own.map(|address| address.to_string());
     let hub = pair
         .hub_with(&format!("reach = [\"0.0.0.0/0\", \"::/0\", {:?}, {:?}]", listed[0], listed[1]));
@@ -121,8 +121,8 @@ fn inside_a_terminal_accepts() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// Until the hub has heard of its terminal, connections pass by. Nobody listens: they are
-/// refused.
+/// Until the hub knows its terminal, connections pass unaccelerated, and are refused because
+/// nothing listens.
 fn wait_until_prohibited(address: SocketAddr) {
     let began = Instant::now();
     while !failure(Node::Server, address).is_some_and(is_prohibition) {

@@ -1,5 +1,4 @@
-//! However a connection ends at one end, it ends so at the other; and nothing of
-//! it is lost on the way.
+//! Each end of a connection sees the other end as it was, and no data is lost.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
@@ -15,10 +14,10 @@ use crate::inside::{
     accept, addresses, assert_reset, assert_same, connect, listen, payload, read_all, reset,
 };
 
-/// Takes its time on the links of these tests, and fits into the windows.
+/// Takes a while on the links of these tests, and fits into the windows.
 const MUCH: usize = 5_000_000;
 const PORT: u16 = 4000;
-/// Nobody listens there.
+/// Nothing listens on this port.
 const CLOSED: u16 = 4001;
 
 #[test]
@@ -81,7 +80,7 @@ fn a_refused_connection_is_reset() {
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_a_closed_port_refuses() {
-    // A port that has refused is let alone for a while.
+    // A port that refused passes unaccelerated for a while.
     addresses(CLOSED).into_iter().for_each(|address| assert_refused_or_reset(address, b""));
     for address in addresses(CLOSED + 1) {
         assert_refused_or_reset(address, b"a request");
@@ -96,7 +95,7 @@ fn an_unreachable_destination_resets_the_connection() {
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_nobody_has_this_address() {
-    // On the server's LAN, where the hub asks for them in vain.
+    // On the server's LAN, where the hub's ARP requests stay unanswered.
     let nobody4 = Ipv4Addr::from_bits(Node::Server.address4().to_bits() + 75);
     let nobody6 = Ipv6Addr::from_bits(Node::Server.address6().to_bits() + 75);
     let nobody: [IpAddr; 2] = [nobody4.into(), nobody6.into()];
@@ -107,8 +106,8 @@ fn inside_nobody_has_this_address() {
     });
 }
 
-/// The gateway has answered for the destination before it asked: a reset is what
-/// remains to be said. Never a clean end.
+/// The gateway has answered for the destination before asking it, so only a reset can report the
+/// failure. Never a clean end.
 fn assert_refused_or_reset(address: SocketAddr, request: &[u8]) {
     let mut client = connect(address);
     match client.write_all(request) {
@@ -139,7 +138,7 @@ fn inside_either_end_resets() {
     }
 }
 
-/// One end sends without end; the other has had enough.
+/// One end sends endlessly; the other closes.
 pub(crate) fn reset_while_receiving(mut quitter: TcpStream, mut sender: TcpStream) {
     let sending = thread::spawn(move || {
         let part = payload(100_000);
@@ -149,11 +148,11 @@ pub(crate) fn reset_while_receiving(mut quitter: TcpStream, mut sender: TcpStrea
     quitter.read_exact(&mut [0; 200_000]).unwrap();
     reset(quitter);
     let error = sending.join().unwrap();
-    // EPIPE: the reset came between two writes.
+    // EPIPE: the reset arrived between two writes.
     assert!(matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error:?}");
 }
 
-/// One end breaks off; the other must not take what it has for all.
+/// One end breaks off; the other must not mistake what it received for everything.
 pub(crate) fn reset_while_sending(mut quitter: TcpStream, receiver: &TcpStream) {
     quitter.write_all(&payload(200_000)).unwrap();
     reset(quitter);

@@ -1,6 +1,5 @@
-//! A server has two addresses, and nothing listens at the one that clients try
-//! first: they find the other (Happy Eyeballs, RFC 8305), though they were answered
-//! at once.
+//! A server has two addresses, and nothing listens on the one that clients try first. They find the
+//! other (Happy Eyeballs, RFC 8305), although they are answered at once.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -41,7 +40,7 @@ fn inside_an_address_refuses() {
     solo.end_by(Signal::SIGTERM);
 }
 
-/// The server listens on this port of its IPv4 address alone.
+/// The server listens on this port of its IPv4 address only.
 fn find_the_other_address(port: u16) {
     let [v4, v6] = both(Node::Server, port);
     serve(listen_on(Node::Server, v4));
@@ -53,7 +52,7 @@ fn find_the_other_address(port: u16) {
     assert_eq!(text(&output.stdout), "here");
 }
 
-/// curl tries a name's IPv6 address first.
+/// curl tries the IPv6 address of a name first.
 fn curl(v4: SocketAddr, v6: SocketAddr) -> Output {
     let addresses = format!("twin.invalid:{}:[{}],{}", v4.port(), v6.ip(), v4.ip());
     let url = format!("http://twin.invalid:{}/", v4.port());
@@ -62,7 +61,7 @@ fn curl(v4: SocketAddr, v6: SocketAddr) -> Output {
     curl.output().unwrap()
 }
 
-/// Answers each client, which the pair must carry.
+/// Answers each client, which must come through the pair.
 fn serve(listener: TcpListener) {
     thread::spawn(move || {
         loop {

@@ -1,4 +1,4 @@
-//! Without its hub a terminal lets connections pass; with it, it takes them over.
+//! Without its hub a terminal lets connections pass; with it, it intercepts them.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::common::as_each_user;
 use crate::inside::{Mirror, PATIENCE, Pair, assert_reset, exchange};
 
 const PORT: u16 = 4000;
-/// Twice the way to the server and back.
+/// Two round trips to the server.
 const NO_ANSWER: Duration = Duration::from_millis(200);
 
 #[test]
@@ -32,7 +32,7 @@ fn inside_the_hub_comes_and_goes() {
     exchange(&mut held);
 
     hub.end_by(Signal::SIGKILL);
-    // Those taken over before the terminal knows have nobody to talk to.
+    // Connections intercepted before the terminal notices get no answer.
     wait_until(&mirror, false);
     terminal.wait_for("hub unreachable: new connections pass unaccelerated");
     mirror.assert_passes_by();
@@ -40,7 +40,7 @@ fn inside_the_hub_comes_and_goes() {
     let hub = pair.hub();
     terminal.wait_for("session up with the hub");
     wait_until(&mirror, true);
-    // The new hub knows nothing of it.
+    // The new hub does not know this connection.
     assert_reset(&held);
 
     terminal.end_by(Signal::SIGTERM);
@@ -48,7 +48,7 @@ fn inside_the_hub_comes_and_goes() {
     mirror.assert_passes_by();
 }
 
-/// Connects again and again until connections are, or are not, carried.
+/// Connects repeatedly until connections are, or are not, carried.
 fn wait_until(mirror: &Mirror, carried: bool) {
     let began = Instant::now();
     while mirror.try_connect(NO_ANSWER).is_none_or(|(_, is)| is != carried) {

@@ -1,4 +1,4 @@
-//! Gateways that are full, that start and end again and again, and what they keep.
+//! Gateways that are full, that start and stop repeatedly, and the memory they keep.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -22,9 +22,9 @@ use crate::semantics::vanish;
 use crate::{bare, lossless};
 
 const PORT: u16 = 4000;
-/// How often gateways are started and ended, unless SKYHOP_CYCLES says otherwise.
+/// Number of starts and stops, unless SKYHOP_CYCLES says otherwise.
 const CYCLES: usize = 8;
-/// What a process may have more after that, bytes: the allocator keeps some.
+/// Allowed growth of a process's memory, in bytes, for what the allocator keeps.
 const KEPT: u64 = 4_000_000;
 
 #[test]
@@ -53,7 +53,7 @@ fn inside_a_terminal_is_full() {
     drop(third);
     is_on();
 
-    // What comes back is not read.
+    // The echo is not read.
     greedy.set_nonblocking(true).unwrap();
     let part = payload(100_000);
     wait_for(&at, "memory", |status| {
@@ -70,7 +70,7 @@ fn inside_a_terminal_is_full() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// What all connections hold. More is held for packets under way, FEC and channels.
+/// Memory held for connections. Packets in flight, FEC and channels hold more.
 fn held_for_streams(status: &Value) -> u64 {
     let held = |connection: &Value| {
         ["held_to_send_bytes", "held_to_read_bytes"].map(|key| connection[key].as_u64().unwrap())
@@ -101,7 +101,7 @@ fn inside_a_hub_is_full() {
     drop(third);
     drop(connect_carried_until(&mirror));
 
-    // The hub holds what is not read here.
+    // What is not read here accumulates on the hub.
     greedy.set_nonblocking(true).unwrap();
     let part = payload(100_000);
     let full = wait_for(&at_hub, "memory", |status| {
@@ -131,7 +131,7 @@ fn clients_pass_by_while_a_side_has_no_descriptors() {
     });
 }
 
-/// So many descriptors has the side that runs out of them.
+/// Descriptor limit of the side that runs out of them.
 const DESCRIPTORS: usize = 80;
 
 #[test]
@@ -161,8 +161,8 @@ fn inside_a_hub_has_no_descriptors() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// Connections to a door of a gateway, from a host, take all its descriptors: what is
-/// carried lives, what is new passes by, until there is room again.
+/// Connections to a listener of a gateway use up its descriptors: carried ones survive, new ones
+/// pass unaccelerated until there is room again.
 fn runs_out((from, door): (Node, SocketAddr)) {
     let mirror = Mirror::start(PORT);
     let mut held = connect_carried_until(&mirror);
@@ -185,7 +185,7 @@ fn starts_and_stops_leave_nothing() {
     as_myself(|runner| runner.inside(bare(), "faults::inside_starts_and_stops"));
 }
 
-/// `SKYHOP_CYCLES=1000 cargo test -p skyhop --test pair starts_and_stops` takes longer.
+/// `SKYHOP_CYCLES=1000 cargo test -p skyhop --test pair starts_and_stops` runs longer.
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_starts_and_stops() {
@@ -258,7 +258,7 @@ fn inside_a_terminal_remembers() {
     end(terminal);
     assert!(kept.join("terminal-paths.json").is_file());
 
-    // A busy machine may make the round trip that of another path.
+    // On a busy machine the round-trip time may be mistaken for another path's.
     let is_known_again = (0..10).any(|_| {
         let terminal = start();
         exchange(&mut mirror.connect_carried());
@@ -281,7 +281,7 @@ fn an_idle_client_that_is_gone_is_found_out() {
     as_myself(|runner| runner.inside(lossless(), "faults::inside_a_client_is_gone"));
 }
 
-/// Nobody speaks, so that only the terminal's asking finds out.
+/// Neither end sends, so only the terminal's keep-alive detects it.
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_a_client_is_gone() {

@@ -1,5 +1,5 @@
-//! Gateways of a lab with any configuration, for programs inside it, and
-//! connections between any two of its hosts.
+//! Gateways in a lab with arbitrary configurations, for programs inside it, and connections between
+//! any two of its hosts.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
@@ -11,7 +11,7 @@ use crate::inside::{Gateway, PATIENCE, connect};
 /// A terminal that accepts connections from the hub's side to every client.
 pub(crate) const ACCEPT: &str = "[accept]\nto = [\"0.0.0.0/0\", \"::/0\"]\n";
 
-/// The keys of a hub and of as many terminals as a test has.
+/// The keys of a hub and of the terminals of a test.
 pub(crate) struct Keys {
     hub: PrivateKey,
     terminals: Vec<PrivateKey>,
@@ -23,14 +23,14 @@ impl Keys {
         Self { hub: key(), terminals: (0..terminals).map(|_| key()).collect() }
     }
 
-    /// A hub that knows what is behind its terminals, in service.
+    /// A running hub that knows its terminals' networks.
     pub(crate) fn hub(&self, keys: &str, sections: &str) -> Gateway {
         let mut hub = Gateway::start(Node::Hub, "hub", &self.hub_config(keys, sections));
         hub.wait_for("ready");
         hub
     }
 
-    /// The same, taking over connections to its terminals.
+    /// A running hub that also intercepts connections to its terminals.
     pub(crate) fn intercepting_hub(&self, keys: &str, intercept: &str) -> Gateway {
         let section = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n{intercept}\n");
         self.hub(keys, &section)
@@ -49,12 +49,12 @@ impl Keys {
         format!("private_key = \"{key}\"\n{rate}\n{keys}\n{sections}\n{terminals}")
     }
 
-    /// The `number`-th terminal, carrying connections.
+    /// The `number`-th terminal, in service.
     pub(crate) fn terminal(&self, number: u8, keys: &str, intercept: &str) -> Gateway {
         self.terminal_on(Node::terminal(number).unwrap(), number, keys, intercept)
     }
 
-    /// The same on any host.
+    /// The `number`-th terminal on any host.
     pub(crate) fn terminal_on(
         &self,
         node: Node,
@@ -68,7 +68,7 @@ impl Keys {
         terminal
     }
 
-    /// The configuration of the `number`-th terminal.
+    /// Configuration of the `number`-th terminal.
     pub(crate) fn terminal_config(&self, number: u8, keys: &str, intercept: &str) -> String {
         let rate = if keys.contains("rate =") { "" } else { "rate = \"50 Mbit/s\"" };
         format!(
@@ -80,20 +80,20 @@ impl Keys {
     }
 }
 
-/// The first addresses of the LAN that a host is on.
+/// First addresses of a host's LAN.
 fn lan(node: Node) -> [IpAddr; 2] {
     let v4 = node.address4().to_bits() & !0xff;
     let v6 = node.address6().to_bits() & !u128::from(u64::MAX);
     [IpAddr::V4(v4.into()), IpAddr::V6(v6.into())]
 }
 
-/// The addresses of a host on this port: IPv4 and IPv6.
+/// The host's IPv4 and IPv6 address with this port.
 pub(crate) fn both(node: Node, port: u16) -> [SocketAddr; 2] {
     let addresses: [IpAddr; 2] = [node.address4().into(), node.address6().into()];
     addresses.map(|address| SocketAddr::new(address, port))
 }
 
-/// A listener on this host, of one family.
+/// A listener on this host for one address family.
 pub(crate) fn listen_on(node: Node, address: SocketAddr) -> TcpListener {
     find_netns(node).unwrap().run(|| TcpListener::bind(address)).unwrap()
 }
@@ -103,7 +103,7 @@ pub(crate) fn connect_from(node: Node, to: SocketAddr) -> TcpStream {
     find_netns(node).unwrap().run(|| connect(to))
 }
 
-/// The next connection, and whom the listener believes to be connected to.
+/// The next connection, with its original destination.
 pub(crate) fn accept_any(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     let (socket, peer) = listener.accept().unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();

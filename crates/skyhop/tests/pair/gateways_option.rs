@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::LOSSY;
 use crate::common::{Running, as_each_user, as_myself, text};
 
-/// Kills the gateway of that name, then goes on as long as its input does.
+/// Kills the gateway of that name, then runs until its input ends.
 const KILL: &str = "
     for process in /proc/[0-9]*; do
         case $(tr '\\0' ' ' 2>/dev/null < $process/cmdline) in

@@ -1,5 +1,5 @@
-//! For programs inside a lab: the server's side of a connection, clients that
-//! wait no longer than they should, and gateways that they start and end.
+//! For programs inside a lab: the server's side of a connection, clients with time limits, and
+//! gateways that they start and stop.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -18,23 +18,23 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
 
-/// Nothing in these tests takes longer.
+/// Time limit for everything in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The addresses of `server` on this port: IPv4 and IPv6.
+/// IPv4 and IPv6 address of `server` with this port.
 pub(crate) fn addresses(port: u16) -> [SocketAddr; 2] {
     let server: [IpAddr; 2] = [Node::Server.address4().into(), Node::Server.address6().into()];
     server.map(|address| SocketAddr::new(address, port))
 }
 
-/// A listener on `server`, of both families.
+/// A listener on `server` for both address families.
 pub(crate) fn listen(port: u16) -> TcpListener {
     let listen = || TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).unwrap();
     find_netns(Node::Server).unwrap().run(listen)
 }
 
-/// The next connection of a client, which the pair carries: the server sees the
-/// hub and not the client.
+/// The next connection of a client, which must come through the pair: the server sees the hub's
+/// address, not the client's.
 pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
     let (socket, peer) = listener.accept().unwrap();
     assert!(!is_client(peer.ip()), "the connection passed the pair by");
@@ -46,7 +46,7 @@ fn is_client(peer: IpAddr) -> bool {
     client.contains(&peer.to_canonical())
 }
 
-/// A connection from here.
+/// A connection from this host.
 pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     impatient(TcpStream::connect_timeout(&to, PATIENCE).unwrap())
 }
@@ -64,7 +64,7 @@ pub(crate) fn reset(socket: TcpStream) {
     drop(socket);
 }
 
-/// Reads until the connection ends, which must be by a RST.
+/// Reads until the connection ends, which must be with a RST.
 pub(crate) fn assert_reset(mut socket: &TcpStream) {
     let end = io::copy(&mut socket, &mut io::sink());
     assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::ConnectionReset));
@@ -82,7 +82,7 @@ pub(crate) fn payload(length: usize) -> Vec<u8> {
     (0..length.div_ceil(8)).flat_map(|_| next()).take(length).collect()
 }
 
-/// All that comes until a clean end.
+/// Reads until a clean end.
 pub(crate) fn read_all(mut socket: &TcpStream) -> Vec<u8> {
     let mut data = Vec::new();
     let end = socket.read_to_end(&mut data);
@@ -90,13 +90,12 @@ pub(crate) fn read_all(mut socket: &TcpStream) -> Vec<u8> {
     data
 }
 
-/// Not `assert_eq`: nobody wants to see megabytes.
+/// Unlike `assert_eq`, does not print megabytes.
 pub(crate) fn assert_same(got: &[u8], sent: &[u8]) {
     assert!(got == sent, "{} bytes came of {}, or others", got.len(), sent.len());
 }
 
-/// A server that tells each client whether the pair carries it, then sends back
-/// what it gets.
+/// A server that tells each client whether it came through the pair, then echoes.
 pub(crate) struct Mirror(SocketAddr);
 
 impl Mirror {
@@ -110,8 +109,8 @@ impl Mirror {
         Self(addresses(port)[0])
     }
 
-    /// A new connection, and whether it is carried. `None` if it says nothing for
-    /// as long as `patience`: it was taken over while the hub was dying.
+    /// A new connection, and whether it is carried. `None` if it stays silent for `patience`: it
+    /// was intercepted while the hub was dying.
     pub(crate) fn try_connect(&self, patience: Duration) -> Option<(TcpStream, bool)> {
         let socket = connect(self.0);
         socket.set_read_timeout(Some(patience)).unwrap();
@@ -139,7 +138,7 @@ impl Mirror {
     }
 }
 
-/// A new connection that is carried, though those before may not be yet.
+/// A new connection that is carried; earlier attempts may not be.
 pub(crate) fn connect_carried_until(mirror: &Mirror) -> TcpStream {
     let began = Instant::now();
     loop {
@@ -150,7 +149,7 @@ pub(crate) fn connect_carried_until(mirror: &Mirror) -> TcpStream {
     }
 }
 
-/// Says something and hears it back.
+/// Sends data and receives it back.
 pub(crate) fn exchange(socket: &mut TcpStream) {
     socket.write_all(b"ping").unwrap();
     let mut back = [0; 4];
@@ -165,7 +164,7 @@ fn mirror(socket: &TcpStream) -> io::Result<u64> {
     io::copy(&mut from, &mut to)
 }
 
-/// The keys of a pair of gateways, to start each as often as is wanted.
+/// The keys of a pair of gateways, to start each any number of times.
 pub(crate) struct Pair {
     hub: PrivateKey,
     terminal: PrivateKey,
@@ -177,18 +176,18 @@ impl Pair {
         Self { hub, terminal }
     }
 
-    /// A hub in service.
+    /// A running hub.
     pub(crate) fn hub(&self) -> Gateway {
         self.hub_with("")
     }
 
-    /// A hub in service whose configuration ends so; the section of its terminal
-    /// comes last before.
+    /// A running hub with `more` at the end of its configuration, directly after the terminal's
+    /// section.
     pub(crate) fn hub_with(&self, more: &str) -> Gateway {
         self.hub_with_keys("", more)
     }
 
-    /// The same, with these keys before the first section.
+    /// A running hub with these keys before the first section, and `more` at the end.
     pub(crate) fn hub_with_keys(&self, keys: &str, more: &str) -> Gateway {
         let mut hub = Gateway::start(Node::Hub, "hub", &self.hub_config(keys, more));
         hub.wait_for("ready");
@@ -204,15 +203,15 @@ impl Pair {
         )
     }
 
-    /// A hub that has this file of hosts, and nobody else has it.
+    /// A hub with its own hosts file.
     pub(crate) fn hub_that_knows(&self, hosts: &str) -> Gateway {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(hosts.as_bytes()).unwrap();
         self.hub_that_reads(file.path(), "", "")
     }
 
-    /// A hub that has this in place of its file of hosts, with these keys before the first
-    /// section and these at the end.
+    /// A hub with this file as its hosts file, these keys before the first section, and `more` at
+    /// the end.
     pub(crate) fn hub_that_reads(&self, hosts: &Path, keys: &str, more: &str) -> Gateway {
         let skyhop = std::env::var_os("SKYHOP").unwrap();
         let mut command = find_netns(Node::Hub).unwrap().command(skyhop);
@@ -230,7 +229,7 @@ impl Pair {
             mount(Some(&path), "/etc/hosts", None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
             Ok(())
         };
-        // SAFETY: system calls alone, on memory that is there already.
+        // SAFETY: only system calls, on memory that is already allocated.
         unsafe { command.pre_exec(cover) };
         let mut hub = Gateway::run(command, &self.hub_config(keys, more));
         hub.wait_for("ready");
@@ -242,7 +241,7 @@ impl Pair {
         self.terminal_with(&format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]"))
     }
 
-    /// The same with these sections.
+    /// A terminal with these additional sections.
     pub(crate) fn terminal_with(&self, sections: &str) -> Gateway {
         let config = self.terminal_config(sections);
         let mut terminal = Gateway::start(Node::Terminal, "terminal", &config);
@@ -250,7 +249,7 @@ impl Pair {
         terminal
     }
 
-    /// The configuration of such a terminal.
+    /// Configuration of a terminal with these additional sections.
     pub(crate) fn terminal_config(&self, sections: &str) -> String {
         format!(
             "private_key = \"{}\"\nhub = \"hub:5900\"\nhub_key = \"{}\"\nrate = \"50 Mbit/s\"\n{sections}\n",
@@ -259,7 +258,7 @@ impl Pair {
         )
     }
 
-    /// Both, carrying connections.
+    /// Both gateways, in service.
     pub(crate) fn both(&self) -> (Gateway, Gateway) {
         let (hub, mut terminal) = (self.hub(), self.terminal());
         terminal.wait_for("ready");
@@ -267,12 +266,12 @@ impl Pair {
     }
 }
 
-/// A gateway that this program has started.
+/// A gateway started by this program.
 pub(crate) struct Gateway {
     process: Child,
-    /// What it says, on stdout and stderr.
+    /// Its output on stdout and stderr.
     lines: Receiver<String>,
-    /// What it has said and nobody has waited for.
+    /// Output that was read while waiting for other lines.
     said: Vec<String>,
 }
 
@@ -281,7 +280,7 @@ impl Gateway {
         Self::start_with(node, role, config, &[])
     }
 
-    /// The same, with variables in its environment.
+    /// Starts one with these environment variables.
     pub(crate) fn start_with(
         node: Node,
         role: &str,
@@ -294,7 +293,7 @@ impl Gateway {
         Self::run(command, config)
     }
 
-    /// Starts one with a configuration that it can read again.
+    /// Starts one whose configuration can be reloaded.
     pub(crate) fn start_from(node: Node, role: &str, file: &Path) -> Self {
         let skyhop = std::env::var_os("SKYHOP").unwrap();
         let mut command = find_netns(node).unwrap().command(skyhop);
@@ -302,7 +301,7 @@ impl Gateway {
         Self::run(command, "")
     }
 
-    /// Starts this command, with `config` on its stdin.
+    /// Runs this command, with `config` on its stdin.
     pub(crate) fn run(mut command: Command, config: &str) -> Self {
         command.env_remove("SKYHOP_LOG");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -314,7 +313,7 @@ impl Gateway {
         Self { process, lines, said: Vec::new() }
     }
 
-    /// Starts one that may have so many descriptors.
+    /// Starts one with a limited number of descriptors.
     pub(crate) fn start_poor(node: Node, role: &str, config: &str, descriptors: usize) -> Self {
         let mut command = find_netns(node).unwrap().command("sh");
         let script = format!("ulimit -n {descriptors}; exec \"$SKYHOP\" {role} /dev/stdin");
@@ -322,17 +321,17 @@ impl Gateway {
         Self::run(command, config)
     }
 
-    /// Waits until it says a line with this in it.
+    /// Waits for a line that contains this.
     pub(crate) fn wait_for(&mut self, part: &str) {
         self.line_with(part);
     }
 
-    /// Whether it has said a line with this in it before those waited for.
+    /// Whether a line with this came before those waited for.
     pub(crate) fn has_said(&self, part: &str) -> bool {
         self.said.iter().any(|line| line.contains(part))
     }
 
-    /// The line with this in it, once it has said it.
+    /// Waits for a line that contains this, and returns it.
     pub(crate) fn line_with(&mut self, part: &str) -> String {
         loop {
             if let Some(at) = self.said.iter().position(|line| line.contains(part)) {
@@ -345,7 +344,7 @@ impl Gateway {
         }
     }
 
-    /// The same; what it counted, as it tells at its end.
+    /// Stops it; returns the counters that it logs at the end.
     pub(crate) fn end_with(mut self, signal: Signal) -> String {
         kill(Pid::from_raw(self.process.id() as i32), signal).unwrap();
         let told = self.line_with("stopped: ");
@@ -353,12 +352,12 @@ impl Gateway {
         told
     }
 
-    /// How many descriptors it has open.
+    /// Number of open descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
     }
 
-    /// Its resident memory, in bytes.
+    /// Resident memory in bytes.
     pub(crate) fn resident(&self) -> u64 {
         let file = format!("/proc/{}/status", self.process.id());
         let status = std::fs::read_to_string(file).unwrap();
@@ -366,7 +365,7 @@ impl Gateway {
         line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
     }
 
-    /// Sends it a signal and waits for its end, which must be the right one.
+    /// Sends a signal and waits for the process to exit, which it must do as expected.
     pub(crate) fn end_by(mut self, signal: Signal) {
         kill(Pid::from_raw(self.process.id() as i32), signal).unwrap();
         let status = self.process.wait().unwrap();
@@ -379,12 +378,12 @@ impl Gateway {
 }
 
 impl Gateway {
-    /// SIGHUP: it is to read its configuration again.
+    /// Sends SIGHUP, which reloads the configuration.
     pub(crate) fn hang_up(&self) {
         kill(Pid::from_raw(self.process.id() as i32), Signal::SIGHUP).unwrap();
     }
 
-    /// Waits until it ends by itself, as it should.
+    /// Waits for it to exit in order by itself.
     pub(crate) fn wait_for_end(mut self) {
         let began = Instant::now();
         let status = loop {
@@ -398,7 +397,7 @@ impl Gateway {
     }
 }
 
-/// A test that fails leaves none behind.
+/// A failing test leaves no gateway behind.
 impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -409,7 +408,7 @@ impl Drop for Gateway {
 fn forward(output: impl Read + Send + 'static, sender: Sender<String>) {
     thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            // The test is over, or has seen enough.
+            // The receiver is gone once the test is over or has seen enough.
             let _ = sender.send(line);
         }
     });

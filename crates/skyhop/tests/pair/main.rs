@@ -1,7 +1,7 @@
-//! The gateway pair with real programs and real kernels: the real binary in the
-//! lab, as root (where the tests are) and as an ordinary user.
+//! The gateway pair with real programs and real kernels: the real binary in the lab, as root (if
+//! the tests run as root) and as an ordinary user.
 //!
-//! The tests called `inside_…` are programs for the others: they run in a lab.
+//! Tests named `inside_…` are programs for the others: they run in a lab.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -39,8 +39,7 @@ mod transfer;
 mod transparent;
 mod tunnel;
 
-/// The link of most tests: long and lossy enough to hurt, and quick. With the
-/// pair.
+/// The link of most tests, with the pair: long and lossy enough to hurt, yet quick.
 const LOSSY: [&str; 9] = [
     "--gateways",
     "--rate",
@@ -53,13 +52,13 @@ const LOSSY: [&str; 9] = [
     "1%",
 ];
 
-/// The same link without the pair: tests that start and end gateways themselves.
+/// The same link without the pair, for tests that start and stop gateways themselves.
 fn bare() -> &'static [&'static str] {
     &LOSSY[1..]
 }
 
-/// The same without the loss: nobody repeats a reset that plain TCP has lost, so
-/// its other end would wait for ever (RFC 9293 §3.5.1, a half-open connection).
+/// The same link without losses. Plain TCP does not retransmit a lost RST, so the other end would
+/// wait for ever (RFC 9293 §3.5.1, half-open connections).
 fn lossless() -> &'static [&'static str] {
     &LOSSY[1..LOSSY.len() - 2]
 }

@@ -1,4 +1,4 @@
-//! What operators ask of a running pair.
+//! Operating a running pair.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::inside::{Gateway, Mirror, PATIENCE, addresses, assert_reset, connect,
 
 const PORT: u16 = 4000;
 
-/// Where the control sockets of a pair are.
+/// Directory for the control sockets of a pair.
 pub(crate) struct Sockets(tempfile::TempDir);
 
 impl Sockets {
@@ -44,14 +44,14 @@ pub(crate) fn skyhop(arguments: &[&str], control: &Path) -> Output {
     command.args(arguments).arg("--control").arg(control).output().unwrap()
 }
 
-/// What `skyhop status` says about one gateway.
+/// A gateway's status.
 pub(crate) fn status(control: &Path) -> Value {
     let output = skyhop(&["status", "--json", "--connections"], control);
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice::<Value>(&output.stdout).unwrap()[0].take()
 }
 
-/// Looks again and again until the gateway is as it should be.
+/// Polls the status until it satisfies the condition.
 pub(crate) fn wait_for(control: &Path, what: &str, mut is_so: impl FnMut(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -94,7 +94,7 @@ fn inside_a_pair_is_asked() {
     let one = &connections(&seen)[0];
     let address = client.local_addr().unwrap().to_string();
     assert_eq!(one["client"], address.as_str());
-    // "ping" there, and 'c' and "ping" back.
+    // "ping" one way, 'c' and "ping" the other.
     assert_eq!((&one["to_hop_bytes"], &one["from_hop_bytes"]), (&4.into(), &5.into()));
     assert!(one["lan_rtt_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{one}");
 
@@ -217,7 +217,7 @@ fn inside_a_terminal_drains() {
     drop(client);
     terminal.wait_for_end();
 
-    // A hub has nobody to send elsewhere: whoever comes is refused.
+    // A hub cannot let connections pass, so it refuses them.
     let terminal = keys.terminal(1, &sockets.key("terminal"), "");
     let client: TcpStream = mirror.connect_carried();
     skyhop(&["drain", "--within", "1min"], &sockets.path("hub"));
@@ -272,7 +272,7 @@ fn inside_a_new_pair_is_examined() {
     let mut client = mirror.connect_carried();
     let (code, findings) = examine(&terminal_file);
     assert_eq!((code, verdict(&findings, "running")), (Some(0), "ok"), "{findings:#}");
-    // Nor does a doctor who does not know of the terminal disturb it.
+    // A doctor whose configuration has another terminal name does not disturb it either.
     let hidden = config.replace("ship-1\"", "nobody\"");
     fs::write(&terminal_file, hidden).unwrap();
     let (_, findings) = examine(&terminal_file);
@@ -282,7 +282,7 @@ fn inside_a_new_pair_is_examined() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// What the doctor says on the terminal's host.
+/// Output of the doctor on the terminal's host.
 fn examine(config: &Path) -> (Option<i32>, Value) {
     let skyhop = std::env::var_os("SKYHOP").unwrap();
     let mut command: Command = find_netns(Node::Terminal).unwrap().command(skyhop);
@@ -291,7 +291,7 @@ fn examine(config: &Path) -> (Option<i32>, Value) {
     (output.status.code(), findings.unwrap_or_else(|error| panic!("{error}: {output:?}")))
 }
 
-/// The worst that the doctor says about a thing.
+/// The doctor's worst verdict on a check.
 fn verdict<'a>(findings: &'a Value, check: &str) -> &'a str {
     let of = findings.as_array().unwrap().iter().filter(|finding| finding["check"] == check);
     let verdicts = of.map(|finding| finding["verdict"].as_str().unwrap());
@@ -347,7 +347,7 @@ fn inside_a_pair_reloads() {
     assert!(get(Node::Hub, "/status.json").contains("\"role\":\"hub\""));
     assert!(get(Node::Hub, "/").contains("<title>skyhop</title>"));
 
-    // Its terminal is not served any more.
+    // The hub no longer serves this terminal.
     write(
         &good
             .replace("100 Mbit/s", "70 Mbit/s")
@@ -360,7 +360,7 @@ fn inside_a_pair_reloads() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// A hub at work is told to tell more, and then the usual again.
+/// A reload raises a running hub's log level, and restores it.
 fn the_log_changes(good: &str, hub: &mut Gateway, write: impl Fn(&str)) {
     write(&format!("log = \"loud\"\n{good}"));
     hub.hang_up();
@@ -374,14 +374,13 @@ fn the_log_changes(good: &str, hub: &mut Gateway, write: impl Fn(&str)) {
     hub.hang_up();
     hub.wait_for("configuration read again");
     assert_reset(&connect(addresses(PORT + 2)[0]));
-    // It comes after what would be told of that connection.
+    // Logged after everything that this connection would have logged.
     hub.hang_up();
     hub.wait_for("configuration read again");
     assert!(!hub.has_said("not connected"));
 }
 
-/// Other classes for a hub at work: those of the connection that is carried and of
-/// what is to come.
+/// A reload changes a running hub's classes, for existing and new connections.
 fn classes_change(good: &str, at_hub: &Path, write: impl Fn(&str)) {
     let classes = || -> Vec<(Value, Value)> {
         let seen = status(at_hub);
@@ -403,14 +402,14 @@ fn classes_change(good: &str, at_hub: &Path, write: impl Fn(&str)) {
     assert_eq!(classes(), [row("mail", 7), row("default", 1)]);
 }
 
-/// A file that only its owner can read.
+/// Writes a file that only its owner can read.
 pub(crate) fn write_secret(path: &Path, text: &str) {
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
     file.unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-/// What a gateway's host serves at a path.
+/// An HTTP response from a gateway's host.
 pub(crate) fn get(node: Node, path: &str) -> String {
     let connect = || TcpStream::connect("127.0.0.1:9590").unwrap();
     let mut socket = find_netns(node).unwrap().run(connect);

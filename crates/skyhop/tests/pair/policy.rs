@@ -1,5 +1,5 @@
-//! What policies say happens: connections that are split, that cross the hop whole
-//! through the tunnel, and that pass by, from either side and of the gateway itself.
+//! Policies take effect: connections are split, tunnelled or bypassed, from either side and from
+//! the gateway itself.
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +23,7 @@ const PAST: u16 = 4003;
 const POLICIES: &str = "[[policy]]\nname = \"whole\"\nports = [4002]\naction = \"tunnel\"\n\
                         [[policy]]\nname = \"past\"\nports = [4003]\naction = \"bypass\"\n";
 const INTERCEPT: &str = "[intercept]\ninterfaces = [\"lan0\"]\n";
-/// Sent each way.
+/// Bytes sent each way.
 const BYTES: usize = 200_000;
 
 #[test]
@@ -46,7 +46,7 @@ fn inside_policies_decide() {
         }
     }
     let told = |policy: usize| status(&sockets.path("terminal"))["policies"][policy].clone();
-    // IPv4 and IPv6, of the client and of the terminal itself.
+    // IPv4 and IPv6, from the client and from the terminal itself.
     for (policy, name, action) in [(0, "whole", "tunnel"), (1, "past", "bypass")] {
         let row = told(policy);
         assert_eq!((&row["name"], &row["action"]), (&name.into(), &action.into()));
@@ -76,7 +76,7 @@ fn hub(pair: &Pair, sockets: &Sockets, policies: &str) -> Gateway {
     pair.hub_with_keys(&sockets.key("hub"), &sections)
 }
 
-/// What a terminal's configuration has besides its keys.
+/// Sections of a terminal's configuration.
 fn sections(sockets: &Sockets, more: &str) -> String {
     format!("{}\n[tunnel]\n{ACCEPT}{INTERCEPT}{more}", sockets.key("terminal"))
 }
@@ -105,7 +105,7 @@ fn inside_policies_change() {
     let hub = hub(&pair, &sockets, "");
     let terminal = in_service(Gateway::start_from(Node::Terminal, "terminal", &file));
     let mut held = Vec::new();
-    // Whether the server sees the gateway, and what goes through the tunnel.
+    // Action, whether the server sees the gateway, whether packets go through the tunnel.
     let ways = [("split", true, false), ("tunnel", false, true), ("bypass", false, false)];
     for (action, is_split, is_whole) in ways.into_iter().chain(ways) {
         write(action);
@@ -116,7 +116,7 @@ fn inside_policies_change() {
         assert_eq!(status(&control)["policies"][0]["action"], action);
         assert_way(&mut socket, is_whole, action);
         held.push((socket, is_whole, action));
-        // Those there are go on as they have begun.
+        // Existing connections keep their action.
         held.iter_mut().for_each(|(socket, is_whole, began)| assert_way(socket, *is_whole, began));
     }
     drop(held);
@@ -124,7 +124,7 @@ fn inside_policies_change() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// A connection works, and its packets go through the tunnel or do not.
+/// Asserts that a connection works, and whether its packets go through the tunnel.
 fn assert_way(socket: &mut TcpStream, is_whole: bool, began: &str) {
     let before = tunnelled();
     (0..4).for_each(|_| exchange(socket));
@@ -144,14 +144,14 @@ fn inside_datagrams() {
                             [[policy]]\nports = [\"udp/4102\"]\naction = \"tunnel\"\n\
                             [[policy]]\ndscp = [\"CS1\"]\naction = \"split\"\n\
                             [[policy]]\ndscp = [\"EF\"]\naction = \"bypass\"\n";
-    // Port, code point (CS1 is 8, EF 46), through the tunnel.
+    // Port, DSCP (CS1 is 8, EF 46), whether it goes through the tunnel.
     let cases = [
         (4101, 0, false),
         (4102, 0, true),
         (4103, 0, true),
         (4103, 8, true),
         (4103, 46, false),
-        // The first that fits decides.
+        // The first match decides.
         (4102, 46, true),
     ];
     (4101..=4103).for_each(echo);
@@ -167,7 +167,7 @@ fn inside_datagrams() {
             assert_eq!(through > QUESTIONS * QUESTION, is_whole, "{what}");
         }
     }
-    // Each fits two address families, and the last once.
+    // Each matches two address families, the last one once.
     let told = status(&sockets.path("terminal"))["policies"].clone();
     let counts = (0..4).map(|policy| told[policy]["packets"].as_u64().unwrap());
     assert_eq!(counts.collect::<Vec<_>>(), [2, 4, 2, 2].map(|times| times * QUESTIONS), "{told}");
@@ -175,11 +175,11 @@ fn inside_datagrams() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// Datagrams to each server, and their length.
+/// Number of datagrams to each server, and their length.
 const QUESTIONS: u64 = 5;
 const QUESTION: u64 = 400;
 
-/// A server that sends back every datagram.
+/// A server that echoes every datagram.
 fn echo(port: u16) {
     let bind = || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).unwrap();
     let socket = find_netns(Node::Server).unwrap().run(bind);
@@ -192,7 +192,7 @@ fn echo(port: u16) {
     });
 }
 
-/// Asks, and has all answers; nothing is lost on this link.
+/// Sends requests and expects every reply; this link loses nothing.
 fn ask(server: SocketAddr, dscp: u32) {
     let any: SocketAddr = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().unwrap();
     let socket = UdpSocket::bind(any).unwrap();
@@ -212,7 +212,7 @@ fn ask(server: SocketAddr, dscp: u32) {
     }
 }
 
-/// A connection, with data both ways: whom the server sees, and which way it went.
+/// Sends data both ways; checks the address the server sees, and the path taken.
 fn check(client: Node, server: Node, address: SocketAddr) {
     let before = tunnelled();
     let listener = listen_on(server, address);
@@ -240,7 +240,7 @@ fn check(client: Node, server: Node, address: SocketAddr) {
     }
 }
 
-/// Takes one connection, answers in kind, and tells who it was.
+/// Serves one connection; returns the client's address.
 fn serve(listener: &TcpListener) -> std::net::IpAddr {
     let (socket, peer) = accept_any(listener);
     assert_same(&read_all(&socket), &payload(BYTES));
@@ -248,7 +248,7 @@ fn serve(listener: &TcpListener) -> std::net::IpAddr {
     peer.ip()
 }
 
-/// Bytes that the terminal's tunnel has carried, either way.
+/// Bytes through the terminal's tunnel, in both directions.
 pub(crate) fn tunnelled() -> u64 {
     let read = || fs::read_to_string(Path::new("/proc/thread-self/net/dev")).unwrap();
     let devices = find_netns(Node::Terminal).unwrap().run(read);

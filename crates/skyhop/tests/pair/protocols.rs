@@ -1,5 +1,5 @@
-//! What is neither TCP nor UDP crosses the hop through the tunnel: ICMP, and the ESP of
-//! IPsec (RFC 4303), of which nothing but the protocol's number matters here.
+//! Protocols other than TCP and UDP cross the hop through the tunnel: ICMP, and IPsec's ESP (RFC
+//! 4303), of which only the protocol number matters here.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ use crate::inside::{PATIENCE, Pair, addresses};
 use crate::tunnel::{NETWORKS, both, count};
 
 const ESP: i32 = 50;
-/// How many packets of each kind are answered; nobody asks twice.
+/// Number of packets of each kind. None is retransmitted.
 const PACKETS: u16 = 100;
 const PACE: Duration = Duration::from_millis(5);
 const LOSSY: [&str; 6] = ["--rate", "100Mbit/s", "--delay", "50ms", "--per", "2%"];
@@ -44,11 +44,11 @@ fn inside_icmp_and_ipsec() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// All but one in fifty of these packets have an answer that ends as they do; the link
-/// loses twice as many.
+/// Expects replies, with the same endings, to all but one in fifty packets, although the link loses
+/// twice as many.
 fn assert_answered(server: SocketAddr, protocol: i32, packet: impl Fn(u16) -> Vec<u8>) {
     let socket = raw(server.ip(), protocol);
-    // The tunnel is there when the first is answered.
+    // The first reply shows that the tunnel is up.
     let first = [packet(u16::MAX)];
     let began = Instant::now();
     let is_answered = || {
@@ -70,8 +70,8 @@ fn assert_answered(server: SocketAddr, protocol: i32, packet: impl Fn(u16) -> Ve
     assert!(answered >= packets.len() - 2, "{protocol} at {server}: {answered} answers");
 }
 
-/// How many of these packets are answered before nothing comes for a while. An answer
-/// repeats all but the header of an echo request.
+/// Number of packets that are answered before a pause. A reply repeats everything except the header
+/// of an echo request.
 fn answers(mut socket: &Socket, packets: &[Vec<u8>]) -> usize {
     let mut waiting: Vec<&[u8]> = packets.iter().map(|packet| &packet[8..]).collect();
     let mut packet = [0; 2000];
@@ -83,10 +83,10 @@ fn answers(mut socket: &Socket, packets: &[Vec<u8>]) -> usize {
     packets.len() - waiting.len()
 }
 
-/// Sends the payload of every packet to the client.
+/// Sends the payload of every packet back to the client.
 fn send_back(mut socket: Socket, client: SocketAddr) {
     socket.set_read_timeout(None).unwrap();
-    // IPv4 gives its header, of 20 bytes without options, with the packet.
+    // IPv4 delivers the packet with its header, which has 20 bytes without options.
     let header = if client.is_ipv4() { 20 } else { 0 };
     let mut packet = [0; 2000];
     while let Ok(length) = socket.read(&mut packet) {
@@ -94,7 +94,7 @@ fn send_back(mut socket: Socket, client: SocketAddr) {
     }
 }
 
-/// A socket for the packets of a protocol, of the same IP version.
+/// A raw socket for a protocol, of the same IP version.
 fn raw(like: IpAddr, protocol: i32) -> Socket {
     let domain = if like.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(protocol))).unwrap();
@@ -102,7 +102,7 @@ fn raw(like: IpAddr, protocol: i32) -> Socket {
     socket
 }
 
-/// RFC 792; RFC 4443 §4.1, of which the kernel computes the checksum.
+/// RFC 792; RFC 4443 §4.1, whose checksum the kernel computes.
 fn echo_request(is_v4: bool, number: u16) -> Vec<u8> {
     let kind = if is_v4 { 8 } else { 128 };
     let head = [kind, 0, 0, 0, 0x53, 0x4b];

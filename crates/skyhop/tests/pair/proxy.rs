@@ -1,4 +1,4 @@
-//! Real clients that ask the terminal to connect them.
+//! Real clients of the terminal's proxy.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -22,11 +22,10 @@ use crate::inside::{
 };
 
 const PORT: u16 = 4000;
-/// Nobody listens there.
+/// Nothing listens on this port.
 const CLOSED: u16 = 4001;
 const PROXY: u16 = 1080;
-/// How curl asks a proxy for a connection, and the code with which it ends when
-/// that is refused.
+/// curl's options for each proxy protocol, and its exit code when the connection is refused.
 const DIALECTS: [(&[&str], i32); 2] = [
     (&["--socks5-hostname", "terminal:1080"], 97),
     (&["--proxytunnel", "-x", "terminal:1080"], 56),
@@ -113,7 +112,7 @@ fn inside_a_closed_port() {
     }
     terminal.end_by(Signal::SIGTERM);
 
-    // Answered for the server before it was asked: a reset remains.
+    // Answered before the server was asked, so a failure is a reset.
     let mut terminal = pair.terminal_with(&section("early"));
     terminal.wait_for("ready");
     for (dialect, _) in DIALECTS {
@@ -124,7 +123,7 @@ fn inside_a_closed_port() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// A connection of ours by way of the proxy, to port 4000 of `server`.
+/// Connects to port 4000 of `server` through the proxy.
 fn ask(server: IpAddr) -> TcpStream {
     ask_at((Node::Terminal.address4(), PROXY).into(), SocketAddr::new(server, PORT))
 }
@@ -167,7 +166,7 @@ fn inside_ends() {
     terminal.end_by(Signal::SIGTERM);
 }
 
-/// The next connection, which the terminal made itself.
+/// The next connection, made directly by the terminal.
 fn accept_straight(listener: &TcpListener) -> TcpStream {
     let (socket, peer) = listener.accept().unwrap();
     let terminal: [IpAddr; 2] =
@@ -207,8 +206,8 @@ fn names_are_resolved_by_the_hub() {
     check("inside_names");
 }
 
-/// A name that the hub alone knows, one whose first address may be that of nobody, and
-/// one that nobody has.
+/// A name that only the hub knows, one whose first address may be unused, and one that does not
+/// exist.
 const NAMES: [&str; 3] = ["far.example", "moved.example", "nowhere.example"];
 
 #[test]
@@ -262,7 +261,7 @@ fn a_terminal_whose_names_are_slow_has_no_more_resolved_than_its_hub_grants() {
 #[ignore = "runs inside a lab"]
 fn inside_slow_names() {
     let (pair, directory) = (Pair::new(), tempfile::tempdir().unwrap());
-    // Nobody writes to it, so that who reads it waits for ever.
+    // A FIFO without a writer: a process that reads it blocks for ever.
     let hosts = directory.path().join("hosts");
     mkfifo(&hosts, Mode::S_IRUSR).unwrap();
     let hub = pair.hub_that_reads(&hosts, "connect_timeout = \"3 s\"", "lookups = 1\n");
@@ -273,14 +272,14 @@ fn inside_slow_names() {
         let sender = sender.clone();
         thread::spawn(move || sender.send(ask_by_name(NAMES[0]).1).unwrap());
     }
-    // One is asked for, one waits, one is too many.
+    // One is being resolved, one waits, one is rejected.
     let replies: Vec<u8> = replies.iter().take(3).collect();
     assert_eq!(replies, [FAILURE, TTL_EXPIRED, TTL_EXPIRED]);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
 }
 
-/// Asks for port 4000 of a name, and has the reply.
+/// Requests port 4000 of a name; returns the reply.
 fn ask_by_name(name: &str) -> (TcpStream, u8) {
     let mut client = connect((Node::Terminal.address4(), PROXY).into());
     let length = u8::try_from(name.len()).unwrap();
@@ -308,7 +307,7 @@ fn inside_a_stranger() {
     terminal.end_by(Signal::SIGTERM);
 }
 
-/// Neither side needs a privilege, nor a lab: all on the loopback device.
+/// Neither side needs privileges or a lab: everything is on loopback.
 #[test]
 fn an_ordinary_user_has_a_pair_by_way_of_the_proxy() {
     let user = if Uid::effective().is_root() { Runner::ordinary() } else { Runner::myself() };

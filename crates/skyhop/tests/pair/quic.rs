@@ -1,4 +1,4 @@
-//! QUIC, which nobody can split, crosses the hop whole through the packet channel.
+//! QUIC cannot be split, and crosses the hop through the packet channel.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn inside_quic_is_fetched() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// A pair with tunnels and control sockets; the hub tells its metrics, too.
+/// A pair with tunnels and control sockets; the hub also serves metrics.
 fn start(pair: &Pair, sockets: &Sockets) -> (Gateway, Gateway) {
     let metrics = "[metrics]\nlisten = \"127.0.0.1:9590\"\n";
     let sections = format!("{NETWORKS}\n[tunnel]\n{metrics}");
@@ -59,7 +59,7 @@ fn start(pair: &Pair, sockets: &Sockets) -> (Gateway, Gateway) {
     (hub, terminal)
 }
 
-/// Both sides tell of both downloads, as packets of the default class.
+/// Both sides report both downloads as packets of the default class.
 fn assert_told(sockets: &Sockets) {
     let at_hub = &status(&sockets.path("hub"))["sessions"][0];
     let class = at_hub["classes"].as_array().unwrap().last().unwrap();
@@ -70,7 +70,7 @@ fn assert_told(sockets: &Sockets) {
     assert!(told(channel, "sent_bytes") > all && told(class, "sent_bytes") > all, "{at_hub:#}");
     let at_terminal = &status(&sockets.path("terminal"))["sessions"][0]["channels"][0];
     assert!(told(at_terminal, "received_bytes") > all, "{at_terminal:#}");
-    // 2 % of 1,400 packets and more are lost.
+    // 2 % of at least 1,400 packets are lost.
     assert!(told(at_terminal, "recovered") > 0, "{at_terminal:#}");
     let metrics = get(Node::Hub, "/metrics");
     let name = "skyhop_channel_sent_bytes_total{peer=\"ship\",channel=\"0\",class=\"default\"} ";

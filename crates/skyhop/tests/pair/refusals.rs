@@ -1,5 +1,4 @@
-//! What cannot work is refused with one line and exit code 2, before anything is
-//! touched.
+//! Invalid configurations are rejected with one line and exit code 2, before anything is changed.
 
 use std::fs::{self, Permissions};
 use std::net::UdpSocket;
@@ -12,7 +11,7 @@ use nix::unistd::Uid;
 
 use crate::common::{Runner, as_each_user, assert_refused};
 
-/// A directory for configuration files, whose owner is the user who reads them.
+/// A directory for configuration files, owned by the user who reads them.
 struct Desk<'a> {
     runner: &'a Runner,
     directory: tempfile::TempDir,
@@ -33,7 +32,7 @@ impl<'a> Desk<'a> {
         path
     }
 
-    /// What a gateway says to this configuration.
+    /// Output of a gateway with this configuration.
     fn run(&self, role: &str, config: &str) -> Output {
         self.run_file(role, &self.write(config, 0o600))
     }
@@ -42,7 +41,7 @@ impl<'a> Desk<'a> {
         self.runner.skyhop().arg(role).arg(config).output().unwrap()
     }
 
-    /// The same on the host `terminal` of a lab.
+    /// Output of a gateway on the lab's host `terminal`.
     fn run_in_lab(&self, role: &str, config: &str) -> Output {
         let config = self.write(config, 0o600);
         let script = format!("exec \"$SKYHOP\" {role} {}", config.display());
@@ -60,7 +59,7 @@ fn hub() -> String {
     )
 }
 
-/// Its hub is nowhere, and its interface everywhere.
+/// A terminal whose hub does not exist.
 fn terminal() -> String {
     let [key, hub] = [(); 2].map(|()| PrivateKey::generate().unwrap());
     format!(
@@ -71,7 +70,7 @@ fn terminal() -> String {
     )
 }
 
-/// `config` with a part of it replaced.
+/// `config` with a part replaced.
 fn with(config: &str, from: &str, to: &str) -> String {
     assert!(config.contains(from), "{from} not in {config}");
     config.replace(from, to)

@@ -1,7 +1,6 @@
-//! Everything that TCP's users rely on, in each case: a connection from the
-//! client to the server and the other way, over IPv4 and IPv6, answered early and
-//! deferred. All connections of a case are there at the same time. The same through
-//! a gateway alone, whose own machine is a client too.
+//! Everything that users of TCP rely on, in each combination: client to server and server to
+//! client, IPv4 and IPv6, early and deferred answers. All connections of a combination exist at the
+//! same time. The same through a solo gateway, whose own machine is a client too.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,14 +20,14 @@ use crate::gateways::{Keys, accept_any, both, connect_from};
 use crate::inside::{Gateway, PATIENCE, assert_reset, assert_same, payload, read_all, reset};
 use crate::{bare, lossless};
 
-/// The round trip time of the hop.
+/// Round-trip time of the hop.
 const RTT: Duration = Duration::from_millis(100);
-/// How long the gateways wait for a destination.
+/// Time limit of the gateways for connecting to a destination.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const LENGTH: usize = 300_000;
-/// The next port that nobody has used.
+/// The next unused port.
 static PORTS: AtomicU16 = AtomicU16::new(5000);
-/// As many refused connections among as many live ones.
+/// Number of refused connections among as many live ones.
 const CROWD: usize = 40;
 
 #[test]
@@ -58,8 +57,8 @@ fn a_hub_that_dies_is_in_no_deferred_connection_s_way() {
     as_myself(|runner| runner.inside(bare(), "semantics::inside_the_hub_dies"));
 }
 
-/// The SYN that the terminal withheld is lost; the client sends it again, and it
-/// passes by.
+/// The SYN withheld by the terminal is lost; the client retransmits it, and it passes
+/// unaccelerated.
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_the_hub_dies() {
@@ -106,7 +105,7 @@ fn inside_alone_deferred() {
 }
 
 fn check_alone(answer: &str) {
-    // The pipes that it keeps for the next connections.
+    // Pipes kept for later connections.
     const PIPES: usize = 2 * 16;
     let config = format!(
         "connect_timeout = \"{} s\"\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n\
@@ -129,7 +128,8 @@ fn check_alone(answer: &str) {
     check_cells(&cells, &[&solo], PIPES);
     let told = solo.end_with(Signal::SIGTERM);
     let counted = told.split("connections ").nth(1).and_then(|rest| rest.split(' ').next());
-    // Each cell has so many live ones, and some more. Refused ones may have passed by.
+    // Each cell has at least this many live connections. Refused ones may have passed
+    // unaccelerated.
     let live = CROWD * cells.len();
     assert!(
         counted.and_then(|count| count.parse().ok()).is_some_and(|n: usize| n > live),
@@ -156,8 +156,7 @@ fn check(deferred: bool) {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// Checks every case in every cell. Of all these connections nothing is left in the
-/// gateways but so many descriptors.
+/// Checks every case in every cell. Afterwards the gateways may only keep `kept` descriptors.
 fn check_cells(cells: &[Cell], gateways: &[&Gateway], kept: usize) {
     let descriptors = || gateways.iter().map(|gateway| gateway.descriptors());
     let before: Vec<usize> = descriptors().collect();
@@ -198,7 +197,7 @@ const CASES: [fn(&Cell); 15] = [
 struct Cell {
     from: Node,
     to: Node,
-    /// The listening host's address.
+    /// Address of the listening host.
     ip: IpAddr,
     deferred: bool,
 }
@@ -208,7 +207,7 @@ impl Cell {
         SocketAddr::new(self.ip, PORTS.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A listener with room for so many connections that nobody has accepted.
+    /// A listener with this backlog.
     fn listen(&self, room: i32) -> (TcpListener, SocketAddr) {
         let address = self.address();
         let listen = || {
@@ -228,19 +227,19 @@ impl Cell {
         find_netns(self.from).unwrap().run(|| TcpStream::connect_timeout(&address, patience))
     }
 
-    /// Both ends of a connection that is carried.
+    /// Both ends of a carried connection.
     fn connection(&self) -> (TcpStream, TcpStream) {
         let (listener, address) = self.listen(1);
         let caller = self.connect(address);
         let (listening, peer) = accept_any(&listener);
-        // A gateway's own connections look the same when they pass by.
+        // A gateway's own connections look the same when they pass.
         let passed_by =
             self.from != Node::Terminal && peer.ip() == caller.local_addr().unwrap().ip();
         assert!(!passed_by, "it passed the gateways by");
         (caller, listening)
     }
 
-    /// A gateway that is in service may not have heard of its peer yet.
+    /// A gateway in service may not know its peer yet.
     fn wait_until_carried(&self) {
         let (listener, address) = self.listen(1);
         let began = Instant::now();
@@ -315,8 +314,8 @@ impl Cell {
         assert_reset(&caller);
     }
 
-    /// A connection to nobody ends by an error of `connect`, or by a reset after it was
-    /// answered, which is told.
+    /// Expects that connecting fails: in `connect` with `expected`, or with a reset after the
+    /// connection was answered. Returns whether it was answered.
     fn is_answered_and_fails(&self, address: SocketAddr, expected: ErrorKind) -> bool {
         match self.try_connect(address, CONNECT_TIMEOUT + RTT * 10) {
             Ok(caller) => {
@@ -335,7 +334,7 @@ impl Cell {
         assert_eq!(self.is_answered_and_fails(address, expected), !self.deferred);
     }
 
-    /// Once others have been refused there, it may pass by.
+    /// After other refusals there, the connection may pass unaccelerated.
     fn assert_one_of_many_fails(&self, address: SocketAddr) {
         let is_answered = self.is_answered_and_fails(address, ErrorKind::ConnectionRefused);
         assert!(!(is_answered && self.deferred));
@@ -345,7 +344,7 @@ impl Cell {
         self.assert_fails(self.address(), ErrorKind::ConnectionRefused);
     }
 
-    /// On the listener's LAN, where the gateway asks for the host in vain.
+    /// On the listener's LAN, where the gateway's ARP requests stay unanswered.
     fn unreachable_is_unreachable(&self) {
         let nobody: IpAddr = match self.ip {
             IpAddr::V4(v4) => std::net::Ipv4Addr::from_bits(v4.to_bits() + 75).into(),
@@ -354,8 +353,7 @@ impl Cell {
         self.assert_fails(SocketAddr::new(nobody, 80), ErrorKind::HostUnreachable);
     }
 
-    /// A listener that has no room answers nobody, and one that has room again
-    /// does.
+    /// A listener with a full backlog does not answer; once it has room again, it does.
     fn silent(&self) -> (TcpListener, SocketAddr, TcpStream) {
         let (listener, address) = self.listen(0);
         let own = find_netns(self.to).unwrap().run(|| TcpStream::connect(address).unwrap());
@@ -367,7 +365,7 @@ impl Cell {
         self.assert_fails(address, ErrorKind::TimedOut);
     }
 
-    /// The caller's kernel sends its SYN again meanwhile.
+    /// The caller's kernel retransmits its SYN meanwhile.
     fn a_late_answer_is_one_connection(&self) {
         let (listener, address, _own) = self.silent();
         thread::scope(|scope| {
@@ -385,11 +383,11 @@ impl Cell {
         assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "another one");
     }
 
-    /// TCP Fast Open without a cookie (RFC 7413 §4.1.3, as Linux lets one ask for).
+    /// TCP Fast Open without a cookie (RFC 7413 §4.1.3, as Linux permits).
     fn data_may_come_with_the_syn(&self) {
         let (listener, address) = self.listen(1);
         let caller = find_netns(self.from).unwrap().run(|| {
-            // Client, and no cookie needed.
+            // Enables the client, without requiring a cookie.
             fs::write("/proc/sys/net/ipv4/tcp_fastopen", "5").unwrap();
             let caller = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
             let sent = caller.send_to_with_flags(b"early", &address.into(), libc::MSG_FASTOPEN);
@@ -429,7 +427,7 @@ impl Cell {
         }
     }
 
-    /// A host that has forgotten the connection says so when it is spoken to.
+    /// A host that has forgotten the connection sends a RST when it receives data.
     fn a_caller_may_vanish(&self) {
         let (caller, mut listening) = self.connection();
         find_netns(self.from).unwrap().run(|| vanish(caller));
@@ -445,7 +443,7 @@ impl Cell {
         assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe));
     }
 
-    /// Some proxies lose them after two seconds.
+    /// Some proxies drop them after two seconds.
     fn idle_connections_live(&self) {
         let (mut caller, mut listening) = self.connection();
         thread::sleep(Duration::from_secs(3));
@@ -453,8 +451,8 @@ impl Cell {
         exchange(&mut listening, &mut caller, b"here");
     }
 
-    /// Two bytes in two writes, answered by two: what Nagle's algorithm, delayed
-    /// acknowledgements or corks hold back costs 40 ms or more.
+    /// Two bytes in two writes, answered by two: a delay by Nagle's algorithm, delayed ACKs or
+    /// corking would take 40 ms or more.
     fn single_bytes_are_not_held_back(&self) {
         const TURNS: usize = 9;
         const TRIES: usize = 15;
@@ -479,7 +477,7 @@ impl Cell {
     }
 }
 
-/// Passes some bytes on, each in a write of its own.
+/// Sends bytes from one end to the other, each in its own write.
 fn exchange(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
     from.set_nodelay(true).unwrap();
     for byte in bytes {
@@ -490,7 +488,7 @@ fn exchange(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
     assert_eq!(heard, bytes);
 }
 
-/// The sender has closed before the reader begins, and the reader takes its time.
+/// The sender has closed before the reader begins, and the reader is slow.
 fn read_late(mut reader: &TcpStream, mut sender: TcpStream) {
     setsockopt(reader, sockopt::RcvBuf, &8_192).unwrap();
     sender.write_all(&payload(LENGTH)).unwrap();
@@ -505,7 +503,7 @@ fn read_late(mut reader: &TcpStream, mut sender: TcpStream) {
     assert_same(&back, &payload(LENGTH));
 }
 
-/// Closes a socket without a word: the kernel forgets the connection.
+/// Closes a socket silently: the kernel forgets the connection.
 pub(crate) fn vanish(socket: TcpStream) {
     const TCP_REPAIR: libc::c_int = 19;
     let on: libc::c_int = 1;

@@ -1,4 +1,4 @@
-//! What a terminal has of its hub beside others: its share of the rate, its memory.
+//! A terminal's share of its hub: rate and memory.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -45,7 +45,7 @@ fn inside_weights() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// A client takes all it gets, until its terminal ends.
+/// A client that downloads until its terminal stops.
 fn download_for_ever(terminal: u8) {
     let server = (Node::Server.address4(), 80).into();
     let mut socket = connect_from(Node::client(terminal).unwrap(), server);
@@ -53,8 +53,7 @@ fn download_for_ever(terminal: u8) {
     thread::spawn(move || io::copy(&mut socket, &mut io::sink()));
 }
 
-/// How much the first terminal is sent for each byte of the second, while the hub
-/// sends 8 MB.
+/// Bytes sent to the first terminal for each byte to the second, over 8 MB from the hub.
 fn share_of_the_first(at_hub: &Path) -> f64 {
     let sent_to = |status: &serde_json::Value, peer: &str| {
         let mut sessions = status["sessions"].as_array().unwrap().iter();
@@ -70,7 +69,7 @@ fn share_of_the_first(at_hub: &Path) -> f64 {
         }))
     };
     let now = both(&wait_for(at_hub, "two sessions", |now| !both(now).contains(&0)));
-    // What is in flight, and what the first windows allow, is past.
+    // Skip the data in flight and the first windows.
     let begin = after(4_000_000, now);
     let end = after(8_000_000, begin);
     (end[0] - begin[0]) as f64 / (end[1] - begin[1]) as f64
@@ -96,7 +95,7 @@ fn inside_little_memory() {
     let client = connect_from(Node::Client, server);
     let (_unread, _) = accept_any(&listener);
     client.set_nonblocking(true).unwrap();
-    // Until nothing has moved for long: the server does not read.
+    // Write until nothing has moved for long: the server does not read.
     let (mut written, mut quiet, part) = (0, 0, [7; 10_000]);
     wait_for(&sockets.path("hub"), "the client is stopped", |status| {
         let before = written;

@@ -1,4 +1,4 @@
-//! What `--print-rules` shows is what a running gateway sets.
+//! `--print-rules` shows what a running gateway installs.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use crate::common::{as_each_user, skip, text};
 use crate::gateways::Keys;
 use crate::inside::{Gateway, PATIENCE};
 
-/// Each kind of rule that there is.
+/// Every kind of rule.
 const POLICIES: &str = "[[policy]]\nports = [22, \"udp/443\"]\nto = [\"198.51.100.0/24\"]\n\
                         from = [\"10.1.0.0/16\"]\ndscp = [\"EF\", 10]\naction = \"bypass\"\n\
                         [[policy]]\nports = [\"tcp/5000-5010\"]\naction = \"split\"\n";
@@ -55,8 +55,8 @@ fn inside_rules() {
     }
 }
 
-/// Loaded elsewhere, what is shown is listed as what is set is; and every rule and route
-/// that is named is there. Chains fill when the peer is found.
+/// The printed rules, loaded elsewhere, list the same as the installed ones; and every printed rule
+/// and route exists. Chains fill once the peer is found.
 fn assert_shown(node: Node, role: &str, config: &str) {
     let skyhop = std::env::var_os("SKYHOP").unwrap();
     let mut command = find_netns(node).unwrap().command(skyhop);
@@ -81,8 +81,7 @@ fn assert_shown(node: Node, role: &str, config: &str) {
     }
 }
 
-/// The tables on a host, without what each process has of its own: whose they are, and
-/// the ports of its listeners.
+/// The tables of a host, without owners and listener ports, which differ between processes.
 fn tables(node: Node) -> Vec<String> {
     let listed = nft(node, &["-s", "list", "ruleset"], "");
     let lines = listed.lines().map(|line| line.split(" # progname").next().unwrap_or_default());

@@ -1,5 +1,4 @@
-//! A gateway alone: connections are split on the terminal, and the hub is a
-//! router like any other.
+//! A solo gateway: connections are split on the terminal, and the hub is an ordinary router.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -23,11 +22,11 @@ use crate::operate::{Sockets, connections, get, skyhop, status, wait_for};
 use crate::{bare, lossless};
 
 const PORT: u16 = 4000;
-/// Nobody listens there.
+/// Nothing listens on this port.
 const CLOSED: u16 = 4001;
-/// Of the links of these tests, in seconds.
+/// Round-trip time of the links of these tests, in seconds.
 const RTT: f64 = 0.1;
-/// Both interfaces of the terminal: what it sends itself is not taken over again.
+/// Both interfaces of the terminal: its own packets are not intercepted again.
 const CONFIG: &str = "[intercept]\ninterfaces = [\"lan0\", \"sat0\"]\n\
                       [lan]\ncongestion_control = \"reno\"\n\
                       [wan]\nsend_buffer = \"4 MB\"\nreceive_buffer = \"4 MB\"\n";
@@ -50,7 +49,7 @@ fn files_arrive_whole_in_both_directions() {
 #[ignore = "runs inside a lab"]
 fn inside_files() {
     let solo = solo(CONFIG);
-    // The gateway answers, and not the server.
+    // The gateway answers, not the server.
     let mut connections = 6;
     for server in addresses(80) {
         assert_takes(Duration::ZERO, Duration::from_secs_f64(RTT / 2.0), || {
@@ -68,7 +67,7 @@ fn inside_files() {
         done";
     let output = Command::new("sh").args(["-c", script]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    // Three files in each family, and no connection counted twice.
+    // Three files per family, and no connection counted twice.
     let counted = solo.end_with(Signal::SIGTERM);
     assert!(counted.contains(&format!("connections {connections} (")), "{counted}");
     assert!(counted.contains("reset 0, failed 0)"), "{counted}");
@@ -169,7 +168,7 @@ fn inside_it_is_operated() {
     assert_eq!((&seen["role"], &seen["interception"]["on"]), (&"solo".into(), &true.into()));
     let one = &connections(&seen)[0];
     assert_eq!(one["client"], client.local_addr().unwrap().to_string());
-    // "ping" there, and 'c' and "ping" back.
+    // "ping" one way, 'c' and "ping" the other.
     assert_eq!((&one["to_hop_bytes"], &one["from_hop_bytes"]), (&4.into(), &5.into()));
     let rtt = one["wan_rtt_ms"].as_f64().unwrap();
     assert!(rtt >= RTT * 1e3 && one["lan_rtt_ms"].as_f64().unwrap() < rtt, "{one}");
@@ -180,7 +179,7 @@ fn inside_it_is_operated() {
     let told = skyhop(&["rate", "1Mbit/s", "--for", "1s"], &control);
     assert!(text(&told.stderr).contains("no hop"), "{told:?}");
 
-    // There is room for two, and then for more.
+    // Room for two connections, then for more.
     let second = mirror.connect_carried();
     wait_for(&control, "full", |status| status["interception"]["why"] == "connections");
     mirror.assert_passes_by();
@@ -246,10 +245,9 @@ fn inside_windows() {
     assert_eq!(traces(Node::Terminal), before);
 }
 
-/// A link that is over at once: what is late waits for an acknowledgement.
+/// A link without noticeable delay: anything late is waiting for an ACK.
 const NEAR: [&str; 2] = ["--delay", "1ms"];
-/// The kernel delays an acknowledgement by 40 ms at least, as told by a clock that ticks
-/// every 10 ms or faster.
+/// The kernel delays an ACK by at least 40 ms, measured by a clock that ticks at least every 10 ms.
 const DELAYED: Duration = Duration::from_millis(30);
 
 #[test]
@@ -273,9 +271,9 @@ fn inside_quick_ack() {
     }
 }
 
-/// Whether the first part of a message is acknowledged before the second has come, as
-/// seen by a sender that holds that back until then (Nagle's algorithm). Each message
-/// has an answer, for which the other side would wait before it acknowledges.
+/// Whether the first part of a message is acknowledged before the second is sent, by a sender that
+/// waits for it (Nagle's algorithm). Each message has a reply, for which the other side would delay
+/// its ACK.
 fn is_acknowledged_at_once(from: &mut TcpStream, to: &mut TcpStream) -> bool {
     let mut message = || {
         let began = Instant::now();
@@ -292,8 +290,8 @@ fn is_acknowledged_at_once(from: &mut TcpStream, to: &mut TcpStream) -> bool {
         times.sort();
         times[4]
     };
-    // The kernel acknowledges the first segments at once, whatever it is told, and a
-    // busy machine is late with some.
+    // The kernel acknowledges the first segments at once whatever the setting, and a busy machine
+    // delays some ACKs.
     median();
     median();
     (0..3).any(|_| median() < DELAYED)
@@ -309,7 +307,7 @@ fn clients_pass_by_while_there_is_no_memory() {
 fn inside_memory_runs_out() {
     let (mirror, sockets) = (Mirror::start(PORT), Sockets::new());
     let at = sockets.path("solo");
-    // A socket that has room for less than a pipe leaves something in it.
+    // A socket buffer smaller than a pipe leaves data in the pipe.
     let config = format!(
         "{}\ntotal_memory = \"500 kB\"\n[intercept]\ninterfaces = [\"lan0\"]\n\
          [proxy]\nlisten = \"0.0.0.0:1080\"\nclients = [\"0.0.0.0/0\"]\n\
@@ -319,7 +317,7 @@ fn inside_memory_runs_out() {
     let solo = solo(&config);
     let mut held = mirror.connect_carried();
     exchange(&mut held);
-    // What comes back to these is not read.
+    // These do not read the echo.
     let greedy: Vec<_> = (0..6).map(|_| mirror.connect_carried()).collect();
     greedy.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
     let part = payload(100_000);
@@ -344,7 +342,7 @@ fn inside_memory_runs_out() {
 const SUCCEEDED: u8 = 0;
 const GENERAL_FAILURE: u8 = 1;
 
-/// What the gateway's proxy replies to a client that asks for this destination.
+/// Reply of the gateway's proxy to a client that requests this destination.
 fn socks_reply(to: SocketAddr) -> u8 {
     let mut proxy = connect((Node::Terminal.address4(), 1080).into());
     proxy.write_all(&[5, 1, 0]).unwrap();
@@ -372,7 +370,7 @@ fn inside_descriptors_run_out() {
     gateway.wait_for("ready");
     let mut held = mirror.connect_carried();
     exchange(&mut held);
-    // Clients of the proxy that say nothing have all of them, for ten seconds.
+    // Silent clients of the proxy hold all descriptors, for ten seconds.
     let terminal = (Node::Terminal.address4(), 1080);
     let silent: Vec<_> = (0..MOST).map(|_| TcpStream::connect(terminal).unwrap()).collect();
     let began = Instant::now();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::{as_myself, assert_takes};
 use crate::inside::{connect, read_all};
 
-/// A geostationary satellite's, without losses: what counts is who waits for whom.
+/// A geostationary link without losses, so that only waiting for others takes time.
 const GEO: [&str; 3] = ["--gateways", "--per", "0"];
 const RTT: Duration = Duration::from_millis(600);
 
@@ -41,7 +41,7 @@ fn ask(object: &str) -> TcpStream {
     socket
 }
 
-/// How long a download of 1 MB takes.
+/// Time for a download of 1 MB.
 fn download() -> Duration {
     let start = Instant::now();
     assert!(read_all(&ask("1MB")).len() > 1_000_000);
@@ -49,7 +49,7 @@ fn download() -> Duration {
 }
 
 fn assert_undisturbed_by(stalled: usize) {
-    // The first finds what the path carries.
+    // The first download probes the path.
     download();
     let alone = (0..3).map(|_| download()).min().unwrap();
     let stalled: Vec<TcpStream> = (0..stalled)
@@ -59,7 +59,7 @@ fn assert_undisturbed_by(stalled: usize) {
             socket
         })
         .collect();
-    // Until they have stalled they take their shares of the link.
+    // Until they stall, they take their shares of the link.
     assert_takes(RTT, alone * 11 / 10 - RTT, download);
     drop(stalled);
 }

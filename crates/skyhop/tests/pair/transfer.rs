@@ -1,5 +1,4 @@
-//! Real programs through the pair: what they move arrives whole, and the pair
-//! has carried it.
+//! Real programs through the pair: their data arrives complete, and the pair carries it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -10,14 +9,14 @@ use serde_json::Value;
 use crate::LOSSY;
 use crate::common::{Runner, as_each_user, as_myself, is_present, skip, text};
 
-/// The test objects and what comes back of them, in a directory that goes again.
+/// A temporary directory for the test objects and their copies.
 const PREPARE: &str = "set -e; cd $(mktemp -d); trap 'rm -r \"$PWD\"' EXIT\n";
-/// The round-trip times of [`LOSSY`] and of the preset in seconds. A connection
-/// that takes less was answered by the pair.
+/// Round-trip times of [`LOSSY`] and of the preset, in seconds. A connect that takes less was
+/// answered by the pair.
 const RTT: f64 = 0.1;
 const GEO_RTT: f64 = 0.6;
 
-/// What the script says, line by line.
+/// Output of the script, by line.
 fn lines(runner: &Runner, options: &[&str], script: &str) -> Vec<String> {
     let output = runner.shell(options, &format!("{PREPARE}{script}")).output().unwrap();
     assert!(output.status.success(), "as {:?}: {output:?}", runner.user);
@@ -53,7 +52,7 @@ fn curl_moves_files_whole_over_a_lossy_geo_hop() {
     as_myself(|runner| assert_moved(runner, &["--gateways", "--per", "1%"], GEO_RTT, "-6"));
 }
 
-/// Down and up again, 20 MB each.
+/// Moves 20 MB down and up again.
 fn assert_moved(runner: &Runner, options: &[&str], rtt: f64, family: &str) {
     let script = "
         curl='curl -sS --max-time 60 FAMILY'
@@ -82,9 +81,8 @@ fn the_first_byte_comes_after_one_round_trip() {
     });
 }
 
-/// The promise: the first byte after one RTT and at most 30 ms, a connection in
-/// much less. A machine that is busy with other things adds to each try, so the
-/// best one counts, and more are made if none is good.
+/// The first byte arrives after one RTT plus at most 30 ms, and a connect takes much less. A busy
+/// machine slows every try, so the best one counts, and more follow if none is good.
 fn assert_prompt(runner: &Runner, family: &str) {
     let script = "for try in 1 2 3 4 5; do
             curl -sS FAMILY -o object -w '%{time_connect} %{time_starttransfer}\n' http://server/1kB
@@ -111,7 +109,7 @@ fn fifty_downloads_at_once_do_not_mix() {
     if !all_present(&["curl", "sha256sum"]) {
         return;
     }
-    // Each object is another, as its size is.
+    // Objects of different sizes have different contents.
     let script = "
         curl -sS --max-time 60 -Z --parallel-max 50 --parallel-immediate \
             -w '%{time_connect}\\n' -o 'object#1' 'http://server/[200-249]kB'

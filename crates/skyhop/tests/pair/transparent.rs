@@ -1,5 +1,5 @@
-//! Servers see the client's address, behind the hub's own firewall too; and no
-//! terminal can use an address that is not behind it.
+//! Servers see the client's address, even behind the hub's own firewall, and no terminal can use an
+//! address that is not behind it.
 
 use std::fs;
 use std::io::Write;
@@ -18,8 +18,8 @@ use crate::inside::{assert_reset, assert_same, payload, read_all};
 
 const PORT: u16 = 4200;
 const LENGTH: usize = 500_000;
-/// What many routers have: nothing but replies comes in from outside, and what
-/// fits no connection is dropped, and counted.
+/// A typical router's firewall: only replies may come in from outside; everything else is counted
+/// and dropped.
 const FIREWALL: &str = "table inet firewall {
     chain input {
         type filter hook input priority filter; policy accept;
@@ -35,7 +35,7 @@ const FIREWALL: &str = "table inet firewall {
     }
 }";
 
-/// What nft says on the hub, given `input`.
+/// Output of nft on the hub, given `input`.
 fn nft(arguments: &[&str], input: &str) -> String {
     let mut nft = find_netns(Node::Hub).unwrap().command(path("nft").unwrap());
     let nft = nft.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -81,7 +81,7 @@ fn inside_servers_see_the_client() {
     assert_eq!(nft(&["-s", "list", "ruleset"], ""), before, "the operator's rules");
 }
 
-/// Sends a lot, and is told its own address and port.
+/// Uploads data, and receives its own address and port.
 fn upload(mut client: TcpStream) {
     client.write_all(&payload(LENGTH)).unwrap();
     assert!(established(Node::Terminal) > 0, "the connection passed the pair by");
@@ -95,7 +95,7 @@ fn answer(mut server: TcpStream, peer: SocketAddr) {
     server.write_all(peer.to_string().as_bytes()).unwrap();
 }
 
-/// How many TCP connections there are on a host.
+/// Number of TCP connections on a host.
 fn established(node: Node) -> usize {
     let count = |family: &str| {
         let table = fs::read_to_string(format!("/proc/thread-self/net/{family}")).unwrap();
@@ -115,8 +115,7 @@ fn no_terminal_connects_in_another_s_name() {
 fn inside_a_terminal_forges() {
     let keys = Keys::new(2);
     let hub = keys.hub("transparent = true", "");
-    // The second terminal in the place of the first: its client's address is not
-    // behind it.
+    // The second terminal replaces the first, so the client's address is not behind it.
     let terminal = keys.terminal_on(Node::Terminal, 2, "", "");
     for address in both(Node::Server, PORT) {
         let _listener = listen_on(Node::Server, address);

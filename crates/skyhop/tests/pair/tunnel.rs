@@ -1,5 +1,5 @@
-//! What is not split crosses the hop through the tunnel: as root by way of a TUN
-//! device where there is one, as an ordinary user mostly by way of veth.
+//! Packets that are not split cross the hop through the tunnel: as root with a TUN device where
+//! available, as an ordinary user mostly with veth.
 
 use core::time::Duration;
 use std::io::{Read, Write};
@@ -18,19 +18,19 @@ pub(crate) const PORT: u16 = 4001;
 pub(crate) const LOSSY: [&str; 8] =
     ["--rate", "100Mbit/s", "--return-rate", "50Mbit/s", "--delay", "50ms", "--per", "2%"];
 pub(crate) const RTT: Duration = Duration::from_millis(100);
-/// In a stream of datagrams; at 2 % each way, 16 are lost on average.
+/// Datagrams in a stream. With 2 % loss each way, 16 are lost on average.
 const STREAM: u32 = 400;
 const PACE: Duration = Duration::from_millis(2);
 
-/// The addresses of the client's side, as `networks` of the hub.
+/// Networks of the client's side, for the hub's configuration.
 pub(crate) const NETWORKS: &str = "networks = [\"10.1.0.0/24\", \"fd00:1::/64\"]";
 
-/// A hub and a terminal with tunnels. They are connected and agree on it.
+/// A hub and a terminal with tunnels, connected and agreed on using them.
 pub(crate) fn both(pair: &Pair, networks: &str) -> (Gateway, Gateway) {
     both_with(pair, ["", ""], networks)
 }
 
-/// The same, each with a key before its first section.
+/// A hub and a terminal with tunnels, each with a key before its first section.
 pub(crate) fn both_with(
     pair: &Pair,
     [hub, terminal]: [&str; 2],
@@ -49,7 +49,7 @@ fn echo() {
     echo_on(Node::Server);
 }
 
-/// Has a host send back every datagram.
+/// Makes a host echo every datagram.
 pub(crate) fn echo_on(node: Node) {
     let bind = || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, PORT)).unwrap();
     let socket = find_netns(node).unwrap().run(bind);
@@ -62,7 +62,7 @@ pub(crate) fn echo_on(node: Node) {
     });
 }
 
-/// A client of the server.
+/// A UDP client of the server.
 pub(crate) fn client(server: SocketAddr) -> UdpSocket {
     let any: SocketAddr = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().unwrap();
     let socket = UdpSocket::bind(any).unwrap();
@@ -70,8 +70,7 @@ pub(crate) fn client(server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// How long a datagram was under way to the server and back, if it came within
-/// `patience`.
+/// Round-trip time of a datagram to the server, if it returns within `patience`.
 pub(crate) fn round_trip(socket: &UdpSocket, number: u32, patience: Duration) -> Option<Duration> {
     let began = Instant::now();
     socket.send(&number.to_be_bytes()).unwrap();
@@ -85,7 +84,7 @@ pub(crate) fn round_trip(socket: &UdpSocket, number: u32, patience: Duration) ->
     }
 }
 
-/// Asks until an answer comes.
+/// Sends until a reply arrives.
 pub(crate) fn wait_for_answer(socket: &UdpSocket) {
     let began = Instant::now();
     while round_trip(socket, u32::MAX, RTT * 3).is_none() {
@@ -93,7 +92,7 @@ pub(crate) fn wait_for_answer(socket: &UdpSocket) {
     }
 }
 
-/// The numbers that come back of a stream of [`STREAM`] datagrams of 500 bytes.
+/// The numbers that return from a stream of [`STREAM`] datagrams of 500 bytes.
 fn stream(socket: &UdpSocket) -> Vec<u32> {
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -106,7 +105,7 @@ fn stream(socket: &UdpSocket) -> Vec<u32> {
         socket.set_read_timeout(Some(RTT * 15)).unwrap();
         let mut datagram = [0; 500];
         let mut back = Vec::new();
-        // An answer to an earlier question is shorter.
+        // A reply to an earlier request is shorter.
         while let Ok(length) = socket.recv(&mut datagram) {
             if length == datagram.len() {
                 back.push(u32::from_be_bytes(*datagram.first_chunk().unwrap()));
@@ -119,7 +118,7 @@ fn stream(socket: &UdpSocket) -> Vec<u32> {
     })
 }
 
-/// One of the counts that a gateway tells at its end.
+/// One of the counters that a gateway logs at its end.
 pub(crate) fn count(line: &str, name: &str) -> u64 {
     let (_, packets) = line.split_once("packets ").unwrap();
     let (_, rest) = packets.split_once(&format!("{name} ")).unwrap();
@@ -159,7 +158,7 @@ fn inside_datagrams_cross() {
     assert_eq!(count(&received, "foreign"), 0, "{received}");
 }
 
-/// The way has two routers, terminal and hub, as it has without skyhop.
+/// The path has two routers, terminal and hub, as it does without skyhop.
 fn assert_hops(server: SocketAddr) {
     let socket = client(server);
     socket.set_ttl(3).unwrap();
@@ -194,7 +193,7 @@ fn inside_a_download_runs() {
     thread::scope(|scope| {
         let reader = scope.spawn(|| read_until(&download, &done));
         let medians = (0..12).map(|attempt| median_trip(&socket, attempt * 15));
-        // A machine that is busy with other things delays a few; then try again.
+        // A busy machine delays a few; then try again.
         let mut tried = Vec::new();
         for median in medians {
             tried.push(median);
@@ -205,7 +204,7 @@ fn inside_a_download_runs() {
         done.store(true, Ordering::Relaxed);
         let rate = reader.join().unwrap() as f64 * 8.0 / began.elapsed().as_secs_f64();
         assert!(tried.last().is_some_and(|median| *median < limit), "{tried:?}");
-        // There was something to wait behind, all the time.
+        // There was a queue to wait in all the time.
         assert!(rate > 20e6, "the download had no more than {rate} bit/s");
     });
     drop(download);
@@ -213,7 +212,7 @@ fn inside_a_download_runs() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// Reads until told to stop; how many bytes came.
+/// Reads until told to stop; returns the number of bytes.
 fn read_until(mut download: &TcpStream, done: &AtomicBool) -> usize {
     let mut part = vec![0; 100_000];
     let mut bytes = 0;
@@ -276,7 +275,7 @@ fn inside_the_hub_comes_and_goes() {
     assert!(count(&told, "from hop") >= 1, "{told}");
 
     sockets.iter().for_each(wait_for_answer);
-    // A hub without a tunnel serves all the same.
+    // A hub without a tunnel serves it all the same.
     let hub = pair.hub();
     terminal.wait_for("the hub has no tunnel");
     sockets.iter().for_each(wait_for_answer);

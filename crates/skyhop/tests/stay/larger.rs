@@ -58,7 +58,7 @@ fn inside_client3_is_two_hops_away() {
         let own: [IpAddr; 2] = [own.address4().into(), own.address6().into()];
         assert!(own.contains(&from.ip().to_canonical()), "{from}");
     }
-    // By name, and the terminals too.
+    // By name, including the terminals.
     TcpStream::connect("client3:5000").unwrap();
     assert!(
         TcpStream::connect("terminal3:5000")
@@ -69,7 +69,7 @@ fn inside_client3_is_two_hops_away() {
 #[test]
 fn all_terminals_share_the_forward_link() {
     as_myself(|runner| {
-        // Both objects at once take no less than the forward link needs for them.
+        // Both objects together take at least as long as the forward link needs for them.
         let options = ["--terminals", "2", "--delay", "5ms", "--rate", "8Mbit/s", "--queue", "1MB"];
         runner.inside(&options, "larger::inside_two_downloads_share_8_mbit");
     });
@@ -113,7 +113,7 @@ fn inside_both_clients_are_answered_at_once() {
     for number in [1, 2] {
         let there = find_netns(Node::client(number).unwrap()).unwrap();
         there.run(|| {
-            // By the terminal's gateway; the server is 100 ms away.
+            // Answered by the terminal's gateway; the server is 100 ms away.
             assert_takes(Duration::ZERO, Duration::from_millis(50), || connect_time("server:7"));
             assert_echo((Node::Server.address4(), 7), 75_000, number.into());
         });
@@ -210,7 +210,7 @@ fn a_check_measures_the_terrestrial_link_and_asks_from_every_client() {
             ["--delay", "20ms", "--terrestrial-delay", "30ms", "--terrestrial-rate", "20Mbit/s"];
         let all = [&["check", "geo", "--terminals", "2", "--json"], &options[..]].concat();
         let output = runner.lab(&all).output().unwrap();
-        // A busy machine may miss the delay's tail: exit code 1.
+        // A busy machine may miss the tail of the delay: exit code 1.
         assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let directions = report["directions"].as_array().unwrap();
@@ -251,7 +251,7 @@ fn every_end_of_every_link_is_captured() {
         runner.inside(&options, "larger::inside_both_clients_echo");
         let empty = |name: &str| {
             let file = std::fs::read(directory.path().join(format!("{name}.pcapng"))).unwrap();
-            // 75,000 words there and back.
+            // 75,000 words each way.
             file.len() < 600_000
         };
         for name in ["terminal", "terminal2", "hub", "hub-lan0", "server"] {

@@ -1,7 +1,7 @@
-//! Labs that stay (`skyhop lab up`), larger ones (a star, a terrestrial link),
-//! with the real binary and real kernels.
+//! Detached labs (`skyhop lab up`) and larger ones (a star, a terrestrial link), with the real
+//! binary and real kernels.
 //!
-//! The tests called `inside_…` are programs for the others: they run in a lab.
+//! Tests named `inside_…` are programs for the others: they run in a lab.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Labs that stay, of one test: remembered in a directory of its own.
+//! Detached labs of one test, recorded in a directory of its own.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::{Remains, Runner, text};
 
-/// The labs of one test; they end with it.
+/// The labs of one test, which end with it.
 pub(crate) struct Stays<'a> {
     pub(crate) runner: &'a Runner,
     directory: tempfile::TempDir,
@@ -33,7 +33,7 @@ impl<'a> Stays<'a> {
         self.lab(arguments).output().unwrap()
     }
 
-    /// Its stdout; it must succeed.
+    /// Stdout of a command that must succeed.
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
         assert!(output.status.success(), "{arguments:?} as {:?}: {output:?}", self.runner.user);
@@ -53,7 +53,7 @@ impl<'a> Stays<'a> {
         text.split(' ').next().unwrap().parse().unwrap()
     }
 
-    /// A shell command in a lab.
+    /// A shell script in a lab.
     pub(crate) fn shell(&self, lab: &str, host: &str, script: &str) -> Command {
         self.lab(&["exec", "--lab", lab, host, "--", "sh", "-c", script])
     }
@@ -64,14 +64,14 @@ impl<'a> Stays<'a> {
         all[0].clone()
     }
 
-    /// What a link of a lab has counted.
+    /// Counters of a lab's link.
     pub(crate) fn link(&self, name: &str, link: &str) -> Value {
         let status = self.status(name);
         let links = status["links"].as_array().unwrap();
         links.iter().find(|each| each["link"] == link).unwrap().clone()
     }
 
-    /// The names that have anything remembered.
+    /// Names of all recorded labs.
     pub(crate) fn remembered(&self) -> Vec<String> {
         let entries = fs::read_dir(self.directory.path().join("labs")).into_iter().flatten();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -1,4 +1,4 @@
-//! A terminal that is closed while a lab runs in it.
+//! A terminal window is closed while a lab runs in it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use nix::unistd::setsid;
 use super::stays::Stays;
 use crate::common::{Remains, as_each_user};
 
-/// Starts a command that has a terminal of its own; the other end of it.
+/// Starts a command on its own pseudo-terminal; returns the other end.
 fn on_a_terminal(mut command: Command) -> (Child, File) {
     let pty = openpty(None, None).unwrap();
     let end = |fd: &OwnedFd| fd.try_clone().unwrap();
@@ -51,12 +51,12 @@ fn a_closed_terminal_leaves_nothing_of_the_lab_in_it() {
         let mut shell = runner.lab(&["shell", "geo"]);
         shell.env("SHELL", "/bin/sh");
         let (mut supervisor, mut terminal) = on_a_terminal(shell);
-        // Said by the shell, not by the echo of what is typed.
+        // Matches the shell's output, not the echo of the input.
         terminal.write_all(b"sleep 1000 & echo rea''dy\n").unwrap();
         await_text(&mut terminal, "ready");
         let remains = Remains::of(supervisor.id());
         drop(terminal);
-        // 129, or what the shell makes of a terminal that cannot be read.
+        // 129, or the shell's exit code for an unreadable terminal.
         assert!(supervisor.wait().unwrap().code().is_some_and(|code| code != 0));
         remains.assert_gone();
     });

@@ -27,7 +27,7 @@ fn a_lab_stays_until_it_is_told_to_end() {
             "\"$TESTS\" --ignored --exact up::inside_server_is_100_ms_away >&2; exit $((7 + $?))";
         let output = stays.shell("one", "client", script).output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{output:?}");
-        // The only one need not be named.
+        // The only lab need not be named.
         assert_eq!(stays.ok(&["exec", "hub", "--", "echo", "here"]), "here");
         assert!(stays.link("one", "forward")["delivered"]["packets"].as_u64() > Some(0));
         stays.ok(&["down", "one"]);
@@ -91,7 +91,7 @@ fn a_stopped_lab_is_killed() {
     as_myself(|runner| {
         let stays = Stays::new(runner);
         let remains = stays.up("one", &[]);
-        // It does not answer; its supervisor does not either.
+        // Neither the lab nor its supervisor answers.
         remains.signal(Signal::SIGSTOP);
         let supervisor = Pid::from_raw(stays.supervisor("one") as i32);
         kill(supervisor, Signal::SIGSTOP).unwrap();
@@ -123,7 +123,7 @@ fn a_command_from_outside_heeds_signals_and_ends_with_its_caller() {
         let mut hung_up = ready(&stays, "echo ready; exec sleep 1000");
         signal(&hung_up, Signal::SIGHUP);
         assert_eq!(hung_up.wait().unwrap().code(), Some(129));
-        // Its stdout is closed when the command has ended too.
+        // Its stdout closes once the command has ended too.
         let mut killed = ready(&stays, "echo ready; exec sleep 1000");
         signal(&killed, Signal::SIGKILL);
         killed.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
@@ -131,7 +131,7 @@ fn a_command_from_outside_heeds_signals_and_ends_with_its_caller() {
     });
 }
 
-/// A script on the client that has said `ready`.
+/// A script on the client that has printed `ready`.
 fn ready(stays: &Stays<'_>, script: &str) -> Child {
     let mut child = stays.shell("one", "client", script).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -151,7 +151,7 @@ fn two_labs_at_once_do_not_disturb_each_other() {
         let slow = ["--delay", "5ms", "--rate", "20Mbit/s", "--return-rate", "20Mbit/s"];
         stays.up("fast", &FAST);
         stays.up("slow", &slow);
-        // Alone: not a packet of it is in the other lab.
+        // Alone: none of its packets are in the other lab.
         let forward = stays.link("slow", "forward")["offered"]["packets"].clone();
         bulk(&stays, "fast", "2MB");
         assert_eq!(stays.link("slow", "forward")["offered"]["packets"], forward);
@@ -173,7 +173,7 @@ fn two_labs_at_once_do_not_disturb_each_other() {
     });
 }
 
-/// A verified download in a lab; its goodput in bit/s.
+/// A verified download in a lab; returns the goodput in bit/s.
 fn bulk(stays: &Stays<'_>, lab: &str, bytes: &str) -> f64 {
     let script = format!("exec \"$SKYHOP\" meter bulk server --bytes {bytes} --json");
     let output = stays.shell(lab, "client", &script).output().unwrap();
@@ -191,7 +191,7 @@ fn links_change_while_the_lab_runs() {
         let forward = stays.link("one", "forward");
         let settings = ["rate", "delay", "queue"].map(|key| forward[key].as_str().unwrap());
         assert_eq!(settings, ["2 Mbit/s", "40 ms", "100 packets"]);
-        // No faster than the new rate, headers not counted.
+        // Not faster than the new rate, without headers.
         assert!(bulk(&stays, "one", "500kB") < 2e6);
         let refused = |options: &[&str], parts: &[&str]| {
             assert_refused(&stays.output(&[&["set", "one"], options].concat()), parts);
@@ -200,7 +200,7 @@ fn links_change_while_the_lab_runs() {
         refused(&["--terrestrial-delay", "5ms"], &["terrestrial", "cannot change"]);
         refused(&[], &["nothing to set"]);
         assert_eq!(stays.link("one", "forward")["rate"], "2 Mbit/s", "a refusal changes nothing");
-        // A trace is a file of whoever changes the link, wherever he is.
+        // A trace is read by the command that changes the link, relative to its working directory.
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("rates"), "0s 3 Mbit/s\n10s 4 Mbit/s\n").unwrap();
         let mut set = stays.lab(&["set", "one", "--rate-trace", "rates"]);
@@ -256,7 +256,7 @@ fn a_lab_that_cannot_start_says_why_and_leaves_nothing() {
 
 #[test]
 fn nobody_waits_for_a_lab_that_stays() {
-    // Whoever reads what `up` prints sees its end: the lab has not kept it open.
+    // A reader of `up`'s output sees its end: the lab does not keep it open.
     as_myself(|runner: &Runner| {
         let stays = Stays::new(runner);
         let script = "exec 3>&1; \"$SKYHOP\" lab up geo --name one >/dev/null; echo over";

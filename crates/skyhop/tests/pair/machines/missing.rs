@@ -1,6 +1,6 @@
-//! A terminal on machines that lack something, or forbid it: it carries connections, or
-//! ends with one line that says what was refused and how to mend it, and exit code 2.
-//! `skyhop doctor` says the same, with exit code 1 where the gateway would end.
+//! A terminal on machines that lack or forbid something: either it carries connections, or it exits
+//! with code 2 and one line that names the refusal and a fix. `skyhop doctor` reports the same,
+//! with exit code 1 where the gateway would not start.
 
 use std::fs;
 use std::net::TcpStream;
@@ -18,27 +18,27 @@ use crate::common::{as_each_user, assert_refused, is_present, skip, text};
 use crate::gateways::{Keys, both};
 use crate::inside::Gateway;
 
-/// What is special about a machine.
+/// Peculiarities of a machine.
 struct Machine {
     name: &'static str,
-    /// Settings of the terminal's network namespace, below `/proc/sys/net`.
+    /// Sysctls of the terminal's network namespace, below `/proc/sys/net`.
     settings: &'static [(&'static str, &'static str)],
-    /// A command there before the gateway starts: `ip` or `nft` with these arguments.
+    /// Command to run before the gateway starts: `ip` or `nft` with these arguments.
     before: &'static str,
     filter: Option<NoSockets>,
-    /// What `sh -c` runs in the place of the gateway, which is `"$@"`.
+    /// Shell script to run instead of the gateway, which is `"$@"`.
     wrapper: &'static str,
-    /// Of the gateway, after its interfaces; then further sections.
+    /// Configuration after the terminal's interfaces; then further sections.
     config: &'static str,
     outcome: Outcome,
-    /// What the doctor says.
+    /// Expected output of the doctor.
     doctor: &'static [&'static str],
 }
 
 enum Outcome {
-    /// Connections are carried; this is said on the way, if anything is.
+    /// Connections are carried; these lines are printed.
     Carries(&'static [&'static str]),
-    /// Nothing is said but one line with these parts.
+    /// Only one line with these parts is printed.
     Refused(&'static [&'static str]),
 }
 
@@ -55,9 +55,9 @@ const USUAL: Machine = Machine {
     doctor: &[],
 };
 
-/// As in a container that has this capability and no other.
+/// As in a container with only this capability.
 const NET_ADMIN_ALONE: &str = "exec setpriv --bounding-set=-all,+net_admin --inh-caps=-all \"$@\"";
-/// But what is handed to the gateway.
+/// Everything except what is handed to the gateway is read-only.
 const READ_ONLY: &str = "
     unset SKYHOP_RUN_DIR
     HOME=/nonexistent
@@ -163,7 +163,7 @@ const MACHINES: [Machine; 12] = [
 ];
 
 impl Machine {
-    /// `skyhop` on the terminal of such a machine.
+    /// `skyhop` on such a machine's terminal.
     fn skyhop(&self, arguments: &[&str]) -> Command {
         let mut command = find_netns(Node::Terminal).unwrap().command("unshare");
         command.args(["--mount", "sh", "-c", self.wrapper, "sh"]);
@@ -220,7 +220,7 @@ impl Machine {
         terminal.end_by(Signal::SIGTERM);
     }
 
-    /// What a command says that is given the configuration and ends by itself.
+    /// Output of a command that takes the configuration and exits by itself.
     fn run(&self, command: &str, keys: &Keys) -> Output {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), self.config(keys)).unwrap();
@@ -258,8 +258,7 @@ fn inside_such_a_machine() {
     MACHINES[index].check();
 }
 
-/// Connections do not come through, the line says which rule is missing, and with that
-/// rule they do.
+/// Connections fail, the log names the missing rule, and with that rule they work.
 #[test]
 fn behind_a_firewall_that_drops_the_missing_rule_is_named() {
     if path("nft").is_none() {
@@ -277,7 +276,7 @@ const FIREWALL: &str = "table inet operators { chain incoming {
   chain passing { type filter hook forward priority filter; policy drop; }
 }";
 
-/// Longer than a way to the terminal, which answers at once.
+/// Longer than a round trip to the terminal, which answers at once.
 const DROPPED: Duration = Duration::from_millis(500);
 
 #[test]

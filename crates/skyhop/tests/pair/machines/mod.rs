@@ -1,4 +1,4 @@
-//! Machines as they are: shared by several users, or with something missing.
+//! Real-world machines: shared by several users, or lacking something.
 
 mod filter;
 mod missing;
@@ -15,10 +15,10 @@ use lab::Node;
 use crate::gateways::{both, listen_on};
 use crate::inside::{accept, assert_same, connect, payload, read_all};
 
-/// More than any buffer on the way begins with.
+/// Exceeds the initial size of every buffer on the path.
 const TRANSFER: usize = 300_000;
 
-/// Sends much both ways over IPv4, through a gateway, and expects every byte.
+/// Sends data both ways over IPv4, through a gateway, and expects every byte.
 fn assert_transfer(port: u16) {
     let address = both(Node::Server, port)[0];
     let listener = listen_on(Node::Server, address);

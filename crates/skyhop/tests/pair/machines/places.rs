@@ -1,4 +1,4 @@
-//! Nobody's sockets are in anybody's way.
+//! The control sockets of different users do not conflict.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::shared::Shared;
 use crate::common::{Remains, as_myself, assert_refused, skip, text};
 
-/// Users of one machine: two who want a lab, and one who means them no good.
+/// Users of one machine: two who run labs, and a hostile one.
 const USERS: [u32; 3] = [0, 65534, 1234];
 const HOSTILE: u32 = 1001;
 
@@ -25,7 +25,7 @@ fn where_users_can_be_played(check: impl Fn(&Shared)) {
     });
 }
 
-/// A lab with gateways of this user, which asks them when its input ends.
+/// A lab of this user with gateways, which queries them when its input ends.
 fn asking(shared: &Shared, user: u32) -> (Child, BufReader<impl Read + use<>>) {
     let asks = "echo ready; read line; exec \"$SKYHOP\" status --json";
     let mut command = shared.skyhop(user);
@@ -49,7 +49,7 @@ fn places_that_somebody_else_took_change_nothing_for_the_labs_of_all_users() {
             fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
             chown(&path, Some(HOSTILE), Some(HOSTILE)).unwrap();
         }
-        // Two labs of each user, all at the same time.
+        // Two labs of each user, all at once.
         let users = USERS.iter().chain(&USERS);
         let labs: Vec<_> = users.map(|user| (user, asking(shared, *user))).collect();
         for (user, (mut lab, output)) in labs {

@@ -1,5 +1,5 @@
-//! A machine that several users share: directories of its own for what all may write
-//! to, so that a test may do there what it likes.
+//! A machine shared by several users, with its own copies of the world-writable directories, so
+//! that a test can do there what it likes.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::Runner;
 
-/// Covers `/tmp` and `/run` with empty ones, where the programs in `$1` are still to
-/// be found, then waits for the end of its input.
+/// Covers `/tmp` and `/run` with empty directories, keeps the programs in `$1` accessible, then
+/// waits for the end of its input.
 const COVER: &str = "
     set -e
     mkdir -p \"$1/cover\"
@@ -24,9 +24,9 @@ const COVER: &str = "
     echo ready
     read line";
 
-/// A mount namespace with an empty `/tmp` and an empty `/run`.
+/// A mount namespace with an empty `/tmp` and `/run`.
 pub(super) struct Shared {
-    /// Holds the namespace.
+    /// Keeps the namespace alive.
     holder: Child,
     runner: Runner,
     tmp: File,
@@ -34,7 +34,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Only root can make one.
+    /// Requires root.
     pub(super) fn new() -> Self {
         let runner = Runner::ordinary();
         let mut command = Command::new("unshare");
@@ -49,7 +49,7 @@ impl Shared {
         Self { holder, runner, tmp, run }
     }
 
-    /// `skyhop`, by this user.
+    /// `skyhop` as this user.
     pub(super) fn skyhop(&self, user: u32) -> Command {
         let mut command = Command::new("nsenter");
         command.arg("--target").arg(self.holder.id().to_string()).args(["--mount", "setpriv"]);
@@ -60,12 +60,12 @@ impl Shared {
         command
     }
 
-    /// `/tmp` as it is seen there.
+    /// `/tmp` inside the namespace.
     pub(super) fn tmp(&self) -> impl AsRef<Path> {
         format!("/proc/self/fd/{}", self.tmp.as_raw_fd())
     }
 
-    /// All that is in `/tmp` and `/run`, but for the programs.
+    /// Everything in `/tmp` and `/run` except the programs.
     pub(super) fn litter(&self) -> Vec<String> {
         let programs = self.runner.skyhop.parent().unwrap().file_name().unwrap();
         let entries = |directory: &File| {

@@ -1,4 +1,4 @@
-//! Everything works on IPv4 where there is no IPv6.
+//! Without IPv6, everything works over IPv4.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ use crate::inside::Gateway;
 const SWITCHED_OFF: &str = "IPv6 connections are not taken over: the IPv6 route: EACCES: ";
 const TOLD: &str = "IPv6 connections are not taken over: the IPv6 listener: EAFNOSUPPORT: ";
 
-/// A script in a lab, with options, of a kernel without IPv6.
+/// A script in a lab with these options, on a kernel without IPv6.
 fn in_lab(runner: &Runner, options: &[&str], script: &str) -> Command {
     let mut command = runner.shell(options, script);
     NO_IPV6.restrain(&mut command);
@@ -62,7 +62,7 @@ fn inside_a_kernel_without_ipv6() {
     assert!(text(&doctor.stdout).contains(TOLD), "{doctor:?}");
 }
 
-/// Both gateways' hosts have IPv6 switched off; then a gateway alone.
+/// IPv6 is switched off on the hosts of both gateways; then on that of a solo gateway.
 #[test]
 fn with_ipv6_switched_off_hub_terminal_and_solo_work_on_ipv4() {
     let inside = "machines::without_ipv6::inside_ipv6_is_switched_off";
@@ -104,7 +104,7 @@ fn ipv6_that_goes_on_and_off_is_followed() {
 #[ignore = "runs inside a lab"]
 fn inside_ipv6_goes_on_and_off() {
     const ON: &str = "IPv6 connections are taken over, too";
-    // The LAN keeps its addresses: it is the way to the gateway that goes.
+    // The LAN keeps its addresses; only the path to the gateway goes.
     let switch = |off: &str| {
         let write = || std::fs::write("/proc/sys/net/ipv6/conf/lo/disable_ipv6", off);
         find_netns(Node::Terminal).unwrap().run(write).unwrap();
@@ -134,7 +134,7 @@ fn inside_ipv6_goes_on_and_off() {
     hub.end_by(Signal::SIGTERM);
 }
 
-/// A lab has hosts of its own, whatever is switched off outside.
+/// A lab has its own hosts, unaffected by what is switched off outside.
 #[test]
 fn with_ipv6_switched_off_outside_a_lab_works() {
     as_each_user(|runner| {
