@@ -18,7 +18,7 @@ use units::{BitRate, Instant};
 
 const ONE_WAY: Duration = Duration::from_millis(250);
 
-/// `flows` transfers over one link for `seconds`.
+/// A world with `flows` transfers over one link for `seconds`.
 fn world(mbit: u64, flows: u64, seconds: u64) -> World {
     let mut world = World::new(1);
     let [client, server] = [world.add_node(), world.add_node()];
@@ -33,7 +33,7 @@ fn world(mbit: u64, flows: u64, seconds: u64) -> World {
     let path = Arc::new(Path::direct(client, server, [Arc::clone(&tcp), tcp]));
     let end = Instant::ZERO + Duration::from_secs(seconds);
     for flow in 0..flows {
-        // The first second sees them all begin.
+        // All of them start within the first second.
         let start = Instant::from_nanos(flow * 1_000_000_000 / flows);
         let amount = Amount::Until(end);
         world.add_app(Box::new(Bulk::new(Arc::clone(&path), Direction::Down, amount, start)));
@@ -41,15 +41,14 @@ fn world(mbit: u64, flows: u64, seconds: u64) -> World {
     world
 }
 
-/// How long this process has had a processor: what others do on the machine
-/// counts little.
+/// CPU time of this process, which other load on the machine hardly affects.
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
     let nanos = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(nanos.expect("nanoseconds"))
 }
 
-/// Memory of this process in bytes, as the system counts it.
+/// Resident memory of this process in bytes.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/statm").ok()?;
     Some(status.split_whitespace().nth(1)?.parse::<u64>().ok()? * 4096)
@@ -57,7 +56,7 @@ fn resident() -> Option<u64> {
 
 fn row(mbit: u64, flows: u64, seconds: u64, runs: u32) {
     let end = Instant::ZERO + Duration::from_secs(seconds);
-    // The quietest of equal runs.
+    // The fastest of equal runs.
     let (world, time) = (0..runs)
         .map(|_| {
             let mut world = world(mbit, flows, seconds);
@@ -76,8 +75,8 @@ fn row(mbit: u64, flows: u64, seconds: u64, runs: u32) {
     );
 }
 
-/// What connections, both ends of each with their applications, and the links
-/// with what is in them take after 30 s.
+/// Memory after 30 s of connections with both ends and their applications, and of links with their
+/// contents.
 fn memory(flows: u64) {
     let Some(before) = resident() else { return };
     let mut world = world(100, flows, 30);
@@ -87,8 +86,7 @@ fn memory(flows: u64) {
     println!("{flows:>8}{:>12}{:>12.1}", taken / 1000, taken as f64 / flows as f64 / 1e3);
 }
 
-/// Each row in a process of its own: memory that an earlier one has freed
-/// would not count.
+/// Runs each row in its own process, because memory freed by an earlier row would not count.
 fn memories(rows: &[u64]) {
     println!("{:>8}{:>12}{:>12}", "flows", "kB", "kB each");
     let Ok(program) = std::env::current_exe() else { return };
@@ -99,7 +97,7 @@ fn memories(rows: &[u64]) {
     println!();
 }
 
-/// The rows that were asked for on the command line.
+/// The rows requested on the command line.
 fn asked() -> Vec<(u64, u64)> {
     let pair = |text: String| {
         let (mbit, flows) = text.split_once('x')?;

@@ -1,42 +1,41 @@
-//! What will happen, in the order of (time, sequence number).
+//! The future event list, ordered by (time, sequence number).
 
 use core::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use units::Instant;
 
-/// Future events. Two events of the same instant happen in the order in which
-/// they were entered, so no order depends on addresses or hashes.
+/// Future events. Events of the same instant happen in the order in which they were entered, so
+/// nothing depends on addresses or hashes.
 ///
-/// An event cannot be removed; its owner's [`Alarm`] tells it from outdated
-/// ones.
+/// An event cannot be removed; its owner's [`Alarm`] recognises outdated ones.
 ///
-/// A timing wheel (Varghese and Lauck 1987, scheme 4) in front of a heap: what
-/// comes within a few milliseconds is in order, what comes within four seconds only
-/// in its slot, and the time-outs of a thousand connections, most of which are
-/// moved on before they come up, are in nobody's way.
+/// A timing wheel (Varghese and Lauck 1987, scheme 4) in front of a heap. Events within a few
+/// milliseconds are fully ordered; events within four seconds are only in their slot. So the
+/// time-outs of a thousand connections, most of which move before they expire, slow down nothing
+/// else.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
-    /// Of the present slot and before.
+    /// Events of the current slot and earlier ones.
     soon: BinaryHeap<Entry<T>>,
-    /// The first of them has been given out. It is removed when the next is
-    /// asked for, unless an entry takes its place: that costs half as much, and
-    /// an event mostly makes another one that comes soon.
+    /// Whether the first of them has been returned. It is removed when the next is asked for,
+    /// unless a new entry takes its place. That costs half as much, and most events create another
+    /// one that is due soon.
     taken: bool,
-    /// The slots after it; the one with number `n` is at `n % SLOTS`.
+    /// The following slots; slot number `n` is at `n % SLOTS`.
     wheel: Vec<Vec<Entry<T>>>,
-    /// A bit for each slot of the wheel in which there is something.
+    /// A bit for each non-empty slot of the wheel.
     occupied: [u64; SLOTS / 64],
-    /// What has no slot in the wheel yet.
+    /// Events beyond the wheel.
     late: BinaryHeap<Entry<T>>,
-    /// The number of the present slot.
+    /// The number of the current slot.
     slot: u64,
     serial: u64,
 }
 
-/// A slot is so many powers of two nanoseconds long: about four milliseconds.
+/// The length of a slot as a power of two nanoseconds: about four milliseconds.
 const SLOT_BITS: u32 = 22;
-/// The wheel reaches over so many slots, about four seconds.
+/// Number of slots in the wheel, which covers about four seconds.
 const SLOTS: usize = 1024;
 
 #[derive(Debug)]
@@ -47,7 +46,7 @@ struct Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// Time and serial number as one, which is faster to compare.
+    /// Time and serial number in one integer, which is faster to compare.
     #[inline]
     fn key(&self) -> u128 {
         u128::from(self.at.as_nanos()) << 64 | u128::from(self.serial)
@@ -72,14 +71,14 @@ impl<T> PartialOrd for Entry<T> {
     }
 }
 
-/// Reversed, because [`BinaryHeap`] gives out the greatest first.
+/// Reversed, because [`BinaryHeap`] returns the greatest first.
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }
 }
 
-/// The number of an entry; never given out twice.
+/// The number of an entry, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
@@ -143,7 +142,7 @@ impl<T: Copy> Agenda<T> {
         self.taken.then_some((at, Ticket(serial), what))
     }
 
-    /// Goes on to the next slot that has something; `None` if none has.
+    /// Moves on to the next non-empty slot; `None` if there is none.
     #[inline(never)]
     fn turn(&mut self) -> Option<()> {
         let late = self.late.peek().map(Entry::slot);
@@ -162,11 +161,11 @@ impl<T: Copy> Agenda<T> {
         Some(())
     }
 
-    /// The number of the first slot after the present one that has something.
+    /// The number of the first non-empty slot after the current one.
     fn next_occupied(&self) -> Option<u64> {
         let first = (self.slot + 1) as usize % SLOTS;
-        // The word of the first slot is looked at twice: at last for what lies
-        // before that slot, a whole turn later.
+        // The first slot's word is checked twice: the second time for the bits before that slot,
+        // which are one full turn later.
         (0..=self.occupied.len()).find_map(|step| {
             let word = (first / 64 + step) % self.occupied.len();
             let mask = if step == 0 { u64::MAX << (first % 64) } else { u64::MAX };
@@ -178,21 +177,21 @@ impl<T: Copy> Agenda<T> {
     }
 }
 
-/// The one wake-up of a machine that still counts.
+/// The one wake-up of a machine that is still valid.
 ///
-/// A machine's time-out mostly moves away from it with every packet. Its entry
-/// stays where it is then: it comes early, the machine is asked again (early is
-/// harmless), and a new entry is made. So a packet costs no entry of its own.
+/// A machine's time-out usually moves later with every packet. Its entry then stays where it is: it
+/// fires early, the machine is asked again (early is harmless), and a new entry is made. So a
+/// packet does not cost an entry.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Alarm(Option<(Instant, Ticket)>);
 
 impl Alarm {
-    /// Whether there is an entry that counts.
+    /// Whether there is a valid entry.
     pub(crate) fn is_set(self) -> bool {
         self.0.is_some()
     }
 
-    /// Makes sure that `what` happens at `at` or before.
+    /// Makes sure that `what` happens at `at` or earlier.
     #[inline]
     pub(crate) fn set<T: Copy>(&mut self, agenda: &mut Agenda<T>, at: Option<Instant>, what: T) {
         let Some(at) = at else { return };
@@ -201,7 +200,7 @@ impl Alarm {
         }
     }
 
-    /// The entry `ticket` has come up: whether it counts.
+    /// Handles the entry `ticket` coming up; returns whether it is valid.
     pub(crate) fn ring(&mut self, ticket: Ticket) -> bool {
         let counts = self.0.is_some_and(|(_, live)| live == ticket);
         if counts {
@@ -240,20 +239,20 @@ mod tests {
         let mut agenda = Agenda::new();
         agenda.enter(at(7_000_000_000), 'a');
         assert!(agenda.pop_due(at(6_999_999_999)).is_none());
-        // Before what has been looked at already.
+        // Before what has already been looked at.
         agenda.enter(at(5), 'b');
         let order = core::iter::from_fn(|| agenda.pop_due(at(7_000_000_000)));
         assert_eq!(order.map(|(_, _, what)| what).collect::<String>(), "ba");
     }
 
-    /// An instant in this slot, in the wheel's, or beyond.
+    /// An instant in the current slot, within the wheel, or beyond.
     fn instants() -> impl Strategy<Value = u64> {
         prop_oneof![0u64..8, 0u64..4_000_000, 0u64..4_300_000_000, 0u64..30_000_000_000]
     }
 
     proptest! {
-        /// A run: of each step's entries, so many are taken before the next
-        /// step, which enters at the time of the last that was taken or later.
+        /// A random run. Each step enters events at or after the time of the last one taken, then
+        /// takes some.
         #[test]
         fn events_come_in_the_order_of_time_and_entry(
             steps in prop::collection::vec((prop::collection::vec(instants(), 0..20), 0usize..20), 0..20)

@@ -1,4 +1,4 @@
-//! Applications: what they are told, and what is counted of them.
+//! Applications: their notifications and their statistics.
 
 mod bulk;
 mod cbr;
@@ -20,7 +20,7 @@ use crate::World;
 use crate::packet::Datagram;
 use crate::slab::Key;
 
-/// An application, by the order in which they were added.
+/// Identifies an application, by the order in which it was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AppId(pub(crate) u32);
 
@@ -31,20 +31,20 @@ impl AppId {
     }
 }
 
-/// What an application is told.
+/// A notification to an application.
 #[derive(Debug, Clone, Copy)]
 pub enum Notice {
-    /// It was added; nothing else has happened yet.
+    /// The application was added. Always comes first.
     Start,
-    /// The time has come that [`World::wake_at`] was given, with its number.
+    /// A wake-up set by [`World::wake_at`], with its number.
     Wake(u64),
-    /// A request is answered; or, if it asks for nothing, has arrived.
+    /// A request was answered or, if it asks for no reply, has arrived.
     Turn(Key),
-    /// A connection is over at both ends.
+    /// A connection has ended on both sides.
     Over {
         /// Which.
         talk: Key,
-        /// Everything arrived, both ways.
+        /// Whether everything arrived, in both directions.
         whole: bool,
     },
     /// A datagram has arrived.
@@ -53,30 +53,30 @@ pub enum Notice {
 
 /// Both ends of something that communicates.
 pub trait App: core::fmt::Debug {
-    /// Is told something, and does what it wants by `world`'s methods.
+    /// Handles a notification; acts through the methods of `world`.
     fn handle(&mut self, world: &mut World, me: AppId, notice: Notice);
 }
 
-/// What an application has brought about so far.
+/// Statistics of an application.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Bytes that an application has read, at either end.
+    /// Bytes read by the application, at either end.
     pub bytes: u64,
-    /// When the first and the last of them were.
+    /// When the first of them was read.
     pub first: Option<Instant>,
-    /// When the last of them was.
+    /// When the last of them was read.
     pub last: Option<Instant>,
     /// When the application began.
     pub began: Instant,
-    /// What it finished, in order.
+    /// Finished transfers, replies or pages, in order.
     pub deeds: Vec<Deed>,
     /// Connections that did not end well.
     pub broken: u64,
     /// Datagrams sent and arrived.
     pub datagrams: [u64; 2],
-    /// The sum of the arrived datagrams' delays.
+    /// Sum of the delays of the datagrams that arrived.
     pub delay: Duration,
-    /// It has nothing more to do.
+    /// Whether the application has finished.
     pub done: bool,
 }
 
@@ -87,17 +87,17 @@ impl Tally {
         self.last = Some(now);
     }
 
-    /// Bits per second from the beginning to the last byte.
+    /// Bits per second from the start to the last byte.
     pub fn goodput(&self) -> Option<f64> {
         let time = self.last?.saturating_since(self.began).as_secs_f64();
         (time > 0.0).then(|| self.bytes as f64 * 8.0 / time)
     }
 }
 
-/// Something that has a beginning and an end: a transfer, a reply, a page.
+/// A unit of work with a beginning and an end: a transfer, a reply, a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deed {
-    /// When it was begun, and when it was complete.
+    /// When it began.
     pub begin: Instant,
     /// When it was complete.
     pub end: Instant,
@@ -106,7 +106,7 @@ pub struct Deed {
 }
 
 impl Deed {
-    /// How long it took.
+    /// Its duration.
     pub fn time(&self) -> Duration {
         self.end.saturating_since(self.begin)
     }

@@ -1,6 +1,5 @@
-//! Random numbers with a distribution. With additions, multiplications and
-//! divisions only, so that they are the same on every platform; `f64::ln` and
-//! `powf` do not promise that.
+//! Random numbers with given distributions. Uses only additions, multiplications and divisions, so
+//! that they are the same on every platform; `f64::ln` and `powf` do not guarantee that.
 
 use core::time::Duration;
 
@@ -25,13 +24,13 @@ fn exp(x: f64) -> f64 {
     (0..halvings).fold(series, |power, _| power * power)
 }
 
-/// Exponentially distributed with this mean, from a `chance` in `0.0..1.0`.
+/// Exponentially distributed with this mean; `chance` must be in `0.0..1.0`.
 pub(crate) fn exponential(chance: f64, mean: Duration) -> Duration {
     let factor = -ln((1.0 - chance).max(f64::MIN_POSITIVE));
     Duration::try_from_secs_f64(mean.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
 
-/// Pareto distributed: at least `least`, with the tail's exponent `alpha`.
+/// Pareto distributed: at least `least`, with tail exponent `alpha`.
 pub(crate) fn pareto(chance: f64, least: f64, alpha: f64) -> f64 {
     least * exp((-ln((1.0 - chance).max(f64::MIN_POSITIVE)) / alpha).min(600.0))
 }

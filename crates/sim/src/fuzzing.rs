@@ -1,16 +1,16 @@
-//! What the fuzz target (`fuzz/`) and the replay of its corpus
-//! (`tests/corpus.rs`) call: scenario files. None may panic, loop or take memory
-//! without bound; what is accepted can be built and run.
+//! Entry points of the fuzz target (`fuzz/`) and of the replay of its corpus (`tests/corpus.rs`):
+//! scenario files. None may panic, loop or take unbounded memory. Every accepted scenario can be
+//! built and run.
 
 use crate::scenario::Scenario;
 
-/// Takes foreign bytes.
+/// A function that processes untrusted bytes.
 pub type Target = fn(&[u8]);
 
-/// The targets, by the names of their corpora.
+/// The targets by the names of their corpora.
 pub const TARGETS: [(&str, Target); 1] = [("scenario", scenario)];
 
-/// So many events of each case that is run.
+/// Number of events to run per case.
 const EVENTS: u32 = 5000;
 
 /// A scenario file.

@@ -1,4 +1,4 @@
-//! Packets as bytes, for captures.
+//! Converts packets to bytes, for captures.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -8,25 +8,25 @@ use tcp::{Payload as _, Segment};
 use crate::packet::{Body, IP_HEADER, NodeId, Packet, UDP_HEADER};
 use crate::slab::Key;
 
-/// UDP ports: of SLACP, and of datagrams at a constant rate.
+/// UDP ports of SLACP and of constant-rate datagrams.
 const SLACP_PORT: u16 = 5258;
 const CBR_PORT: u16 = 5000;
 
 impl NodeId {
-    /// The address that a node has in captures: 10.0.0.0/8.
+    /// The node's address in captures, within 10.0.0.0/8.
     pub const fn address(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(0x0a00_0000 | self.0 & 0x00ff_ffff)
     }
 }
 
-/// The port that a socket has in captures.
+/// The port of a socket in captures.
 fn port(socket: Key) -> u16 {
     (1024 + socket.index() % 64_512) as u16
 }
 
 impl Packet {
-    /// The packet as IPv4 (RFC 791). Data of TCP streams and datagrams are
-    /// zeros, for they do not exist; checksums are right.
+    /// The packet as IPv4 (RFC 791). The data of TCP streams and datagrams is zeros, because it is
+    /// not simulated. Checksums are correct.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; IP_HEADER];
         let (protocol, ecn) = match &self.body {
@@ -71,10 +71,10 @@ impl Packet {
         }
         bytes.extend(payload);
         let [from, to] = [self.from, self.to].map(|node| IpAddr::V4(node.address()));
-        // The pseudo header is TCP's but for the protocol's number.
+        // The pseudo header differs from TCP's only in the protocol number.
         let sum = wire::pseudo_header_sum(from, to, len.into()) - 6 + 17;
         let sum = match wire::checksum(sum, &bytes[start..]) {
-            // RFC 768: 0 would say that there is none.
+            // RFC 768: 0 would mean no checksum.
             0 => 0xffff,
             sum => sum,
         };

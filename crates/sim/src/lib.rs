@@ -1,10 +1,9 @@
 //! A discrete-event simulator of TCP, SLACP and satellite links (`docs/sim.md`).
 //!
-//! A [`World`] is nodes, links between them and applications on them, in
-//! virtual time. It drives the same state machines as everything else here:
-//! [`link::Link`], [`tcp::Connection`], [`slacp::Endpoint`]. It has no clock,
-//! no thread and no file; the same world with the same seed runs the same, bit
-//! for bit.
+//! A [`World`] consists of nodes, links between them and applications on them, in virtual time. It
+//! drives the same state machines as the real programs: [`link::Link`], [`tcp::Connection`],
+//! [`slacp::Endpoint`]. It uses no clock, threads or files; the same world with the same seed runs
+//! identically, bit for bit.
 
 mod agenda;
 mod app;

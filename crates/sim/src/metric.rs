@@ -1,4 +1,4 @@
-//! Figures of a run.
+//! Metrics of a run.
 
 use core::time::Duration;
 
@@ -6,18 +6,18 @@ use stats::{jain_index, mean, median, percentile};
 
 use crate::app::{Deed, Tally};
 
-/// One figure, with a unit in its name where it has one.
+/// A metric. Its name includes the unit, if it has one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
-    /// Of what: a flow's name, `forward` or `return`.
+    /// The subject: a flow's name, `forward` or `return`.
     pub of: String,
-    /// Which: `goodput-mbit/s`, `time-median-s`.
+    /// The name: `goodput-mbit/s`, `time-median-s`.
     pub name: &'static str,
-    /// How much.
+    /// The value, in the unit of the name.
     pub value: f64,
 }
 
-/// The figures of the applications of one flow.
+/// The metrics of a flow, over its applications.
 pub(crate) fn of_flow(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     let mut put = |name_of: &'static str, value: f64| {
@@ -50,8 +50,8 @@ pub(crate) fn of_flow(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     metrics
 }
 
-/// Bits per second of an application: of what it did, if it did one thing only;
-/// else from its beginning to its last byte.
+/// An application's rate in bits per second: over its only unit of work if it has one, otherwise
+/// from its start to its last byte.
 fn goodput(tally: &Tally) -> f64 {
     let of_deed = |deed: &Deed| {
         let time = deed.time().as_secs_f64();

@@ -1,4 +1,4 @@
-//! Nodes and what joins them.
+//! Nodes and the links between them.
 
 use link::Link;
 
@@ -10,7 +10,7 @@ use crate::packet::{NodeId, Packet};
 pub struct LaneId(pub(crate) u32);
 
 impl LaneId {
-    /// Its number, in the order in which lanes were made.
+    /// Its index, in the order of creation.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -21,28 +21,28 @@ pub(crate) struct Lane {
     pub(crate) link: Link<Box<Packet>>,
     pub(crate) to: NodeId,
     pub(crate) alarm: Alarm,
-    /// The most packets that ever waited.
+    /// Maximum number of packets that ever waited.
     pub(crate) peak: u64,
 }
 
-/// Where a packet goes next.
+/// The next hop of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hop {
     /// Into a link.
     Lane(LaneId),
-    /// Straight to a node, at once: a satellite that reflects to everybody.
+    /// To a node without delay: a satellite that broadcasts to everyone.
     Node(NodeId),
-    /// Through the SLACP session with this gateway, whole: SLACP as a link layer.
+    /// Through the SLACP session with this gateway, as a whole packet: SLACP as a link layer.
     Tunnel(NodeId),
 }
 
-/// A node: it takes what is for it and forwards the rest.
+/// A node. It accepts packets addressed to it and forwards the rest.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
-    /// By destination; what is not in it takes the default.
+    /// By destination; without an entry, the default applies.
     pub(crate) routes: Vec<Option<Hop>>,
     pub(crate) default: Option<Hop>,
-    /// The place of its SLACP gateway, if it is one.
+    /// The index of its SLACP gateway, if it is one.
     pub(crate) gateway: Option<u32>,
 }
 

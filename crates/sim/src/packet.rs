@@ -1,13 +1,13 @@
-//! What travels.
+//! Simulated packets.
 
 use tcp::{ByteRange, Ecn, Segment};
 use units::Instant;
 
 use crate::slab::Key;
 
-/// An IPv4 header without options, in bytes.
+/// Size of an IPv4 header without options, in bytes.
 pub(crate) const IP_HEADER: usize = 20;
-/// A UDP header, in bytes.
+/// Size of a UDP header, in bytes.
 pub(crate) const UDP_HEADER: usize = 8;
 
 /// A node of the network: a host, a router or a gateway.
@@ -15,26 +15,26 @@ pub(crate) const UDP_HEADER: usize = 8;
 pub struct NodeId(pub(crate) u32);
 
 impl NodeId {
-    /// Its number, in the order in which nodes were added.
+    /// Its index, in the order of creation.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// An IPv4 packet as a struct. On links it is boxed: a link moves its packets
-/// several times.
+/// An IPv4 packet as a struct. It is boxed on links, because a link moves its packets several
+/// times.
 #[derive(Debug)]
 pub struct Packet {
-    /// Who sent it.
+    /// The sender.
     pub from: NodeId,
-    /// Whom it is for.
+    /// The destination.
     pub to: NodeId,
-    /// What it carries.
+    /// The contents.
     pub body: Body,
 }
 
 impl Packet {
-    /// One of a segment, to be filled in.
+    /// A TCP packet to be filled in.
     pub(crate) fn blank() -> Box<Self> {
         let (source, destination, segment) = (Key::default(), Key::default(), Segment::default());
         let body = Body::Tcp { source, destination, segment };
@@ -42,7 +42,7 @@ impl Packet {
     }
 }
 
-/// What a packet carries.
+/// The contents of a packet.
 #[derive(Debug)]
 pub enum Body {
     /// A segment from one socket to another.
@@ -51,25 +51,25 @@ pub enum Body {
         source: Key,
         /// The receiver's socket.
         destination: Key,
-        /// The segment; its data are ranges, no byte of them exists.
+        /// The segment. Its data is represented by ranges, without any bytes.
         segment: Segment<ByteRange>,
     },
-    /// A datagram of an application that sends at a constant rate.
+    /// A datagram of a constant-rate application.
     Cbr(Datagram),
-    /// A datagram of a SLACP session: its real bytes.
+    /// A datagram of a SLACP session, with its real bytes.
     Slacp(Vec<u8>),
 }
 
-/// A UDP datagram without content.
+/// A UDP datagram without contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
-    /// The application, by its number.
+    /// The application's index.
     pub app: u32,
-    /// Counts the application's datagrams.
+    /// The datagram's number within the application.
     pub number: u64,
     /// When it was sent.
     pub sent_at: Instant,
-    /// Bytes of payload.
+    /// Payload size in bytes.
     pub len: u32,
 }
 

@@ -1,39 +1,38 @@
-//! Where a connection goes, and where it is split.
+//! The path of a connection, and where it is split.
 
 use std::sync::Arc;
 
 use crate::packet::NodeId;
 
-/// The way of a connection from the client's host over gateways, if any, to
-/// the server's: `nodes.len() == legs.len() + 1`.
+/// The path of a connection from the client through any gateways to the server: `nodes.len() ==
+/// legs.len() + 1`.
 #[derive(Debug, Clone)]
 pub struct Path {
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) legs: Vec<Leg>,
 }
 
-/// One segment of a split connection; the only one if it is not split.
+/// One segment of a split connection, or all of an unsplit one.
 #[derive(Debug, Clone)]
 pub enum Leg {
-    /// TCP, with the settings of the end nearer to the client and of the other.
+    /// TCP, with the settings of the end nearer to the client and of the other end.
     Tcp(Arc<tcp::Config>, Arc<tcp::Config>),
-    /// A stream of the SLACP session between two gateways, of which the first
-    /// opens it.
+    /// A stream of the SLACP session between two gateways, opened by the first.
     Slacp,
 }
 
 impl Path {
-    /// From end to end.
+    /// An unsplit path.
     pub fn direct(client: NodeId, server: NodeId, ends: [Arc<tcp::Config>; 2]) -> Self {
         let [client_tcp, server_tcp] = ends;
         Self { nodes: vec![client, server], legs: vec![Leg::Tcp(client_tcp, server_tcp)] }
     }
 
-    /// Over `gateways`, which split it.
+    /// A path split by `gateways`.
     ///
     /// # Panics
-    /// Unless there is one leg more than gateways, the first and the last of
-    /// which are TCP.
+    /// Unless there is one leg more than there are gateways, and the first and the last leg are
+    /// TCP.
     pub fn split(client: NodeId, gateways: &[NodeId], server: NodeId, legs: Vec<Leg>) -> Self {
         assert_eq!(legs.len(), gateways.len() + 1, "legs of a path");
         let ends = [legs.first(), legs.last()];

@@ -1,4 +1,4 @@
-//! What is noted of a run for tables and plots.
+//! Recordings of a run for tables and plots.
 
 use core::time::Duration;
 
@@ -8,69 +8,67 @@ use units::Instant;
 use crate::network::LaneId;
 use crate::slab::Key;
 
-/// So many marks are kept of a connection's end; later ones are left out.
+/// Maximum number of marks per connection end; later ones are dropped.
 const MARKS: usize = 400_000;
 
-/// Everything that was noted.
+/// All recordings.
 #[derive(Debug, Default)]
 pub struct Probe {
     pub(crate) every: Option<Duration>,
-    /// The ends of connections that were watched, in the order in which they
-    /// were opened.
+    /// Recorded connection ends, in the order in which they were opened.
     pub senders: Vec<Sender>,
-    /// The links that were watched.
+    /// Recorded links.
     pub links: Vec<Line>,
 }
 
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Sender {
-    /// The flow's name, the segment of the connection, and which end it is.
+    /// The flow's name, the segment of the connection, and which end this is.
     pub label: String,
     pub(crate) socket: Option<Key>,
     first: Option<SeqNr>,
-    /// Its state from time to time.
+    /// Its state, sampled periodically.
     pub states: Vec<State>,
     /// Its segments, for a time-sequence graph.
     pub marks: Vec<Mark>,
 }
 
-/// The state of a sender at one moment.
+/// A snapshot of a sender.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct State {
     /// When.
     pub at: Instant,
     /// The congestion window, in bytes.
     pub cwnd: u64,
-    /// The slow-start threshold, in bytes; `u64::MAX` while it is arbitrarily
-    /// high.
+    /// The slow-start threshold, in bytes; `u64::MAX` while it is unlimited.
     pub ssthresh: u64,
-    /// Sent and not acknowledged, in bytes.
+    /// Data sent but not acknowledged, in bytes.
     pub outstanding: u64,
     /// The smoothed round-trip time.
     pub srtt: Option<Duration>,
 }
 
-/// A segment with data that left, or an acknowledgement that came.
+/// A data segment sent, or an acknowledgement received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// When.
     pub at: Instant,
-    /// Which.
+    /// What happened.
     pub kind: MarkKind,
-    /// The first byte of the data, or the byte expected next.
+    /// The first byte of the data, or the next byte expected.
     pub from: u32,
-    /// Bytes of data.
+    /// Size of the data in bytes.
     pub len: u32,
 }
 
-/// What a mark stands for.
+/// The kind of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MarkKind {
-    /// A segment with data left.
+    /// A segment with data was sent.
     Data,
-    /// An acknowledgement came.
+    /// An acknowledgement was received.
     Ack,
 }
 
@@ -80,20 +78,20 @@ pub struct Line {
     /// Its name.
     pub label: String,
     pub(crate) lane: LaneId,
-    /// From time to time.
+    /// Periodic samples.
     pub loads: Vec<Load>,
 }
 
-/// The load of a link at one moment.
+/// A snapshot of a link's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// When.
     pub at: Instant,
-    /// Packets that wait.
+    /// Number of packets in the queue.
     pub queued: u64,
     /// Their bytes.
     pub queued_bytes: u64,
-    /// Bytes that have come through so far.
+    /// Total bytes delivered so far.
     pub delivered: u64,
 }
 
@@ -135,12 +133,12 @@ impl Sender {
         }
     }
 
-    /// Whether it ever sent data: the other end of a one-way transfer did not.
+    /// Whether it ever sent data; the receiving end of a one-way transfer does not.
     pub fn has_sent(&self) -> bool {
         self.marks.iter().any(|mark| mark.kind == MarkKind::Data)
     }
 
-    /// The mean and the greatest amount of outstanding data, in bytes.
+    /// Mean and maximum of the outstanding data, in bytes.
     pub fn outstanding(&self) -> Option<(f64, u64)> {
         let busy = || self.states.iter().map(|state| state.outstanding).filter(|bytes| *bytes > 0);
         let count = busy().count();

@@ -1,70 +1,70 @@
-//! Published values, which stand in files of their own beside scenarios
-//! (`NAME.published.toml`), each with the table or figure that it comes from.
+//! Published values to compare with. They are in separate files beside scenarios
+//! (`NAME.published.toml`), each with the table or figure it comes from.
 
 use serde::Deserialize;
 use thiserror::Error;
 
 use crate::metric::Metric;
 
-/// What is published of what a scenario simulates.
+/// Published values for a scenario.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// The publication.
     pub source: String,
-    /// Numbers.
+    /// Single values.
     #[serde(default)]
     pub value: Vec<Value>,
-    /// Statements that compare.
+    /// Comparisons.
     #[serde(default)]
     pub claim: Vec<Claim>,
 }
 
-/// A number.
+/// A published value.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
     /// The scenario's case; empty if it has only one.
     #[serde(default)]
     pub case: String,
-    /// Whose figure: a flow, `forward`, `return`.
+    /// The subject: a flow, `forward`, `return`.
     pub of: String,
-    /// Which figure.
+    /// The metric.
     pub metric: String,
-    /// The number, in the figure's unit.
+    /// The value, in the metric's unit.
     pub value: f64,
-    /// The table, figure or section.
+    /// The table, figure or section it comes from.
     #[serde(rename = "where")]
     pub place: String,
-    /// What must be known to compare.
+    /// What the reader must know to compare.
     #[serde(default)]
     pub note: String,
 }
 
-/// That one figure is a multiple of another.
+/// A published ratio of two values.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// The statement in words.
     pub says: String,
-    /// Whose figure.
+    /// The subject.
     pub of: String,
-    /// Which figure.
+    /// The metric.
     pub metric: String,
-    /// The case whose figure is divided,
+    /// The case in the numerator,
     pub case: String,
-    /// and the one by whose it is.
+    /// and the case in the denominator.
     pub by: String,
-    /// What the quotient is at least,
+    /// Minimum of the ratio,
     pub least: Option<f64>,
-    /// and at most.
+    /// and maximum.
     pub most: Option<f64>,
-    /// The table, figure or section.
+    /// The table, figure or section it comes from.
     #[serde(rename = "where")]
     pub place: String,
 }
 
-/// A text that is no list of published values.
+/// A text that is not a valid list of published values.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{origin}: {message}")]
 #[non_exhaustive]
@@ -76,10 +76,10 @@ pub struct PublishedError {
 }
 
 impl Published {
-    /// Reads a file's text; `origin` is its name in errors.
+    /// Parses a file; `origin` is its name in errors.
     ///
     /// # Errors
-    /// When it is not TOML or has other keys.
+    /// If it is not valid TOML or has unknown keys.
     pub fn parse(origin: &str, text: &str) -> Result<Self, PublishedError> {
         toml::from_str(text).map_err(|error| PublishedError {
             origin: origin.to_owned(),
@@ -88,7 +88,7 @@ impl Published {
     }
 }
 
-/// The median over runs of one figure; `None` if no run has it.
+/// The median of a metric over runs; `None` if no run has it.
 pub fn figure(runs: &[&[Metric]], of: &str, name: &str) -> Option<f64> {
     let find = |metrics: &&[Metric]| {
         metrics.iter().find(|metric| metric.of == of && metric.name == name).map(|it| it.value)

@@ -1,5 +1,4 @@
-//! A split connection at a gateway: what comes from one segment goes into the
-//! other.
+//! Relays of split connections at a gateway: data from one segment goes into the other.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use tcp::{ByteRange, Payload as _};
 use crate::path::Path;
 use crate::slab::Key;
 
-/// One end of a segment, at the gateway.
+/// The gateway's end of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LegEnd {
     Tcp(Key),
@@ -18,12 +17,12 @@ pub(crate) enum LegEnd {
 /// One direction through the gateway.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Carry {
-    /// Read and not written yet: a slow segment leaves it here, so that the
-    /// other one is read no further and its window shuts.
+    /// Data read but not yet written. While a slow segment leaves data here, the other is not read
+    /// and its window closes.
     pub(crate) held: ByteRange,
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     pub(crate) position: u64,
-    /// The end was read; and passed on.
+    /// Whether the end was read, and whether it was passed on.
     pub(crate) ended: bool,
     pub(crate) passed: bool,
 }
@@ -37,18 +36,18 @@ impl Carry {
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(crate) path: Arc<Path>,
-    /// The gateway's place on the path.
+    /// The gateway's index on the path.
     pub(crate) at: usize,
-    /// The connection that it is part of.
+    /// The connection it is part of.
     pub(crate) talk: Key,
-    /// Towards the client, towards the server.
+    /// The segments towards the client and towards the server.
     pub(crate) legs: [Option<LegEnd>; 2],
-    /// From the client, from the server.
+    /// The directions from the client and from the server.
     pub(crate) carries: [Carry; 2],
-    /// The segment towards the client is connected; that to the server is
-    /// opened then.
+    /// Whether the segment towards the client is connected. The one towards the server is opened
+    /// then.
     pub(crate) ready: bool,
-    /// What is over on each side.
+    /// Which sides have ended.
     pub(crate) over: [bool; 2],
 }
 

@@ -1,4 +1,4 @@
-//! Scenarios: files that say what is simulated (`docs/sim.md`).
+//! Scenarios: files that describe simulations (`docs/sim.md`).
 
 mod build;
 mod cases;
@@ -23,23 +23,23 @@ use error::{Place, quoted};
 use flow::Flow;
 use gateways::Gateways;
 
-/// What a file says: one case or several.
+/// A parsed file with one or more cases.
 #[derive(Debug)]
 pub struct Scenario {
     /// In the order of the file.
     pub cases: Vec<Case>,
 }
 
-/// Something that can be simulated. Built and run by [`Case::build`].
+/// A simulation. Built and run by [`Case::build`].
 #[derive(Debug)]
 pub struct Case {
     /// Its name; empty if the file has no cases.
     pub name: String,
-    /// What the file says of itself.
+    /// The description from the file.
     pub description: String,
-    /// The simulation ends then, or when every application is done.
+    /// Maximum simulated time; the run ends earlier if every application is done.
     pub time: Duration,
-    /// How often states are noted for plots.
+    /// Sampling interval for plots.
     pub sample: Duration,
     network: Network,
     forward: Direction,
@@ -51,23 +51,23 @@ pub struct Case {
     flows: Vec<Flow>,
 }
 
-/// How many of everything there are.
+/// Numbers of nodes.
 #[derive(Debug, Clone, Copy)]
 struct Network {
     terminals: u32,
     servers: u32,
     clients: u32,
-    /// Links that terminals share on the way to the hub; 0 if each has its own.
+    /// Number of links that terminals share on the way to the hub; 0 if each has its own.
     return_channels: u32,
     mesh: bool,
 }
 
-/// The most nodes of a kind.
+/// Maximum number of nodes of a kind.
 const MOST_NODES: u32 = 100_000;
 const MOST_FLOWS: usize = 1000;
 
 impl Scenario {
-    /// Reads a file's text; `origin` is its name in errors.
+    /// Parses a file; `origin` is its name in errors.
     ///
     /// # Errors
     /// [`ScenarioError`], with the key, its value and what would be accepted.
@@ -76,10 +76,10 @@ impl Scenario {
         let cases = cases::split(&Place::new(origin), file)?;
         let one = |(name, table): (String, toml::Table)| {
             if name.is_empty() {
-                // The text itself, so that errors know the line.
+                // From the original text, so that errors have the right line numbers.
                 return Case::read(origin, text, name);
             }
-            // What a case makes of the file has lines of its own.
+            // A case changes the file, so line numbers refer to the result.
             let text = toml::to_string(&table)
                 .map_err(|error| Place::new(origin).wrong("case", quoted(&name), error))?;
             Case::read(&format!("{origin} (case {name:?})"), &text, name)
@@ -138,7 +138,7 @@ impl Case {
         Ok(case)
     }
 
-    /// What can only be seen of all together.
+    /// Checks that concern several parts.
     fn check(&self, place: &Place) -> Result<(), ScenarioError> {
         for (number, flow) in self.flows.iter().enumerate() {
             let place = place.within(&format!("flow.{number}"));
@@ -170,7 +170,7 @@ impl Case {
         place.check(self.tcp.contains_key(name), key, quoted(name), expected)
     }
 
-    /// Whether it is built in no time.
+    /// Whether it is quick to build.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn is_small(&self) -> bool {
         let Network { terminals, servers, clients, .. } = self.network;
@@ -178,7 +178,7 @@ impl Case {
         u64::from(terminals) * u64::from(clients) + u64::from(servers) + count <= 50
     }
 
-    /// How long a packet takes there and back, from the propagation alone.
+    /// Round-trip propagation delay.
     fn round_trip(&self) -> Duration {
         let sides = self.server_side.iter().chain(&self.client_side);
         let sides: Duration = sides.map(|side| 2 * side.greatest_delay()).sum();

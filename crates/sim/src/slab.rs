@@ -1,7 +1,7 @@
-//! Things with names that are never used twice.
+//! A slab whose keys are never reused.
 
-/// Names a thing in a slab: its place, and which of the things it is that
-/// were there.
+/// Identifies an item of a slab: its index, and a generation that distinguishes it from earlier
+/// items there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Key {
     index: u32,
@@ -9,13 +9,13 @@ pub struct Key {
 }
 
 impl Key {
-    /// The place; used again when the thing is gone.
+    /// The index, which is reused when the item is gone.
     pub const fn index(self) -> u32 {
         self.index
     }
 }
 
-/// A vector whose free places are used again, under new names.
+/// A vector that reuses free indices under new keys.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<(u32, Option<T>)>,
@@ -27,7 +27,7 @@ impl<T> Slab<T> {
         Self { places: Vec::new(), free: Vec::new() }
     }
 
-    /// Puts in what `make` makes of its name.
+    /// Inserts the item that `make` creates from its key.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Key) -> T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));

@@ -1,4 +1,4 @@
-//! One end of a TCP connection, and whose it is.
+//! One end of a TCP connection, and its owner.
 
 use tcp::{ByteRange, Connection};
 
@@ -15,14 +15,14 @@ pub(crate) struct Socket {
     pub(crate) peer_node: NodeId,
     pub(crate) owner: Owner,
     pub(crate) alarm: Alarm,
-    /// The probe's number of it, if its packets are noted.
+    /// Its index in the probe, if it is recorded.
     pub(crate) watched: Option<u32>,
 }
 
 /// Who reads and writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Owner {
-    /// An application, at one end of its talk.
+    /// An application, at one end of its conversation.
     Talk(Key, Side),
     /// A gateway's relay.
     Relay(Key),

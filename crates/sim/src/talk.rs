@@ -1,5 +1,5 @@
-//! What two applications say to each other over one connection: requests and
-//! replies, of which only the lengths exist.
+//! A conversation between two applications over one connection: requests and replies, of which only
+//! the lengths are simulated.
 
 use std::collections::VecDeque;
 
@@ -8,19 +8,19 @@ use tcp::{ByteRange, Connection, Event, Payload as _};
 use crate::app::AppId;
 use crate::slab::Key;
 
-/// A request of so many bytes, answered by so many.
+/// A request and its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     /// Bytes from client to server.
     pub request: u64,
-    /// Bytes from server to client, which leave when the request is complete.
+    /// Bytes from server to client, sent once the request is complete.
     pub reply: u64,
 }
 
-/// More than any transfer: it is ended by [`crate::World::stop`].
+/// More than any transfer. Ended by [`crate::World::stop`].
 pub const ENDLESS: u64 = 1 << 60;
 
-/// Who ends the connection first.
+/// Which side closes the connection first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closer {
     /// The client, after the last request.
@@ -38,12 +38,12 @@ pub(crate) enum Side {
 /// One direction of the connection, in bytes.
 #[derive(Debug, Default)]
 struct Stream {
-    /// How far the sender is to write.
+    /// How much the sender is to write in total.
     goal: u64,
     written: u64,
     received: u64,
     closed: bool,
-    /// Its end has arrived.
+    /// Whether its end has arrived.
     finished: bool,
 }
 
@@ -59,7 +59,7 @@ impl Stream {
         }
     }
 
-    /// How many bytes have arrived, each in its place.
+    /// Reads everything that has arrived and checks its position; returns the number of bytes.
     fn read(&mut self, tcp: &mut Connection<ByteRange>) -> u64 {
         let before = self.received;
         while let Some(data) = tcp.read(usize::MAX) {
@@ -74,33 +74,32 @@ impl Stream {
     }
 }
 
-/// What a talk has to tell its application.
+/// An event for the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
-    /// A turn is complete: its reply has arrived, or, if it has none, its
-    /// request.
+    /// A reply or, for a request without one, the request has arrived.
     Turn,
-    /// The connection is over at both ends; not `whole` if it was cut off.
+    /// The connection has ended on both sides; not `whole` if it was cut off.
     Over { whole: bool },
 }
 
-/// Both ends of a connection, as their applications see it.
+/// Both ends of a connection, as seen by the applications.
 #[derive(Debug)]
 pub(crate) struct Talk {
     pub(crate) app: AppId,
-    /// Its senders are noted under this name.
+    /// Records its senders under this name.
     pub(crate) watch: Option<String>,
     closer: Closer,
     up: Stream,
     down: Stream,
-    /// Where requests end, with the replies to them.
+    /// The offsets at which requests end, with the sizes of their replies.
     asked: VecDeque<(u64, u64)>,
-    /// Where replies end.
+    /// The offsets at which replies end.
     replies: VecDeque<u64>,
-    /// No further request comes.
+    /// Whether the last request has been made.
     ended: bool,
     answered: bool,
-    /// Ends that are over, and whether the news of it is out.
+    /// Which ends have closed, and whether that was reported.
     ends: [bool; 2],
     told: bool,
     open: [bool; 2],
@@ -138,7 +137,7 @@ impl Talk {
         self.ended = true;
     }
 
-    /// No byte more than was written.
+    /// Writes nothing beyond what has been written.
     pub(crate) fn stop(&mut self) {
         for stream in [&mut self.up, &mut self.down] {
             stream.goal = stream.written;
@@ -149,12 +148,12 @@ impl Talk {
         self.ended = true;
     }
 
-    /// Bytes that have arrived: at the server, at the client.
+    /// Bytes received by the server and by the client.
     pub(crate) fn received(&self) -> [u64; 2] {
         [self.up.received, self.down.received]
     }
 
-    /// Does what the application at one end does. How many bytes it has read.
+    /// Acts for the application at one end; returns how many bytes it read.
     pub(crate) fn serve(&mut self, side: Side, tcp: &mut Connection<ByteRange>) -> u64 {
         while let Some(event) = tcp.poll_event() {
             self.note(side, event);

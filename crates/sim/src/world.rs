@@ -24,33 +24,31 @@ use crate::socket::Socket;
 use crate::talk::Talk;
 use crate::world::slacp::Gateway;
 
-/// What comes up.
+/// A due event.
 #[derive(Debug, Clone, Copy)]
 enum Due {
     Lane(LaneId),
     Socket(Key),
     Gateway(NodeId),
-    /// With a wish's number, which an application gave.
+    /// With the number of the wake-up that the application chose.
     App(AppId, u64),
     Sample,
 }
 
-/// Sees every packet that a node sends or gets.
+/// Sees every packet that a node sends or receives.
 pub trait Tap {
-    /// `node` has sent (`outgoing`) or got a packet.
+    /// `node` has sent (`outgoing`) or received a packet.
     fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &Packet);
 }
 
-/// A network in virtual time, which begins at [`Instant::ZERO`].
+/// A network in virtual time, which starts at [`Instant::ZERO`].
 ///
-/// Build it (nodes, [`World::connect`], routes), give it applications, and let
-/// it run. The same calls with the same seed give the same run, bit for bit:
-/// events of one instant happen in the order in which they were entered, and
-/// every link, connection and application has its own random numbers.
+/// Build it (nodes, [`World::connect`], routes), add applications, and run it. The same calls with
+/// the same seed give the same run, bit for bit: events of the same instant happen in the order in
+/// which they were entered, and every link, connection and application has its own random numbers.
 ///
-/// Not modelled: the time that hosts and routers take; ports (the two ends of
-/// a connection are made together, and know each other); fragmentation; packets
-/// that arrive damaged.
+/// Not modelled: processing time in hosts and routers; ports (the two ends of a connection are
+/// created together and know each other); fragmentation; corrupted packets.
 pub struct World {
     now: Instant,
     agenda: Agenda<Due>,
@@ -61,13 +59,13 @@ pub struct World {
     talks: Slab<Talk>,
     relays: Slab<Relay>,
     gateways: Vec<Gateway>,
-    /// The far relays of streams, by the names that these open with.
+    /// The far relays of streams, indexed by the numbers sent in their openings.
     opens: Vec<Option<Key>>,
-    /// Packets inside of tunnels.
+    /// Packets inside tunnels.
     tunnelled: tunnel::Tunnelled,
-    /// Gateways whose streams have been written to or read.
+    /// Gateways whose streams were written to or read.
     restless: VecDeque<NodeId>,
-    /// Boxes of segments that have arrived, for the next ones.
+    /// Boxes of delivered segments, kept for reuse.
     #[allow(clippy::vec_box, reason = "the boxes are what is kept")]
     boxes: Vec<Box<Packet>>,
     apps: Vec<Option<Box<dyn App>>>,
@@ -75,9 +73,9 @@ pub struct World {
     notices: VecDeque<(AppId, Notice)>,
     probe: Probe,
     tap: Option<Box<dyn Tap>>,
-    /// Packets that arrived at a node: what the simulator's speed is counted in.
+    /// Packet arrivals at nodes: the unit in which the simulator's speed is measured.
     arrivals: u64,
-    /// Packets for which a router had no way, or a host no socket.
+    /// Packets for which a router had no route, or a host no socket.
     strays: u64,
 }
 
@@ -90,7 +88,7 @@ impl core::fmt::Debug for World {
 }
 
 impl World {
-    /// An empty one. All random numbers come from `seed`.
+    /// An empty world. All random numbers derive from `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
             now: Instant::ZERO,
@@ -116,39 +114,39 @@ impl World {
         }
     }
 
-    /// What the clock shows.
+    /// The current virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// How many packets have arrived at a node so far.
+    /// Number of packet arrivals at nodes so far.
     pub fn arrivals(&self) -> u64 {
         self.arrivals
     }
 
-    /// Packets that nobody wanted: no route, or no such connection any more.
+    /// Number of packets without a route or a connection.
     pub fn strays(&self) -> u64 {
         self.strays
     }
 
-    /// Shows every packet at every node to `tap` from now on.
+    /// Passes every packet at every node to `tap` from now on.
     pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
         self.tap = Some(tap);
     }
 
-    /// Takes the tap away.
+    /// Removes the tap.
     pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {
         self.tap.take()
     }
 
-    /// Lets everything happen that is due by `end`, and moves the clock there.
+    /// Runs all events due by `end`, and moves the clock there.
     pub fn run_until(&mut self, end: Instant) {
         while self.step(end) {}
         self.now = self.now.max(end);
     }
 
-    /// Like [`World::run_until`], but stops, within a second, once every
-    /// application has said that it is done. Whether all did.
+    /// Like [`World::run_until`], but stops within a second after every application has finished.
+    /// Returns whether all have.
     pub fn run_until_done(&mut self, end: Instant) -> bool {
         while self.now < end && !self.is_done() {
             let next = self.now + core::time::Duration::from_secs(1);
@@ -157,12 +155,12 @@ impl World {
         self.is_done()
     }
 
-    /// Whether every application has come to its end.
+    /// Whether every application has finished.
     pub fn is_done(&self) -> bool {
         self.tallies.iter().all(|tally| tally.done)
     }
 
-    /// Lets so many events happen, whenever that is.
+    /// Runs this many events, whatever their time.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn run_events(&mut self, count: u32) {
         for _ in 0..count {
@@ -170,7 +168,7 @@ impl World {
         }
     }
 
-    /// One event, if it is due by `end`.
+    /// Runs one event if it is due by `end`.
     fn step(&mut self, end: Instant) -> bool {
         let Some((at, ticket, due)) = self.agenda.pop_due(end) else { return false };
         self.now = at;
@@ -196,10 +194,10 @@ impl World {
         true
     }
 
-    /// Lets everybody hear and send what is due at this moment.
+    /// Delivers and sends everything that is due at this moment.
     #[inline]
     fn settle(&mut self) {
-        // Mostly nobody has.
+        // Usually there is nothing to do.
         while !self.notices.is_empty() || !self.restless.is_empty() {
             self.tell_apps();
             if let Some(node) = self.restless.pop_front() {
@@ -209,7 +207,7 @@ impl World {
     }
 }
 
-/// A socket's alarm may come early; then nothing happens.
+/// A socket's alarm may fire early; then nothing happens.
 fn wake(socket: &mut Socket, now: Instant) {
     if socket.tcp.poll_timeout().is_some_and(|(at, _)| at <= now) {
         socket.tcp.handle_timeout(now);

@@ -1,4 +1,4 @@
-//! Replays what the fuzzer has found worth keeping (`fuzz/corpus`).
+//! Replays the inputs found by the fuzzer (`fuzz/corpus`).
 
 #![cfg(feature = "fuzzing")]
 

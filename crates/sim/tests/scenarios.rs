@@ -1,4 +1,4 @@
-//! The scenario files of the repository.
+//! Tests the scenario files of the repository.
 
 #![allow(missing_docs)]
 
@@ -57,7 +57,7 @@ fn run(case: &Case) -> Vec<Metric> {
     run.metrics()
 }
 
-/// The quotient of our figure and the published one, of the file's values.
+/// Ratios of our values to the published ones in the file.
 fn ratios(stem: &str, metric: &str) -> Vec<f64> {
     let scenario = read(&format!("{stem}.toml"));
     let values = published(&format!("{stem}.published.toml")).value;
@@ -84,7 +84,7 @@ fn slow_start_fills_the_router_as_published() {
     assert!(ratios.iter().any(|ratio| (0.98..1.02).contains(ratio)), "{ratios:?}");
 }
 
-/// Downloads over terrestrial links of their own share the hop, and are what fills it.
+/// Downloads over separate terrestrial links share the hop, which is the bottleneck.
 #[test]
 fn a_dumbbell_shares_its_bottleneck() {
     let metrics = run(&read("dumbbell.toml").cases[0]);
@@ -94,7 +94,7 @@ fn a_dumbbell_shares_its_bottleneck() {
     assert!(fairness > 0.9, "{fairness}");
 }
 
-/// The figures that a fast run shows do not change by themselves.
+/// The metrics of a fast run must not change unnoticed.
 #[test]
 fn equal_runs_have_equal_figures() {
     let scenario = read("opnet.toml");

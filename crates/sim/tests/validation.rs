@@ -1,4 +1,4 @@
-//! `docs/validation.md` is what `examples/validation` makes.
+//! `docs/validation.md` must be the output of `examples/validation`.
 
 #![allow(missing_docs)]
 
@@ -13,7 +13,7 @@ fn page() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Runs are the same everywhere, so the lines must be too, to the last digit.
+/// Runs are the same everywhere, so the rows must match to the last digit.
 #[test]
 fn the_quick_rows_stand_in_the_page() {
     let page = page();

@@ -1,4 +1,4 @@
-//! Worlds of a few nodes.
+//! Worlds with a few nodes.
 
 #![allow(missing_docs)]
 
@@ -19,12 +19,12 @@ fn link(mbit: u64, ms: u64, per: f64) -> LinkConfig {
 }
 
 fn tcp() -> [Arc<tcp::Config>; 2] {
-    // As browsers and servers have it.
+    // The settings of browsers and servers.
     let config = Arc::new(tcp::Config { nagle: false, ..tcp::Profile::Linux.config() });
     [Arc::clone(&config), config]
 }
 
-/// Nodes in a row, each joined to the next by links both ways.
+/// Nodes in a row, with links in both directions between neighbours.
 fn row(world: &mut World, links: &[LinkConfig]) -> (Vec<NodeId>, Vec<[LaneId; 2]>) {
     let nodes: Vec<_> = (0..=links.len()).map(|_| world.add_node()).collect();
     let mut lanes = Vec::new();
@@ -51,7 +51,7 @@ fn bytes(n: u64) -> Amount {
     Amount::Bytes(ByteCount::new(n))
 }
 
-/// How long a 5 MB download takes with this split, and what is counted.
+/// Duration of a 5 MB download with this split, and a counter.
 fn download(split: &str, per: f64, seed: u64) -> (f64, u64) {
     let mut world = World::new(seed);
     let (nodes, _) = row(&mut world, &[link(100, 5, 0.0), link(20, 250, per), link(100, 5, 0.0)]);
@@ -94,7 +94,7 @@ fn a_download_goes_through_every_kind_of_split() {
 
 #[test]
 fn slacp_is_at_the_limit_and_plain_tcp_is_not() {
-    // 5 MB at 20 Mbit/s: 2.0 s, two RTT of 520 ms at most before that.
+    // 5 MB at 20 Mbit/s take 2.0 s, after at most two RTTs of 520 ms.
     let (slacp, _) = download("slacp", 0.01, 1);
     let (none, _) = download("none", 0.01, 1);
     assert!(slacp < 4.5, "{slacp} s");
@@ -133,7 +133,7 @@ fn a_reply_takes_a_round_trip_and_the_first_the_handshake_too() {
 
 #[test]
 fn each_method_takes_the_round_trips_that_it_must() {
-    // A document and six objects of 1000 bytes: a handshake is an RTT.
+    // A document and six objects of 1000 bytes; a handshake is one RTT.
     let time = |method| {
         let objects: Arc<[u64]> = vec![1000; 7].into();
         let (world, app) = run(|path| {
@@ -146,7 +146,7 @@ fn each_method_takes_the_round_trips_that_it_must() {
     assert_eq!(time(Method::Http10(6)), 4);
     assert_eq!(time(Method::KeepAlive(1)), 8);
     assert_eq!(time(Method::Pipelining(1)), 3);
-    // The second connection's handshake begins with the objects.
+    // The second connection's handshake starts with the objects.
     assert_eq!(time(Method::KeepAlive(2)), 6);
 }
 
@@ -160,7 +160,7 @@ fn datagrams_keep_their_rate_and_delay() {
     world.run_until(end(12));
     let tally = world.tally(app);
     assert_eq!(tally.datagrams, [1000, 1000]);
-    // 1278 bytes at 10 Mbit/s, and 250 ms.
+    // 1278 bytes at 10 Mbit/s, plus 250 ms.
     assert_eq!(tally.delay / 1000, Duration::from_nanos(251_022_400));
 }
 
@@ -186,7 +186,7 @@ fn random_users_ask_as_often_as_they_should() {
     assert_eq!(tally.broken, 0);
     // A Poisson process: 1000 ± 32.
     assert!((900..1100).contains(&tally.deeds.len()), "{}", tally.deeds.len());
-    // Of 1000 the median is 2000·2^(1/1.2) = 3564 bytes.
+    // The median of 1000 is 2000·2^(1/1.2) = 3564 bytes.
     let mut sizes: Vec<_> = tally.deeds.iter().map(|deed| deed.bytes).collect();
     sizes.sort_unstable();
     assert!((3300..3800).contains(&sizes[sizes.len() / 2]), "{}", sizes[sizes.len() / 2]);

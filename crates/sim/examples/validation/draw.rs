@@ -19,7 +19,7 @@ const COLOURS: [RGBColor; 6] = [
 type Error = Box<dyn std::error::Error>;
 type Pair = (f64, f64);
 
-/// The graph as the text of a file.
+/// Renders the graph as the text of an SVG file.
 pub(crate) fn plot(plot: &Plot) -> Result<String, Error> {
     let mut text = String::new();
     {

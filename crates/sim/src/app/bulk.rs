@@ -1,4 +1,4 @@
-//! One transfer as fast as it goes: FTP.
+//! A single transfer at full speed, like FTP.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::slab::Key;
 use crate::talk::{Closer, ENDLESS, Turn};
 use crate::world::World;
 
-/// Who sends.
+/// The sending side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// The server, as soon as it is connected.
@@ -19,27 +19,27 @@ pub enum Direction {
     Up,
 }
 
-/// How much.
+/// The amount of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(ByteCount),
-    /// What goes through until then.
+    /// As much as possible until then.
     Until(Instant),
 }
 
-/// A transfer over a connection of its own, which is opened by the client.
+/// A transfer over its own connection, which the client opens.
 #[derive(Debug)]
 pub struct Bulk {
-    /// Where to.
+    /// The path of the connection.
     pub path: Arc<Path>,
-    /// Which way.
+    /// The sending side.
     pub direction: Direction,
-    /// How much.
+    /// The amount of data.
     pub amount: Amount,
     /// When the connection is opened.
     pub start: Instant,
-    /// Note the sender's state and segments for plots, under this name.
+    /// If set, records the sender's state and segments for plots under this name.
     pub watch: Option<String>,
     talk: Option<Key>,
 }
@@ -82,7 +82,7 @@ impl App for Bulk {
 }
 
 impl Bulk {
-    /// A transfer that nobody watches.
+    /// A transfer that is not recorded.
     pub fn new(path: Arc<Path>, direction: Direction, amount: Amount, start: Instant) -> Self {
         Self { path, direction, amount, start, watch: None, talk: None }
     }

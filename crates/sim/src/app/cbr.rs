@@ -11,23 +11,23 @@ use crate::world::World;
 /// UDP datagrams from one host to another.
 #[derive(Debug)]
 pub struct Cbr {
-    /// Who sends.
+    /// The sender.
     pub from: NodeId,
-    /// Who receives.
+    /// The receiver.
     pub to: NodeId,
-    /// Of payload; above zero.
+    /// Payload rate; must not be zero.
     pub rate: BitRate,
     /// Payload of a datagram in bytes.
     pub size: u32,
     /// When the first leaves.
     pub start: Instant,
-    /// None leaves from then on.
+    /// The time from which no more datagrams are sent.
     pub stop: Instant,
 }
 
-/// The wish that is the last.
+/// The number of the last wake-up.
 const LAST: u64 = u64::MAX;
-/// What has not arrived so long after the last was sent never will.
+/// Datagrams that have not arrived this long after the last was sent are lost.
 const ON_THE_WAY: Duration = Duration::from_secs(10);
 
 impl App for Cbr {
@@ -39,7 +39,7 @@ impl App for Cbr {
                     world.begin(me);
                 }
                 self.send(world, me, number);
-                // From the beginning, so that nothing adds up.
+                // Computed from the start, so that rounding errors do not accumulate.
                 let sent = ByteCount::new((number + 1) * u64::from(self.size));
                 let next = self.start + self.rate.time_to_send(sent);
                 world.wake_at(me, next, number + 1);

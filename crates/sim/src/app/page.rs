@@ -1,4 +1,4 @@
-//! Pages of objects over HTTP, as lengths.
+//! Web pages: objects fetched over HTTP, simulated as lengths.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -15,11 +15,11 @@ use crate::world::World;
 /// How objects are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// HTTP/1.0: a connection for each object, so many at a time.
+    /// HTTP/1.0: a connection per object, at most this many at a time.
     Http10(u32),
-    /// Connections that stay, so many; each has one request under way.
+    /// This many persistent connections, each with one outstanding request.
     KeepAlive(u32),
-    /// Connections that stay, so many; all requests leave at once.
+    /// This many persistent connections, with all requests sent at once.
     Pipelining(u32),
 }
 
@@ -31,7 +31,7 @@ impl Method {
     }
 }
 
-/// A document and, when it is there, the objects it names; again and again.
+/// Loads a document and, once it has arrived, the objects it refers to; repeatedly.
 #[derive(Debug)]
 pub struct Page {
     path: Arc<Path>,
@@ -39,24 +39,23 @@ pub struct Page {
     request: u64,
     objects: Arc<[u64]>,
     think: Duration,
-    /// Pages still to be fetched, with the present one.
+    /// Pages left to fetch, including the current one.
     pages: u64,
     start: Instant,
     begun: Instant,
-    /// Objects that no connection has been asked for.
+    /// Objects not yet requested.
     wanted: VecDeque<u64>,
-    /// Objects that have not arrived.
+    /// Number of objects that have not arrived.
     missing: usize,
-    /// Open connections, with the requests under way on each.
+    /// Open connections, with the outstanding requests on each.
     open: Vec<(Key, u32)>,
 }
 
 const NEXT: u64 = 0;
 
 impl Page {
-    /// `pages` pages from `start` on, with `think` between them. The first of
-    /// `objects` (in bytes, with their headers) is the document; requests have
-    /// `request` bytes.
+    /// `pages` pages from `start` on, with `think` between them. The first of `objects` (sizes in
+    /// bytes, with headers) is the document; requests are `request` bytes long.
     pub fn new(
         path: Arc<Path>,
         method: Method,
@@ -103,7 +102,7 @@ impl App for Page {
 }
 
 impl Page {
-    /// Asks for what is wanted, as far as the method allows.
+    /// Requests wanted objects as far as the method allows.
     fn fetch(&mut self, world: &mut World, me: AppId) {
         while let Some(object) = self.wanted.front().copied() {
             let Some(talk) = self.connection(world, me) else { return };
@@ -112,7 +111,7 @@ impl Page {
         }
     }
 
-    /// A connection that takes another request, now counted.
+    /// A connection for another request, which is now counted.
     fn connection(&mut self, world: &mut World, me: AppId) -> Option<Key> {
         let most = match self.method {
             Method::Http10(_) => 0,
@@ -145,7 +144,7 @@ impl Page {
             *under_way -= 1;
         }
         if matches!(self.method, Method::Http10(_)) {
-            // The client knows that it has all; the server closes.
+            // The client knows that it has everything; the server closes.
             self.open.retain(|(open, _)| *open != talk);
             world.finish(talk);
         }
@@ -164,8 +163,7 @@ impl Page {
         let bytes = self.objects.iter().sum();
         world.note_deed(me, Deed { begin: self.begun, end: world.now(), bytes });
         self.pages -= 1;
-        // The next page comes over connections of its own: as after a visit
-        // to other sites.
+        // The next page uses new connections, as after a visit to other sites.
         for (talk, _) in self.open.drain(..) {
             world.finish(talk);
         }
@@ -181,7 +179,7 @@ impl Page {
             world.note_broken(me);
         }
         if self.open.iter().any(|(open, under_way)| *open == talk && *under_way > 0) {
-            // Nobody asks again: the page is never complete.
+            // Nobody retries, so the page will never be complete.
             world.set_done(me);
         }
         self.open.retain(|(open, _)| *open != talk);

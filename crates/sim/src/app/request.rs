@@ -1,4 +1,4 @@
-//! Requests and replies, one after the other: a dialogue, a database.
+//! Sequential requests and replies: a dialogue or a database.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::slab::Key;
 use crate::talk::{Closer, Turn};
 use crate::world::World;
 
-/// Requests over one connection; each waits for the reply to the one before,
-/// and for the time to think.
+/// Requests over one connection. Each waits for the reply to the previous one, and for the think
+/// time.
 #[derive(Debug)]
 pub struct RequestReply {
-    /// Where to.
+    /// The path of the connection.
     pub path: Arc<Path>,
-    /// Request and reply.
+    /// Sizes of request and reply.
     pub turn: Turn,
-    /// From a reply to the next request.
+    /// Time from a reply to the next request.
     pub think: Duration,
-    /// How many.
+    /// Number of requests.
     pub count: u64,
-    /// When the connection is opened; the first request counts from there.
+    /// When the connection is opened; the time of the first request counts from there.
     pub start: Instant,
     talk: Option<Key>,
 }
@@ -60,7 +60,7 @@ impl App for RequestReply {
 }
 
 impl RequestReply {
-    /// `count` of them from `start` on.
+    /// `count` requests from `start` on.
     pub fn new(path: Arc<Path>, turn: Turn, think: Duration, count: u64, start: Instant) -> Self {
         Self { path, turn, think, count, start, talk: None }
     }

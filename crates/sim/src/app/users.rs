@@ -1,4 +1,4 @@
-//! Many users of the web, as what they ask for.
+//! Many web users, modelled by their requests.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -14,47 +14,47 @@ use crate::slab::Key;
 use crate::talk::{Closer, Turn};
 use crate::world::World;
 
-/// How long replies are, in bytes.
+/// Sizes of replies, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sizes {
-    /// All the same.
+    /// A fixed size.
     Fixed(u64),
-    /// Heavy-tailed: the probability of more than `x` is `(least/x)^alpha`, up
-    /// to `most` (Crovella and Bestavros, "Self-similarity in World Wide Web
-    /// traffic", 1997: alpha 1.1 to 1.3).
+    /// Heavy-tailed: the probability of more than `x` is `(least/x)^alpha`, truncated at `most`
+    /// (Crovella and Bestavros, "Self-similarity in World Wide Web traffic", 1997: alpha 1.1 to
+    /// 1.3).
     Pareto {
-        /// The shortest.
+        /// Minimum size.
         least: u64,
-        /// What would be longer is this long.
+        /// Maximum size; larger ones are reduced to it.
         most: u64,
-        /// The tail's exponent; above 0.
+        /// Exponent of the tail; must be above 0.
         alpha: f64,
     },
 }
 
-/// Requests at random times (Poisson), each over a connection of its own.
+/// Requests at random times (Poisson), each over its own connection.
 #[derive(Debug)]
 pub struct Users {
-    /// The ways they take, one for each request in turn at random.
+    /// The paths, of which each request takes a random one.
     pub paths: Vec<Arc<Path>>,
-    /// The mean time between requests of all of them.
+    /// Mean time between requests, over all users.
     pub every: Duration,
-    /// Bytes of a request.
+    /// Size of a request in bytes.
     pub request: u64,
-    /// Bytes of a reply.
+    /// Size of a reply in bytes.
     pub sizes: Sizes,
-    /// From when on.
+    /// When the first request may come.
     pub start: Instant,
-    /// No request from then on.
+    /// The time from which no more requests come.
     pub stop: Instant,
     dice: Dice,
     waiting: BTreeMap<Key, (Instant, u64)>,
-    /// Nobody comes any more.
+    /// Whether the last user has come.
     over: bool,
 }
 
 impl Users {
-    /// Users whose random numbers come from `seed`.
+    /// Users with random numbers seeded from `seed`.
     pub fn new(
         paths: Vec<Arc<Path>>,
         every: Duration,

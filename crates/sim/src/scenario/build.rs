@@ -1,4 +1,4 @@
-//! From a scenario to a world, and to its figures.
+//! Builds a world from a scenario, and computes its metrics.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::packet::NodeId;
 use crate::path::{Leg, Path};
 use crate::world::World;
 
-/// A case with a seed: built, and to be run.
+/// A case with a seed, ready to run.
 #[derive(Debug)]
 pub struct Run {
     /// The network and everything on it.
     pub world: World,
     end: Instant,
     flows: Vec<(String, Vec<AppId>)>,
-    /// The hop's links: forward, return.
+    /// The hop's links, forward and return.
     lanes: [Vec<LaneId>; 2],
     rates: [BitRate; 2],
     nodes: Nodes,
 }
 
-/// Who is who.
+/// The nodes by role.
 #[derive(Debug, Default)]
 struct Nodes {
     servers: Vec<NodeId>,
@@ -38,7 +38,7 @@ struct Nodes {
 }
 
 impl Case {
-    /// Builds it; the same seed gives the same run.
+    /// Builds the case; the same seed gives the same run.
     pub fn build(&self, seed: u64) -> Run {
         let mut world = World::new(seed);
         world.sample_every(self.sample);
@@ -57,7 +57,7 @@ impl Case {
         Run { world, end: Instant::ZERO + self.time, flows, lanes, rates, nodes }
     }
 
-    /// Gives a flow's applications to the world.
+    /// Adds a flow's applications to the world.
     fn start(&self, world: &mut World, nodes: &Nodes, flow: &Flow) -> Vec<AppId> {
         (0..flow.count).map(|number| self.start_one(world, nodes, flow, number)).collect()
     }
@@ -106,7 +106,7 @@ impl Case {
         world.add_app(app)
     }
 
-    /// The ways of users: one for each client.
+    /// The paths of users, one for each client.
     fn all_paths(&self, nodes: &Nodes, flow: &Flow) -> Vec<Arc<Path>> {
         let count = nodes.clients.iter().map(Vec::len).sum::<usize>() as u32;
         let ends = (0..count).map(|number| nodes.ends(number, self.network.mesh));
@@ -141,8 +141,7 @@ impl Case {
 }
 
 impl Nodes {
-    /// Client, its terminal and server of a flow's application with this
-    /// number: they take turns.
+    /// Client, terminal and server of a flow's application with this number, assigned in turn.
     fn ends(&self, number: u32, mesh: bool) -> [NodeId; 3] {
         let number = number as usize;
         let place = number % self.terminals.len();
@@ -158,7 +157,7 @@ impl Nodes {
     }
 }
 
-/// Lays the network of a case.
+/// Builds the network of a case.
 struct Network<'a> {
     case: &'a Case,
     world: &'a mut World,
@@ -166,7 +165,7 @@ struct Network<'a> {
 }
 
 impl Network<'_> {
-    /// Nodes, links and routes; the hop's links.
+    /// Creates nodes, links and routes; returns the hop's links.
     fn lay(&mut self) -> [Vec<LaneId>; 2] {
         let hub = self.world.add_node();
         self.nodes.hub = Some(hub);
@@ -211,7 +210,7 @@ impl Network<'_> {
         self.nodes.clients.push(clients);
     }
 
-    /// A host that hangs on a router by a link of its own.
+    /// Adds a host connected to a router by its own link.
     fn host_at(&mut self, router: NodeId, side: &Direction) -> NodeId {
         let host = self.world.add_node();
         let (to, from) = (self.link(host, side), self.link(router, side));
@@ -220,7 +219,7 @@ impl Network<'_> {
         host
     }
 
-    /// One terminal: a link each way.
+    /// A single terminal, with a link in each direction.
     fn lay_pair(&mut self, hub: NodeId) -> [Vec<LaneId>; 2] {
         let (case, terminal) = (self.case, self.nodes.terminals[0]);
         let forward = self.link(terminal, &case.forward);
@@ -230,8 +229,8 @@ impl Network<'_> {
         [vec![forward], vec![ret]]
     }
 
-    /// Many: the hub's carrier is heard by all of them; on the way back each has
-    /// its own, or they take turns in some. In a mesh all hear these too.
+    /// Several terminals. All receive the hub's carrier. On the return path each has its own link,
+    /// or they share some; in a mesh all terminals receive these too.
     fn lay_star(&mut self, hub: NodeId) -> [Vec<LaneId>; 2] {
         let (case, sky) = (self.case, self.world.add_node());
         let forward = self.link(sky, &case.forward);
@@ -254,12 +253,12 @@ impl Network<'_> {
         [vec![forward], ret]
     }
 
-    /// SLACP is told the rates of the links, unless the file says otherwise.
+    /// SLACP uses the rates of the links, unless the file says otherwise.
     fn lay_slacp(&mut self, hub: NodeId, gateways: &Gateways) {
         let config = |told: Option<BitRate>, direction: &Direction| {
             let rate = told.unwrap_or(direction.rate.greatest());
             let mut config = slacp::Config::new(slacp::Rate::Fixed(rate));
-            // A channel within what SLACP allows.
+            // The channel is within SLACP's limits.
             let added = World::add_tunnel(&mut config, slacp::ErrorControl::FecArq);
             debug_assert_eq!(added, Ok(()));
             config
@@ -276,7 +275,7 @@ impl Network<'_> {
         }
     }
 
-    /// What hosts send takes the session; what the gateways send takes the link.
+    /// Hosts' packets go through the session, gateways' own packets over the link.
     fn lay_tunnel(&mut self, hub: NodeId, terminal: NodeId) {
         let place = self.nodes.terminals.iter().position(|known| *known == terminal);
         for client in place.map_or(Vec::new(), |place| self.nodes.clients[place].clone()) {
@@ -289,8 +288,8 @@ impl Network<'_> {
 }
 
 impl Run {
-    /// Runs on for a hundredth of the case's time, to its end at most. Whether
-    /// there is anything left.
+    /// Runs for another hundredth of the case's time, at most to its end. Returns whether anything
+    /// is left.
     pub fn advance(&mut self) -> bool {
         let step = self.end.saturating_since(Instant::ZERO) / 100;
         let next = (self.world.now() + step).min(self.end);
@@ -298,7 +297,7 @@ impl Run {
         !done && self.world.now() < self.end
     }
 
-    /// How much of the case's time is over, in 0..=1.
+    /// The fraction of the case's time that has passed, in 0..=1.
     pub fn progress(&self) -> f64 {
         let all = self.end.saturating_since(Instant::ZERO).as_secs_f64();
         self.world.now().saturating_since(Instant::ZERO).as_secs_f64() / all
@@ -319,12 +318,12 @@ impl Run {
         self.nodes.clients.concat()
     }
 
-    /// The hub, and the first terminal.
+    /// The hub and the first terminal.
     pub fn hop(&self) -> [NodeId; 2] {
         [self.nodes.hub.unwrap_or(NodeId(0)), self.nodes.terminals[0]]
     }
 
-    /// The figures, in an order that depends on the scenario alone.
+    /// The metrics, in an order that depends only on the scenario.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all = Vec::new();
         for (name, apps) in &self.flows {
@@ -338,7 +337,7 @@ impl Run {
         all
     }
 
-    /// What the probe has seen of the first sender of a flow at a host.
+    /// Metrics recorded at a flow's first sender on a host.
     fn of_sender(&self, flow: &str) -> Vec<Metric> {
         let senders = self.world.probe().senders.iter();
         let own =

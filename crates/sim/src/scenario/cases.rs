@@ -1,11 +1,11 @@
-//! One file, several scenarios: cases that change single keys.
+//! Several scenarios in one file: each case changes single keys.
 
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::error::{Place, ScenarioError};
 
-/// The most cases that a file has.
+/// Maximum number of cases in a file.
 const MOST: usize = 1000;
 
 #[derive(Debug, Deserialize)]
@@ -16,8 +16,8 @@ struct Raw {
     set: Table,
 }
 
-/// Takes the cases out of a file: their names, and what each makes of the rest.
-/// One without a name if there are none.
+/// Splits a file into its cases: their names, and the resulting scenario of each. Without cases, a
+/// single one without a name.
 pub(super) fn split(place: &Place, mut file: Table) -> Result<Vec<(String, Table)>, ScenarioError> {
     let Some(cases) = file.remove("case") else { return Ok(vec![(String::new(), file)]) };
     let Value::Array(cases) = cases else {
@@ -46,8 +46,8 @@ pub(super) fn split(place: &Place, mut file: Table) -> Result<Vec<(String, Table
     Ok(result)
 }
 
-/// Puts `value` where `path` leads, such as `flow.0.bytes`. Tables on the way
-/// are made, elements of lists must be there. Otherwise: what would be accepted.
+/// Sets the value at `path`, such as `flow.0.bytes`. Missing tables are created, but list elements
+/// must exist. The error says what would be accepted.
 fn put(mut target: &mut Value, path: &str, value: Value) -> Result<(), String> {
     let mut before = String::new();
     for key in path.split('.') {

@@ -13,7 +13,7 @@ use super::raw;
 
 const MTU: u16 = 1500;
 
-/// One direction of a link; its queue may depend on the other.
+/// One direction of a link. Its queue size may depend on the other direction.
 #[derive(Debug, Clone)]
 pub(super) struct Direction {
     pub(super) rate: Rate,
@@ -62,7 +62,7 @@ impl Direction {
         self.delay.greatest()
     }
 
-    /// The link, as a part of a path with this round-trip time.
+    /// The link, as part of a path with this round-trip time.
     pub(super) fn config(&self, rtt: Duration) -> LinkConfig {
         let rate = self.rate.greatest();
         let queue = self.queue.limit(rate, rtt, MTU);

@@ -1,49 +1,49 @@
-//! Why a text is no scenario.
+//! Why a scenario was rejected.
 
 use thiserror::Error;
 
-/// Why a text is no scenario.
+/// Why a scenario was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// It is not TOML, or has keys that no scenario has.
+    /// The file is not valid TOML, or has unknown keys.
     #[error("{origin}:{line}: {text:?}: {message}")]
     Syntax {
         /// The file.
         origin: String,
-        /// The line, from 1; in a case, of the scenario that the case makes.
+        /// The line, from 1; in a case, of the scenario after its changes.
         line: usize,
-        /// That line.
+        /// The text of that line.
         text: String,
-        /// What is wrong with it, and what would be accepted.
+        /// What is wrong, and what would be accepted.
         message: String,
     },
-    /// A value is possible nowhere.
+    /// A value is out of range.
     #[error("{origin}: {key} = {value}: expected {expected}")]
     Value {
-        /// The file, with the case if there are several.
+        /// The file, and the case if there are several.
         origin: String,
         /// The key, such as `hop.forward.rate`.
         key: String,
-        /// The value as given.
+        /// The given value.
         value: String,
         /// What would be accepted.
         expected: String,
     },
-    /// A value cannot be read.
+    /// A value could not be parsed.
     #[error("{origin}: {key}: {message}")]
     Unreadable {
-        /// The file, with the case if there are several.
+        /// The file, and the case if there are several.
         origin: String,
         /// The key, such as `hop.forward.rate`.
         key: String,
-        /// The value, what it is not, and what would be accepted.
+        /// The value, what is wrong with it, and what would be accepted.
         message: String,
     },
-    /// A key that must be there is not.
+    /// A required key is missing.
     #[error("{origin}: {key} is missing: expected {expected}")]
     Missing {
-        /// The file, with the case if there are several.
+        /// The file, and the case if there are several.
         origin: String,
         /// The key.
         key: String,
@@ -52,7 +52,7 @@ pub enum ScenarioError {
     },
 }
 
-/// Where in a file a value stands.
+/// The position of a value in a file.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     origin: String,
@@ -64,7 +64,7 @@ impl Place {
         Self { origin: origin.to_owned(), prefix: String::new() }
     }
 
-    /// What `key` of the file holds.
+    /// The position of `key` within this one.
     pub(super) fn within(&self, key: &str) -> Self {
         Self { origin: self.origin.clone(), prefix: format!("{}{key}.", self.prefix) }
     }
@@ -83,7 +83,7 @@ impl Place {
         }
     }
 
-    /// `error` names the value and what would be accepted itself.
+    /// For an `error` whose text includes the value and what would be accepted.
     pub(super) fn unreadable(&self, key: &str, error: impl core::fmt::Display) -> ScenarioError {
         ScenarioError::Unreadable {
             origin: self.origin.clone(),
@@ -100,7 +100,7 @@ impl Place {
         }
     }
 
-    /// A value that is written as text, if it is there.
+    /// Parses an optional value written as text.
     pub(super) fn read<T: core::str::FromStr<Err: core::fmt::Display>>(
         &self,
         key: &str,
@@ -109,7 +109,7 @@ impl Place {
         text.map(|text| text.parse().map_err(|error| self.unreadable(key, error))).transpose()
     }
 
-    /// A duration, if it is there.
+    /// Parses an optional duration.
     pub(super) fn time(
         &self,
         key: &str,
@@ -124,7 +124,7 @@ impl Place {
         text.map(read).transpose()
     }
 
-    /// That `good` holds.
+    /// Checks that `good` holds.
     pub(super) fn check(
         &self,
         good: bool,
@@ -135,7 +135,7 @@ impl Place {
         if good { Ok(()) } else { Err(self.wrong(key, value, expected)) }
     }
 
-    /// One of several words.
+    /// Parses one of several words.
     pub(super) fn word<T: Copy>(
         &self,
         key: &str,
@@ -150,7 +150,7 @@ impl Place {
     }
 }
 
-/// As it stands in the file.
+/// As written in the file.
 pub(super) fn quoted(text: &str) -> String {
     format!("{text:?}")
 }

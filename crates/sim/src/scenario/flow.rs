@@ -1,4 +1,4 @@
-//! Flows of a scenario: what its applications do.
+//! Flows of a scenario: the behaviour of its applications.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use super::raw;
 use crate::app::{Direction, Method, Sizes};
 use crate::talk::Turn;
 
-/// One or several equal applications.
+/// One or more identical applications.
 #[derive(Debug, Clone)]
 pub(super) struct Flow {
     pub(super) name: String,
     pub(super) count: u32,
     pub(super) start: Duration,
-    /// Between the starts of several.
+    /// Time between the starts of these.
     pub(super) spacing: Duration,
-    /// The names of their TCP: the client's, the server's.
+    /// The names of the client's and the server's TCP.
     pub(super) tcp: [String; 2],
     pub(super) kind: Kind,
     pub(super) watch: bool,
@@ -40,15 +40,15 @@ pub(super) enum Amount {
     Time(Duration),
 }
 
-/// More bytes are no transfer but a number.
+/// Maximum size of a transfer; anything larger is a typing error.
 const MOST_BYTES: u64 = 1 << 50;
-/// The most applications of a flow, and objects of a page.
+/// Maximum number of applications per flow, and of objects per page.
 const MOST_COUNT: u32 = 100_000;
 const MOST_OBJECTS: usize = 10_000;
-/// Requests or pages of one application.
+/// Maximum number of requests or pages per application.
 const MOST_REPEAT: u64 = 1_000_000;
 
-/// Which keys belong to which kind, beside those of all.
+/// The keys of each kind, in addition to the common ones.
 const KEYS: [(&str, &[&str]); 5] = [
     ("bulk", &["direction", "bytes", "time", "watch"]),
     ("request", &["request", "reply", "think", "repeat"]),
@@ -81,7 +81,7 @@ impl Flow {
     }
 }
 
-/// That no key is there that means nothing.
+/// Checks that there are no keys that have no meaning for this kind.
 fn fitting(place: &Place, raw: &raw::Flow) -> Result<(), ScenarioError> {
     let names = KEYS.map(|(name, keys)| (name, keys));
     let keys = place.word("kind", &raw.kind, &names)?;
@@ -185,7 +185,7 @@ fn objects(place: &Place, raw: &raw::Flow) -> Result<Arc<[u64]>, ScenarioError> 
     };
     let good = (1..=MOST_OBJECTS).contains(&list.len());
     place.check(good, "objects", format!("{} of them", list.len()), "1 to 10,000")?;
-    // `"6 x 847 kB"` is six of them.
+    // `"6 x 847 kB"` means six of them.
     let mut all = Vec::new();
     for text in list {
         let (times, size) = match text.split_once(" x ") {
@@ -246,7 +246,7 @@ fn udp(place: &Place, raw: &raw::Flow, time: Option<Duration>) -> Result<Kind, S
     Ok(Kind::Udp { direction: direction(place, raw)?, rate, size: datagram(place, raw)?, time })
 }
 
-/// The payload of a datagram in bytes, as a number or as text.
+/// Payload of a datagram in bytes, written as a number or as text.
 fn datagram(place: &Place, raw: &raw::Flow) -> Result<u32, ScenarioError> {
     let Some(value) = &raw.size else { return Ok(1000) };
     let size = match value {

@@ -5,26 +5,26 @@ use units::BitRate;
 use super::error::{Place, ScenarioError};
 use super::raw;
 
-/// Where connections are split, and what is between.
+/// Where connections are split, and how the parts are joined.
 #[derive(Debug, Clone)]
 pub(super) struct Gateways {
     pub(super) split: Split,
-    /// The names of their TCP: on the hop, and towards the hosts.
+    /// The names of the TCP on the hop and towards the hosts.
     pub(super) tcp: String,
     pub(super) lan_tcp: String,
-    /// What SLACP is told of the link's rates; that of the link if nothing.
+    /// The rates configured in SLACP; by default those of the link.
     pub(super) forward_rate: Option<BitRate>,
     pub(super) return_rate: Option<BitRate>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Split {
-    /// One gateway at the hub.
+    /// One gateway, at the hub.
     Two,
-    /// One on each side.
+    /// A gateway on each side.
     ThreeTcp,
     ThreeSlacp,
-    /// Not at all: SLACP carries packets.
+    /// No split: SLACP carries whole packets.
     Packets,
 }
 

@@ -1,5 +1,5 @@
-//! Scenarios as they stand in the file. Quantities are text here; what they
-//! mean is found out with the key at hand, so that errors can name it.
+//! Scenarios as written in the file. Quantities are kept as text and parsed later, so that errors
+//! can include the key.
 
 use core::num::NonZeroU64;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ pub(super) struct Direction {
     pub(super) outages: Option<Vec<String>>,
 }
 
-/// Options of an endpoint, by the names of `tcp::Config::set`.
+/// TCP options, by their names in `tcp::Config::set`.
 pub(super) type Tcp = BTreeMap<String, toml::Value>;
 
 #[derive(Debug, Clone, Deserialize)]

@@ -1,4 +1,4 @@
-//! How the TCP of a scenario behaves.
+//! TCP settings of a scenario.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tcp::{Config, ConfigError, Profile};
 use super::error::{Place, ScenarioError};
 use super::raw;
 
-/// The settings of a `[tcp.NAME]`: a profile, then single options.
+/// Parses the settings of a `[tcp.NAME]`: a profile, then single options.
 pub(super) fn read(place: &Place, raw: &raw::Tcp) -> Result<Arc<Config>, ScenarioError> {
     let mut config = Profile::Linux.config();
     let profile = raw.get_key_value("profile");
@@ -25,7 +25,7 @@ pub(super) fn read(place: &Place, raw: &raw::Tcp) -> Result<Arc<Config>, Scenari
     Ok(Arc::new(config))
 }
 
-/// As an option string has it.
+/// The value in the syntax of an option string.
 fn text_of(value: &toml::Value) -> String {
     match value {
         toml::Value::Boolean(true) => "on".to_owned(),

@@ -42,7 +42,7 @@ fn a_scenario_runs() {
     let scenario = Scenario::parse("x.toml", GOOD).unwrap();
     let metrics = run(&scenario.cases[0], 1);
     assert_eq!(value(&metrics, "ftp", "bytes"), 500_000.0);
-    // A window of 32 KiB per RTT of half a second and more: at least 7.6 s.
+    // A window of 32 KiB per RTT of at least half a second: at least 7.6 s.
     let time = value(&metrics, "ftp", "time-median-s");
     assert!((7.6..14.0).contains(&time), "{time}");
     assert!(value(&metrics, "ftp", "outstanding-max-bytes") <= 32_768.0);
@@ -54,7 +54,7 @@ fn every_nth_packet_can_be_lost() {
     let text = text.replace("20 s", "60 s");
     let metrics = run(&Scenario::parse("x.toml", &text).unwrap().cases[0], 1);
     assert_eq!(value(&metrics, "ftp", "bytes"), 500_000.0);
-    // What has no `[hop.return]` loses acknowledgements as often.
+    // Without `[hop.return]` the return link loses acknowledgements at the same rate.
     for link in ["forward", "return"] {
         let packets = |name| value(&metrics, link, name);
         let sent = packets("delivered-packets") + packets("lost-packets");

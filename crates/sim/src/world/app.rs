@@ -1,4 +1,4 @@
-//! What applications can do, and how they are told.
+//! What applications can do, and how they are notified.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::talk::{Closer, News, Side, Talk, Turn};
 use crate::world::socket::End;
 
 impl World {
-    /// Adds an application; it is told [`Notice::Start`] before anything else.
+    /// Adds an application, which first receives [`Notice::Start`].
     pub fn add_app(&mut self, app: Box<dyn App>) -> AppId {
         let id = AppId(self.apps.len() as u32);
         self.apps.push(Some(app));
@@ -25,23 +25,23 @@ impl World {
         id
     }
 
-    /// A seed of its own for somebody.
+    /// Draws a new seed.
     pub fn draw_seed(&mut self) -> u64 {
         self.seeds.bits()
     }
 
-    /// What an application has brought about so far.
+    /// Statistics of an application.
     pub fn tally(&self, app: AppId) -> &Tally {
         &self.tallies[app.index()]
     }
 
-    /// Sends [`Notice::Wake`] with `wish` to an application at `at`.
+    /// Sends [`Notice::Wake`] with the number `wish` to an application at `at`.
     pub fn wake_at(&mut self, app: AppId, at: Instant, wish: u64) {
         self.agenda.enter(at.max(self.now), Due::App(app, wish));
     }
 
-    /// Opens a connection between an application's two ends. With a name for
-    /// `watch`, its senders are noted for plots.
+    /// Opens a connection between an application's two ends. If `watch` is set, its senders are
+    /// recorded for plots under that name.
     pub fn open(
         &mut self,
         app: AppId,
@@ -60,7 +60,7 @@ impl World {
         talk
     }
 
-    /// Opens a segment that is TCP; `None` if it is not. Its near socket.
+    /// Opens a TCP segment and returns its near socket; `None` if it is not TCP.
     pub(super) fn open_leg(
         &mut self,
         path: &Arc<Path>,
@@ -87,8 +87,7 @@ impl World {
         Some(near)
     }
 
-    /// Who is at the far end of segment `at`: the server's application, or a
-    /// relay that is made for it.
+    /// The owner of the far end of segment `at`: the server's application, or a new relay.
     pub(super) fn owner_after(&mut self, path: &Arc<Path>, at: usize, talk: Key) -> Owner {
         if at + 1 == path.legs.len() {
             return Owner::Talk(talk, Side::Server);
@@ -96,17 +95,17 @@ impl World {
         Owner::Relay(self.add_relay(path, at + 1, talk))
     }
 
-    /// Sends a request; requests are answered in order.
+    /// Sends a request. Requests are answered in order.
     pub fn ask(&mut self, talk: Key, turn: Turn) {
         self.change(talk, |talk| talk.ask(turn));
     }
 
-    /// No further request comes: the connection may end when all is answered.
+    /// Makes no further requests. The connection may end when all are answered.
     pub fn finish(&mut self, talk: Key) {
         self.change(talk, Talk::finish);
     }
 
-    /// Nothing more is written than has been.
+    /// Writes nothing beyond what has been written.
     pub fn stop(&mut self, talk: Key) {
         self.change(talk, Talk::stop);
     }
@@ -119,7 +118,7 @@ impl World {
         }
     }
 
-    /// Bytes that have arrived of a talk: at the server, at the client.
+    /// Bytes of a conversation received by the server and by the client.
     pub fn received(&self, talk: Key) -> Option<[u64; 2]> {
         Some(self.talks.get(talk)?.received())
     }
@@ -134,27 +133,27 @@ impl World {
         self.notices.push_back((AppId(datagram.app), Notice::Datagram(datagram)));
     }
 
-    /// An application begins now.
+    /// Sets the start of an application to now.
     pub fn begin(&mut self, app: AppId) {
         self.tallies[app.index()].began = self.now;
     }
 
-    /// An application has nothing more to do.
+    /// Marks an application as finished.
     pub fn set_done(&mut self, app: AppId) {
         self.tallies[app.index()].done = true;
     }
 
-    /// An application has finished something.
+    /// Records a finished unit of work of an application.
     pub fn note_deed(&mut self, app: AppId, deed: Deed) {
         self.tallies[app.index()].deeds.push(deed);
     }
 
-    /// A connection of an application did not end well.
+    /// Records that a connection of an application did not end well.
     pub fn note_broken(&mut self, app: AppId) {
         self.tallies[app.index()].broken += 1;
     }
 
-    /// A datagram of an application has arrived.
+    /// Records that a datagram of an application has arrived.
     pub fn note_datagram(&mut self, app: AppId, datagram: Datagram) {
         let (now, tally) = (self.now, &mut self.tallies[app.index()]);
         tally.delivered(now, u64::from(datagram.len));
@@ -162,7 +161,8 @@ impl World {
         tally.delay += now.saturating_since(datagram.sent_at);
     }
 
-    /// Hands a talk's news to its application; forgets the talk if it is over.
+    /// Passes the events of a conversation to its application; forgets the conversation if it is
+    /// over.
     pub(super) fn tell_news(&mut self, key: Key) {
         while let Some(talk) = self.talks.get_mut(key) {
             let Some(news) = talk.news.pop_front() else { return };
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// Tells applications all there is to tell.
+    /// Delivers all pending notifications to applications.
     pub(super) fn tell_apps(&mut self) {
         while let Some((id, notice)) = self.notices.pop_front() {
             let Some(mut app) = self.apps[id.index()].take() else { continue };

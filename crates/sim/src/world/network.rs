@@ -1,4 +1,4 @@
-//! Packets on their way.
+//! Packets in transit.
 
 use link::{Counters, Link, LinkConfig, Tally};
 use units::Machine;
@@ -8,8 +8,8 @@ use crate::agenda::Alarm;
 use crate::network::{Hop, Lane, LaneId, Node};
 use crate::packet::{Body, NodeId, Packet};
 
-/// A packet is forwarded so often without a link in between and no more: then
-/// routes form a circle.
+/// Maximum number of times a packet is forwarded without a link in between; beyond it, routes form
+/// a loop.
 const HOPS: u32 = 64;
 
 impl World {
@@ -19,15 +19,14 @@ impl World {
         NodeId(self.nodes.len() as u32 - 1)
     }
 
-    /// Makes a link to `to`. Whose packets go into it is said by routes; several
-    /// nodes may share it.
+    /// Creates a link to `to`. Routes decide which packets enter it; several nodes may share it.
     pub fn connect(&mut self, to: NodeId, config: LinkConfig) -> LaneId {
         let link = Link::new(config, self.seeds.bits());
         self.lanes.push(Lane { link, to, alarm: Alarm::default(), peak: 0 });
         LaneId(self.lanes.len() as u32 - 1)
     }
 
-    /// Packets at `node` that are for `to` take `hop`.
+    /// Routes packets at `node` that are addressed to `to` through `hop`.
     pub fn set_route(&mut self, node: NodeId, to: NodeId, hop: Hop) {
         let routes = &mut self.nodes[node.index()].routes;
         if routes.len() <= to.index() {
@@ -36,7 +35,7 @@ impl World {
         routes[to.index()] = Some(hop);
     }
 
-    /// All other packets at `node` take `hop`.
+    /// Routes all other packets at `node` through `hop`.
     pub fn set_default_route(&mut self, node: NodeId, hop: Hop) {
         self.nodes[node.index()].default = Some(hop);
     }
@@ -46,17 +45,17 @@ impl World {
         self.lanes[lane.index()].link.counters()
     }
 
-    /// What waits in front of a link.
+    /// The current queue of a link.
     pub fn queued(&self, lane: LaneId) -> Tally {
         self.lanes[lane.index()].link.queued()
     }
 
-    /// The most packets that ever waited in front of a link.
+    /// Maximum number of packets that ever waited for a link.
     pub fn peak_queue(&self, lane: LaneId) -> u64 {
         self.lanes[lane.index()].peak
     }
 
-    /// Sends a packet that `node` has made.
+    /// Sends a packet created by `node`.
     pub(super) fn send(&mut self, packet: Box<Packet>) {
         let node = packet.from;
         if let Some(tap) = &mut self.tap {
@@ -65,7 +64,7 @@ impl World {
         self.forward(node, packet);
     }
 
-    /// A packet is at `node` and goes on from there.
+    /// Forwards a packet from `node`.
     pub(super) fn forward(&mut self, mut node: NodeId, packet: Box<Packet>) {
         for _ in 0..HOPS {
             match self.nodes[node.index()].route(packet.to) {
@@ -85,7 +84,7 @@ impl World {
         let lane = &mut self.lanes[id.index()];
         lane.link.handle_packet(self.now, packet);
         lane.peak = lane.peak.max(lane.link.queued().packets);
-        // What comes later arrives later.
+        // A later packet is delivered later.
         if lane.alarm.is_set() && !lane.link.reorders() {
             return;
         }
@@ -93,7 +92,7 @@ impl World {
         lane.alarm.set(&mut self.agenda, next, Due::Lane(id));
     }
 
-    /// Packets are at the end of a link.
+    /// Delivers packets at the end of a link.
     pub(super) fn arrive(&mut self, id: LaneId) {
         loop {
             let lane = &mut self.lanes[id.index()];
@@ -115,14 +114,14 @@ impl World {
         }
     }
 
-    /// A packet is where it wanted to go.
+    /// Delivers a packet to its destination.
     #[inline]
     pub(super) fn deliver(&mut self, packet: Box<Packet>) {
         if let Some(tap) = &mut self.tap {
             tap.packet(self.now, packet.to, false, &packet);
         }
         let (from, to) = (packet.from, packet.to);
-        // A segment is looked at where it is: copying it costs more.
+        // The segment is processed in place, because copying it costs more.
         if let Body::Tcp { source, destination, segment } = &packet.body {
             self.deliver_segment([from, to], [*source, *destination], segment);
             return self.boxes.push(packet);

@@ -1,8 +1,8 @@
-//! How relays are driven.
+//! Drives relays.
 //!
-//! A gateway accepts a connection at once and opens the next segment when its
-//! own handshake is through, as a transparent proxy does. Half-close passes
-//! through; so does back-pressure, for at most one chunk is held.
+//! A gateway accepts a connection at once and opens the next segment when the handshake is
+//! complete, like a transparent proxy. Half-close is passed on, and so is back-pressure, because at
+//! most one chunk is held.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::relay::{Carry, LegEnd, Relay};
 use crate::slab::{Key, Slab};
 use crate::socket::{Owner, Socket};
 
-/// The most that is read at once, in bytes.
+/// Maximum number of bytes read at once.
 const CHUNK: usize = 65_536;
 
 impl World {
@@ -23,14 +23,14 @@ impl World {
         self.relays.insert(|_| Relay::new(path, at, talk))
     }
 
-    /// Tells a relay which socket it has towards the client.
+    /// Sets a relay's socket towards the client.
     pub(super) fn join_relay(&mut self, relay: Key, socket: Key) {
         if let Some(relay) = self.relays.get_mut(relay) {
             relay.legs[0] = Some(LegEnd::Tcp(socket));
         }
     }
 
-    /// Does what there is to do at a relay after anything has changed.
+    /// Does whatever a relay can do after a change.
     pub(super) fn serve_relay(&mut self, key: Key) {
         self.note_relay_events(key);
         self.open_next_leg(key);
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// A segment has broken: so does the other.
+    /// Breaks the other segment after one has broken.
     pub(super) fn cut_relay(&mut self, key: Key) {
         let Some(relay) = self.relays.remove(key) else { return };
         let node = relay.path.nodes[relay.at];
@@ -110,8 +110,7 @@ impl World {
         }
     }
 
-    /// What is told of the connection's segment between `nodes[at]` and the
-    /// next.
+    /// Starts recording the connection's segment between `nodes[at]` and the next node.
     pub(super) fn watch_leg(&mut self, talk: Key, at: usize, ends: [Key; 2]) {
         let Some(name) = self.talks.get(talk).and_then(|talk| talk.watch.clone()) else { return };
         for (place, end) in ends.into_iter().enumerate() {
@@ -123,14 +122,14 @@ impl World {
     }
 }
 
-/// Where relays read and write.
+/// The sockets and streams of relays.
 struct Legs<'a> {
     sockets: &'a mut Slab<Socket>,
     gateway: Option<&'a mut Gateway>,
 }
 
 impl Legs<'_> {
-    /// Moves what can be moved. Without a sink yet, a chunk is read and kept.
+    /// Moves as much as possible. Without a sink, a chunk is read and kept.
     fn carry(&mut self, source: LegEnd, sink: Option<LegEnd>, carry: &mut Carry) {
         loop {
             if carry.held.is_empty() {
@@ -180,12 +179,12 @@ impl Legs<'_> {
         }
     }
 
-    /// Ends a segment's stream, if that is possible already.
+    /// Ends a segment's stream, if that is already possible.
     fn finish(&mut self, sink: LegEnd) -> bool {
         match sink {
             LegEnd::Tcp(socket) => {
                 let Some(socket) = self.sockets.get_mut(socket) else { return true };
-                // A CLOSE in SYN-SENT would give the connection up.
+                // A CLOSE in SYN-SENT would abort the connection.
                 let open = socket.tcp.state() != tcp::State::SynSent;
                 if open {
                     socket.tcp.close();

@@ -1,4 +1,4 @@
-//! How what happens is noted.
+//! Recording.
 
 use core::time::Duration;
 
@@ -7,18 +7,18 @@ use crate::network::LaneId;
 use crate::probe::{Line, Load, Probe, State};
 
 impl World {
-    /// Notes the state of everything watched from now on, so often.
+    /// Samples the state of everything recorded, at this interval.
     pub fn sample_every(&mut self, every: Duration) {
         self.probe.every = Some(every.max(Duration::from_nanos(1)));
         self.agenda.enter(self.now, Due::Sample);
     }
 
-    /// Notes the load of a link.
+    /// Records the load of a link.
     pub fn watch_lane(&mut self, label: String, lane: LaneId) {
         self.probe.links.push(Line { label, lane, loads: Vec::new() });
     }
 
-    /// What has been noted.
+    /// The recordings so far.
     pub fn probe(&self) -> &Probe {
         &self.probe
     }

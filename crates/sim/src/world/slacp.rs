@@ -1,5 +1,4 @@
-//! Gateways that join two segments by a SLACP session: the real protocol with
-//! real bytes and keys.
+//! Gateways that join two segments by a SLACP session: the real protocol with real data and keys.
 
 use core::net::{Ipv4Addr, SocketAddr};
 use std::collections::BTreeMap;
@@ -19,12 +18,11 @@ use crate::path::Path;
 use crate::relay::{Carry, LegEnd};
 use crate::slab::Key;
 
-/// The port of every gateway.
+/// The UDP port of every gateway.
 const PORT: u16 = 5258;
-/// What is written and read at once.
+/// Maximum number of bytes written or read at once.
 const CHUNK: usize = 16_384;
-/// Streams carry bytes that repeat after so many: a wrong, missing or double
-/// byte is noticed.
+/// Period of the data on streams. Wrong, missing or duplicate bytes are detected.
 const PERIOD: u64 = 251;
 
 pub(crate) struct Gateway {
@@ -50,22 +48,22 @@ fn node_at(address: SocketAddr) -> Option<NodeId> {
 
 /// The key pair of a node.
 fn identity(node: NodeId) -> KeyPair {
-    // Not the number itself: the curve ignores the lowest bits.
+    // Not the number itself, because the curve ignores the lowest bits.
     let mut private = [0; 32];
     Dice::new(node.0.into()).fill(&mut private);
     KeyPair::from_private(private)
 }
 
 impl World {
-    /// Makes `node` a hub of the gateways at `terminals`.
+    /// Makes `node` the hub of the gateways at `terminals`.
     pub fn add_hub(&mut self, node: NodeId, config: Config, terminals: &[NodeId]) {
         let allow = terminals.iter().map(|terminal| identity(*terminal).public()).collect();
         let seed = self.draw_key();
         self.add_gateway(node, Endpoint::hub(config, identity(node), allow, seed));
     }
 
-    /// Makes `node` a terminal of the gateway at `hub`. It sets up its session
-    /// when the clock begins to run.
+    /// Makes `node` a terminal of the gateway at `hub`. It sets up its session when the clock
+    /// starts.
     pub fn add_terminal(&mut self, node: NodeId, config: Config, hub: NodeId) {
         let seed = self.draw_key();
         let (key, to) = (identity(hub).public(), vec![address(hub)]);
@@ -98,7 +96,7 @@ impl World {
         self.gateways.get_mut(place as usize)
     }
 
-    /// What a gateway's session with a peer has counted.
+    /// Statistics of a gateway's session with a peer.
     pub fn session_stats(&self, node: NodeId, peer: NodeId) -> Option<slacp::Stats> {
         let gateway = &self.gateways[self.nodes[node.index()].gateway? as usize];
         gateway.endpoint.stats(*gateway.sessions.get(&peer)?)
@@ -124,7 +122,7 @@ impl World {
         self.drive_gateway(node);
     }
 
-    /// Hands out events and datagrams and sets the alarm.
+    /// Processes a gateway's events, sends its datagrams and sets its alarm.
     pub(super) fn drive_gateway(&mut self, node: NodeId) {
         while let Some((session, event)) =
             self.gateway(node).and_then(|gateway| gateway.endpoint.poll_event())
@@ -198,8 +196,8 @@ impl World {
         relays.into_iter().for_each(|relay| self.cut_relay(relay));
     }
 
-    /// Opens the stream between `nodes[at]` and the next gateway for `relay`;
-    /// `None` while there is no session.
+    /// Opens the stream between `nodes[at]` and the next gateway for `relay`; `None` while there is
+    /// no session.
     pub(super) fn open_stream(
         &mut self,
         path: &Arc<Path>,
@@ -216,7 +214,7 @@ impl World {
             }
             return None;
         };
-        // The far relay is found by the name in the source address.
+        // The source address carries the number of the far relay.
         let source = SocketAddr::from((Ipv4Addr::from(name), 1));
         let open = Open { destination: address(peer), source, dscp: None };
         let stream = gateway.endpoint.open(now, session, open).ok()?;
@@ -253,7 +251,7 @@ impl World {
     pub(super) fn reset_stream(&mut self, node: NodeId, session: SessionId, stream: StreamId) {
         if let Some(gateway) = self.gateway(node) {
             gateway.streams.remove(&(session, stream));
-            // It may be gone already.
+            // It may already be gone.
             let _ = gateway.endpoint.reset(session, stream, ResetReason::Reset);
         }
     }
@@ -270,7 +268,7 @@ impl World {
 }
 
 impl Gateway {
-    /// Reads the next bytes, which must be the next of the pattern.
+    /// Reads the next bytes and checks them against the pattern.
     pub(super) fn read(&mut self, session: SessionId, stream: StreamId, carry: &mut Carry) {
         self.buffer.resize(CHUNK, 0);
         match self.endpoint.read(session, stream, &mut self.buffer) {
@@ -296,7 +294,7 @@ impl Gateway {
     }
 
     pub(super) fn finish(&mut self, session: SessionId, stream: StreamId) -> bool {
-        // An error says that it is over anyhow.
+        // An error means that it is over anyway.
         let _ = self.endpoint.finish(session, stream);
         true
     }

@@ -1,4 +1,4 @@
-//! Connections: how they are opened, driven and forgotten.
+//! Opening, driving and closing connections.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::packet::{Body, NodeId, Packet};
 use crate::slab::Key;
 use crate::socket::{Owner, Socket};
 
-/// One end of a new connection: where it is, how it behaves and whose it is.
+/// One end of a new connection: its node, its settings and its owner.
 pub(super) struct End {
     pub(super) node: NodeId,
     pub(super) config: Arc<tcp::Config>,
@@ -19,8 +19,7 @@ pub(super) struct End {
 }
 
 impl World {
-    /// Makes both ends of a connection. Its SYN leaves when the first of them is
-    /// served.
+    /// Creates both ends of a connection. Its SYN is sent when the first of them is served.
     pub(super) fn open_sockets(&mut self, [from, to]: [End; 2]) -> [Key; 2] {
         let numbers = [self.seeds.bits(), self.seeds.bits()].map(|bits| SeqNr::new(bits as u32));
         let (from_node, to_node) = (from.node, to.node);
@@ -70,8 +69,8 @@ impl World {
         self.service(destination);
     }
 
-    /// Lets the owner of a socket read and write, sends what is to be sent, and
-    /// sets the alarm. After everything that has changed a socket.
+    /// Lets the owner of a socket read and write, sends what is due, and sets the alarm. Called
+    /// after every change to a socket.
     pub(super) fn service(&mut self, key: Key) {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         match socket.owner {
@@ -93,7 +92,7 @@ impl World {
             }
             Owner::Relay(relay) => {
                 self.serve_relay(relay);
-                // A relay that is over no longer serves what is left of it.
+                // A relay that has ended no longer serves its sockets.
                 if let Some(socket) = self.sockets.get_mut(key) {
                     while socket.tcp.poll_event().is_some() {}
                 }
@@ -102,8 +101,7 @@ impl World {
         }
     }
 
-    /// Sends what a socket has to send and sets its alarm. Forgets it when it
-    /// is closed.
+    /// Sends what a socket has to send and sets its alarm. Removes it when it is closed.
     pub(super) fn flush(&mut self, key: Key) {
         let now = self.now;
         loop {
@@ -130,7 +128,7 @@ impl World {
         }
     }
 
-    /// Removes a closed socket, and its peer if that has heard nothing yet.
+    /// Removes a closed socket, and its peer if that has not received anything yet.
     fn forget(&mut self, key: Key) {
         let Some(socket) = self.sockets.remove(key) else { return };
         if let Some(watched) = socket.watched {

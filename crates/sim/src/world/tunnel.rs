@@ -1,22 +1,21 @@
-//! SLACP as a link layer under IP: gateways that carry packets whole, on a
-//! packet channel of their session.
+//! SLACP as a link layer under IP: gateways carry whole packets on a packet channel of their
+//! session.
 
 use slacp::{ChannelConfig, ChannelId, Config, ConfigError, ErrorControl};
 
 use super::World;
 use crate::packet::{Body, NodeId, Packet};
 
-/// The channel that packets take.
+/// The channel of tunnelled packets.
 const CHANNEL: u8 = 0;
-/// So many packets are kept track of: more than all tunnels hold together.
+/// Maximum number of packets tracked: more than all tunnels hold together.
 const PLACES: usize = 1 << 16;
-/// Where an IPv4 header has its identification, by which the packet is found
-/// again at the other end; and its ECN codepoint.
+/// Position of the identification in an IPv4 header, by which the packet is found again at the
+/// other end, and of the ECN codepoint.
 const IDENTIFICATION: core::ops::Range<usize> = 4..6;
 const TRAFFIC_CLASS: usize = 1;
 
-/// The packets whose bytes are on their way. What never comes out is forgotten
-/// when its place is needed again.
+/// Packets whose bytes are in transit. Those that never come out are overwritten eventually.
 #[derive(Debug, Default)]
 pub(super) struct Tunnelled {
     places: Vec<Option<Box<Packet>>>,
@@ -24,7 +23,7 @@ pub(super) struct Tunnelled {
 }
 
 impl Tunnelled {
-    /// Keeps a packet; its name.
+    /// Stores a packet; returns its identification.
     fn put(&mut self, packet: Box<Packet>) -> u16 {
         let name = self.next;
         self.next = name.wrapping_add(1);
@@ -42,9 +41,9 @@ impl Tunnelled {
 }
 
 impl World {
-    /// Adds to a gateway's settings the channel that [`crate::Hop::Tunnel`]
-    /// needs, with `control` of errors. Packets of a satellite link with little
-    /// rate wait long, so that they do not wait on the link.
+    /// Adds the channel that [`crate::Hop::Tunnel`] needs to a gateway's settings, with this error
+    /// control. Its queue time is long, so that on a slow satellite link packets wait here and not
+    /// on the link.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -56,8 +55,7 @@ impl World {
         config.add_channel(channel, channel_config)
     }
 
-    /// A packet goes into the session between two gateways; without one it is
-    /// lost.
+    /// Sends a packet through the session between two gateways; without a session it is lost.
     pub(super) fn enter_tunnel(&mut self, node: NodeId, peer: NodeId, packet: Box<Packet>) {
         let now = self.now;
         let mut bytes = packet.to_bytes();
@@ -71,7 +69,7 @@ impl World {
         }
     }
 
-    /// Packets that have come out at a gateway go on from there.
+    /// Forwards packets that have come out at a gateway.
     pub(super) fn leave_tunnels(&mut self, node: NodeId) {
         while let Some((_, _, bytes)) =
             self.gateway(node).and_then(|gateway| gateway.endpoint.poll_packet())

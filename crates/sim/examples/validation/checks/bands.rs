@@ -1,4 +1,4 @@
-//! Every controller over GEO, beside another simulator.
+//! Compares every controller over GEO with another simulator.
 
 use core::time::Duration;
 
@@ -83,7 +83,7 @@ fn mean(trial: &Trial) -> f64 {
     (1..=seeds).map(run).sum::<f64>() / seeds as f64
 }
 
-/// What the laws of the controllers give where the bands differ.
+/// What the controllers' equations predict where the bands differ.
 fn laws() -> Vec<Row> {
     let rate = |window: f64| window * MSS * 8e-6 / 0.504;
     let law = |claim: &str, source: &str, window: f64, trial: &Trial| {
@@ -91,7 +91,7 @@ fn laws() -> Vec<Row> {
     };
     let mut counted = trial("newreno", 1e-2);
     counted.tcp.counting = tcp::Counting::Acks;
-    // Nothing but the queue is to delay acknowledgements, and the start is over.
+    // Only the queue may delay acknowledgements, and the start is over.
     let mut illinois = trial("illinois:threshold=0", 1e-2);
     illinois.tcp.acks.delay = None;
     (illinois.warm_up, illinois.time) = (Duration::from_secs(100), Duration::from_secs(500));
@@ -124,8 +124,7 @@ fn laws() -> Vec<Row> {
     ]
 }
 
-/// Without losses Vegas adds a segment per round trip to what slow start has
-/// left.
+/// Without losses Vegas adds a segment per round trip to the window that slow start has reached.
 fn vegas_grows() -> Row {
     let mut trial = trial("vegas", 0.0);
     trial.sample = Duration::from_millis(100);

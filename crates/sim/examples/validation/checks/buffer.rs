@@ -1,4 +1,4 @@
-//! The router's buffer of ITU-R S.1711-1.
+//! The router buffer of ITU-R S.1711-1.
 
 use sim::published::Published;
 use sim::scenario::Scenario;
@@ -7,7 +7,7 @@ use super::{Effort, Row, Section};
 
 const SCENARIO: &str = include_str!("../../../../../scenarios/itu-buffer.toml");
 const PUBLISHED: &str = include_str!("../../../../../scenarios/itu-buffer.published.toml");
-/// The scenario's window, in bytes, and its segments'.
+/// The scenario's window, and the size of its segments, in bytes.
 const WINDOW: &str = "9114820 B";
 const MSS: u64 = 1430;
 

@@ -1,4 +1,4 @@
-//! Hybla: a long round trip is to cost nothing.
+//! Hybla: a long round trip should cost nothing.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -56,7 +56,7 @@ pub(super) fn section(effort: Effort) -> Section {
     }
 }
 
-/// Bits per second.
+/// In bits per second.
 fn goodput(controller: &str, rtt: f64, p: f64) -> f64 {
     let rho = if controller == "newreno" { 1.0 } else { rtt / RTT0 };
     let window = rho * equations::mathis(p);

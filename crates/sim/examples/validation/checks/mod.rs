@@ -1,4 +1,4 @@
-//! What the simulator is checked against, and what comes of it.
+//! The validation checks and their results.
 
 #![expect(
     clippy::disallowed_methods,
@@ -20,17 +20,16 @@ use std::thread;
 
 pub(crate) use row::{Plot, Row, Section, Series, Verdict};
 
-/// How much is run.
+/// How much to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// The rows that take a second or two.
+    /// Only the rows that take a second or two.
     Quick,
-    /// All of them.
+    /// All rows.
     Full,
 }
 
-/// Runs every check; the sections are in a fixed order, and each row is the
-/// same on every machine.
+/// Runs every check. The order of sections is fixed, and each row is the same on every machine.
 pub(crate) fn sections(effort: Effort) -> Vec<Section> {
     let all: [fn(Effort) -> Section; 6] = [
         window::section,

@@ -1,4 +1,4 @@
-//! Where Vegas and BBR settle.
+//! The operating points of Vegas and BBR.
 
 use core::time::Duration;
 
@@ -43,7 +43,7 @@ fn trial(controller: &str, ms: u64, seconds: u64) -> Trial {
     trial
 }
 
-/// What is outstanding beyond what the path holds, in segments, from then on.
+/// Outstanding data beyond the capacity of the path, in segments, from a time on.
 fn excess(trial: &Trial, outcome: &Outcome, from: f64) -> f64 {
     let states = outcome.states.iter().filter(|state| seconds(state.at) >= from);
     let all: Vec<f64> = states.map(|state| state.outstanding as f64 / MSS).collect();

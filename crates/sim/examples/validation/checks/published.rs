@@ -11,7 +11,7 @@ pub(crate) struct Published {
     pub(crate) band: Vec<Band>,
 }
 
-/// A mean window of a table.
+/// A mean window from a table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Response {
@@ -32,10 +32,10 @@ pub(crate) struct Band {
     pub(crate) controller: String,
     pub(crate) per: f64,
     pub(crate) mean: f64,
-    /// The standard deviation; none of a single run.
+    /// Standard deviation; absent for a single run.
     #[serde(default)]
     pub(crate) sd: f64,
-    /// Why ours is elsewhere, if it is.
+    /// Why ours differs, if it does.
     #[serde(default)]
     pub(crate) differs: Option<String>,
 }

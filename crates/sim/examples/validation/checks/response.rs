@@ -1,4 +1,4 @@
-//! Response functions: the mean window for a rate of loss.
+//! Response functions: mean window by loss rate.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -10,10 +10,10 @@ use super::published::{self, Response};
 use super::trial::{MSS, Trial, random};
 use super::{Effort, Plot, Row, Section, Series, equations};
 
-/// Within so much, as the issue of this project asks.
+/// Relative tolerance.
 const TOLERANCE: f64 = 0.15;
-/// What a window's growth is watched for: losses with a fixed distance repeat
-/// themselves soon, random ones need a mean.
+/// How long to observe a window, in loss periods: periodic losses soon repeat, but random ones need
+/// averaging.
 const PERIODS: f64 = 20.0;
 const RANDOM_LOSSES: f64 = 100.0;
 const RATES: [f64; 4] = [1e-2, 1e-3, 1e-4, 1e-5];
@@ -39,7 +39,7 @@ pub(super) fn section(effort: Effort) -> Section {
     }
     for p in RATES.into_iter().filter(|p| is_wanted(*p)) {
         let ours = by_chance(p);
-        // The RTO is at its minimum, as no queue makes the RTT vary.
+        // The RTO is at its minimum, because there is no queue to vary the RTT.
         let expected = equations::pftk(p, 0.1, 0.2);
         note("newreno, random loss".to_owned(), p, ours);
         let claim = format!("NewReno, RTT 0.1 s, PER {p:e}");
@@ -88,7 +88,7 @@ fn theory() -> Vec<Series> {
     ]
 }
 
-/// A transfer that begins near the window it is going to have.
+/// A transfer that starts near its equilibrium window.
 fn trial(controller: &str, rtt: f64, window: f64, losses: f64, p: f64) -> Trial {
     let mut trial = Trial::new(Duration::from_secs_f64(rtt), controller);
     trial.tcp.initial_ssthresh = Some(ByteCount::new((window * MSS) as u64));

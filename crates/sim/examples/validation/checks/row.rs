@@ -1,10 +1,10 @@
-//! A claim, what it expects, and what came out.
+//! A claim, its expectation and the result.
 
 /// Claims of one kind.
 #[derive(Debug)]
 pub(crate) struct Section {
     pub(crate) title: &'static str,
-    /// How it is measured.
+    /// How they are measured.
     pub(crate) text: String,
     pub(crate) rows: Vec<Row>,
     pub(crate) plots: Vec<Plot>,
@@ -22,18 +22,18 @@ pub(crate) struct Row {
     pub(crate) verdict: Verdict,
 }
 
-/// Whether we are where the source says.
+/// Whether our result matches the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Reproduced,
-    /// Not as near as that, but within two standard deviations of theirs.
+    /// Outside the tolerance, but within two of the source's standard deviations.
     Within,
-    /// With the reason, if there is one.
+    /// With the reason, if known.
     Differs(Option<String>),
 }
 
 impl Row {
-    /// A value that is to be met within `tolerance`, a share of it.
+    /// A value that must be met within the relative `tolerance`.
     pub(crate) fn near(
         claim: impl Into<String>,
         source: impl Into<String>,
@@ -49,7 +49,7 @@ impl Row {
         Self { claim: claim.into(), source: source.into(), unit, expected, ours, verdict }
     }
 
-    /// A mean whose source has such a standard deviation.
+    /// Adds the source's standard deviation.
     pub(crate) fn with_deviation(mut self, deviation: f64) -> Self {
         let is_within = (self.ours - self.expected).abs() <= 2.0 * deviation;
         if is_within && self.verdict != Verdict::Reproduced {
@@ -58,7 +58,7 @@ impl Row {
         self
     }
 
-    /// Says why it differs, if it does.
+    /// Adds the reason for a difference, if there is one.
     pub(crate) fn because(mut self, why: impl Into<String>) -> Self {
         if let Verdict::Differs(reason) = &mut self.verdict {
             *reason = Some(why.into());
@@ -70,7 +70,7 @@ impl Row {
         self.ours / self.expected
     }
 
-    /// The line in Markdown.
+    /// The row in Markdown.
     pub(crate) fn line(&self) -> String {
         let verdict = match &self.verdict {
             Verdict::Reproduced => "reproduced".to_owned(),
@@ -89,7 +89,7 @@ impl Row {
     }
 }
 
-/// Three digits.
+/// Formats with three significant digits.
 fn number(value: f64) -> String {
     let digits = 2 - (value.abs().max(1e-9).log10().floor() as i32).clamp(-4, 2);
     format!("{value:.*}", digits as usize)
@@ -98,17 +98,17 @@ fn number(value: f64) -> String {
 /// A graph.
 #[derive(Debug)]
 pub(crate) struct Plot {
-    /// The file's name, without its ending.
+    /// File name without extension.
     pub(crate) name: &'static str,
     pub(crate) title: String,
-    /// What the axes show.
+    /// The axis labels.
     pub(crate) axes: [&'static str; 2],
-    /// Both axes are logarithmic.
+    /// Whether both axes are logarithmic.
     pub(crate) logarithmic: bool,
     pub(crate) series: Vec<Series>,
 }
 
-/// A line or points of a graph.
+/// A line or a set of points.
 #[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,

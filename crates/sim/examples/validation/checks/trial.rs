@@ -1,4 +1,4 @@
-//! One transfer over one link each way.
+//! One transfer over one link in each direction.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -8,41 +8,41 @@ use sim::{Amount, Bulk, Direction, Hop, Load, Path, State, World};
 use tcp::Config;
 use units::{BitRate, ByteCount, Instant, Probability};
 
-/// The payload of a segment with timestamps, in bytes.
+/// Payload of a segment with timestamps, in bytes.
 pub(crate) const MSS: f64 = 1448.0;
 
 /// A path, and how long it is used.
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
     pub(crate) rate: BitRate,
-    /// Of the propagation alone.
+    /// Propagation delay only.
     pub(crate) rtt: Duration,
-    /// Towards the client.
+    /// Loss towards the client.
     pub(crate) loss: Loss,
     pub(crate) queue: QueueLimit,
     pub(crate) tcp: Config,
-    /// Goodput is measured from then on.
+    /// Goodput is measured from this time on.
     pub(crate) warm_up: Duration,
-    /// The end of it.
+    /// The end of the run.
     pub(crate) time: Duration,
-    /// How often states are noted; never if zero.
+    /// Sampling interval; zero for no sampling.
     pub(crate) sample: Duration,
     pub(crate) seed: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Bits of payload per second after the warm-up.
+    /// Payload bits per second after the warm-up.
     pub(crate) goodput: f64,
-    /// Of the server's sender.
+    /// The server's sender.
     pub(crate) states: Vec<State>,
-    /// Of the link to the client.
+    /// The link to the client.
     pub(crate) loads: Vec<Load>,
 }
 
 impl Trial {
-    /// A path that never queues, and buffers that never limit.
+    /// A path without queueing and without buffer limits.
     pub(crate) fn new(rtt: Duration, controller: &str) -> Self {
         let tcp = Config {
             controller: controller.parse().expect("a controller"),
@@ -95,13 +95,13 @@ impl Trial {
         }
     }
 
-    /// The mean window in segments that a goodput stands for.
+    /// The mean window in segments that corresponds to a goodput.
     pub(crate) fn window(&self, outcome: &Outcome) -> f64 {
         outcome.goodput * self.rtt.as_secs_f64() / (8.0 * MSS)
     }
 }
 
-/// Each packet with this probability.
+/// Independent losses with this probability.
 pub(crate) fn random(per: f64) -> Loss {
     Probability::new(per).map_or(Loss::None, Loss::Per)
 }

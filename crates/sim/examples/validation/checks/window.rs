@@ -1,4 +1,4 @@
-//! What a window allows, and how long slow start takes to open it.
+//! The throughput that a window allows, and how long slow start takes to open it.
 
 use core::time::Duration;
 
@@ -67,7 +67,7 @@ fn start(from: u32, to: u32, counts_acks: bool) -> (Row, Series) {
     }
     (trial.time, trial.sample) = (Duration::from_secs(12), Duration::from_millis(10));
     let states = trial.run().states;
-    // The SYN counts for one.
+    // The SYN counts as one.
     let begin = states.iter().find(|state| state.outstanding > 1);
     let done = states.iter().find(|state| state.cwnd as f64 >= f64::from(to) * MSS);
     let (begin, done) = (begin.expect("it sent"), done.expect("it grew"));
