@@ -1,8 +1,9 @@
 //! Assigns packets and connections to classes, and classes to packet channels.
 //!
 //! A gateway's classes are those of its `slacp` configuration. Each has a packet channel, which it
-//! keeps across reloads as long as its name stays. A gateway classifies only what it sends; it
-//! receives every channel, however many classes the peer has.
+//! keeps across reloads as long as its name stays: packets are ordered per channel, so a change of
+//! channel would reorder flows. A gateway classifies only what it sends; it receives every channel,
+//! however many classes the peer has.
 
 use std::fmt;
 use std::sync::{RwLock, RwLockReadGuard};

@@ -7,7 +7,8 @@
 //!    terminal's none.
 //! 3. Special addresses ([`special`]) are refused unless a line of `reach` lies inside
 //!    their range; this machine's own, unless a line is that address alone. So
-//!    `0.0.0.0/0` opens neither, nor does `10.0.0.0/8` open our own `10.0.0.1`.
+//!    `0.0.0.0/0` opens neither, nor does `10.0.0.0/8` open our own `10.0.0.1`: an
+//!    operator who lists a network does not mean this machine.
 //!
 //! Not modelled: an address that NAT elsewhere maps to this machine. Such a connection arrives from
 //! outside, where the operator's firewall sees it.

@@ -8,9 +8,10 @@
 //!
 //! Interception of the machine's own connections adds four chains: `output` on the hook, `own`,
 //! `own-policies` and `own-takeover`. Their SYNs are marked, and thereby routed to loopback, where
-//! they come in again and are intercepted. Later packets must take the same path, for which the
-//! connection mark (conntrack) is used. The gateway's own packets bear another mark, [`PASSING`],
-//! and are left alone.
+//! they come in again and are intercepted. Later packets must take the same path, which the
+//! connection mark (conntrack) selects: a set of addresses and ports would need a time-out, and an
+//! idle connection outlives any. The gateway's own packets bear another mark, [`PASSING`], and are
+//! left alone.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,6 +1,9 @@
 //! Policies for new connections and for packets other than TCP: the first match decides; without a
 //! match, TCP is split and other packets are tunnelled. The kernel evaluates them, with rules made
 //! here; a connection is decided once, by its SYN.
+//!
+//! The lists of a policy expand to single rules rather than nftables sets: the kernel refuses sets
+//! with overlapping elements, and a TCP connection passes the rules only once.
 
 use std::collections::BTreeMap;
 

@@ -18,7 +18,8 @@ const BURST_SECONDS: u32 = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     /// Share of the hub's rate relative to a terminal of weight 1, while both have more to send
-    /// than the rate allows. Key `weight`, 1 to 1000, default 1.
+    /// than the rate allows. Unlike a maximum rate, it leaves no capacity unused. Key `weight`, 1
+    /// to 1000, default 1.
     pub weight: u32,
     /// Maximum concurrent connections opened by the terminal. Key `max_connections`; by default all
     /// of the hub's if there is one terminal, otherwise half of them.

@@ -1,7 +1,7 @@
 //! Remembers destinations that refused connections. A client that is answered at once sees only a
 //! reset, and does not try its server's next address (Happy Eyeballs, RFC 8305). So further
 //! connections to the destination pass unaccelerated for a while: the client then hears the
-//! destination itself.
+//! destination itself. Deferring the answer would do as well, but needs CAP_NET_RAW.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

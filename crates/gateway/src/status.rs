@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Snapshot of a gateway's state.
+/// Snapshot of a gateway's state. Built on request, so that an idle gateway spends nothing on it
+/// and all figures are of the same moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Status {

@@ -1,5 +1,8 @@
 //! SYNs withheld by our nftables table, which logs and drops them; the kernel sends a copy of each
 //! here (`linux/netfilter/nfnetlink_log.h`). Later they are let in again, or answered.
+//!
+//! A log group and a raw socket work where the alternatives do not: most users cannot open the TUN
+//! device, and some kernels lack the `queue` statement of nftables.
 
 use std::collections::VecDeque;
 use std::io;

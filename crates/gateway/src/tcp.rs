@@ -131,7 +131,7 @@ pub(crate) fn is_at_urgent(socket: &impl AsRawFd) -> bool {
 }
 
 /// Disables delayed ACKs for now (tcp(7), TCP_QUICKACK). The kernel re-enables them when the
-/// connection looks interactive.
+/// connection looks interactive. A route with `quickack` would last, but needs privileges.
 pub(crate) fn acknowledge_at_once(socket: &TcpStream) {
     // Cannot fail on a TCP socket.
     let _ = switch_on(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK);

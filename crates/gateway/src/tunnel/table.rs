@@ -1,8 +1,10 @@
 //! An nftables table of our own that marks packets for the tunnel. All chains except those on hooks
 //! are empty while no packets are to be taken.
 //!
-//! TCP is decided once, at the SYN, and remembered in the connection mark (conntrack). Packets from
-//! the tunnel mark their connection too, so that replies return through the tunnel.
+//! TCP is decided once, at the SYN, and remembered in the connection mark (conntrack). Deciding per
+//! packet would fail: replies have no destination port that a policy could match, programs change
+//! the DSCP of open connections, and a changed policy would move live ones. Packets from the tunnel
+//! mark their connection too, so that replies return through the tunnel.
 
 use std::collections::BTreeMap;
 use std::io;
