@@ -1,24 +1,23 @@
-//! How much a flow sends.
+//! The amount of data in a flow.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use units::ByteCount;
 
-/// How much a flow sends: so many bytes, or as many as it can in a time.
+/// The amount of data in a flow: a number of bytes, or whatever fits in a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Amount {
-    /// So many bytes of payload.
+    /// This many bytes of payload.
     #[serde(rename = "bytes", with = "crate::json::bytes")]
     Bytes(ByteCount),
-    /// From its first byte on, the flow sends for so long. What is in flight
-    /// then still arrives and counts.
+    /// Sends for this long after its first byte. Data still in flight then arrives and counts.
     #[serde(rename = "seconds", with = "crate::json::seconds")]
     Time(Duration),
 }
 
 impl Amount {
-    /// The number of bytes, where it is known beforehand.
+    /// The number of bytes, if known in advance.
     pub fn bytes(self) -> Option<u64> {
         match self {
             Self::Bytes(bytes) => Some(bytes.get()),

@@ -37,86 +37,86 @@ use crate::udp_receiver::UdpCounts;
 /// Length of an encoded answer.
 pub const ANSWER_LEN: usize = 64;
 
-/// Numbers after the first eight bytes.
+/// Number fields after the first eight bytes.
 const FIELDS: usize = 7;
-/// A time that is not known.
+/// Encodes an unknown time.
 const UNKNOWN: u64 = u64::MAX;
 
-/// One answer of the server.
+/// An answer of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// The request is understood, payload follows.
+    /// The request was understood; payload follows.
     Accepted,
-    /// So many bytes of an upload have arrived, and more are expected.
+    /// This much of an upload has arrived, and more is expected.
     Progress {
         /// Bytes received.
         bytes: u64,
     },
-    /// The client has finished sending and this is what arrived.
+    /// The client has finished sending; this is what arrived.
     Receipt(Receipt),
-    /// The server has sent everything, and this is what its kernel says of it.
+    /// The server has sent everything; these are its kernel's figures.
     Sent(SenderReport),
-    /// The server's datagrams come from, and the client's go to, this port; or an
-    /// upload is to be made to it.
+    /// The port that the server's datagrams come from and the client's go to, or that an upload is
+    /// to be made to.
     Port {
-        /// The port.
+        /// The port number.
         port: u16,
     },
     /// All datagrams have been sent.
     UdpSent {
-        /// How many.
+        /// The number of datagrams.
         datagrams: u64,
     },
     /// What arrived of the datagrams.
     UdpReceived(UdpCounts),
-    /// The server will not do it.
+    /// The server rejected the request.
     Refused(Refusal),
 }
 
-/// What the receiver saw of a stream that has ended.
+/// What the receiver saw of a finished stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     /// Bytes received.
     pub bytes: u64,
-    /// Offset of the first byte that was not what should have been sent.
+    /// Offset of the first byte that differs from what was sent.
     pub first_wrong: Option<u64>,
     /// Time from the first to the last byte at the receiver.
     pub span: Duration,
 }
 
-/// Why the server will not do what was asked.
+/// Why the server rejected a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It speaks another version.
+    /// The server speaks another version.
     #[error("the server speaks another version of the protocol")]
     Version,
-    /// It did not understand the request.
+    /// The server did not understand the request.
     #[error("the server did not understand the request")]
     Malformed,
-    /// Its kernel has no such congestion control.
+    /// The server's kernel does not have that congestion control.
     #[error("the server's kernel has no such congestion control")]
     CongestionUnknown,
-    /// It may not choose that congestion control.
+    /// The server has no permission to use that congestion control.
     #[error("the server may not choose that congestion control")]
     CongestionForbidden,
-    /// Its kernel refused that congestion control for another reason.
+    /// The server's kernel refused that congestion control for another reason.
     #[error("the server could not set that congestion control")]
     CongestionRefused,
-    /// Its kernel does not give buffers of that size.
+    /// The server's kernel does not allow buffers of that size.
     #[error("the server's kernel does not give socket buffers of that size")]
     BufferRefused,
-    /// It serves as many connections as it can.
+    /// The server has reached its connection limit.
     #[error("the server is busy with too many connections")]
     Busy,
 }
 
-/// Why bytes are not an answer.
+/// Why bytes are not a valid answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// Other first bytes: some other program is answering.
+    /// Wrong magic: another program is answering.
     #[error("not a meter server: it answers {found:02x?}")]
     Magic {
         /// The first four bytes.
@@ -125,19 +125,19 @@ pub enum AnswerError {
     /// Another version of the protocol.
     #[error("meter protocol version {found}, this is version {VERSION}")]
     Version {
-        /// The version found.
+        /// The version received.
         found: u8,
     },
-    /// A status that this version does not know.
+    /// A status unknown to this version.
     #[error("unknown status {found}")]
     Status {
-        /// The status found.
+        /// The status received.
         found: u8,
     },
-    /// A field that the status leaves unused is not zero.
+    /// A field that the status does not use is not zero.
     #[error("status {status} with a field that it does not use")]
     NotZero {
-        /// The status found.
+        /// The status received.
         status: u8,
     },
 }
@@ -153,7 +153,7 @@ const REFUSALS: [(u8, Refusal); 7] = [
 ];
 
 impl Answer {
-    /// The answer as it goes over the wire.
+    /// Encodes the answer for the wire.
     pub fn encode(&self) -> [u8; ANSWER_LEN] {
         let (status, fields) = match *self {
             Self::Accepted => (1, [0; FIELDS]),
@@ -183,10 +183,10 @@ impl Answer {
         wire
     }
 
-    /// Reads an answer.
+    /// Decodes an answer.
     ///
     /// # Errors
-    /// When the bytes are not exactly what [`Answer::encode`] makes.
+    /// If the bytes are not exactly what [`Answer::encode`] produces.
     pub fn decode(wire: &[u8; ANSWER_LEN]) -> Result<Self, AnswerError> {
         let found = [wire[0], wire[1], wire[2], wire[3]];
         if found != MAGIC {

@@ -1,4 +1,4 @@
-//! A report of any kind, with its kind said in JSON.
+//! A report of any kind, tagged with its kind in JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +7,8 @@ use crate::page::PageReport;
 use crate::rr::RrReport;
 use crate::udp::UdpReport;
 
-/// What `skyhop meter` measured. In JSON an object whose field `meter` says what
-/// kind of report it is.
+/// The result of a `skyhop meter` run. In JSON it is an object whose field `meter` gives the kind
+/// of report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "meter", rename_all = "snake_case")]
 pub enum Report {
@@ -23,7 +23,7 @@ pub enum Report {
 }
 
 impl Report {
-    /// Whether everything that was asked for was done, and verified.
+    /// Whether everything requested was done and verified.
     pub fn is_complete(&self) -> bool {
         match self {
             Self::Bulk(report) => report.is_complete(),

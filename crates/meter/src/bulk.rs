@@ -21,7 +21,7 @@ use crate::sockets::SocketOptions;
 use crate::window::Window;
 use stats::jain_index;
 
-/// Which way a flow's payload goes.
+/// The direction of a flow's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -31,7 +31,7 @@ pub enum Direction {
     Upload,
 }
 
-/// Which flows a bulk transfer has.
+/// The directions of a bulk transfer's flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Directions {
@@ -39,12 +39,12 @@ pub enum Directions {
     Download,
     /// Uploads only.
     Upload,
-    /// As many of the one as of the other, at the same time.
+    /// An equal number of each, at the same time.
     Both,
 }
 
 impl Directions {
-    /// Each direction.
+    /// The single directions.
     pub fn each(self) -> &'static [Direction] {
         match self {
             Self::Download => &[Direction::Download],
@@ -54,44 +54,42 @@ impl Directions {
     }
 }
 
-/// A bulk transfer to make.
+/// The options of a bulk transfer.
 #[derive(Debug, Clone)]
 pub struct BulkOptions {
-    /// The meter server.
+    /// Address of the meter server.
     pub server: SocketAddr,
-    /// Which way the payload goes.
+    /// The directions of the payload.
     pub directions: Directions,
     /// Payload of each flow.
     pub amount: Amount,
-    /// How many flows in each direction.
+    /// Number of flows in each direction.
     pub flows: u32,
-    /// From the start of one flow to the start of the next in its direction.
+    /// Interval between the starts of flows in the same direction.
     pub spacing: Duration,
-    /// The most that the application of each flow sends in a time.
+    /// Maximum sending rate of each flow's application.
     pub cap: Option<BitRate>,
-    /// The congestion control of the sending sockets; `None`: their default.
+    /// Congestion control of the sending sockets; `None` for their default.
     pub congestion_control: Option<CongestionControl>,
-    /// `SO_SNDBUF` of the sending sockets; `None`: the kernel's own tuning.
+    /// `SO_SNDBUF` of the sending sockets; `None` for the kernel's auto-tuning.
     pub send_buffer: Option<ByteCount>,
-    /// `SO_RCVBUF` of the receiving sockets; `None`: the kernel's own tuning.
-    /// In an upload the server sets it when the connection is open: the window
-    /// that it offered until then (64 kB) stays for the first flight.
-    /// [`BulkOptions::window`] holds from the start.
+    /// `SO_RCVBUF` of the receiving sockets; `None` for the kernel's auto-tuning. In an upload the
+    /// server sets it once the connection is open, so the window offered until then (64 kB) limits
+    /// the first flight. [`BulkOptions::window`] applies from the start.
     pub receive_buffer: Option<ByteCount>,
-    /// The window that the receiving sockets advertise; `None`: the kernel's own
-    /// tuning. In an upload the server listens on a port of its own for it.
+    /// The window advertised by the receiving sockets; `None` for the kernel's auto-tuning. In an
+    /// upload the server listens on a separate port for it.
     pub window: Option<Window>,
-    /// How long each flow may take; `None`: as long as something moves.
+    /// Time limit per flow; `None` for no limit while data is moving.
     pub limit: Option<Duration>,
-    /// Key of the payload. A fresh one for each run keeps old bytes from
-    /// passing for new ones.
+    /// Payload key. A new one for each run prevents old bytes from passing for new ones.
     pub key: u64,
-    /// Counts the bytes at the receivers while the transfer runs.
+    /// Counts bytes at the receivers while the transfer runs.
     pub progress: Progress,
 }
 
 impl BulkOptions {
-    /// One download of `amount` with everything else as the kernels have it.
+    /// A single download of `amount` with the kernels' default settings.
     pub fn new(server: SocketAddr, amount: Amount, key: u64) -> Self {
         Self {
             server,
@@ -110,7 +108,7 @@ impl BulkOptions {
         }
     }
 
-    /// What the socket that sends is to have.
+    /// Options of the sending socket.
     pub(crate) fn sender(&self) -> SocketOptions {
         SocketOptions {
             congestion_control: self.congestion_control.clone(),
@@ -119,7 +117,7 @@ impl BulkOptions {
         }
     }
 
-    /// Lets the socket of a download advertise the window asked for.
+    /// Makes the socket of a download advertise the requested window.
     fn prepare(&self, direction: Direction, socket: TcpSocket) -> Result<TcpSocket, FlowError> {
         if let Some(window) = self.window.filter(|_| direction == Direction::Download) {
             window.prepare(&SockRef::from(&socket))?;
@@ -127,45 +125,45 @@ impl BulkOptions {
         Ok(socket)
     }
 
-    /// What the socket that receives is to have.
+    /// Options of the receiving socket.
     pub(crate) fn receiver(&self) -> SocketOptions {
         SocketOptions { receive_buffer: self.receive_buffer, ..SocketOptions::default() }
     }
 }
 
-/// What came of a bulk transfer.
+/// The result of a bulk transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BulkReport {
-    /// The meter server.
+    /// Address of the meter server.
     pub server: SocketAddr,
-    /// Which way the payload went.
+    /// The directions of the payload.
     pub directions: Directions,
     /// Payload of each flow.
     pub amount: Amount,
-    /// The congestion control that was asked for.
+    /// The requested congestion control.
     pub congestion_control: Option<CongestionControl>,
-    /// Each flow, in order: the downloads, then the uploads.
+    /// Each flow in order: downloads, then uploads.
     pub flows: Vec<FlowReport>,
-    /// The flows of each direction together.
+    /// Sums over the flows of each direction.
     pub sums: Vec<DirectionSum>,
-    /// Bytes that the receivers had, all flows together.
+    /// Bytes received, over all flows.
     pub moved_bytes: u64,
     /// Completion time: from the start of the first flow to the end of the last.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
-    /// All bytes moved over that time.
+    /// All bytes received over that time.
     #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
     /// Jain's fairness index of all flows' goodput.
     pub jain_index: Option<f64>,
 }
 
-/// The flows of one direction together.
+/// Sums over the flows of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionSum {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// Bytes that the receivers had.
+    /// Bytes received.
     pub moved_bytes: u64,
     /// From the start of the transfer to the end of the last of these flows.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
@@ -175,7 +173,7 @@ pub struct DirectionSum {
     pub goodput: Option<BitRate>,
     /// Jain's fairness index of these flows' goodput.
     pub jain_index: Option<f64>,
-    /// Segments that the senders' kernels retransmitted, as far as they said.
+    /// Segments retransmitted by the senders' kernels, as far as reported.
     pub retransmitted_segments: u64,
 }
 
@@ -227,7 +225,7 @@ impl BulkReport {
     }
 }
 
-/// Makes a bulk transfer. What goes wrong is in the report, flow by flow.
+/// Runs a bulk transfer. Errors are in the report, flow by flow.
 pub async fn bulk(options: &BulkOptions) -> BulkReport {
     let mut tasks = JoinSet::new();
     let mut arranged = bulk_arrange::uploads(options).await;

@@ -1,4 +1,4 @@
-//! Uploads with a chosen window: each to a port of the server that has it.
+//! Uploads with a given window: each goes to a separate port of the server that has it.
 
 use std::net::SocketAddr;
 
@@ -12,12 +12,11 @@ use crate::request::{Request, Work};
 use crate::sockets::SocketOptions;
 use crate::window::Window;
 
-/// Where an upload goes to, and the connection that keeps it open; or why it
-/// cannot.
+/// The destination of an upload and the connection that keeps it open, or why it failed.
 pub(crate) type Arranged = Result<(SocketAddr, TcpStream), FlowError>;
 
-/// Arranges all uploads of a transfer, one after the other, before its clock
-/// starts. None if they need no arrangement.
+/// Arranges all uploads of a transfer, one after the other, before its clock starts. Returns none
+/// if they need no arrangement.
 pub(crate) async fn uploads(options: &BulkOptions) -> Vec<Arranged> {
     let mut arranged = Vec::new();
     let Some(window) = options.window else { return arranged };

@@ -1,4 +1,4 @@
-//! One flow of a bulk transfer, at the client.
+//! The client's side of a flow of a bulk transfer.
 
 use std::future::Future;
 use std::io;
@@ -22,7 +22,7 @@ use crate::request::{Request, Work};
 use crate::sender::{self, RttMean, SenderReport};
 use crate::stream::{self, Plan, Sink, Source};
 
-/// How long the two ends may take to part when all payload is there.
+/// How long both ends may take to close after all payload has arrived.
 const CLOSE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the flow at `start`, in a transfer that began at `begin`.
@@ -51,8 +51,7 @@ pub(crate) async fn run(
     report
 }
 
-/// A running flow. It writes down what it knows as it goes, so that it can be
-/// dropped at the time limit.
+/// A running flow. It records its state continuously, so that it can be dropped at the time limit.
 struct Flow<'a> {
     options: &'a BulkOptions,
     start: Instant,
@@ -111,7 +110,7 @@ impl Flow<'_> {
             }
         };
         flow::check(sink.receipt(), asked.unwrap_or(end))?;
-        // A stream that ends by time must say so.
+        // A stream limited by time must announce its end.
         if !whole && asked.is_none() {
             return Err(FlowError::Truncated { received: end, asked: end });
         }
@@ -119,7 +118,7 @@ impl Flow<'_> {
         Ok(())
     }
 
-    /// Reads up to stream offset `end`. Returns whether the stream went so far.
+    /// Reads up to stream offset `end`. Returns whether the stream went that far.
     async fn read_block(
         &mut self,
         stream: &mut TcpStream,
@@ -162,7 +161,7 @@ impl Flow<'_> {
         flow::check(receipt, amount.bytes().unwrap_or(sent))
     }
 
-    /// Reads the server's word of progress until its receipt.
+    /// Reads the server's progress answers until its receipt.
     async fn read_receipt<R: AsyncRead + Unpin>(
         &mut self,
         reader: &mut R,
@@ -179,7 +178,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Lets both ends close, and hears the server's figures of a download.
+    /// Closes both ends, and reads the server's figures of a download.
     async fn part(&mut self, mut stream: TcpStream) -> Result<(), FlowError> {
         let moved = self.report.moved_bytes;
         if self.report.direction == Direction::Download {
@@ -197,7 +196,7 @@ impl Flow<'_> {
         flow::in_order(&stream)
     }
 
-    /// Notes that the receiver has so many bytes.
+    /// Records the number of bytes received.
     fn moved(&mut self, bytes: u64) {
         self.report.first_byte.get_or_insert_with(|| self.start.elapsed());
         self.options.progress.add(bytes.saturating_sub(self.report.moved_bytes));
@@ -218,7 +217,7 @@ async fn send(
     writer.shutdown().await
 }
 
-/// Sends while waiting for the receipt, which may come first: a refusal.
+/// Sends while waiting for the receipt, which may come first if the server refuses.
 async fn both(
     sending: impl Future<Output = io::Result<()>>,
     receipt: impl Future<Output = Result<Receipt, FlowError>>,
@@ -229,7 +228,7 @@ async fn both(
         sent = sending => sent,
     };
     match (sent, receipt.await) {
-        // A refusal also breaks the sending; it is the cause.
+        // A refusal also breaks the sending, so it is the cause.
         (Err(_), Err(FlowError::Refused(why))) => Err(FlowError::Refused(why)),
         (sent, receipt) => sent.map_err(FlowError::broken("sending")).and(receipt),
     }

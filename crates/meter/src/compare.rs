@@ -1,9 +1,8 @@
-//! Comparison of runs: each file holds the reports of runs of one way (of one
-//! congestion control, one gateway, …), all files of the same traffic.
+//! Compares runs. Each file holds the reports of several runs of one variant (a congestion control,
+//! a gateway, …); all files have the same traffic.
 //!
-//! The sample is the *run*: flows of one run compete and are not independent of
-//! each other. Runs that did not complete are counted and told, and left out:
-//! their time is that of the limit.
+//! The sample is the *run*, because the flows of a run compete and are not independent. Incomplete
+//! runs are counted and reported but left out: their time is just the limit.
 
 use serde::Serialize;
 use thiserror::Error;
@@ -25,84 +24,84 @@ pub struct Runs {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CompareError {
-    /// The file holds something else.
+    /// The file is not meter output.
     #[error("{file} is not the output of `skyhop meter … --json`: {error}")]
     Foreign {
         /// The file's name.
         file: String,
-        /// What is wrong where.
+        /// The parse error and its position.
         error: serde_json::Error,
     },
-    /// The file holds nothing.
+    /// The file is empty.
     #[error("{file} holds no report")]
     Empty {
         /// The file's name.
         file: String,
     },
-    /// No run can be counted.
+    /// The file has no complete run.
     #[error("none of the {runs} runs of {file} is complete")]
     Incomplete {
         /// The file's name.
         file: String,
-        /// How many runs it has.
+        /// Number of runs in the file.
         runs: usize,
     },
-    /// Two files, or two runs of one, had other traffic.
+    /// Two files, or two runs of one file, had different traffic.
     #[error("cannot compare: {file} has {workload}, {other_file} has {other_workload}")]
     Mixed {
-        /// The one file.
+        /// The first file.
         file: String,
         /// Its traffic.
         workload: String,
-        /// The other file, or the same.
+        /// The other file, or the same one.
         other_file: String,
-        /// The other traffic.
+        /// Its traffic.
         other_workload: String,
     },
 }
 
-/// All files, metric by metric.
+/// The comparison of all files, metric by metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// The traffic of all runs.
     pub workload: String,
     /// Seed of the bootstrap.
     pub seed: u64,
-    /// Each metric.
+    /// The metrics.
     pub metrics: Vec<MetricComparison>,
 }
 
-/// One metric of all files.
+/// A metric of all files.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MetricComparison {
-    /// What it is, with its unit.
+    /// The metric and its unit.
     #[serde(flatten)]
     pub metric: Metric,
-    /// Each file that has it, in the order given.
+    /// Each file that has the metric, in the order given.
     pub files: Vec<Figures>,
 }
 
-/// One metric of one file.
+/// A metric of one file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
     /// The file's name.
     pub file: String,
-    /// Runs that did not complete and are not in the figures.
+    /// Number of incomplete runs, which are excluded.
     pub incomplete: usize,
-    /// Mean, median, extremes over the complete runs.
+    /// Mean, median and extremes over the complete runs.
     pub summary: Summary,
-    /// Standard deviation, from two runs on.
+    /// Standard deviation, if there are at least two runs.
     pub standard_deviation: Option<f64>,
-    /// Student's t intervals of the mean, from two runs on.
+    /// Student's t intervals of the mean, if there are at least two runs.
     pub student_t: Option<Intervals>,
-    /// Bootstrap intervals of the mean, from two runs on.
+    /// Bootstrap intervals of the mean, if there are at least two runs.
     pub bootstrap: Option<Intervals>,
-    /// How many times better than the first file.
+    /// Improvement over the first file.
     pub gain: Option<Gain>,
 }
 
-/// How many times better the mean is than that of the first file: its ratio for
-/// what should be high, the inverse ratio for what should be low.
+/// Improvement of the mean over that of the first file: the ratio if higher is better, its inverse
+/// if lower is better.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Gain {
     /// The ratio of the means.
@@ -112,11 +111,11 @@ pub struct Gain {
 }
 
 impl Runs {
-    /// Reads the reports in `text`, one after the other, of a file called `file`.
+    /// Parses the reports in `text`, one after the other, from a file named `file`.
     ///
     /// # Errors
-    /// [`CompareError::Foreign`], [`CompareError::Empty`] or, if the runs had
-    /// other traffic, [`CompareError::Mixed`].
+    /// [`CompareError::Foreign`], [`CompareError::Empty`] or, if the runs had different traffic,
+    /// [`CompareError::Mixed`].
     pub fn read(file: &str, text: &str) -> Result<Self, CompareError> {
         let reports: Result<Vec<Report>, _> =
             serde_json::Deserializer::from_str(text).into_iter().collect();
@@ -159,8 +158,8 @@ impl Runs {
 /// Compares the runs of all files with those of the first.
 ///
 /// # Errors
-/// [`CompareError::Mixed`] if the traffic was not the same,
-/// [`CompareError::Incomplete`] if a file has no complete run.
+/// [`CompareError::Mixed`] if the traffic differed, [`CompareError::Incomplete`] if a file has no
+/// complete run.
 pub fn compare(files: &[Runs], seed: u64) -> Result<Comparison, CompareError> {
     let Some(first) = files.first() else {
         return Ok(Comparison { workload: String::new(), seed, metrics: Vec::new() });

@@ -1,4 +1,4 @@
-//! The kernel's congestion control of a socket, chosen by name.
+//! Selects the kernel's congestion control of a socket by name.
 
 use std::fmt;
 use std::io;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, Type};
 use thiserror::Error;
 
-/// `TCP_CA_NAME_MAX` of Linux without the closing NUL.
+/// `TCP_CA_NAME_MAX` of Linux without the terminating NUL.
 pub(crate) const NAME_MAX: usize = 15;
 
-/// The name of a kernel congestion control, e.g. `cubic` or `bbr`; whether the
-/// kernel has it is only known to the kernel ([`CongestionControl::check`]).
+/// The name of a kernel congestion control, such as `cubic` or `bbr`. [`CongestionControl::check`]
+/// asks the kernel whether it has it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CongestionControl(String);
@@ -21,36 +21,36 @@ pub struct CongestionControl(String);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CongestionError {
-    /// Not a name that the kernel could have.
+    /// Not a valid name.
     #[error(
         "{text:?} is not the name of a congestion control: expected 1 to 15 visible ASCII characters, like \"cubic\""
     )]
     Name {
-        /// The text as given.
+        /// The given text.
         text: String,
     },
-    /// The kernel has no such congestion control.
+    /// The kernel does not have this congestion control.
     #[error(
         "the kernel has no congestion control \"{name}\" (see net.ipv4.tcp_available_congestion_control)"
     )]
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: CongestionControl,
     },
-    /// The kernel has it, but this user may not choose it.
+    /// The kernel has it, but this user may not use it.
     #[error(
         "this user may not choose the congestion control \"{name}\" (see net.ipv4.tcp_allowed_congestion_control)"
     )]
     Forbidden {
-        /// The name asked for.
+        /// The requested name.
         name: CongestionControl,
     },
-    /// The kernel refused for another reason.
+    /// The kernel refused it for another reason.
     #[error("cannot set the congestion control \"{name}\": {error}")]
     Refused {
-        /// The name asked for.
+        /// The requested name.
         name: CongestionControl,
-        /// What the kernel said.
+        /// The kernel's error.
         error: String,
     },
 }
@@ -61,8 +61,8 @@ impl CongestionControl {
         &self.0
     }
 
-    /// Whether a socket of this thread's network namespace and user can have
-    /// this congestion control. Tries it on a socket that is never connected.
+    /// Checks whether a socket in this thread's network namespace, and of this user, can use this
+    /// congestion control. Tries it on a socket that is never connected.
     ///
     /// # Errors
     /// [`CongestionError::Unknown`], [`CongestionError::Forbidden`] or
@@ -73,7 +73,7 @@ impl CongestionControl {
         self.apply(&SockRef::from(&socket))
     }
 
-    /// Makes `socket` use this congestion control.
+    /// Sets this congestion control on `socket`.
     ///
     /// # Errors
     /// As [`CongestionControl::check`].
@@ -140,7 +140,7 @@ mod tests {
     fn the_kernel_says_what_it_has() {
         let unknown: CongestionControl = "no-such-cc".parse().unwrap();
         let error = unknown.check().unwrap_err();
-        // A user without CAP_NET_ADMIN is told that it is unknown just the same.
+        // Without CAP_NET_ADMIN the error is also that it is unknown.
         assert_eq!(error, CongestionError::Unknown { name: unknown });
         // Reno is built into every kernel and always allowed.
         assert_eq!("reno".parse::<CongestionControl>().unwrap().check(), Ok(()));

@@ -1,4 +1,4 @@
-//! What every client connection does: connect, ask, read answers.
+//! Common parts of all client connections: connecting, requesting, reading answers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,27 +17,27 @@ use crate::stream::{patiently, read_end};
 /// Why a flow did not complete.
 #[derive(Debug, Error)]
 pub(crate) enum FlowError {
-    /// No socket could be had.
+    /// The socket could not be created.
     #[error("cannot make a socket: {error}")]
     Socket {
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The client's socket cannot have what it should.
+    /// An option of the client's socket could not be set.
     #[error(transparent)]
     Options(#[from] SocketError),
-    /// No connection.
+    /// The connection could not be established.
     #[error("cannot connect to {server}: {error}")]
     Connect {
-        /// The server asked.
+        /// Address of the server.
         server: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The server has no port for it.
+    /// The server provided no port for an upload.
     #[error("arranging the upload: {error}")]
     Arrange {
-        /// One line that says why.
+        /// The reason in one line.
         error: String,
     },
     /// The connection broke.
@@ -45,19 +45,19 @@ pub(crate) enum FlowError {
     Broken {
         /// What the client was doing.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The server will not do it.
+    /// The server rejected the request.
     #[error("{0}")]
     Refused(Refusal),
-    /// The answer is none.
+    /// The answer was invalid.
     #[error(transparent)]
     Answer(#[from] AnswerError),
-    /// The reply to a request for an object is not what it should be.
+    /// The reply to an object request was invalid.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// An answer that does not belong here.
+    /// The answer was unexpected here.
     #[error("the server answered {found:?}, which does not belong here")]
     Unexpected {
         /// The answer.
@@ -66,18 +66,18 @@ pub(crate) enum FlowError {
     /// The stream ended early.
     #[error("the stream ended after {received} of {asked} bytes")]
     Truncated {
-        /// Bytes that arrived.
+        /// Bytes received.
         received: u64,
-        /// Bytes that were to arrive.
+        /// Bytes expected.
         asked: u64,
     },
-    /// More came than was asked for.
+    /// More bytes arrived than requested.
     #[error("more bytes came than the {asked} asked for")]
     TooLong {
-        /// Bytes that were to arrive.
+        /// Bytes expected.
         asked: u64,
     },
-    /// A byte was not what had been sent.
+    /// A byte differed from the one sent.
     #[error("byte {offset} is not the one that was sent")]
     Corrupt {
         /// Its offset in the stream.
@@ -92,8 +92,8 @@ impl FlowError {
     }
 }
 
-/// A socket for a connection to `server`, made on the calling thread and so in
-/// its network namespace, wherever it is connected later.
+/// Opens a socket for a connection to `server`. It is created on the calling thread, so it stays in
+/// that thread's network namespace wherever it is connected later.
 pub(crate) fn open(server: SocketAddr, options: &SocketOptions) -> Result<TcpSocket, FlowError> {
     let socket = if server.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = socket.map_err(|error| FlowError::Socket { error })?;
@@ -101,9 +101,9 @@ pub(crate) fn open(server: SocketAddr, options: &SocketOptions) -> Result<TcpSoc
     Ok(socket)
 }
 
-/// Connects, without Nagle's delay. Dropped before [`in_order`] is said of it,
-/// the connection is reset: a flow that ran into its limit must not go on
-/// sending what it has buffered while the next one is measured.
+/// Connects with Nagle's algorithm off. The connection is reset if it is dropped before
+/// [`in_order`] is called: a flow that hits its limit must not keep sending buffered data while the
+/// next one is measured.
 pub(crate) async fn connect(socket: TcpSocket, server: SocketAddr) -> Result<TcpStream, FlowError> {
     let failed = |error| FlowError::Connect { server, error };
     let stream = socket.connect(server).await.map_err(failed)?;
@@ -112,19 +112,19 @@ pub(crate) async fn connect(socket: TcpSocket, server: SocketAddr) -> Result<Tcp
     Ok(stream)
 }
 
-/// Both ends have closed: the connection may end like any other.
+/// Both ends have closed, so the connection may end normally.
 pub(crate) fn in_order(stream: &TcpStream) -> Result<(), FlowError> {
     let set = SockRef::from(stream).set_linger(None);
     set.map_err(|error| FlowError::Socket { error })
 }
 
-/// Reads one answer; a refusal is an error.
+/// Reads an answer; a refusal is an error.
 pub(crate) async fn read_answer<R: AsyncRead + Unpin>(reader: &mut R) -> Result<Answer, FlowError> {
     let mut wire = [0; ANSWER_LEN];
     let (magic, rest) = wire.split_at_mut(MAGIC.len());
     let broken = || FlowError::broken("waiting for the server's answer");
     patiently(reader.read_exact(magic)).await.map_err(broken())?;
-    // What another program says may be shorter than an answer.
+    // Another program's reply may be shorter than an answer.
     if *magic == MAGIC {
         patiently(reader.read_exact(rest)).await.map_err(broken())?;
     }
@@ -134,7 +134,7 @@ pub(crate) async fn read_answer<R: AsyncRead + Unpin>(reader: &mut R) -> Result<
     }
 }
 
-/// Reads the answer that comes before payload.
+/// Reads the answer that precedes payload.
 pub(crate) async fn read_accepted<R: AsyncRead + Unpin>(reader: &mut R) -> Result<(), FlowError> {
     match read_answer(reader).await? {
         Answer::Accepted => Ok(()),
@@ -154,7 +154,7 @@ pub(crate) async fn read_close<R: AsyncRead + Unpin>(
     }
 }
 
-/// Whether the receiver of a stream of `asked` bytes had all of it, unchanged.
+/// Checks that the receiver of a stream of `asked` bytes got all of it, unchanged.
 pub(crate) fn check(receipt: Receipt, asked: u64) -> Result<(), FlowError> {
     if let Some(offset) = receipt.first_wrong {
         return Err(FlowError::Corrupt { offset });

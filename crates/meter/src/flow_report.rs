@@ -1,4 +1,4 @@
-//! What is known about one flow of a bulk transfer when it has ended.
+//! The report on one flow of a bulk transfer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,31 +13,31 @@ use crate::sender::SenderReport;
 /// One flow of a bulk transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
-    /// Which flow of the transfer, from 0.
+    /// Index of the flow in the transfer, from 0.
     pub flow: u32,
-    /// Which way its payload went.
+    /// The direction of its payload.
     pub direction: Direction,
     /// The client's address and port, once connected.
     pub client: Option<SocketAddr>,
     /// How it ended.
     pub outcome: Outcome,
-    /// Bytes that were to be moved; none for a flow that ends by time.
+    /// Bytes requested; none for a flow limited by time.
     pub asked_bytes: Option<u64>,
-    /// Bytes that the receiver had, as it said itself. In an upload that did not
-    /// end this is its last word, which is half an RTT old.
+    /// Bytes received, as reported by the receiver. In an upload that did not end this is its last
+    /// progress report, which is half an RTT old.
     pub moved_bytes: u64,
     /// From the start of the transfer to the start of this flow.
     #[serde(rename = "start_seconds", with = "crate::json::seconds")]
     pub start: Duration,
-    /// From its start, before connect, until connected.
+    /// From its start, before connecting, until connected.
     #[serde(rename = "connect_seconds", with = "crate::json::maybe_seconds")]
     pub connect: Option<Duration>,
-    /// From its start until the client had the first payload byte (download), or
-    /// the server's word of having it (upload).
+    /// From its start until the client had the first payload byte (download), or the server's
+    /// report of it (upload).
     #[serde(rename = "first_byte_seconds", with = "crate::json::maybe_seconds")]
     pub first_byte: Option<Duration>,
-    /// From its start until the client had the last byte (download), or the
-    /// server's receipt (upload), or until the flow ended otherwise.
+    /// From its start until the client had the last byte (download) or the server's receipt
+    /// (upload), or until the flow ended otherwise.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// From the first to the last payload byte at the receiver.
@@ -46,13 +46,13 @@ pub struct FlowReport {
     /// Bytes moved over the total time.
     #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
-    /// What the sender's kernel says: the server's in a download, once it is
-    /// complete, the client's in an upload.
+    /// Figures of the sender's kernel: the server's in a download, once it is complete, the
+    /// client's in an upload.
     pub sender: Option<SenderReport>,
 }
 
 impl FlowReport {
-    /// A flow that has not begun.
+    /// A flow that has not started.
     pub(crate) fn new(flow: u32, direction: Direction, asked_bytes: Option<u64>) -> Self {
         Self {
             flow,
@@ -71,7 +71,7 @@ impl FlowReport {
         }
     }
 
-    /// Enters how and when it ended.
+    /// Records how and when it ended.
     pub(crate) fn close(&mut self, outcome: Outcome, total: Duration) {
         self.outcome = outcome;
         self.total = total;

@@ -1,7 +1,6 @@
-//! How the payload of a download is divided, so that its receiver knows the
-//! end although the connection stays open for the sender's figures: blocks, each
-//! of a length (4 bytes, big-endian) and so many bytes of payload. The last
-//! block has length 0.
+//! Framing of a download's payload, so that the receiver sees its end although the connection stays
+//! open for the sender's figures. The payload is divided into blocks, each of a length (4 bytes,
+//! big-endian) and that many bytes. The last block has length 0.
 
 use std::io;
 
@@ -9,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::stream::patiently;
 
-/// Length of a block's head.
+/// Size of a block's head in bytes.
 pub const HEAD_LEN: usize = 4;
 
 /// The head of a block of `length` bytes.
@@ -17,7 +16,7 @@ pub fn head(length: usize) -> [u8; HEAD_LEN] {
     u32::try_from(length).expect("blocks are small").to_be_bytes()
 }
 
-/// Reads the head of the next block; `None` at an end of the stream there.
+/// Reads the head of the next block; `None` if the stream ends there.
 pub(crate) async fn read_head<R: AsyncRead + Unpin>(reader: &mut R) -> io::Result<Option<u32>> {
     let mut bytes = [0; HEAD_LEN];
     match patiently(reader.read_exact(&mut bytes)).await {

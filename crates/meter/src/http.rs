@@ -1,8 +1,8 @@
-//! The little of HTTP/1.0 (RFC 1945) and HTTP/1.1 (RFC 9112) that a page needs.
+//! The subset of HTTP/1.0 (RFC 1945) and HTTP/1.1 (RFC 9112) that a page needs.
 //!
-//! An object is `/object/KEY/SIZE` (key in hexadecimal, size in bytes), where
-//! `?cc=NAME` chooses the congestion control of the server's socket. Its body is
-//! the server's payload ([`crate::payload`]) of that key.
+//! An object is `/object/KEY/SIZE` (key in hexadecimal, size in bytes). `?cc=NAME` selects the
+//! congestion control of the server's socket. The body is the server's payload ([`crate::payload`])
+//! for that key.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 use crate::congestion::CongestionControl;
 use crate::stream::patiently;
 
-/// The longest head that is read, bytes.
+/// Maximum size of a head, in bytes.
 const HEAD_MAX: u64 = 8192;
 
-/// What is asked for.
+/// The requested object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object {
     pub(crate) key: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Object {
     pub(crate) congestion_control: Option<CongestionControl>,
 }
 
-/// One request.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestHead {
     pub(crate) object: Object,
@@ -31,42 +31,41 @@ pub(crate) struct RequestHead {
     pub(crate) persistent: bool,
 }
 
-/// One reply.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResponseHead {
     pub(crate) length: u64,
     pub(crate) persistent: bool,
 }
 
-/// Why a head is not understood.
+/// Why a head was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// Not HTTP/1.0 or 1.1.
+    /// The version is not HTTP/1.0 or 1.1.
     #[error("not HTTP/1.0 or HTTP/1.1: {line:?}")]
     Line {
         /// The first line.
         line: String,
     },
-    /// Another method or path.
+    /// Unsupported method or path.
     #[error("no such object: {target:?}")]
     Target {
-        /// What was asked for.
+        /// The requested target.
         target: String,
     },
-    /// A reply that is no success.
+    /// The response is not a success.
     #[error("the server answered {status:?}")]
     Status {
         /// Its first line without the version.
         status: String,
     },
-    /// A reply whose length is not told.
+    /// The response has no length.
     #[error("the server did not say how long the object is")]
     Length,
 }
 
-/// Reads the lines up to the empty one; `None` at an end of the stream before
-/// the first byte.
+/// Reads the lines up to the empty one; `None` if the stream ends before the first byte.
 pub(crate) async fn read_head<R: AsyncBufRead + Unpin>(
     reader: &mut R,
 ) -> io::Result<Option<String>> {
@@ -103,7 +102,7 @@ impl Object {
 }
 
 impl RequestHead {
-    /// As it is sent, in the words of `version` (`1.0` or `1.1`).
+    /// Encodes it for `version` (`1.0` or `1.1`).
     pub(crate) fn encode(&self, version: &str, host: &str) -> String {
         let connection = if self.persistent { "keep-alive" } else { "close" };
         let target = self.object.target();
@@ -152,7 +151,7 @@ impl ResponseHead {
     }
 }
 
-/// RFC 9112 §9.3: HTTP/1.1 persists unless told otherwise, 1.0 does not.
+/// RFC 9112 §9.3: HTTP/1.1 connections persist by default, HTTP/1.0 ones do not.
 fn persistent(version: &str, fields: &str) -> Option<bool> {
     let option = field(fields, "connection");
     match version {

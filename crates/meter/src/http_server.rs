@@ -1,5 +1,5 @@
-//! The server's side of a page: objects over HTTP/1.0 and 1.1, one after the
-//! other on each connection, so that pipelined requests wait their turn.
+//! The server's side of a page. It serves objects over HTTP/1.0 and 1.1, one after the other on
+//! each connection, so that pipelined requests wait their turn.
 
 use std::io;
 
@@ -15,14 +15,14 @@ use crate::payload::{Payload, Side};
 use crate::sender;
 use crate::stream::Source;
 
-/// Why a connection for objects did not end in order.
+/// Why a connection for objects failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HttpServeError {
-    /// The request is none, or for something that is not there.
+    /// The request was invalid, or for something that does not exist.
     #[error(transparent)]
     Request(#[from] HttpError),
-    /// The congestion control cannot be had.
+    /// The congestion control could not be set.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
     /// No further request came in time, or the connection broke.
@@ -30,7 +30,7 @@ pub enum HttpServeError {
     Broken(#[from] io::Error),
 }
 
-/// Serves the requests of one connection, of which `first` has been read.
+/// Serves the requests of a connection, of which `first` has been read.
 pub(crate) async fn serve(stream: &mut TcpStream, first: &[u8]) -> Result<(), HttpServeError> {
     let socket = sender::copy(stream)?;
     let (reader, mut writer) = stream.split();

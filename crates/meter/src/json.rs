@@ -1,4 +1,4 @@
-//! How times and rates look in JSON: numbers of seconds and of bits per second.
+//! JSON representation of times and rates, as numbers of seconds and of bits per second.
 
 /// For `#[serde(with)]`: a duration as seconds.
 pub(crate) mod seconds {
@@ -29,7 +29,7 @@ pub(crate) mod bytes {
     }
 }
 
-/// For `#[serde(with)]`: a duration, if there is one, as seconds or null.
+/// For `#[serde(with)]`: an optional duration as seconds or null.
 pub(crate) mod maybe_seconds {
     use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) mod maybe_seconds {
     }
 }
 
-/// For `#[serde(with)]`: a rate, if there is one, as bits per second or null.
+/// For `#[serde(with)]`: an optional rate as bits per second or null.
 pub(crate) mod maybe_bits_per_second {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use units::BitRate;

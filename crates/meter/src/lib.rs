@@ -1,22 +1,19 @@
 //! Traffic that is verified byte by byte, and its statistics.
 //!
-//! A TCP traffic tool with a small protocol of its own: one connection per
-//! flow, which begins with a [`request::Request`] of 80 bytes; the server does
-//! what it asks and says what it saw in [`answer::Answer`]s of 64. The bytes in
-//! between are a keyed stream ([`payload::Payload`]) that the receiver checks,
-//! every one of them, so that a figure of this tool is never the figure of a
-//! path that lost or changed something.
+//! A TCP traffic tool with a small protocol of its own. Each flow is a connection that starts with
+//! a [`request::Request`] of 80 bytes; the server does what it requests and reports in
+//! [`answer::Answer`]s of 64 bytes. The data in between is a keyed stream ([`payload::Payload`]),
+//! every byte of which the receiver checks. So a result never comes from a path that lost or
+//! changed something.
 //!
-//! [`bulk()`] moves a number of bytes in one or many flows, [`request_reply`]
-//! measures response times, [`serve`] is the other end. All of them run on the
-//! caller's tokio runtime and open their sockets on the calling thread, which
-//! may have entered another network namespace.
+//! [`bulk()`] moves a number of bytes in one or many flows, [`request_reply`] measures response
+//! times, [`serve`] is the other end. All of them run on the caller's tokio runtime and open their
+//! sockets on the calling thread, which may have entered another network namespace.
 //!
-//! [`compare()`] sets the reports of many runs side by side, with confidence
-//! intervals.
+//! [`compare()`] compares the reports of many runs, with confidence intervals.
 //!
-//! Times are taken by the application on the sockets: they hold everything that
-//! a user would wait for (connect, slow start, repair of losses, the last byte).
+//! Times are measured by the application at its sockets, so they include everything a user would
+//! wait for (connect, slow start, loss recovery, the last byte).
 
 pub mod amount;
 pub mod answer;
@@ -68,6 +65,5 @@ pub use udp_exchange::{DATAGRAMS_MAX, UdpPlan};
 pub use udp_receiver::UdpCounts;
 pub use window::{Window, WindowError};
 
-/// The TCP port of a meter server unless told otherwise; not that of iperf3, which
-/// is to run beside it.
+/// Default TCP port of a meter server. Different from iperf3's, so that both can run together.
 pub const DEFAULT_PORT: u16 = 5259;

@@ -1,4 +1,4 @@
-//! The figures of a run that are compared.
+//! Metrics of a run for comparisons.
 
 use serde::Serialize;
 use units::{BitRate, ByteCount};
@@ -11,37 +11,37 @@ use crate::rr::RrReport;
 use crate::udp::{UdpFlow, UdpReport};
 use stats::mean;
 
-/// A figure of a run.
+/// A metric of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "metric", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Metric {
-    /// Bits per second, all flows together.
+    /// Bits per second, over all flows.
     GoodputBitsPerSecond,
-    /// Seconds until all was done.
+    /// Seconds until everything was done.
     CompletionSeconds,
     /// Jain's fairness index of the flows.
     JainIndex,
-    /// Segments that the senders' kernels sent again.
+    /// Segments retransmitted by the senders' kernels.
     RetransmittedSegments,
-    /// Datagrams lost, of those sent, all directions together.
+    /// Fraction of the sent datagrams that were lost, over both directions.
     LossRatio,
-    /// Mean of the directions' jitter, seconds.
+    /// Mean jitter of the directions, in seconds.
     JitterSeconds,
-    /// The mean time of a page's objects, seconds.
+    /// Mean time of a page's objects, in seconds.
     MeanObjectSeconds,
-    /// The run's median response time, seconds.
+    /// Median response time of the run, in seconds.
     MedianResponseSeconds,
-    /// The run's 99th percentile of the response times, seconds.
+    /// 99th percentile of the response times of the run, in seconds.
     P99ResponseSeconds,
 }
 
-/// Which way a metric is better.
+/// In which direction a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Better {
     Higher,
     Lower,
-    /// Not a matter of how many times.
+    /// No improvement factor makes sense.
     Neither,
 }
 
@@ -56,7 +56,7 @@ impl Metric {
 }
 
 impl Report {
-    /// What traffic this was, in words: runs of the same words can be compared.
+    /// A description of the traffic. Runs with the same description can be compared.
     pub(crate) fn workload(&self) -> String {
         match self {
             Self::Bulk(report) => bulk_workload(report),
@@ -72,7 +72,7 @@ impl Report {
         }
     }
 
-    /// The figures of this run, in the order to show them.
+    /// The metrics of this run, in display order.
     pub(crate) fn metrics(&self) -> Vec<(Metric, f64)> {
         match self {
             Self::Bulk(report) => bulk_metrics(report),
@@ -133,7 +133,7 @@ fn udp_metrics(report: &UdpReport) -> Vec<(Metric, f64)> {
     metrics
 }
 
-/// The way of fetching is not part of it: that is what is compared.
+/// The way of fetching is not included, because that is what is compared.
 fn page_workload(report: &PageReport) -> String {
     let sizes = report.objects.iter().map(|object| ByteCount::new(object.bytes).to_string());
     format!("a page of {}", sizes.collect::<Vec<String>>().join(", "))

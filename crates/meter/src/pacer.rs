@@ -1,18 +1,18 @@
-//! The rate cap of a flow: a token bucket that says when to go on.
+//! The rate cap of a flow: a token bucket.
 
 use std::time::Duration;
 
 use units::{BitRate, ByteCount};
 
-/// How far a sender that was held up may catch up.
+/// How much a delayed sender may catch up.
 const BURST: Duration = Duration::from_millis(20);
-/// What is sent at once lasts about this long at the capped rate.
+/// Approximate duration of one write at the capped rate.
 const BLOCK_TIME: Duration = Duration::from_millis(5);
-/// The least that is sent at once, bytes.
+/// Minimum size of a write, in bytes.
 const BLOCK_MIN: u64 = 1000;
 
-/// Keeps the application's sending at or below a rate. It is handed the time,
-/// as the time since the flow began to send.
+/// Keeps the application's sending rate at or below a cap. Times are measured from the start of the
+/// flow.
 #[derive(Debug, Clone)]
 pub(crate) struct Pacer {
     rate: Option<BitRate>,
@@ -20,19 +20,19 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// No cap without a rate.
+    /// Without a rate there is no cap.
     pub(crate) fn new(rate: Option<BitRate>) -> Self {
         Self { rate, next: Duration::ZERO }
     }
 
-    /// How many bytes to send at once, at most `most`.
+    /// Number of bytes to send at once, at most `most`.
     pub(crate) fn block(&self, most: usize) -> usize {
         let Some(rate) = self.rate else { return most };
         let bytes = rate.bytes_in(BLOCK_TIME).get().max(BLOCK_MIN);
         usize::try_from(bytes).map_or(most, |bytes| bytes.min(most))
     }
 
-    /// Notes that `bytes` were handed over at `now`. Returns when to go on.
+    /// Records that `bytes` were written at `now`. Returns when to continue.
     pub(crate) fn sent(&mut self, now: Duration, bytes: usize) -> Option<Duration> {
         let cost = self.rate?.time_to_send(ByteCount::new(bytes as u64));
         self.next = self.next.max(now.saturating_sub(BURST)).saturating_add(cost);
@@ -74,7 +74,7 @@ mod tests {
             for (bytes, late) in steps {
                 total += bytes as u64;
                 let next = pacer.sent(now, bytes).unwrap();
-                // A sender that obeys, and is late sometimes.
+                // A sender that obeys, but is late sometimes.
                 now = now.max(next) + Duration::from_nanos(late);
                 let allowed = rate.bytes_in(now + BURST).get() + 1;
                 prop_assert!(total <= allowed, "{} of {}", total, allowed);

@@ -1,6 +1,5 @@
-//! A page: N objects over C connections, as HTTP of one generation or another
-//! fetches them. All objects are known at the start: it is the fetching of the
-//! objects that is measured, not the finding of them in a text.
+//! A page of N objects over C connections, as fetched by different generations of HTTP. All objects
+//! are known at the start: only fetching is measured, not their discovery in a document.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,56 +19,55 @@ use stats::Summary;
 /// How objects are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HttpMode {
-    /// HTTP/1.0: a connection for each object.
+    /// HTTP/1.0: a connection per object.
     #[serde(rename = "http/1.0")]
     Http10,
-    /// HTTP/1.0 with `Connection: keep-alive`: the next object on the same
-    /// connection when the one before is complete.
+    /// HTTP/1.0 with `Connection: keep-alive`: the next object follows on the same connection when
+    /// the previous one is complete.
     #[serde(rename = "http/1.0-keep-alive")]
     Http10KeepAlive,
     /// HTTP/1.1: the same, by default.
     #[serde(rename = "http/1.1")]
     Http11,
-    /// HTTP/1.1, all requests of a connection sent at once (RFC 9112 §9.3.2).
+    /// HTTP/1.1 with all requests of a connection sent at once (RFC 9112 §9.3.2).
     #[serde(rename = "http/1.1-pipelined")]
     Http11Pipelined,
 }
 
-/// A page to load.
+/// The options of a page load.
 #[derive(Debug, Clone)]
 pub struct PageOptions {
-    /// The meter server.
+    /// Address of the meter server.
     pub server: SocketAddr,
     /// How its objects are fetched.
     pub mode: HttpMode,
     /// The size of each object.
     pub objects: Vec<ByteCount>,
-    /// The most connections at a time.
+    /// Maximum number of concurrent connections.
     pub connections: u32,
-    /// The congestion control of the server's sockets; `None`: their default.
+    /// Congestion control of the server's sockets; `None` for their default.
     pub congestion_control: Option<CongestionControl>,
-    /// How long the page may take; `None`: as long as something moves.
+    /// Time limit of the page; `None` for no limit while data is moving.
     pub limit: Option<Duration>,
-    /// Key of the payload; a fresh one for each run.
+    /// Payload key; a new one for each run.
     pub key: u64,
     /// Counts complete objects while the page loads.
     pub progress: Progress,
 }
 
-/// One object of a page.
+/// The report on an object of a page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ObjectReport {
-    /// Which object, from 0.
+    /// Index of the object, from 0.
     pub object: u32,
-    /// On which of the connections that exist at a time, from 0; none if it was
-    /// never asked for.
+    /// Index of the connection, from 0; none if the object was never requested.
     pub connection: Option<u32>,
     /// How it ended.
     pub outcome: Outcome,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// From the start of the page until this object was begun: until its
-    /// connection was opened, if it is the first there, or its request sent.
+    /// From the start of the page until this object's start: until its connection was opened, if it
+    /// is the first there, otherwise until its request was sent.
     #[serde(rename = "start_seconds", with = "crate::json::maybe_seconds")]
     pub start: Option<Duration>,
     /// From then until the first byte of its reply.
@@ -80,24 +78,24 @@ pub struct ObjectReport {
     pub time: Option<Duration>,
 }
 
-/// What came of a page.
+/// The result of a page load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageReport {
-    /// The meter server.
+    /// Address of the meter server.
     pub server: SocketAddr,
     /// How its objects were fetched.
     pub mode: HttpMode,
-    /// The most connections at a time.
+    /// Maximum number of concurrent connections.
     pub connections: u32,
-    /// The congestion control that was asked for.
+    /// The requested congestion control.
     pub congestion_control: Option<CongestionControl>,
     /// Each object, in order.
     pub objects: Vec<ObjectReport>,
-    /// Page load time: from the start until the last byte of the last object,
-    /// or until the page was given up.
+    /// Page load time: from the start until the last byte of the last object, or until the page was
+    /// given up.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
-    /// The times of the complete objects, seconds.
+    /// Times of the complete objects, in seconds.
     pub object_seconds: Option<Summary>,
 }
 
@@ -108,7 +106,7 @@ impl PageReport {
     }
 }
 
-/// A page that is being loaded, as its connections share it.
+/// A page being loaded, shared by its connections.
 pub(crate) struct Loading {
     pub(crate) options: PageOptions,
     pub(crate) start: Instant,
@@ -135,15 +133,15 @@ impl Loading {
         }
     }
 
-    /// The next object that nobody has begun.
+    /// Takes the next object that has not been started.
     pub(crate) fn take(&self) -> Option<usize> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         (index < self.options.objects.len()).then_some(index)
     }
 
-    /// Writes down what is known about an object.
+    /// Records something about an object.
     pub(crate) fn note(&self, object: usize, write: impl FnOnce(&mut ObjectReport)) {
-        // A panic elsewhere leaves no half-written report.
+        // A panic elsewhere cannot leave a half-written report.
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         write(&mut objects[object]);
     }
@@ -167,7 +165,7 @@ impl Loading {
     }
 }
 
-/// Loads a page. What goes wrong is in the report, object by object.
+/// Loads a page. Errors are in the report, object by object.
 pub async fn page(options: &PageOptions) -> PageReport {
     let loading = Arc::new(Loading::new(options));
     let wanted = u32::try_from(options.objects.len()).unwrap_or(u32::MAX);
@@ -176,7 +174,7 @@ pub async fn page(options: &PageOptions) -> PageReport {
         tasks.spawn(Connection::new(Arc::clone(&loading), index).run());
     }
     let all = async { while tasks.join_next().await.is_some() {} };
-    // What is not complete at the limit stays "unfinished".
+    // Objects not complete at the limit stay "unfinished".
     let _ = timeout(options.limit.unwrap_or(Duration::MAX), all).await;
     loading.report(Instant::now())
 }

@@ -1,5 +1,4 @@
-//! One of the connections that a page is loaded over; with HTTP/1.0 one after
-//! the other.
+//! One of a page's connections; with HTTP/1.0, a sequence of connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ impl Connection {
         Self { page, index }
     }
 
-    /// Loads objects until there are no more.
+    /// Loads objects until none are left.
     pub(crate) async fn run(self) {
         match self.page.options.mode {
             HttpMode::Http10 => {
@@ -37,7 +36,7 @@ impl Connection {
             }
             HttpMode::Http10KeepAlive | HttpMode::Http11 => {
                 while let Some(object) = self.page.take() {
-                    // An object that fails ends its connection; the next gets a new one.
+                    // A failed object ends its connection; the next object gets a new one.
                     let mut now = object;
                     let result = self.one_by_one(&mut now).await;
                     self.fail(now, result);
@@ -50,7 +49,7 @@ impl Connection {
                 if let Err(error) = result {
                     let told = error.to_string();
                     self.fail(mine[now], Err(error));
-                    // What was asked for behind it is lost with the connection.
+                    // The objects requested after it are lost with the connection.
                     for &object in &mine[now + 1..] {
                         let error = told.clone();
                         self.page.note(object, |it| it.outcome = Outcome::Failed { error });
@@ -60,7 +59,7 @@ impl Connection {
         }
     }
 
-    /// The objects of this connection if they are dealt out in turn.
+    /// The objects of this connection, if they are assigned in turn.
     fn dealt(&self) -> Vec<usize> {
         let all = self.page.options.objects.len();
         (self.index as usize..all).step_by(self.page.options.connections as usize).collect()
@@ -98,8 +97,7 @@ impl Connection {
         flow::in_order(&stream)
     }
 
-    /// A connection that is asked for everything at once. `now` counts the
-    /// complete objects.
+    /// A connection on which everything is requested at once. `now` counts the complete objects.
     async fn pipelined(&self, mine: &[usize], now: &mut usize) -> Result<(), FlowError> {
         let begun: Vec<Instant> = mine.iter().map(|&object| self.begin(object)).collect();
         let mut stream = self.connect().await?;
@@ -129,7 +127,7 @@ impl Connection {
         flow::connect(flow::open(server, &SocketOptions::default())?, server).await
     }
 
-    /// Notes that an object's time begins.
+    /// Records the start of an object.
     fn begin(&self, object: usize) -> Instant {
         let now = Instant::now();
         let start = now - self.page.start;
@@ -162,7 +160,7 @@ impl Connection {
         sent.map_err(FlowError::broken("sending a request"))
     }
 
-    /// Reads one reply and checks every byte.
+    /// Reads a response and checks every byte.
     async fn read<R: AsyncBufRead + Unpin>(
         &self,
         reader: &mut R,

@@ -1,21 +1,20 @@
-//! The bytes that are sent: a keyed, position-addressable stream.
+//! The payload: a keyed stream that can be generated from any position.
 //!
-//! Byte `p` of a stream is byte `p mod 8` (little endian) of the word
-//! `mix(key + (p / 8 + 1)·γ)`: SplitMix64 (Steele, Lea, Flood: "Fast splittable
-//! pseudorandom number generators", OOPSLA 2014) run as a counter. Any position
-//! can be made or checked without the bytes before it, compression gains
-//! nothing, and two streams of different keys or positions do not look alike,
-//! so that loss, duplication, reordering and cross-talk are all seen. It is no
-//! cryptography: it detects faults, not forgers.
+//! Byte `p` of a stream is byte `p mod 8` (little endian) of the word `mix(key + (p / 8 + 1)·γ)`:
+//! SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014)
+//! in counter mode. Any position can be generated or checked without the bytes before it, and the
+//! stream is incompressible. Streams of different keys or positions do not look alike, so loss,
+//! duplication, reordering and cross-talk are all detected. This is not cryptography: it detects
+//! faults, not forgeries.
 
 /// The odd constant γ of SplitMix64: 2^64 divided by the golden ratio.
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 const WORD: usize = 8;
-/// How many bytes are compared before looking whether they differed.
+/// Number of bytes compared at a time.
 const STRIDE: usize = 8 * WORD;
 
-/// Which way a stream runs; the two directions of a flow never carry the same
-/// bytes, so that data echoed back is not taken for the answer.
+/// The direction of a stream. The two directions of a flow never carry the same bytes, so data
+/// echoed back is not mistaken for the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// From the client to the server.
@@ -24,7 +23,7 @@ pub enum Side {
     Server,
 }
 
-/// One deterministic stream of bytes.
+/// A deterministic stream of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payload {
     key: u64,
@@ -55,8 +54,8 @@ impl Payload {
         tail.copy_from_slice(&self.word(at).to_le_bytes()[..tail.len()]);
     }
 
-    /// Compares `bytes` with the stream at `offset..`. Returns the stream offset
-    /// of the first byte that differs, if any does.
+    /// Compares `bytes` with the stream at `offset..`. Returns the offset of the first difference,
+    /// if any.
     pub fn first_difference(self, offset: u64, bytes: &[u8]) -> Option<u64> {
         let (index, head) = self.head(offset, bytes.len());
         let (first, rest) = bytes.split_at(head.len());
@@ -74,8 +73,8 @@ impl Payload {
         self.search(at.wrapping_mul(WORD as u64), strides.remainder())
     }
 
-    /// Whether a whole stride differs from the stream at word `index`. Without
-    /// a branch per word, so that the multiplications overlap.
+    /// Whether a stride differs from the stream at word `index`. Computed without a branch per
+    /// word, so that the multiplications overlap.
     fn differs(self, index: u64, stride: &[u8]) -> bool {
         let mut difference = 0;
         let mut at = index;
@@ -88,7 +87,7 @@ impl Payload {
         difference != 0
     }
 
-    /// Byte by byte, for the few bytes where the fast way cannot say.
+    /// Byte by byte, for the few bytes that the fast path cannot handle.
     fn search(self, offset: u64, bytes: &[u8]) -> Option<u64> {
         (offset..).zip(bytes).find(|&(at, &byte)| self.byte(at) != byte).map(|(at, _)| at)
     }
@@ -113,7 +112,7 @@ impl Payload {
     }
 }
 
-/// The part of a word that lies before a word boundary.
+/// The part of a word before a word boundary.
 struct Head {
     bytes: [u8; WORD],
     start: usize,
@@ -156,7 +155,8 @@ mod tests {
 
     #[test]
     fn the_counter_is_splitmix64() {
-        // Outputs of SplitMix64 seeded with 1234567, as Java and C print them.
+        // Outputs of SplitMix64 seeded with 1234567, the same as those of Java and C
+        // implementations.
         let payload = Payload { key: 1_234_567 };
         assert_eq!(payload.word(0), 6_457_827_717_110_365_317);
         assert_eq!(payload.word(1), 3_203_168_211_198_807_973);

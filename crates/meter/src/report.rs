@@ -1,4 +1,4 @@
-//! How a flow ended, and how far it is while it runs.
+//! How a flow ended, and its progress while it runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,31 +12,31 @@ use crate::flow::FlowError;
 #[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Every byte arrived, was right, and both ends closed in order.
+    /// Every byte arrived and was correct, and both ends closed in order.
     Complete,
-    /// The time limit came first.
+    /// The time limit was reached first.
     Unfinished,
     /// The connection ended in order before everything had arrived.
     Truncated,
-    /// A byte arrived that had not been sent.
+    /// A byte differed from the one sent.
     Corrupt {
         /// Its offset; for request/reply within all requests or all replies.
         offset: u64,
     },
-    /// Anything else: refused, reset, unreachable, …
+    /// Any other failure: refused, reset, unreachable, …
     Failed {
-        /// One line that says what.
+        /// The reason in one line.
         error: String,
     },
 }
 
 impl Outcome {
-    /// Whether everything arrived, verified.
+    /// Whether everything arrived and was verified.
     pub fn is_complete(&self) -> bool {
         *self == Self::Complete
     }
 
-    /// From the result of a flow, or from the lack of one at the time limit.
+    /// From the result of a flow, or from its absence at the time limit.
     pub(crate) fn of<E>(ended: Result<Result<(), FlowError>, E>) -> Self {
         match ended {
             Ok(Ok(())) => Self::Complete,
@@ -48,8 +48,8 @@ impl Outcome {
     }
 }
 
-/// A counter that a running measurement moves and that anybody may read: bytes
-/// at the receivers for a bulk transfer, replies for request/reply.
+/// A counter updated by a running measurement and readable from anywhere: bytes received for a bulk
+/// transfer, replies for request/reply.
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Arc<AtomicU64>);
 

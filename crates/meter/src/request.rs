@@ -34,7 +34,7 @@ use crate::udp_exchange::{DATAGRAMS_MAX, UdpPlan};
 use crate::udp_receiver::HEAD_LEN;
 use crate::window::{Window, WindowError};
 
-/// Length of an encoded request.
+/// Size of an encoded request in bytes.
 pub const REQUEST_LEN: usize = 80;
 /// First bytes of every request and answer.
 pub(crate) const MAGIC: [u8; 4] = *b"SKYM";
@@ -44,23 +44,23 @@ pub(crate) const VERSION: u8 = 2;
 /// What the client asks the server to do on this connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Key of the payload, both ways.
+    /// Payload key, for both directions.
     pub key: u64,
-    /// What the server's socket is to have. Buffers of 2^32 bytes and more
-    /// cannot be asked for; no kernel has them.
+    /// Options of the server's socket. Buffers of 2^32 bytes or more cannot be requested; no kernel
+    /// has them.
     pub sockets: SocketOptions,
-    /// What is to be sent.
+    /// The work to do.
     pub work: Work,
 }
 
-/// What is to be sent on a connection.
+/// The work to do on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// The server sends, the client verifies.
     Download {
-        /// How much; a time has at most 2^64 nanoseconds.
+        /// How much; a time is at most 2^64 nanoseconds.
         amount: Amount,
-        /// The server sends no faster; a cap of zero is none.
+        /// Maximum sending rate of the server; a cap of zero means none.
         cap: Option<BitRate>,
     },
     /// The client sends, the server verifies.
@@ -74,21 +74,21 @@ pub enum Work {
         request: u64,
         /// Bytes of each reply.
         reply: u64,
-        /// How many requests.
+        /// Number of requests.
         count: u32,
     },
     /// Datagrams, at a constant rate.
     Udp(UdpPlan),
-    /// The server listens on a port of its own for an upload to it, and holds
-    /// this receive window there. The connection stays until that is done.
+    /// The server listens on a separate port for an upload, and holds this receive window there.
+    /// The connection stays open until that is done.
     Listen(Window),
 }
 
-/// Why bytes are not a request.
+/// Why bytes are not a valid request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// Other first bytes: some other program is talking.
+    /// Wrong magic: the client is another program.
     #[error("not a meter request: starts with {found:02x?}, not with \"SKYM\"")]
     Magic {
         /// The first four bytes.
@@ -97,19 +97,19 @@ pub enum RequestError {
     /// Another version of the protocol.
     #[error("meter protocol version {found}, this is version {VERSION}")]
     Version {
-        /// The version found.
+        /// The version received.
         found: u8,
     },
-    /// A kind of work that this version does not know.
+    /// A kind of work unknown to this version.
     #[error("unknown kind of work {found}")]
     Kind {
-        /// The kind found.
+        /// The kind received.
         found: u8,
     },
-    /// A kind of amount that this version does not know.
+    /// A kind of amount unknown to this version.
     #[error("unknown kind of amount {found}")]
     Amount {
-        /// The kind found.
+        /// The kind received.
         found: u8,
     },
     /// A byte that must be zero is not.
@@ -118,34 +118,34 @@ pub enum RequestError {
         /// Offset of the first such byte.
         offset: usize,
     },
-    /// The congestion control's name is no name.
+    /// The name of the congestion control is invalid.
     #[error("the congestion control's name is not visible ASCII padded with zeros")]
     CongestionName,
-    /// Datagrams that cannot be.
+    /// Invalid parameters of datagrams.
     #[error("no UDP measurement: {length} bytes a datagram, {rate} bit/s, direction {direction}")]
     Udp {
-        /// Bytes of a datagram.
+        /// Size of a datagram in bytes.
         length: u64,
-        /// Bits in a second.
+        /// Bits per second.
         rate: u64,
-        /// The direction found.
+        /// The direction received.
         direction: u8,
     },
     /// A window that cannot be held.
     #[error(transparent)]
     Window(#[from] WindowError),
-    /// All requests or all replies together exceed 2^64 bytes.
+    /// The requests, or the replies, exceed 2^64 bytes in total.
     #[error("{count} times {size} bytes is more than 2^64")]
     TooMuch {
-        /// How many.
+        /// Their number.
         count: u32,
-        /// Of how many bytes each.
+        /// Their size in bytes.
         size: u64,
     },
 }
 
 impl Request {
-    /// The request as it goes over the wire.
+    /// Encodes the request for the wire.
     pub fn encode(&self) -> [u8; REQUEST_LEN] {
         let mut wire = [0; REQUEST_LEN];
         wire[0..4].copy_from_slice(&MAGIC);
@@ -187,10 +187,10 @@ impl Request {
         }
     }
 
-    /// Reads a request.
+    /// Decodes a request.
     ///
     /// # Errors
-    /// When the bytes are not exactly what [`Request::encode`] makes.
+    /// If the bytes are not exactly what [`Request::encode`] produces.
     pub fn decode(wire: &[u8; REQUEST_LEN]) -> Result<Self, RequestError> {
         let found = [wire[0], wire[1], wire[2], wire[3]];
         if found != MAGIC {

@@ -20,26 +20,25 @@ use crate::sockets::SocketOptions;
 use crate::stream::{Sink, Source};
 use stats::Summary;
 
-/// Requests to make. Each connection sends its next request when the reply to
-/// the one before is complete; the connections run side by side.
+/// The options of a request/reply measurement. Each connection sends its next request when the
+/// reply to the previous one is complete; the connections run in parallel.
 #[derive(Debug, Clone)]
 pub struct RrOptions {
-    /// The meter server.
+    /// Address of the meter server.
     pub server: SocketAddr,
-    /// How many connections, all started at once.
+    /// Number of connections, all started at once.
     pub connections: u32,
-    /// How many requests, shared out evenly over the connections.
+    /// Number of requests, divided evenly among the connections.
     pub count: u32,
     /// Payload of a request.
     pub request: ByteCount,
     /// Payload of a reply.
     pub reply: ByteCount,
-    /// The congestion control at both ends; `None`: their default.
+    /// Congestion control at both ends; `None` for their default.
     pub congestion_control: Option<CongestionControl>,
-    /// How long each connection may take in all; `None`: as long as something
-    /// moves.
+    /// Time limit per connection; `None` for no limit while data is moving.
     pub limit: Option<Duration>,
-    /// Key of the payload; a fresh one for each run.
+    /// Payload key; a new one for each run.
     pub key: u64,
     /// Counts complete replies while the requests run.
     pub progress: Progress,
@@ -53,45 +52,44 @@ impl RrOptions {
     }
 }
 
-/// One request that got its whole reply.
+/// A request with a complete reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
-    /// On which connection, from 0.
+    /// Index of the connection, from 0.
     pub connection: u32,
-    /// Which request of that connection, from 0. The time of number 0 includes
-    /// the connect.
+    /// Index of the request on that connection, from 0. The time of number 0 includes connecting.
     pub index: u32,
-    /// From before the first byte of the request was sent (for number 0: from
-    /// before connect) until the last byte of the reply had come.
+    /// From before the first byte of the request was sent (for number 0: from before connecting)
+    /// until the last byte of the reply arrived.
     #[serde(rename = "seconds", with = "crate::json::seconds")]
     pub time: Duration,
 }
 
-/// One connection of the requests.
+/// The report on one connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionReport {
-    /// Which connection, from 0.
+    /// Index of the connection, from 0.
     pub connection: u32,
     /// How it ended.
     pub outcome: Outcome,
-    /// Requests that it was to make.
+    /// Number of requests it was to make.
     pub asked: u32,
-    /// From before connect until connected.
+    /// From before connecting until connected.
     #[serde(rename = "connect_seconds", with = "crate::json::maybe_seconds")]
     pub connect: Option<Duration>,
-    /// From before connect until the last byte of the last reply.
+    /// From before connecting until the last byte of the last reply.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
-    /// The requests that were answered, in order.
+    /// The answered requests, in order.
     pub responses: Vec<Response>,
 }
 
-/// What came of the requests.
+/// The result of a request/reply measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RrReport {
-    /// The meter server.
+    /// Address of the meter server.
     pub server: SocketAddr,
-    /// The congestion control that was asked for.
+    /// The requested congestion control.
     pub congestion_control: Option<CongestionControl>,
     /// Payload bytes of each request.
     pub request_bytes: u64,
@@ -102,8 +100,7 @@ pub struct RrReport {
     /// The time of the slowest connection.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
-    /// Response times in seconds, all connections together; none if no reply
-    /// came.
+    /// Response times in seconds, over all connections; none if no reply came.
     pub response_seconds: Option<Summary>,
 }
 
@@ -128,18 +125,18 @@ impl RrReport {
         self.connections.iter().all(|connection| connection.outcome.is_complete())
     }
 
-    /// Requests that were to be made.
+    /// Number of requests to be made.
     pub fn asked(&self) -> u64 {
         self.connections.iter().map(|connection| u64::from(connection.asked)).sum()
     }
 
-    /// Requests that were answered.
+    /// Number of requests answered.
     pub fn answered(&self) -> u64 {
         self.connections.iter().map(|connection| connection.responses.len() as u64).sum()
     }
 }
 
-/// Makes requests. What goes wrong is in the report, connection by connection.
+/// Runs the requests. Errors are in the report, connection by connection.
 pub async fn request_reply(options: &RrOptions) -> RrReport {
     let mut tasks = JoinSet::new();
     for index in 0..options.connections {
@@ -182,8 +179,8 @@ async fn run(
     report
 }
 
-/// A running connection. It writes down what it knows as it goes, so that it
-/// can be dropped at the time limit.
+/// A running connection. It records its state continuously, so that it can be dropped at the time
+/// limit.
 struct Connection<'a> {
     options: &'a RrOptions,
     start: Instant,
@@ -251,7 +248,7 @@ impl Connection<'_> {
         flow::check(sink.receipt(), end)
     }
 
-    /// Half-closes and asks whether the requests arrived as they were sent.
+    /// Half-closes and checks that the requests arrived unchanged.
     async fn close(&self, stream: &mut TcpStream) -> Result<(), FlowError> {
         stream.shutdown().await.map_err(FlowError::broken("closing"))?;
         let (_, requests) = part(self.options.request, self.report.asked - 1);
@@ -264,8 +261,8 @@ impl Connection<'_> {
     }
 }
 
-/// Where in the stream message number `index` begins and ends. Saturates; the
-/// server refuses what would not fit.
+/// Where message number `index` begins and ends in the stream. Saturates; the server rejects what
+/// does not fit.
 fn part(size: ByteCount, index: u32) -> (u64, u64) {
     let from = size.get().saturating_mul(index.into());
     (from, from.saturating_add(size.get()))

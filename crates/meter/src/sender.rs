@@ -1,4 +1,4 @@
-//! What the kernel knows about a sending TCP socket (`TCP_INFO`).
+//! The kernel's figures about a sending TCP socket (`TCP_INFO`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -7,37 +7,37 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often the round trip time is sampled for its mean.
+/// How often the round-trip time is sampled for its mean.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
-/// So much of Linux's `struct tcp_info` is read: up to `tcpi_bytes_retrans`.
+/// Number of bytes read of Linux's `struct tcp_info`: up to `tcpi_bytes_retrans`.
 const INFO_LEN: usize = 216;
 
-/// Figures of the sending kernel about one flow.
+/// The sending kernel's figures about a flow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderReport {
-    /// Bytes of payload that the application handed to its kernel.
+    /// Payload bytes passed to the kernel.
     pub sent_bytes: u64,
-    /// Segments with data, retransmissions included (`tcpi_data_segs_out`).
+    /// Data segments sent, including retransmissions (`tcpi_data_segs_out`).
     pub segments: u64,
     /// Retransmitted segments (`tcpi_total_retrans`).
     pub retransmitted_segments: u64,
     /// Retransmitted bytes (`tcpi_bytes_retrans`).
     pub retransmitted_bytes: u64,
-    /// The shortest round trip that the kernel saw (`tcpi_min_rtt`).
+    /// Minimum round-trip time seen by the kernel (`tcpi_min_rtt`).
     #[serde(rename = "min_rtt_seconds", with = "crate::json::maybe_seconds")]
     pub min_rtt: Option<Duration>,
-    /// The mean over time of the kernel's smoothed round trip time
-    /// (`tcpi_rtt`, RFC 6298), sampled every 50 ms.
+    /// Mean over time of the kernel's smoothed round-trip time (`tcpi_rtt`, RFC 6298), sampled
+    /// every 50 ms.
     #[serde(rename = "mean_rtt_seconds", with = "crate::json::maybe_seconds")]
     pub mean_rtt: Option<Duration>,
 }
 
-/// A second descriptor of a socket.
+/// Duplicates the descriptor of a socket.
 pub(crate) fn copy(socket: &impl AsFd) -> io::Result<OwnedFd> {
     socket.as_fd().try_clone_to_owned()
 }
 
-/// The mean of the round trip times that were seen.
+/// The mean of the sampled round-trip times.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RttMean {
     sum: Duration,
@@ -45,8 +45,8 @@ pub(crate) struct RttMean {
 }
 
 impl RttMean {
-    /// Samples `socket` for as long as it is polled. The descriptor is a copy
-    /// ([`copy`]): the stream itself is busy.
+    /// Samples `socket` for as long as it is polled. The descriptor is a copy ([`copy`]), because
+    /// the stream itself is in use.
     pub(crate) async fn watch(&mut self, socket: &OwnedFd) -> ! {
         let mut ticks = interval(SAMPLE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -73,7 +73,7 @@ impl SenderReport {
     /// The kernel's figures of `socket`, which has sent `bytes` of payload.
     ///
     /// # Errors
-    /// When the kernel does not give them.
+    /// If the kernel does not provide them.
     pub(crate) fn of(socket: &impl AsFd, bytes: u64, mut mean: RttMean) -> io::Result<Self> {
         let info = TcpInfo::of(socket)?;
         mean.add(info.rtt());
@@ -88,8 +88,8 @@ impl SenderReport {
     }
 }
 
-/// The bytes of `struct tcp_info` (`linux/tcp.h`). libc's own struct ends
-/// before the fields that are needed.
+/// The bytes of `struct tcp_info` (`linux/tcp.h`). libc's own struct lacks the last fields needed
+/// here.
 struct TcpInfo([u8; INFO_LEN]);
 
 impl TcpInfo {
@@ -114,12 +114,12 @@ impl TcpInfo {
         Ok(Self(bytes))
     }
 
-    /// The smoothed round trip time; zero is "not yet".
+    /// The smoothed round-trip time; the kernel's zero means not yet known.
     fn rtt(&self) -> Option<Duration> {
         Some(self.u32_at(68)).filter(|&us| us > 0).map(|us| Duration::from_micros(us.into()))
     }
 
-    /// All ones is "not yet", and a kernel without the field says zero.
+    /// All ones means not yet known; a kernel without the field returns zero.
     fn min_rtt(&self) -> Option<Duration> {
         let us = Some(self.u32_at(148)).filter(|&us| us > 0 && us < u32::MAX);
         us.map(|us| Duration::from_micros(us.into()))

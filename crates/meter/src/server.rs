@@ -1,4 +1,4 @@
-//! The server: does what each connection asks for.
+//! The server: carries out the request of each connection.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,50 +26,50 @@ use crate::udp_server;
 use crate::window::Window;
 use crate::window_server;
 
-/// Connections served at once; more are refused.
+/// Maximum number of concurrent connections; more are refused.
 const CONNECTIONS_MAX: usize = 1024;
-/// How long a new connection may take to say what it wants.
+/// How long a new connection may take to send its request.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-/// How long a refused client may go on sending. Its refusal would be lost if
-/// the connection were closed with bytes unread (RFC 9293 §3.6.1: that resets).
+/// How long a refused client may go on sending. If the connection were closed with unread bytes,
+/// the refusal would be lost to a reset (RFC 9293 §3.6.1).
 const LINGER_LIMIT: Duration = Duration::from_secs(10);
-/// How often the sender of an upload is told what has arrived, at most.
+/// Minimum interval between progress reports to the sender of an upload.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
-/// Pause after a failed accept: without descriptors the next one fails as well.
+/// Pause after a failed accept: without free descriptors the next one would fail as well.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the server cannot serve, or did not finish with one connection.
+/// Why the server failed, or did not finish with a connection.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The listener cannot be used.
+    /// The listening socket cannot be used.
     #[error("cannot use the listening socket: {error}")]
     Listener {
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The connection did not say what it wants.
+    /// No request came in time.
     #[error("no request within {} s", REQUEST_LIMIT.as_secs())]
     NoRequest,
-    /// What it said is no request.
+    /// The request was invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The socket cannot have what was asked for.
+    /// A socket option could not be set.
     #[error(transparent)]
     Options(#[from] SocketError),
-    /// A connection for the objects of a page.
+    /// A connection for the objects of a page failed.
     #[error(transparent)]
     Http(#[from] HttpServeError),
-    /// A UDP measurement did not end in order.
+    /// A UDP measurement failed.
     #[error("UDP: {error}")]
     Udp {
-        /// One line that says why.
+        /// The reason in one line.
         error: String,
     },
-    /// The client ended its stream early or sent more than it said.
+    /// The client's stream was shorter or longer than announced.
     #[error("the client sent {found} of {asked} bytes")]
     Length {
-        /// Bytes that came; one more than asked if there was no end.
+        /// Bytes received; one more than announced if the stream did not end.
         found: u64,
         /// Bytes announced.
         asked: u64,
@@ -79,11 +79,11 @@ pub enum ServeError {
     Broken(#[from] io::Error),
 }
 
-/// Serves meter clients on `listener` until dropped; connections in progress
-/// end with it. Connections that fail are logged and do not disturb the others.
+/// Serves meter clients on `listener` until dropped; connections in progress end with it. Failed
+/// connections are logged and do not disturb the others.
 ///
 /// # Errors
-/// When the listener cannot be used at all.
+/// If the listener cannot be used at all.
 pub async fn serve(listener: std::net::TcpListener) -> Result<Infallible, ServeError> {
     let unusable = |error| ServeError::Listener { error };
     listener.set_nonblocking(true).map_err(unusable)?;
@@ -157,7 +157,7 @@ async fn work(stream: &mut TcpStream, request: &Request) -> Result<(), ServeErro
     }
 }
 
-/// What the client is told about an error; nothing once payload has moved.
+/// The answer to the client for an error; none once payload has moved.
 fn refusal(error: &ServeError) -> Option<Refusal> {
     match error {
         ServeError::Request(RequestError::Version { .. }) => Some(Refusal::Version),
@@ -194,8 +194,8 @@ async fn download(stream: &mut TcpStream, key: u64, plan: &Plan) -> Result<(), S
     Ok(stream.shutdown().await?)
 }
 
-/// Sends payload until the client has it all and half-closes: only then has the
-/// kernel seen every retransmission.
+/// Sends payload and waits until the client has all of it and half-closes: only then has the kernel
+/// counted every retransmission.
 async fn send_and_wait(
     stream: &mut TcpStream,
     key: u64,
@@ -207,7 +207,7 @@ async fn send_and_wait(
     expect_end(stream, 0).await
 }
 
-/// Serves one upload on a port of its own.
+/// Serves an upload on a separate port.
 async fn upload_elsewhere(stream: &mut TcpStream, window: Window) -> Result<(), ServeError> {
     let Some(mut stream) = window_server::accept(stream, window).await? else { return Ok(()) };
     stream.set_nodelay(true)?;
@@ -228,7 +228,7 @@ async fn upload(
     amount: Amount,
     window: Option<Window>,
 ) -> Result<(), ServeError> {
-    // One that ends by time ends with the client's half-close.
+    // An upload limited by time ends with the client's half-close.
     let bytes = amount.bytes().unwrap_or(u64::MAX);
     let mut sink = Sink::new(Payload::new(key, Side::Client));
     let mut told: Option<Instant> = None;
@@ -236,7 +236,7 @@ async fn upload(
         if let Some(window) = window {
             window.hold(&SockRef::from(&*stream))?;
         }
-        // The first bytes are reported at once: that is the first-byte time.
+        // The first bytes are reported at once: this is the first-byte time.
         if told.is_none_or(|told| told.elapsed() >= PROGRESS_INTERVAL) {
             let progress = Answer::Progress { bytes: sink.received() };
             patiently(stream.write_all(&progress.encode())).await?;
@@ -246,7 +246,7 @@ async fn upload(
     finish(stream, sink.receipt(), amount.bytes().unwrap_or(sink.received())).await
 }
 
-/// The messages of a request/reply connection.
+/// Message sizes of a request/reply connection.
 struct Sizes {
     request: u64,
     reply: u64,
@@ -267,7 +267,7 @@ async fn request_reply(stream: &mut TcpStream, key: u64, sizes: Sizes) -> Result
     finish(stream, sink.receipt(), sizes.request * u64::from(sizes.count)).await
 }
 
-/// Waits for the client's half-close and gives it the receipt.
+/// Waits for the client's half-close and sends the receipt.
 async fn finish(stream: &mut TcpStream, receipt: Receipt, asked: u64) -> Result<(), ServeError> {
     if receipt.bytes == asked {
         expect_end(stream, asked).await?;

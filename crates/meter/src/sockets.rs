@@ -1,4 +1,4 @@
-//! What is set on a socket before it carries traffic.
+//! Socket options for traffic.
 
 use std::fmt;
 use std::io;
@@ -9,15 +9,15 @@ use units::ByteCount;
 
 use crate::congestion::{CongestionControl, CongestionError};
 
-/// What is set on one socket; what is `None` stays as the kernel has it.
+/// Socket options; `None` keeps the kernel's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SocketOptions {
-    /// The congestion control of what it sends.
+    /// Congestion control of the sending direction.
     pub congestion_control: Option<CongestionControl>,
-    /// `SO_SNDBUF`. The kernel reserves the same again for its own records.
+    /// `SO_SNDBUF`. The kernel reserves as much again for its own records.
     pub send_buffer: Option<ByteCount>,
-    /// `SO_RCVBUF`, about the largest window that it offers. The kernel
-    /// reserves the same again for its own records.
+    /// `SO_RCVBUF`, approximately the maximum window offered. The kernel reserves as much again for
+    /// its own records.
     pub receive_buffer: Option<ByteCount>,
 }
 
@@ -30,39 +30,39 @@ pub enum Buffer {
     Receive,
 }
 
-/// Why a socket cannot have what was asked for.
+/// Why a socket option could not be set.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// The congestion control cannot be had.
+    /// The congestion control could not be set.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
-    /// The kernel gives less than was asked for.
+    /// The kernel allows less than requested.
     #[error("the kernel gives a {which} buffer of {granted} bytes, not {asked} (see {})", which.sysctl())]
     Buffer {
-        /// Which of the two.
+        /// Which of the two buffers.
         which: Buffer,
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: u64,
-        /// Bytes that the kernel gives.
+        /// Bytes granted by the kernel.
         granted: u64,
     },
-    /// The kernel does not hold the window.
+    /// The window could not be held.
     #[error("cannot hold a window of {asked} bytes: {error}")]
     Window {
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The kernel refused.
     #[error("cannot set the {which} buffer to {asked} bytes: {error}")]
     Refused {
-        /// Which of the two.
+        /// Which of the two buffers.
         which: Buffer,
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -86,7 +86,7 @@ impl fmt::Display for Buffer {
 }
 
 impl SocketOptions {
-    /// Sets them.
+    /// Sets the options.
     pub(crate) fn apply(&self, socket: &SockRef<'_>) -> Result<(), SocketError> {
         if let Some(congestion) = &self.congestion_control {
             congestion.apply(socket)?;
@@ -109,7 +109,7 @@ fn set(socket: &SockRef<'_>, which: Buffer, asked: u64) -> Result<(), SocketErro
             socket.set_recv_buffer_size(size).and_then(|()| socket.recv_buffer_size())
         }
     };
-    // socket(7): the kernel doubles the value and says the doubled one.
+    // socket(7): the kernel doubles the value and returns the doubled one.
     let granted = set().map_err(|error| SocketError::Refused { which, asked, error })? as u64 / 2;
     if granted < asked {
         return Err(SocketError::Buffer { which, asked, granted });

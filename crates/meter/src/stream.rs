@@ -1,4 +1,4 @@
-//! Sending and checking payload on a socket.
+//! Sends and checks payload on a socket.
 
 use std::future::Future;
 use std::io;
@@ -17,20 +17,20 @@ use crate::frame::{self, HEAD_LEN};
 use crate::pacer::Pacer;
 use crate::payload::Payload;
 
-/// How much is written or read at once.
+/// Maximum size of one read or write, in bytes.
 const BLOCK: usize = 64 * 1024;
-/// The block of a flow that ends by time: the last one is finished whatever the
-/// time.
+/// Block size of a flow limited by time. Small, because the last block is completed even after the
+/// time is over.
 const TIMED_BLOCK: usize = 16 * 1024;
-/// How long a peer may do nothing at all. Longer than the ten minutes of outage
-/// that a satellite link must survive.
+/// Maximum time without any progress by the peer. Longer than the ten-minute outage that a
+/// satellite link must survive.
 const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// What a flow that ends by time may have in the kernel unsent: the rest of it
-/// would go on after the time.
+/// Maximum unsent data in the kernel for a flow limited by time, because that is still sent after
+/// the time is over.
 const TIMED_UNSENT: u32 = 128 * 1024;
 
-/// Keeps a flow that ends by time from filling its socket's buffer.
+/// Keeps a flow limited by time from filling its socket's buffer.
 pub(crate) fn bound_unsent(stream: &TcpStream, plan: &Plan) -> io::Result<()> {
     match plan.amount {
         Amount::Bytes(_) => Ok(()),
@@ -38,7 +38,7 @@ pub(crate) fn bound_unsent(stream: &TcpStream, plan: &Plan) -> io::Result<()> {
     }
 }
 
-/// Waits for one read or write, but not for ever.
+/// Waits for one read or write, with a time limit.
 pub(crate) async fn patiently<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     match timeout(IDLE_LIMIT, step).await {
         Ok(result) => result,
@@ -46,7 +46,7 @@ pub(crate) async fn patiently<T>(step: impl Future<Output = io::Result<T>>) -> i
     }
 }
 
-/// A sender of payload with the buffer that it uses again and again.
+/// A sender of payload with a reusable buffer.
 pub(crate) struct Source {
     payload: Payload,
     buffer: Vec<u8>,
@@ -57,8 +57,8 @@ impl Source {
         Self { payload, buffer: vec![0; HEAD_LEN + BLOCK] }
     }
 
-    /// Sends `amount`, no faster than `cap`, as it is or in blocks with heads
-    /// ([`frame`]). Counts the payload in `sent` as it goes.
+    /// Sends `amount`, no faster than `cap`, raw or in blocks with heads ([`frame`]). Counts the
+    /// payload in `sent` as it goes.
     pub(crate) async fn send_amount<W: AsyncWrite + Unpin>(
         &mut self,
         writer: &mut W,
@@ -112,19 +112,18 @@ impl Source {
     }
 }
 
-/// What a flow is to send, and how.
+/// What a flow sends, and how.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) amount: Amount,
-    /// The most that is handed to the kernel in a time.
+    /// Maximum rate of writes.
     pub(crate) cap: Option<BitRate>,
-    /// In blocks with heads, or as it is.
+    /// Whether to send in blocks with heads.
     pub(crate) framed: bool,
 }
 
 impl Plan {
-    /// How much may be sent at once after `sent` bytes and `elapsed` time;
-    /// `None` at the end.
+    /// How much may be sent at once after `sent` bytes and `elapsed` time; `None` at the end.
     fn room(&self, sent: u64, elapsed: Duration) -> Option<usize> {
         match self.amount {
             Amount::Bytes(bytes) => {
@@ -135,7 +134,7 @@ impl Plan {
         }
     }
 
-    /// A flow that ends by time does not wait longer than that.
+    /// A flow limited by time does not wait beyond its end.
     fn latest(&self, next: Duration) -> Duration {
         match self.amount {
             Amount::Bytes(_) => next,
@@ -163,15 +162,14 @@ impl Sink {
         self.received
     }
 
-    /// What has been seen of the stream so far.
+    /// A summary of the stream so far.
     pub(crate) fn receipt(&self) -> Receipt {
         let span = self.times.map_or(Duration::ZERO, |(first, last)| last - first);
         Receipt { bytes: self.received, first_wrong: self.first_wrong, span }
     }
 
-    /// Reads once, at most up to stream offset `end`. Returns how many bytes
-    /// came, 0 at the end of the stream. The bytes before `end` must not all
-    /// have been received already.
+    /// Reads once, at most up to stream offset `end`. Returns the number of bytes, 0 at the end of
+    /// the stream. Some bytes before `end` must still be missing.
     pub(crate) async fn read<R: AsyncRead + Unpin>(
         &mut self,
         reader: &mut R,
@@ -191,7 +189,7 @@ impl Sink {
         Ok(count)
     }
 
-    /// Reads up to stream offset `end`. Returns false if the stream ended before.
+    /// Reads up to stream offset `end`. Returns false if the stream ended earlier.
     pub(crate) async fn read_to<R: AsyncRead + Unpin>(
         &mut self,
         reader: &mut R,

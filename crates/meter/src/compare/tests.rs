@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A complete download of 1 MB that took so long.
+/// A complete download of 1 MB that took `seconds`.
 fn run(seconds: f64) -> Value {
     let flow = json!({
         "flow": 0, "direction": "download", "client": null, "outcome": {"state": "complete"},
