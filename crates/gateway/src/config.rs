@@ -319,7 +319,7 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {file}: {cause}")]
     Read {
-        /// The file.
+        /// Name of the configuration file.
         file: String,
         /// The system's reason.
         cause: io::Error,
@@ -327,7 +327,7 @@ pub enum ConfigError {
     /// The file is not valid TOML, or has an unknown key or a wrong type.
     #[error("{file}, line {line} ({text}): {problem}")]
     Syntax {
-        /// The file.
+        /// Name of the configuration file.
         file: String,
         /// Line number, from 1.
         line: usize,
@@ -339,7 +339,7 @@ pub enum ConfigError {
     /// A required key is missing.
     #[error("{file}: `{key}` is missing: expected {accepted}")]
     Missing {
-        /// The file.
+        /// Name of the configuration file.
         file: String,
         /// The missing key.
         key: &'static str,
@@ -349,7 +349,7 @@ pub enum ConfigError {
     /// A key has an invalid value.
     #[error("{file}: {key} = {value}: {problem}")]
     Value {
-        /// The file.
+        /// Name of the configuration file.
         file: String,
         /// The key.
         key: String,
@@ -361,7 +361,7 @@ pub enum ConfigError {
     /// The private key is unusable, or its file is not safe.
     #[error("{file}: {cause}")]
     Key {
-        /// The file.
+        /// Name of the configuration file.
         file: String,
         /// Reason.
         cause: KeyError,

@@ -37,7 +37,7 @@ pub enum KeyError {
     /// The file cannot be read.
     #[error("cannot read {}: {cause}", path.display())]
     Read {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
         /// The system's reason.
         cause: io::Error,
@@ -45,7 +45,7 @@ pub enum KeyError {
     /// The file's text is not a key.
     #[error("{} holds no key: expected {KEY_FORM}", path.display())]
     MalformedFile {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
     },
     /// The file is readable by others than its owner.
@@ -55,7 +55,7 @@ pub enum KeyError {
         path.display()
     )]
     Exposed {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
@@ -63,7 +63,7 @@ pub enum KeyError {
     /// The file cannot be written.
     #[error("cannot write {}: {cause}", path.display())]
     Write {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
         /// The system's reason.
         cause: io::Error,

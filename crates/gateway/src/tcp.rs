@@ -18,7 +18,7 @@ const KEEPALIVE_PROBES: u32 = 6;
 /// on a LAN, without any gain there.
 const CONGESTION_CONTROLS: [&[u8]; 2] = [b"cubic", b"reno"];
 
-/// Idle time before keep-alive probes, for new connections; 0 stands for the default.
+/// Idle time before keep-alive probes on new connections, in seconds.
 #[derive(Debug)]
 pub(crate) struct Keepalive(AtomicU64);
 

@@ -12,7 +12,7 @@ use crate::control::ControlPath;
 use crate::dlep::DlepConfig;
 use crate::log::LogFilter;
 
-/// The kernel counts in seconds.
+/// Lower bound: the kernel counts in seconds.
 const SHORTEST_KEEPALIVE: Duration = Duration::from_secs(1);
 /// RFC 9293 §3.8.4: keep-alive intervals elsewhere are at least this long by default.
 const LONGEST_KEEPALIVE: Duration = Duration::from_secs(7200);
