@@ -129,7 +129,8 @@ struct Client {
 
 impl Client {
     /// Answers the client at once: its first data travels with the opening of the stream, and a
-    /// refusal is a reset. There is no second try, so prefer IPv4, which every hub has.
+    /// refusal is a reset. There is no second try, so prefer IPv4, which a hub is most likely to
+    /// have.
     async fn early(self, hop: &Hop, session: SessionId, beyond: &[Destination], exit: &Exit) {
         let is_v4 = |it: &&Destination| matches!(it, Destination::Address(SocketAddr::V4(_)));
         let destination = beyond.iter().find(is_v4).unwrap_or(&beyond[0]);
