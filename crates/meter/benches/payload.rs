@@ -1,4 +1,4 @@
-//! How fast the payload is made and checked.
+//! Speed of generating and checking payload.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ fn payload(c: &mut Criterion) {
     let mut buffer = vec![0; BLOCK];
     let mut group = c.benchmark_group("payload");
     group.throughput(Throughput::Bytes(BLOCK as u64));
-    // Offset 3: the unaligned case, which TCP's reads make the common one.
+    // Offset 3 is the unaligned case, which is the common one with TCP reads.
     group.bench_function("fill", |b| b.iter(|| payload.fill(black_box(3), &mut buffer)));
     group.bench_function("verify", |b| {
         b.iter(|| payload.first_difference(black_box(3), black_box(&buffer)));

@@ -1,4 +1,4 @@
-//! UDP at a constant rate: loss, order, duplicates, jitter, in both directions.
+//! UDP at a constant rate: loss, order, duplicates and jitter, in both directions.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,26 +19,26 @@ use crate::sockets::SocketOptions;
 use crate::udp_exchange::{Exchange, UdpPlan, exchange};
 use crate::udp_receiver::{GREETING, UdpCounts, fill};
 
-/// How often the client greets until the server has heard it.
+/// Interval between greetings until the server has received one.
 const GREETING_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A UDP measurement to make.
+/// The options of a UDP measurement.
 #[derive(Debug, Clone)]
 pub struct UdpOptions {
-    /// The meter server.
+    /// Address of the meter server.
     pub server: SocketAddr,
-    /// What is sent.
+    /// What to send.
     pub plan: UdpPlan,
-    /// How long it may take in all.
+    /// Time limit in total.
     pub limit: Duration,
-    /// Key of the payload; a fresh one for each run.
+    /// Payload key; a new one for each run.
     pub key: u64,
 }
 
 /// One direction of a UDP measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UdpFlow {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// Datagrams sent.
     pub sent: u64,
@@ -47,39 +47,39 @@ pub struct UdpFlow {
     /// What the receiver counted.
     #[serde(flatten)]
     pub counts: UdpCounts,
-    /// Contents of the datagrams received, over the time from first to last.
+    /// Contents of the datagrams received, over the time from the first to the last.
     #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
 }
 
-/// What came of a UDP measurement.
+/// The result of a UDP measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UdpReport {
-    /// The meter server.
+    /// Address of the meter server.
     pub server: SocketAddr,
-    /// Bits of datagrams' contents sent in a second.
+    /// Bits of datagram contents sent per second.
     pub rate_bits_per_second: u64,
-    /// Bytes of each datagram.
+    /// Size of each datagram in bytes.
     pub datagram_bytes: u16,
-    /// For how long they were sent.
+    /// How long datagrams were sent.
     #[serde(rename = "sending_seconds", with = "crate::json::seconds")]
     pub time: Duration,
-    /// Which way.
+    /// The directions.
     pub directions: Directions,
-    /// Whether the measurement was made; datagrams may be lost all the same.
+    /// Whether the measurement completed; datagrams may still have been lost.
     pub outcome: Outcome,
-    /// Each direction, as far as it is known.
+    /// Each direction, as far as known.
     pub flows: Vec<UdpFlow>,
 }
 
 impl UdpReport {
-    /// Whether the measurement was made and no datagram had a wrong byte.
+    /// Whether the measurement completed and no datagram was corrupt.
     pub fn is_complete(&self) -> bool {
         self.outcome.is_complete() && self.flows.iter().all(|flow| flow.counts.corrupt == 0)
     }
 }
 
-/// Makes a UDP measurement. What goes wrong is in the report.
+/// Runs a UDP measurement. Errors are in the report.
 pub async fn udp(options: &UdpOptions) -> UdpReport {
     let socket = flow::open(options.server, &SocketOptions::default());
     let ended = timeout(options.limit, run(options, socket)).await;
@@ -102,7 +102,7 @@ fn flows(plan: &UdpPlan, exchange: &Exchange) -> Vec<UdpFlow> {
     let ways = [(Direction::Download, exchange.received), (Direction::Upload, exchange.sent)];
     let flow = |(direction, known): (Direction, Option<(u64, UdpCounts)>)| {
         let (sent, counts) = known?;
-        // The first datagram's own time is not in the span.
+        // The first datagram's own duration is not in the span.
         let bytes = counts.received.saturating_sub(1).saturating_mul(plan.length.into());
         Some(UdpFlow {
             direction,
@@ -145,7 +145,7 @@ async fn bind(stream: &TcpStream, server: SocketAddr) -> std::io::Result<UdpSock
     Ok(socket)
 }
 
-/// Greets until the server knows where the client's datagrams come from.
+/// Sends greetings until the server knows the address of the client's datagrams.
 async fn greet(
     stream: &mut TcpStream,
     socket: &UdpSocket,
@@ -158,7 +158,7 @@ async fn greet(
         let mut ticks = interval(GREETING_INTERVAL);
         loop {
             ticks.tick().await;
-            // One that cannot be sent is like one that is lost.
+            // A greeting that cannot be sent counts as lost.
             let _ = socket.send(&greeting).await;
         }
     };

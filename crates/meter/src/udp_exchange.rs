@@ -1,5 +1,5 @@
-//! The part of a UDP measurement that is the same at both ends: send, receive,
-//! and tell each other over the TCP connection.
+//! The part of a UDP measurement that is the same at both ends: sending, receiving, and exchanging
+//! results over the TCP connection.
 
 use std::io;
 use std::time::Duration;
@@ -16,27 +16,27 @@ use crate::flow::{self, FlowError};
 use crate::payload::{Payload, Side};
 use crate::udp_receiver::{UdpCounts, UdpReceiver, fill};
 
-/// How long after the sender's last word, or the last arrival after it, a
-/// datagram may still come.
+/// How long to wait for more datagrams after the sender has finished, or after the last arrival
+/// since.
 const GRACE: Duration = Duration::from_secs(2);
-/// The most datagrams in one direction.
+/// Maximum number of datagrams per direction.
 pub const DATAGRAMS_MAX: u64 = 10_000_000;
 
 /// A stream of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpPlan {
-    /// Bits of datagrams' contents in a second.
+    /// Bits of datagram contents per second.
     pub rate: BitRate,
-    /// Bytes of each datagram: 20 of head, the rest payload.
+    /// Size of each datagram in bytes: a head of 20, the rest payload.
     pub length: u16,
-    /// For how long they are sent.
+    /// How long to send.
     pub time: Duration,
-    /// Which way.
+    /// The directions.
     pub directions: Directions,
 }
 
 impl UdpPlan {
-    /// How many datagrams there are in each direction.
+    /// Number of datagrams per direction.
     pub fn datagrams(&self) -> u64 {
         self.rate.bytes_in(self.time).get().div_ceil(u64::from(self.length))
     }
@@ -50,13 +50,13 @@ impl UdpPlan {
 /// What one end knows afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
-    /// Datagrams that this end sent, and what the other counted of them.
+    /// Number of datagrams this end sent, and the other end's counts of them.
     pub(crate) sent: Option<(u64, UdpCounts)>,
-    /// Datagrams that the other end sent, and what this one counted of them.
+    /// Number of datagrams the other end sent, and this end's counts of them.
     pub(crate) received: Option<(u64, UdpCounts)>,
 }
 
-/// Sends and receives as planned; `side` is this end.
+/// Sends and receives according to the plan; `side` is this end.
 pub(crate) async fn exchange(
     stream: &mut TcpStream,
     socket: &UdpSocket,
@@ -118,7 +118,7 @@ async fn say<W: AsyncWrite + Unpin>(writer: &Mutex<W>, answer: Answer) -> Result
     sent.map_err(FlowError::broken("telling the other end"))
 }
 
-/// Sends every datagram at its time; a late one at once, so that the rate holds.
+/// Sends every datagram at its time, and late ones at once to keep the rate.
 async fn send(socket: &UdpSocket, plan: &UdpPlan, payload: Payload) -> Result<u64, FlowError> {
     let start = Instant::now();
     let mut buffer = vec![0; plan.length.into()];
@@ -137,8 +137,8 @@ async fn send(socket: &UdpSocket, plan: &UdpPlan, payload: Payload) -> Result<u6
     Ok(plan.datagrams())
 }
 
-/// What the path says of datagrams before (ICMP), or a full queue of ours: the
-/// datagram is lost, the measurement goes on.
+/// An ICMP error about an earlier datagram, or a full local queue: the datagram is lost, but the
+/// measurement goes on.
 fn passing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
         || error.raw_os_error() == Some(libc::ENOBUFS)
@@ -160,7 +160,7 @@ async fn receive(
         }
         tokio::select! {
             read = socket.recv(&mut buffer) => {
-                // An error is news of a datagram that we sent.
+                // An error concerns a datagram that this end sent.
                 if let Ok(length) = read {
                     receiver.handle(start.elapsed(), &buffer[..length]);
                 }

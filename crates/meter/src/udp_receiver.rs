@@ -15,22 +15,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::payload::Payload;
 
-/// Length of a datagram's head, and so of the shortest datagram.
+/// Size of a datagram's head, and so the minimum size of a datagram, in bytes.
 pub const HEAD_LEN: usize = 20;
-/// The number of a greeting.
+/// The number that marks a greeting.
 pub(crate) const GREETING: u64 = u64::MAX;
 const MAGIC: [u8; 4] = *b"SKYU";
 
-/// What the receiver of a stream of datagrams counted.
+/// A receiver's counts of a stream of datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpCounts {
-    /// Different datagrams that arrived, right in every byte.
+    /// Distinct datagrams received intact.
     pub received: u64,
-    /// Datagrams that had arrived before.
+    /// Datagrams received before.
     pub duplicates: u64,
     /// Datagrams that arrived after one with a higher number (RFC 4737 §3).
     pub reordered: u64,
-    /// Datagrams with a wrong byte.
+    /// Datagrams with wrong contents.
     pub corrupt: u64,
     /// Interarrival jitter after the last datagram (RFC 3550 §6.4.1).
     #[serde(rename = "jitter_seconds", with = "crate::json::seconds")]
@@ -40,7 +40,7 @@ pub struct UdpCounts {
     pub span: Duration,
 }
 
-/// Writes datagram `number`, sent at `now`, over the whole of `buffer`.
+/// Fills `buffer` with datagram `number`, sent at `now`.
 pub(crate) fn fill(payload: Payload, number: u64, now: Duration, buffer: &mut [u8]) {
     let offset = number.wrapping_mul(buffer.len() as u64);
     buffer[..4].copy_from_slice(&MAGIC);
@@ -50,7 +50,7 @@ pub(crate) fn fill(payload: Payload, number: u64, now: Duration, buffer: &mut [u
     payload.fill(offset, &mut buffer[HEAD_LEN..]);
 }
 
-/// The number of a datagram and when it was sent; `None` for a foreign or wrong one.
+/// Parses a datagram's number and sending time; `None` for a foreign or corrupt one.
 pub(crate) fn read(payload: Payload, bytes: &[u8]) -> Option<(u64, u64)> {
     let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>()?;
     let integer = |at: usize| {
@@ -64,16 +64,16 @@ pub(crate) fn read(payload: Payload, bytes: &[u8]) -> Option<(u64, u64)> {
     right.then_some((number, sent))
 }
 
-/// Counts what arrives.
+/// Counts datagrams.
 pub(crate) struct UdpReceiver {
     payload: Payload,
     length: usize,
-    /// One bit for each datagram that can come.
+    /// One bit for each planned datagram.
     seen: Vec<u64>,
     planned: u64,
     highest: Option<u64>,
     first: Option<Duration>,
-    /// Arrival and sending time of the datagram before.
+    /// Arrival and sending time of the previous datagram.
     before: Option<(i128, i128)>,
     /// In nanoseconds.
     jitter: f64,
@@ -96,7 +96,7 @@ impl UdpReceiver {
         }
     }
 
-    /// A datagram arrived.
+    /// Handles a datagram.
     pub(crate) fn handle(&mut self, now: Duration, bytes: &[u8]) {
         let found = read(self.payload, bytes).filter(|_| bytes.len() == self.length);
         let Some((number, sent)) = found else {
@@ -124,7 +124,7 @@ impl UdpReceiver {
         self.times(now, sent);
     }
 
-    /// RFC 3550 §6.4.1: J += (|D| − J) / 16, in the order of arrival.
+    /// RFC 3550 §6.4.1: J += (|D| − J) / 16, in order of arrival.
     fn times(&mut self, now: Duration, sent: u64) {
         let (arrival, sent) = (now.as_nanos() as i128, i128::from(sent));
         if let Some((arrival_before, sent_before)) = self.before {
@@ -137,7 +137,7 @@ impl UdpReceiver {
         self.counts.jitter = Duration::from_nanos(self.jitter as u64);
     }
 
-    /// What has been counted so far.
+    /// The counts so far.
     pub(crate) fn counts(&self) -> UdpCounts {
         self.counts
     }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn jitter_is_that_of_the_rfc() {
         let mut receiver = UdpReceiver::new(payload(), LENGTH, 10);
-        // A constant delay of 300 ms, whatever the clocks say, is no jitter.
+        // A constant delay of 300 ms is not jitter, whatever the clocks show.
         receiver.handle(ms(300), &datagram(0, ms(9000)));
         receiver.handle(ms(310), &datagram(1, ms(9010)));
         assert_eq!(receiver.counts().jitter, Duration::ZERO);

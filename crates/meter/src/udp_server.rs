@@ -13,7 +13,7 @@ use crate::server::REQUEST_LIMIT;
 use crate::udp_exchange::{UdpPlan, exchange};
 use crate::udp_receiver::{GREETING, read};
 
-/// Serves one measurement on a UDP port of its own.
+/// Serves a measurement on a separate UDP port.
 pub(crate) async fn serve(
     stream: &mut TcpStream,
     key: u64,
@@ -33,7 +33,7 @@ pub(crate) async fn serve(
     stream.shutdown().await.map_err(FlowError::broken("closing"))
 }
 
-/// Waits for a greeting with the right key; where it came from.
+/// Waits for a greeting with the right key; returns its source.
 async fn hear(socket: &UdpSocket, key: u64) -> std::io::Result<SocketAddr> {
     let payload = Payload::new(key, Side::Client);
     let mut buffer = vec![0; 1 << 16];

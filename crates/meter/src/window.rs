@@ -36,11 +36,11 @@ const PAYLOAD_MAX: u16 = 1440 - 40 - 20 - TIMESTAMPS;
 #[serde(try_from = "u64", into = "u64")]
 pub struct Window(u16);
 
-/// Why a size is none that a window can be held at.
+/// A window size that cannot be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a window of {bytes} bytes cannot be held: expected 2048 to 65535 bytes")]
 pub struct WindowError {
-    /// The size asked for.
+    /// The requested size.
     pub bytes: u64,
 }
 
@@ -48,12 +48,12 @@ impl Window {
     /// The smallest.
     const MIN: u16 = 2048;
 
-    /// Its bytes.
+    /// The size in bytes.
     pub fn bytes(self) -> u16 {
         self.0
     }
 
-    /// Full segments in it: an even number.
+    /// Number of full segments in it, which is even.
     fn segments(self) -> u16 {
         2 * self.0.div_ceil(2 * PAYLOAD_MAX)
     }
@@ -62,8 +62,7 @@ impl Window {
         self.0 / self.segments()
     }
 
-    /// What is set on the socket that will receive, before it connects or
-    /// listens.
+    /// Sets the options of the receiving socket, before it connects or listens.
     pub(crate) fn prepare(self, socket: &SockRef<'_>) -> Result<(), SocketError> {
         let asked = u64::from(self.0);
         let refused = |error| SocketError::Window { asked, error };
@@ -75,7 +74,7 @@ impl Window {
         clamp(socket, first).map_err(refused)
     }
 
-    /// To be called whenever something was read.
+    /// Must be called after every read.
     pub(crate) fn hold(self, socket: &SockRef<'_>) -> io::Result<()> {
         clamp(socket, self.payload() * self.segments())
     }

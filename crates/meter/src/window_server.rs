@@ -1,5 +1,5 @@
-//! A listener for one upload: a window must be chosen before the connection is
-//! made, when nobody has yet said what it is for.
+//! A listener for a single upload. The window must be set before the connection is made, which is
+//! before its purpose is known.
 
 use std::net::SocketAddr;
 
@@ -11,8 +11,8 @@ use crate::answer::Answer;
 use crate::server::ServeError;
 use crate::window::Window;
 
-/// Says where an upload with this window may go, and accepts it. `None` if the
-/// client has gone away instead.
+/// Announces the port for an upload with this window, and accepts the upload. `None` if the client
+/// disconnects instead.
 pub(crate) async fn accept(
     stream: &mut TcpStream,
     window: Window,
@@ -33,7 +33,7 @@ pub(crate) async fn accept(
     let mut ignored = [0];
     tokio::select! {
         accepted = listener.accept() => Ok(Some(accepted?.0)),
-        // It says nothing more: this is its end.
+        // The client sends nothing more, so this is its end.
         _ = stream.read(&mut ignored) => Ok(None),
     }
 }

@@ -1,4 +1,4 @@
-//! Replays what the fuzzer has found worth keeping (`fuzz/corpus/capture`).
+//! Replays the inputs found by the fuzzer (`fuzz/corpus/capture`).
 
 #![cfg(feature = "fuzzing")]
 

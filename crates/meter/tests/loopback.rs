@@ -36,7 +36,7 @@ fn server() -> SocketAddr {
     address
 }
 
-/// Starts a server that treats its one connection as the test says.
+/// Starts a server that handles its only connection with the given function.
 fn impostor<F: Future<Output = ()> + Send>(
     behave: impl FnOnce(TcpStream) -> F + Send + 'static,
 ) -> SocketAddr {
@@ -140,7 +140,7 @@ fn the_sender_of_either_direction_tells_its_figures() {
         for flow in &report.flows {
             let sender = flow.sender.expect("figures");
             assert_eq!(sender.sent_bytes, 1_000_000);
-            // A busy machine acknowledges late: the kernel probes (RFC 8985, 7).
+            // On a busy machine acknowledgements are late, and the kernel probes (RFC 8985, 7).
             assert!(sender.retransmitted_segments < sender.segments, "{sender:?}");
             assert!(sender.min_rtt.unwrap() <= sender.mean_rtt.unwrap(), "{sender:?}");
             assert!(flow.client.unwrap().ip().is_loopback());
@@ -162,7 +162,7 @@ fn flows_may_end_by_time() {
         for flow in &report.flows {
             assert!(flow.total >= time && flow.asked_bytes.is_none(), "{flow:?}");
             assert_eq!(flow.moved_bytes, flow.sender.unwrap().sent_bytes);
-            // 80 Mbit/s for 200 ms, a burst of 20 ms and the last block.
+            // 80 Mbit/s for 200 ms, plus a burst of 20 ms and the last block.
             let most = BitRate::from_mbit(80).bytes_in(flow.total).get() + 200_000 + 16_384;
             assert!(flow.moved_bytes > 0 && flow.moved_bytes <= most, "{flow:?}");
         }
@@ -330,7 +330,7 @@ fn an_upload_of_another_key_is_found() {
         stream.write_all(&bytes).await.unwrap();
         stream.shutdown().await.unwrap();
         match answers(stream).await.last() {
-            // One byte in 256 is right by chance; the first of these is not.
+            // One byte in 256 is right by chance, but not the first of these.
             Some(Answer::Receipt(Receipt { bytes: 1000, first_wrong: Some(0), .. })) => {}
             other => panic!("{other:?}"),
         }
@@ -388,7 +388,7 @@ fn a_limit_ends_a_transfer_that_does_not_move() {
             let bytes = block(1000);
             stream.write_all(&Answer::Accepted.encode()).await.unwrap();
             stream.write_all(&bytes).await.unwrap();
-            // Holds the connection open until the client gives up.
+            // Keeps the connection open until the client gives up.
             let _ = stream.read(&mut [0]).await;
         });
         let limit = Some(Duration::from_millis(300));
@@ -406,7 +406,7 @@ fn a_limit_resets_the_connection() {
     block_on(async {
         let (told, seen) = tokio::sync::oneshot::channel();
         let server = impostor(|mut stream| async move {
-            // Reads so little that the client's buffers hold most of the upload.
+            // Reads so little that most of the upload stays in the client's buffers.
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
             stream.writable().await.unwrap();
             let closed = stream.ready(tokio::io::Interest::ERROR).await;
@@ -516,7 +516,7 @@ fn block(length: usize) -> Vec<u8> {
     [&frame::head(length)[..], &payload].concat()
 }
 
-/// Every answer until the server closes.
+/// All answers until the server closes.
 async fn answers(mut stream: TcpStream) -> Vec<Answer> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.expect("an orderly close");

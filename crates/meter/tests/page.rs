@@ -27,7 +27,7 @@ fn server() -> SocketAddr {
     address
 }
 
-/// Starts a server that treats every connection as the test says.
+/// Starts a server that handles every connection with the given function.
 async fn impostor<F: Future<Output = ()> + Send + 'static>(
     behave: impl Fn(TcpStream) -> F + Send + 'static,
 ) -> SocketAddr {
@@ -54,7 +54,7 @@ fn options(server: SocketAddr, mode: HttpMode, objects: &[u64], connections: u32
     }
 }
 
-/// Reads requests until so many have come; their heads.
+/// Reads this many requests; returns their heads.
 async fn requests(stream: &mut TcpStream, count: usize) -> String {
     let mut text = String::new();
     while text.matches("\r\n\r\n").count() < count {
@@ -66,7 +66,7 @@ async fn requests(stream: &mut TcpStream, count: usize) -> String {
     text
 }
 
-/// The reply for an object, as it should be.
+/// A correct reply for an object.
 fn reply(object: u64, size: usize) -> Vec<u8> {
     let mut body = vec![0; size];
     Payload::new(flow_key(KEY, object), Side::Server).fill(0, &mut body);
@@ -105,7 +105,7 @@ fn each_mode_asks_in_its_own_way() {
             (HttpMode::Http10, 1, "HTTP/1.0\r\n", "Connection: close"),
             (HttpMode::Http10KeepAlive, 1, "HTTP/1.0\r\n", "Connection: keep-alive"),
             (HttpMode::Http11, 1, "HTTP/1.1\r\n", "Connection: keep-alive"),
-            // Answers only when all three requests are there.
+            // Answers only after all three requests have arrived.
             (HttpMode::Http11Pipelined, 3, "HTTP/1.1\r\n", "Connection: keep-alive"),
         ] {
             let (told, mut seen) = tokio::sync::mpsc::unbounded_channel();

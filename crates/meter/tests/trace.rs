@@ -30,7 +30,7 @@ fn connection(name: &str) -> ConnectionReport {
     connections.remove(0)
 }
 
-/// What tshark says of a file: quantity → numbers.
+/// tshark's figures of a file: quantity → numbers.
 fn tshark(name: &str) -> BTreeMap<String, Vec<f64>> {
     let text = fs::read_to_string(path("tshark.txt")).unwrap();
     let lines = text.lines().filter_map(|line| line.strip_prefix(name));
@@ -62,11 +62,10 @@ fn counts_are_those_of_tshark() {
         ] {
             assert_eq!(vec![ours as f64], theirs[quantity], "{name}: {quantity}");
         }
-        // tshark tells a retransmission from a reordered packet by the time since
-        // the highest packet, and takes the repairs of a busy connection for
-        // reordered, even those it saw before. We remember what was seen and when
-        // each hole opened. Together they are the same packets; and the lab's
-        // link does not reorder.
+        // tshark distinguishes retransmissions from reordered packets by the time since the highest
+        // packet. In a busy connection it takes repairs for reordered packets, even those it has
+        // seen before. We remember what was seen and when each hole opened. The sums are the same,
+        // and the lab's link does not reorder.
         let again = to.retransmitted_packets + to.repair_packets;
         let told = theirs["retransmissions"][0] + theirs["out_of_order"][0];
         assert_eq!((again as f64, to.reordered_packets), (told, 0), "{name}");
@@ -94,8 +93,8 @@ fn outstanding_data_is_that_of_tshark_where_nothing_is_selectively_acknowledged(
     for name in FILES {
         let (it, theirs) = (connection(name), tshark(name));
         let (ours, theirs) = (it.b_to_a.outstanding_max_bytes as f64, theirs["in_flight_max"][0]);
-        // At the receiver most of what is outstanding behind a hole is there and
-        // SACKed. tshark deducts that, we and tcptrace do not.
+        // At the receiver, most of what is outstanding behind a hole has arrived and is SACKed.
+        // tshark subtracts that; we and tcptrace do not.
         if name.starts_with("loss-receiver") {
             assert!(ours > theirs, "{name}");
         } else {
@@ -121,9 +120,8 @@ fn times_are_those_of_tshark() {
             near(rtt.mean_seconds, theirs[2], "mean RTT");
             near(rtt.max_seconds, theirs[3], "largest RTT");
         } else {
-            // tshark times acknowledgements that waited for a repair too: up to
-            // 0.78 s where the path has 0.1 s and 0.025 s of queue. It also times
-            // the FIN's.
+            // tshark also times acknowledgements that waited for a repair, up to 0.78 s where the
+            // path has 0.1 s and 0.025 s of queue, and the FIN's.
             assert!((rtt.samples as f64) < theirs[0], "{name}");
             assert!(rtt.min_seconds >= theirs[1] && rtt.max_seconds < theirs[3] / 2.0, "{name}");
         }

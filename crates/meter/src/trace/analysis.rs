@@ -1,4 +1,4 @@
-//! From packets to connections.
+//! Groups packets into connections.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,40 +13,38 @@ use super::packet::{Content, Packet};
 use super::report::{ConnectionReport, TraceReport};
 use super::segment::Segment;
 
-/// What is wanted of a capture.
+/// Options of an analysis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TraceOptions {
     /// Only the connection of this number, counted from 1.
     pub connection: Option<u64>,
-    /// Whether graphs are wanted: of that connection, or of the first
-    /// [`PLOTTED_MAX`].
+    /// Whether to produce graphs: of the selected connection, or of the first [`PLOTTED_MAX`].
     pub plots: bool,
 }
 
-/// Connections that are told of; what belongs to later ones is only counted.
+/// Maximum number of connections reported; packets of later ones are only counted.
 pub const CONNECTIONS_MAX: u64 = 65_536;
-/// Connections that have graphs, unless one is chosen.
+/// Maximum number of connections with graphs, unless one is selected.
 pub const PLOTTED_MAX: u64 = 50;
 
-/// What came of a capture.
+/// The result of an analysis.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// The figures.
+    /// The report.
     pub report: TraceReport,
     /// The graphs: the connection's number and its two directions.
     pub plots: Vec<(u64, Plots)>,
 }
 
-/// Reads a capture to its end, or to the first fault in it, which is among the
-/// report's warnings.
+/// Reads a capture to its end, or to the first error in it, which is reported as a warning.
 ///
-/// It keeps of each direction at most 65,536 segments on their way (32 bytes
-/// each), 4,096 time stamps, 4,096 holes and twice 4,096 ranges: 2.5 MB, of
-/// which a connection without loss uses what is in flight. A direction's graph
-/// takes at most 2.8 MB more. The file is never in memory.
+/// For each direction it keeps at most 65,536 segments in flight (32 bytes each), 4,096 time
+/// stamps, 4,096 holes and twice 4,096 ranges: 2.5 MB, of which a connection without loss uses only
+/// what is in flight. A direction's graph takes at most 2.8 MB more. The file is never loaded into
+/// memory.
 ///
 /// # Errors
-/// When the file is no capture at all.
+/// If the file is not a capture.
 pub fn analyse(source: impl Read, options: TraceOptions) -> Result<Trace, CaptureError> {
     let mut analysis = Analysis::new(options);
     let read = file::read(source, &mut |packet| analysis.take(packet));
@@ -56,10 +54,10 @@ pub fn analyse(source: impl Read, options: TraceOptions) -> Result<Trace, Captur
     }
 }
 
-/// Between the same two ports, seen by the same interface.
+/// Interface, and the addresses and ports of both ends.
 type Key = (u32, SocketAddr, SocketAddr);
 
-/// Gathers packets.
+/// Collects packets.
 #[derive(Debug)]
 pub struct Analysis {
     options: TraceOptions,
@@ -72,7 +70,7 @@ pub struct Analysis {
     left_out: LeftOut,
 }
 
-/// Packets that are not in the figures.
+/// Packets that are not analysed.
 #[derive(Debug, Default)]
 struct LeftOut {
     fragments: u64,
@@ -82,7 +80,7 @@ struct LeftOut {
 }
 
 impl Analysis {
-    /// Nothing yet.
+    /// An empty analysis.
     pub fn new(options: TraceOptions) -> Self {
         Self {
             options,
@@ -96,7 +94,7 @@ impl Analysis {
         }
     }
 
-    /// Takes a packet.
+    /// Adds a packet.
     pub fn take(&mut self, packet: &Packet<'_>) {
         self.packets += 1;
         self.begin.get_or_insert(packet.time);
@@ -112,7 +110,7 @@ impl Analysis {
         }
     }
 
-    /// Takes a TCP segment.
+    /// Adds a TCP segment.
     pub fn segment(&mut self, interface: u32, segment: &Segment) {
         self.tcp_packets += 1;
         self.begin.get_or_insert(segment.time);
@@ -148,7 +146,7 @@ impl Analysis {
         }
     }
 
-    /// All packets have been taken; `read` is how the file ended.
+    /// Finishes after all packets were added; `read` is how the file ended.
     pub fn finish(mut self, read: Result<(), CaptureError>) -> Trace {
         let mut warnings = self.left_out.warnings();
         if let Err(error) = read {

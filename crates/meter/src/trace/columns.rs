@@ -1,9 +1,8 @@
-//! As many elements as a picture can show: marks of the same column become one.
+//! Reduces marks to as many elements as a picture can show, by merging marks of the same column.
 
 use std::collections::BTreeMap;
 
-/// Bars `(time, start, end)`: those of a column that are less than a `row` apart
-/// become one.
+/// Merges bars `(time, start, end)` of the same column that are less than a `row` apart.
 pub(super) fn columns(marks: &[(f64, f64, f64)], column: f64, row: f64) -> Vec<(f64, f64, f64)> {
     let mut of_column: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
     for &(time, start, end) in marks {
@@ -28,9 +27,8 @@ pub(super) fn columns(marks: &[(f64, f64, f64)], column: f64, row: f64) -> Vec<(
     bars
 }
 
-/// The lines of a level that holds from each mark to the next: of a column its
-/// first, lowest, highest and last value. Where it is above `high` there is no
-/// line.
+/// Lines of a step function: of each column the first, lowest, highest and last value. There is no
+/// line where it is above `high`.
 pub(super) fn steps(marks: &[(f64, f64, f64)], column: f64, high: f64) -> Vec<Vec<(f64, f64)>> {
     let mut lines = vec![Vec::new()];
     let mut last: Option<f64> = None;

@@ -1,4 +1,4 @@
-//! One connection: two directions, and how it began and ended.
+//! A connection: its two directions, its beginning and its end.
 
 use std::net::SocketAddr;
 
@@ -9,31 +9,31 @@ use super::plot::Plot;
 use super::report::{ConnectionReport, Ending};
 use super::segment::Segment;
 
-/// A connection in the making.
+/// A connection being analysed.
 #[derive(Debug)]
 pub(super) struct Connection {
     number: u64,
     interface: u32,
     /// A, then B.
     sides: [SocketAddr; 2],
-    /// What A sent, what B sent.
+    /// The directions: sent by A, sent by B.
     halves: [Half; 2],
     first: Instant,
     last: Instant,
-    /// When the SYN was sent and when its answer was acknowledged.
+    /// Times of the SYN and of the acknowledgement of its answer.
     opening: Option<Instant>,
     opened: Option<Instant>,
-    /// Who sent the first RST before both had sent FIN.
+    /// Which side sent the first RST before both had sent FIN.
     reset_by: Option<usize>,
 }
 
-/// A connection's two graphs: from A to B, from B to A.
+/// The two graphs of a connection: A to B, B to A.
 pub type Plots = [Box<Plot>; 2];
 
 impl Connection {
-    /// Begins with its first segment.
+    /// Starts with the connection's first segment.
     pub(super) fn new(number: u64, interface: u32, first: &Segment, plotted: bool) -> Self {
-        // An answer to a SYN that was not captured tells who asked.
+        // A SYN-ACK without a captured SYN shows which side opened.
         let answer = first.flags.syn && first.ack.is_some();
         let sides = if answer { [first.to, first.from] } else { [first.from, first.to] };
         Self {
@@ -49,8 +49,8 @@ impl Connection {
         }
     }
 
-    /// Whether this segment begins another connection between the same ports:
-    /// a SYN with a number of its own, or after the end of this one.
+    /// Whether this segment starts another connection between the same ports: a SYN with a
+    /// different number, or one after the end of this connection.
     pub(super) fn is_over_with(&self, segment: &Segment) -> bool {
         let side = self.side(segment);
         if !segment.flags.syn || segment.flags.rst {
@@ -59,13 +59,13 @@ impl Connection {
         let ended = self.reset_by.is_some() || self.halves.iter().all(Half::has_ended);
         match (self.halves[side].began_with(segment.sequence), segment.ack) {
             (Some(same), _) => ended || !same,
-            // The answer of a simultaneous open has no SYN before it.
+            // In a simultaneous open there is no SYN before the answer.
             (None, Some(_)) => ended,
             (None, None) => ended || self.halves[side].has_sent(),
         }
     }
 
-    /// Takes a segment.
+    /// Adds a segment.
     pub(super) fn take(&mut self, segment: &Segment) {
         let side = self.side(segment);
         self.last = self.last.max(segment.time);
@@ -84,7 +84,7 @@ impl Connection {
     }
 
     fn side(&self, segment: &Segment) -> usize {
-        // A connection to itself has one side only.
+        // A connection to itself has a single side.
         usize::from(segment.from != self.sides[0])
     }
 
@@ -92,7 +92,7 @@ impl Connection {
         self.halves.iter().all(|half| half.announced_scale().is_some())
     }
 
-    /// The scale of the windows of `side`: both must have announced one.
+    /// The window scale of `side`; both sides must have announced one.
     fn scale(&self, side: usize) -> Option<u8> {
         let announced = [0, 1].map(|side| self.halves[side].announced_scale());
         let [Some(a), Some(b)] = announced else { return None };
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Its report and its graphs; `begin` is the capture's first packet.
+    /// Returns the report and the graphs; `begin` is the time of the capture's first packet.
     pub(super) fn finish(mut self, begin: Instant) -> (ConnectionReport, Option<Plots>) {
         self.halves.iter_mut().for_each(|half| half.finish(self.last));
         let [a, b] = [0, 1].map(|side| self.halves[side].report(self.first, self.scale(side)));

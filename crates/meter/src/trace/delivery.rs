@@ -1,5 +1,5 @@
-//! What became of the payload of one direction: new, again, late or out of
-//! order, judged from what passed the place of the capture.
+//! Classifies the payload of one direction, as seen at the capture point: new, retransmitted, late
+//! or reordered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,50 +8,50 @@ use units::Instant;
 
 use super::ranges::Ranges;
 
-/// Holes whose age is known. A hole that is not is taken for old.
+/// Maximum number of holes with a known age. Others count as old.
 const HOLES_MAX: usize = 4096;
-/// What reordering takes at most while no round trip is known.
+/// Maximum delay by reordering while no round-trip time is known.
 const REORDERED_WITHIN: Duration = Duration::from_millis(3);
 
-/// What a segment's payload is.
+/// The classification of a segment's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Above all before it.
+    /// Above everything seen before.
     New,
-    /// All or some of it had been seen. `needless` if the receiver had said
-    /// that it has all that was seen before.
+    /// Some or all of it had been seen. `needless` if the receiver had already acknowledged what
+    /// was seen.
     Retransmitted {
-        /// Whether the receiver had it.
+        /// Whether the receiver already had it.
         needless: bool,
     },
-    /// Fills a hole so late that it was sent for that: its first sending was
-    /// lost before the capture.
+    /// Fills a hole so late that it must be a retransmission; the original was lost before the
+    /// capture point.
     Repair,
-    /// Fills a hole that it was overtaken into.
+    /// Fills a hole because it was overtaken.
     Reordered,
 }
 
-/// Payload of one direction.
+/// The payload of one direction.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     /// Payload that was seen.
     seen: Ranges,
-    /// What the receiver said that it has beyond the acknowledgement.
+    /// What the receiver has selectively acknowledged.
     sacked: Ranges,
-    /// Start → the rest.
+    /// Start → the rest of the hole.
     holes: BTreeMap<u64, Hole>,
     /// The end of the highest payload.
     high: u64,
-    /// Bytes, each counted once.
+    /// Distinct bytes.
     pub(super) unique: u64,
 }
 
-/// Bytes that were overtaken.
+/// Missing bytes below later ones.
 #[derive(Debug, Clone, Copy)]
 struct Hole {
     end: u64,
     opened: Instant,
-    /// The TSval of the segment that was the first above it.
+    /// TSval of the first segment above the hole.
     stamp: Option<u32>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Payload {
 }
 
 impl Delivery {
-    /// Payload begins at `start`.
+    /// Sets where the payload starts.
     pub(super) fn begin(&mut self, start: u64) {
         self.high = self.high.max(start);
     }
@@ -80,8 +80,8 @@ impl Delivery {
         self.seen.overlap(start, end)
     }
 
-    /// Takes a segment. `acked` is the highest acknowledgement, `rtt` the
-    /// shortest round trip that is known.
+    /// Adds a segment. `acked` is the highest acknowledgement, `rtt` the minimum round-trip time so
+    /// far.
     pub(super) fn take(&mut self, it: &Payload, acked: u64, rtt: Option<Duration>) -> Fate {
         let before = self.seen.overlap(it.start, it.end);
         self.unique += self.seen.insert(it.start, it.end);
@@ -108,12 +108,12 @@ impl Delivery {
         }
     }
 
-    /// The receiver has these bytes.
+    /// Records that the receiver has these bytes.
     pub(super) fn sack(&mut self, start: u64, end: u64) {
         self.sacked.insert(start, end.min(self.high));
     }
 
-    /// The receiver has all before `ack`.
+    /// Records that the receiver has everything before `ack`.
     pub(super) fn acked(&mut self, ack: u64) {
         self.sacked.forget_before(ack);
     }
@@ -125,7 +125,7 @@ impl Delivery {
         self.holes.insert(start, Hole { end, opened, stamp });
     }
 
-    /// Fills `start..end` of the holes there; returns the lowest of these.
+    /// Fills `start..end` of the holes; returns the lowest hole touched.
     fn fill(&mut self, start: u64, end: u64) -> Option<Hole> {
         let mut filled = None;
         while let Some((&low, &hole)) = self.holes.range(..end).next_back()
@@ -145,9 +145,9 @@ impl Delivery {
 }
 
 impl Hole {
-    /// A repair takes a round trip at least: the receiver's word to the sender
-    /// and back. And it is sent later than what lies above the hole, which the
-    /// time stamps (RFC 7323) say if they are there.
+    /// Whether a late segment was overtaken rather than retransmitted. A retransmission takes at
+    /// least a round trip, because the receiver must report the loss. It is also sent after the
+    /// data above the hole, which time stamps (RFC 7323) show if present.
     fn was_overtaken(&self, it: &Payload, rtt: Option<Duration>) -> bool {
         let late = it.time.saturating_since(self.opened);
         let soon = late < rtt.map_or(REORDERED_WITHIN, |rtt| rtt / 2);
@@ -220,7 +220,7 @@ mod tests {
         };
         let mut delivery = started();
         delivery.take(&stamped(10, 300, 400, 2), 0, RTT);
-        // Slow, but sent before; and soon, but sent after.
+        // Late but sent before; and soon but sent after.
         assert_eq!(delivery.take(&stamped(200, 100, 200, u32::MAX), 0, RTT), Fate::Reordered);
         assert_eq!(delivery.take(&stamped(11, 200, 250, 3), 0, RTT), Fate::Repair);
         assert_eq!(delivery.take(&stamped(12, 250, 300, 2), 0, RTT), Fate::Reordered);

@@ -1,9 +1,8 @@
-//! Reads pcap and pcapng as a stream, packet by packet.
+//! Reads pcap and pcapng files as a stream of packets.
 //!
-//! The crate `pcap-file` cuts a file into records; what is inside a record is
-//! read here, because that crate refuses packets of captures with a snap length
-//! and takes all time stamps of pcapng for nanoseconds. Simple packet blocks of
-//! pcapng have no time and are passed over.
+//! The crate `pcap-file` splits a file into records. Their contents are parsed here, because that
+//! crate rejects packets of captures with a snap length and takes all pcapng time stamps for
+//! nanoseconds. Simple packet blocks of pcapng have no time stamp and are skipped.
 
 use std::io::{self, Chain, Cursor, Read};
 
@@ -19,33 +18,33 @@ use units::Instant;
 use super::link_type::LinkType;
 use super::packet::Packet;
 
-/// Interfaces that one section of a file may have.
+/// Maximum number of interfaces per section of a file.
 const INTERFACES_MAX: usize = 4096;
-/// First bytes of a pcapng file (draft-ietf-opsawg-pcapng §4.1).
+/// The first bytes of a pcapng file (draft-ietf-opsawg-pcapng §4.1).
 const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const ENHANCED_PACKET: u32 = 6;
 const OBSOLETE_PACKET: u32 = 2;
 
-/// Why a file is not read, or not to its end.
+/// Why a file could not be read, or not to its end.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// It does not begin like one.
+    /// The file is not a capture.
     #[error("no capture: it begins with {found:02x?}, neither as pcap nor as pcapng")]
     Foreign {
         /// Its first bytes.
         found: Vec<u8>,
     },
-    /// It ends in the middle of a record.
+    /// The file is truncated.
     #[error("the file ends in the middle of a record")]
     Truncated,
-    /// A record cannot be right.
+    /// A record is invalid.
     #[error("the file is damaged: {what}")]
     Damaged {
         /// What is wrong.
         what: String,
     },
-    /// Nothing more comes from the disk.
+    /// The file could not be read from disk.
     #[error("cannot read: {0}")]
     Unreadable(#[from] io::Error),
 }
@@ -62,10 +61,10 @@ impl From<PcapError> for CaptureError {
     }
 }
 
-/// Hands each packet of the capture to `see`, up to the first fault.
+/// Passes each packet of the capture to `see`, up to the first error.
 ///
 /// # Errors
-/// What was wrong with the file; the packets before that have been seen.
+/// The error in the file; all packets before it have been passed.
 pub fn read(mut source: impl Read, see: &mut dyn FnMut(&Packet<'_>)) -> Result<(), CaptureError> {
     let mut head = Vec::new();
     source.by_ref().take(4).read_to_end(&mut head)?;
@@ -119,7 +118,7 @@ fn read_pcapng<R: Read>(
                 (block.type_, block.body.into_owned())
             }
         };
-        // The reader keeps the descriptions; a new section forgets them.
+        // The reader keeps the descriptions; a new section clears them.
         let known = reader.interfaces();
         interfaces.truncate(if kind == u32::from_be_bytes(SECTION) { 0 } else { known.len() });
         interfaces.extend(known[interfaces.len()..].iter().map(Interface::of));
@@ -136,7 +135,7 @@ fn read_pcapng<R: Read>(
     }
 }
 
-/// What a pcapng file says of an interface.
+/// An interface described in a pcapng file.
 struct Interface {
     link: LinkType,
     snap_length: u32,
@@ -167,11 +166,11 @@ impl Interface {
         interface
     }
 
-    /// The time of a stamp: a power of ten or of two of them make a second.
+    /// Converts a time stamp, whose unit is a fraction of a second by a power of ten or two.
     fn time(&self, stamp: u64) -> Instant {
         let exponent = u32::from(self.resolution & 0x7f);
         let base: u128 = if self.resolution & 0x80 == 0 { 10 } else { 2 };
-        // A resolution that fine has no second in 64 bits.
+        // With a resolution this fine, a second does not fit in 64 bits.
         let per_second = base.checked_pow(exponent).unwrap_or(u128::MAX);
         let nanos = u128::from(stamp) * 1_000_000_000 / per_second;
         let nanos = i128::try_from(nanos).unwrap_or(i128::MAX);
@@ -187,7 +186,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The packet in a block of this kind, if it is a block with a packet.
+    /// The packet in a block of this kind, if it has one.
     fn packet(
         &self,
         kind: u32,
@@ -200,7 +199,7 @@ impl<'a> Fields<'a> {
             }
             OBSOLETE_PACKET => {
                 let number = self.u32(0)?;
-                // Sixteen bits of interface, sixteen of drops.
+                // Sixteen bits of interface and sixteen of drop count.
                 let interface = if self.big { number >> 16 } else { number & 0xffff };
                 self.stamped(interface, interfaces, self.u32(16)?, self.u32(12)?)
             }
@@ -225,7 +224,7 @@ impl<'a> Fields<'a> {
             return Err(CaptureError::Damaged { what });
         };
         let stamp = u64::from(self.u32(4)?) << 32 | u64::from(self.u32(8)?);
-        // The numbers of the file and of the header itself, as one.
+        // Combines the interface numbers of the file and of the link-layer header.
         let of_header = interface.link.interface(bytes);
         let both = number.wrapping_add(of_header.wrapping_mul(INTERFACES_MAX as u32));
         let (time, link) = (interface.time(stamp), interface.link);

@@ -1,11 +1,11 @@
-//! What a fuzzer calls: any bytes may be a capture.
+//! Entry point of the fuzzer: any bytes may be a capture.
 
 use super::{DirectionReport, TraceOptions, analyse, svg};
 
-/// Analyses `bytes` and draws all there is to draw.
+/// Analyses `bytes` and draws every graph.
 ///
 /// # Panics
-/// When the figures contradict each other.
+/// If the figures contradict each other.
 pub fn capture(bytes: &[u8]) {
     let options = TraceOptions { connection: None, plots: true };
     let Ok(trace) = analyse(bytes, options) else { return };
@@ -20,7 +20,7 @@ pub fn capture(bytes: &[u8]) {
         let mean = it.outstanding_mean_bytes.unwrap_or(0.0);
         assert!(mean <= it.outstanding_max_bytes as f64 * 1.000_001, "{it:#?}");
     }
-    // A picture takes longer than all the rest: two show the way.
+    // Drawing takes longer than everything else, so two graphs have to do.
     for (number, plots) in trace.plots.iter().take(2) {
         let connection = report.connections.iter().find(|it| it.number == *number);
         let drawn = connection.map(|it| svg::draw(it, plots));

@@ -1,5 +1,4 @@
-//! One direction of a connection: what one side sent, and what the other said
-//! of it.
+//! One direction of a connection: what one side sent, and how the other acknowledged it.
 
 use std::time::Duration;
 
@@ -14,39 +13,39 @@ use super::segment::{Options, Segment};
 use super::sequence::Unwrap;
 use super::window::Windows;
 
-/// A packet that is sure to be one segment has at most so much payload.
+/// Maximum payload of a packet that is certain to be a single segment.
 const FULL_SEGMENT_MAX: u64 = 1460;
 
-/// One direction. Its packets come in with [`Half::sent`], the packets of the
-/// other direction with [`Half::answered`].
+/// One direction. Its own packets are added with [`Half::sent`], those of the other direction with
+/// [`Half::answered`].
 #[derive(Debug, Default)]
 pub(super) struct Half {
     unwrap: Unwrap,
     /// The first SYN's number and options.
     syn: Option<(u64, Options)>,
-    /// Where the payload begins, as far as the capture knows.
+    /// Where the payload starts, as far as the capture shows.
     base: Option<u64>,
     fin: Option<u64>,
     acked: Option<u64>,
-    /// The receiver's last word: acknowledgement and window field.
+    /// The receiver's last acknowledgement and window field.
     last_word: Option<(u64, u16)>,
-    /// Whether payload was acknowledged.
+    /// Whether any payload was acknowledged.
     data_acked: bool,
     counts: Counts,
     delivery: Delivery,
     rtt: Rtt,
     windows: Windows,
     outstanding: Level,
-    /// The receiver's window, and where it ends, if its scale is known.
+    /// The receiver's window, and its right edge, if the scale is known.
     window: Option<(u64, u64)>,
     window_limited: Holding,
     zero_window: Holding,
     times: Times,
-    /// For the graph, if there is to be one.
+    /// Data for the graph, if wanted.
     pub(super) plot: Option<Box<Plot>>,
 }
 
-/// What is only counted.
+/// Plain counters.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     packets: u64,
@@ -80,10 +79,10 @@ struct Times {
     idle: Option<(Duration, Instant)>,
 }
 
-/// What one side said of the other's payload.
+/// What one side acknowledged of the other's payload.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Said {
-    /// It acknowledged something for the first time.
+    /// Whether it acknowledged something for the first time.
     pub(super) new: bool,
     duplicate: bool,
     sack_blocks: u64,
@@ -91,12 +90,12 @@ pub(super) struct Said {
 }
 
 impl Half {
-    /// Nothing yet. With a graph, if it is to be `plotted`.
+    /// An empty direction, with a graph if `plotted`.
     pub(super) fn new(plotted: bool) -> Self {
         Self { plot: plotted.then(Box::default), ..Self::default() }
     }
 
-    /// This side sent a packet; `said` is what it said of the other's payload.
+    /// Adds a packet of this side; `said` is what it acknowledged of the other's payload.
     pub(super) fn sent(&mut self, segment: &Segment, said: &Said) {
         self.count(segment, said);
         if segment.flags.rst {
@@ -132,7 +131,7 @@ impl Half {
         counts.timestamps |= segment.options.timestamps.is_some();
     }
 
-    /// A SYN; returns where payload begins.
+    /// Handles a SYN; returns where the payload starts.
     fn open(&mut self, number: u64, segment: &Segment) -> u64 {
         match self.syn {
             Some((first, _)) => self.counts.syns_again += u64::from(first == number),
@@ -143,8 +142,8 @@ impl Half {
         number + 1
     }
 
-    /// RFC 9293 §3.8.4 and §3.8.6.1: a byte, or none, from before what is next,
-    /// when all is acknowledged or the window is closed.
+    /// RFC 9293 §3.8.4 and §3.8.6.1: at most one byte below the next expected, when everything is
+    /// acknowledged or the window is closed.
     fn is_probe(&self, segment: &Segment, start: u64) -> bool {
         let high = self.delivery.high();
         let plain = !segment.flags.syn && !segment.flags.fin;
@@ -195,7 +194,7 @@ impl Half {
         });
     }
 
-    /// The other side sent a packet. `scale` is that of its windows, if known.
+    /// Adds a packet of the other side. `scale` is that of its windows, if known.
     pub(super) fn answered(&mut self, segment: &Segment, scale: Option<u8>) -> Said {
         let Some(ack) = segment.ack.filter(|_| !segment.flags.rst) else { return Said::default() };
         let ack = match self.base {
@@ -233,7 +232,7 @@ impl Half {
         self.draw(segment.time, ack, ack, |plot| &mut plot.acks);
     }
 
-    /// The SACK option: RFC 2018, and RFC 2883 §4 for what arrived twice.
+    /// The SACK option: RFC 2018, and RFC 2883 §4 for duplicates.
     fn sacked(&mut self, segment: &Segment, ack: u64) -> Said {
         let mut said = Said::default();
         let blocks = segment.options.sack.map(|block| {
@@ -258,13 +257,13 @@ impl Half {
         self.delivery.high().saturating_sub(from)
     }
 
-    /// What holds from now on: bytes outstanding, and whether the receiver's
-    /// window leaves no room for another full segment.
+    /// Updates the outstanding bytes, and whether the receiver's window leaves no room for another
+    /// full segment.
     fn weigh(&mut self, time: Instant) {
         let outstanding = self.outstanding_bytes();
         self.outstanding.set(time, outstanding);
         if let Some((window, edge)) = self.window {
-            // A capture at the sender may hold many segments in one packet.
+            // A capture at the sender may contain many segments in one packet.
             let full = self.counts.largest_payload.clamp(1, FULL_SEGMENT_MAX);
             let little = edge.saturating_sub(self.delivery.high()) < full;
             let more = self.fin.is_none() && outstanding > 0;
@@ -282,7 +281,7 @@ impl Half {
         }
     }
 
-    /// The connection's last packet has passed.
+    /// Handles the end of the connection.
     pub(super) fn finish(&mut self, time: Instant) {
         if self.counts.packets > 0 || self.base.is_some() {
             self.weigh(time);
@@ -292,12 +291,12 @@ impl Half {
         }
     }
 
-    /// The scale that this side announced; `None` without its SYN.
+    /// The window scale this side announced; `None` without its SYN.
     pub(super) fn announced_scale(&self) -> Option<Option<u8>> {
         self.syn.map(|(_, options)| options.window_scale)
     }
 
-    /// Whether this side's SYN had this number.
+    /// Whether this side's SYN had this sequence number.
     pub(super) fn began_with(&self, sequence: u32) -> Option<bool> {
         self.syn.map(|(number, _)| number as u32 == sequence)
     }
@@ -312,13 +311,13 @@ impl Half {
         self.fin.is_some()
     }
 
-    /// Whether this side has sent nothing but resets.
+    /// Whether this side has sent only resets.
     pub(super) fn only_reset(&self) -> bool {
         self.counts.resets > 0 && self.counts.resets == self.counts.packets
     }
 
-    /// The figures. `begin` is the connection's first packet; `scale` is that of
-    /// this side's windows, if known.
+    /// Computes the report. `begin` is the time of the connection's first packet; `scale` is that
+    /// of this side's windows, if known.
     pub(super) fn report(&self, begin: Instant, scale: Option<u8>) -> DirectionReport {
         let (counts, times) = (&self.counts, &self.times);
         let since = |time: Instant| time.saturating_since(begin);
@@ -369,7 +368,7 @@ impl Half {
         }
     }
 
-    /// Payload that was acknowledged and is not in the capture.
+    /// Payload acknowledged but missing from the capture.
     fn missed(&self) -> u64 {
         let (Some(base), Some(acked)) = (self.base, self.acked) else { return 0 };
         let end = self.fin.map_or(acked, |fin| acked.min(fin));

@@ -1,11 +1,11 @@
-//! What has a value at any time: its mean over time, and how long it was so.
+//! Quantities over time: their time-weighted mean, and how long a condition held.
 
 use std::time::Duration;
 
 use units::Instant;
 
-/// A number of bytes that changes: its largest value and its mean over the time
-/// from its first to its last value above zero.
+/// A changing number of bytes: its maximum, and its mean from the first to the last value above
+/// zero.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Level {
     now: u64,
@@ -17,12 +17,12 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// From `time` on it is `level`.
+    /// Sets the value from `time` on.
     pub(super) fn set(&mut self, time: Instant, level: u64) {
         if let Some(changed) = self.changed {
             let passed = time.saturating_since(changed);
             self.area += u128::from(self.now) * passed.as_nanos();
-            // Time at zero counts when it is over.
+            // Time at zero counts only if a higher value follows.
             if self.now > 0 || level > 0 {
                 self.lasted += passed;
                 self.changed = Some(time.max(changed));
@@ -38,14 +38,14 @@ impl Level {
         self.max
     }
 
-    /// The mean; `None` if it was never above zero for any time.
+    /// The mean; `None` if it was never above zero.
     pub(super) fn mean(&self) -> Option<f64> {
         let nanos = self.lasted.as_nanos();
         (nanos > 0).then(|| self.area as f64 / nanos as f64)
     }
 }
 
-/// A condition that holds or does not: for how long it did.
+/// How long a condition held.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Holding {
     since: Option<Instant>,
@@ -53,7 +53,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// From `time` on it holds, or does not.
+    /// Sets whether it holds from `time` on.
     pub(super) fn set(&mut self, time: Instant, holds: bool) {
         if let Some(since) = self.since.take() {
             self.total += time.saturating_since(since);

@@ -1,42 +1,41 @@
-//! What the first bytes of a captured packet are: the link-layer header types
-//! of <https://www.tcpdump.org/linktypes.html> that can be read.
+//! The supported link-layer header types (<https://www.tcpdump.org/linktypes.html>).
 
-/// A link-layer header.
+/// A link-layer header type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
     /// BSD loopback: four bytes of address family (NULL, LOOP).
     Null,
     /// Ethernet, with VLAN tags or without.
     Ethernet,
-    /// An IP packet without anything before it.
+    /// An IP packet without a link-layer header.
     Raw,
     /// Linux "cooked", version 1 (SLL).
     Cooked1,
     /// Linux "cooked", version 2 (SLL2).
     Cooked2,
-    /// One that is not read.
+    /// An unsupported type.
     Unknown(u32),
 }
 
-/// What follows the header that was taken off.
+/// What follows a removed header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Network {
     /// An Ethernet frame.
     Ethernet,
     /// An IP packet.
     Ip,
-    /// Something of this EtherType.
+    /// A packet of this EtherType.
     Type(u16),
 }
 
 impl LinkType {
-    /// By the number in the file.
+    /// From the number in the file.
     pub fn from_number(number: u32) -> Self {
-        // The high bits of a pcap's number tell of frame check sequences.
+        // The high bits of a pcap's number describe frame check sequences.
         match number & 0xffff {
             0 | 108 => Self::Null,
             1 => Self::Ethernet,
-            // 12 and 14: what systems themselves call it.
+            // 12 and 14 are operating systems' own numbers.
             12 | 14 | 101 | 228 | 229 => Self::Raw,
             113 => Self::Cooked1,
             276 => Self::Cooked2,
@@ -44,7 +43,7 @@ impl LinkType {
         }
     }
 
-    /// Takes its header off; `None` if there are too few bytes.
+    /// Removes the header; `None` if there are too few bytes.
     pub(super) fn network(self, bytes: &[u8]) -> Option<(Network, &[u8])> {
         let after = |length: usize| bytes.get(length..);
         let ether_type = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, bytes[at + 1]]));
@@ -60,8 +59,8 @@ impl LinkType {
         }
     }
 
-    /// The interface that the header itself names: one capture of all
-    /// interfaces sees a forwarded packet once for each.
+    /// The interface named in the header itself. A capture of all interfaces sees a forwarded
+    /// packet once per interface.
     pub(super) fn interface(self, bytes: &[u8]) -> u32 {
         let index = || Some(u32::from_be_bytes(bytes.get(4..8)?.try_into().ok()?));
         if self == Self::Cooked2 { index().unwrap_or(0) } else { 0 }

@@ -1,10 +1,10 @@
-//! Mean and deviation of durations, without keeping them.
+//! Mean and deviation of durations, without storing them.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Gathers samples (B. P. Welford, Technometrics 4 (1962) 419).
+/// Accumulates samples (B. P. Welford, Technometrics 4 (1962) 419).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Moments {
     count: u64,
@@ -14,19 +14,18 @@ pub(super) struct Moments {
     squares: f64,
 }
 
-/// The figures of many durations.
+/// Statistics of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Durations {
-    /// How many.
+    /// Number of samples.
     pub samples: u64,
-    /// The shortest.
+    /// Minimum in seconds.
     pub min_seconds: f64,
-    /// The arithmetic mean.
+    /// Arithmetic mean in seconds.
     pub mean_seconds: f64,
-    /// The longest.
+    /// Maximum in seconds.
     pub max_seconds: f64,
-    /// The standard deviation of the samples (divided by their number less one);
-    /// zero for one sample.
+    /// Sample standard deviation in seconds (divided by n − 1); zero for a single sample.
     pub deviation_seconds: f64,
 }
 

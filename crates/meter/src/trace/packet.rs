@@ -1,8 +1,7 @@
-//! From the bytes of a captured packet to its TCP segment.
+//! Extracts the TCP segment from a captured packet.
 //!
-//! Not modelled: TCP inside tunnels (GRE, IP in IP, VXLAN) and in fragments of
-//! IP packets, which are counted; checksums, which offloading leaves wrong in
-//! captures of the sender's own machine.
+//! Not modelled: TCP inside tunnels (GRE, IP in IP, VXLAN) and in IP fragments, which are counted;
+//! checksums, which are wrong in captures on the sender's own machine because of offloading.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,36 +14,36 @@ use super::segment::{Flags, Options, Segment};
 const TCP: u8 = 6;
 const TCP_HEADER_MIN: usize = 20;
 
-/// What a packet holds.
+/// The contents of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// A TCP segment.
     Tcp(Segment),
-    /// Something else, which is no fault.
+    /// Anything else; not an error.
     Other,
-    /// A part of an IP packet with TCP in it.
+    /// A fragment of an IP packet with TCP.
     Fragment,
-    /// The capture has too little of it, or its headers contradict each other.
+    /// Too little was captured, or the headers contradict each other.
     Unreadable,
 }
 
-/// One packet of a capture.
+/// A captured packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     /// When it was captured, since 1970.
     pub time: Instant,
-    /// Which interface of the file saw it.
+    /// Index of the interface in the file.
     pub interface: u32,
-    /// What its first bytes are.
+    /// Its link-layer header type.
     pub link: LinkType,
-    /// The bytes that were kept.
+    /// The captured bytes.
     pub bytes: &'a [u8],
-    /// The bytes that there were.
+    /// The original length in bytes.
     pub length: u32,
 }
 
 impl Packet<'_> {
-    /// Looks into it.
+    /// Parses the packet.
     pub fn content(&self) -> Content {
         let Some((network, rest)) = self.link.network(self.bytes) else {
             return Content::Unreadable;
@@ -71,8 +70,8 @@ impl Packet<'_> {
             return Content::Fragment;
         }
         let at = |part: &[u8]| (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
-        // An IPv4 length of zero: the sender's machine left it to its network
-        // card (TCP segmentation offload), or the packet is a jumbogram.
+        // An IPv4 length of zero: the sender left it to its network card (TCP segmentation
+        // offload), or the packet is a jumbogram.
         let end = match ip.length {
             0 => self.length as usize,
             length => at(ip.header) + length,
@@ -81,12 +80,12 @@ impl Packet<'_> {
         self.tcp(&ip, on_wire).map_or(Content::Unreadable, Content::Tcp)
     }
 
-    /// The segment in an IP payload that had `on_wire` bytes.
+    /// Parses the segment in an IP payload of `on_wire` bytes.
     fn tcp(&self, ip: &Ip<'_>, on_wire: usize) -> Option<Segment> {
         let mut fixed = [0; TCP_HEADER_MIN];
         fixed.copy_from_slice(ip.payload.get(..TCP_HEADER_MIN)?);
         let header_length = usize::from(fixed[12] >> 4) * 4;
-        // The options are read apart from it: they may be cut off.
+        // The options are parsed separately, because they may be truncated.
         fixed[12] = (fixed[12] & 0x0f) | 0x50;
         let header = TcpHeaderSlice::from_slice(&fixed).ok()?;
         let length = on_wire.checked_sub(header_length.max(TCP_HEADER_MIN))?;
@@ -105,12 +104,12 @@ impl Packet<'_> {
     }
 }
 
-/// What is needed of an IP packet.
+/// The relevant parts of an IP packet.
 struct Ip<'a> {
     from: IpAddr,
     to: IpAddr,
     header: &'a [u8],
-    /// Of the whole packet as its header says; zero if it does not say.
+    /// Length of the whole packet according to its header; zero if the header does not say.
     length: usize,
     payload: &'a [u8],
     protocol: u8,

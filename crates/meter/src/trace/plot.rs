@@ -1,57 +1,56 @@
-//! What a time-sequence graph is drawn from: points in time, thinned out so that
-//! a capture of any length takes a bounded memory.
+//! The data of a time-sequence graph: points in time, thinned out so that a capture of any length
+//! takes bounded memory.
 
 use units::Instant;
 
-/// Marks of one kind that are kept. A graph has a tenth as many columns.
+/// Maximum number of marks of one kind. A graph has a tenth as many columns.
 const MARKS_MAX: usize = 16_384;
 
-/// Bytes of the stream, at a time, in sequence numbers of 64 bits, or of a
-/// quantity of its own.
+/// A range of stream bytes at a time, in 64-bit sequence numbers; or a value of another quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// When.
     pub time: Instant,
     /// The first byte.
     pub start: u64,
-    /// Behind the last byte; equal to `start` for a level.
+    /// The byte after the last; equal to `start` for a level.
     pub end: u64,
 }
 
-/// Marks in the order of their times.
+/// Marks in order of time.
 #[derive(Debug, Clone, Default)]
 pub struct Marks {
     marks: Vec<Mark>,
-    /// How many marks become one; zero before the first.
+    /// How many marks are merged into one; zero before the first.
     every: u32,
-    /// How many are in the last one.
+    /// How many are merged in the last one.
     gathered: u32,
 }
 
-/// What one direction's graph shows.
+/// The contents of a direction's graph.
 #[derive(Debug, Clone, Default)]
 pub struct Plot {
     /// The sequence number of the first byte of payload.
     pub origin: u64,
-    /// Payload sent for the first time, or late and out of order.
+    /// Payload sent for the first time, or late because of reordering.
     pub data: Marks,
-    /// Payload sent again, and repairs of what was lost before the capture.
+    /// Retransmitted payload, and repairs of losses before the capture point.
     pub retransmissions: Marks,
     /// Payload that was overtaken.
     pub reordered: Marks,
-    /// The acknowledgement: a level.
+    /// The acknowledgement, as a level.
     pub acks: Marks,
-    /// The end of the receiver's window: a level.
+    /// The right edge of the receiver's window, as a level.
     pub window: Marks,
-    /// What the receiver says it has beyond the acknowledgement.
+    /// Selectively acknowledged ranges.
     pub sacks: Marks,
-    /// Bytes sent and not acknowledged: from the least to the most.
+    /// Outstanding bytes, from minimum to maximum.
     pub outstanding: Marks,
 }
 
 impl Marks {
-    /// Adds one. When there are too many, neighbours become one: of two that
-    /// touch, both; of two that do not, the earlier.
+    /// Adds a mark. When there are too many, neighbours are merged: two that touch are joined,
+    /// otherwise the earlier is kept.
     pub(super) fn push(&mut self, mark: Mark) {
         self.gather(mark, |last, next| {
             if next.start <= last.end && next.end >= last.start {
@@ -61,7 +60,7 @@ impl Marks {
         });
     }
 
-    /// Adds a value of a quantity of which the extremes must be kept.
+    /// Adds a value of a quantity whose extremes must be kept.
     pub(super) fn level(&mut self, time: Instant, value: u64) {
         self.gather(Mark { time, start: value, end: value }, |last, next| {
             last.start = last.start.min(next.start);
@@ -69,7 +68,7 @@ impl Marks {
         });
     }
 
-    /// The marks, in the order of their times.
+    /// The marks in order of time.
     pub fn iter(&self) -> impl Iterator<Item = &Mark> {
         self.marks.iter()
     }

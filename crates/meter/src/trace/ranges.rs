@@ -1,15 +1,15 @@
-//! A set of byte ranges of a stream, of bounded size.
+//! A bounded set of byte ranges of a stream.
 
 use std::collections::BTreeMap;
 
-/// Ranges kept apart; beyond that the two lowest become one. A direction has as
-/// many as it has holes: losses waiting for their repair.
+/// Maximum number of separate ranges; beyond it the two lowest are merged. A direction has as many
+/// as it has holes, which are losses waiting for repair.
 const RANGES_MAX: usize = 4096;
 
-/// Which bytes there are.
+/// A set of bytes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ranges {
-    /// Start → end; apart from each other.
+    /// Start → end; the ranges do not touch.
     ranges: BTreeMap<u64, u64>,
 }
 
@@ -20,7 +20,7 @@ impl Ranges {
             return 0;
         }
         let (mut from, mut to, mut new) = (start, end, end - start);
-        // From the right to the left, all that overlap or touch.
+        // From right to left, all ranges that overlap or touch.
         while let Some((&low, &high)) = self.ranges.range(..=to).next_back() {
             if high < from {
                 break;
@@ -37,7 +37,7 @@ impl Ranges {
         new
     }
 
-    /// How many bytes of `start..end` there are.
+    /// How many bytes of `start..end` are in the set.
     pub(super) fn overlap(&self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
@@ -52,7 +52,7 @@ impl Ranges {
         bytes
     }
 
-    /// Forgets all before `end`.
+    /// Removes everything before `end`.
     pub(super) fn forget_before(&mut self, end: u64) {
         while let Some(lowest) = self.ranges.first_entry().filter(|it| *it.key() < end) {
             let high = lowest.remove();

@@ -1,4 +1,4 @@
-//! What is told of a capture.
+//! The report on a capture.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,41 +8,41 @@ use units::BitRate;
 
 pub use super::moments::Durations;
 
-/// How a connection ended, as far as the capture goes.
+/// How a connection ended, as far as captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Ending {
     /// Both sides have sent FIN.
     Closed,
-    /// Only the side that opened it has sent FIN.
+    /// Only the opening side sent FIN.
     HalfClosedByA,
-    /// Only the other side has sent FIN.
+    /// Only the other side sent FIN.
     HalfClosedByB,
-    /// The side that opened it sent RST before both had sent FIN.
+    /// The opening side sent RST before both had sent FIN.
     ResetByA,
-    /// The other side did.
+    /// The other side sent RST before both had sent FIN.
     ResetByB,
     /// The SYN was answered with RST.
     Refused,
     /// The SYN was not answered.
     Unanswered,
-    /// It goes on, or its end was not captured.
+    /// It was still open, or its end was not captured.
     Open,
 }
 
-/// One TCP connection.
+/// A TCP connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionReport {
-    /// Counted from 1 in the order of the first packets.
+    /// Counted from 1, in order of the first packets.
     pub number: u64,
-    /// The interface of the capture that saw it.
+    /// The interface it was captured on.
     pub interface: u32,
-    /// Who sent the SYN; without one, who sent the first packet.
+    /// The side that sent the SYN or, without one, the first packet.
     pub a: SocketAddr,
     /// The other side.
     pub b: SocketAddr,
-    /// The first packet, from the start of the capture.
+    /// Time of the first packet, from the start of the capture.
     #[serde(rename = "start_seconds", with = "crate::json::seconds")]
     pub start: Duration,
     /// From the first packet to the last.
@@ -51,8 +51,8 @@ pub struct ConnectionReport {
     /// From the first SYN to the first acknowledgement of the answer to it.
     #[serde(rename = "handshake_seconds", with = "crate::json::maybe_seconds")]
     pub handshake: Option<Duration>,
-    /// Whether the capture has the SYNs of both sides. Without them the scale of
-    /// the windows is not known, and nothing is said of windows.
+    /// Whether the capture has both SYNs. Without them the window scale is unknown, and windows are
+    /// not reported.
     pub begins_in_capture: bool,
     /// How it ended.
     pub ending: Ending,
@@ -62,103 +62,100 @@ pub struct ConnectionReport {
     pub b_to_a: DirectionReport,
 }
 
-/// One direction of a connection: the packets that went this way, and how the
-/// payload in them fared.
+/// One direction of a connection: its packets and the fate of their payload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
     /// All packets.
     pub packets: u64,
     /// Packets with payload.
     pub data_packets: u64,
-    /// Packets with nothing but an acknowledgement.
+    /// Packets with only an acknowledgement.
     pub pure_acks: u64,
-    /// Of these, those that say nothing new while data is outstanding
-    /// (RFC 5681 §2).
+    /// Pure acknowledgements that repeat the last one while data is outstanding (RFC 5681 §2).
     pub duplicate_acks: u64,
-    /// Packets with SACK blocks, without the D-SACKs alone.
+    /// Packets with SACK blocks other than D-SACKs.
     pub sack_packets: u64,
     /// SACK blocks in all packets, without D-SACKs.
     pub sack_blocks: u64,
-    /// Reports that something arrived twice (RFC 2883).
+    /// D-SACKs: reports of duplicates (RFC 2883).
     pub dsacks: u64,
-    /// SYNs sent again.
+    /// Retransmitted SYNs.
     pub syn_retransmissions: u64,
-    /// FINs sent again.
+    /// Retransmitted FINs.
     pub fin_retransmissions: u64,
     /// Packets with RST.
     pub resets: u64,
-    /// Keep-alives and probes of a closed window.
+    /// Keep-alives and zero-window probes.
     pub probes: u64,
 
     /// Bytes of payload in all packets.
     pub payload_bytes: u64,
-    /// Bytes of payload, each counted once.
+    /// Distinct bytes of payload.
     pub unique_bytes: u64,
     /// `payload_bytes` − `unique_bytes`.
     pub retransmitted_bytes: u64,
-    /// Packets with payload of which some or all had been seen.
+    /// Packets with payload that had partly or completely been seen before.
     pub retransmitted_packets: u64,
-    /// Of these, those that the receiver had acknowledged before, by ACK or SACK.
+    /// Retransmissions of data that the receiver had already acknowledged by ACK or SACK.
     pub needless_packets: u64,
-    /// Packets that fill a hole a round trip late: retransmissions of what was
-    /// lost before the place of the capture.
+    /// Packets that fill a hole at least a round trip late: retransmissions of data lost before the
+    /// capture point.
     pub repair_packets: u64,
     /// The payload of these.
     pub repair_bytes: u64,
     /// Packets that were overtaken.
     pub reordered_packets: u64,
-    /// Bytes that were acknowledged but are not in the capture.
+    /// Bytes acknowledged but missing from the capture.
     pub missed_bytes: u64,
 
     /// The MSS that this side announced.
     pub mss: Option<u16>,
-    /// The most payload of a packet.
+    /// Maximum payload of a packet, in bytes.
     pub largest_payload: u64,
     /// The window scale that this side announced.
     pub window_scale: Option<u8>,
-    /// Whether this side announced that it takes SACK.
+    /// Whether this side announced SACK support.
     pub sack_permitted: bool,
     /// Whether this side sent time stamps.
     pub timestamps: bool,
-    /// The windows that this side advertised, SYN excepted.
+    /// The windows this side advertised, except in SYNs.
     pub advertised_window: Option<WindowReport>,
 
-    /// Payload sent before the first acknowledgement of any of it: the initial
-    /// window, if there was enough to send.
+    /// Payload sent before its first acknowledgement: the initial window, if there was enough to
+    /// send.
     pub initial_window_bytes: Option<u64>,
-    /// The most bytes sent and not acknowledged.
+    /// Maximum number of bytes outstanding.
     pub outstanding_max_bytes: u64,
-    /// The mean of that over the time from the first payload to the last
-    /// acknowledgement.
+    /// Mean number of bytes outstanding, from the first payload to the last acknowledgement.
     pub outstanding_mean_bytes: Option<f64>,
-    /// For how long less than a full segment of the receiver's window was left.
+    /// How long the receiver's window had less than a full segment left.
     #[serde(rename = "window_limited_seconds", with = "crate::json::maybe_seconds")]
     pub window_limited: Option<Duration>,
-    /// For how long the receiver's window was zero.
+    /// How long the receiver's window was zero.
     #[serde(rename = "zero_window_seconds", with = "crate::json::maybe_seconds")]
     pub zero_window: Option<Duration>,
-    /// Round trips from payload to its acknowledgement.
+    /// Round-trip times from payload to its acknowledgement.
     pub rtt: Option<Durations>,
-    /// Round trips by the time stamps of RFC 7323, to their tick.
+    /// Round-trip times from the time stamps of RFC 7323, at their resolution.
     pub timestamp_rtt: Option<Durations>,
 
-    /// The first packet with payload, from the first of the connection.
+    /// Time of the first packet with payload, from the connection's first packet.
     #[serde(rename = "first_data_seconds", with = "crate::json::maybe_seconds")]
     pub first_data: Option<Duration>,
-    /// The last one.
+    /// Time of the last packet with payload.
     #[serde(rename = "last_data_seconds", with = "crate::json::maybe_seconds")]
     pub last_data: Option<Duration>,
     /// The longest time between two packets with payload.
     #[serde(rename = "idle_seconds", with = "crate::json::maybe_seconds")]
     pub idle: Option<Duration>,
-    /// When that began, from the first packet of the connection.
+    /// When that gap began, from the connection's first packet.
     #[serde(rename = "idle_start_seconds", with = "crate::json::maybe_seconds")]
     pub idle_start: Option<Duration>,
-    /// All payload over the time from its first packet to its last.
+    /// All payload over the time from its first to its last packet.
     #[serde(rename = "throughput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub throughput: Option<BitRate>,
-    /// Payload counted once, over the time from the first packet of the
-    /// connection to the last one with payload.
+    /// Distinct payload over the time from the connection's first packet to the last one with
+    /// payload.
     #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
 }
@@ -172,7 +169,7 @@ pub struct WindowReport {
     pub min: u64,
     /// The largest.
     pub max: u64,
-    /// How many packets said zero.
+    /// Number of packets with a zero window.
     pub zero: u64,
 }
 
@@ -183,8 +180,8 @@ pub struct TraceReport {
     pub packets: u64,
     /// Packets with TCP.
     pub tcp_packets: u64,
-    /// What was not read, and why, a line for each reason.
+    /// Problems with the input, one line each.
     pub warnings: Vec<String>,
-    /// In the order of their first packets.
+    /// In order of their first packets.
     pub connections: Vec<ConnectionReport>,
 }

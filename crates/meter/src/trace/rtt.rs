@@ -1,5 +1,4 @@
-//! Round trips, as the place of the capture sees them: from a segment to its
-//! acknowledgement.
+//! Round-trip times as seen at the capture point: from a segment to its acknowledgement.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,9 +7,9 @@ use units::Instant;
 
 use super::moments::Moments;
 
-/// Segments that are timed at once; those beyond it are not.
+/// Maximum number of segments timed at once.
 const TIMED_MAX: usize = 65_536;
-/// Time stamps waiting for their echo.
+/// Maximum number of time stamps waiting for their echo.
 const STAMPS_MAX: usize = 4_096;
 
 /// Times segments.
@@ -22,28 +21,28 @@ pub(super) struct Rtt {
     by_stamp: Moments,
 }
 
-/// A segment on its way.
+/// A segment in flight.
 #[derive(Debug)]
 struct Timed {
     start: u64,
     end: u64,
     sent: Instant,
-    /// Whether it is not known which sending an acknowledgement is for, or
-    /// whether that waited for a repair.
+    /// Whether the acknowledgement may belong to another transmission, or may have waited for a
+    /// repair.
     ambiguous: bool,
 }
 
 impl Rtt {
-    /// A segment above all before it was sent.
+    /// Records a segment above everything sent before.
     pub(super) fn sent(&mut self, time: Instant, start: u64, end: u64) {
         if self.timed.len() < TIMED_MAX {
             self.timed.push_back(Timed { start, end, sent: time, ambiguous: false });
         }
     }
 
-    /// Bytes were sent again, or at last: an acknowledgement of them, and of
-    /// all that it takes along from behind them, times nothing. That is Karn's
-    /// rule (RFC 6298 §3), which must reach the segments behind a hole too.
+    /// Records a retransmission or repair. Acknowledgements of these bytes, and of everything after
+    /// them that they release, are not timed. This extends Karn's rule (RFC 6298 §3) to the
+    /// segments behind a hole.
     pub(super) fn repaired(&mut self, start: u64, end: u64) {
         let first = self.timed.partition_point(|timed| timed.end <= start);
         for (index, timed) in self.timed.range_mut(first..).enumerate() {
@@ -54,7 +53,7 @@ impl Rtt {
         }
     }
 
-    /// A segment with payload carried this TSval.
+    /// Records that a segment with payload carried this TSval.
     pub(super) fn stamped(&mut self, time: Instant, stamp: u32) {
         let newer = |last: u32| stamp.wrapping_sub(last).cast_signed() > 0;
         if self.stamps.back().is_none_or(|&(last, _)| newer(last)) {
@@ -65,7 +64,7 @@ impl Rtt {
         }
     }
 
-    /// All before `ack` is acknowledged, some of it for the first time.
+    /// Records that everything before `ack` is acknowledged, some of it for the first time.
     pub(super) fn acked(&mut self, time: Instant, ack: u64, echo: Option<u32>) {
         let mut newest = None;
         let mut ambiguous = false;
@@ -81,7 +80,7 @@ impl Rtt {
         }
     }
 
-    /// RFC 7323 §4.1: the echo that comes with new data acknowledged.
+    /// RFC 7323 §4.1: the echo on an acknowledgement of new data.
     fn echoed(&mut self, time: Instant, echo: u32) {
         let older = |stamp: u32| echo.wrapping_sub(stamp).cast_signed() >= 0;
         while let Some((stamp, sent)) = self.stamps.pop_front_if(|(stamp, _)| older(*stamp)) {
@@ -124,7 +123,7 @@ mod tests {
         rtt.sent(at(50), 200, 300);
         rtt.acked(at(100), 200, None);
         assert_eq!(samples(&rtt), (1, 0.060));
-        // Half of a segment times nothing, the rest of it does.
+        // The first half of a segment is not timed, its end is.
         rtt.acked(at(101), 250, None);
         rtt.acked(at(110), 300, None);
         assert_eq!(samples(&rtt).0, 2);
@@ -140,7 +139,7 @@ mod tests {
         rtt.repaired(100, 200);
         rtt.acked(at(900), 400, None);
         assert_eq!(samples(&rtt), (1, 0.310));
-        // A hole that was never seen before: the segment behind it waits.
+        // A hole that was never seen before: the segment behind it has to wait.
         rtt.sent(at(1000), 500, 600);
         rtt.repaired(400, 500);
         rtt.acked(at(1900), 600, None);

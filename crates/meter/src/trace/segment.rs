@@ -1,30 +1,29 @@
-//! A TCP segment as a capture shows it: its header, its times, its length.
-//! Never its payload.
+//! A TCP segment as captured: header, time and length, but not the payload.
 
 use std::net::SocketAddr;
 
 use units::Instant;
 
-/// One TCP segment.
+/// A TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// When it was captured, since 1970.
     pub time: Instant,
-    /// Who sent it.
+    /// The sender.
     pub from: SocketAddr,
-    /// To whom.
+    /// The receiver.
     pub to: SocketAddr,
     /// The header's sequence number.
     pub sequence: u32,
-    /// The acknowledgement number, if the flag ACK says that there is one.
+    /// The acknowledgement number, if the ACK flag is set.
     pub ack: Option<u32>,
-    /// The window field, not scaled.
+    /// The unscaled window field.
     pub window: u16,
     /// SYN, FIN and RST.
     pub flags: Flags,
-    /// Bytes of payload on the wire; a capture may hold fewer of them.
+    /// Bytes of payload on the wire; the capture may have fewer.
     pub length: u32,
-    /// What its options say.
+    /// The parsed options.
     pub options: Options,
 }
 
@@ -39,7 +38,7 @@ pub struct Flags {
     pub rst: bool,
 }
 
-/// The options that are looked at.
+/// The options that are analysed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// Maximum segment size (RFC 9293 §3.7.1), bytes.
@@ -55,15 +54,15 @@ pub struct Options {
 }
 
 impl Segment {
-    /// Whether it carries nothing but an acknowledgement.
+    /// Whether it carries only an acknowledgement.
     pub fn is_pure_ack(&self) -> bool {
         self.length == 0 && self.ack.is_some() && self.flags == Flags::default()
     }
 }
 
 impl Options {
-    /// Reads the options of a header (RFC 9293 §3.1). What is cut off, wrong or
-    /// unknown is as if it were not there.
+    /// Parses the options of a header (RFC 9293 §3.1). Truncated, invalid and unknown options are
+    /// ignored.
     pub(super) fn read(mut bytes: &[u8]) -> Self {
         let mut options = Self::default();
         loop {
@@ -84,7 +83,7 @@ impl Options {
     fn take(&mut self, kind: u8, value: &[u8]) {
         match (kind, value) {
             (2, &[high, low]) => self.mss = Some(u16::from_be_bytes([high, low])),
-            // RFC 7323 §2.3: more than 14 is to be taken for 14.
+            // RFC 7323 §2.3: values above 14 count as 14.
             (3, &[shift]) => self.window_scale = Some(shift.min(14)),
             (4, []) => self.sack_permitted = true,
             (5, _) => {

@@ -1,25 +1,24 @@
-//! Sequence numbers without an end: 32 bits on the wire, 64 here.
+//! Unwraps sequence numbers from 32 to 64 bits.
 
-/// Unwrapped numbers begin here, so that what lies before the first one seen is
-/// a number too.
+/// Start of the unwrapped numbers, so that numbers before the first one seen stay positive.
 const BASE: u64 = 1 << 40;
 
-/// Turns the numbers of one direction into 64 bits, each to the one nearest to
-/// the highest so far (RFC 9293 §3.4: what is valid lies within 2^31 of it).
+/// Unwraps the numbers of one direction, each to the value nearest to the highest so far (RFC 9293
+/// §3.4: valid numbers lie within 2^31 of it).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Unwrap {
     highest: Option<u64>,
 }
 
 impl Unwrap {
-    /// The number in 64 bits. The first one that is seen defines the rest.
+    /// Unwraps a number. The first one seen defines the rest.
     pub(super) fn unwrap(&mut self, wire: u32) -> u64 {
         let number = self.peek(wire);
         self.highest = self.highest.max(Some(number));
         number
     }
 
-    /// The same, of a number that may be wrong: nothing is learnt from it.
+    /// The same for a number that may be wrong; it does not affect later ones.
     pub(super) fn peek(&self, wire: u32) -> u64 {
         let near = self.highest.unwrap_or(BASE + u64::from(wire));
         let away = wire.wrapping_sub(near as u32).cast_signed();
@@ -54,7 +53,7 @@ mod tests {
                 at = at.saturating_add_signed(step);
                 let wire = at as u32;
                 prop_assert_eq!(unwrap.unwrap(wire), at);
-                // Backwards from the highest only a little.
+                // Only slightly backwards from the highest.
                 at = unwrap.highest.unwrap();
             }
         }

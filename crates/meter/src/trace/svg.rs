@@ -1,5 +1,4 @@
-//! The time-sequence graph of a direction, and below it what was outstanding,
-//! as SVG.
+//! Draws a direction's time-sequence graph, with the outstanding data below it, as SVG.
 
 use std::ops::Range;
 
@@ -15,7 +14,7 @@ use super::report::{ConnectionReport, DirectionReport};
 
 const WIDTH: u32 = 1200;
 const HEIGHT: u32 = 860;
-/// The upper part's share of the height: title and time-sequence graph.
+/// Height of the upper part, with title and time-sequence graph.
 const SEQUENCE_HEIGHT: u32 = 590;
 const FONT: &str = "sans-serif";
 
@@ -27,11 +26,11 @@ const WINDOW: RGBColor = RGBColor(150, 150, 150);
 const SACK: RGBColor = RGBColor(150, 80, 200);
 const TEXT: RGBColor = RGBColor(60, 60, 60);
 
-/// Why a graph cannot be drawn.
+/// Why a graph could not be drawn.
 #[derive(Debug, Error)]
 #[error("cannot draw a graph: {cause}")]
 pub struct DrawError {
-    /// What the drawing library says.
+    /// The drawing library's error.
     cause: String,
 }
 
@@ -39,11 +38,10 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-/// Draws the directions that have payload. Returns the name of a file for each,
-/// and its text.
+/// Draws the directions that have payload. Returns a file name and text for each.
 ///
 /// # Errors
-/// When the drawing library refuses, which none of its parts has reason to.
+/// If the drawing library fails, which is not expected.
 pub fn draw(
     connection: &ConnectionReport,
     plots: &Plots,
@@ -62,7 +60,7 @@ pub fn draw(
     Ok(drawn)
 }
 
-/// A graph in the making: what it shows, and its scales.
+/// A graph being drawn: its data and its scales.
 struct Graph<'a> {
     title: String,
     direction: &'a DirectionReport,
@@ -84,7 +82,7 @@ impl<'a> Graph<'a> {
         let payload = [&plot.data, &plot.retransmissions, &plot.reordered];
         let marks = || payload.iter().flat_map(|marks| marks.iter()).chain(plot.acks.iter());
         let begin = marks().map(|mark| mark.time).min().unwrap_or_default();
-        // Times are shown from the connection's first packet.
+        // Times are shown relative to the connection's first packet.
         let before = direction.first_data.unwrap_or_default();
         let begin = Instant::from_nanos(
             begin.as_nanos().saturating_sub(before.as_nanos().try_into().unwrap_or(u64::MAX)),
@@ -153,7 +151,7 @@ impl<'a> Graph<'a> {
         range: Range<f64>,
     ) -> Result<Chart<'b, 'c>, DrawingAreaErrorKind<std::io::Error>> {
         let mut builder = ChartBuilder::on(area);
-        // The same on the left, so that the times of both parts are in line.
+        // The same left margin, so that the time axes of both parts line up.
         builder
             .margin_left(12)
             .margin_right(24)
@@ -167,14 +165,14 @@ impl<'a> Graph<'a> {
         builder.build_cartesian_2d(self.time.clone(), range)
     }
 
-    /// Seconds that a column of the picture is wide.
+    /// Width of a column of the picture in seconds.
     fn column(&self) -> f64 {
         self.time.end / f64::from(WIDTH)
     }
 
-    /// Where marks are, as `(seconds, lowest, highest)`. A hostile or disordered
-    /// capture has some far outside the picture, which the drawing library
-    /// cannot bear: bars are cut off at `high`, times outside are left out.
+    /// Positions of marks, as `(seconds, lowest, highest)`. A hostile or disordered capture has
+    /// some far outside the picture, which the drawing library cannot handle: bars are clipped at
+    /// `high`, and times outside are left out.
     fn places(&self, marks: &Marks, origin: u64, high: f64) -> Vec<(f64, f64, f64)> {
         let bytes = |number: u64| number.saturating_sub(origin) as f64;
         let placed = marks.iter().map(|mark| {
@@ -185,12 +183,12 @@ impl<'a> Graph<'a> {
         within.map(|(time, start, end)| (time, start, end.min(high))).collect()
     }
 
-    /// The same, of what has an offset in the stream.
+    /// The same for marks with a stream offset.
     fn in_stream(&self, marks: &Marks) -> Vec<(f64, f64, f64)> {
         self.places(marks, self.plot.origin, self.offset.end)
     }
 
-    /// Each mark as a bar from its first to its last byte.
+    /// Draws each mark as a bar from its first to its last byte.
     fn bars<'b, 'c: 'b>(
         &self,
         chart: &mut Chart<'b, 'c>,
@@ -205,7 +203,7 @@ impl<'a> Graph<'a> {
         let row = self.offset.end / f64::from(SEQUENCE_HEIGHT);
         let bars = columns(&self.in_stream(marks), self.column(), row);
         let style = colour.stroke_width(width);
-        // Wide ones mark what is rare: they stay visible in a long capture.
+        // Wide bars mark rare events, so they stay visible in a long capture.
         let least = row * f64::from(width * 2);
         let bars = bars.into_iter().map(|(time, start, end)| {
             PathElement::new([(time, start), (time, end.max(start + least))], style)
@@ -214,7 +212,7 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    /// A level that holds until the next mark.
+    /// Draws a level that holds until the next mark.
     fn level<'b, 'c: 'b>(
         &self,
         chart: &mut Chart<'b, 'c>,
@@ -279,7 +277,7 @@ fn unit(high: f64) -> (f64, &'static str) {
     }
 }
 
-/// A number of seconds without needless zeros.
+/// Formats seconds without trailing zeros.
 fn trimmed(seconds: f64) -> String {
     let text = format!("{seconds:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

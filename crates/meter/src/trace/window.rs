@@ -1,16 +1,15 @@
-//! The windows that one side advertises.
+//! The windows advertised by one side.
 
 use super::report::WindowReport;
 
-/// Gathers them as the header has them: the scale is known for sure only when
-/// both SYNs were seen (RFC 7323 §2.2).
+/// Collects unscaled windows: the scale is only certain when both SYNs were seen (RFC 7323 §2.2).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Windows {
     fields: Option<WindowReport>,
 }
 
 impl Windows {
-    /// A packet without SYN and RST advertised this.
+    /// Adds the window of a packet without SYN and RST.
     pub(super) fn advertised(&mut self, field: u16) {
         let field = u64::from(field);
         let fresh = WindowReport { first: field, min: field, max: field, zero: 0 };

@@ -10,7 +10,7 @@ const MSS: u32 = 100;
 const A_ISN: u32 = u32::MAX - 500;
 const B_ISN: u32 = 7;
 
-/// A connection by hand, from a port of A to B; times in milliseconds.
+/// A connection from a port of A to B, written by hand; times in milliseconds.
 struct Script {
     analysis: Analysis,
     a: SocketAddr,
@@ -62,7 +62,7 @@ impl Script {
         self.analysis.segment(0, &segment);
     }
 
-    /// B acknowledges all before `offset`.
+    /// B acknowledges everything before `offset`.
     fn b(&mut self, millis: u64, offset: u32, edit: impl FnOnce(&mut Segment)) {
         let mut segment = Segment {
             time: Instant::from_nanos(millis * 1_000_000),
@@ -139,7 +139,7 @@ fn outstanding_data_is_averaged_over_time() {
 fn windows_limit_and_close() {
     let mut script = Script::opened();
     script.a(200, 0, 100, |_| ());
-    // The window is 800 bytes: room for a segment until the ninth.
+    // The window is 800 bytes, which leaves room for a segment until the ninth.
     script.b(300, 100, |segment| segment.window = 25);
     script.a(300, 100, 100, |_| ());
     script.a(400, 200, 100, |_| ());
@@ -235,10 +235,10 @@ fn a_syn_again_is_the_same_connection_and_another_syn_is_another() {
     script.syn_ack(1100);
     script.a(1200, 0, 100, |_| ());
     script.a(1300, 0, 0, |it| it.flags.rst = true);
-    // The same ports, even the same number: the old one has ended.
+    // The same ports and even the same number, but the old connection has ended.
     script.syn(2000, A_ISN);
     script.syn_ack(2100);
-    // And another number, although the second one has not.
+    // Another number, although the second connection has not ended.
     script.syn(3000, A_ISN.wrapping_add(70_000));
     let reports = script.connections();
     assert_eq!(reports.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3]);
@@ -247,7 +247,7 @@ fn a_syn_again_is_the_same_connection_and_another_syn_is_another() {
     assert_eq!(reports[2].ending, Ending::Unanswered);
 }
 
-/// What the way does to a segment of the stream.
+/// What the path does to a segment.
 #[derive(Debug, Clone)]
 struct Sent {
     segment: u32,
