@@ -46,8 +46,9 @@ fn each(seeds: Range<u64>, run: impl Fn(u64) -> f64 + Sync) {
                     *most = if held > most.0 { (held, seed) } else { *most };
                 }
                 Err(why) => {
-                    let text = why.downcast_ref::<String>().cloned().unwrap_or_default();
-                    failures.lock().unwrap().push((seed, text));
+                    let formatted = why.downcast_ref::<String>().map(String::as_str);
+                    let text = formatted.or(why.downcast_ref().copied()).unwrap_or_default();
+                    failures.lock().unwrap().push((seed, text.to_owned()));
                 }
             }
         }

@@ -164,8 +164,9 @@ impl Arrivals {
             return None;
         }
         let sending = sending.as_nanos() as f64 / 1e9;
-        let (sent, delivered) =
-            (last.sent_bytes - first.sent_bytes, last.delivered - first.delivered);
+        // The path, or a peer that lies, may have the last one arrive that was sent first.
+        let sent = last.sent_bytes.checked_sub(first.sent_bytes)?;
+        let delivered = last.delivered.checked_sub(first.delivered)?;
         // The first one's delay belongs to the packets before.
         let delays = || self.over(time).skip(1).map(Arrival::delay);
         let (least, most, base) = (delays().min()?, delays().max()?, self.base()?);
@@ -223,6 +224,14 @@ mod tests {
             assert_eq!(window.queue, ms(7));
             assert!((window.delivered - 8e6).abs() < 1.0 && (window.sent - 8e6).abs() < 1.0);
         }
+    }
+
+    #[test]
+    fn a_packet_that_was_sent_first_and_arrives_last_ends_no_window() {
+        let mut arrivals = arrivals(300, |_| 0);
+        let (sent, arrived) = (Instant::ZERO, 400_000);
+        arrivals.enter(sent, Arrival { sent, arrived, sent_bytes: 0, delivered: 300_000 });
+        assert_eq!(arrivals.window(ms(150)), None);
     }
 
     #[test]
