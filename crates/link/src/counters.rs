@@ -1,4 +1,4 @@
-//! What a link has done so far.
+//! Counters of a link.
 
 use units::ByteCount;
 
@@ -24,7 +24,7 @@ impl Tally {
 }
 
 impl Counters {
-    /// A packet that waited has been dropped by the queue's discipline.
+    /// Records that the queue's discipline dropped a waiting packet.
     pub(crate) fn drop_waiting(&mut self, len: usize) {
         self.inside.remove(len);
         self.dropped_queue.add(len);
@@ -36,19 +36,19 @@ impl Counters {
 /// `offered = dropped_queue + lost + delivered + inside`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Handed to the link.
+    /// Passed to the link.
     pub offered: Tally,
-    /// Refused by the full queue, or dropped by its discipline.
+    /// Dropped by the full queue or by its discipline.
     pub dropped_queue: Tally,
-    /// Of those, dropped by the discipline although there was room.
+    /// Dropped by the discipline although there was room.
     pub dropped_early: Tally,
-    /// Marked with "congestion experienced" instead of being dropped.
+    /// Marked as "congestion experienced" instead of being dropped.
     pub marked: Tally,
-    /// Lost on the way; counted when they would have been delivered.
+    /// Lost on the link; counted at the time they would have been delivered.
     pub lost: Tally,
-    /// Given out by the link.
+    /// Delivered by the link.
     pub delivered: Tally,
-    /// Accepted, and neither delivered nor lost yet: waiting, being serialised,
-    /// propagating, or arrived and not polled.
+    /// Accepted but neither delivered nor lost yet: waiting, being serialised, propagating, or
+    /// arrived but not polled.
     pub inside: Tally,
 }

@@ -1,4 +1,4 @@
-//! How long packets are on their way.
+//! Propagation delay.
 
 use core::fmt;
 use core::str::FromStr;
@@ -11,15 +11,15 @@ use crate::{SettingError, Trace};
 
 const JITTER: Kind = Kind { what: "jitter", expected: "none, \"5 ms\" or \"5 ms reordering\"" };
 
-/// The delay of a link, one way, from the last bit sent to the last bit
-/// received. A packet has the delay of the moment at which its last bit leaves.
+/// One-way delay of a link, from the last bit sent to the last bit received. A packet gets the
+/// delay at the time its last bit leaves.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Delay {
-    /// Always the same.
+    /// Constant.
     Constant(Duration),
-    /// In steps: satellites that move, hand-overs between them. The trace
-    /// begins with the link, or when it is set.
+    /// In steps, for moving satellites and hand-overs between them. The trace starts with the link,
+    /// or when it is set.
     Trace(Trace<Duration>),
 }
 
@@ -36,7 +36,7 @@ impl From<Trace<Duration>> for Delay {
 }
 
 impl Delay {
-    /// The longest that it ever is.
+    /// The maximum delay.
     pub fn greatest(&self) -> Duration {
         match self {
             Self::Constant(delay) => *delay,
@@ -45,37 +45,36 @@ impl Delay {
     }
 }
 
-/// What the delay varies by from packet to packet: an extra between zero and
-/// the duration, uniform and independent. Text: `"none"`, `"5 ms"`,
-/// `"5 ms reordering"`.
+/// Random extra delay per packet, uniform between zero and the duration, and independent. Text:
+/// `"none"`, `"5 ms"`, `"5 ms reordering"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Jitter {
-    /// Nothing.
+    /// No jitter.
     #[default]
     None,
-    /// A packet never arrives before an earlier one: it waits for it. So
-    /// arrivals bunch, and the mean extra is above half the duration when
-    /// packets follow each other faster than it.
+    /// Packets stay in order: one that would overtake waits for the earlier one. Arrivals therefore
+    /// bunch, and the mean extra exceeds half the duration if packets follow each other faster than
+    /// it.
     InOrder(Duration),
-    /// Packets overtake each other, also when the delay itself becomes shorter.
+    /// Packets may overtake each other, also when the delay itself decreases.
     Reordering(Duration),
 }
 
 impl Jitter {
-    /// The extra of a packet with the random number `luck`.
+    /// The extra delay of a packet with the random number `luck`.
     pub(crate) fn extra(self, luck: u64) -> Duration {
         let most = u64::try_from(self.greatest().as_nanos()).unwrap_or(u64::MAX);
         let width = u128::from(most) + 1;
         Duration::from_nanos(((u128::from(luck) * width) >> 64) as u64)
     }
 
-    /// Whether packets overtake each other.
+    /// Whether packets may overtake each other.
     pub fn reorders(self) -> bool {
         matches!(self, Self::Reordering(_))
     }
 
-    /// The greatest extra.
+    /// The maximum extra delay.
     pub fn greatest(self) -> Duration {
         match self {
             Self::None => Duration::ZERO,
@@ -106,7 +105,7 @@ impl fmt::Display for Jitter {
     }
 }
 
-/// A delay that has begun.
+/// A delay that has started.
 #[derive(Debug)]
 pub(crate) struct Path {
     begin: Instant,
@@ -141,8 +140,8 @@ impl Path {
         (self.length, self.begin) = (delay.into(), begin);
     }
 
-    /// When a packet arrives whose last bit leaves at `departure`, if nothing
-    /// holds it up. Its `luck` is asked for only if there is jitter.
+    /// When a packet arrives whose last bit leaves at `departure`, if nothing holds it up. `luck`
+    /// is only called if there is jitter.
     #[inline]
     pub(crate) fn arrival(&self, departure: Instant, luck: impl FnOnce() -> u64) -> Instant {
         let arrival = match &self.length {

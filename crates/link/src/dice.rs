@@ -1,29 +1,27 @@
-//! Random numbers that come from a seed.
+//! Seeded random numbers.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use units::Probability;
 
-/// A source of random numbers: `ChaCha8`, so that a seed gives the same numbers
-/// on every platform.
+/// A random number generator: `ChaCha8`, so that a seed gives the same numbers on every platform.
 #[derive(Debug, Clone)]
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// The sequence that belongs to `seed`.
+    /// The sequence for `seed`.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Another sequence that belongs to `seed`, independent of the first.
-    /// Stream 0 is that of [`Dice::new`].
+    /// Another, independent sequence for `seed`. Stream 0 is that of [`Dice::new`].
     pub(crate) fn stream(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
         Self(rng)
     }
 
-    /// 64 random bits; good as the seed of another [`Dice`].
+    /// 64 random bits, suitable as the seed of another [`Dice`].
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
@@ -41,14 +39,14 @@ impl Dice {
         self.chance() < p.get()
     }
 
-    /// Uniform in `0..n`, and 0 for an `n` of 0. Draws one number.
+    /// Uniform in `0..n`; 0 if `n` is 0. Draws one number.
     pub fn below(&mut self, n: u64) -> u64 {
-        // The high half of the product; its bias, n / 2⁶⁴, is far below what
-        // any experiment here can see.
+        // The high half of the product. Its bias, n / 2⁶⁴, is far below what any experiment here
+        // can detect.
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Goes to the number that comes after the first `drawn`.
+    /// Skips to the number after the first `drawn`.
     fn seek(&mut self, drawn: u64) {
         self.0.set_word_pos(u128::from(drawn) * 2);
     }
@@ -59,28 +57,28 @@ impl Dice {
     }
 }
 
-/// A sequence of random numbers that are asked for by their place in it, mostly
-/// one after the other; those that nobody asks for cost little or nothing.
+/// A sequence of random numbers accessed by index, mostly in order. Unused numbers cost little or
+/// nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Numbered {
     dice: Dice,
-    /// The number that the dice give next, from 0.
+    /// The index of the next number the dice return, from 0.
     next: u64,
 }
 
 impl Numbered {
-    /// Of fresh dice.
+    /// From fresh dice.
     pub(crate) fn new(dice: Dice) -> Self {
         Self { dice, next: 0 }
     }
 
-    /// 64 random bits, always the same for the same `number`.
+    /// 64 random bits, always the same for the same index `number`.
     pub(crate) fn bits(&mut self, number: u64) -> u64 {
         self.go_to(number);
         self.dice.bits()
     }
 
-    /// Like [`Dice::chance`], always the same for the same `number`.
+    /// Like [`Dice::chance`], always the same for the same index `number`.
     pub(crate) fn chance(&mut self, number: u64) -> f64 {
         self.go_to(number);
         self.dice.chance()
@@ -95,7 +93,7 @@ impl Numbered {
 
     #[cold]
     fn seek(&mut self, number: u64) {
-        /// The dice make as many at once.
+        /// Number of values the dice generate at a time.
         const NEAR: u64 = 32;
         match number.checked_sub(self.next) {
             Some(ahead @ ..NEAR) => (0..ahead).for_each(|_| _ = self.dice.bits()),
@@ -124,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Published results name their seed; these numbers must never change.
+    /// Published results refer to seeds, so these numbers must never change.
     #[test]
     fn a_seed_gives_these_numbers_for_ever() {
         let mut dice = Dice::new(1);

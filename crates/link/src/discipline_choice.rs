@@ -1,4 +1,4 @@
-//! What a queue drops although there is room, as people write it.
+//! Queue disciplines as written by users.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,35 +9,34 @@ use units::{BitRate, ByteCount, Probability, format_duration, parse_duration};
 
 use crate::{CoDel, Discipline, Red};
 
-/// The discipline of a queue. Text: `"drop-tail"`, `"red min=5 max=15 max-p=0.1
-/// weight=0.002"`, `"codel target=30ms interval=600ms"`; what is not given
-/// follows from the link.
+/// The discipline of a queue. Text: `"drop-tail"`, `"red min=5 max=15 max-p=0.1 weight=0.002"`,
+/// `"codel target=30ms interval=600ms"`. Missing parameters are derived from the link.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum DisciplineChoice {
-    /// Nothing is dropped while there is room.
+    /// No drops while there is room.
     #[default]
     DropTail,
     /// Random early detection ([`crate::Red`]).
     Red {
-        /// The lower threshold in packets; 5 if not given.
+        /// Lower threshold in packets. Default 5.
         min: Option<f64>,
-        /// The upper threshold in packets; three times the lower if not given.
+        /// Upper threshold in packets. Default three times the lower.
         max: Option<f64>,
-        /// The probability at the upper threshold; 0.1 if not given.
+        /// Drop probability at the upper threshold. Default 0.1.
         max_p: Option<Probability>,
-        /// The weight of the queue of now; 0.002 if not given.
+        /// Weight of the current queue length in the average. Default 0.002.
         weight: Option<Probability>,
     },
     /// Controlled delay ([`crate::CoDel`]).
     CoDel {
-        /// The wait that is good; a twentieth of the interval if not given.
+        /// Acceptable standing wait. Default a twentieth of the interval.
         target: Option<Duration>,
-        /// How long packets may wait longer; the hop's RTT if not given.
+        /// How long the wait may exceed the target. Default the hop's RTT.
         interval: Option<Duration>,
     },
 }
 
-/// A text that is no discipline.
+/// A text that is not a valid discipline.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{text:?} is no discipline: expected drop-tail, red [min=5] [max=15] [max-p=0.1] \
@@ -46,13 +45,13 @@ pub enum DisciplineChoice {
 )]
 #[non_exhaustive]
 pub struct DisciplineError {
-    /// The text as given.
+    /// The given text.
     pub text: String,
 }
 
 impl DisciplineChoice {
-    /// The discipline on a link of `rate` in a hop of round-trip time `rtt`,
-    /// where packets have up to `mtu` bytes.
+    /// The discipline on a link of `rate`, in a hop of round-trip time `rtt`, for packets of up to
+    /// `mtu` bytes.
     pub fn on(self, rate: BitRate, rtt: Duration, mtu: u16, ecn: bool) -> Discipline {
         match self {
             Self::DropTail => Discipline::DropTail,
@@ -91,7 +90,7 @@ impl DisciplineChoice {
         discipline.is_possible().then_some(discipline)
     }
 
-    /// Sets a parameter that is not set yet.
+    /// Sets a parameter; `None` if it is already set or unknown.
     fn set(&mut self, name: &str, value: &str) -> Option<()> {
         let threshold = |value: &str| value.parse().ok().filter(|packets: &f64| *packets >= 0.0);
         let twice = match self {

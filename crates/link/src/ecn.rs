@@ -1,12 +1,11 @@
 //! Explicit congestion notification (RFC 3168) in IP packets.
 
-/// The two bits of "congestion experienced".
+/// The codepoint for "congestion experienced".
 const CE: u8 = 0b11;
 
-/// Marks an IPv4 or IPv6 packet with "congestion experienced" if its sender
-/// said that it understands (RFC 3168 §5: ECT(0), ECT(1), or marked already).
-/// False, and the packet unchanged, for every other packet and for bytes that
-/// are none.
+/// Marks an IPv4 or IPv6 packet as "congestion experienced" if it is ECN-capable (RFC 3168 §5:
+/// ECT(0), ECT(1), or already marked). Returns false, with the bytes unchanged, for every other
+/// packet and for invalid ones.
 pub fn mark_ce(packet: &mut [u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
         Some(4) => mark_ipv4(packet),
@@ -15,7 +14,7 @@ pub fn mark_ce(packet: &mut [u8]) -> bool {
     }
 }
 
-/// RFC 791: the bits are the last of byte 1; the header has a checksum.
+/// RFC 791: the ECN field is the last two bits of byte 1, and the header has a checksum.
 fn mark_ipv4(packet: &mut [u8]) -> bool {
     let Some(header) = packet.first_chunk_mut::<20>() else { return false };
     let old = u16::from_be_bytes([header[0], header[1]]);
@@ -29,7 +28,7 @@ fn mark_ipv4(packet: &mut [u8]) -> bool {
     true
 }
 
-/// RFC 8200 §3: the traffic class is the 8 bits behind the version.
+/// RFC 8200 §3: the traffic class is the 8 bits after the version.
 fn mark_ipv6(packet: &mut [u8]) -> bool {
     let Some(header) = packet.first_chunk_mut::<40>() else { return false };
     if header[1] >> 4 & CE == 0 {
@@ -52,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// RFC 1071: over a header with its checksum in it, zero.
+    /// RFC 1071: zero over a header that includes its correct checksum.
     fn checksum(header: &[u8]) -> u16 {
         let words = header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
         let sum: u32 = words.sum();

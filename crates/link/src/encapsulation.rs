@@ -1,14 +1,12 @@
-//! What a packet becomes on the link: headers, trailers, cells.
+//! Encapsulation of packets on the link: headers, trailers, cells.
 //!
-//! The serialiser charges the bytes that the encapsulation makes of a packet,
-//! so the link's rate is that of the layer which carries them: cells, transport
-//! stream packets, or the data field of BBFRAMEs. Queues and counters stay in
-//! bytes of IP packets.
+//! The serialiser charges the encapsulated size of a packet, so the link's rate is that of the
+//! layer below: cells, transport stream packets, or the data field of BBFRAMEs. Queues and counters
+//! stay in bytes of IP packets.
 //!
-//! Not modelled: what lies below (PL headers, pilots, BBFRAME headers and
-//! padding are part of the rate); LLC/SNAP in MPE, which IP does not use; the
-//! greatest packet of MPE (4080 bytes) and ULE (32 KiB): longer ones are
-//! charged as if they were allowed.
+//! Not modelled: the layers further down (PL headers, pilots, BBFRAME headers and padding are part
+//! of the rate); LLC/SNAP in MPE, which IP does not use; the maximum packet sizes of MPE (4080
+//! bytes) and ULE (32 KiB): longer packets are charged as if they were allowed.
 
 mod ts;
 
@@ -20,40 +18,39 @@ use units::ByteCount;
 
 use ts::TransportStream;
 
-/// How packets are wrapped. Text: `"none"`, `"fixed 18 B"`, `"aal5"`,
-/// `"aal5 llc"`, `"mpe"`, `"mpe packed"`, `"ule"`, `"ule packed"`,
-/// `"ule npa"`, `"ule npa packed"`, `"gse"`, `"gse 3"`, `"gse 6"`.
+/// How packets are encapsulated. Text: `"none"`, `"fixed 18 B"`, `"aal5"`, `"aal5 llc"`, `"mpe"`,
+/// `"mpe packed"`, `"ule"`, `"ule packed"`, `"ule npa"`, `"ule npa packed"`, `"gse"`, `"gse 3"`,
+/// `"gse 6"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Encapsulation {
-    /// Not at all: a packet is as long as it is.
+    /// None.
     #[default]
     None,
-    /// So many bytes more per packet.
+    /// A fixed overhead per packet.
     Fixed(ByteCount),
-    /// ATM AAL5 (ITU-T I.363.5): the packet, padding and an 8-byte trailer fill
-    /// cells of 48 bytes, each with a 5-byte header.
+    /// ATM AAL5 (ITU-T I.363.5): the packet, padding and an 8-byte trailer fill cells of 48 bytes,
+    /// each with a 5-byte header.
     Aal5 {
-        /// With the 8 bytes of LLC/SNAP (RFC 2684 §5); otherwise VC
-        /// multiplexed (§6).
+        /// Whether to add the 8 bytes of LLC/SNAP (RFC 2684 §5); otherwise VC multiplexed (§6).
         llc_snap: bool,
     },
-    /// Multi-protocol encapsulation (EN 301 192 §7): a section with 12 bytes of
-    /// header and a CRC of 4, in MPEG-2 transport stream packets.
+    /// Multi-protocol encapsulation (EN 301 192 §7): a section with a 12-byte header and a 4-byte
+    /// CRC, in MPEG-2 transport stream packets.
     Mpe {
         /// How sections share transport stream packets.
         packing: Packing,
     },
-    /// Unidirectional lightweight encapsulation (RFC 4326): 4 bytes of header
-    /// and a CRC of 4, in MPEG-2 transport stream packets.
+    /// Unidirectional lightweight encapsulation (RFC 4326): a 4-byte header and a 4-byte CRC, in
+    /// MPEG-2 transport stream packets.
     Ule {
-        /// With the 6 bytes of a destination address (D = 0, §4.1).
+        /// Whether to add the 6 bytes of a destination address (D = 0, §4.1).
         npa: bool,
         /// How SNDUs share transport stream packets.
         packing: Packing,
     },
-    /// Generic stream encapsulation (TS 102 606): 4 bytes of header and a
-    /// label, in fragments if longer than the length field can say.
+    /// Generic stream encapsulation (TS 102 606): a 4-byte header and a label, fragmented if longer
+    /// than the length field allows.
     Gse {
         /// The label.
         label: GseLabel,
@@ -63,17 +60,17 @@ pub enum Encapsulation {
 /// What happens to the rest of a transport stream packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Packing {
-    /// It is stuffed (RFC 4326 §6.2).
+    /// It is padded (RFC 4326 §6.2).
     #[default]
     Padded,
-    /// The next packet begins in it, if it already waits (RFC 4326 §6.3).
+    /// The next packet starts in it, if it is already waiting (RFC 4326 §6.3).
     Packed,
 }
 
 /// The label of a GSE packet (TS 102 606 §4.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GseLabel {
-    /// Broadcast, or the label of the packet before: none.
+    /// No label: broadcast, or the same label as the previous packet's.
     #[default]
     None,
     /// 3 bytes.
@@ -83,24 +80,24 @@ pub enum GseLabel {
 }
 
 impl Encapsulation {
-    /// What each of many packets of `len` bytes takes that follow each other
-    /// without a pause, in bytes: the mean, for with packing they differ.
+    /// Mean encapsulated size of back-to-back packets of `len` bytes; with packing the sizes
+    /// differ.
     pub fn mean_wire_bytes(self, len: usize) -> f64 {
-        /// A multiple of every period of the remainders in 184 bytes.
+        /// A multiple of every period of the remainders modulo 184 bytes.
         const MANY: u32 = 184 * 183;
         let mut framer = Framer::new(self);
         let all: u128 = (0..MANY).map(|index| framer.charge(len, index > 0)).sum();
         all as f64 / f64::from(MANY)
     }
 
-    /// What a packet of `len` bytes takes on an idle link.
+    /// Encapsulated size of a packet of `len` bytes on an idle link.
     pub fn wire_bytes(self, len: usize) -> ByteCount {
         let bytes = Framer::new(self).charge(len, false);
         ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 }
 
-/// Wraps one packet after another.
+/// Encapsulates successive packets.
 #[derive(Debug)]
 pub(crate) struct Framer {
     encapsulation: Encapsulation,
@@ -112,8 +109,8 @@ impl Framer {
         Self { encapsulation, stream: TransportStream::default() }
     }
 
-    /// How many more bytes leave for a packet of `len`; `next` if it follows
-    /// the packet before without a pause.
+    /// How many bytes to send for a packet of `len` bytes; `next` if it follows the previous packet
+    /// without a pause.
     #[inline]
     pub(crate) fn charge(&mut self, len: usize, next: bool) -> u128 {
         let len = len as u128;
@@ -131,7 +128,7 @@ impl Framer {
             Encapsulation::Aal5 { llc_snap } => aal5(len + if llc_snap { 8 } else { 0 }),
             Encapsulation::Mpe { packing } => {
                 const HEADER_AND_CRC: u128 = 12 + 4;
-                // A section may begin with its last byte to spare.
+                // A section may start with only its first byte fitting.
                 self.stream.charge(len + HEADER_AND_CRC, 1, packing == Packing::Packed && next)
             }
             Encapsulation::Ule { npa, packing } => {
@@ -161,10 +158,10 @@ fn aal5(len: u128) -> u128 {
     (len + TRAILER).div_ceil(PAYLOAD) * CELL
 }
 
-/// TS 102 606 §4.2.1. Two bytes of flags and length come first; the length
-/// counts what follows them.
+/// TS 102 606 §4.2.1. Two bytes of flags and length come first; the length counts everything after
+/// them.
 fn gse(len: u128, label: u128) -> u128 {
-    /// What the 12-bit length field can say.
+    /// Maximum of the 12-bit length field.
     const MOST: u128 = 4095;
     const FLAGS_AND_LENGTH: u128 = 2;
     const PROTOCOL: u128 = 2;
@@ -175,13 +172,13 @@ fn gse(len: u128, label: u128) -> u128 {
         return FLAGS_AND_LENGTH + PROTOCOL + label + len;
     }
     let first = MOST - FRAGMENT_ID - TOTAL_LENGTH - PROTOCOL - label;
-    // The CRC counts as data that must fit behind the last fragment's header.
+    // The CRC counts as data that must fit after the last fragment's header.
     let more = (len - first + CRC).div_ceil(MOST - FRAGMENT_ID);
     let headers = FLAGS_AND_LENGTH + FRAGMENT_ID;
     headers + TOTAL_LENGTH + PROTOCOL + label + len + more * headers + CRC
 }
 
-/// A text that names no [`Encapsulation`].
+/// A text that is not a valid [`Encapsulation`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{text:?} is no encapsulation: expected none, fixed N B, aal5 [llc], mpe [packed], \
@@ -189,7 +186,7 @@ fn gse(len: u128, label: u128) -> u128 {
 )]
 #[non_exhaustive]
 pub struct UnknownEncapsulation {
-    /// The text as given.
+    /// The given text.
     pub text: String,
 }
 
@@ -278,8 +275,8 @@ mod tests {
         }
     }
 
-    /// Packed units of 1508 bytes fill 184 bytes of each transport stream packet
-    /// but for a pointer in each where one begins.
+    /// Packed units of 1508 bytes fill all 184 bytes of each transport stream packet, except for a
+    /// pointer where a unit starts.
     #[test]
     fn the_mean_of_packed_units_lies_between_the_whole_packets() {
         let mean = |name: &str| name.parse::<Encapsulation>().unwrap().mean_wire_bytes(1500);
@@ -290,8 +287,8 @@ mod tests {
         assert!((least..most).contains(&packed), "{packed} {least} {most}");
     }
 
-    /// A TCP acknowledgement of 40 bytes and the trailer fill one cell exactly;
-    /// with LLC/SNAP they need two.
+    /// A TCP acknowledgement of 40 bytes and the trailer exactly fill one cell; with LLC/SNAP they
+    /// need two.
     #[test]
     fn aal5_fills_cells() {
         assert_eq!(wire("aal5", 0), 53);
@@ -303,8 +300,8 @@ mod tests {
         assert_eq!(wire("aal5 llc", 9180), 192 * 53); // RFC 2225's MTU: 9196 / 48 = 191.6
     }
 
-    /// The first of a packet's TS packets has a pointer and room for 183 bytes,
-    /// the others 184.
+    /// The first TS packet of a packet has a pointer and room for 183 bytes, the others have room
+    /// for 184.
     #[test]
     fn mpe_pads_transport_stream_packets() {
         assert_eq!(wire("mpe", 40), 188); // 56
@@ -330,7 +327,7 @@ mod tests {
         assert_eq!(wire("gse 6", 1500), 1510);
     }
 
-    /// A length field of 12 bits: 4095 bytes after it.
+    /// The 12-bit length field allows 4095 bytes after it.
     #[test]
     fn gse_fragments_what_its_length_field_cannot_say() {
         assert_eq!(wire("gse", 4093), 4097);
@@ -349,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Packets that follow each other without a pause, two ways.
+    /// Back-to-back packets in two ways.
     #[test]
     fn packing_saves_the_padding() {
         let charges = |name: &str, len: usize| -> Vec<u128> {
@@ -375,8 +372,8 @@ mod tests {
             prop_assert!(encapsulation.wire_bytes(len).get() >= len as u64);
         }
 
-        /// Whatever the packets are: all their bytes are in the stream, and
-        /// packing never takes more than padding.
+        /// Whatever the packets are, all their bytes are in the stream, and packing never takes
+        /// more than padding.
         #[test]
         fn packed_streams_hold_everything(lens in prop::collection::vec(0usize..3000, 1..50)) {
             let total = |name: &str| {

@@ -1,4 +1,4 @@
-//! The three stages joined.
+//! Combines the three stages.
 
 #[cfg(test)]
 mod tests;
@@ -14,14 +14,14 @@ use crate::{
     QueueLimit, Rate, Tally,
 };
 
-/// The stream of random numbers from which RED draws.
+/// The stream of random numbers that RED draws from.
 const QUEUE: u64 = 3;
 
 /// Why a link wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wake {
-    /// A packet is at the far end (where it may turn out to be lost).
+    /// A packet reaches the far end, where it may turn out to be lost.
     Arrival,
     /// A packet leaves; only with jitter that reorders.
     Departure,
@@ -70,14 +70,13 @@ pub struct Link<P> {
 }
 
 impl<P: Payload> Link<P> {
-    /// An empty link. Every configuration is accepted (see [`LinkConfig`]).
-    /// Its time begins at [`Instant::ZERO`].
+    /// An empty link. Every configuration is valid (see [`LinkConfig`]). Its time starts at
+    /// [`Instant::ZERO`].
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         Self::starting_at(Instant::ZERO, config, seed)
     }
 
-    /// Like [`Link::new`]; its time (that of its outages, bursts and traces)
-    /// begins at `origin`.
+    /// Like [`Link::new`], but its time (that of outages, bursts and traces) starts at `origin`.
     pub fn starting_at(origin: Instant, config: LinkConfig, seed: u64) -> Self {
         let mut queue = Queue::new(config.queue, Dice::stream(seed, QUEUE));
         queue.set_discipline(origin, config.discipline);
@@ -113,13 +112,13 @@ impl<P: Payload> Link<P> {
         self.propagation.set_jitter(jitter);
     }
 
-    /// Changes what is lost on the way.
+    /// Changes the loss model.
     pub fn set_loss(&mut self, now: Instant, loss: Loss) {
         self.advance(now);
         self.propagation.set_loss(now, loss);
     }
 
-    /// Changes how much may wait for the serialiser.
+    /// Changes the limit of the queue.
     pub fn set_queue(&mut self, now: Instant, limit: QueueLimit) {
         self.advance(now);
         self.queue.set_limit(limit);
@@ -131,20 +130,19 @@ impl<P: Payload> Link<P> {
         self.queue.set_discipline(now, discipline);
     }
 
-    /// Announces an outage, counted from `now`.
+    /// Adds an outage, with times relative to `now`.
     pub fn add_outage(&mut self, now: Instant, outage: Outage) {
         self.advance(now);
         self.propagation.add_outage(now, outage);
     }
 
-    /// Ends the outage of `now`, if there is one, and forgets the later ones.
+    /// Ends the current outage, if any, and removes later ones.
     pub fn end_outages(&mut self, now: Instant) {
         self.advance(now);
         self.propagation.end_outages(now);
     }
 
-    /// Offers a packet to the link at `now`: it is sent, queued, or dropped and
-    /// counted.
+    /// Passes a packet to the link at `now`: it is sent, queued, or dropped and counted.
     pub fn handle_packet(&mut self, now: Instant, packet: P) {
         self.advance(now);
         let len = packet.wire_len();
@@ -164,13 +162,13 @@ impl<P: Payload> Link<P> {
         self.counters.inside.add(len);
     }
 
-    /// The next packet that has arrived by `now`, in the order of arrival.
+    /// Returns the next packet that has arrived by `now`, in order of arrival.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<P> {
         self.poll_arrival(now).map(|(_, packet)| packet)
     }
 
-    /// Like [`Link::poll_delivery`], with the time at which the packet arrived:
-    /// before `now` if the driver is late.
+    /// Like [`Link::poll_delivery`], with the time of arrival, which is before `now` if the driver
+    /// is late.
     pub fn poll_arrival(&mut self, now: Instant) -> Option<(Instant, P)> {
         self.advance(now);
         loop {
@@ -185,19 +183,18 @@ impl<P: Payload> Link<P> {
         }
     }
 
-    /// What the link has done so far.
+    /// The link's counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What waits in the queue, as of the last time that the link was handed.
+    /// The queue, as of the last time passed to the link.
     pub fn queued(&self) -> Tally {
         Tally { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
 
-    /// Whether a packet may arrive before one that was offered earlier. If not,
-    /// a packet that is offered changes [`Machine::poll_timeout`] only of an
-    /// empty link.
+    /// Whether packets may overtake each other. If not, a newly offered packet changes
+    /// [`Machine::poll_timeout`] only if the link is empty.
     pub fn reorders(&self) -> bool {
         self.propagation.reorders()
     }

@@ -1,11 +1,10 @@
-//! Which packets a link loses.
+//! Loss models.
 //!
-//! Losses come one by one, or in bursts as fades, interference and the MODCOD's
-//! limit make them. A packet with a bit error is lost whole, as the checksums of
-//! every real link layer make it.
+//! Losses are independent, or come in bursts as caused by fades, interference and MODCOD limits. A
+//! packet with a bit error is lost completely, because of the checksums of real link layers.
 //!
-//! Not modelled: FEC of the physical layer (the BER is the one after decoding),
-//! and packets that arrive damaged.
+//! Not modelled: FEC of the physical layer (the BER is that after decoding), and packets that
+//! arrive corrupted.
 
 mod burst;
 mod channel;
@@ -23,35 +22,35 @@ pub(crate) use channel::Channel;
 pub use error_model::ErrorModel;
 pub use gilbert::GilbertElliott;
 
-/// What is lost on the way.
+/// The loss model of a link.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Nothing.
+    /// No loss.
     None,
-    /// Each packet with this probability, whatever its length.
+    /// Each packet with this probability, whatever its size.
     Per(Probability),
-    /// Each bit is wrong with this probability `b`, so a packet of `len` bytes
-    /// is lost with 1 − (1 − b)^(8·len).
+    /// Each bit is wrong with this probability `b`, so a packet of `len` bytes is lost with
+    /// probability 1 − (1 − b)^(8·len).
     Ber(Probability),
-    /// Everything of which any part is received during a burst.
+    /// Every packet of which any part is received during a burst.
     Burst(Burst),
-    /// Every n-th packet: the deterministic loss of TCP's response functions
-    /// (Mathis et al. 1997; RFC 9438 §5).
+    /// Every n-th packet: the deterministic loss of TCP response functions (Mathis et al. 1997; RFC
+    /// 9438 §5).
     Periodic(NonZeroU64),
-    /// As the state of a Markov chain says that steps with each packet.
+    /// According to the state of a Markov chain that steps with each packet.
     GilbertElliott(GilbertElliott),
-    /// Each packet with the probability that the trace has when it arrives. The
-    /// trace begins with the link, or when it is set.
+    /// Each packet with the probability that the trace has when it arrives. The trace starts with
+    /// the link, or when it is set.
     Trace(Trace<Probability>),
 }
 
-/// The probability that at least one of `n` independent events of probability
-/// `p` happens: 1 − (1 − p)^n.
+/// The probability that at least one of `n` independent events of probability `p` happens: 1 − (1 −
+/// p)^n.
 ///
-/// By repeated doubling with additions and multiplications only: a small `p`
-/// keeps all its digits, which 1 − p would lose, and the result is the same on
-/// every platform, which `powf` does not promise.
+/// Computed by repeated doubling with additions and multiplications only. A small `p` keeps all its
+/// digits, which 1 − p would lose, and the result is the same on every platform, which `powf` does
+/// not guarantee.
 fn any_of(p: f64, n: u64) -> f64 {
     let either = |a: f64, b: f64| a + b * (1.0 - a);
     let (mut result, mut power, mut rest) = (0.0, p, n);

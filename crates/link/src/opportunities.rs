@@ -1,11 +1,10 @@
-//! Rates in mahimahi's trace format: times at which a packet can be delivered.
+//! Rates in mahimahi's trace format: the times of delivery opportunities.
 //!
-//! R. Netravali et al., "Mahimahi: accurate record-and-replay for HTTP" (USENIX
-//! ATC 2015), and mm-link(1): each line of a trace is a whole number of
-//! milliseconds since its beginning, at which 1500 bytes can be delivered: a
-//! long packet, a part of one, or several short ones. A number that is repeated
-//! gives so many times more. What is not needed then is wasted. At the last
-//! time the trace begins again.
+//! R. Netravali et al., "Mahimahi: accurate record-and-replay for HTTP" (USENIX ATC 2015), and
+//! mm-link(1). Each line of a trace is a whole number of milliseconds since its start, at which
+//! 1500 bytes can be delivered: a long packet, a part of one, or several short ones. Repeated
+//! numbers multiply the amount. Unused opportunities are wasted. After the last time the trace
+//! starts again.
 
 use core::fmt;
 use core::time::Duration;
@@ -17,37 +16,36 @@ use units::{BitRate, ByteCount};
 /// A packet-delivery trace. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opportunities {
-    /// In nanoseconds; never decreasing, the last one above zero and also the
-    /// period.
+    /// In nanoseconds, never decreasing. The last one is above zero and also the period.
     times: Arc<[u64]>,
 }
 
-/// Why a text is no packet-delivery trace.
+/// Why a text is not a valid packet-delivery trace.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OpportunitiesError {
-    /// There is no line in it.
+    /// The trace is empty.
     #[error("the trace is empty: expected lines with a number of milliseconds")]
     Empty,
-    /// A line is no number of milliseconds.
+    /// A line is not a number of milliseconds.
     #[error("line {line}: {text:?} is not a whole number of milliseconds")]
     NoNumber {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: usize,
         /// The line.
         text: String,
     },
-    /// A time is before the one of the line before.
+    /// A time is before that of the previous line.
     #[error("line {line}: {at} ms is before {previous} ms, the line before it")]
     Decreasing {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// The time found, in milliseconds.
+        /// The given time, in milliseconds.
         at: u64,
-        /// The time before, in milliseconds.
+        /// The previous time, in milliseconds.
         previous: u64,
     },
-    /// All times are zero, so that the trace would begin again at once.
+    /// All times are zero, so the trace would repeat at once.
     #[error("line {line}: the last time is 0 ms, expected a later one")]
     NoTime {
         /// The number of the last line.
@@ -55,16 +53,16 @@ pub enum OpportunitiesError {
     },
 }
 
-/// What can be delivered at each time, in bytes.
+/// Bytes that can be delivered per opportunity.
 pub(crate) const BYTES: u64 = 1500;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
 impl Opportunities {
-    /// Reads a trace.
+    /// Parses a trace.
     ///
     /// # Errors
-    /// When the text is none; the error says in which line and why.
+    /// If the text is not valid; the error gives the line and the reason.
     pub fn parse(text: &str) -> Result<Self, OpportunitiesError> {
         let mut times: Vec<u64> = Vec::new();
         for (index, text) in text.lines().enumerate() {
@@ -86,23 +84,21 @@ impl Opportunities {
         }
     }
 
-    /// What they carry in the long run.
+    /// Long-run mean rate.
     pub fn mean_rate(&self) -> BitRate {
         let bytes = ByteCount::new(self.times.len() as u64 * BYTES);
         let period = Duration::from_nanos(self.period());
         BitRate::average(bytes, period).unwrap_or(BitRate::from_bits_per_second(0))
     }
 
-    /// How many there are until `elapsed` nanoseconds after the beginning,
-    /// that moment included.
+    /// Number of opportunities up to and including `elapsed` nanoseconds after the start.
     pub(crate) fn count_by(&self, elapsed: u64) -> u128 {
         let (cycles, rest) = (elapsed / self.period(), elapsed % self.period());
         let in_this = self.times.partition_point(|&at| at <= rest);
         u128::from(cycles) * self.times.len() as u128 + in_this as u128
     }
 
-    /// When the `number`-th is, counted from 1, in nanoseconds after the
-    /// beginning.
+    /// Time of the `number`-th opportunity, counted from 1, in nanoseconds after the start.
     pub(crate) fn time_of(&self, number: u128) -> u128 {
         let (number, len) = (number.saturating_sub(1), self.times.len() as u128);
         let at = self.times[(number % len) as usize];
@@ -114,7 +110,7 @@ impl Opportunities {
     }
 }
 
-/// In mahimahi's format, without a line break at the end.
+/// In mahimahi's format, without a trailing line break.
 impl fmt::Display for Opportunities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, at) in self.times.iter().enumerate() {

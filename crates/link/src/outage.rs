@@ -1,4 +1,4 @@
-//! Times during which nothing is received: fades, blockage, hand-overs.
+//! Times without reception: fades, blockage, hand-overs.
 
 use core::fmt;
 use core::ops::Range;
@@ -18,18 +18,17 @@ const KIND: Kind = Kind {
                \"15s+30ms every 15s\", with a time between two",
 };
 
-/// A time during which the far end receives nothing. A packet is lost if any of
-/// it would be received then. Text: `"60s+10s"` (after 60 s for 10 s),
-/// `"15s+30ms every 15s"`.
+/// A time during which the far end receives nothing. A packet is lost if any part of it would be
+/// received then. Text: `"60s+10s"` (after 60 s for 10 s), `"15s+30ms every 15s"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outage {
-    /// When it begins: so long after the link began to exist, or after the
-    /// outage was announced to a running link.
+    /// When it starts, counted from the start of the link, or from when the outage was added to a
+    /// running link.
     pub after: Duration,
-    /// How long it lasts.
+    /// Its duration.
     pub lasting: Duration,
-    /// From its beginning to its next, for ever; `None` if it comes once. Not
-    /// above `lasting`, it never ends.
+    /// Period from start to start, repeated for ever; `None` for a single outage. If it does not
+    /// exceed `lasting`, the outage never ends.
     pub every: Option<Duration>,
 }
 
@@ -60,12 +59,12 @@ impl fmt::Display for Outage {
 /// The outages of a link that are not over yet.
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
-    /// In order, disjoint, none empty.
+    /// Ordered, disjoint and not empty.
     periods: VecDeque<Range<Instant>>,
     recurring: Vec<Recurring>,
 }
 
-/// An outage that comes again and again, with pauses.
+/// A periodic outage with pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Recurring {
     first: Instant,
@@ -74,7 +73,7 @@ struct Recurring {
 }
 
 impl Recurring {
-    /// The last one that has begun before `until`.
+    /// The last one that starts before `until`.
     fn last_before(&self, until: Instant) -> Option<Range<Instant>> {
         if until <= self.first {
             return None;
@@ -95,7 +94,7 @@ impl Outages {
         all
     }
 
-    /// Adds an outage that begins `outage.after` after `now`.
+    /// Adds an outage that starts `outage.after` after `now`.
     pub(crate) fn add(&mut self, now: Instant, outage: Outage) {
         let from = now + outage.after;
         let until = from + outage.lasting;
@@ -114,7 +113,7 @@ impl Outages {
         self.tidy();
     }
 
-    /// Ends the outage of `now` and forgets the later ones.
+    /// Ends the current outage and removes later ones.
     pub(crate) fn end(&mut self, now: Instant) {
         for recurring in core::mem::take(&mut self.recurring) {
             recurring.last_before(now).into_iter().for_each(|period| self.push(period));
@@ -125,7 +124,7 @@ impl Outages {
         }
     }
 
-    /// Whether any of `reception` falls into an outage.
+    /// Whether any part of `reception` is in an outage.
     #[inline]
     pub(crate) fn hit(&mut self, reception: Reception) -> bool {
         let any = !self.periods.is_empty() || !self.recurring.is_empty();
@@ -136,7 +135,7 @@ impl Outages {
         while self.periods.front().is_some_and(|period| period.end <= reception.from) {
             self.periods.pop_front();
         }
-        // An earlier one of those that recur ends before the last begins.
+        // Of a periodic outage, earlier ones end before the last one starts.
         let recurs = |recurring: &Recurring| {
             let last = recurring.last_before(reception.until());
             last.is_some_and(|period| reception.overlaps(&period))

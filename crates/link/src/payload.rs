@@ -1,16 +1,15 @@
-//! What a link can carry.
+//! The packets a link can carry.
 
 use crate::ecn::mark_ce;
 
-/// A packet, as far as a link cares.
+/// A packet as seen by a link.
 pub trait Payload {
-    /// Length on the link in bytes: that of the IP packet. A link asks once per
-    /// packet.
+    /// Size on the link in bytes, which is that of the IP packet. Called once per packet.
     fn wire_len(&self) -> usize;
 
-    /// Marks the packet with "congestion experienced" if its sender understands
-    /// (RFC 3168: it is ECT or marked already). False, and nothing changed, if
-    /// not; so for every packet unless a type says otherwise.
+    /// Marks the packet as "congestion experienced" if it is ECN-capable (RFC 3168: ECT or already
+    /// marked). Returns false, with the packet unchanged, if it is not. The default is that packets
+    /// are not.
     fn mark_ce(&mut self) -> bool {
         false
     }
@@ -45,21 +44,19 @@ impl Payload for &[u8] {
     }
 }
 
-/// A packet that is nothing but its length, for simulations and tests.
+/// A packet that consists only of its length, for simulations and tests.
 impl Payload for usize {
     fn wire_len(&self) -> usize {
         *self
     }
 }
 
-/// One packet in a link, with what is known about it from the moment it was
-/// offered.
+/// A packet in a link, with what is known about it from the start.
 #[derive(Debug)]
 pub(crate) struct Frame<P> {
     pub(crate) packet: P,
-    /// Length on the link in bytes.
+    /// Size on the link in bytes.
     pub(crate) len: usize,
-    /// How many packets were offered before it, which are its places in the
-    /// sequences of random numbers.
+    /// Number of packets offered before it, which is its index in the sequences of random numbers.
     pub(crate) number: u64,
 }

@@ -1,20 +1,19 @@
-//! The third stage: packets are on their way, and some do not arrive.
+//! The third stage: packets propagate, and some are lost.
 //!
-//! Any number of packets propagates at once; they hinder nothing. Each arrives
-//! the delay after its last bit was sent, in the order of (time, sequence
-//! number), so that packets that arrive at the same instant keep their order
-//! and none takes another's place. The delay is that of the moment at which the
-//! last bit leaves; when it becomes shorter, packets that would overtake others
-//! arrive together with the last of those.
+//! Any number of packets propagate at the same time without affecting each other. Each arrives
+//! after the delay, counted from its last bit. Arrivals are ordered by (time, sequence number), so
+//! packets that arrive at the same instant keep their order. The delay is that at the time the last
+//! bit leaves. When it decreases, packets that would overtake others arrive together with the last
+//! of those.
 //!
-//! Whether a packet is lost is decided when it arrives: by the random number it
-//! got when it was offered, by the state of the loss model, and by the outages. Its reception takes as long as
-//! its serialisation took, and begins no earlier than the one before has ended.
+//! Whether a packet is lost is decided when it arrives: by the random number it got when it was
+//! offered, by the state of the loss model, and by outages. Its reception takes as long as its
+//! serialisation, and starts no earlier than the end of the previous one.
 //!
-//! Only with jitter that reorders they do overtake.
+//! Packets overtake each other only with jitter that reorders.
 //!
-//! Not modelled: receivers that need time to decode, and a Doppler shift: what
-//! is sent within a step of the delay arrives at the rate at which it was sent.
+//! Not modelled: decoding time in receivers, and Doppler shift: packets sent within a step of the
+//! delay arrive at the rate at which they were sent.
 
 use std::collections::VecDeque;
 
@@ -33,43 +32,42 @@ use crate::{Delay, Dice, Jitter, LinkConfig, Loss};
 /// A packet at the far end.
 #[derive(Debug)]
 pub(crate) struct Arrival<P> {
-    /// When its last bit was there.
+    /// When its last bit arrived.
     pub(crate) at: Instant,
     pub(crate) frame: Frame<P>,
-    /// Whether it was there in vain.
+    /// Whether it was lost.
     pub(crate) lost: bool,
 }
 
-/// A packet on its way.
+/// A propagating packet.
 #[derive(Debug)]
 struct Flying<P> {
     frame: Frame<P>,
-    /// How long it took to serialise, in nanoseconds.
+    /// Serialisation time in nanoseconds.
     airtime: u64,
 }
 
-/// The stream of random numbers from which the loss models draw what does not
-/// belong to a packet.
+/// The stream of random numbers for those draws of loss models that do not belong to a packet.
 const CHANNEL: u64 = 1;
-/// The stream that gives each packet its share of the jitter.
+/// The stream of random numbers for jitter.
 const JITTER: u64 = 2;
 
-/// Packets on their way.
+/// Propagating packets.
 #[derive(Debug)]
 pub(crate) struct Propagation<P> {
     path: Path,
     channel: Channel,
-    /// A packet is lost if the probability of its loss is above its chance.
+    /// A packet is lost if its loss probability exceeds its chance.
     chances: Numbered,
-    /// Each packet's share of the jitter.
+    /// Random numbers for jitter, per packet.
     lucks: Numbered,
-    /// Gives each channel its seed.
+    /// Seeds for the channels.
     seeds: Dice,
     outages: Outages,
     flying: Schedule<Flying<P>>,
-    /// Arrived before the last change of what is lost, and not taken yet.
+    /// Packets that arrived before the last change of the loss model and were not taken yet.
     decided: VecDeque<Arrival<P>>,
-    /// The last arrival that was given out to a departing packet.
+    /// The latest arrival time assigned so far.
     last: Instant,
     /// When the last reception ended.
     received: Instant,
@@ -102,26 +100,26 @@ impl<P> Propagation<P> {
         self.path.jitter = jitter;
     }
 
-    /// Changes what is lost of that which arrives after `now`.
+    /// Changes the loss model for packets that arrive after `now`.
     pub(crate) fn set_loss(&mut self, now: Instant, loss: Loss) {
         self.decide(now);
         self.channel = Channel::new(loss, now, self.seeds.bits());
     }
 
-    /// Adds an outage, for that which arrives after `now`.
+    /// Adds an outage for packets that arrive after `now`.
     pub(crate) fn add_outage(&mut self, now: Instant, outage: Outage) {
         self.decide(now);
         self.outages.add(now, outage);
     }
 
-    /// Ends the present outage and forgets the later ones.
+    /// Ends the current outage and removes later ones.
     pub(crate) fn end_outages(&mut self, now: Instant) {
         self.decide(now);
         self.outages.end(now);
     }
 
-    /// Takes over a packet whose last bit was sent at `at`, after so many
-    /// nanoseconds of sending.
+    /// Takes over a packet whose last bit was sent at `at`, after `airtime` nanoseconds of
+    /// serialisation.
     #[inline]
     pub(crate) fn depart(&mut self, at: Instant, frame: Frame<P>, airtime: u64) {
         let arrival = self.path.arrival(at, || self.lucks.bits(frame.number));
@@ -130,18 +128,18 @@ impl<P> Propagation<P> {
         self.flying.insert(arrival, Flying { frame, airtime });
     }
 
-    /// Whether packets overtake each other.
+    /// Whether packets may overtake each other.
     pub(crate) fn reorders(&self) -> bool {
         self.path.jitter.reorders()
     }
 
-    /// Takes the next packet that is at the far end by `now`.
+    /// Takes the next packet that has arrived by `now`.
     #[inline]
     pub(crate) fn pop_arrival(&mut self, now: Instant) -> Option<Arrival<P>> {
         if self.decided.is_empty() { self.decide_next(now) } else { self.decided.pop_front() }
     }
 
-    /// What happens next, given when the next packet departs and its number.
+    /// The next event, given when the next packet departs and its number.
     #[inline(always)]
     pub(crate) fn next(
         &self,
@@ -152,7 +150,7 @@ impl<P> Propagation<P> {
             None => self.flying.first(),
         };
         match first {
-            // What departs later arrives no earlier.
+            // A later departure arrives no earlier.
             Some(at) if !self.reorders() => Some((at, Wake::Arrival)),
             _ => self.next_with(first, departure()),
         }
@@ -167,7 +165,7 @@ impl<P> Propagation<P> {
         let arrival = first.map(|at| (at, Wake::Arrival));
         let Some((at, number)) = departure else { return arrival };
         if self.reorders() {
-            // One that departs later still may arrive before this one.
+            // A packet that departs later may still arrive before this one.
             return earliest(arrival, Some((at, Wake::Departure)));
         }
         let later = self.path.arrival(at, || self.lucks.clone().bits(number));
@@ -179,7 +177,7 @@ impl<P> Propagation<P> {
         self.flying.len() + self.decided.len()
     }
 
-    /// Decides the fate of everything that arrives by `now`.
+    /// Decides the fate of every packet that arrives by `now`.
     fn decide(&mut self, now: Instant) {
         while let Some(arrival) = self.decide_next(now) {
             self.decided.push_back(arrival);
@@ -192,8 +190,8 @@ impl<P> Propagation<P> {
         let begin = Instant::from_nanos(at.as_nanos().saturating_sub(airtime));
         let reception = Reception { from: self.received.max(begin), until: at };
         self.received = at;
-        // Both are asked for every packet, so that an outage does not change
-        // the luck of the packets after it.
+        // Both are evaluated for every packet, so that an outage does not affect the random numbers
+        // of later packets.
         let chance = || self.chances.chance(frame.number);
         let lost = self.channel.loses(frame.len, reception, chance);
         let silent = self.outages.hit(reception);
@@ -285,7 +283,7 @@ mod tests {
         assert_eq!(order(&mut propagation), [(100, 0), (100, 1), (105, 2)]);
     }
 
-    /// Three packets with most, none and most of a jitter.
+    /// Three packets with maximal, no and almost maximal jitter.
     fn lucky(jitter: Jitter) -> [usize; 3] {
         let mut lucks = Dice::stream(1, JITTER);
         let all: Vec<_> = (0..1000).map(|_| jitter.extra(lucks.bits())).collect();
@@ -317,8 +315,8 @@ mod tests {
         }
     }
 
-    /// A hand-over from 125 to 10 ms. What was sent before arrives
-    /// after, and what was sent after waits for it.
+    /// A hand-over from 125 to 10 ms. Packets sent before it arrive later, and packets sent after
+    /// it wait for them.
     #[test]
     fn a_hand_over_changes_the_delay_of_what_departs_after_it() {
         let mut propagation = propagation(0, Loss::None);

@@ -1,13 +1,11 @@
-//! The first stage: where packets wait for the serialiser.
+//! The first stage: the queue for the serialiser.
 //!
-//! First in, first out; a packet that does not fit is refused and the others
-//! stay. A discipline may drop more: RED refuses packets at random before the
-//! queue is full, CoDel drops at the head what has waited too long. Only
-//! waiting packets count, never the one that is being serialised.
+//! First in, first out; a packet that does not fit is dropped and the others stay. A discipline may
+//! drop more: RED drops arriving packets at random before the queue is full, CoDel drops packets at
+//! the head that have waited too long. Only waiting packets count, not the one being serialised.
 //!
-//! Not modelled: the fixed-size buffers of real modems, where a packet of 100
-//! bytes takes the room of a whole cell or block; several queues with
-//! priorities.
+//! Not modelled: the fixed-size buffers of real modems, where a packet of 100 bytes occupies a
+//! whole cell or block; several queues with priorities.
 
 mod codel;
 mod fifo;
@@ -23,13 +21,13 @@ use red::Advice;
 pub use codel::CoDel;
 pub use red::Red;
 
-/// How much may wait. Nothing is dropped while the serialiser is free, so even
-/// a limit of 0 is a link: one without a queue.
+/// The queue limit. Nothing is dropped while the serialiser is free, so even a limit of 0 works: it
+/// is a link without a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueLimit {
-    /// So many packets of any size.
+    /// A number of packets of any size.
     Packets(usize),
-    /// So many bytes of packets; a packet enters only whole.
+    /// A number of bytes; only whole packets enter.
     Bytes(ByteCount),
 }
 
@@ -40,24 +38,24 @@ pub enum Discipline {
     /// None.
     #[default]
     DropTail,
-    /// Random early detection: at the tail, at random, by the average length.
-    /// On an idle link too, as long as the average is high.
+    /// Random early detection: drops arriving packets at random, by the average queue length. Also
+    /// on an idle link, for as long as the average is high.
     Red(Red),
-    /// Controlled delay: at the head, by the time it has waited.
+    /// Controlled delay: drops at the head, by waiting time.
     CoDel(CoDel),
 }
 
-/// Packets that wait.
+/// Waiting packets.
 #[derive(Debug)]
 pub(crate) struct Queue<P> {
     limit: QueueLimit,
     aqm: Aqm,
     fifo: Fifo<P>,
-    /// Gives each RED its seed.
+    /// Seeds for RED.
     seeds: Dice,
 }
 
-/// A discipline at work.
+/// The state of a discipline.
 #[derive(Debug)]
 enum Aqm {
     DropTail,
@@ -70,13 +68,13 @@ impl<P: Payload> Queue<P> {
         Self { limit, aqm: Aqm::DropTail, fifo: Fifo::new(), seeds }
     }
 
-    /// Changes the limit. What waits beyond a lower one stays, and nothing
-    /// enters until there is room again.
+    /// Changes the limit. Packets beyond a lower limit stay, and none enter until there is room
+    /// again.
     pub(crate) fn set_limit(&mut self, limit: QueueLimit) {
         self.limit = limit;
     }
 
-    /// Changes the discipline; it begins afresh at `now`.
+    /// Changes the discipline, which starts afresh at `now`.
     pub(crate) fn set_discipline(&mut self, now: Instant, discipline: Discipline) {
         self.aqm = match discipline {
             Discipline::DropTail => Aqm::DropTail,
@@ -87,9 +85,9 @@ impl<P: Payload> Queue<P> {
         };
     }
 
-    /// Asks the discipline about a packet that comes at `now`, before anything
-    /// else: true if it goes on, perhaps marked; false if it is dropped, and
-    /// counted. `direct` if the serialiser is free to take it.
+    /// Asks the discipline about a packet that arrives at `now`. Returns true if the packet
+    /// continues, possibly marked; false if it is dropped and counted. `direct` if the serialiser
+    /// is free to take it.
     #[inline]
     pub(crate) fn admit(
         &mut self,
@@ -116,7 +114,7 @@ impl<P: Payload> Queue<P> {
         let Aqm::Red(state) = &mut self.aqm else { return true };
         let admitted = match state.advise(now, self.fifo.len()) {
             Advice::Accept => return true,
-            // It is about to be refused, whatever RED says.
+            // It is about to be dropped whatever RED says.
             _ if !room => return true,
             Advice::Early => state.red.ecn && frame.packet.mark_ce(),
             Advice::Drop => false,
@@ -130,7 +128,7 @@ impl<P: Payload> Queue<P> {
         admitted
     }
 
-    /// Lets a packet go past the empty queue, straight to the serialiser.
+    /// Records that a packet bypasses the empty queue to the serialiser.
     pub(crate) fn pass(&mut self, now: Instant, frame: &Frame<P>) {
         match &mut self.aqm {
             Aqm::DropTail => {}
@@ -139,7 +137,7 @@ impl<P: Payload> Queue<P> {
         }
     }
 
-    /// Puts a packet at the tail, or gives it back if there is no room.
+    /// Appends a packet, or returns it if there is no room.
     pub(crate) fn push(&mut self, now: Instant, frame: Frame<P>) -> Result<(), Frame<P>> {
         if !self.has_room(frame.len) {
             return Err(frame);
@@ -148,7 +146,7 @@ impl<P: Payload> Queue<P> {
         Ok(())
     }
 
-    /// Takes the packet to send next. What the discipline drops is counted.
+    /// Takes the next packet to send. Drops by the discipline are counted.
     #[inline]
     pub(crate) fn pop(&mut self, now: Instant, counters: &mut Counters) -> Option<Frame<P>> {
         match self.aqm {

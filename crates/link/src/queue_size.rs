@@ -1,4 +1,4 @@
-//! How long a link's queue is, as people write it.
+//! Queue sizes as written by users.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,33 +9,32 @@ use units::{BitRate, ByteCount};
 
 use crate::QueueLimit;
 
-/// The length of a drop-tail queue. Text: `"1 BDP"`, `"100 packets"`,
-/// `"64 kB"`.
+/// The size of a drop-tail queue. Text: `"1 BDP"`, `"100 packets"`, `"64 kB"`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum QueueSize {
-    /// So many times the link's rate × the hop's round-trip time.
+    /// A multiple of the link's rate × the hop's round-trip time.
     Bdp(f64),
-    /// So many packets.
+    /// A number of packets.
     Packets(usize),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(ByteCount),
 }
 
-/// A text that is not the length of a queue.
+/// A text that is not a valid queue size.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is not a queue: expected \"1 BDP\", \"100 packets\" or \"64 kB\", above 0")]
 #[non_exhaustive]
 pub struct QueueError {
-    /// The text as given.
+    /// The given text.
     pub text: String,
 }
 
-/// A queue of a share of a tiny BDP still holds so many packets of the MTU.
+/// Minimum size of a queue in BDPs, in packets of the MTU.
 const LEAST_PACKETS: u64 = 2;
 
 impl QueueSize {
-    /// The limit on a link of `rate` in a hop of round-trip time `rtt`. A queue
-    /// in BDPs holds at least two packets of `mtu` bytes.
+    /// The limit on a link of `rate` in a hop of round-trip time `rtt`. A queue in BDPs holds at
+    /// least two packets of `mtu` bytes.
     pub fn limit(self, rate: BitRate, rtt: Duration, mtu: u16) -> QueueLimit {
         match self {
             Self::Bdp(share) => {

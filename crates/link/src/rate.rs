@@ -1,4 +1,4 @@
-//! How fast a link sends, now and later.
+//! The rate of a link over time.
 
 mod steps;
 
@@ -10,22 +10,22 @@ use crate::opportunities;
 use crate::{Opportunities, Trace};
 use steps::Steps;
 
-/// The rate of a link. Traces begin with the link, or when they are set.
+/// The rate of a link. Traces start with the link, or when they are set.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Rate {
-    /// Always the same.
+    /// Constant.
     Constant(BitRate),
-    /// One after the other: MODCOD changes, rain fades, LEO passes. A packet
-    /// that is being sent when the rate changes goes on at the new one.
+    /// In steps: MODCOD changes, rain fades, LEO passes. When the rate changes, a packet being sent
+    /// continues at the new rate.
     Trace(Trace<BitRate>),
-    /// 1500 bytes at a time. A packet has left at the opportunity that takes
-    /// its last byte; the waiting for it does not count as time on the air.
+    /// 1500 bytes at a time. A packet has left at the opportunity that takes its last byte; waiting
+    /// for opportunities does not count as airtime.
     Opportunities(Opportunities),
 }
 
 impl Rate {
-    /// The greatest rate that there ever is; the mean of opportunities.
+    /// The maximum rate; for opportunities, the mean.
     pub fn greatest(&self) -> BitRate {
         match self {
             Self::Constant(rate) => *rate,
@@ -36,8 +36,7 @@ impl Rate {
         }
     }
 
-    /// The least rate above zero that there ever is; zero if there is none; the
-    /// mean of opportunities.
+    /// The minimum rate above zero, or zero if there is none; for opportunities, the mean.
     pub fn least(&self) -> BitRate {
         let zero = BitRate::from_bits_per_second(0);
         match self {
@@ -67,23 +66,22 @@ impl From<Opportunities> for Rate {
     }
 }
 
-/// Work is counted in bits × 10⁹: a nanosecond at a rate of `r` bit/s does `r`
-/// of it, which makes all sums exact. The longest packet is below 2¹⁰⁰.
+/// Work is measured in bits × 10⁹: a nanosecond at `r` bit/s does `r` units, so all sums are exact.
+/// The longest packet is below 2¹⁰⁰.
 pub(crate) const WORK_PER_BIT: u128 = 1_000_000_000;
 
-/// What one opportunity of mahimahi's does.
+/// The work of one mahimahi opportunity.
 const WORK_PER_OPPORTUNITY: u128 = opportunities::BYTES as u128 * 8 * WORK_PER_BIT;
 
-/// When some work is done.
+/// The completion of some work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Finish {
     pub(crate) at: Instant,
-    /// The work that could be done besides in the last, begun nanosecond, or in
-    /// the opportunity at that time.
+    /// Work left over in the last, partial nanosecond, or in the opportunity at that time.
     pub(crate) spare: u64,
 }
 
-/// A rate that has begun: how much work can be done between two times.
+/// A rate that has started: how much work is possible between two times.
 #[derive(Debug)]
 pub(crate) struct Capacity {
     begin: Instant,
@@ -107,13 +105,13 @@ impl Capacity {
         Self { begin, kind }
     }
 
-    /// Whether everything leaves in instants.
+    /// Whether packets leave in bursts at single instants.
     #[inline]
     pub(crate) fn is_instant(&self) -> bool {
         matches!(self.kind, Kind::Opportunities(_))
     }
 
-    /// The work that can be done after `from`, until and with `until`.
+    /// The work possible after `from` up to and including `until`.
     #[inline]
     pub(crate) fn work_between(&self, from: Instant, until: Instant) -> u128 {
         if let Kind::Constant(rate) = self.kind {
@@ -123,11 +121,11 @@ impl Capacity {
         self.work_by(until).saturating_sub(self.work_by(from))
     }
 
-    /// The first time at which `work` can have been done after `from`; `None`
-    /// if there is none, and at a constant rate of 0 even for no work.
+    /// The first time at which `work` can be done after `from`; `None` if there is none, and at a
+    /// constant rate of 0 even for no work.
     #[inline(always)]
     pub(crate) fn time_for(&self, from: Instant, work: u128) -> Option<Finish> {
-        // What packets mostly are: with a division of 64 bits only.
+        // The usual case, with only a 64-bit division.
         if let (Kind::Constant(rate @ 1..), Ok(work)) = (&self.kind, u64::try_from(work))
             && let nanos = work.div_ceil(*rate)
             && let Some(at) = from.as_nanos().checked_add(nanos)
@@ -142,7 +140,7 @@ impl Capacity {
     fn finish_of(&self, from: Instant, work: u128) -> Option<Finish> {
         let at = self.end_of(from, work)?;
         let spare = self.work_between(from, at).saturating_sub(work);
-        // It is less than what a nanosecond or an opportunity does.
+        // It is less than the work of a nanosecond or an opportunity.
         Some(Finish { at, spare: u64::try_from(spare).unwrap_or(u64::MAX) })
     }
 
@@ -167,7 +165,7 @@ impl Capacity {
         Some(from.max(self.begin + elapsed))
     }
 
-    /// The work that can be done from the beginning until and with `at`.
+    /// The work possible from the start up to and including `at`.
     fn work_by(&self, at: Instant) -> u128 {
         let elapsed = at.as_nanos().saturating_sub(self.begin.as_nanos());
         match &self.kind {

@@ -1,23 +1,22 @@
-//! Things that become due, in the order in which they do.
+//! Items ordered by their due time.
 
 use core::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
 use units::Instant;
 
-/// Items keyed by (time, order of insertion): equal times come out first in,
-/// first out, and never replace each other.
+/// Items keyed by (time, order of insertion). Items due at the same time are first in, first out,
+/// and never replace each other.
 ///
-/// What becomes due no earlier than all before it, as packets on a link do
-/// unless they overtake each other, costs O(1) however much waits; the rest
-/// O(log n).
+/// An item due no earlier than all before it costs O(1) however many are waiting; this is the usual
+/// case, as packets on a link rarely overtake each other. All others cost O(log n).
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
-    /// Each due no earlier than the one before.
+    /// Each is due no earlier than the one before.
     in_order: VecDeque<Entry<T>>,
-    /// When the last that went in there is or was due.
+    /// When the last item inserted there is or was due.
     latest: Instant,
-    /// Each due before something that went in order earlier.
+    /// Each is due before an item inserted in order earlier.
     overtaking: BinaryHeap<Entry<T>>,
     inserted: u64,
 }
@@ -103,7 +102,7 @@ impl<T> Entry<T> {
     }
 }
 
-/// Reversed, because [`BinaryHeap`] gives out the greatest first.
+/// Reversed, because [`BinaryHeap`] returns the greatest first.
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())

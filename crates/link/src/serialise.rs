@@ -1,16 +1,15 @@
-//! The second stage: bits leave at the rate of the link, one packet at a time.
+//! The second stage: bits leave at the link rate, one packet at a time.
 //!
-//! Exact: the times at which packets leave are rounded up to the nanosecond,
-//! but what rounding adds to one packet is taken from the next, so that the
-//! n-th packet of a busy period leaves at its beginning plus the time for all
-//! the bits until then, rounded up once.
+//! This is exact. Departure times are rounded up to the nanosecond, but what rounding adds to one
+//! packet is subtracted from the next. So the n-th packet of a busy period leaves at the start of
+//! the period plus the time for all bits so far, rounded up once.
 //!
-//! The rate may change while a packet is being sent: the bits that have left
-//! stay sent, and the rest leave at the new rate.
+//! The rate may change while a packet is being sent: bits that have left stay sent, and the rest
+//! leaves at the new rate.
 //!
-//! A packet takes the time of what its encapsulation makes of it.
+//! A packet takes the time of its encapsulated size.
 //!
-//! Not modelled: the waiting for a frame, slot or grant to begin.
+//! Not modelled: waiting for a frame, slot or grant to start.
 
 use units::Instant;
 
@@ -27,8 +26,8 @@ pub(crate) struct Serialiser<P> {
     current: Option<Current<P>>,
     /// When the last packet had left.
     free_since: Instant,
-    /// Work that could be done in the last, begun nanosecond before
-    /// `free_since`, or in the opportunity at it, and was not needed.
+    /// Work left over in the last, partial nanosecond before `free_since`, or in the opportunity at
+    /// that time.
     credit: u64,
 }
 
@@ -37,7 +36,7 @@ struct Current<P> {
     frame: Frame<P>,
     /// When its first bit left.
     begun: Instant,
-    /// The work that was left at `since`.
+    /// The work that remained at `since`.
     left: u128,
     since: Instant,
     /// When the last bit will have left; never at rate 0.
@@ -47,10 +46,10 @@ struct Current<P> {
 /// A packet that has left.
 #[derive(Debug)]
 pub(crate) struct Sent<P> {
-    /// When its last bit had.
+    /// When its last bit left.
     pub(crate) at: Instant,
     pub(crate) frame: Frame<P>,
-    /// How long it took, in nanoseconds.
+    /// Serialisation time in nanoseconds.
     pub(crate) airtime: u64,
 }
 
@@ -76,9 +75,8 @@ impl<P> Serialiser<P> {
         current.finish.map(|finish| (finish.at, current.frame.number))
     }
 
-    /// Changes the rate at `now`, by when everything due has been taken. What
-    /// has left of the current packet stays sent; the rest leaves at the new
-    /// rate.
+    /// Changes the rate at `now`, after everything due has been taken. What has left of the current
+    /// packet stays sent; the rest leaves at the new rate.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: Rate) {
         let next = Capacity::new(rate, now);
         if let Some(current) = &mut self.current {
@@ -90,12 +88,12 @@ impl<P> Serialiser<P> {
         self.capacity = next;
     }
 
-    /// Changes the encapsulation of the packets that are begun from now on.
+    /// Changes the encapsulation of packets started from now on.
     pub(crate) fn set_encapsulation(&mut self, encapsulation: Encapsulation) {
         self.framer = Framer::new(encapsulation);
     }
 
-    /// Begins to send `frame` at `at`. The serialiser must be free.
+    /// Starts to send `frame` at `at`. The serialiser must be free.
     #[inline(always)]
     pub(crate) fn begin(&mut self, at: Instant, frame: Frame<P>) {
         debug_assert!(self.is_free(), "two packets in the serialiser");
@@ -107,7 +105,7 @@ impl<P> Serialiser<P> {
         let since = self.free_since;
         let work = self.framer.charge(frame.len, !pause) * 8 * WORK_PER_BIT;
         let left = work.saturating_sub(self.credit.into());
-        // Not below zero.
+        // Not negative.
         self.credit -= (work - left) as u64;
         let finish = self.capacity.time_for(since, left);
         self.current = Some(Current { frame, begun: since, left, since, finish });
@@ -214,7 +212,7 @@ mod tests {
         Serialiser::new(Instant::from_nanos(1_000_000), rate, Encapsulation::None)
     }
 
-    /// 240 µs at 50 Mbit/s, but the rate falls to a half after 120 of them.
+    /// 240 µs at 50 Mbit/s, but the rate is halved after 120 of them.
     #[test]
     fn a_trace_changes_the_rate_within_a_packet() {
         let trace = Trace::parse("0s 50 Mbit/s\n120us 25 Mbit/s\n1s 0 bit/s").unwrap();
@@ -226,7 +224,7 @@ mod tests {
         assert_eq!(serialiser.finish(), None);
     }
 
-    /// Three opportunities, at 1, 4 and 5 ms of the trace, which begins at 1 ms.
+    /// Three opportunities, at 1, 4 and 5 ms of the trace, which starts at 1 ms.
     #[test]
     fn opportunities_deliver_1500_bytes_each() {
         let trace = Opportunities::parse("1\n4\n5").unwrap();
@@ -236,7 +234,7 @@ mod tests {
         // Two short packets and most of a third leave at the first.
         let times = [700, 700, 200, 1400].map(|len| ms(send(&mut serialiser, origin, len)));
         assert_eq!(times, [2, 2, 5, 5]);
-        // After a pause nothing is left of that; 1500 and one byte take two.
+        // After a pause nothing of that is left; 1500 bytes and one more take two.
         let later = Instant::from_nanos(5_500_000);
         assert_eq!(ms(send(&mut serialiser, later, 1501)), 7);
         assert_eq!(ms(send(&mut serialiser, later, 1499)), 7);
@@ -263,8 +261,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the rates were and whenever they changed: the work done in
-        /// between is the packet's, to the nanosecond.
+        /// Whatever the rates and whenever they change, the work done in between is that of the
+        /// packet, to the nanosecond.
         #[test]
         fn changes_of_rate_neither_add_nor_lose_bits(
             len in 1usize..10_000,

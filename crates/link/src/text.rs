@@ -1,20 +1,19 @@
-//! Settings as people write them, on a command line or in a file: words, some
-//! of them with a value (`good=10s`). What [`core::fmt::Display`] writes,
-//! [`core::str::FromStr`] reads back.
+//! Settings as written by users, on a command line or in a file: words, some with a value
+//! (`good=10s`). What [`core::fmt::Display`] writes, [`core::str::FromStr`] can parse.
 
 use core::time::Duration;
 
 use thiserror::Error;
 use units::{format_duration, parse_duration};
 
-/// A text that is not the setting it should be.
+/// A text that is not a valid setting.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is no {what}: expected {expected}")]
 #[non_exhaustive]
 pub struct SettingError {
-    /// The text as given.
+    /// The given text.
     pub text: String,
-    /// What was to be read.
+    /// The kind of setting.
     pub what: &'static str,
     /// What would be accepted.
     pub expected: &'static str,
@@ -27,7 +26,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// `read` of `text`, or the error that says what is expected.
+    /// Applies `read` to `text`; the error says what is expected.
     pub(crate) fn read<T>(
         &self,
         text: &str,
@@ -38,8 +37,8 @@ impl Kind {
     }
 }
 
-/// The values of `name=value …`, for these names. `None` if there are others,
-/// or one twice.
+/// The values of `name=value …` for these names. `None` if there are other names, or one appears
+/// twice.
 pub(crate) fn values<'a, const N: usize>(
     text: &'a str,
     names: [&str; N],
@@ -55,7 +54,7 @@ pub(crate) fn values<'a, const N: usize>(
     Some(values)
 }
 
-/// A duration without a blank.
+/// Formats a duration without a space.
 pub(crate) fn word(duration: Duration) -> String {
     if duration.is_zero() {
         return "0s".to_owned();

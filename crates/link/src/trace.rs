@@ -32,11 +32,11 @@ pub struct Trace<T> {
     period: Option<Duration>,
 }
 
-/// Why something is not a trace.
+/// Why a trace is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// There is no step in it.
+    /// The trace has no steps.
     #[error("the trace is empty: expected lines of a time and a value, like \"0s {example}\"")]
     Empty {
         /// A value that would be accepted.
@@ -47,17 +47,17 @@ pub enum TraceError {
         "line {line}: {text:?} has no value: expected a time and a value, like \"10s {example}\""
     )]
     NoValue {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: usize,
         /// The line.
         text: String,
         /// A value that would be accepted.
         example: &'static str,
     },
-    /// A time or a value cannot be read.
+    /// A time or a value is invalid.
     #[error("line {line}: {cause}")]
     Unreadable {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: usize,
         /// What is wrong with it.
         cause: ParseError,
@@ -65,33 +65,33 @@ pub enum TraceError {
     /// The first step is not at zero.
     #[error("line {line}: the first time is {}, expected 0s", format_duration(*.at))]
     NotFromZero {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// The time found.
+        /// The given time.
         at: Duration,
     },
-    /// A time is not after the one before.
+    /// A time is not after the previous one.
     #[error(
         "line {line}: the time {} is not after {}, the one before it",
         format_duration(*.at), format_duration(*.previous)
     )]
     NotIncreasing {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// The time found.
+        /// The given time.
         at: Duration,
-        /// The time before.
+        /// The previous time.
         previous: Duration,
     },
-    /// The period ends before the last step begins.
+    /// The period ends before the last step starts.
     #[error(
         "line {line}: the period {} is not after {}, the last time",
         format_duration(*.period), format_duration(*.last)
     )]
     ShortPeriod {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// The period found.
+        /// The given period.
         period: Duration,
         /// The last time.
         last: Duration,
@@ -99,25 +99,25 @@ pub enum TraceError {
     /// There is a line after `loop`.
     #[error("line {line}: {text:?} comes after the line \"loop\", which must be the last")]
     AfterLoop {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: usize,
         /// The line.
         text: String,
     },
 }
 
-/// What a trace can consist of.
+/// The type of a trace's values.
 pub trait TraceValue: Sized {
     /// A value as text, for error messages.
     const EXAMPLE: &'static str;
 
-    /// Reads a value.
+    /// Parses a value.
     ///
     /// # Errors
-    /// When the text is none.
+    /// If the text is not valid.
     fn parse(text: &str) -> Result<Self, ParseError>;
 
-    /// Writes the value so that it is read back.
+    /// Writes the value so that it can be parsed.
     fn print(&self) -> String;
 }
 
@@ -158,12 +158,12 @@ impl TraceValue for Probability {
 }
 
 impl<T: TraceValue> Trace<T> {
-    /// The trace with these steps (time since its beginning, value from then
-    /// on), repeated with the period if there is one.
+    /// A trace of these steps (time since its start, value from then on), repeated with the period
+    /// if there is one.
     ///
     /// # Errors
-    /// When there are no steps, or their times are not in order; the lines of
-    /// the error are then the numbers of the steps.
+    /// If there are no steps, or their times are not increasing. The lines in the error are the
+    /// numbers of the steps.
     pub fn new(points: Vec<(Duration, T)>, period: Option<Duration>) -> Result<Self, TraceError> {
         let mut lines = Lines::default();
         let count = points.len();
@@ -176,10 +176,10 @@ impl<T: TraceValue> Trace<T> {
         lines.finish()
     }
 
-    /// Reads a trace from text, in the format of this module.
+    /// Parses a trace in the format of this module.
     ///
     /// # Errors
-    /// When it is none; the error says in which line and why.
+    /// If it is not valid; the error gives the line and the reason.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut lines = Lines::default();
         for (index, line) in text.lines().enumerate() {
@@ -193,7 +193,7 @@ impl<T: TraceValue> Trace<T> {
 }
 
 impl<T> Trace<T> {
-    /// The value `elapsed` after the trace began.
+    /// The value `elapsed` after the trace started.
     pub fn value_at(&self, elapsed: Duration) -> &T {
         let elapsed = match self.period {
             Some(period) => nanos(elapsed) % nanos(period),
@@ -203,23 +203,23 @@ impl<T> Trace<T> {
         &self.points[begun.saturating_sub(1)].1
     }
 
-    /// Its values, in their order.
+    /// Its values in order.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.points.iter().map(|(_, value)| value)
     }
 
-    /// After which time it repeats.
+    /// The time after which it repeats.
     pub fn period(&self) -> Option<Duration> {
         self.period
     }
 
-    /// The steps, with the nanoseconds at which they begin.
+    /// The steps, with their start times in nanoseconds.
     pub(crate) fn steps(&self) -> impl Iterator<Item = (u64, &T)> {
         self.points.iter().map(|(at, value)| (nanos(*at), value))
     }
 }
 
-/// In the format of this module, without a line break at the end.
+/// In the format of this module, without a trailing line break.
 impl<T: TraceValue> fmt::Display for Trace<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (at, value)) in self.points.iter().enumerate() {
@@ -235,7 +235,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A trace that is being read.
+/// A trace being parsed.
 struct Lines<T> {
     points: Vec<(Duration, T)>,
     period: Option<Duration>,

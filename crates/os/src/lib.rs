@@ -1,4 +1,4 @@
-//! What several crates ask of the operating system beside sockets.
+//! Operating system services, other than sockets, that several crates need.
 
 #![forbid(unsafe_code)]
 

@@ -23,20 +23,20 @@ use nix::sys::stat::{FileStat, Mode, fstat, lstat, mkdirat, stat};
 use nix::unistd::{AccessFlags, Uid, eaccess, geteuid};
 use thiserror::Error;
 
-/// Names the directory for control sockets of gateways, instead of the usual ones. A
-/// lab sets it for every command in it.
+/// Overrides the directories for control sockets of gateways. A lab sets it for every command in
+/// it.
 pub const RUN_VARIABLE: &str = "SKYHOP_RUN_DIR";
 
-/// Mode bits that let others than the owner write.
+/// Mode bits for write access by group and others.
 const OTHERS_WRITE: u32 = 0o022;
-/// The mode bit that lets everybody write.
+/// Mode bit for write access by others.
 const ALL_WRITE: u32 = 0o002;
 
-/// Why a private directory cannot be had.
+/// Why a private directory is not available.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// Somebody else could tamper with it.
+    /// Another user could tamper with it.
     #[error("{} is not safe: {why}", path.display())]
     Unsafe {
         /// The directory.
@@ -44,22 +44,22 @@ pub enum PlaceError {
         /// What is wrong with it.
         why: String,
     },
-    /// The system refuses something.
+    /// The operating system refused an operation.
     #[error("cannot {what} {}: {cause}", path.display())]
     Refused {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// With which directory.
+        /// The directory it applied to.
         path: PathBuf,
-        /// The system's answer.
+        /// The operating system's error.
         cause: io::Error,
     },
-    /// None of several can be had.
+    /// None of several directories is available.
     #[error("no private directory ({}): set {variable} to one", list(tried))]
     Nowhere {
         /// What is wrong with each.
         tried: Vec<Self>,
-        /// The environment variable that names another.
+        /// The environment variable that overrides them.
         variable: &'static str,
     },
 }
@@ -68,7 +68,7 @@ fn list(errors: &[PlaceError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// The private directories that this user may have, the best one first.
+/// The private directories that this user may use, best first.
 #[derive(Debug, Clone)]
 pub struct Places {
     all: Vec<Place>,
@@ -78,12 +78,12 @@ pub struct Places {
 #[derive(Debug, Clone)]
 struct Place {
     path: PathBuf,
-    /// The directories below this one are made where they are missing. `None`: just
-    /// the last, wherever it is.
+    /// Missing directories below this one are created. `None`: only the last component, wherever it
+    /// is.
     base: Option<PathBuf>,
 }
 
-/// What of the environment decides where the places are.
+/// The parts of the environment that determine the directories.
 struct Surroundings {
     user: Uid,
     chosen: Option<PathBuf>,
@@ -92,8 +92,7 @@ struct Surroundings {
 }
 
 impl Places {
-    /// Those of the user whose process this is; `variable` of the environment names
-    /// the only one.
+    /// The directories of this process's user; `variable` of the environment overrides them.
     pub fn of_user(variable: &'static str) -> Self {
         let path = |name| std::env::var_os(name).map(PathBuf::from);
         let surroundings = Surroundings {
@@ -105,25 +104,25 @@ impl Places {
         Self { all: surroundings.places(), variable }
     }
 
-    /// This one directory.
+    /// A single directory.
     pub fn only(path: PathBuf, variable: &'static str) -> Self {
         Self { all: vec![Place { path, base: None }], variable }
     }
 
-    /// Where the directories are, or would be.
+    /// The paths of the directories, whether or not they exist.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.all.iter().map(|place| place.path.as_path())
     }
 
-    /// The first that can be had. It is made, with mode 0700, if it is not there.
+    /// The first available directory. It is created with mode 0700 if necessary.
     ///
     /// # Errors
-    /// When none can be had, with the reason for each.
+    /// If none is available, with the reason for each.
     pub fn usable(&self) -> Result<PrivateDirectory, PlaceError> {
         self.first(Place::make)
     }
 
-    /// Sees whether one can be had, and makes none.
+    /// Checks that a directory is available, without creating one.
     ///
     /// # Errors
     /// As [`Self::usable`].
@@ -148,7 +147,7 @@ impl Places {
         })
     }
 
-    /// Those that are there. What others could tamper with is not looked at.
+    /// The directories that exist. Those that others could tamper with are skipped.
     pub fn present(&self) -> Vec<PrivateDirectory> {
         self.paths().filter_map(|path| PrivateDirectory::open(path).ok()).collect()
     }
@@ -182,7 +181,7 @@ impl Place {
         PrivateDirectory::open(&self.path)
     }
 
-    /// Whether [`Self::make`] would do.
+    /// Whether [`Self::make`] would succeed.
     fn check(&self) -> Result<(), PlaceError> {
         if lstat(&self.path).is_ok() {
             return PrivateDirectory::open(&self.path).map(drop);
@@ -201,7 +200,7 @@ fn make(path: &Path) -> Result<(), PlaceError> {
     }
 }
 
-/// Sees that only this user or root decides what is in a directory.
+/// Checks that only this user or root controls a directory.
 fn expect_trusted(path: &Path) -> Result<(), PlaceError> {
     let stat = stat(path).map_err(refused("look at", path))?;
     let owned = stat.st_uid == 0 || stat.st_uid == geteuid().as_raw();
@@ -212,8 +211,8 @@ fn expect_trusted(path: &Path) -> Result<(), PlaceError> {
     Err(PlaceError::Unsafe { path: path.to_owned(), why })
 }
 
-/// A directory that this user owns, that nobody else may write to, and that was
-/// reached by no symbolic link as its last component.
+/// A directory that this user owns, that nobody else may write to, and whose last path component is
+/// not a symbolic link.
 #[derive(Debug, Clone)]
 pub struct PrivateDirectory {
     path: PathBuf,
@@ -224,7 +223,7 @@ impl PrivateDirectory {
     /// Opens the directory.
     ///
     /// # Errors
-    /// When it is not there, or others could tamper with it.
+    /// If it does not exist, or others could tamper with it.
     pub fn open(path: &Path) -> Result<Self, PlaceError> {
         match open_directory(AT_FDCWD, path) {
             Ok(directory) => Self::of(directory, path),
@@ -232,10 +231,10 @@ impl PrivateDirectory {
         }
     }
 
-    /// Opens a directory in this one; `None` if there is no such directory.
+    /// Opens a subdirectory; `None` if it does not exist.
     ///
     /// # Errors
-    /// When others could tamper with it.
+    /// If others could tamper with it.
     pub fn subdirectory(&self, name: &str) -> Result<Option<Self>, PlaceError> {
         let path = self.path.join(name);
         match open_directory(self, Path::new(name)) {
@@ -251,12 +250,12 @@ impl PrivateDirectory {
         Ok(Self { path: path.to_owned(), directory: Arc::new(directory) })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the directory is still to be found where it was.
+    /// Whether its path still leads to the same directory.
     pub fn is_in_place(&self) -> bool {
         let identity = |stat: FileStat| (stat.st_dev, stat.st_ino);
         let now = lstat(&self.path).map(identity);

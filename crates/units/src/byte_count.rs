@@ -21,7 +21,7 @@ const KIND: Kind = Kind {
     example: "20 MB",
 };
 
-/// A number of bytes. `"20 MB"` is 20,000,000 of them, `"64 KiB"` 65,536.
+/// A number of bytes. `"20 MB"` is 20,000,000 bytes, `"64 KiB"` is 65,536.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ByteCount(u64);
 
@@ -39,7 +39,7 @@ impl ByteCount {
         self.0
     }
 
-    /// The number of bits; saturates.
+    /// The number of bits, saturating.
     pub const fn bits(self) -> u64 {
         self.0.saturating_mul(8)
     }

@@ -18,16 +18,15 @@ const KIND: Kind = Kind {
     example: "600 ms",
 };
 
-/// Reads an interval such as `"600 ms"`, `"2 s"` or `"10 min"`.
+/// Parses an interval such as `"600 ms"`, `"2 s"` or `"10 min"`.
 ///
 /// # Errors
-/// When the text is not a number and one of the units ns, us, ms, s, min, h.
+/// If the text is not a number with one of the units ns, us, ms, s, min, h.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     KIND.parse(text).map(Duration::from_nanos)
 }
 
-/// Prints an interval so that [`parse_duration`] reads it back; saturates at
-/// 584 years.
+/// Formats an interval so that [`parse_duration`] can parse it; saturates at 584 years.
 pub fn format_duration(duration: Duration) -> String {
     let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     KIND.format(nanos, &["s", "ms", "us", "ns"])
@@ -39,7 +38,7 @@ pub mod serde_duration {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Writes the interval as text.
+    /// Serializes the interval as text.
     ///
     /// # Errors
     /// Those of the serializer.
@@ -47,10 +46,10 @@ pub mod serde_duration {
         serializer.serialize_str(&super::format_duration(*duration))
     }
 
-    /// Reads the interval from text.
+    /// Deserializes the interval from text.
     ///
     /// # Errors
-    /// When the text is not an interval.
+    /// If the text is not an interval.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let text = String::deserialize(deserializer)?;
         super::parse_duration(&text).map_err(serde::de::Error::custom)

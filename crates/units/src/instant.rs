@@ -1,13 +1,12 @@
-//! Points in time that anybody may construct.
+//! Points in time that can be constructed from a number.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
-/// A point in time: nanoseconds since an origin that the owner of the clock
-/// chose (the start of a simulation, of a process). Unlike
-/// [`std::time::Instant`] it can be made from a number, so that a virtual clock
-/// and the wall clock drive the same code.
+/// A point in time, in nanoseconds since an origin chosen by the owner of the clock (such as the
+/// start of a simulation or a process). Unlike [`std::time::Instant`] it can be created from a
+/// number, so that a virtual clock and the wall clock drive the same code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
@@ -33,7 +32,7 @@ impl Instant {
     }
 }
 
-/// Saturates. In 64 bits, unlike `as_nanos`: it is done several times per packet.
+/// Saturating. In 64 bits, unlike `as_nanos`, because this runs several times per packet.
 const fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }

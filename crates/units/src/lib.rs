@@ -1,11 +1,9 @@
-//! Time, rates, sizes and probabilities that carry their units, and the
-//! contract that every deciding state machine of skyhop keeps; and [`RangeSet`],
-//! which they all need.
+//! Time, rates, sizes and probabilities with their units; the contract of skyhop's state machines;
+//! and [`RangeSet`], which they all use.
 //!
-//! No bare number crosses a crate boundary: a rate is a [`BitRate`], a size a
-//! [`ByteCount`], a point in time an [`Instant`], an interval a
-//! [`core::time::Duration`]. All of them parse and print the way people write
-//! them (`"50 Mbit/s"`, `"20 MB"`, `"600 ms"`, `"1e-6"`). Mbit/s and MB are
+//! No bare number crosses a crate boundary: a rate is a [`BitRate`], a size a [`ByteCount`], a
+//! point in time an [`Instant`], an interval a [`core::time::Duration`]. All of them parse and
+//! print in everyday notation (`"50 Mbit/s"`, `"20 MB"`, `"600 ms"`, `"1e-6"`). Mbit/s and MB are
 //! decimal; KiB, MiB and GiB are binary.
 
 mod byte_count;

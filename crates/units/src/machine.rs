@@ -1,14 +1,13 @@
-//! The contract of a state machine, as a trait that drivers can rely on.
+//! The contract of state machines, as a trait for drivers.
 
 use crate::Instant;
 
-/// A deciding state machine: it is *handed* the time and has no clock, socket,
-/// thread or unseeded random number of its own (`docs/state-machines.md`).
+/// A state machine. It is *passed* the time, and has no clock, socket, thread or unseeded random
+/// numbers of its own (`docs/state-machines.md`).
 ///
-/// A driver repeats: hand over inputs through the machine's `handle_*` methods,
-/// drain its `poll_*` outputs in the order that the type's documentation
-/// states, wait until [`Machine::poll_timeout`] or the next input, call
-/// [`Machine::handle_timeout`].
+/// A driver repeats: pass inputs to the machine's `handle_*` methods, drain its `poll_*` outputs in
+/// the order given in the type's documentation, wait until [`Machine::poll_timeout`] or the next
+/// input, call [`Machine::handle_timeout`].
 pub trait Machine {
     /// Why the machine wants to be woken.
     type Wake: core::fmt::Debug;
@@ -17,8 +16,8 @@ pub trait Machine {
     /// while only an input can change it. A time in the past means now.
     fn poll_timeout(&self) -> Option<(Instant, Self::Wake)>;
 
-    /// Tells the machine that it is `now`. Calling early or late is allowed:
-    /// nothing happens before its time, and everything due happens.
+    /// Advances the machine to `now`. It may be called early or late: nothing happens before its
+    /// time, and everything due happens.
     fn handle_timeout(&mut self, now: Instant);
 }
 
@@ -30,8 +29,7 @@ pub fn earliest<W>(a: Option<(Instant, W)>, b: Option<(Instant, W)>) -> Option<(
     }
 }
 
-/// The earliest of many timers with what they are for, of which most do not
-/// run; the first one on a tie.
+/// The earliest of many timers, most of which are off, with its purpose; the first one on a tie.
 #[inline]
 pub fn earliest_timer<W, const N: usize>(
     timers: [(Option<Instant>, W); N],

@@ -1,29 +1,29 @@
-//! Numbers with a unit behind them: the one parser of all quantities.
+//! Numbers with units: the single parser of all quantities.
 
 use thiserror::Error;
 
-/// Why a text is not the quantity it should be.
+/// Why a text is not a valid quantity.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// The text does not begin with a number.
+    /// The text does not start with a number.
     #[error("{text:?} is not a {what}: expected a number and a unit, like {example:?}")]
     NoNumber {
-        /// What was to be read, e.g. `rate`.
+        /// The kind of quantity, such as `rate`.
         what: &'static str,
-        /// The text as given.
+        /// The given text.
         text: String,
         /// A text that would be accepted.
         example: &'static str,
     },
-    /// The unit behind the number is not known.
+    /// The unit is unknown.
     #[error("{text:?} is not a {what}: the unit {unit:?} is not one of {accepted}")]
     UnknownUnit {
-        /// What was to be read.
+        /// The kind of quantity.
         what: &'static str,
-        /// The text as given.
+        /// The given text.
         text: String,
-        /// The unit found.
+        /// The given unit.
         unit: String,
         /// The units that would be accepted.
         accepted: String,
@@ -31,17 +31,17 @@ pub enum ParseError {
     /// The number is negative, not finite, or too large for its type.
     #[error("{text:?} is not a {what}: out of range, expected {expected}")]
     OutOfRange {
-        /// What was to be read.
+        /// The kind of quantity.
         what: &'static str,
-        /// The text as given.
+        /// The given text.
         text: String,
         /// The range that would be accepted.
         expected: &'static str,
     },
 }
 
-/// A kind of quantity: its name, its units with their size in base units, and
-/// an example for error messages.
+/// A kind of quantity: its name, its units with their size in base units, and an example for error
+/// messages.
 pub(crate) struct Kind {
     pub(crate) what: &'static str,
     pub(crate) units: &'static [(&'static str, f64)],
@@ -49,7 +49,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// Reads `text` as a whole number of base units, rounded to nearest.
+    /// Parses `text` as a whole number of base units, rounded to nearest.
     pub(crate) fn parse(&self, text: &str) -> Result<u64, ParseError> {
         let trimmed = text.trim();
         let split = number_length(trimmed);
@@ -85,8 +85,8 @@ impl Kind {
         }
     }
 
-    /// Prints `base` in the largest of `names` (largest first) that keeps it at
-    /// least 1 and in which the fewest digits read back to the same value.
+    /// Formats `base` in the largest of `names` (largest first) that keeps it at least 1 and needs
+    /// the fewest digits to parse back to the same value.
     pub(crate) fn format(&self, base: u64, names: &[&str]) -> String {
         let fits = |name: &&&str| self.scale(name).is_some_and(|scale| base as f64 >= scale);
         let print = |name: &&str| {
@@ -99,7 +99,7 @@ impl Kind {
     }
 }
 
-/// How many bytes at the start of `text` are a decimal number, with exponent.
+/// Length of the decimal number, with exponent, at the start of `text`.
 fn number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
@@ -119,7 +119,7 @@ fn number_length(text: &str) -> usize {
     end
 }
 
-/// `FromStr`, `Serialize` and `Deserialize` by way of text, for a quantity.
+/// Implements `FromStr`, `Serialize` and `Deserialize` through text for a quantity.
 macro_rules! text_serde {
     ($type:ty) => {
         impl serde::Serialize for $type {

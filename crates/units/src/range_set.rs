@@ -1,5 +1,4 @@
-//! Sets of numbers that are mostly contiguous: received packets, acknowledged
-//! bytes, streams that were.
+//! Sets of mostly contiguous numbers: received packets, acknowledged bytes, closed streams.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,30 +12,30 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// Whether there is no number in it.
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// How many ranges it consists of: what it costs in memory.
+    /// Number of ranges, which determines the memory.
     pub fn count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether `value` is in it.
+    /// Whether `value` is in the set.
     pub fn contains(&self, value: u64) -> bool {
         self.before(value).is_some_and(|(_, end)| value < end)
     }
 
-    /// Whether all of `range` is in it.
+    /// Whether all of `range` is in the set.
     pub fn covers(&self, range: &Range<u64>) -> bool {
         range.is_empty() || self.before(range.start).is_some_and(|(_, end)| range.end <= end)
     }
 
     /// The range with the largest start at or below `value`.
     fn before(&self, value: u64) -> Option<(u64, u64)> {
-        // Mostly it is the last one.
+        // Usually it is the last one.
         let (start, end) = match self.ranges.last_key_value()? {
             (start, end) if *start <= value => (start, end),
             _ => self.ranges.range(..=value).next_back()?,
@@ -44,7 +43,7 @@ impl RangeSet {
         Some((*start, *end))
     }
 
-    /// Adds one number; `false` if it was there.
+    /// Adds a number; `false` if it was already in the set.
     pub fn insert_one(&mut self, value: u64) -> bool {
         if self.contains(value) {
             return false;
@@ -53,12 +52,12 @@ impl RangeSet {
         true
     }
 
-    /// Adds a range, merging what it touches.
+    /// Adds a range, merging it with those it touches.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
-        // Mostly it is the highest, or goes on where that ends.
+        // Usually it is the highest, or continues it.
         if let Some(mut last) = self.ranges.last_entry()
             && *last.key() <= range.start
             && *last.get() >= range.start
@@ -85,7 +84,7 @@ impl RangeSet {
         self.ranges.insert(start, end);
     }
 
-    /// Takes a range out.
+    /// Removes a range.
     pub fn remove(&mut self, range: Range<u64>) {
         if range.is_empty() || self.ranges.is_empty() {
             return;
@@ -119,13 +118,13 @@ impl RangeSet {
         self.ranges.last_key_value().map(|(start, end)| *start..*end)
     }
 
-    /// All ranges, the highest first.
+    /// All ranges, highest first.
     pub fn descending(&self) -> impl Iterator<Item = Range<u64>> {
         self.ranges.iter().rev().map(|(start, end)| *start..*end)
     }
 
-    /// The parts of `range` that are not in the set, in order. Costs
-    /// O(log n), and as much again for each part.
+    /// The parts of `range` that are not in the set, in order. Costs O(log n) plus O(log n) per
+    /// part.
     pub fn gaps(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let mut from =
             self.before(range.start).map_or(range.start, |(_, end)| end.max(range.start));

@@ -15,7 +15,7 @@ const KIND: Kind = Kind {
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// A rate in bit/s; `"50 Mbit/s"` is 50,000,000 of them.
+/// A rate in bit/s; `"50 Mbit/s"` is 50,000,000 bit/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BitRate(u64);
 
@@ -35,10 +35,10 @@ impl BitRate {
         self.0
     }
 
-    /// The mean rate of `bytes` in `time`, or `None` for no time at all.
+    /// The mean rate of `bytes` in `time`; `None` for zero time.
     pub fn average(bytes: ByteCount, time: Duration) -> Option<Self> {
         let (bits, nanos) = (u128::from(bytes.get()) * 8 * NANOS_PER_SECOND, time.as_nanos());
-        // Mostly both have room in 64 bits, where a division costs much less.
+        // Usually both fit in 64 bits, where a division is much cheaper.
         if let (Ok(bits), Ok(nanos)) = (u64::try_from(bits), u64::try_from(nanos)) {
             return bits.checked_div(nanos).map(Self);
         }
@@ -46,8 +46,8 @@ impl BitRate {
         Some(Self(u64::try_from(rate).unwrap_or(u64::MAX)))
     }
 
-    /// How long `bytes` take at this rate, rounded up to the nanosecond;
-    /// [`Duration::MAX`] at rate 0.
+    /// How long `bytes` take at this rate, rounded up to the nanosecond; [`Duration::MAX`] at rate
+    /// 0.
     pub fn time_to_send(self, bytes: ByteCount) -> Duration {
         let bits = u128::from(bytes.get()) * 8;
         if self.0 == 0 {
@@ -57,7 +57,7 @@ impl BitRate {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How many whole bytes pass in `time`; saturates.
+    /// Number of whole bytes in `time`; saturating.
     pub fn bytes_in(self, time: Duration) -> ByteCount {
         let bytes = u128::from(self.0) * time.as_nanos() / (8 * NANOS_PER_SECOND);
         ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))

@@ -1,26 +1,25 @@
 //! The MPEG-2 transport stream (ISO/IEC 13818-1) as a carrier of packets.
 
-/// The length of a transport stream packet in bytes.
+/// Size of a transport stream packet in bytes.
 const PACKET: u128 = 188;
-/// What is left of it behind its header.
+/// Its payload after the header, in bytes.
 const PAYLOAD: u128 = 184;
-/// The pointer field says where the first unit that begins in a transport
-/// stream packet does.
+/// The pointer field, which gives the position of the first unit that starts in a transport stream
+/// packet.
 const POINTER: u128 = 1;
 
-/// The last transport stream packet that was begun.
+/// The last transport stream packet started.
 #[derive(Debug, Default)]
 pub(super) struct TransportStream {
-    /// How many bytes of its payload are free.
+    /// Free bytes of its payload.
     room: u128,
-    /// Whether it has its pointer already.
+    /// Whether it already has a pointer.
     pointed: bool,
 }
 
 impl TransportStream {
-    /// How many bytes of new transport stream packets a unit of `len` bytes
-    /// needs. With `packed` it may begin in the last one, if at least `least`
-    /// bytes of it fit.
+    /// How many bytes of new transport stream packets a unit of `len` bytes needs. If `packed`, it
+    /// may start in the last one, provided that at least `least` bytes of it fit.
     pub(super) fn charge(&mut self, len: u128, least: u128, packed: bool) -> u128 {
         let pointer = if self.pointed { 0 } else { POINTER };
         let mut begun = 0;

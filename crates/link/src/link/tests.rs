@@ -1,4 +1,4 @@
-//! A link as its owner sees it: timing, loss, changes while it runs.
+//! A link as seen by its owner: timing, loss, changes while it runs.
 
 mod properties;
 
@@ -26,7 +26,7 @@ fn micros(micros: u64) -> Instant {
     Instant::from_nanos(micros * 1000)
 }
 
-/// A packet that knows which one it is.
+/// A packet with a number.
 struct Numbered(u32, usize);
 
 impl crate::Payload for Numbered {
@@ -39,7 +39,7 @@ fn tally(packets: u64, bytes: u64) -> Tally {
     Tally { packets, bytes: ByteCount::new(bytes) }
 }
 
-/// Drives the link punctually until `end`; the arrivals with their times.
+/// Drives the link punctually until `end`; returns the arrivals with their times.
 fn run_until<P: crate::Payload>(link: &mut Link<P>, end: Instant) -> Vec<(Instant, P)> {
     let mut arrivals = Vec::new();
     while let Some((at, _)) = link.poll_timeout().filter(|&(at, _)| at <= end) {
@@ -85,7 +85,7 @@ fn the_queue_holds_its_limit_and_the_serialiser_one_more() {
     assert_eq!(link.counters().dropped_queue, tally(49, 49 * 1500));
     assert_eq!(link.queued(), tally(100, 150_000));
 
-    // One packet leaves: one place is free, however many propagate.
+    // When one packet leaves, one place is free, however many are propagating.
     for index in 1..=50 {
         let at = micros(240 * index);
         link.handle_packet(at, MTU);
@@ -107,7 +107,7 @@ fn a_queue_in_bytes_is_exact_too() {
     assert_eq!(link.queued(), tally(3, 4500));
 }
 
-/// A public emulator that counts what propagates drops half of this.
+/// A public emulator that counts propagating packets against its limit drops half of these.
 #[test]
 fn a_link_at_nine_tenths_of_its_rate_drops_nothing() {
     let config = LinkConfig { queue: QueueLimit::Packets(2), ..geo() };
@@ -146,7 +146,7 @@ fn a_late_driver_gets_only_what_is_due() {
     for packet in 0..100 {
         link.handle_packet(Instant::ZERO, Numbered(packet, MTU));
     }
-    // Ten have arrived; the driver slept since the beginning.
+    // Ten have arrived; the driver slept from the start.
     let late = micros(300_000 + 240 * 11 - 1);
     link.handle_timeout(late);
     let due: Vec<_> = core::iter::from_fn(|| link.poll_delivery(late)).map(|p| p.0).collect();
@@ -194,7 +194,7 @@ fn losses_are_as_many_as_asked() {
     }
 }
 
-/// 1500 bytes that may be marked if even.
+/// A packet of 1500 bytes that can be marked if its number is even.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Markable {
     number: u32,
@@ -212,7 +212,7 @@ impl crate::Payload for Markable {
     }
 }
 
-/// Two packets come for each that can leave, for four seconds.
+/// Offers two packets for each that can leave, for four seconds.
 fn overload(discipline: Discipline) -> (Vec<Markable>, Counters) {
     let mut link = Link::new(LinkConfig { discipline, ..geo() }, 1);
     for number in 0..33_333 {
@@ -273,7 +273,7 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Packets of 1500 bytes, one every millisecond of a second.
+/// Packets of 1500 bytes, one per millisecond for a second.
 fn stream(config: LinkConfig, mut change: impl FnMut(&mut Link<Numbered>, u32)) -> Vec<u32> {
     let mut link = Link::new(config, 1);
     let mut arrived = Vec::new();
@@ -314,7 +314,7 @@ fn a_loss_trace_holds_at_the_time_of_arrival() {
     assert_eq!(arrived, (0..200).chain(300..1000).collect::<Vec<_>>());
 }
 
-/// The bursts of a seed are where they are, whatever passes.
+/// The bursts of a seed do not depend on the traffic.
 #[test]
 fn traffic_does_not_move_the_bursts() {
     let loss = Loss::from(ErrorModel::Huge);
@@ -331,7 +331,7 @@ fn traffic_does_not_move_the_bursts() {
         (0..60_000).step_by(10).filter(|p| arrived.binary_search(p).is_err()).collect::<Vec<_>>()
     };
     assert_eq!(lost(1), lost(10));
-    // Every 3.6 s ten such packets.
+    // Ten such packets every 3.6 s.
     assert!((100..260).contains(&lost(10).len()), "{}", lost(10).len());
 }
 

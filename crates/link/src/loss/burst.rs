@@ -1,9 +1,8 @@
-//! Bursts of errors with a length in time: while one lasts, everything is lost.
+//! Bursts of errors with a duration in time: while one lasts, everything is lost.
 //!
-//! A link is alternately good and bad; how long is drawn anew each time, evenly
-//! between a least and a greatest duration (D. Astuti et al., SLACP, §4). The
-//! state depends on nothing but the time and the seed: neither the traffic nor
-//! the rate changes when bursts come.
+//! A link is alternately good and bad, for random durations with uniform distributions (D. Astuti
+//! et al., SLACP, §4). The state depends only on the time and the seed: neither the traffic nor the
+//! rate affects the bursts.
 
 use core::fmt;
 use core::ops::{Range, RangeInclusive};
@@ -16,22 +15,23 @@ use crate::Dice;
 use crate::reception::Reception;
 use crate::text::{duration, values, word};
 
-/// After a silence of so many mean cycles the process begins anew, so that no
-/// packet has to wait for the bursts of years without traffic to be drawn.
+/// After a silence of this many mean cycles the process starts afresh. Otherwise a packet after
+/// years without traffic would have to wait until all their bursts are drawn.
 const LONG_SILENCE: u64 = 1_000_000;
 
-/// The two-state model: good and bad durations, each uniform. It begins good.
+/// The two-state model, with uniformly distributed good and bad durations. It starts in the good
+/// state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Burst {
     good: Span,
     bad: Span,
 }
 
-/// Why durations make no [`Burst`].
+/// Why durations do not form a valid [`Burst`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BurstError {
-    /// A least duration is above its greatest.
+    /// A minimum exceeds its maximum.
     #[error(
         "the least {state} duration, {}, is above the greatest, {}",
         format_duration(*.min), format_duration(*.max)
@@ -39,22 +39,21 @@ pub enum BurstError {
     Reversed {
         /// `good` or `bad`.
         state: &'static str,
-        /// The least.
+        /// The minimum.
         min: Duration,
-        /// The greatest.
+        /// The maximum.
         max: Duration,
     },
-    /// Neither state ever takes any time.
+    /// Both states always have zero duration.
     #[error("both the good and the bad duration are always zero")]
     NoTime,
 }
 
 impl Burst {
-    /// Bursts that last `bad`, with `good` between the end of one and the
-    /// beginning of the next.
+    /// Bursts of duration `bad`, with `good` between the end of one and the start of the next.
     ///
     /// # Errors
-    /// When a range is reversed, or all of it is zero.
+    /// If a range is reversed, or everything is zero.
     pub fn new(
         good: RangeInclusive<Duration>,
         bad: RangeInclusive<Duration>,
@@ -66,42 +65,40 @@ impl Burst {
         Ok(burst)
     }
 
-    /// The share of time in which the link is bad, in `0.0..=1.0`. Packets that
-    /// take time to send are lost more often than that: one that begins before
-    /// a burst is hit by it.
+    /// The fraction of time in the bad state, in `0.0..=1.0`. Packets with a serialisation time are
+    /// lost more often than that, because one that starts before a burst is hit by it.
     pub fn bad_share(self) -> f64 {
         let (good, bad) = (self.good.twice_mean(), self.bad.twice_mean());
         bad as f64 / (good + bad) as f64
     }
 
-    /// The mean time from the beginning of one burst to that of the next, at
-    /// least one nanosecond.
+    /// Mean time from the start of one burst to the start of the next, at least one nanosecond.
     pub fn mean_cycle(self) -> Duration {
         let twice = self.good.twice_mean() + self.bad.twice_mean();
         Duration::from_nanos(u64::try_from(twice / 2).unwrap_or(u64::MAX).max(1))
     }
 
-    /// Reads `good=10s..30s bad=60ms`.
+    /// Parses `good=10s..30s bad=60ms`.
     pub(super) fn read(text: &str) -> Option<Self> {
         let [good, bad] = values(text, ["good", "bad"])?;
         Self::new(range(good?)?, range(bad?)?).ok()
     }
 }
 
-/// Reads `10s..30s`, or `60ms` for no range at all.
+/// Parses `10s..30s`, or `60ms` for a constant.
 fn range(text: &str) -> Option<RangeInclusive<Duration>> {
     let (min, max) = text.split_once("..").unwrap_or((text, text));
     Some(duration(min)?..=duration(max)?)
 }
 
-/// As [`crate::ErrorModel`] reads it.
+/// In the format that [`crate::ErrorModel`] parses.
 impl fmt::Display for Burst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "good={} bad={}", self.good, self.bad)
     }
 }
 
-/// A range of nanoseconds, both ends in it.
+/// A range of nanoseconds, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     min: u64,
@@ -118,7 +115,7 @@ impl Span {
         Ok(Self { min: nanos(min), max: nanos(max) })
     }
 
-    /// In milliseconds, for the models that are written down here.
+    /// In milliseconds, for the built-in models.
     pub(super) const fn millis(min: u64, max: u64) -> Self {
         Self { min: min * 1_000_000, max: max * 1_000_000 }
     }
@@ -141,7 +138,7 @@ impl fmt::Display for Span {
 }
 
 impl Burst {
-    /// For the models that are written down here, which are right.
+    /// For the built-in models, which are known to be valid.
     pub(super) const fn known(good: Span, bad: Span) -> Self {
         Self { good, bad }
     }
@@ -152,7 +149,7 @@ impl Burst {
 pub(super) struct Bursts {
     model: Burst,
     dice: Dice,
-    /// The burst of now, or the next one.
+    /// The current burst, or the next one.
     bad: Range<Instant>,
 }
 
@@ -163,7 +160,7 @@ impl Bursts {
         bursts
     }
 
-    /// Whether any of `reception` falls into a burst. Receptions come in order.
+    /// Whether any part of `reception` is in a burst. Receptions must come in order.
     pub(super) fn hit(&mut self, reception: Reception) -> bool {
         let silence = reception.from.saturating_since(self.bad.end).as_nanos();
         if silence / u128::from(LONG_SILENCE) > self.model.mean_cycle().as_nanos() {

@@ -1,4 +1,4 @@
-//! A loss model at work: what it remembers from packet to packet.
+//! The state of a loss model.
 
 use units::{Instant, Probability};
 
@@ -8,10 +8,10 @@ use super::{Loss, any_of};
 use crate::Trace;
 use crate::reception::Reception;
 
-/// What decides which packets of one link are lost.
+/// Decides which packets of a link are lost.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    /// When the model began.
+    /// When the model started.
     begin: Instant,
     state: State,
 }
@@ -23,7 +23,7 @@ enum State {
     /// The same for each bit.
     Ber(f64),
     Burst(Bursts),
-    /// The period, and the packets since the last loss.
+    /// The period, and the number of packets since the last loss.
     Periodic(u64, u64),
     GilbertElliott(Chain),
     Trace(Trace<Probability>),
@@ -43,8 +43,8 @@ impl Channel {
         Self { begin, state }
     }
 
-    /// Whether a packet of `len` bytes is lost that is received then. Its
-    /// `chance`, uniform in `0.0..1.0`, is asked for only if it matters.
+    /// Whether a packet of `len` bytes with this reception is lost. `chance`, uniform in
+    /// `0.0..1.0`, is only called if it matters.
     #[inline]
     pub(crate) fn loses(
         &mut self,

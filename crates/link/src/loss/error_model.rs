@@ -1,4 +1,4 @@
-//! The error models of the SLACP paper, by name, and others like them.
+//! The error models of the SLACP paper, by name, and custom ones.
 
 use core::fmt;
 use core::str::FromStr;
@@ -31,7 +31,7 @@ const KIND: Kind = Kind {
 /// Text: the name, or `"good=10s..30s bad=60ms"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorModel {
-    /// Without any error.
+    /// No errors.
     None,
     /// 0.3 % of the time is bad.
     Low,
@@ -41,15 +41,15 @@ pub enum ErrorModel {
     High,
     /// 2.8 % of the time is bad, in twice as many bursts.
     Huge,
-    /// One that is not in the table.
+    /// A custom model.
     Own(Burst),
 }
 
 impl ErrorModel {
-    /// Those of the table, in its order.
+    /// The models of the table, in its order.
     pub const ALL: [Self; 5] = [Self::None, Self::Low, Self::Medium, Self::High, Self::Huge];
 
-    /// The bursts of the model, or `None` for the one without any.
+    /// The bursts of the model; `None` if it has no errors.
     pub const fn burst(self) -> Option<Burst> {
         let (good, bad) = match self {
             Self::None => return None,
@@ -62,7 +62,7 @@ impl ErrorModel {
         Some(Burst::known(good, bad))
     }
 
-    /// Its name in the paper, in small letters; `own` for one that has none.
+    /// Its name in the paper, in lower case; `own` for a custom one.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -1,11 +1,10 @@
 //! Bursts of errors with a length in packets.
 //!
-//! E. N. Gilbert, "Capacity of a burst-noise channel", and E. O. Elliott,
-//! "Estimates of error rates for codes on burst-noise channels" (BSTJ 1960 and
-//! 1963): a Markov chain with a good and a bad state, each with its own
-//! probability of loss. The chain steps once per packet that arrives. So its
-//! bursts are in packets, and how long they last depends on the traffic; for
-//! bursts in time use [`crate::Burst`].
+//! E. N. Gilbert, "Capacity of a burst-noise channel", and E. O. Elliott, "Estimates of error rates
+//! for codes on burst-noise channels" (BSTJ 1960 and 1963): a Markov chain with a good and a bad
+//! state, each with its own loss probability. The chain steps once per arriving packet, so bursts
+//! are in packets and their duration depends on the traffic. For bursts in time use
+//! [`crate::Burst`].
 
 use core::fmt;
 use core::str::FromStr;
@@ -23,24 +22,23 @@ const KIND: Kind = Kind {
 
 const NAMES: [&str; 4] = ["good-to-bad", "bad-to-good", "loss-good", "loss-bad"];
 
-/// The model of Gilbert and Elliott; Gilbert's with `loss_good` zero. It begins
-/// good. Text: `"good-to-bad=1% bad-to-good=20% loss-good=0 loss-bad=1"`, of
-/// which the last two may be missing.
+/// The Gilbert-Elliott model, or Gilbert's if `loss_good` is zero. It starts in the good state.
+/// Text: `"good-to-bad=1% bad-to-good=20% loss-good=0 loss-bad=1"`; the last two are optional.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GilbertElliott {
-    /// From one packet to the next, from good to bad: Gilbert's P (netem: p).
+    /// Transition probability per packet from good to bad: Gilbert's P (netem: p).
     pub good_to_bad: Probability,
-    /// From one packet to the next, from bad to good: Gilbert's p (netem: r).
+    /// Transition probability per packet from bad to good: Gilbert's p (netem: r).
     pub bad_to_good: Probability,
-    /// The loss in the good state: 1 − k (netem: 1-k).
+    /// Loss probability in the good state: 1 − k (netem: 1-k).
     pub loss_good: Probability,
-    /// The loss in the bad state: 1 − h (netem: 1-h).
+    /// Loss probability in the bad state: 1 − h (netem: 1-h).
     pub loss_bad: Probability,
 }
 
 impl GilbertElliott {
-    /// The share of packets that is lost in the long run, in `0.0..=1.0`. If
-    /// the state never changes, that of the good one.
+    /// Long-run fraction of lost packets, in `0.0..=1.0`. If the state never changes, that of the
+    /// good state.
     pub fn mean_loss(self) -> f64 {
         let (to_bad, to_good) = (self.good_to_bad.get(), self.bad_to_good.get());
         let bad = if to_bad > 0.0 { to_bad / (to_bad + to_good) } else { 0.0 };
@@ -85,7 +83,7 @@ impl Chain {
         Self { model, dice: Dice::new(seed), bad: false }
     }
 
-    /// The probability that the next packet is lost; then steps.
+    /// Returns the loss probability of the next packet, then steps.
     pub(super) fn next_loss(&mut self) -> f64 {
         let GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } = self.model;
         let (loss, change) =
@@ -130,8 +128,7 @@ mod tests {
         assert_eq!(losses, [0.0, 1.0, 0.0, 1.0]);
     }
 
-    /// A burst ends with probability 0.2 after each packet: its length is
-    /// geometric with mean 5.
+    /// A burst ends with probability 0.2 after each packet, so its length is geometric with mean 5.
     #[test]
     fn bursts_are_as_long_and_as_frequent_as_asked() {
         let mut chain = Chain::new(gilbert(0.01, 0.2), 3);

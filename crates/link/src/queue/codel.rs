@@ -1,9 +1,9 @@
-//! CoDel: drops while packets have waited too long for too long.
+//! CoDel: drops packets when the waiting time has exceeded a target for too long.
 //!
-//! RFC 8289, with the pseudocode of §5. Only the head of the queue is looked
-//! at, when it leaves; how long the queue is does not matter.
+//! RFC 8289, following the pseudocode of §5. Only packets leaving the head of the queue are
+//! checked; the length of the queue does not matter.
 //!
-//! Not modelled: fair queueing beside it (RFC 8290).
+//! Not modelled: fair queueing in combination with it (RFC 8290).
 
 use core::time::Duration;
 
@@ -16,34 +16,34 @@ use crate::{Counters, Payload};
 /// The parameters of CoDel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoDel {
-    /// The wait that is good: 5 to 10 % of the interval (RFC 8289 §4.3).
+    /// Acceptable standing wait: 5 to 10 % of the interval (RFC 8289 §4.3).
     pub target: Duration,
-    /// How long packets may wait longer: the greatest usual round-trip time
-    /// (§4.4). The RFC's 100 ms are for terrestrial paths.
+    /// How long the wait may exceed the target: the maximum usual round-trip time (§4.4). The RFC's
+    /// 100 ms is for terrestrial paths.
     pub interval: Duration,
-    /// Mark packets whose sender understands, instead of dropping them.
+    /// Mark ECN-capable packets instead of dropping them.
     pub ecn: bool,
 }
 
 impl CoDel {
-    /// For flows of round-trip time `rtt`: that as interval, a twentieth of it
-    /// as target, as the RFC's 5 and 100 ms are; no ECN.
+    /// For flows of round-trip time `rtt`: the interval is that, and the target a twentieth of it,
+    /// like the RFC's 5 and 100 ms; no ECN.
     pub fn for_rtt(rtt: Duration) -> Self {
         Self { target: rtt / 20, interval: rtt, ecn: false }
     }
 }
 
-/// CoDel at work: the variables of RFC 8289 §5.1.
+/// The state of CoDel: the variables of RFC 8289 §5.1.
 #[derive(Debug)]
 pub(super) struct State {
     codel: CoDel,
-    /// When the wait will have been above the target for an interval.
+    /// When the wait will have exceeded the target for a full interval.
     first_above: Option<Instant>,
     dropping: bool,
     drop_next: Instant,
     count: u64,
     last_count: u64,
-    /// The longest packet so far: MAXPACKET.
+    /// Size of the largest packet so far: MAXPACKET.
     longest: u64,
 }
 
@@ -60,15 +60,14 @@ impl State {
         }
     }
 
-    /// A packet of `len` bytes goes past the empty queue.
+    /// Records that a packet of `len` bytes bypasses the empty queue.
     pub(super) fn pass(&mut self, len: usize) {
         self.longest = self.longest.max(len as u64);
         self.first_above = None;
         self.dropping = false;
     }
 
-    /// The `dequeue` of §5.5: the packet to send next; those before it are
-    /// dropped.
+    /// The `dequeue` of §5.5: returns the next packet to send, and drops those before it.
     pub(super) fn pop<P: Payload>(
         &mut self,
         fifo: &mut Fifo<P>,
@@ -108,7 +107,7 @@ impl State {
         Some(frame)
     }
 
-    /// The `dodequeue` of §5.4: the head, and whether it may be dropped.
+    /// The `dodequeue` of §5.4: returns the head, and whether it may be dropped.
     fn take<P: Payload>(&mut self, fifo: &mut Fifo<P>, now: Instant) -> Option<(Frame<P>, bool)> {
         let Some((since, frame)) = fifo.pop() else {
             self.first_above = None;
@@ -127,7 +126,7 @@ impl State {
         Some((frame, now >= first_above))
     }
 
-    /// Begins to drop; soon after the last time, at nearly the rate of then.
+    /// Starts dropping, at nearly the previous rate if that was recent.
     fn enter(&mut self, now: Instant) {
         self.dropping = true;
         let delta = self.count.saturating_sub(self.last_count);
@@ -137,13 +136,13 @@ impl State {
         self.last_count = self.count;
     }
 
-    /// §5.3: drops come the faster the more there have been.
+    /// §5.3: the more drops there have been, the shorter the interval to the next.
     fn control_law(&self, from: Instant) -> Instant {
         let interval = u64::try_from(self.codel.interval.as_nanos()).unwrap_or(u64::MAX);
         from + Duration::from_nanos((interval as f64 / (self.count as f64).sqrt()) as u64)
     }
 
-    /// Marks the packet instead of dropping it, if that is wanted and possible.
+    /// Marks the packet instead of dropping it, if enabled and possible.
     fn spares<P: Payload>(&self, frame: &mut Frame<P>, counters: &mut Counters) -> bool {
         let marked = self.codel.ecn && frame.packet.mark_ce();
         if marked {
@@ -161,8 +160,8 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    /// A queue in which the head has always waited for `wait`: one packet goes
-    /// each millisecond. When packets were dropped, in milliseconds.
+    /// When packets are dropped, in milliseconds, if the head has always waited for `wait` and one
+    /// packet is sent per millisecond.
     fn drops(wait: u64, until: u64) -> Vec<u64> {
         let mut state = State::new(CoDel::for_rtt(Duration::from_millis(100)));
         let (mut fifo, mut counters) = (Fifo::new(), Counters::default());
@@ -173,7 +172,7 @@ mod tests {
                 fifo.push(ms(at - wait), Frame { packet: 1500usize, len: 1500, number: 0 });
             }
             let before = counters.dropped_early.packets;
-            // Everything else is as old as its head.
+            // Makes everything else as old as its head.
             for (since, _) in &mut fifo.waiting() {
                 *since = ms(at - wait);
             }
@@ -188,8 +187,8 @@ mod tests {
         assert_eq!(drops(4, 2000), []);
     }
 
-    /// §5.3: an interval after the wait began to be too long, and then after
-    /// 100, 100 / √2, 100 / √3, … ms.
+    /// §5.3: one interval after the wait first exceeded the target, and then after 100, 100 / √2,
+    /// 100 / √3, … ms.
     #[test]
     fn a_long_wait_drops_at_the_times_of_the_control_law() {
         let expected: Vec<u64> = (0..6)

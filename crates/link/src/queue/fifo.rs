@@ -1,4 +1,4 @@
-//! Packets in the order in which they came.
+//! A first-in, first-out queue.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use units::Instant;
 
 use crate::payload::Frame;
 
-/// Packets that wait, with the time since when.
+/// Waiting packets with their arrival times.
 #[derive(Debug)]
 pub(super) struct Fifo<P> {
     frames: VecDeque<(Instant, Frame<P>)>,
@@ -23,7 +23,7 @@ impl<P> Fifo<P> {
         self.frames.push_back((now, frame));
     }
 
-    /// The first packet, and since when it has waited.
+    /// Takes the first packet, with its arrival time.
     pub(super) fn pop(&mut self) -> Option<(Instant, Frame<P>)> {
         let (since, frame) = self.frames.pop_front()?;
         self.bytes = self.bytes.saturating_sub(frame.len as u64);
@@ -41,7 +41,7 @@ impl<P> Fifo<P> {
 
 #[cfg(test)]
 impl<P> Fifo<P> {
-    /// What waits, with the time since when, to be changed by a test.
+    /// Mutable access to the waiting packets, for tests.
     pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut (Instant, Frame<P>)> {
         self.frames.iter_mut()
     }

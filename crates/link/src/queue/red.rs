@@ -1,11 +1,10 @@
-//! RED: drops at random, the more the longer the queue has been on average.
+//! RED: drops at random, with a probability that grows with the average queue length.
 //!
-//! S. Floyd and V. Jacobson, "Random Early Detection Gateways for Congestion
-//! Avoidance" (IEEE/ACM ToN, August 1993), Figure 2, with the correction for
-//! idle times (§4), and "gentle" (S. Floyd, 2000): between the upper threshold
-//! and its double the probability rises to 1, above it everything is dropped.
-//! ECN-capable packets are marked instead, but not above the double of the
-//! upper threshold (RFC 3168 §7).
+//! S. Floyd and V. Jacobson, "Random Early Detection Gateways for Congestion Avoidance" (IEEE/ACM
+//! ToN, August 1993), Figure 2, with the correction for idle times (§4), and "gentle" (S. Floyd,
+//! 2000): between the upper threshold and its double the probability rises to 1, and above that
+//! everything is dropped. ECN-capable packets are marked instead, but not above double the upper
+//! threshold (RFC 3168 §7).
 //!
 //! Not modelled: queues measured in bytes, and the adaptation of `max_p`.
 
@@ -15,29 +14,28 @@ use units::{BitRate, ByteCount, Instant, Probability};
 
 use crate::Dice;
 
-/// The parameters of RED, with the names of the paper.
+/// The parameters of RED, named as in the paper.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Red {
-    /// Below this average number of waiting packets none is dropped.
+    /// Average number of waiting packets below which none is dropped.
     pub min_threshold: f64,
-    /// The average number of waiting packets at which the probability is
-    /// `max_p`.
+    /// Average number of waiting packets at which the probability is `max_p`.
     pub max_threshold: f64,
-    /// The probability at the upper threshold, before the count of packets
-    /// since the last drop spreads the drops evenly.
+    /// Probability at the upper threshold, before the count of packets since the last drop spreads
+    /// the drops evenly.
     pub max_p: Probability,
-    /// The weight of the queue of now in the average: w_q.
+    /// Weight of the current queue length in the average: w_q.
     pub weight: Probability,
-    /// The time that a typical packet takes to send: s. While the link is idle
-    /// the average falls as if packets of that time came to an empty queue.
+    /// Serialisation time of a typical packet: s. While the link is idle, the average decays as if
+    /// packets arrived at this interval to an empty queue.
     pub packet_time: Duration,
-    /// Mark packets whose sender understands, instead of dropping them.
+    /// Mark ECN-capable packets instead of dropping them.
     pub ecn: bool,
 }
 
 impl Red {
-    /// Floyd's recommendation: thresholds of 5 and 15 packets, `max_p` 0.1,
-    /// weight 0.002; no ECN. On a link of `rate` with packets of `packet`.
+    /// Floyd's recommendation for a link of `rate` with packets of `packet` bytes: thresholds of 5
+    /// and 15 packets, `max_p` 0.1, weight 0.002; no ECN.
     pub fn recommended(rate: BitRate, packet: ByteCount) -> Self {
         let p = |value| Probability::new(value).unwrap_or_default();
         Self {
@@ -51,7 +49,7 @@ impl Red {
     }
 }
 
-/// What is to become of a packet.
+/// The decision about a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Advice {
     Accept,
@@ -60,7 +58,7 @@ pub(super) enum Advice {
     Drop,
 }
 
-/// RED at work.
+/// The state of RED.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) red: Red,
@@ -68,7 +66,7 @@ pub(super) struct State {
     average: f64,
     /// Packets since the last drop; `None` below the lower threshold.
     count: Option<u64>,
-    /// Since when nothing has waited.
+    /// Since when the queue has been empty.
     empty_since: Instant,
 }
 
@@ -77,13 +75,12 @@ impl State {
         Self { red, dice: Dice::new(seed), average: 0.0, count: None, empty_since: now }
     }
 
-    /// The queue is empty at `now`: its last packet has gone, or one has gone
-    /// past it.
+    /// Records that the queue is empty at `now`: its last packet has left, or one has bypassed it.
     pub(super) fn empty(&mut self, now: Instant) {
         self.empty_since = now;
     }
 
-    /// A packet comes at `now` and finds `queued` others waiting.
+    /// Decides about a packet that arrives at `now` and finds `queued` others waiting.
     pub(super) fn advise(&mut self, now: Instant, queued: usize) -> Advice {
         self.update_average(now, queued);
         let Some(probability) = self.probability() else {
@@ -95,7 +92,7 @@ impl State {
             return Advice::Accept;
         }
         let count = self.count.map_or(0, |count| count + 1);
-        // p_a = p_b / (1 − count · p_b): drops come evenly, not in bunches.
+        // p_a = p_b / (1 − count · p_b): spreads drops evenly instead of in clusters.
         let rest = 1.0 - count as f64 * probability;
         let early = rest <= 0.0 || self.dice.chance() < probability / rest;
         self.count = Some(if early { 0 } else { count });
@@ -113,7 +110,7 @@ impl State {
         self.average *= power(keep, missed.saturating_add(1));
     }
 
-    /// p_b of Figure 2, or `None` where everything is dropped.
+    /// p_b of Figure 2; `None` where everything is dropped.
     fn probability(&self) -> Option<f64> {
         let Red { min_threshold: min, max_threshold: max, max_p, .. } = self.red;
         let max_p = max_p.get();
@@ -130,8 +127,8 @@ impl State {
     }
 }
 
-/// `base` to the power of `exponent`, by multiplications only: `powf` differs
-/// between platforms.
+/// `base` to the power of `exponent` by multiplications only, because `powf` differs between
+/// platforms.
 fn power(base: f64, exponent: u128) -> f64 {
     let (mut result, mut square, mut rest) = (1.0, base, exponent);
     while rest > 0 {
@@ -176,7 +173,7 @@ mod tests {
         let mut red = state(5.0, 15.0, 0.1, 0.5);
         red.average = 64.0;
         red.empty(Instant::from_nanos(1000));
-        // Three packet times and a bit, and the packet itself.
+        // Slightly more than three packet times, and the packet itself.
         red.advise(Instant::from_nanos(1000 + 3 * 240_000 + 100), 0);
         assert!((red.average - 4.0).abs() < 1e-12, "{}", red.average);
     }
@@ -207,8 +204,8 @@ mod tests {
         assert_eq!(at(30.0), None);
     }
 
-    /// With p_a the distance of two drops is uniform (§7 of the paper). Figure 2
-    /// begins with a count of 1 after a drop, so it is in 1 … 1 / p_b − 1.
+    /// With p_a the distance between two drops is uniform (§7 of the paper). Figure 2 starts with a
+    /// count of 1 after a drop, so it is in 1 … 1 / p_b − 1.
     #[test]
     fn drops_are_spread_evenly() {
         let mut red = state(0.0, 20.0, 0.1, 1.0);

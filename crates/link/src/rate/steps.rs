@@ -1,4 +1,4 @@
-//! The work that a trace of rates can do, summed up once.
+//! Precomputed sums of the work that a rate trace can do.
 
 use units::BitRate;
 
@@ -8,18 +8,18 @@ use crate::trace::nanos;
 /// A trace of rates.
 #[derive(Debug)]
 pub(super) struct Steps {
-    /// At least one, in order, the first at 0.
+    /// At least one, ordered, the first at 0.
     steps: Vec<Step>,
     repeat: Option<Repeat>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Step {
-    /// When it begins, in nanoseconds.
+    /// Its start in nanoseconds.
     at: u64,
     /// Work per nanosecond.
     rate: u128,
-    /// The work that can be done before.
+    /// Work possible before it.
     before: u128,
 }
 
@@ -27,7 +27,7 @@ struct Step {
 struct Repeat {
     /// In nanoseconds.
     period: u64,
-    /// The work that can be done in one.
+    /// Work possible per period.
     work: u128,
 }
 
@@ -45,7 +45,7 @@ impl Steps {
         Self { steps, repeat }
     }
 
-    /// The work that can be done until `elapsed` nanoseconds.
+    /// Work possible until `elapsed` nanoseconds.
     pub(super) fn work_by(&self, elapsed: u64) -> u128 {
         let (cycles, elapsed) = match self.repeat {
             Some(Repeat { period, work }) => {
@@ -57,7 +57,7 @@ impl Steps {
         cycles + self.steps[begun.saturating_sub(1)].work_by(elapsed)
     }
 
-    /// After how many nanoseconds `work`, which is not 0, can have been done.
+    /// Number of nanoseconds in which `work`, which must not be 0, can be done.
     pub(super) fn time_for(&self, work: u128) -> Option<u128> {
         let Some(repeat) = self.repeat else { return self.time_in_one(work) };
         let cycles = (work - 1).checked_div(repeat.work)?;
@@ -76,7 +76,7 @@ impl Steps {
 }
 
 impl Step {
-    /// The work that can be done until a time in this step.
+    /// Work possible until a time in this step.
     fn work_by(self, elapsed: u64) -> u128 {
         self.before + self.rate * u128::from(elapsed - self.at)
     }

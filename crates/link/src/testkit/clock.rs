@@ -1,8 +1,8 @@
-//! A clock that stands still until it is set.
+//! A clock that only moves when set.
 
 use units::Instant;
 
-/// Virtual time. It moves only forwards, and only when told.
+/// Virtual time. It only moves forwards, and only when told to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Clock(Instant);
 
@@ -17,7 +17,7 @@ impl Clock {
         self.0
     }
 
-    /// Sets the clock to `at`, unless it is later already. True if it moved.
+    /// Moves the clock to `at`, unless it is already later. Returns whether it moved.
     pub fn advance_to(&mut self, at: Instant) -> bool {
         let moved = at > self.0;
         self.0 = self.0.max(at);

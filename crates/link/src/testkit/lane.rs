@@ -1,11 +1,11 @@
-//! One direction between two peers: a link, and what mangles its deliveries.
+//! One direction between two peers: a link, and the mangling of its deliveries.
 
 use units::{Instant, Machine, earliest};
 
 use super::mangle::Mangler;
 use crate::{Dice, Link, LinkConfig, Payload};
 
-/// A datagram with the headers that it has on the link.
+/// A datagram including its headers on the link.
 #[derive(Debug)]
 pub(super) struct Datagram {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ impl Payload for Datagram {
     }
 }
 
-/// What a lane waits for.
+/// The next event of a lane.
 #[derive(Debug)]
 pub(super) enum LaneWake {
     #[allow(dead_code, reason = "printed when a run stalls")]
@@ -51,7 +51,7 @@ impl Lane {
         earliest(link, mangler)
     }
 
-    /// The next datagram that arrives by `now`.
+    /// Returns the next datagram that arrives by `now`.
     pub(super) fn poll_delivery(&mut self, now: Instant) -> Option<Vec<u8>> {
         while let Some((at, datagram)) = self.link.poll_arrival(now) {
             self.mangler.handle_datagram(at, datagram.bytes, datagram.overhead);

@@ -8,27 +8,24 @@ use units::{Instant, Probability};
 use crate::Dice;
 use crate::schedule::Schedule;
 
-/// What happens to the datagrams that a link delivers, each independently. The
-/// default does nothing.
+/// What happens to each datagram delivered by a link, independently. The default is nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Mangle {
-    /// How probably a datagram arrives twice.
+    /// Probability that a datagram arrives twice.
     pub duplicate: Probability,
-    /// How probably a copy of a datagram is held back, so that later ones
-    /// overtake it.
+    /// Probability that a copy of a datagram is held back, so that later ones overtake it.
     pub reorder: Probability,
-    /// How long a copy is held back at most; uniform from zero.
+    /// Maximum time a copy is held back; uniform from zero.
     pub reorder_by: Duration,
-    /// How probably a copy has between one and four bytes changed.
+    /// Probability that one to four bytes of a copy are changed.
     pub corrupt: Probability,
-    /// While nothing passes: what comes out of the link then is lost.
+    /// Times at which datagrams leaving the link are lost.
     pub outages: Vec<Range<Instant>>,
-    /// The MTU of the path: larger packets, with the headers that they have on
-    /// the link, are lost without a word.
+    /// MTU of the path. Larger packets, including their headers on the link, are silently lost.
     pub mtu: Option<usize>,
 }
 
-/// How many copies met which fate.
+/// Numbers of copies by fate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mangled {
     /// Copies made.
@@ -43,8 +40,8 @@ pub struct Mangled {
     pub too_large: u64,
 }
 
-/// Carries [`Mangle`] out. The same random numbers are drawn for every
-/// datagram, so that one setting does not change what the others hit.
+/// Applies a [`Mangle`]. The same random numbers are drawn for every datagram, so that one setting
+/// does not affect what the others hit.
 #[derive(Debug)]
 pub(super) struct Mangler {
     pub(super) settings: Mangle,
@@ -63,8 +60,7 @@ impl Mangler {
         }
     }
 
-    /// Takes a datagram that came out of the link at `at`, with `overhead` bytes
-    /// of headers.
+    /// Handles a datagram that left the link at `at`, with `overhead` bytes of headers.
     pub(super) fn handle_datagram(&mut self, at: Instant, datagram: Vec<u8>, overhead: usize) {
         let twice = self.dice.happens(self.settings.duplicate);
         let (first, second) = (self.fate(), self.fate());
@@ -83,7 +79,7 @@ impl Mangler {
         self.hold(at, first, datagram);
     }
 
-    /// The next datagram that arrives by `now`.
+    /// Returns the next datagram that arrives by `now`.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.held.pop_due(now).map(|(_, datagram)| datagram)
     }
@@ -112,16 +108,16 @@ impl Mangler {
     }
 }
 
-/// What is to become of one copy.
+/// The fate of a copy.
 #[derive(Clone, Copy)]
 struct Fate {
-    /// Held back by so much.
+    /// Held back for this long.
     delay: Option<Duration>,
     /// Corrupted, with this seed.
     wounds: Option<u64>,
 }
 
-/// Changes one to four neighbouring bytes of `datagram`; the first for certain.
+/// Changes one to four adjacent bytes of `datagram`, the first of them always.
 fn corrupt(datagram: &mut [u8], seed: u64) {
     let mut dice = Dice::new(seed);
     let begin = dice.below(datagram.len() as u64) as usize;

@@ -11,47 +11,46 @@ use super::lane::Lane;
 use super::{Clock, Mangle, Mangled, Reason, Stalled, Waiting};
 use crate::{Counters, Dice, LinkConfig};
 
-/// What an IPv4 and a UDP header add to a datagram, in bytes.
+/// Size of the IPv4 and UDP headers of a datagram, in bytes.
 pub const UDP_IPV4_OVERHEAD: usize = 28;
-/// What an IPv6 and a UDP header add to a datagram, in bytes.
+/// Size of the IPv6 and UDP headers of a datagram, in bytes.
 pub const UDP_IPV6_OVERHEAD: usize = 48;
 
-/// So many rounds at one instant are taken for a livelock. A round hands a
-/// machine over at least one input, so this is far above the busiest instant of
-/// a sensible test.
+/// Number of rounds at one instant that counts as a livelock. Each round passes at least one input
+/// to a machine, so this is far more than the busiest instant of a sensible test.
 const LIVELOCK_ROUNDS: u32 = 100_000;
 
 /// A state machine that exchanges datagrams with others.
 pub trait Peer: Machine {
-    /// Takes a datagram from peer number `from`.
+    /// Handles a datagram from peer number `from`.
     fn receive(&mut self, now: Instant, from: usize, datagram: Vec<u8>);
 
-    /// The next datagram to send now, and the number of the peer it is for.
-    /// Asked until it returns `None`, before the clock moves on.
+    /// Returns the next datagram to send now, and the number of its recipient. Called until it
+    /// returns `None`, before the clock moves on.
     fn transmit(&mut self, now: Instant) -> Option<(usize, Vec<u8>)>;
 }
 
-/// Peers that are joined by links, in virtual time that begins at
-/// [`Instant::ZERO`]. The same peers, seed and calls give the same run.
+/// Peers joined by links, in virtual time from [`Instant::ZERO`]. The same peers, seed and calls
+/// give the same run.
 ///
-/// A peer is known by its place in the vector given to [`Net::new`]. A datagram
-/// to a peer without a link to it is a mistake in the test and panics.
+/// A peer is identified by its index in the vector passed to [`Net::new`]. A datagram to a peer
+/// without a link to it is a mistake in the test and panics.
 #[derive(Debug)]
 pub struct Net<P> {
     clock: Clock,
     peers: Vec<P>,
     lanes: Vec<Lane>,
-    /// Index into `lanes` of the one from `a` to `b`, at `a · peers + b`.
+    /// Index into `lanes` of the lane from `a` to `b`, at `a · peers + b`.
     routes: Vec<Option<usize>>,
     overhead: usize,
     seeds: Dice,
-    /// Rounds since the clock moved.
+    /// Rounds since the clock last moved.
     rounds: u32,
 }
 
 impl<P: Peer> Net<P> {
-    /// Peers without any link. Each link gets its own seed from `seed`, in the
-    /// order in which they are made.
+    /// Peers without any links. Each link gets its own seed derived from `seed`, in order of
+    /// creation.
     pub fn new(peers: Vec<P>, seed: u64) -> Self {
         Self {
             clock: Clock::new(),
@@ -64,14 +63,12 @@ impl<P: Peer> Net<P> {
         }
     }
 
-    /// Sets how many bytes of headers a datagram has on the links; at first
-    /// [`UDP_IPV4_OVERHEAD`].
+    /// Sets the size of a datagram's headers on the links. Default [`UDP_IPV4_OVERHEAD`].
     pub fn set_overhead(&mut self, bytes: usize) {
         self.overhead = bytes;
     }
 
-    /// Makes the link from peer `from` to peer `to`. Replaces the one there is,
-    /// and what is in it.
+    /// Creates the link from peer `from` to peer `to`. Replaces an existing one and its contents.
     ///
     /// # Panics
     /// If there is no such peer.
@@ -87,7 +84,7 @@ impl<P: Peer> Net<P> {
         }
     }
 
-    /// Makes equal links in both directions.
+    /// Creates identical links in both directions.
     ///
     /// # Panics
     /// If there is no such peer.
@@ -104,7 +101,7 @@ impl<P: Peer> Net<P> {
         self.lane_mut(from, to).mangler.settings = mangle;
     }
 
-    /// What the clock shows.
+    /// The current virtual time.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
@@ -114,7 +111,7 @@ impl<P: Peer> Net<P> {
         &self.peers
     }
 
-    /// The peers, to give them commands or to replace one by a restarted one.
+    /// The peers, to run commands on them or to replace one by a restarted one.
     pub fn peers_mut(&mut self) -> &mut [P] {
         &mut self.peers
     }
@@ -127,7 +124,7 @@ impl<P: Peer> Net<P> {
         self.lane(from, to).link.counters()
     }
 
-    /// What was mangled between `from` and `to`.
+    /// Counters of the mangling between `from` and `to`.
     ///
     /// # Panics
     /// If the two are not connected.
@@ -135,12 +132,12 @@ impl<P: Peer> Net<P> {
         self.lane(from, to).mangler.counters
     }
 
-    /// Runs until `condition` holds; the time at which it did. It is asked at
-    /// the beginning and after every round, and may give commands to the peers.
+    /// Runs until `condition` holds; returns the time. The condition is evaluated at the start and
+    /// after every round, and may run commands on the peers.
     ///
     /// # Errors
-    /// When the deadline comes first, nothing will ever happen again, or time
-    /// stands still. The clock then shows when that was noticed.
+    /// If the deadline is reached, nothing will ever happen again, or time stands still. The clock
+    /// then shows when that was noticed.
     pub fn run_until(
         &mut self,
         mut condition: impl FnMut(&mut [P]) -> bool,
@@ -149,7 +146,7 @@ impl<P: Peer> Net<P> {
         self.drive_until(|_, peers| condition(peers), deadline)
     }
 
-    /// [`Net::run_until`] with a condition that is told the time.
+    /// [`Net::run_until`] with a condition that also receives the time.
     ///
     /// # Errors
     /// Those of [`Net::run_until`].
@@ -165,10 +162,10 @@ impl<P: Peer> Net<P> {
         Ok(self.now())
     }
 
-    /// Runs for `time`, whatever happens or does not.
+    /// Runs for `time`, whatever happens.
     ///
     /// # Errors
-    /// When time stands still.
+    /// If time stands still.
     pub fn run_for(&mut self, time: Duration) -> Result<(), Stalled> {
         let end = self.now() + time;
         let Err(stalled) = self.run_until(|_| false, end) else { return Ok(()) };
@@ -179,8 +176,7 @@ impl<P: Peer> Net<P> {
         Ok(())
     }
 
-    /// Sends what the peers have to send, moves the clock to the next thing to
-    /// happen, and lets it happen.
+    /// Sends what the peers have to send, moves the clock to the next event, and processes it.
     fn round(&mut self, deadline: Instant) -> Result<(), Reason> {
         self.transmit()?;
         let next = self.next_timeout().ok_or(Reason::Idle)?;

@@ -5,16 +5,16 @@ use core::fmt;
 use thiserror::Error;
 use units::Instant;
 
-/// A run ended and its condition did not hold. Prints as a report: the time,
-/// the reason, and what each machine was waiting for.
+/// A run ended before its condition held. Prints as a report: the time, the reason, and what each
+/// machine was waiting for.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub struct Stalled {
-    /// What the clock shows.
+    /// The virtual time.
     pub now: Instant,
     /// Why the run ended.
     pub reason: Reason,
-    /// Every link and peer, in the order in which they are driven.
+    /// Every link and peer, in driving order.
     pub machines: Vec<Waiting>,
 }
 
@@ -22,17 +22,17 @@ pub struct Stalled {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The deadline came first.
+    /// The deadline was reached.
     #[error("the deadline has passed")]
     Deadline,
-    /// Nothing is on its way and no machine waits for anything.
+    /// Nothing is in transit and no machine waits for anything.
     #[error("nothing will ever happen again")]
     Idle,
-    /// The clock stands still although the machines are driven again and again:
-    /// one keeps a timeout in the past, or keeps transmitting.
+    /// The clock stands still although the machines keep being driven: one has a timeout in the
+    /// past, or keeps transmitting.
     #[error("livelock: {rounds} rounds at the same instant")]
     Livelock {
-        /// How many times the machines were driven.
+        /// Number of rounds.
         rounds: u32,
     },
 }
@@ -43,7 +43,7 @@ pub enum Reason {
 pub struct Waiting {
     /// `peer 0`, or `link 0 -> 1`.
     pub machine: String,
-    /// Its next timeout, and why in the words of its `Wake`.
+    /// Its next timeout, and the reason given by its `Wake`.
     pub next: Option<(Instant, String)>,
 }
 

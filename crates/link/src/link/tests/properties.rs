@@ -1,5 +1,5 @@
-//! What holds for every configuration and every schedule: packets are
-//! conserved, runs repeat, lateness changes nothing, order is kept.
+//! Properties of every configuration and schedule: packets are conserved, runs are reproducible,
+//! lateness changes nothing, order is kept.
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     LinkConfig, Loss, Opportunities, Outage, QueueLimit, Rate, Red, Trace, TraceValue,
 };
 
-/// What the owner of a link does with it.
+/// An action of a link's owner.
 #[derive(Debug, Clone)]
 enum Action {
     Offer(usize),
@@ -27,7 +27,7 @@ enum Action {
     Discipline(Discipline),
 }
 
-/// When things are done to the link, and which.
+/// Actions with their times.
 fn schedule() -> impl Strategy<Value = Vec<(u64, Action)>> {
     let action = prop_oneof![
         12 => (0usize..3000).prop_map(Action::Offer),
@@ -106,7 +106,7 @@ fn any_loss() -> impl Strategy<Value = Loss> {
     ]
 }
 
-/// A value every ten milliseconds, for ever.
+/// A repeating trace with a value every ten milliseconds.
 fn trace<T: TraceValue>(values: Vec<T>) -> Trace<T> {
     let period = millis(10) * values.len() as u32;
     let points = values.into_iter().enumerate().map(|(i, value)| (millis(10) * i as u32, value));
@@ -179,8 +179,8 @@ fn act(link: &mut Link<Numbered>, now: Instant, number: u32, action: &Action) {
     }
 }
 
-/// Carries a schedule out; drives the link punctually, or only when there is
-/// something to do to it. All arrivals with their times, and the counters.
+/// Runs a schedule and drives the link either punctually or only when an action is due. Returns all
+/// arrivals with their times, and the counters.
 fn run(
     config: LinkConfig,
     seed: u64,

@@ -1,4 +1,4 @@
-//! The driver, tried with small machines.
+//! Tests the driver with small machines.
 
 use units::{BitRate, Probability};
 
@@ -18,8 +18,8 @@ fn p(value: f64) -> Probability {
     Probability::new(value).unwrap()
 }
 
-/// Sends numbered messages, each until it is acknowledged, and takes those of
-/// the other side: stop-and-wait ARQ with a check sum.
+/// Stop-and-wait ARQ with a checksum: sends numbered messages, each until it is acknowledged, and
+/// receives those of the other side.
 #[derive(Debug, Default)]
 struct Arq {
     to_send: u32,
@@ -93,7 +93,7 @@ impl Peer for Arq {
     }
 
     fn transmit(&mut self, _now: Instant) -> Option<(usize, Vec<u8>)> {
-        // Each knows only the other: peer 0 sends the messages.
+        // There are only two peers, and peer 0 sends the messages.
         let to = usize::from(self.to_send > 0);
         self.answers.pop().map(|datagram| (to, datagram))
     }
@@ -181,7 +181,7 @@ fn a_dead_net_is_noticed_at_once() {
     assert_eq!(net.now(), stalled.now + Duration::from_secs(1));
 }
 
-/// Wants to be woken and does nothing then, or never stops to transmit.
+/// Wants to be woken and does nothing, or never stops transmitting.
 struct Faulty {
     chatty: bool,
 }
@@ -222,7 +222,7 @@ fn a_datagram_to_nowhere_is_a_mistake_in_the_test() {
     let _ = net.run_for(Duration::from_secs(1));
 }
 
-/// Sends at the full rate of the link, and counts what it hears.
+/// Sends at the full rate of the link, and counts what it receives.
 struct Flood {
     next: Option<Instant>,
     heard: u64,
