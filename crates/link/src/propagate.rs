@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(order(&mut propagation), [(100, 0), (100, 1), (105, 2)]);
     }
 
-    /// Three packets with maximal, no and almost maximal jitter.
+    /// Three packets with maximum, zero and again maximum jitter.
     fn lucky(jitter: Jitter) -> [usize; 3] {
         let mut lucks = Dice::stream(1, JITTER);
         let all: Vec<_> = (0..1000).map(|_| jitter.extra(lucks.bits())).collect();

@@ -27,68 +27,62 @@ pub use option::OptionError;
 pub use registry::{ControllerSpec, NAMES, SpecError};
 pub(crate) use window::{Window, Windowed};
 
-/// Decides how much may be in flight, and how fast.
+/// Decides how much may be in flight, and how fast to send.
 ///
-/// A pure function of the events that it is told of: no clock, no random
-/// numbers but from its seed. Windows are bytes. The connection asks
-/// [`Controller::cwnd`] and [`Controller::pacing`] after every event.
+/// A pure function of the events passed to it: no clock, and no random numbers except from its
+/// seed. Windows are in bytes. The connection asks for [`Controller::cwnd`] and
+/// [`Controller::pacing`] after every event.
 ///
-/// What repairs losses is not its business: the connection finds them, sends
-/// again, and keeps the window down while it does (RFC 6675, 6937). Undoing
-/// needs no help either: the connection keeps a copy from before the loss and
-/// puts it back, then calls [`Controller::on_undo`].
+/// Loss repair is not its concern: the connection detects losses, retransmits, and limits the
+/// window meanwhile (RFC 6675, 6937). Undoing needs no support either: the connection restores a
+/// copy from before the loss, then calls [`Controller::on_undo`].
 pub trait Controller: fmt::Debug + Send {
-    /// An acknowledgement of data that was not acknowledged before,
-    /// cumulatively or selectively.
+    /// New data was acknowledged, cumulatively or selectively.
     fn on_ack(&mut self, ack: &Ack);
 
-    /// Loss was found without a time-out, or congestion was notified: once per
-    /// window of data.
+    /// Loss was detected without a time-out, or congestion was signalled: once per window of data.
     fn on_congestion(&mut self, event: &Congestion);
 
     /// A retransmission time-out.
     fn on_timeout(&mut self, event: &Timeout);
 
-    /// The state before a loss or time-out has come back, for it was none.
+    /// The state from before a loss or time-out was restored, because it was spurious.
     fn on_undo(&mut self, _now: Instant) {}
 
-    /// Nothing was sent for longer than a retransmission time-out; sending
-    /// resumes with at most `restart` bytes (RFC 5681 §4.1).
+    /// Nothing was sent for longer than a retransmission time-out; sending resumes with at most
+    /// `restart` bytes (RFC 5681 §4.1).
     fn on_idle(&mut self, now: Instant, restart: ByteCount);
 
-    /// The loss recovery has ended; `in_flight` bytes are outstanding.
+    /// Loss recovery has ended; `in_flight` bytes are outstanding.
     fn on_recovered(&mut self, _now: Instant, _in_flight: ByteCount) {}
 
-    /// The path is estimated to hold no more than this: the threshold of the
-    /// slow start comes down to it. Controllers that probe for the rate
-    /// themselves need no such word.
+    /// The path is estimated to hold no more than this, so the slow-start threshold is lowered to
+    /// it. Controllers that probe for the rate themselves ignore it.
     fn limit_slow_start(&mut self, _ssthresh: ByteCount) {}
 
-    /// How much may be in flight.
+    /// Maximum number of bytes in flight.
     fn cwnd(&self) -> ByteCount;
 
-    /// The slow-start threshold: where proportional rate reduction leads to.
+    /// The slow-start threshold, which is also the target of proportional rate reduction.
     fn ssthresh(&self) -> ByteCount;
 
-    /// The rate to send at; `None` leaves it to the window.
+    /// The sending rate; `None` leaves it to the window.
     fn pacing(&self) -> Option<BitRate> {
         None
     }
 
-    /// How duplicate acknowledgements are answered, unless the configuration
-    /// says something else.
+    /// The reaction to duplicate acknowledgements, unless the configuration overrides it.
     fn recovery(&self) -> FastRecovery {
         FastRecovery::NewReno
     }
 
-    /// Whether the window during recovery is this controller's own, so that no
-    /// proportional rate reduction is put on top.
+    /// Whether the controller sets the window during recovery itself, so that proportional rate
+    /// reduction is not applied.
     fn rules_recovery(&self) -> bool {
         false
     }
 
-    /// What there is to see, for probes and plots: names and values, always the
-    /// same names in the same order.
+    /// Values for probes and plots: always the same names in the same order.
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
@@ -103,24 +97,24 @@ impl Clone for Box<dyn Controller> {
     }
 }
 
-/// What a controller begins with.
+/// The initial parameters of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
-    /// The most payload that a segment carries, in bytes.
+    /// Maximum payload of a segment, in bytes.
     pub mss: u64,
     /// The initial window in bytes.
     pub window: u64,
-    /// The initial slow-start threshold in bytes; "arbitrarily high"
-    /// (RFC 5681 §3.1) is `u64::MAX`.
+    /// The initial slow-start threshold in bytes; `u64::MAX` for "arbitrarily high" (RFC 5681
+    /// §3.1).
     pub ssthresh: u64,
-    /// For controllers that need random numbers.
+    /// Seed for controllers that use random numbers.
     pub seed: u64,
 }
 
-/// What repairs losses at the moment.
+/// The current phase of loss repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing is known to be lost.
+    /// No known loss.
     Open,
     /// Fast recovery: windows must not grow.
     Recovery,
@@ -139,33 +133,33 @@ pub struct Ack {
     pub delivered: u64,
     /// Bytes delivered since the connection began.
     pub total_delivered: u64,
-    /// What may count for the growth of the window (RFC 3465).
+    /// Bytes that may count for window growth (RFC 3465).
     pub credit: Credit,
-    /// The RTT that it measured.
+    /// RTT measured by it.
     pub rtt: Option<Duration>,
-    /// The smoothed RTT, with this sample.
+    /// Smoothed RTT including this sample.
     pub smoothed_rtt: Duration,
-    /// The smallest RTT so far.
+    /// Minimum RTT so far.
     pub min_rtt: Duration,
-    /// The delivery rate that it measured.
+    /// Delivery rate measured by it.
     pub rate: Option<RateSample>,
     /// Bytes in flight before it.
     pub prior_in_flight: u64,
     /// Bytes in flight after it.
     pub in_flight: u64,
-    /// The congestion window, not the application or the receiver, held back
-    /// what was sent when this data was.
+    /// Whether the congestion window, rather than the application or the receiver, was the limit
+    /// when this data was sent.
     pub is_cwnd_limited: bool,
-    /// What repairs losses after it.
+    /// The phase of loss repair after it.
     pub phase: Phase,
-    /// The position up to which all is acknowledged now.
+    /// The position up to which everything is acknowledged.
     pub una: u64,
-    /// The position of the next byte never sent: acknowledgements from here on
-    /// belong to the next round trip.
+    /// The position of the next byte never sent. Acknowledgements from here on belong to the next
+    /// round trip.
     pub nxt: u64,
 }
 
-/// The bytes by which an acknowledgement may let the window grow.
+/// The bytes of an acknowledgement that count for window growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Credit {
     /// In slow start.
@@ -174,7 +168,7 @@ pub struct Credit {
     pub avoidance: u64,
 }
 
-/// Why the window must come down.
+/// Why the window must be reduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// Segments were lost.
@@ -183,15 +177,15 @@ pub enum Signal {
     Ecn,
 }
 
-/// Congestion without a time-out.
+/// Congestion detected without a time-out.
 #[derive(Debug, Clone, Copy)]
 pub struct Congestion {
-    /// When it was noticed.
+    /// When it was detected.
     pub now: Instant,
-    /// How.
+    /// How it was detected.
     pub signal: Signal,
-    /// Bytes sent and not cumulatively acknowledged, at most the window: the
-    /// `FlightSize` of RFC 5681.
+    /// Bytes sent and not cumulatively acknowledged, but at most the window: the `FlightSize` of
+    /// RFC 5681.
     pub flight_size: u64,
     /// Bytes still in flight.
     pub in_flight: u64,
@@ -200,26 +194,24 @@ pub struct Congestion {
 /// A retransmission time-out.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeout {
-    /// When.
+    /// When it expired.
     pub now: Instant,
     /// As in [`Congestion`].
     pub flight_size: u64,
-    /// Whether nothing has been acknowledged since the last time-out: the
-    /// threshold stays as it is then (RFC 5681 §3.1).
+    /// Whether nothing was acknowledged since the last time-out. The threshold then stays (RFC 5681
+    /// §3.1).
     pub is_repeated: bool,
 }
 
-/// What three duplicate acknowledgements lead to.
+/// The reaction to three duplicate acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastRecovery {
-    /// Everything not acknowledged is sent again in slow start (Tahoe; Fall and
-    /// Floyd, "Simulation-based Comparisons of Tahoe, Reno, and SACK TCP",
-    /// 1996).
+    /// Resend everything unacknowledged in slow start (Tahoe; Fall and Floyd, "Simulation-based
+    /// Comparisons of Tahoe, Reno, and SACK TCP", 1996).
     GoBackN,
-    /// One segment is sent again; the first new acknowledgement ends the
-    /// recovery (RFC 2581 §3.2).
+    /// Resend one segment; the first new acknowledgement ends recovery (RFC 2581 §3.2).
     Reno,
-    /// The recovery goes on until all that was outstanding is acknowledged; a
-    /// partial acknowledgement sends the next segment again (RFC 6582).
+    /// Recovery lasts until everything that was outstanding is acknowledged; each partial
+    /// acknowledgement resends the next segment (RFC 6582).
     NewReno,
 }

@@ -1,4 +1,4 @@
-//! How an endpoint behaves: every option of the sources.
+//! The settings of an endpoint: every option of the sources.
 
 use core::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::rtt::RtoConfig;
 use crate::segment::Cookie;
 use crate::tcb::ControlBlock;
 
-/// The settings of a connection. [`Config::default`] is a plain, current TCP:
-/// RFC 9293 with SACK, timestamps, window scaling, RACK-TLP, PRR and CUBIC.
-/// The named sets of the literature are [`crate::Profile`]s.
+/// The settings of a connection. [`Config::default`] is a plain, modern TCP: RFC 9293 with SACK,
+/// timestamps, window scaling, RACK-TLP, PRR and CUBIC. [`crate::Profile`] has the named sets of
+/// the literature.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The largest segment to receive, in bytes of payload with options; and to
-    /// send, unless the peer wants less. 1460 is Ethernet with IPv4.
+    /// Maximum segment size to receive, in bytes of payload with options, and to send unless the
+    /// peer wants less. 1460 is Ethernet with IPv4.
     pub mss: u16,
     /// The initial window in segments (RFC 6928: 10; RFC 3390: 3 at this size;
     /// RFC 2581: 2; before: 1). At least 1.
     pub initial_window: u32,
-    /// The initial slow-start threshold; `None` is "arbitrarily high"
-    /// (RFC 5681). The way to share that of an earlier connection (RFC 9040).
+    /// The initial slow-start threshold; `None` is "arbitrarily high" (RFC 5681). Can be set to
+    /// that of an earlier connection (RFC 9040).
     pub initial_ssthresh: Option<ByteCount>,
-    /// Room for data received and not read. With what the windows can say
-    /// (65,535 bytes without scaling, 1 GiB with it), it limits the peer's
-    /// flight: the BDP should fit.
+    /// Buffer for data received and not read, in bytes. It limits the peer's flight, together with
+    /// the largest window that can be expressed (65,535 bytes without scaling, 1 GiB with it), so
+    /// it should exceed the BDP.
     pub receive_buffer: ByteCount,
-    /// Room for data written and not acknowledged.
+    /// Buffer for data written and not acknowledged, in bytes.
     pub send_buffer: ByteCount,
     /// Offer and accept window scaling (RFC 7323 §2).
     pub window_scaling: bool,
@@ -40,142 +40,127 @@ pub struct Config {
     pub dsack: bool,
     /// Offer and accept explicit congestion notification (RFC 3168).
     pub ecn: bool,
-    /// Offer and accept negative acknowledgements of holes (SCPS-TP's SNACK,
-    /// CCSDS 714.0-B-2, short form). They can be used without SACK, and
-    /// beside it.
+    /// Offer and accept negative acknowledgements of holes (SCPS-TP's SNACK, CCSDS 714.0-B-2, short
+    /// form). They work with or without SACK.
     pub snack: bool,
-    /// Losses are taken for corruption (SCPS-TP, CCSDS 714.0-B-2): they
-    /// are repaired and the window stays; time-outs reduce it all the same.
+    /// Treat losses as corruption (SCPS-TP, CCSDS 714.0-B-2): they are repaired without reducing
+    /// the window. Time-outs still reduce it.
     pub assume_corruption: bool,
-    /// Data with the SYN.
+    /// Data on the SYN.
     pub syn_data: SynData,
     /// When data is acknowledged.
     pub acks: AckConfig,
-    /// Gather small writes while data is outstanding (Nagle; RFC 9293 §3.7.4).
+    /// Coalesce small writes while data is outstanding (Nagle; RFC 9293 §3.7.4).
     pub nagle: bool,
-    /// What of an acknowledgement counts for the growth of the window.
+    /// How acknowledgements count for window growth.
     pub counting: Counting,
-    /// How losses are found.
+    /// How losses are detected.
     pub detection: Detection,
-    /// What duplicate acknowledgements lead to; `None` leaves it to the
-    /// controller.
+    /// The reaction to duplicate acknowledgements; `None` leaves it to the controller.
     pub recovery: Option<FastRecovery>,
-    /// Proportional rate reduction (RFC 6937); without it the window is at its
-    /// new value at once.
+    /// Proportional rate reduction (RFC 6937); without it the window is reduced at once.
     pub prr: Option<PrrBound>,
-    /// Send new data for the first two duplicate acknowledgements (RFC 3042).
+    /// Send new data on the first two duplicate acknowledgements (RFC 3042).
     pub limited_transmit: bool,
-    /// Find spurious time-outs by what is acknowledged after them (F-RTO,
-    /// RFC 5682).
+    /// Detect spurious time-outs from the acknowledgements after them (F-RTO, RFC 5682).
     pub frto: bool,
-    /// Find needless retransmissions by timestamps (Eifel, RFC 3522), and undo
-    /// what they did.
+    /// Detect spurious retransmissions by timestamps (Eifel, RFC 3522), and undo their effects.
     pub eifel: bool,
-    /// Find needless retransmissions by duplicate SACKs (RFC 3708), and undo
-    /// what they did.
+    /// Detect spurious retransmissions by duplicate SACKs (RFC 3708), and undo their effects.
     pub dsack_undo: bool,
     /// The retransmission time-out.
     pub rto: RtoConfig,
     /// The congestion controller.
     pub controller: ControllerSpec,
-    /// Space segments in time, at the controller's rate or else at 2 (slow
-    /// start) or 1.2 windows per RTT.
+    /// Pace segments, at the controller's rate or else at 2 (slow start) or 1.2 windows per RTT.
     pub pacing: bool,
-    /// Send no faster than this; for instance the rate of the satellite link.
+    /// Maximum sending rate, for instance that of the satellite link.
     pub max_rate: Option<BitRate>,
-    /// How much may leave at once after a pause where a rate bounds the sender:
-    /// the depth of a token bucket (TBF; ITU-R S.1711-1). `None` is what takes
-    /// 1 ms.
+    /// Maximum burst after a pause when a rate limits the sender: the depth of a token bucket (TBF;
+    /// ITU-R S.1711-1). `None` is 1 ms of the rate.
     pub bucket: Option<ByteCount>,
-    /// What earlier connections, or others at the same time, know of the path
-    /// (TCB interdependence, RFC 9040).
+    /// What earlier or concurrent connections know about the path (TCB interdependence, RFC 9040).
     pub shared: Option<ControlBlock>,
-    /// Set the threshold of the first slow start to the rate at which the first
-    /// acknowledgements come times the RTT (Hoe, SIGCOMM 1996; the sender's
-    /// estimation of Allman and Paxson, SIGCOMM 1999).
+    /// Set the threshold of the first slow start to the rate of the first acknowledgements times
+    /// the RTT (Hoe, SIGCOMM 1996; the sender's estimation of Allman and Paxson, SIGCOMM 1999).
     pub estimate_ssthresh: bool,
-    /// After an idle time-out, begin again with at most the initial window
-    /// (RFC 5681 §4.1).
+    /// After an idle retransmission time-out, restart with at most the initial window (RFC 5681
+    /// §4.1).
     pub restart_after_idle: bool,
     /// Probe idle connections (RFC 9293 §3.8.4).
     pub keepalive: Option<Keepalive>,
-    /// Give up when data stays unacknowledged for so long (RFC 9293 §3.8.3:
-    /// R2, at least 100 s; RFC 5482). `None` never gives up.
+    /// Give up when data stays unacknowledged for this long (RFC 9293 §3.8.3: R2, at least 100 s;
+    /// RFC 5482). `None` never gives up.
     pub user_timeout: Option<Duration>,
-    /// How long TIME-WAIT lasts: 2·MSL, which is 4 minutes in RFC 9293 and 60 s
-    /// in practice.
+    /// Duration of TIME-WAIT: 2·MSL, which is 4 minutes in RFC 9293 and 60 s in practice.
     pub time_wait: Duration,
-    /// For controllers that need random numbers.
+    /// Seed for controllers that use random numbers.
     pub seed: u64,
 }
 
-/// When received data is acknowledged. Whatever these say, data out of order
-/// and data that fills a hole is acknowledged at once (RFC 5681 §4.2).
+/// When received data is acknowledged. In any case, data that is out of order or fills a hole is
+/// acknowledged at once (RFC 5681 §4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckConfig {
-    /// An acknowledgement waits no longer; `None` delays none. At most 500 ms
-    /// (RFC 9293 §3.8.6.3).
+    /// Maximum delay of an acknowledgement; `None` for no delay. At most 500 ms (RFC 9293
+    /// §3.8.6.3).
     pub delay: Option<Duration>,
-    /// So many segments are acknowledged at once; 2 in RFC 5681.
+    /// Acknowledge at once after this many segments; 2 in RFC 5681.
     pub every: u32,
-    /// The first so many segments are acknowledged one by one, as Linux does
-    /// ("quick ACK").
+    /// Acknowledge this many initial segments one by one, like Linux ("quick ACK").
     pub quick: u32,
-    /// Delayed acknowledgements after slow start (RFC 2760 §3.2.3): every
-    /// segment is acknowledged while the sender is in slow start. The receiver
-    /// takes slow start to last until the first hole or mark.
+    /// Delayed acknowledgements after slow start (RFC 2760 §3.2.3): every segment is acknowledged
+    /// while the sender is in slow start. The receiver assumes that slow start lasts until the
+    /// first hole or mark.
     pub after_slow_start: bool,
 }
 
-/// Data with the SYN: what a client sends, and what a server takes.
+/// Data on the SYN: whether a client sends it, and a server accepts it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SynData {
-    /// None. A server leaves data of a SYN to be sent again.
+    /// None. A server ignores data on a SYN, so it is resent.
     #[default]
     Off,
     /// TCP Fast Open (RFC 7413).
     FastOpen {
-        /// The server's cookie for this client: as a server, what it gives and
-        /// accepts (§4.1.2: made of the client's address with a secret, by the
-        /// owner, who knows addresses); as a client, that of an earlier
-        /// connection ([`crate::Connection::cookie`]), or an empty one, which
-        /// asks for it. A server with an empty one does without Fast Open.
+        /// As a server, the cookie that it issues and accepts for this client (§4.1.2). The owner
+        /// computes it from the client's address and a secret; if it is empty, the server does
+        /// without Fast Open. As a client, the cookie of an earlier connection
+        /// ([`crate::Connection::cookie`]), or an empty one to request it.
         cookie: Cookie,
     },
-    /// From everybody, without any proof: what T/TCP (RFC 1644) gains, a round
-    /// trip, without its counters of connections, which tell old SYNs from new
-    /// ones. Historic (RFC 6247); a SYN that arrives twice opens twice.
+    /// From anyone, without proof. This gains a round trip like T/TCP (RFC 1644), but lacks its
+    /// connection counters, which distinguish old SYNs from new ones. Historic (RFC 6247); a
+    /// duplicate SYN opens twice.
     Always,
 }
 
-/// What of an acknowledgement counts for the growth of the window.
+/// How acknowledgements count for window growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
     /// Every acknowledgement counts for one segment, as before RFC 3465.
     Acks,
-    /// Bytes count (appropriate byte counting, RFC 3465), in slow start up to
-    /// so many segments per acknowledgement: its limit L. `None` is unlimited.
+    /// Bytes count (appropriate byte counting, RFC 3465). In slow start at most `limit` segments
+    /// count per acknowledgement: its limit L. `None` is unlimited.
     Bytes {
         /// L.
         limit: Option<u32>,
     },
 }
 
-/// How losses are found. All but the first need SACK, and fall back to it.
+/// How losses are detected. All but the first need SACK, and fall back to the first without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detection {
     /// Three duplicate acknowledgements (RFC 5681).
     DupAcks,
-    /// Three runs or more than two segments selectively acknowledged above
-    /// (RFC 6675).
+    /// Three runs, or more than two segments, selectively acknowledged above (RFC 6675).
     Sack,
     /// More than three segments between the hole and the highest selective
     /// acknowledgement (FACK: Mathis and Mahdavi, SIGCOMM 1996).
     Fack,
-    /// Sent longer than an RTT and a reordering window before something that
-    /// was delivered (RFC 8985).
+    /// Sent earlier than delivered data by more than an RTT and a reordering window (RFC 8985).
     Rack {
-        /// With tail loss probes.
+        /// Whether to send tail loss probes.
         tlp: bool,
     },
 }
@@ -183,17 +168,17 @@ pub enum Detection {
 /// Probes of an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Idle for so long; at least 2 hours by default (RFC 9293 §3.8.4).
+    /// Idle time before the first probe; at least 2 hours by default (RFC 9293 §3.8.4).
     pub idle: Duration,
-    /// Between probes.
+    /// Interval between probes.
     pub interval: Duration,
-    /// So many probes without answer end the connection.
+    /// Number of unanswered probes that ends the connection.
     pub probes: u32,
 }
 
 impl Default for AckConfig {
-    /// RFC 5681 with a delay of 40 ms, as Linux and RFC 9293's advice against
-    /// long delays have it.
+    /// RFC 5681 with a delay of 40 ms, like Linux and following RFC 9293's advice against long
+    /// delays.
     fn default() -> Self {
         Self { delay: Some(Duration::from_millis(40)), every: 2, quick: 0, after_slow_start: false }
     }

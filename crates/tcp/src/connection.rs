@@ -28,30 +28,27 @@ pub use emit::refusal;
 
 /// One end of a TCP connection, whose segments carry `P`.
 ///
-/// A state machine without clock or socket (`docs/state-machines.md`). Inputs:
-/// [`Connection::handle_segment`], the commands, [`Machine::handle_timeout`].
-/// After each of them drain, in this order, [`Connection::poll_event`] and
-/// [`Connection::poll_transmit`] until `None`; an endpoint that is asked for
-/// its segments only later acknowledges the same, but in fewer segments.
+/// A state machine without a clock or a socket (`docs/state-machines.md`). Inputs:
+/// [`Connection::handle_segment`], the commands, [`Machine::handle_timeout`]. After each of them,
+/// drain [`Connection::poll_event`] and then [`Connection::poll_transmit`] until they return
+/// `None`. An endpoint that is polled later acknowledges the same data, but in fewer segments.
 ///
 /// Ports, addresses and the demultiplexing of segments belong to the owner.
 ///
-/// Not modelled: urgent data, IP fragmentation and path MTU discovery (the MSS
-/// never changes), ICMP errors, automatic sizing of buffers, SYN cookies,
-/// RFC 6191's reuse of TIME-WAIT.
+/// Not modelled: urgent data, IP fragmentation and path MTU discovery (the MSS never changes), ICMP
+/// errors, automatic sizing of buffers, SYN cookies, RFC 6191's reuse of TIME-WAIT.
 #[derive(Debug, Clone)]
 pub struct Connection<P> {
     config: Arc<Config>,
     state: State,
-    /// Opened by [`Connection::listen`]: a reset of the handshake leads back to
-    /// LISTEN.
+    /// Opened by [`Connection::listen`]: a reset during the handshake leads back to LISTEN.
     is_passive: bool,
     iss: SeqNr,
     irs: SeqNr,
     sender: Sender<P>,
     receiver: Receiver<P>,
     agreed: Agreed,
-    /// How far the peer's window fields are shifted, and ours.
+    /// Window shifts of the peer and of this end.
     peer_shift: u8,
     own_shift: u8,
     scales: bool,
@@ -60,18 +57,17 @@ pub struct Connection<P> {
     window_ack: SeqNr,
     acks: Acks,
     clock: TimestampClock,
-    /// A mark is to be echoed until the peer has reduced its window
-    /// (RFC 3168 §6.1.3).
+    /// Whether a congestion mark is echoed until the peer has reduced its window (RFC 3168 §6.1.3).
     echoes_mark: bool,
-    /// What the server has given for the next time (RFC 7413 §4.1.3).
+    /// The cookie from the server for the next connection (RFC 7413 §4.1.3).
     cookie: Cookie,
-    /// What our SYN-ACK gives the client.
+    /// Whether our SYN-ACK gives the client a cookie.
     gives_cookie: bool,
     challenges: Challenges,
     timers: Timers,
     write_blocked: bool,
     events: VecDeque<Event>,
-    /// Segments that answer others and carry nothing of the stream.
+    /// Segments that answer others and carry no stream data.
     outbox: VecDeque<Segment<P>>,
 }
 
@@ -92,21 +88,21 @@ pub enum State {
     TimeWait,
 }
 
-/// What has happened.
+/// An event of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The handshake is through.
+    /// The handshake is complete.
     Connected,
     /// There is data to read.
     Readable,
-    /// There is room to write, after [`Connection::write`] had too little.
+    /// There is room to write again, after [`Connection::write`] had too little.
     Writable,
-    /// The peer has ended its stream: what can be read now is the last of it.
+    /// The peer has ended its stream; what can be read now is the rest of it.
     Finished,
     /// Both streams have ended and are acknowledged.
     Closed,
-    /// The connection ended before its streams did.
+    /// The connection ended before its streams.
     Aborted(Abort),
 }
 
@@ -127,12 +123,12 @@ pub enum Abort {
 #[derive(Debug, Clone, Default)]
 struct Timers {
     time_wait: Option<Instant>,
-    /// The next keepalive probe, and how many were sent.
+    /// When the next keepalive probe is due, and how many were sent.
     keepalive: Option<Instant>,
     probes: u32,
 }
 
-/// RFC 7323: what is echoed, and what the own clock shows: milliseconds.
+/// RFC 7323: the timestamp to echo, and this end's clock, in milliseconds.
 #[derive(Debug, Clone, Default)]
 struct TimestampClock {
     offset: u32,
@@ -195,8 +191,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Opens a connection: a SYN with the initial sequence number `iss` is to be
-    /// sent. Who speaks to strangers makes it unpredictable (RFC 6528).
+    /// Opens a connection by sending a SYN with the initial sequence number `iss`. It must be
+    /// unpredictable if strangers can reach the connection (RFC 6528).
     pub fn connect(config: impl Into<Arc<Config>>, iss: SeqNr) -> Self {
         let mut connection = Self::new(config.into(), State::SynSent, iss);
         connection.sender.may_hurry = match &connection.config.syn_data {
@@ -207,7 +203,7 @@ impl<P: Payload> Connection<P> {
         connection
     }
 
-    /// Waits for a SYN, which will be answered with `iss`.
+    /// Waits for a SYN and answers it with `iss`.
     pub fn listen(config: impl Into<Arc<Config>>, iss: SeqNr) -> Self {
         Self::new(config.into(), State::Listen, iss)
     }
@@ -217,24 +213,24 @@ impl<P: Payload> Connection<P> {
         self.state
     }
 
-    /// What it knows of the path, for other connections
+    /// What it knows about the path, for other connections
     /// ([`Config::shared`](crate::Config::shared)).
     pub fn control_block(&self) -> ControlBlock {
         self.sender.control_block()
     }
 
-    /// The cookie that the server has given, for the data of a later
-    /// connection's SYN ([`SynData::FastOpen`]); empty if it has given none.
+    /// The cookie received from the server, for data on a later connection's SYN
+    /// ([`SynData::FastOpen`]); empty if there is none.
     pub fn cookie(&self) -> &Cookie {
         &self.cookie
     }
 
-    /// Counters, and the sender's state of the moment.
+    /// Counters, and the current state of the sender.
     pub fn stats(&self) -> Stats {
         self.sender.snapshot()
     }
 
-    /// What has happened, in order.
+    /// Returns the next event, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -255,12 +251,12 @@ impl<P: Payload> Connection<P> {
         self.irs.advance(self.receiver.next())
     }
 
-    /// Whether the peer's SYN is known.
+    /// Whether the peer's SYN was received.
     fn is_synchronised(&self) -> bool {
         !matches!(self.state, State::Closed | State::Listen | State::SynSent)
     }
 
-    /// Ends the connection before its time.
+    /// Ends the connection early.
     fn end(&mut self, why: Abort) {
         self.state = State::Closed;
         self.timers = Timers::default();

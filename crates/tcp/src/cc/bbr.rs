@@ -53,21 +53,21 @@ pub(crate) struct Bbr {
     /// The window before recovery or `ProbeRTT`.
     prior: f64,
     mode: Mode,
-    /// Rates in bit/s with their rounds, falling: the first is the maximum.
+    /// Rates in bit/s with their rounds, in decreasing order: the first is the maximum.
     bandwidths: VecDeque<(u64, f64)>,
     rtprop: Option<Duration>,
     rtprop_at: Instant,
     round: u64,
-    /// The round ends when data sent after so many deliveries is acknowledged.
+    /// The round ends when data sent after this many deliveries is acknowledged.
     round_end: u64,
     full_bandwidth: f64,
     full_rounds: u32,
     filled: bool,
     cycle: usize,
     cycle_at: Instant,
-    /// When `ProbeRTT` may end, once the window is small; and in which round.
+    /// The earliest end of `ProbeRTT`, set once the window is small, and its round.
     probe_done: Option<(Instant, u64)>,
-    /// Packets are conserved until this round has passed.
+    /// Packets are conserved until this round is over.
     conserves_until: Option<u64>,
     in_recovery: bool,
     lost: bool,
@@ -90,8 +90,7 @@ impl Bbr {
             full_bandwidth: 0.0,
             full_rounds: 0,
             filled: false,
-            // Any phase but the second (draft §4.3.4.3); which one, the seed
-            // says.
+            // Any phase except the second (draft §4.3.4.3), chosen by the seed.
             cycle: [0, 2, 3, 4, 5, 6, 7][(start.seed % 7) as usize],
             cycle_at: Instant::ZERO,
             probe_done: None,
@@ -115,7 +114,7 @@ impl Bbr {
         }
     }
 
-    /// Bytes that fill the path `gain` times.
+    /// Number of bytes that fill the path `gain` times.
     fn inflight(&self, gain: f64) -> f64 {
         match self.rtprop {
             Some(rtprop) if self.bandwidth() > 0.0 => {
@@ -125,7 +124,7 @@ impl Bbr {
         }
     }
 
-    /// Whether a round trip has passed.
+    /// Updates the bandwidth filter; returns whether a round trip has passed.
     fn update_bandwidth(&mut self, ack: &Ack, sample: &RateSample) -> bool {
         let begins = sample.prior_delivered.get() >= self.round_end;
         if begins {
@@ -297,7 +296,7 @@ impl Controller for Bbr {
         self.cwnd = self.mss;
     }
 
-    /// The rate is known; the window need not begin anew.
+    /// The rate is known, so the window need not restart.
     fn on_idle(&mut self, _now: Instant, _restart: ByteCount) {}
 
     fn on_recovered(&mut self, _now: Instant, _in_flight: ByteCount) {

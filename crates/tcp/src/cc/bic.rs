@@ -70,7 +70,7 @@ impl Bic {
         }
     }
 
-    /// Notes the window at a loss; by which factor it comes down.
+    /// Records the window at a loss; returns the factor of its reduction.
     fn lose(&mut self) -> f64 {
         let cwnd = self.window.cwnd / self.window.mss;
         let beta = self.options.beta;

@@ -54,7 +54,7 @@ enum Version {
 const VERSIONS: [(&str, Version); 3] =
     [("on", Version::PlusPlus), ("off", Version::Off), ("2011", Version::Original)];
 
-/// What ends slow start before a loss does.
+/// The early exit from slow start.
 #[derive(Debug, Clone)]
 enum Exit {
     PlusPlus(HyStart),
@@ -111,18 +111,18 @@ impl CubicOptions {
 pub(crate) struct Cubic {
     options: CubicOptions,
     window: Window,
-    /// `None` once slow start was left for the first time.
+    /// `None` after slow start was left for the first time.
     hystart: Option<Exit>,
     /// Segments.
     w_max: f64,
     /// The window before the last reduction, in segments.
     prior: f64,
     epoch: Option<Epoch>,
-    /// Since when the window has not been what limits.
+    /// Since when the window has not been the limit.
     idle_since: Option<Instant>,
 }
 
-/// A stretch of congestion avoidance.
+/// An epoch of congestion avoidance.
 #[derive(Debug, Clone, Copy)]
 struct Epoch {
     start: Instant,
@@ -130,7 +130,7 @@ struct Epoch {
     k: f64,
     /// Segments.
     origin: f64,
-    /// What Reno would have, in segments.
+    /// The window Reno would have, in segments.
     w_est: f64,
 }
 
@@ -147,7 +147,7 @@ impl Cubic {
         }
     }
 
-    /// The share of the acknowledgement that is left for congestion avoidance.
+    /// The fraction of the acknowledgement that is left for congestion avoidance.
     fn slow_start(&mut self, ack: &Ack) -> f64 {
         let Some(hystart) = &mut self.hystart else {
             return self.window.slow_start(ack.credit.slow_start);
@@ -228,7 +228,7 @@ impl Windowed for Cubic {
             self.idle_since = self.idle_since.or(Some(ack.now));
             return;
         }
-        // §5.8: time in which more was not needed does not count.
+        // §5.8: time during which the window was not the limit does not count.
         if let (Some(since), Some(epoch)) = (self.idle_since.take(), &mut self.epoch) {
             epoch.start += ack.now.saturating_since(since.max(epoch.start));
         }
@@ -250,7 +250,7 @@ impl Windowed for Cubic {
     fn collapse(&mut self, event: &Timeout) {
         if !event.is_repeated {
             self.reduce();
-            // §4.8: the next epoch begins at its own plateau.
+            // §4.8: the next epoch starts at its own plateau.
             self.w_max = 0.0;
         }
         self.window.time_out(event, self.options.beta);

@@ -25,10 +25,10 @@ const CSS_ROUNDS: u32 = 5;
 /// The limit L of RFC 9406 §4.2 for senders that do not pace, in segments.
 const LIMIT: u64 = 8;
 
-/// What slow start is to do.
+/// What slow start should do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advice {
-    /// Grow the window by so many bytes.
+    /// Grow the window by this many bytes.
     Grow(u64),
     /// Leave slow start.
     Leave,
@@ -41,7 +41,7 @@ pub(crate) struct HyStart {
     last_min: Option<Duration>,
     current_min: Option<Duration>,
     samples: u32,
-    /// The baseline, and the rounds passed, of conservative slow start.
+    /// The baseline of conservative slow start, and the number of rounds in it.
     css: Option<(Duration, u32)>,
 }
 
@@ -55,7 +55,7 @@ impl HyStart {
         self.css.is_some()
     }
 
-    /// An acknowledgement in slow start.
+    /// Handles an acknowledgement in slow start.
     pub(crate) fn on_ack(&mut self, ack: &Ack) -> Advice {
         if ack.una > self.round_end {
             self.round_end = ack.nxt;

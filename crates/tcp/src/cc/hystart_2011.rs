@@ -33,7 +33,7 @@ pub(crate) struct HyStart2011 {
 /// A round trip.
 #[derive(Debug, Clone, Copy)]
 struct Round {
-    /// It ends when this is acknowledged.
+    /// The round ends when this is acknowledged.
     end: u64,
     begin: Instant,
     /// The last acknowledgement of the train.
@@ -47,7 +47,7 @@ impl HyStart2011 {
         Self { mss, round: None }
     }
 
-    /// An acknowledgement in slow start, with a window of `cwnd` bytes.
+    /// Handles an acknowledgement in slow start, with a window of `cwnd` bytes.
     pub(crate) fn on_ack(&mut self, ack: &Ack, cwnd: u64) -> Advice {
         let fresh =
             Round { end: ack.nxt, begin: ack.now, last: ack.now, least: Duration::MAX, samples: 0 };

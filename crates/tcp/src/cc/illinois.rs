@@ -57,7 +57,7 @@ pub(crate) struct Illinois {
     sum: Duration,
     samples: u32,
     max_rtt: Duration,
-    /// Round trips with a delay below d₁, since it was above.
+    /// Consecutive round trips with a delay below d₁.
     calm: u32,
     was_above: bool,
     alpha: f64,
@@ -123,8 +123,7 @@ impl Illinois {
         }
     }
 
-    /// The delays seen so far count no longer (the authors: after a loss the
-    /// average begins anew).
+    /// Discards the delays seen so far (the authors: after a loss the average starts afresh).
     fn begin_again(&mut self) {
         self.sum = Duration::ZERO;
         self.samples = 0;

@@ -9,37 +9,37 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// No name and value.
+    /// Not of the form name=value.
     #[error("\"{text}\" is no option: expected name=value")]
     Form {
-        /// What was written.
+        /// The given text.
         text: String,
     },
     /// The controller has no such option.
     #[error("there is no option \"{name}\": expected {expected}")]
     Unknown {
-        /// What was written.
+        /// The given name.
         name: String,
-        /// What there is.
+        /// The existing options.
         expected: String,
     },
-    /// The value is not of the option's kind.
+    /// The value is invalid for the option.
     #[error("{name}={value}: expected {expected}")]
     Value {
         /// The option.
         name: String,
-        /// What was written.
+        /// The given value.
         value: String,
         /// What would be accepted.
         expected: String,
     },
 }
 
-/// The options as they were written, of which a controller takes its own.
+/// The given options, of which a controller takes its own.
 #[derive(Debug)]
 pub(crate) struct Options<'a> {
     given: BTreeMap<&'a str, &'a str>,
-    /// What was asked for.
+    /// The names that were asked for.
     known: Vec<&'static str>,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// Refuses what no one asked for.
+    /// Rejects options that nobody asked for.
     pub(crate) fn finish(self) -> Result<(), OptionError> {
         let Some((name, _)) = self.given.first_key_value() else { return Ok(()) };
         let expected =

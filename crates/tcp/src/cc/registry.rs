@@ -21,10 +21,10 @@ use super::{Controller, FastRecovery, Start};
 /// Makes a controller for a connection.
 type Make = Arc<dyn Fn(&Start) -> Box<dyn Controller> + Send + Sync>;
 
-/// Reads the options.
+/// Parses the options.
 type Read = fn(&mut Options<'_>) -> Result<Make, OptionError>;
 
-/// What there is: name, how to read its options.
+/// Names of controllers, with the functions that parse their options.
 const CONTROLLERS: [(&str, Read); 12] = [
     ("bbr", |_| Ok(boxed(Bbr::new))),
     ("bic", |options| {
@@ -81,25 +81,24 @@ fn boxed<C: Controller + 'static>(make: impl Fn(&Start) -> C + Send + Sync + 'st
     Arc::new(move |start| Box::new(make(start)))
 }
 
-/// A controller and its options, read from text such as `cubic` or
-/// `cubic:hystart=off,beta=0.8`.
+/// A controller and its options, parsed from text such as `cubic` or `cubic:hystart=off,beta=0.8`.
 #[derive(Clone)]
 pub struct ControllerSpec {
     text: String,
     make: Make,
 }
 
-/// A text that names no controller.
+/// A text that does not name a valid controller.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// There is no controller of that name.
+    /// There is no controller with that name.
     #[error("no congestion controller \"{name}\": expected one of {}", NAMES.join(", "))]
     Unknown {
-        /// What was written.
+        /// The given name.
         name: String,
     },
-    /// It has no such option, or the value is wrong.
+    /// An option is unknown, or its value is invalid.
     #[error("congestion controller {name}: {error}")]
     Option {
         /// The controller.
@@ -110,7 +109,7 @@ pub enum SpecError {
 }
 
 impl ControllerSpec {
-    /// The controller for one connection.
+    /// Creates the controller for a connection.
     pub fn make(&self, start: &Start) -> Box<dyn Controller> {
         (self.make)(start)
     }

@@ -1,4 +1,4 @@
-//! The equations, with numbers worked out by hand.
+//! Tests the equations with numbers computed by hand.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn avoiding(text: &str, segments: u64) -> Box<dyn Controller> {
     text.parse::<ControllerSpec>().unwrap().make(&start)
 }
 
-/// All of a round trip's data acknowledged at once.
+/// Acknowledges all data of a round trip at once.
 fn ack(now: Instant, bytes: u64, rtt: Duration, min_rtt: Duration, round: u64) -> Ack {
     Ack {
         now,
@@ -62,7 +62,7 @@ fn hybla() {
     let mut it = avoiding("hybla", 10);
     it.on_ack(&ack(at(0), 10 * MSS, ms(100), ms(100), 1));
     assert_eq!(segments(&*it), 26.0);
-    // With the reference RTT or less it is Reno.
+    // At or below the reference RTT it is Reno.
     let mut it = avoiding("hybla:rtt0=100ms", 10);
     it.on_ack(&ack(at(0), 10 * MSS, ms(80), ms(80), 1));
     assert_eq!(segments(&*it), 11.0);
@@ -181,7 +181,7 @@ fn illinois_follows_the_delay() {
     assert!((alpha - 0.3).abs() < 1e-9 && beta == 0.5, "{alpha} {beta}");
     let (alpha, beta) = after(&[100, 50]);
     assert!((0.3..10.0).contains(&alpha) && (0.125..0.5).contains(&beta), "{alpha} {beta}");
-    // After a delay, the largest gain waits for five calm round trips.
+    // After a delay, the maximum gain returns only after five round trips without.
     assert!(after(&[100, 0, 0, 0]).0 < 10.0);
     assert_eq!(after(&[100, 0, 0, 0, 0, 0]).0, 10.0);
 }
@@ -222,8 +222,8 @@ fn hystart_leaves_slow_start() {
     assert!(it.ssthresh().get() < 60 * MSS, "{}", it.ssthresh().get());
 }
 
-/// Ha and Rhee 2011, with a shortest round trip of 500 ms: `at` and `rtt` of the
-/// acknowledgements of one round, and after how many of them slow start is left.
+/// Ha and Rhee 2011, with a minimum round trip of 500 ms: given `at` and `rtt` of the
+/// acknowledgements of one round, returns after how many of them slow start ends.
 fn left_after(window: u64, acks: impl Iterator<Item = (u64, u64)>) -> Option<usize> {
     let start = Start { mss: MSS, window: window * MSS, ssthresh: u64::MAX, seed: 0 };
     let mut it = "cubic:hystart=2011".parse::<ControllerSpec>().unwrap().make(&start);
@@ -239,7 +239,7 @@ fn the_first_hystart_leaves_slow_start_by_train_and_by_delay() {
     // An acknowledgement every 2 ms for more than 250 ms; with gaps of 3 ms, never.
     assert_eq!(left_after(100, (0..200).map(|n| (2 * n, 500))), Some(127));
     assert_eq!(left_after(100, (0..200).map(|n| (3 * n, 500))), None);
-    // Below 16 segments it does not look.
+    // It is inactive below 16 segments.
     assert_eq!(left_after(15, (0..200).map(|n| (2 * n, 500))), None);
     // The least of eight samples is more than 16 ms above.
     assert_eq!(left_after(100, (0..20).map(|n| (3 * n, 517))), Some(9));

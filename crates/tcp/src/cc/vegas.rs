@@ -45,10 +45,10 @@ pub(crate) struct Vegas {
     options: VegasOptions,
     window: Window,
     round_end: u64,
-    /// Of this round.
+    /// Minimum of this round.
     min_rtt: Option<Duration>,
     samples: u32,
-    /// The window grows in this round of slow start.
+    /// Whether the window grows in this round of slow start.
     grows: bool,
     diff: f64,
 }

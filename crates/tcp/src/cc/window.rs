@@ -1,4 +1,4 @@
-//! What controllers of a window have in common.
+//! Common parts of window-based controllers.
 
 use core::fmt;
 
@@ -6,8 +6,7 @@ use units::{ByteCount, Instant};
 
 use super::{Ack, Congestion, Controller, FastRecovery, Start, Timeout};
 
-/// A controller that is a [`Window`] and rules to move it: those of RFC 5681,
-/// where it does not have its own.
+/// A controller based on a [`Window`] and rules to change it. The defaults are those of RFC 5681.
 pub(crate) trait Windowed: fmt::Debug + Clone + Send + 'static {
     fn window(&self) -> &Window;
 
@@ -84,12 +83,11 @@ impl<T: Windowed> Controller for T {
     }
 }
 
-/// Window and threshold with the arithmetic of RFC 5681 that most controllers
-/// share.
+/// Window and threshold, with the arithmetic of RFC 5681 that most controllers share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     pub(crate) mss: f64,
-    /// Bytes. Fractions matter in congestion avoidance.
+    /// In bytes. Fractions matter in congestion avoidance.
     pub(crate) cwnd: f64,
     pub(crate) ssthresh: f64,
 }
@@ -103,8 +101,8 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Slow start, not beyond the threshold. What is left of the credit for
-    /// congestion avoidance, as a share of it in 0..=1.
+    /// Slow start, up to the threshold. Returns the fraction of the credit that is left for
+    /// congestion avoidance, in 0..=1.
     pub(crate) fn slow_start(&mut self, credit: u64) -> f64 {
         let credit = credit as f64;
         let room = self.ssthresh - self.cwnd;
@@ -116,14 +114,14 @@ impl Window {
         (credit - room) / credit
     }
 
-    /// Adds `segments` to the window per round trip, of which `credit` bytes
-    /// are a part: RFC 5681 §3.1 equation 3, with bytes counted (RFC 3465).
+    /// Grows the window by `segments` per round trip, of which `credit` bytes have been
+    /// acknowledged: RFC 5681 §3.1 equation 3, with byte counting (RFC 3465).
     pub(crate) fn avoid(&mut self, segments: f64, credit: f64) {
         self.cwnd += segments * self.mss * (credit / self.cwnd).min(1.0);
     }
 
-    /// Equation 4 of RFC 5681 with another factor than one half: threshold and
-    /// window become `factor` of what was in flight, at least two segments.
+    /// Equation 4 of RFC 5681 with a general factor instead of one half: threshold and window
+    /// become `factor` of what was in flight, but at least two segments.
     pub(crate) fn reduce(&mut self, flight_size: u64, factor: f64) {
         self.ssthresh = (flight_size as f64 * factor).max(2.0 * self.mss);
         self.cwnd = self.ssthresh;

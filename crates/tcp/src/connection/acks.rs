@@ -9,17 +9,17 @@ use crate::receiver::Arrival;
 #[derive(Debug, Clone)]
 pub(super) struct Acks {
     config: AckConfig,
-    /// Acknowledgements that must leave one by one and without data: they are
-    /// what the peer counts as duplicates.
+    /// Number of acknowledgements that must leave one by one and without data, because the peer
+    /// counts them as duplicates.
     pub(super) bare: u32,
-    /// An acknowledgement must leave now; data may carry it.
+    /// Whether an acknowledgement must leave now; data may carry it.
     pub(super) due: bool,
-    /// One must leave then.
+    /// When a delayed acknowledgement must leave.
     pub(super) delayed: Option<Instant>,
-    /// Segments since the last.
+    /// Segments since the last acknowledgement.
     unacknowledged: u32,
     quick: u32,
-    /// The sender is taken to be in slow start.
+    /// Whether the sender is assumed to be in slow start.
     in_slow_start: bool,
 }
 
@@ -36,7 +36,7 @@ impl Acks {
         }
     }
 
-    /// Data has arrived; some of it `marked` by a queue.
+    /// Handles received data; `marked` if a queue marked any of it.
     #[inline]
     pub(super) fn on_data(&mut self, now: Instant, arrival: Arrival, marked: bool) {
         if arrival != Arrival::InOrder || marked {
@@ -65,7 +65,7 @@ impl Acks {
         }
     }
 
-    /// A segment with an acknowledgement leaves.
+    /// Records that a segment with an acknowledgement leaves.
     #[inline]
     pub(super) fn sent(&mut self) {
         self.due = false;

@@ -1,4 +1,4 @@
-//! Segments that arrive (RFC 9293 §3.10.7).
+//! Processing of received segments (RFC 9293 §3.10.7).
 
 #[cfg(test)]
 mod tests;
@@ -15,11 +15,11 @@ use crate::segment::{Ecn, Flags, SackBlock, Segment, Snack};
 use crate::sender::AckInfo;
 use crate::{Payload, SeqNr};
 
-/// RFC 7323 §5.5: TS.Recent is outdated after so long.
+/// RFC 7323 §5.5: age at which TS.Recent is outdated.
 const OUTDATED: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl<P: Payload> Connection<P> {
-    /// Takes a segment of this connection.
+    /// Processes a segment of this connection.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment<P>) {
         match self.state {
             State::Closed => self.refuse(segment),
@@ -30,9 +30,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Header prediction (Jacobson, "4BSD TCP Header Prediction", 1990): the next
-    /// data or an acknowledgement, with nothing unusual. It passes all checks of
-    /// [`Self::arrive`], as nearly every segment does.
+    /// Header prediction (Jacobson, "4BSD TCP Header Prediction", 1990): the next data or an
+    /// acknowledgement, and nothing unusual. Nearly every segment is of this kind, and such a
+    /// segment passes all checks of [`Self::arrive`].
     #[inline]
     fn is_predicted(&self, segment: &Segment<P>) -> bool {
         let (una, nxt) = (self.seq(self.sender.una()), self.seq(self.sender.nxt()));
@@ -50,7 +50,7 @@ impl<P: Payload> Connection<P> {
             }
     }
 
-    /// [`Self::arrive`] for what [`Self::is_predicted`].
+    /// [`Self::arrive`] for segments that are [`Self::is_predicted`].
     fn arrive_predicted(&mut self, now: Instant, segment: &Segment<P>) {
         let Some(ack) = segment.ack else { return };
         self.heard(now);
@@ -78,10 +78,10 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// RFC 9293 §3.10.7.4, in its order.
+    /// RFC 9293 §3.10.7.4, in the order given there.
     fn arrive(&mut self, now: Instant, segment: &Segment<P>) {
         if self.answers_our_syn(segment) {
-            // A simultaneous open: its SYN is known, its ACK is news.
+            // Simultaneous open: its SYN is known, but its ACK is new.
             let mut rest = segment.clone();
             rest.flags.syn = false;
             rest.seq = rest.seq.advance(1);
@@ -129,8 +129,8 @@ impl<P: Payload> Connection<P> {
         i64::from(segment.seq.since(self.rcv_nxt()))
     }
 
-    /// RFC 9293 §3.10.7.4, first check. A shut window still lets through what
-    /// begins at its edge, for the sake of its acknowledgement.
+    /// RFC 9293 §3.10.7.4, first check. A closed window still admits segments that start at its
+    /// edge, for their acknowledgements.
     fn is_acceptable(&self, segment: &Segment<P>) -> bool {
         let window = self.receiver.window() as i64;
         let start = self.distance(segment);
@@ -185,7 +185,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// RFC 5961 §3.2: only a reset with exactly the next number counts.
+    /// RFC 5961 §3.2: only a reset with exactly the next sequence number counts.
     #[cold]
     fn arrive_reset(&mut self, now: Instant, segment: &Segment<P>) {
         if self.distance(segment) != 0 {
@@ -206,8 +206,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// RFC 9293 §3.10.7.4, fifth check. Whether the segment is to be looked at
-    /// further.
+    /// RFC 9293 §3.10.7.4, fifth check. Returns whether to process the rest of the segment.
     fn arrive_ack(&mut self, now: Instant, segment: &Segment<P>, ack: SeqNr) -> bool {
         let una = self.seq(self.sender.una());
         let nxt = self.seq(self.sender.nxt());
@@ -239,7 +238,7 @@ impl<P: Payload> Connection<P> {
         true
     }
 
-    /// Hands an acknowledgement between SND.UNA and SND.NXT to the sender.
+    /// Passes an acknowledgement between SND.UNA and SND.NXT to the sender.
     pub(super) fn take_ack(&mut self, now: Instant, segment: &Segment<P>, ack: SeqNr) {
         let una = self.sender.una();
         let position = una + ack.since(self.seq(una)) as u64;
@@ -272,8 +271,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Whether the window of a segment with these numbers is news (RFC 9293
-    /// §3.10.7.4).
+    /// Whether the window of a segment with these numbers is newer (RFC 9293 §3.10.7.4).
     fn note_window(&mut self, seq: SeqNr, ack: SeqNr) -> bool {
         let is_news = seq.is_after(self.window_seq)
             || seq == self.window_seq && !self.window_ack.is_after(ack);
@@ -283,7 +281,7 @@ impl<P: Payload> Connection<P> {
         is_news
     }
 
-    /// The hole that the segment tells of, as far as it is possible.
+    /// The hole that the segment reports, clipped to valid positions.
     #[cold]
     fn read_snack(&self, snack: Snack, ack: u64) -> Option<Range<u64>> {
         if !self.agreed.snack {
@@ -302,8 +300,8 @@ impl<P: Payload> Connection<P> {
         Some((age * 1_000_000, timestamps.echo))
     }
 
-    /// A report of a duplicate, if the first block is one (RFC 2883 §4), and
-    /// the other blocks as far as they are possible.
+    /// The report of a duplicate, if the first block is one (RFC 2883 §4), and the other blocks,
+    /// clipped to valid positions.
     #[allow(clippy::type_complexity, reason = "two lists, used once")]
     #[inline(never)]
     fn read_sack(
@@ -337,8 +335,8 @@ impl<P: Payload> Connection<P> {
             rest.insert(0, first);
         }
         rest.retain(|range| range.start >= ack);
-        // The latest arrival comes first (RFC 2018 §4). If acknowledgements before
-        // this one were lost, that would look like reordering to RACK.
+        // The latest arrival comes first (RFC 2018 §4). If earlier acknowledgements were lost, that
+        // would look like reordering to RACK.
         rest.sort_unstable_by_key(|range| range.start);
         (duplicate, rest)
     }
@@ -370,7 +368,7 @@ impl<P: Payload> Connection<P> {
         if len > 0 {
             self.take_data(now, start, &segment.payload.slice(0..len), marked);
         } else if !segment.payload.is_empty() {
-            // None of it has room.
+            // None of it fits.
             self.acks.bare += 1;
         }
         if fin {
@@ -382,11 +380,11 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// The position of a segment's data, how many bytes of it find room in the
-    /// window, and whether its FIN counts.
+    /// The position of a segment's data, how many bytes of it fit in the window, and whether its
+    /// FIN counts.
     fn within_window(&self, segment: &Segment<P>) -> (u64, usize, bool) {
         let next = self.receiver.next();
-        // Nothing of a stream lies before its SYN.
+        // No stream data precedes the SYN.
         let Ok(start) = u64::try_from(next as i64 + self.distance(segment)) else {
             return (next, 0, false);
         };

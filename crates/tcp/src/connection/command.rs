@@ -1,4 +1,4 @@
-//! What the owner wants.
+//! Commands of the owner.
 
 use thiserror::Error;
 use units::{ByteCount, Instant};
@@ -7,7 +7,7 @@ use super::{Abort, Connection, Event, State};
 use crate::Payload;
 use crate::segment::{Flags, Segment};
 
-/// Nothing can be written.
+/// Why data could not be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -20,11 +20,11 @@ pub enum WriteError {
 }
 
 impl<P: Payload> Connection<P> {
-    /// Appends data to the stream, as much as there is room for. How many bytes
-    /// that is; if not all, [`Event::Writable`] follows.
+    /// Appends as much data to the stream as fits; returns the number of bytes. If some is left
+    /// over, [`Event::Writable`] follows.
     ///
     /// # Errors
-    /// When the connection is not open or the stream has been closed.
+    /// If the connection is not open or the stream was closed.
     pub fn write(&mut self, data: &P) -> Result<usize, WriteError> {
         use State::{CloseWait, Established, SynReceived, SynSent};
         if self.sender.is_finished() {
@@ -40,13 +40,13 @@ impl<P: Payload> Connection<P> {
         Ok(len)
     }
 
-    /// Bytes that were written and have not been sent for the first time.
+    /// Bytes written that were never sent.
     pub fn unsent(&self) -> ByteCount {
         ByteCount::new(self.sender.unsent())
     }
 
-    /// The next data in order, at most `max` bytes; `None` if there is none
-    /// yet, or no more.
+    /// Returns the next data in order, at most `max` bytes; `None` if there is none yet, or no
+    /// more.
     pub fn read(&mut self, max: usize) -> Option<P> {
         let data = self.receiver.read(max)?;
         if self.is_synchronised()
@@ -63,9 +63,9 @@ impl<P: Payload> Connection<P> {
         self.receiver.ready_len()
     }
 
-    /// Ends our stream after what was written: CLOSE of RFC 9293 §3.10.4. The
-    /// peer's stream goes on. A connection whose SYN is not answered yet is
-    /// given up, with what was written.
+    /// Ends our stream after the data written so far: CLOSE of RFC 9293 §3.10.4. The peer's stream
+    /// continues. If the SYN has not been answered yet, the connection is given up, including the
+    /// data written.
     pub fn close(&mut self) {
         match self.state {
             State::Listen | State::SynSent => {
@@ -85,8 +85,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Ends the connection at once; the peer is told by a reset: ABORT of
-    /// RFC 9293 §3.10.5.
+    /// Ends the connection at once with a reset: ABORT of RFC 9293 §3.10.5.
     pub fn abort(&mut self, now: Instant) {
         let tells = matches!(
             self.state,

@@ -1,4 +1,4 @@
-//! Segments that leave.
+//! Building segments.
 
 use core::ops::Range;
 
@@ -12,15 +12,15 @@ use crate::segment::{
 use crate::{Payload, SeqNr};
 
 impl<P: Payload> Connection<P> {
-    /// The next segment to send now; asked until `None`.
+    /// Returns the next segment to send now; call until `None`.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment<P>> {
         let mut segment = Segment::default();
         self.poll_transmit_into(now, &mut segment).then_some(segment)
     }
 
-    /// Like [`Self::poll_transmit`], in the place of another segment, for who
-    /// keeps them: a segment is large. False, and nothing has changed, if there is
-    /// none to send.
+    /// Like [`Self::poll_transmit`], but overwrites an existing segment, for callers that reuse
+    /// them, because a segment is large. Returns false, with nothing changed, if there is none to
+    /// send.
     pub fn poll_transmit_into(&mut self, now: Instant, segment: &mut Segment<P>) -> bool {
         if let Some(waiting) = self.outbox.pop_front() {
             *segment = waiting;
@@ -41,7 +41,7 @@ impl<P: Payload> Connection<P> {
             self.write_data(now, &sent.range, sent.is_new, segment);
             return true;
         }
-        // Whoever asked to send may find the window too small.
+        // The caller may find the window too small to send.
         self.sender.schedule_persist(now);
         if self.acks.due {
             self.write_bare(now, segment);
@@ -50,7 +50,7 @@ impl<P: Payload> Connection<P> {
         false
     }
 
-    /// An acknowledgement of everything, with nothing else.
+    /// A pure acknowledgement of everything.
     pub(super) fn bare_segment(&mut self, now: Instant) -> Segment<P> {
         let mut segment = Segment::default();
         self.write_bare(now, &mut segment);
@@ -102,7 +102,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Puts in what every segment of a synchronised connection has.
+    /// Adds the fields that every segment of a synchronised connection has.
     fn acknowledge(&mut self, now: Instant, segment: &mut Segment<P>) {
         let ack = self.rcv_nxt();
         segment.ack = Some(ack);
@@ -117,7 +117,7 @@ impl<P: Payload> Connection<P> {
         self.acks.sent();
     }
 
-    /// Tells of a hole, each in turn, in whole segments.
+    /// Adds a SNACK for one hole, in turn, counted in whole segments.
     #[cold]
     fn add_snack(&mut self, segment: &mut Segment<P>) {
         let Some(hole) = self.receiver.next_hole() else { return };
@@ -129,7 +129,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Puts in as many SACK blocks as find room in `room` bytes.
+    /// Adds as many SACK blocks as fit in `room` bytes.
     fn add_sack(&mut self, segment: &mut Segment<P>, room: usize) {
         let blocks = room.saturating_sub(4) / 8;
         if self.agreed.sack && blocks > 0 && self.receiver.has_sack() {
@@ -150,7 +150,7 @@ impl<P: Payload> Connection<P> {
         segment.options.sack.truncate(fit);
     }
 
-    /// The options of a SYN, and what it says of ECN.
+    /// The options of a SYN, and its ECN flags.
     #[cold]
     fn offer(&mut self, now: Instant, segment: &mut Segment<P>, is_new: bool) {
         let config = &self.config;
@@ -178,8 +178,7 @@ impl<P: Payload> Connection<P> {
 }
 
 impl<P> Connection<P> {
-    /// RFC 7413 §4.1.3: a SYN shows the cookie or asks for it, and is sent again
-    /// without.
+    /// RFC 7413 §4.1.3: a SYN carries or requests the cookie; its retransmissions do not.
     fn cookie_to_send(&self, answers: bool, is_new: bool) -> Option<Cookie> {
         let SynData::FastOpen { cookie } = &self.config.syn_data else { return None };
         let sends = if answers { self.gives_cookie } else { is_new };
@@ -187,8 +186,8 @@ impl<P> Connection<P> {
     }
 }
 
-/// The reset that answers a segment for which there is no connection
-/// (RFC 9293 §3.10.7.1); `None` for a reset, which gets no answer.
+/// The reset that answers a segment without a connection (RFC 9293 §3.10.7.1); `None` for a reset,
+/// which is not answered.
 pub fn refusal<P: Payload>(segment: &Segment<P>) -> Option<Segment<P>> {
     if segment.flags.rst {
         return None;

@@ -1,4 +1,4 @@
-//! LISTEN, SYN-SENT and SYN-RECEIVED, and what is agreed there.
+//! LISTEN, SYN-SENT and SYN-RECEIVED, and the negotiation of options.
 
 use units::Instant;
 
@@ -8,7 +8,7 @@ use crate::config::{Config, SynData};
 use crate::segment::{SCPS_SNACK, Segment};
 use crate::sender::Agreed;
 
-/// RFC 9293 §3.7.1: without the option.
+/// RFC 9293 §3.7.1: the MSS without the option.
 const DEFAULT_MSS: u16 = 536;
 /// RFC 7323 §2.3.
 const MAX_SHIFT: u8 = 14;
@@ -36,8 +36,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// RFC 7413 §4.2.2: data of a SYN is taken at once if it comes with the right
-    /// cookie, which is given to whoever has not got it.
+    /// RFC 7413 §4.2.2: data on a SYN is accepted at once if it comes with the right cookie, which
+    /// is given to every client that lacks it.
     fn take_syn_data(&mut self, segment: &Segment<P>) {
         let takes = match &self.config.syn_data {
             SynData::Off => false,
@@ -52,7 +52,7 @@ impl<P: Payload> Connection<P> {
         if !takes || segment.payload.is_empty() {
             return;
         }
-        // The window has not been told yet: what there is room for.
+        // No window has been advertised yet, so the buffer is the limit.
         let room = usize::try_from(self.config.receive_buffer.get()).unwrap_or(usize::MAX);
         let len = segment.payload.len().min(room);
         self.receiver.insert(1, &segment.payload.slice(0..len));
@@ -61,8 +61,7 @@ impl<P: Payload> Connection<P> {
         self.notify(Event::Readable);
     }
 
-    /// RFC 9293 §3.10.7.3. Data that comes with the answer to a SYN is not taken:
-    /// the peer sends it again.
+    /// RFC 9293 §3.10.7.3. Data on the answer to a SYN is not accepted: the peer resends it.
     pub(super) fn arrive_in_syn_sent(&mut self, now: Instant, segment: &Segment<P>) {
         let acks_syn = segment.ack.map(|ack| self.acknowledges_syn(ack));
         if acks_syn == Some(false) {
@@ -103,12 +102,12 @@ impl<P: Payload> Connection<P> {
         self.outbox.extend(super::emit::refusal(segment));
     }
 
-    /// Takes over what the peer's SYN says.
+    /// Adopts the options of the peer's SYN.
     fn take_syn(&mut self, now: Instant, segment: &Segment<P>) {
         let options = &segment.options;
         let config = &self.config;
         self.irs = segment.seq;
-        // RFC 3168 §6.1.1: a SYN sets both flags, its answer one of them.
+        // RFC 3168 §6.1.1: a SYN sets both flags, its answer only one of them.
         let flags = (segment.flags.ece, segment.flags.cwr);
         let ecn_setup = if segment.ack.is_some() { (true, false) } else { (true, true) };
         self.agreed = Agreed {
@@ -141,7 +140,7 @@ impl<P: Payload> Connection<P> {
         self.notify(Event::Connected);
     }
 
-    /// A reset, or nothing but silence, in SYN-RECEIVED.
+    /// Handles a reset, or a time-out, in SYN-RECEIVED.
     pub(super) fn fail_handshake(&mut self, why: Abort) {
         if self.is_passive {
             let outbox = core::mem::take(&mut self.outbox);

@@ -1,4 +1,4 @@
-//! What happens when time passes.
+//! Timers of a connection.
 
 use units::{Instant, earliest, earliest_timer};
 
@@ -46,7 +46,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Something was heard of the peer.
+    /// Records that the peer was heard.
     pub(super) fn heard(&mut self, now: Instant) {
         self.timers.probes = 0;
         self.timers.keepalive = None;
