@@ -1,5 +1,5 @@
-//! The scoreboard: every segment that was sent and is not acknowledged, and
-//! what is known of its fate.
+//! The scoreboard: every segment that was sent and is not acknowledged, and what is known of its
+//! fate.
 
 use core::ops::Range;
 use std::collections::{BTreeSet, VecDeque};
@@ -17,22 +17,22 @@ pub(crate) struct Sent {
     pub(crate) end: u64,
     /// When it was sent last.
     pub(crate) sent_at: Instant,
-    /// Counts all transmissions of the connection: the larger, the later.
+    /// Counts all transmissions of the connection; a larger number is later.
     pub(crate) serial: u64,
-    /// How often it was sent.
+    /// Number of transmissions.
     pub(crate) times: u32,
     pub(crate) fate: Fate,
-    /// It was taken for lost, and has perhaps been sent again since.
+    /// Whether it was ever declared lost; it may have been resent since.
     was_lost: bool,
     pub(crate) snapshot: Snapshot,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// On its way, as far as is known.
+    /// In flight, as far as is known.
     InFlight,
     Sacked,
-    /// Taken for lost and not sent again yet.
+    /// Declared lost and not resent yet.
     Lost,
 }
 
@@ -47,30 +47,28 @@ impl Sent {
     }
 }
 
-/// A segment's number: the n-th that was sent for the first time.
+/// A segment's number: the n-th sent for the first time.
 pub(crate) type Id = u64;
 
-/// All segments between the first that is not acknowledged and the last sent.
-/// Whatever an acknowledgement changes costs O(log n) per segment that meets
-/// its fate, and nothing for the others: its cost does not grow with the
-/// window.
+/// All segments from the first unacknowledged one to the last sent. Processing an acknowledgement
+/// costs O(log n) per segment whose state changes, and nothing for the others, so the cost does not
+/// grow with the window.
 ///
-/// A segment is sent again as it was sent first: segments are never split or
-/// merged. One that is partly acknowledged counts as what is left of it; one
-/// that is partly selectively acknowledged counts as not.
+/// Retransmissions have the original boundaries: segments are never split or merged. A partly
+/// acknowledged segment counts as its remainder; a partly selectively acknowledged one counts as
+/// unacknowledged.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flight {
     segments: VecDeque<Sent>,
     /// The id of the first in `segments`.
     first: Id,
-    /// Ids in the order of transmission, with serial numbers; outdated entries
-    /// stay until they come to the front.
+    /// Ids with serial numbers in order of transmission. Outdated entries stay until they reach the
+    /// front.
     order: VecDeque<(u64, Id)>,
     lost: BTreeSet<Id>,
     /// Positions of the selectively acknowledged segments.
     sacked: RangeSet,
-    /// No segment that starts below and was sent once is in flight any more,
-    /// unless it was retransmitted.
+    /// No segment that starts below this and was sent once is still in flight.
     judged: u64,
     serial: u64,
     in_flight: u64,
@@ -84,13 +82,13 @@ impl Flight {
         self.segments.is_empty()
     }
 
-    /// Segments that are not cumulatively acknowledged.
+    /// Number of segments not cumulatively acknowledged.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.segments.len()
     }
 
-    /// Bytes neither acknowledged nor taken for lost: the "pipe" of RFC 6675.
+    /// Bytes neither acknowledged nor declared lost: the "pipe" of RFC 6675.
     #[inline]
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
@@ -120,13 +118,13 @@ impl Flight {
         self.segments.get_mut(usize::try_from(id.checked_sub(self.first)?).ok()?)
     }
 
-    /// Segments that are selectively acknowledged.
+    /// Number of selectively acknowledged segments.
     #[inline]
     pub(crate) fn sacked_count(&self) -> usize {
         self.sacked_count
     }
 
-    /// Segments taken for lost and not sent again.
+    /// Number of segments declared lost and not resent.
     pub(crate) fn lost_count(&self) -> usize {
         self.lost.len()
     }
@@ -136,7 +134,7 @@ impl Flight {
         self.sacked.last().map(|range| range.end)
     }
 
-    /// Enters a segment that is sent for the first time.
+    /// Records a segment sent for the first time.
     #[inline]
     pub(crate) fn push(&mut self, range: Range<u64>, now: Instant, snapshot: Snapshot) {
         self.serial += 1;
@@ -154,7 +152,7 @@ impl Flight {
         });
     }
 
-    /// Notes that a segment is sent again.
+    /// Records a retransmission.
     pub(crate) fn resend(&mut self, id: Id, now: Instant, snapshot: Snapshot) {
         self.serial += 1;
         let serial = self.serial;
@@ -168,7 +166,7 @@ impl Flight {
         self.order.push_back((serial, id));
     }
 
-    /// What is outstanding was not taken and will be cut anew: nothing is.
+    /// Forgets all outstanding segments: their data was not accepted and will be divided anew.
     pub(crate) fn clear(&mut self) {
         self.first += self.segments.len() as u64;
         self.segments.clear();
@@ -178,8 +176,8 @@ impl Flight {
         (self.in_flight, self.sacked_count) = (0, 0);
     }
 
-    /// Takes what overlaps `range` for lost, if it was sent once, or before
-    /// `before`. Whether there was any.
+    /// Declares everything that overlaps `range` lost, if it was sent once, or before `before`.
+    /// Returns whether there was any.
     pub(crate) fn mark_lost_within(&mut self, range: Range<u64>, before: Instant) -> bool {
         let mut any = false;
         let mut index = self.index_at(range.start);
@@ -194,8 +192,8 @@ impl Flight {
         any
     }
 
-    /// Everything below `position` is acknowledged. Calls `on` for each segment
-    /// that is whole, as it was.
+    /// Acknowledges everything below `position`. Calls `on` for each complete segment, with its
+    /// previous state.
     pub(crate) fn acknowledge(&mut self, position: u64, mut on: impl FnMut(&Sent)) {
         while let Some(sent) = self.segments.front_mut() {
             if sent.end > position {
@@ -231,8 +229,8 @@ impl Flight {
         self.segments.partition_point(|sent| sent.end <= position)
     }
 
-    /// `range` is selectively acknowledged. Calls `on` for each segment that
-    /// this is news for, as it was.
+    /// Selectively acknowledges `range`. Calls `on` for each newly acknowledged segment, with its
+    /// previous state.
     pub(crate) fn sack(&mut self, range: Range<u64>, mut on: impl FnMut(&Sent)) {
         if self.sacked.covers(&range) {
             return;
@@ -266,8 +264,7 @@ impl Flight {
         }
     }
 
-    /// The receiver has thrown away what it had selectively acknowledged
-    /// (RFC 2018 §8).
+    /// The receiver has discarded data that it had selectively acknowledged (RFC 2018 §8).
     pub(crate) fn forget_sacks(&mut self) {
         for sent in &mut self.segments {
             if sent.fate == Fate::Sacked {
@@ -281,8 +278,7 @@ impl Flight {
         self.sort_order();
     }
 
-    /// Puts the order of transmission right after segments came back to flight.
-    /// O(n log n).
+    /// Restores the order of transmission after segments came back in flight. O(n log n).
     fn sort_order(&mut self) {
         let ids = (self.first..).zip(&self.segments);
         let in_flight = ids.filter(|(_, sent)| sent.fate == Fate::InFlight);
@@ -304,21 +300,20 @@ impl Flight {
         true
     }
 
-    /// Takes everything that is not selectively acknowledged for lost. O(n):
-    /// for time-outs only.
+    /// Declares everything lost that is not selectively acknowledged. O(n); only for time-outs.
     pub(crate) fn mark_all_lost(&mut self) {
         for id in self.first..self.first + self.segments.len() as u64 {
             self.mark_lost(id);
         }
     }
 
-    /// Whether something that was taken for lost is still missing, sent again or
-    /// not. O(n): for the end of recoveries only.
+    /// Whether data declared lost is still missing, resent or not. O(n); only for the end of
+    /// recoveries.
     pub(crate) fn has_unrepaired(&self) -> bool {
         self.segments.iter().any(|sent| sent.was_lost && sent.fate != Fate::Sacked)
     }
 
-    /// What was taken for lost is not, after all. O(n log n).
+    /// Reverts all loss declarations. O(n log n).
     pub(crate) fn unmark_lost(&mut self) {
         for sent in &mut self.segments {
             sent.was_lost = false;
@@ -334,16 +329,15 @@ impl Flight {
         self.sort_order();
     }
 
-    /// The first segment that is to be sent again.
+    /// The first segment to resend.
     #[inline]
     pub(crate) fn first_lost(&self) -> Option<Id> {
         self.lost.first().copied()
     }
 
-    /// `IsLost()` of RFC 6675 §4 for all segments at once: a byte is lost when
-    /// `threshold` discontiguous runs above it are selectively acknowledged, or
-    /// more than `threshold − 1` full segments. Looks at no more than
-    /// `threshold` runs. The position below which that holds.
+    /// `IsLost()` of RFC 6675 §4 for all segments at once: a byte is lost if `threshold`
+    /// discontiguous runs above it are selectively acknowledged, or more than `threshold − 1` full
+    /// segments. Examines at most `threshold` runs. Returns the position below which this holds.
     pub(crate) fn lost_below(&self, threshold: u64, mss: u64) -> Option<u64> {
         let mut bytes = 0;
         for (run, range) in self.sacked.descending().take(threshold as usize).enumerate() {
@@ -355,9 +349,8 @@ impl Flight {
         None
     }
 
-    /// Takes all segments that start below `position` for lost if they are in
-    /// flight for the first time. Each segment is looked at once only. Whether
-    /// there was any.
+    /// Declares all segments lost that start below `position` and are in flight for the first time.
+    /// Each segment is examined only once. Returns whether there was any.
     pub(crate) fn mark_lost_below(&mut self, position: u64) -> bool {
         let mut any = false;
         let mut index = self.index_at(self.judged);
@@ -373,9 +366,8 @@ impl Flight {
         any
     }
 
-    /// Goes through the segments in flight in the order of their transmission, as
-    /// long as that was before `latest` and `is_lost` says so, and takes them for
-    /// lost. Returns the first of which it says no.
+    /// Goes through the segments in flight in order of transmission, up to `latest`, and declares
+    /// them lost while `is_lost` says so. Returns the first that is not.
     pub(crate) fn expire(
         &mut self,
         latest: u64,
@@ -399,9 +391,8 @@ impl Flight {
         (any, None)
     }
 
-    /// The first segment from `from` on that is in flight for the first time
-    /// and below something selectively acknowledged: `NextSeg()` rule 3 of
-    /// RFC 6675.
+    /// The first segment from `from` on that is in flight for the first time and below selectively
+    /// acknowledged data: `NextSeg()` rule 3 of RFC 6675.
     pub(crate) fn hole(&self, from: Id) -> Option<Id> {
         let limit = self.highest_sacked()?;
         let mut id = from.max(self.first);

@@ -12,36 +12,36 @@ use crate::profile::Profile;
 use crate::prr::PrrBound;
 use crate::rtt::Sampling;
 
-/// A text that is no setting.
+/// Why a setting was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No name and value.
+    /// Not of the form name=value.
     #[error("{text:?} is no option: expected name=value")]
     Form {
-        /// What was written.
+        /// The given text.
         text: String,
     },
-    /// There is no such option.
+    /// There is no option with that name.
     #[error("there is no option {name:?}: expected one of {}", Config::names().collect::<Vec<_>>().join(", "))]
     Unknown {
-        /// What was written.
+        /// The given name.
         name: String,
     },
-    /// The value is no profile or no controller.
+    /// The value does not name a profile or controller.
     #[error("{name}: {message}")]
     Unreadable {
         /// The option.
         name: String,
-        /// What was written, what it is not, and what would be accepted.
+        /// The given value, what is wrong with it, and what would be accepted.
         message: String,
     },
-    /// The value is not one of the option's.
+    /// The value is invalid for the option.
     #[error("{name} = {value:?}: expected {expected}")]
     Value {
         /// The option.
         name: String,
-        /// What was written.
+        /// The given value.
         value: String,
         /// What would be accepted.
         expected: String,
@@ -52,7 +52,7 @@ pub enum ConfigError {
 struct Setting {
     name: &'static str,
     expected: &'static str,
-    /// Nothing if the value is not accepted.
+    /// Returns `None` if the value is not accepted.
     set: fn(&mut Config, &str) -> Option<()>,
 }
 
@@ -68,7 +68,7 @@ const SWITCH: &str = "on or off";
 const SIZE: &str = "1 B to 1 GiB";
 const TIME: &str = "a duration up to 10,000,000 s, such as 200ms";
 const SEGMENTS: &str = "1 to 100,000 segments";
-/// The longest interval that any option takes.
+/// The longest interval that any option accepts.
 const LONGEST: Duration = Duration::from_secs(10_000_000);
 
 macro_rules! switches {
@@ -164,17 +164,16 @@ fn settings() -> impl Iterator<Item = &'static Setting> {
 }
 
 impl Config {
-    /// The names of all options that can be written.
+    /// The names of all options.
     pub fn names() -> impl Iterator<Item = &'static str> {
         ["profile", "cc"].into_iter().chain(settings().map(|setting| setting.name))
     }
 
-    /// Sets the option `name` to what `value` says. A `profile` sets all of
-    /// them; `controller` is another name of `cc`.
+    /// Sets the option `name` to `value`. A `profile` sets all options; `controller` is an alias of
+    /// `cc`.
     ///
     /// # Errors
-    /// When there is no such option, or the value is not one of it; the
-    /// settings are as they were then.
+    /// If there is no such option, or its value is invalid. The settings are then unchanged.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
         let wrong = |expected: &str| {
             let (name, value) = (name.to_owned(), value.to_owned());
@@ -207,10 +206,9 @@ fn told(error: &impl core::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Options with commas between them, on top of the profile `linux` or the one
-/// that is named. What follows the options of a controller and is no option of
-/// the endpoint belongs to the controller: `cc=cubic:hystart=off,beta=0.8`. So
-/// do options that it has if a comma stands for the colon: `cc=cubic,beta=0.8`.
+/// Comma-separated options on top of the profile `linux` or the one named. Anything after the
+/// options of a controller that is not an option of the endpoint belongs to the controller:
+/// `cc=cubic:hystart=off,beta=0.8`. A comma may also replace the colon: `cc=cubic,beta=0.8`.
 impl FromStr for Config {
     type Err = ConfigError;
 
@@ -226,7 +224,7 @@ impl FromStr for Config {
     }
 }
 
-/// Names and values, the options of a controller with their controller.
+/// Splits into names and values, keeping the options of a controller with it.
 fn pairs(text: &str) -> Result<Vec<(&str, String)>, ConfigError> {
     let mut pairs: Vec<(&str, String)> = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -270,7 +268,7 @@ fn assign<T>(to: &mut T, value: Option<T>) -> Option<()> {
     Some(())
 }
 
-/// Nothing for the word `none`, else what `read` makes of the text.
+/// `None` for the word `none`, otherwise the result of `read`.
 fn unless<T>(none: &str, text: &str, read: fn(&str) -> Option<T>) -> Option<Option<T>> {
     if text == none { Some(None) } else { read(text).map(Some) }
 }
@@ -373,7 +371,7 @@ mod tests {
         assert_eq!((config.mss, config.sack, config.acks.delay), (1000, false, None));
         assert_eq!(config.counting, Counting::Bytes { limit: Some(2) });
         assert_eq!(config.recovery, Some(FastRecovery::Reno));
-        // The rest is the profile's, wherever in the text that stands.
+        // The rest comes from the profile, wherever it appears in the text.
         assert_eq!(config.initial_window, satellite.initial_window);
         assert_eq!(config.receive_buffer, satellite.receive_buffer);
         let default: Config = "".parse().unwrap();

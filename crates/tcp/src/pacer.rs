@@ -1,4 +1,4 @@
-//! Spaces segments in time.
+//! Paces segments.
 
 use core::time::Duration;
 
@@ -19,9 +19,9 @@ impl Pacer {
         self.free_at
     }
 
-    /// `bytes` leave `now`, at `rate`. `bucket` bytes may leave at once after a
-    /// pause, or what takes [`BURST`]: a token bucket, kept as the time at which
-    /// it would be full of debt.
+    /// Records that `bytes` leave `now`, at `rate`. After a pause, `bucket` bytes (or [`BURST`] of
+    /// the rate) may leave at once. This is a token bucket, stored as the time at which it would be
+    /// fully in debt.
     #[inline]
     pub(crate) fn sent(
         &mut self,

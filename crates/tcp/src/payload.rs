@@ -1,11 +1,11 @@
-//! What segments carry.
+//! The payload of segments.
 
 use core::ops::Range;
 
 use bytes::Bytes;
 
-/// A run of bytes of a stream, as far as TCP cares: it can be cut and joined.
-/// [`ByteRange`] for simulations, [`Bytes`] for the wire. The default is empty.
+/// A run of stream bytes as seen by TCP: it can be split and joined. [`ByteRange`] is for
+/// simulations, [`Bytes`] for the wire. The default is empty.
 pub trait Payload: Clone + Default + core::fmt::Debug {
     /// Length in bytes.
     fn len(&self) -> usize;
@@ -22,8 +22,8 @@ pub trait Payload: Clone + Default + core::fmt::Debug {
     /// Appends the bytes that follow in the stream.
     fn append(&mut self, next: &Self);
 
-    /// [`Payload::append`], only if that costs no copying of bytes. False, and
-    /// nothing changed, if it would.
+    /// [`Payload::append`] only if it needs no copying. Returns false, with nothing changed,
+    /// otherwise.
     fn try_join(&mut self, _next: &Self) -> bool {
         false
     }
@@ -48,9 +48,8 @@ impl Payload for Bytes {
     }
 }
 
-/// A part of a stream that is nothing but its place: bytes `start..end`,
-/// counted by whoever writes it. No byte exists, so none is copied; and the
-/// receiver can tell whether what it got is what was sent.
+/// A part of a stream given only by its position: bytes `start..end`, as counted by the writer.
+/// There are no bytes to copy, and the receiver can still check that it got what was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ByteRange {
     start: u64,
@@ -63,7 +62,7 @@ impl ByteRange {
         Self { start: range.start, end: range.end }
     }
 
-    /// Which bytes.
+    /// The positions of the bytes.
     pub const fn range(self) -> Range<u64> {
         self.start..self.end
     }

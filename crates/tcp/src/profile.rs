@@ -11,8 +11,8 @@ use crate::cc::ControllerSpec;
 use crate::config::{AckConfig, Config, Counting, Detection};
 use crate::rtt::{RtoConfig, Sampling};
 
-/// A named set of settings. Where a source is silent, the standard of its time
-/// speaks.
+/// A named set of settings. Where a source does not specify something, the standard of its time
+/// applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     /// The Reference TCP of the SLACP paper (§4): no SACK, delayed ACK of
@@ -28,17 +28,14 @@ pub enum Profile {
     /// 4.3BSD Tahoe: slow start and congestion avoidance, go-back-N, coarse
     /// timers, 4 KiB of buffer for each direction.
     Tahoe1988,
-    /// Windows 98 as ENAC's and Wadekar's time knew it: Reno with a window of
-    /// 8 KB, no options.
+    /// Windows 98 as used by ENAC and Wadekar: Reno with a window of 8 KB, no options.
     Windows98,
-    /// Linux of today: CUBIC with `HyStart++`, SACK, RACK-TLP, PRR-SSRB, F-RTO,
-    /// an initial window of ten segments, a time-out of 200 ms above the smoothed
-    /// RTT at least.
+    /// Current Linux: CUBIC with `HyStart++`, SACK, RACK-TLP, PRR-SSRB, F-RTO, an initial window of
+    /// ten segments, and a time-out at least 200 ms above the smoothed RTT.
     Linux,
-    /// SCPS-TP (CCSDS 714.0-B-2) as a gateway of its time used it on a link of
-    /// its own: SNACK, losses taken for corruption, timestamps and window
-    /// scaling, no slow growth but a constant rate (`max-rate`, to be given)
-    /// within a window of 1 MiB.
+    /// SCPS-TP (CCSDS 714.0-B-2) as used by a gateway of its time on a dedicated link: SNACK,
+    /// losses treated as corruption, timestamps and window scaling. There is no slow growth but a
+    /// constant rate (`max-rate`, to be set) within a window of 1 MiB.
     Scps,
 }
 
@@ -73,7 +70,7 @@ impl Profile {
     }
 }
 
-/// No option of any kind, as before 1992.
+/// Without any options, as before 1992.
 fn bare(controller: &str) -> Config {
     Config {
         window_scaling: false,
@@ -166,7 +163,7 @@ fn linux() -> Config {
         acks: AckConfig { quick: 16, ..AckConfig::default() },
         counting: Counting::Bytes { limit: None },
         rto: RtoConfig {
-            // TCP_RTO_MIN bounds what is added to the smoothed RTT, too.
+            // TCP_RTO_MIN also bounds what is added to the smoothed RTT.
             min: Duration::from_millis(200),
             granularity: Duration::from_millis(200),
             max: Duration::from_secs(120),
@@ -195,7 +192,7 @@ fn scps() -> Config {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no TCP profile \"{name}\": expected one of {}", Profile::ALL.map(|(name, _)| name).join(", "))]
 pub struct UnknownProfile {
-    /// What was written.
+    /// The given name.
     name: String,
 }
 

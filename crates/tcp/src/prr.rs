@@ -1,15 +1,13 @@
-//! Proportional Rate Reduction (RFC 6937): how much may be sent for each
-//! acknowledgement while losses are repaired, so that the window comes down to
-//! its new size smoothly and no burst follows.
+//! Proportional Rate Reduction (RFC 6937): how much may be sent per acknowledgement during loss
+//! repair, so that the window shrinks smoothly to its new size without a burst afterwards.
 
-/// What bounds the repair when the window is already smaller than wanted, for
-/// instance because many segments were lost (RFC 6937 §3).
+/// The bound on sending when the window is already smaller than its target, for instance because
+/// many segments were lost (RFC 6937 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrrBound {
-    /// Packet conservation: not more is sent than was delivered (PRR-CRB).
+    /// Packet conservation: no more is sent than was delivered (PRR-CRB).
     Conservative,
-    /// Slow start: one segment more per acknowledgement (PRR-SSRB), the
-    /// standard's recommendation.
+    /// Slow start: one extra segment per acknowledgement (PRR-SSRB), recommended by the standard.
     SlowStart,
 }
 
@@ -24,13 +22,12 @@ pub(crate) struct Prr {
 }
 
 impl Prr {
-    /// Recovery begins with `flight_size` bytes outstanding.
+    /// Starts recovery with `flight_size` bytes outstanding.
     pub(crate) fn new(bound: PrrBound, flight_size: u64) -> Self {
         Self { bound, flight_size: flight_size.max(1), delivered: 0, out: 0, allowance: 0 }
     }
 
-    /// An acknowledgement says that `delivered` more bytes have arrived; `pipe`
-    /// are in flight.
+    /// Handles an acknowledgement of `delivered` more bytes, with `pipe` bytes in flight.
     pub(crate) fn on_ack(&mut self, delivered: u64, pipe: u64, ssthresh: u64, mss: u64) {
         self.delivered += delivered;
         self.allowance = if pipe > ssthresh {

@@ -1,17 +1,16 @@
-//! RACK (RFC 8985 §6): a segment is lost when something sent later has been
-//! delivered, and it has had a round trip and a reordering window to follow.
+//! RACK (RFC 8985 §6): a segment is lost when one sent later has been delivered, and a round trip
+//! plus a reordering window has passed.
 //!
-//! Two things differ from the RFC. "Sent later" is by the order of
-//! transmission, not by a clock and sequence numbers, which here is known
-//! exactly. And the reordering timer ends when the first segment is due
-//! instead of the last, so that none waits for another.
+//! Two things differ from the RFC. "Sent later" is judged by the exact order of transmission
+//! instead of by clock and sequence numbers. And the reordering timer expires when the first
+//! segment is due instead of the last, so that none waits for another.
 
 use units::Instant;
 
 use crate::flight::{Flight, Sent};
 
 const DUP_THRESH: usize = 3;
-/// `RACK.reo_wnd_persist`: recoveries that a widened window lasts.
+/// `RACK.reo_wnd_persist`: number of recoveries for which a widened window lasts.
 const PERSIST: u32 = 16;
 
 #[derive(Debug, Clone)]
@@ -26,7 +25,7 @@ pub(crate) struct Rack {
     /// `RACK.reo_wnd_mult`.
     mult: u32,
     persist: u32,
-    /// Duplicates reported before this is acknowledged do not count.
+    /// Duplicates reported before this is acknowledged are ignored.
     dsack_round: u64,
 }
 
@@ -61,8 +60,8 @@ impl Rack {
         }
     }
 
-    /// §6.2 step 4: a needless retransmission widens the reordering window,
-    /// once per round trip.
+    /// §6.2 step 4: an unnecessary retransmission widens the reordering window, once per round
+    /// trip.
     pub(crate) fn on_dsack(&mut self, una: u64, nxt: u64) {
         if una >= self.dsack_round {
             self.dsack_round = nxt;
@@ -93,8 +92,8 @@ impl Rack {
         window.min(smoothed.unwrap_or_default())
     }
 
-    /// §6.2 step 5: takes for lost what is overdue. The round-trip times are in
-    /// nanoseconds. Whether anything was lost, and when to look again.
+    /// §6.2 step 5: declares overdue segments lost. Round-trip times are in nanoseconds. Returns
+    /// whether anything was lost, and when to check again.
     pub(crate) fn detect(
         &self,
         now: Instant,

@@ -7,7 +7,7 @@ use units::{BitRate, ByteCount, Instant};
 
 use crate::flight::Sent;
 
-/// What a segment remembers of the moment when it was sent.
+/// What a segment records when it is sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Snapshot {
     pub(crate) delivered: u64,
@@ -25,15 +25,15 @@ pub struct RateSample {
     delivered: ByteCount,
     /// That time, in nanoseconds; not 0.
     interval: u64,
-    /// The sender had nothing to send in that time: the path may carry more.
+    /// Whether the sender ran out of data in that time: the path may carry more.
     pub is_app_limited: bool,
-    /// Bytes that had been delivered when that segment was sent.
+    /// Bytes delivered before that segment was sent.
     pub prior_delivered: ByteCount,
 }
 
 impl RateSample {
-    /// The bytes delivered over the time that it took. Most controllers do not
-    /// ask, and are spared the division.
+    /// The delivered bytes over the time. Computed on demand, because most controllers do not need
+    /// the division.
     pub fn rate(&self) -> BitRate {
         BitRate::average(self.delivered, Duration::from_nanos(self.interval)).unwrap_or_default()
     }
@@ -45,8 +45,8 @@ pub(crate) struct RateMeter {
     delivered: u64,
     delivered_at: Instant,
     first_sent_at: Instant,
-    /// Data up to this count of deliveries was sent while the application had
-    /// too little of it; 0 for none.
+    /// Data up to this delivery count was sent while the application had too little to send; 0 for
+    /// none.
     app_limited_until: u64,
     newest: Option<(u64, Snapshot, Instant)>,
 }
@@ -58,7 +58,7 @@ impl RateMeter {
         self.delivered
     }
 
-    /// A segment is sent `now`; `idle` if nothing was in flight.
+    /// Records that a segment is sent `now`; `idle` if nothing was in flight.
     #[inline]
     pub(crate) fn sent(&mut self, now: Instant, idle: bool) -> Snapshot {
         if idle {
@@ -72,13 +72,13 @@ impl RateMeter {
         }
     }
 
-    /// There is nothing to send although there would be room.
+    /// Records that there is room to send but no data.
     #[inline]
     pub(crate) fn app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
 
-    /// A segment is delivered, which was not before.
+    /// Records the first delivery of a segment.
     #[inline]
     pub(crate) fn on_delivered(&mut self, now: Instant, sent: &Sent) {
         self.delivered += sent.len();
@@ -100,8 +100,7 @@ impl RateMeter {
         let send = between(sent_at, prior.first_sent_at);
         let ack = between(self.delivered_at, prior.delivered_at);
         let interval = send.max(ack);
-        // Shorter than any round trip: acknowledgements of retransmissions that
-        // were not needed.
+        // Shorter than any round trip: these acknowledge unnecessary retransmissions.
         if interval == 0 || min_rtt.is_some_and(|min| interval < min) {
             return None;
         }

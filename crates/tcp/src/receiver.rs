@@ -1,5 +1,4 @@
-//! The receiving half: puts the stream in order, says what has arrived and how
-//! much more may come.
+//! The receiving half: orders the stream, and reports what has arrived and how much more may come.
 
 #[cfg(test)]
 mod tests;
@@ -12,15 +11,15 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::Payload;
 
-/// What a segment's data turned out to be.
+/// The classification of a segment's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The next data, and nothing waits behind it.
+    /// The next data, with nothing waiting behind it.
     InOrder,
-    /// The next data, while later data waits: all or part of a hole is filled.
+    /// The next data while later data waits: all or part of a hole is filled.
     FilledHole,
     OutOfOrder,
-    /// All of it was here already.
+    /// All of it had already arrived.
     Duplicate,
 }
 
@@ -29,7 +28,7 @@ pub(crate) enum Arrival {
 pub(crate) struct Receiver<P> {
     /// The next position expected: RCV.NXT.
     next: u64,
-    /// Data that waits for what is missing before it: start → island.
+    /// Data waiting for what is missing before it: start → island.
     islands: BTreeMap<u64, Island<P>>,
     /// Data in order, to be read.
     ready: VecDeque<P>,
@@ -37,13 +36,13 @@ pub(crate) struct Receiver<P> {
     capacity: u64,
     /// The right edge of the window as last advertised.
     edge: u64,
-    /// Where the stream ends, once known.
+    /// Where the stream ends, if known.
     fin: Option<u64>,
-    /// The islands that grew last, the latest first, as they are (RFC 2018 §4).
+    /// The islands that grew last, latest first, with their current extent (RFC 2018 §4).
     recent: ArrayVec<Range<u64>, MAX_BLOCKS>,
-    /// What arrived a second time, to be reported once (RFC 2883).
+    /// A duplicate to be reported once (RFC 2883).
     duplicate: Option<Range<u64>>,
-    /// Where the hole begins that was told of last (SNACK).
+    /// The start of the hole reported last (SNACK).
     told: u64,
 }
 
@@ -54,10 +53,10 @@ struct Island<P> {
     pieces: Pieces<P>,
 }
 
-/// Mostly one: what joins without copying is joined.
+/// Usually a single piece: data is joined if that needs no copying.
 type Pieces<P> = SmallVec<[P; 1]>;
 
-/// The SACK blocks that find room in a segment (RFC 2018 §3).
+/// Maximum number of SACK blocks in a segment (RFC 2018 §3).
 const MAX_BLOCKS: usize = 4;
 
 impl<P: Payload> Receiver<P> {
@@ -82,7 +81,7 @@ impl<P: Payload> Receiver<P> {
         self.next
     }
 
-    /// Bytes that wait to be read.
+    /// Bytes ready to read.
     pub(crate) fn ready_len(&self) -> u64 {
         self.ready_len
     }
@@ -96,7 +95,7 @@ impl<P: Payload> Receiver<P> {
         !self.islands.is_empty()
     }
 
-    /// A hole to tell of: each in turn, from the first.
+    /// A hole to report: each in turn, from the first.
     pub(crate) fn next_hole(&mut self) -> Option<Range<u64>> {
         let (first, _) = self.islands.first_key_value()?;
         let first = self.next..*first;
@@ -105,38 +104,38 @@ impl<P: Payload> Receiver<P> {
             Some(island.end..*start)
         };
         let later = self.islands.range(self.told..).find_map(after);
-        // The first one has its turn after the last.
+        // After the last one it is the first one's turn again.
         let hole = if self.told < first.start { first } else { later.unwrap_or(first) };
         self.told = hole.start;
         Some(hole)
     }
 
-    /// The window that the peer was last told: RCV.WND.
+    /// The window last advertised to the peer: RCV.WND.
     pub(crate) fn window(&self) -> u64 {
         self.edge.saturating_sub(self.next)
     }
 
-    /// The right edge that there is room for.
+    /// The right edge that the buffer has room for.
     fn room_edge(&self) -> u64 {
         self.next + self.capacity.saturating_sub(self.ready_len)
     }
 
-    /// Whether it is worth telling the peer of a window that has grown
-    /// (RFC 9293 §3.8.6.2.2), by two segments or half of the room.
+    /// Whether the window has grown enough to announce it (RFC 9293 §3.8.6.2.2): by two segments or
+    /// half of the buffer.
     pub(crate) fn owes_update(&self, mss: u64) -> bool {
         self.room_edge().saturating_sub(self.edge) >= (2 * mss).min(self.capacity.div_ceil(2))
     }
 
-    /// The window to advertise, in units of `1 << shift`; at most 65,535 of
-    /// them. The right edge never moves back, and moves on only by a full
-    /// segment or half of the room (RFC 9293 §3.8.6.2.2).
+    /// The window to advertise, in units of `1 << shift`, at most 65,535 units. The right edge
+    /// never moves back, and advances only by a full segment or half of the buffer (RFC 9293
+    /// §3.8.6.2.2).
     pub(crate) fn advertise(&mut self, shift: u8, mss: u64) -> u16 {
         let mut edge = self.edge.max(self.next);
         let room = self.room_edge();
         if room >= edge + mss.min(self.capacity / 2) {
             edge = room;
         }
-        // Rounded down while it opens, but never below what was promised.
+        // Rounded down as it opens, but never below what was promised.
         let window = edge - self.next;
         let units = (window >> shift).min(65_535);
         let promised = self.edge.saturating_sub(self.next);
@@ -146,8 +145,7 @@ impl<P: Payload> Receiver<P> {
         units as u16
     }
 
-    /// Enters data that begins at `start` and lies within the window; what was
-    /// here already is dropped.
+    /// Stores data that starts at `start` and lies within the window; known data is dropped.
     pub(crate) fn insert(&mut self, start: u64, data: &P) -> Arrival {
         let end = start + data.len() as u64;
         if start > self.next {
@@ -183,7 +181,7 @@ impl<P: Payload> Receiver<P> {
         Arrival::OutOfOrder
     }
 
-    /// `island` has grown, perhaps over others.
+    /// Records that `island` has grown, possibly merging others.
     fn note_recent(&mut self, island: Range<u64>) {
         self.recent.retain(|known| known.start < island.start || island.end < known.end);
         self.recent.truncate(MAX_BLOCKS - 1);
@@ -201,8 +199,7 @@ impl<P: Payload> Receiver<P> {
         self.islands.range(..=position).next_back()
     }
 
-    /// Delivers the islands that are reached after data up to `end`; what that
-    /// overlaps of them is cut off.
+    /// Delivers the islands reached by data up to `end`; overlaps are cut off.
     fn deliver_islands(&mut self, end: u64) {
         while let Some(entry) = self.islands.first_entry()
             && *entry.key() <= self.next
@@ -232,14 +229,14 @@ impl<P: Payload> Receiver<P> {
         }
     }
 
-    /// Enters data into the holes between the islands that it covers. The island
-    /// that it is part of then.
+    /// Stores data into the holes between the islands that it covers. Returns the island that it is
+    /// now part of.
     fn insert_island(&mut self, start: u64, data: &P) -> Range<u64> {
         let end = start + data.len() as u64;
         let cut = |range: Range<u64>| {
             data.slice((range.start - start) as usize..(range.end - start) as usize)
         };
-        // The island that the data begins in or at, or a new one.
+        // The island that contains or precedes the start of the data, or a new one.
         let before = self.island_before(start);
         let base = before.filter(|(_, island)| island.end >= start).map_or(start, |(at, _)| *at);
         let mut whole =
@@ -263,8 +260,8 @@ impl<P: Payload> Receiver<P> {
         island
     }
 
-    /// Enters data behind all islands or at the end of the last, if that is where
-    /// it belongs. The island that it is part of then.
+    /// Stores data after all islands or at the end of the last, if it belongs there. Returns the
+    /// island that it is now part of.
     fn insert_last(&mut self, start: u64, data: &P) -> Option<Range<u64>> {
         let end = start + data.len() as u64;
         if let Some(mut last) = self.islands.last_entry() {
@@ -286,7 +283,7 @@ impl<P: Payload> Receiver<P> {
         Some(start..end)
     }
 
-    /// Joins the island that begins where `whole` ends, if there is one.
+    /// Joins the island that starts where `whole` ends, if there is one.
     fn absorb(&mut self, whole: &mut Island<P>, end: u64) {
         if let Some(island) = self.islands.remove(&whole.end) {
             if whole.end < end {
@@ -297,8 +294,8 @@ impl<P: Payload> Receiver<P> {
         }
     }
 
-    /// The stream ends at `position`. Another end than before, or one below
-    /// what has arrived, is a lie and not believed.
+    /// Sets the end of the stream to `position`. A different end than before, or one below received
+    /// data, is invalid and ignored.
     pub(crate) fn finish(&mut self, position: u64) {
         let highest = self.islands.last_key_value().map_or(self.next, |(_, island)| island.end);
         if self.fin.is_none() && position >= highest {
@@ -332,9 +329,8 @@ impl<P: Payload> Receiver<P> {
         self.has_holes() || self.duplicate.is_some()
     }
 
-    /// What to report in SACK blocks, in the order of RFC 2018 §4: first a
-    /// duplicate, if `dsack` (RFC 2883 §4), then the islands that grew last, the
-    /// latest first, then others.
+    /// The SACK blocks in the order of RFC 2018 §4: first a duplicate, if `dsack` (RFC 2883 §4),
+    /// then the islands that grew last, latest first, then others.
     pub(crate) fn sack_blocks(&mut self, dsack: bool) -> ArrayVec<Range<u64>, MAX_BLOCKS> {
         let mut blocks = ArrayVec::new();
         let duplicate = self.duplicate.take();
@@ -352,7 +348,7 @@ impl<P: Payload> Receiver<P> {
         blocks
     }
 
-    /// What lies at `range` has arrived again, all of it below what is expected.
+    /// Records that `range`, all of it below the next expected position, has arrived again.
     pub(crate) fn note_duplicate(&mut self, range: Range<u64>) {
         self.duplicate = Some(range);
     }

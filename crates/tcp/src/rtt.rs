@@ -4,17 +4,17 @@ use core::time::Duration;
 
 use units::Instant;
 
-/// What bounds the retransmission time-out.
+/// Bounds of the retransmission time-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtoConfig {
-    /// Before the first sample; 1 s (RFC 6298 §2.1), 3 s until 2011.
+    /// Time-out before the first sample. Default 1 s (RFC 6298 §2.1), 3 s until 2011.
     pub initial: Duration,
-    /// 1 s (RFC 6298 §2.4); Linux has 200 ms.
+    /// Minimum. 1 s in RFC 6298 §2.4, 200 ms in Linux.
     pub min: Duration,
-    /// At least 60 s (RFC 6298 §2.5).
+    /// Maximum, at least 60 s (RFC 6298 §2.5).
     pub max: Duration,
-    /// The clock granularity G: what the time-out is above the smoothed RTT at
-    /// least. The clocks of 1988 ticked every 500 ms.
+    /// Clock granularity G: the minimum by which the time-out exceeds the smoothed RTT. The clocks
+    /// of 1988 ticked every 500 ms.
     pub granularity: Duration,
     /// How often the RTT is measured.
     pub sampling: Sampling,
@@ -23,10 +23,10 @@ pub struct RtoConfig {
 /// How often the RTT is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampling {
-    /// With every acknowledgement that allows it; the gains are divided by the
-    /// samples of a round trip (RFC 7323 appendix G).
+    /// On every acknowledgement that allows it. The gains are divided by the number of samples per
+    /// round trip (RFC 7323 appendix G).
     EveryAck,
-    /// One segment at a time is timed (RFC 6298 §3 asks for that much).
+    /// One segment at a time is timed, the minimum required by RFC 6298 §3.
     OncePerRtt,
 }
 
@@ -42,23 +42,23 @@ impl Default for RtoConfig {
     }
 }
 
-/// Smoothed RTT, its variation, and the time-out with its backoff. In
-/// nanoseconds: every acknowledgement asks for several of them.
+/// Smoothed RTT, its variation, and the time-out with its backoff. In nanoseconds, because every
+/// acknowledgement uses several of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Rtt {
     sampling: Sampling,
     smoothed: Option<u64>,
     variation: u64,
-    /// The smallest sample; the largest number before the first.
+    /// The minimum sample; the largest number before the first.
     min: u64,
     initial: u64,
     granularity: u64,
-    /// What bounds the time-out.
+    /// Bounds of the time-out.
     least: u64,
     most: u64,
     /// Time-outs since the last sample.
     backoff: u32,
-    /// Samples are not wanted before this position is acknowledged.
+    /// No samples are taken before this position is acknowledged.
     timed_until: u64,
 }
 
@@ -79,7 +79,7 @@ impl Rtt {
         }
     }
 
-    /// Begins with what another connection has measured.
+    /// Starts from another connection's measurements.
     pub(crate) fn adopt(&mut self, smoothed: Duration, variation: Duration) {
         (self.smoothed, self.variation) = (Some(nanos(smoothed)), nanos(variation));
     }
@@ -89,8 +89,8 @@ impl Rtt {
         Duration::from_nanos(self.variation)
     }
 
-    /// Takes a sample, in nanoseconds, that an acknowledgement of `una` gave, when
-    /// `nxt` was the next position and a round trip gives about `per_round` samples.
+    /// Adds a sample, in nanoseconds, from an acknowledgement of `una` when `nxt` was the next
+    /// position and a round trip yields about `per_round` samples.
     #[inline]
     pub(crate) fn sample(&mut self, sample: u64, una: u64, nxt: u64, per_round: u64) {
         self.min = self.min.min(sample);
@@ -116,7 +116,7 @@ impl Rtt {
         self.smoothed.map(Duration::from_nanos)
     }
 
-    /// The smallest sample; `None` before the first.
+    /// The minimum sample; `None` before the first.
     #[inline]
     pub(crate) fn min(&self) -> Option<Duration> {
         (self.min != u64::MAX).then(|| Duration::from_nanos(self.min))
@@ -134,7 +134,7 @@ impl Rtt {
         (self.min != u64::MAX).then_some(self.min)
     }
 
-    /// The time-out, backed off.
+    /// The time-out, with backoff.
     #[inline]
     pub(crate) fn rto(&self) -> Duration {
         Duration::from_nanos(self.rto_nanos())

@@ -4,9 +4,9 @@ use arrayvec::ArrayVec;
 
 use crate::{Payload, SeqNr};
 
-/// A TCP segment without its ports, which belong to whoever knows several
-/// connections. Urgent data is not modelled: the flag and the pointer are
-/// ignored on arrival and never sent (RFC 6093 advises against using them).
+/// A TCP segment without ports, which belong to the owner of several connections. Urgent data is
+/// not modelled: the flag and the pointer are ignored on arrival and never sent (RFC 6093 advises
+/// against using them).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Segment<P> {
     /// The number of the first byte; of the SYN if there is one.
@@ -34,7 +34,7 @@ pub struct Flags {
     pub fin: bool,
     /// Resets the connection.
     pub rst: bool,
-    /// Asks to hand the data to the application.
+    /// Asks to pass the data to the application.
     pub psh: bool,
     /// Congestion was experienced (RFC 3168 §6.1).
     pub ece: bool,
@@ -45,12 +45,12 @@ pub struct Flags {
 /// The ECN codepoint of an IP packet (RFC 3168 §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ecn {
-    /// The sender does not understand.
+    /// Not ECN-capable.
     #[default]
     NotEct,
-    /// The sender understands; the codepoint that this endpoint sends.
+    /// ECN-capable; the codepoint that this endpoint sends.
     Ect0,
-    /// The sender understands.
+    /// ECN-capable.
     Ect1,
     /// A queue marked the packet.
     Ce,
@@ -81,28 +81,26 @@ impl Ecn {
 /// The options of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
-    /// The largest segment that the sender wants to receive (RFC 9293 §3.7.1).
+    /// Maximum segment size that the sender wants to receive (RFC 9293 §3.7.1).
     pub mss: Option<u16>,
-    /// How far to shift window fields (RFC 7323 §2).
+    /// Shift of window fields (RFC 7323 §2).
     pub window_scale: Option<u8>,
-    /// Selective acknowledgements are understood (RFC 2018 §2).
+    /// Whether selective acknowledgements are supported (RFC 2018 §2).
     pub sack_permitted: bool,
-    /// What has arrived out of order, the latest first (RFC 2018 §3).
+    /// Out-of-order data received, latest first (RFC 2018 §3).
     pub sack: SackBlocks,
     /// Timestamps (RFC 7323 §3).
     pub timestamps: Option<Timestamps>,
-    /// A cookie, or with an empty one the request for it (RFC 7413 §4.1.1).
+    /// A cookie, or a request for one if it is empty (RFC 7413 §4.1.1).
     pub fast_open: Option<Cookie>,
-    /// What an endpoint of SCPS-TP can do: the bits of its capabilities option
-    /// (CCSDS 714.0-B-2).
+    /// SCPS-TP capability bits (CCSDS 714.0-B-2).
     pub scps: Option<u8>,
-    /// A hole in what has arrived (CCSDS 714.0-B-2).
+    /// A hole in the received data (CCSDS 714.0-B-2).
     pub snack: Option<Snack>,
 }
 
-/// A hole, counted in maximum segments (without timestamps) from the
-/// acknowledgement number of the segment that tells of it. The bit vector of the
-/// long form is not modelled.
+/// A hole, counted in maximum segments (without timestamps) from the acknowledgement number of the
+/// segment that reports it. The bit vector of the long form is not modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Snack {
     /// Where it begins.
@@ -133,9 +131,9 @@ pub struct SackBlock {
 /// TSval and TSecr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timestamps {
-    /// What the sender's clock shows.
+    /// The sender's clock.
     pub value: u32,
-    /// What the receiver's clock showed in an earlier segment.
+    /// The other end's clock as received in an earlier segment.
     pub echo: u32,
 }
 
@@ -146,8 +144,8 @@ pub type Cookie = ArrayVec<u8, 16>;
 pub(crate) const OPTIONS_MAX: usize = 40;
 
 impl Options {
-    /// The bytes that the options take in the header, a multiple of 4. What
-    /// finds no room is not counted: of SCPS-TP, then SACK blocks.
+    /// Size of the options in the header in bytes, a multiple of 4. Options that do not fit are not
+    /// counted: first those of SCPS-TP, then SACK blocks.
     #[inline]
     pub fn wire_len(&self) -> usize {
         let len = self.len_without_sack();
@@ -160,7 +158,7 @@ impl Options {
         }
     }
 
-    /// How many SACK blocks find room beside `used` bytes of other options.
+    /// Number of SACK blocks that fit beside `used` bytes of other options.
     #[inline]
     pub(crate) fn sack_room(&self, used: usize) -> usize {
         let room = OPTIONS_MAX.saturating_sub(used + 4) / 8;
@@ -178,18 +176,18 @@ impl Options {
         len + if scps { SCPS_LEN } else { 0 } + if snack { SNACK_LEN } else { 0 }
     }
 
-    /// Whether there are capabilities of SCPS-TP, and room for them.
+    /// Whether there are SCPS-TP capabilities, and room for them.
     pub(crate) fn has_room_for_scps(&self) -> bool {
         self.scps.is_some() && self.len_of_tcp() + SCPS_LEN <= OPTIONS_MAX
     }
 
-    /// Whether there is a hole to tell of, and room for it.
+    /// Whether there is a hole to report, and room for it.
     pub(crate) fn has_room_for_snack(&self) -> bool {
         let scps = if self.has_room_for_scps() { SCPS_LEN } else { 0 };
         self.snack.is_some() && self.len_of_tcp() + scps + SNACK_LEN <= OPTIONS_MAX
     }
 
-    /// What always has room.
+    /// Size of the options that always fit.
     #[inline]
     fn len_of_tcp(&self) -> usize {
         let mut len = 0;
@@ -205,7 +203,7 @@ impl Options {
 }
 
 impl<P: Payload> Segment<P> {
-    /// What the segment takes of the sequence space: data, SYN and FIN.
+    /// Length in sequence space: data, SYN and FIN.
     pub fn sequence_len(&self) -> u64 {
         self.payload.len() as u64 + u64::from(self.flags.syn) + u64::from(self.flags.fin)
     }

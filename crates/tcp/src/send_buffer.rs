@@ -1,13 +1,12 @@
-//! What has been written and is not acknowledged yet.
+//! Data written and not yet acknowledged.
 
 use core::ops::Range;
 use std::collections::VecDeque;
 
 use crate::Payload;
 
-/// Bytes at consecutive positions. Finding a position costs O(log n) in the
-/// number of chunks, of which there is one as long as what is written joins
-/// without copying.
+/// Bytes at consecutive positions. Finding a position costs O(log n) in the number of chunks. There
+/// is only one chunk as long as written data can be joined without copying.
 #[derive(Debug, Clone)]
 pub(crate) struct SendBuffer<P> {
     /// Position and chunk; none is empty.
@@ -17,7 +16,7 @@ pub(crate) struct SendBuffer<P> {
 }
 
 impl<P: Payload> SendBuffer<P> {
-    /// An empty buffer; the first byte written has the position `start`.
+    /// An empty buffer; the first byte written gets the position `start`.
     pub(crate) fn new(start: u64) -> Self {
         Self { chunks: VecDeque::new(), start, end: start }
     }

@@ -1,4 +1,4 @@
-//! The sending half: what to send, and when to send it again.
+//! The sending half: what to send, and when to resend it.
 
 mod ack;
 mod estimate;
@@ -26,31 +26,30 @@ use crate::stats::Stats;
 use crate::tcb::ControlBlock;
 use estimate::Estimate;
 
-/// What an acknowledgement says, in positions of the stream.
+/// The contents of an acknowledgement, in stream positions.
 #[derive(Debug, Clone)]
 pub(crate) struct AckInfo<'a> {
     /// Everything below is acknowledged.
     pub(crate) position: u64,
     /// Selectively acknowledged, within what is outstanding.
     pub(crate) sack: &'a [Range<u64>],
-    /// Told to be missing (SNACK).
+    /// Reported missing (SNACK).
     pub(crate) hole: Option<Range<u64>>,
-    /// Reported as having arrived twice (RFC 2883).
+    /// Reported as a duplicate (RFC 2883).
     pub(crate) duplicate: Option<Range<u64>>,
-    /// The window that the peer advertises, in bytes.
+    /// The peer's advertised window, in bytes.
     pub(crate) window: u64,
-    /// Whether that is news (RFC 9293 §3.10.7.4: SND.WL1 and SND.WL2).
+    /// Whether the window is newer (RFC 9293 §3.10.7.4: SND.WL1 and SND.WL2).
     pub(crate) updates_window: bool,
     /// Without data, SYN or FIN.
     pub(crate) is_bare: bool,
-    /// How long ago the segment was sent whose timestamp is echoed, in
-    /// nanoseconds, and the echoed value itself.
+    /// Age in nanoseconds of the segment whose timestamp is echoed, and the echoed value.
     pub(crate) echo: Option<(u64, u32)>,
     /// The flag ECE.
     pub(crate) ece: bool,
 }
 
-/// What a connection has agreed on.
+/// The negotiated options of a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Agreed {
     pub(crate) sack: bool,
@@ -71,9 +70,9 @@ pub(crate) struct Sender<P> {
     nxt: u64,
     /// Where the FIN goes, once the stream is closed.
     fin: Option<u64>,
-    /// The most payload of a segment.
+    /// Maximum payload of a segment, in bytes.
     mss: u64,
-    /// The right edge of the peer's window, and the largest it ever was.
+    /// The right edge of the peer's window, and the largest window so far.
     edge: u64,
     window: u64,
     max_window: u64,
@@ -84,20 +83,20 @@ pub(crate) struct Sender<P> {
     rack: Rack,
     pacer: Pacer,
     repair: Repair,
-    /// The last selective acknowledgements that were taken.
+    /// The last selective acknowledgements processed.
     reported: ArrayVec<Range<u64>, 4>,
-    /// To be sent whatever the windows say.
+    /// To be sent regardless of the windows.
     forced: Option<Forced>,
-    /// Data sent below this position was held back by the congestion window.
+    /// The congestion window was the limit when data below this position was sent.
     limited_until: u64,
-    /// No further reaction to ECE before this is acknowledged.
+    /// ECE is ignored until this is acknowledged.
     cwr_until: u64,
-    /// The next new segment says that the window was reduced.
+    /// The next new segment announces that the window was reduced.
     pub(crate) owes_cwr: bool,
-    /// The SYN had to be sent again.
+    /// The SYN had to be resent.
     syn_was_lost: bool,
-    /// Data may leave before the handshake is through: with the SYN, or as the
-    /// answer to data of a SYN.
+    /// Data may be sent before the handshake completes: with the SYN, or in answer to data on a
+    /// SYN.
     pub(crate) may_hurry: bool,
     timers: Timers,
     pub(crate) stats: Stats,
@@ -106,7 +105,7 @@ pub(crate) struct Sender<P> {
 #[derive(Debug, Clone, Copy)]
 enum Forced {
     Again(Id),
-    /// The next so many new bytes.
+    /// This many new bytes.
     New(u64),
 }
 
@@ -119,10 +118,10 @@ struct Timers {
     reorder: Option<Instant>,
     /// A window probe (RFC 9293 §3.8.6.1).
     persist: Option<Instant>,
-    /// Since when nothing was heard about outstanding data.
+    /// Since when outstanding data has made no progress.
     stalled_since: Option<Instant>,
     last_sent: Option<Instant>,
-    /// Something waits for the pacer.
+    /// Something is waiting for the pacer.
     waits_for_pacer: bool,
 }
 
@@ -130,42 +129,41 @@ struct Timers {
 #[derive(Debug, Clone)]
 struct Repair {
     phase: Phase,
-    /// Recovery lasts until this is acknowledged; also after it has ended
-    /// (RFC 6582 §3.2 step 1).
+    /// Recovery lasts until this is acknowledged; also kept after its end (RFC 6582 §3.2 step 1).
     recover: u64,
     dup_acks: u32,
-    /// Bytes that duplicate acknowledgements say have left, without SACK.
+    /// Bytes that have left the network according to duplicate acknowledgements, without SACK.
     dup_bytes: u64,
     prr: Option<Prr>,
     /// Partial acknowledgements in this recovery.
     partial_acks: u32,
     frto: Option<Frto>,
     undo: Option<Undo>,
-    /// Time-outs since data was acknowledged.
+    /// Time-outs since data was last acknowledged.
     timeouts: u32,
     /// The end of a tail loss probe, and whether it was a retransmission.
     tail_probe: Option<(u64, bool)>,
-    /// Where `NextSeg()` rule 3 goes on.
+    /// Where `NextSeg()` rule 3 continues.
     next_hole: Id,
     /// `NextSeg()` rule 4 was used in this recovery.
     rescued: bool,
 }
 
-/// F-RTO (RFC 5682): where it is.
+/// The state of F-RTO (RFC 5682).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Frto {
-    /// The first segment was sent again.
+    /// The first segment was resent.
     Retransmitted,
-    /// It was acknowledged: so many new segments may be sent.
+    /// It was acknowledged; this many new segments may be sent.
     Probing(u32),
 }
 
-/// What to go back to if nothing was lost after all.
+/// The state to restore if nothing was lost after all.
 #[derive(Debug, Clone)]
 struct Undo {
     controller: Box<dyn Controller>,
     una: u64,
-    /// What was sent again since, and not reported as a duplicate.
+    /// Resent since then and not reported as a duplicate.
     retransmitted: RangeSet,
     /// What the timestamp clock showed when the segment at `una` was sent again;
     /// nothing if that had happened before already, for then its
