@@ -165,9 +165,8 @@ struct Undo {
     una: u64,
     /// Resent since then and not reported as a duplicate.
     retransmitted: RangeSet,
-    /// What the timestamp clock showed when the segment at `una` was sent again;
-    /// nothing if that had happened before already, for then its
-    /// acknowledgement tells nothing (RFC 3522 §3.2 looks at the first
+    /// The timestamp clock when the segment at `una` was resent. Unset if it had been resent
+    /// before, because its acknowledgement is then ambiguous (RFC 3522 §3.2 looks at the first
     /// retransmission).
     first_value: FirstValue,
 }
@@ -218,8 +217,8 @@ impl<P: Payload> Sender<P> {
         sender
     }
 
-    /// The handshake is through: `mss` bytes of payload fit into a segment, and
-    /// this was agreed.
+    /// The handshake is complete: segments carry up to `mss` bytes of payload, and these options
+    /// were negotiated.
     pub(crate) fn establish(&mut self, now: Instant, mss: u64, agreed: Agreed) {
         self.agreed = agreed;
         self.mss = mss.max(1);
@@ -238,9 +237,8 @@ impl<P: Payload> Sender<P> {
         self.edge = 1 + self.window;
     }
 
-    /// The peer has taken the SYN: what it has left of the data with it is sent
-    /// again at once, cut as was agreed (RFC 7413 §4.2.1: no sign of
-    /// congestion).
+    /// The peer has accepted the SYN. Any of its data that was not accepted is resent at once in
+    /// segments of the negotiated size (RFC 7413 §4.2.1: this is not a sign of congestion).
     pub(crate) fn forget_syn_data(&mut self) {
         if !core::mem::take(&mut self.may_hurry) || self.flight.is_empty() {
             return;
@@ -279,13 +277,13 @@ impl<P: Payload> Sender<P> {
         self.config.send_buffer.get().saturating_sub(self.buffer.len())
     }
 
-    /// Appends data. The caller has looked at [`Self::space`].
+    /// Appends data. The caller has checked [`Self::space`].
     pub(crate) fn write(&mut self, data: P) {
         debug_assert!(self.fin.is_none());
         self.buffer.push(data);
     }
 
-    /// The stream ends after what was written.
+    /// Ends the stream after the data written so far.
     pub(crate) fn finish(&mut self) {
         self.fin = self.fin.or(Some(self.buffer.end()));
     }
@@ -304,13 +302,12 @@ impl<P: Payload> Sender<P> {
         self.flight.is_empty()
     }
 
-    /// The peer has a new SYN to answer: ours goes again, with its
-    /// acknowledgement.
+    /// The peer needs an answer to a new SYN, so ours is resent with its acknowledgement.
     pub(crate) fn repeat_syn(&mut self) {
         self.forced = self.flight.front_id().map(Forced::Again);
     }
 
-    /// The data at `range`, which may reach over SYN and FIN.
+    /// The data at `range`, which may include SYN and FIN.
     pub(crate) fn data(&self, range: &Range<u64>) -> P {
         let end = range.end.min(self.buffer.end());
         let start = range.start.max(1);
@@ -327,12 +324,12 @@ impl<P: Payload> Sender<P> {
         range.end >= self.buffer.end()
     }
 
-    /// SACK decides what is lost and what is in flight.
+    /// Whether SACK determines what is lost and in flight.
     fn uses_sack(&self) -> bool {
         self.agreed.sack
     }
 
-    /// How losses are found, given what was agreed.
+    /// How losses are detected, given the negotiated options.
     fn detection(&self) -> Detection {
         if self.agreed.sack { self.config.detection } else { Detection::DupAcks }
     }
@@ -349,14 +346,14 @@ impl<P: Payload> Sender<P> {
         self.flight.in_flight().saturating_sub(self.repair.dup_bytes)
     }
 
-    /// The `FlightSize` of RFC 5681 as far as the window is answerable for it:
-    /// without what limited transmit sent (RFC 5681 §3.2 step 2), and without
-    /// what was sent during a recovery that led into the next.
+    /// The `FlightSize` of RFC 5681, without what the window is not responsible for: segments from
+    /// limited transmit (RFC 5681 §3.2 step 2), and those sent during a recovery that led into the
+    /// next.
     fn flight_size(&self) -> u64 {
         (self.nxt - self.una).min(self.cc.cwnd().get())
     }
 
-    /// What others may know. A threshold that nothing has set is none.
+    /// What others may use. A threshold that was never set is left out.
     pub(crate) fn control_block(&self) -> ControlBlock {
         let ssthresh = self.cc.ssthresh();
         let was_set = ssthresh.get() < u64::from(u32::MAX);
@@ -367,7 +364,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// What there is to see.
+    /// A snapshot for statistics.
     pub(crate) fn snapshot(&self) -> Stats {
         let mut stats = self.stats.clone();
         stats.cwnd = self.cc.cwnd();

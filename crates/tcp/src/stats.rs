@@ -1,4 +1,4 @@
-//! What a connection shows of itself.
+//! Statistics of a connection.
 
 use core::time::Duration;
 
@@ -6,44 +6,44 @@ use units::ByteCount;
 
 use crate::cc::Phase;
 
-/// Counters, and the state of the moment.
+/// Counters, and some current values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
     /// Segments sent with data, SYN or FIN, for the first time.
     pub segments: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmissions: u64,
-    /// Payload bytes of those.
+    /// Payload bytes retransmitted.
     pub retransmitted: ByteCount,
-    /// Fast recoveries begun.
+    /// Fast recoveries started.
     pub recoveries: u64,
     /// Retransmission time-outs.
     pub timeouts: u64,
-    /// Reactions to losses or time-outs that were taken back.
+    /// Reactions to losses or time-outs that were undone.
     pub undone: u64,
     /// Tail loss probes sent.
     pub tail_probes: u64,
-    /// Windows reduced because of ECN.
+    /// Window reductions because of ECN.
     pub ecn_reductions: u64,
     /// Bytes acknowledged.
     pub acked: ByteCount,
-    /// The congestion window.
+    /// Congestion window.
     pub cwnd: ByteCount,
-    /// The slow-start threshold.
+    /// Slow-start threshold.
     pub ssthresh: ByteCount,
-    /// Sent and not acknowledged.
+    /// Bytes sent and not acknowledged.
     pub outstanding: ByteCount,
-    /// Of those, neither selectively acknowledged nor taken for lost.
+    /// The part of these neither selectively acknowledged nor declared lost.
     pub in_flight: ByteCount,
     /// SRTT.
     pub smoothed_rtt: Option<Duration>,
-    /// The smallest RTT.
+    /// Minimum RTT.
     pub min_rtt: Option<Duration>,
     /// The retransmission time-out.
     pub rto: Duration,
-    /// What repairs losses.
+    /// The phase of loss repair.
     pub phase: Phase,
-    /// The controller's own figures.
+    /// The controller's own values.
     pub controller: Vec<(&'static str, f64)>,
 }
 

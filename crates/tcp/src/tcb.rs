@@ -1,35 +1,33 @@
-//! What connections over the same path share: TCB interdependence (RFC 9040,
-//! RFC 2140; the satellite literature's "TCP control block sharing").
+//! Sharing of state between connections over the same path: TCB interdependence (RFC 9040, RFC
+//! 2140; "TCP control block sharing" in the satellite literature).
 
 use core::time::Duration;
 
 use units::ByteCount;
 
-/// What a connection knows of its path, as far as others may use it. A field
-/// that is `None` is not shared: with `ssthresh` alone this is the sharing that
-/// RFC 9040 has as the least risky.
+/// What a connection knows about its path and others may use. A field that is `None` is not shared.
+/// With `ssthresh` alone this is the least risky form of sharing in RFC 9040.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ControlBlock {
     /// SRTT and RTTVAR.
     pub rtt: Option<(Duration, Duration)>,
-    /// The slow-start threshold, if there was a loss to set it.
+    /// The slow-start threshold, if a loss has set it.
     pub ssthresh: Option<ByteCount>,
-    /// The congestion window, to begin with instead of the initial one. Without
-    /// pacing it leaves at once.
+    /// The congestion window, used in place of the initial one. Without pacing it leaves in one
+    /// burst.
     pub cwnd: Option<ByteCount>,
 }
 
 impl ControlBlock {
-    /// The same without anything but the threshold.
+    /// Keeps only the threshold.
     #[must_use]
     pub fn ssthresh_only(self) -> Self {
         Self { rtt: None, cwnd: None, ..self }
     }
 
-    /// What a new connection gets from those that are open (ensemble sharing,
-    /// RFC 9040 §7): the means of RTT and threshold, and of all windows together
-    /// an equal share with the new one among them. Temporal sharing (§6) is the
-    /// block of the last connection, as it is. `None` without connections.
+    /// What a new connection gets from the open ones (ensemble sharing, RFC 9040 §7): the means of
+    /// RTT and threshold, and an equal share of the sum of windows. For temporal sharing (§6), use
+    /// the block of the last connection as it is. `None` if there are no connections.
     pub fn ensemble(open: &[Self]) -> Option<Self> {
         if open.is_empty() {
             return None;

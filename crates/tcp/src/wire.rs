@@ -1,9 +1,9 @@
-//! Segments as bytes: RFC 9293 §3.1 with the options of RFC 2018, 7323, 7413 and
-//! SCPS-TP, and real checksums over the pseudo headers of IPv4 and IPv6.
+//! The wire format: RFC 9293 §3.1 with the options of RFC 2018, 7323, 7413 and SCPS-TP, and
+//! checksums over the pseudo headers of IPv4 and IPv6.
 //!
-//! [`View`] reads the fields of a segment in place; [`decode`] and [`encode`]
-//! convert between bytes and [`Segment`]. What an IP header holds (addresses,
-//! the ECN codepoint) is not written here.
+//! [`View`] reads the fields of a segment in place; [`decode`] and [`encode`] convert between bytes
+//! and [`Segment`]. The contents of the IP header (addresses, the ECN codepoint) are not part of
+//! this.
 
 mod checksum;
 mod options;
@@ -21,8 +21,7 @@ pub use view::View;
 
 use crate::segment::{Ecn, Flags, HEADER_LEN, Segment};
 
-/// Where a segment comes from and goes to: addresses of the same family, and
-/// ports.
+/// The source and destination of a segment: addresses of the same family, and ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// The source address.
@@ -35,14 +34,14 @@ pub struct Path {
     pub to_port: u16,
 }
 
-/// Bytes that are no valid segment.
+/// Why bytes are not a valid segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// Fewer bytes than a header has.
+    /// Shorter than a header.
     #[error("a TCP header has 20 bytes or more, here are {len}")]
     Short {
-        /// How many there are.
+        /// The number of bytes.
         len: usize,
     },
     /// The data offset points into the fixed header or beyond the end.
@@ -50,31 +49,30 @@ pub enum WireError {
     Offset {
         /// The data offset in bytes.
         offset: usize,
-        /// Bytes of the whole segment.
+        /// Size of the whole segment in bytes.
         len: usize,
     },
     /// The checksum does not match.
     #[error("the checksum is wrong")]
     Checksum,
-    /// An option has an impossible length (RFC 9293 §3.1, MUST-7).
+    /// An option has an invalid length (RFC 9293 §3.1, MUST-7).
     #[error("option {kind} at byte {at} has the impossible length {len}")]
     OptionLength {
         /// The option's kind.
         kind: u8,
-        /// Where the option begins, counted from the first option.
+        /// Where the option starts, counted from the first option.
         at: usize,
         /// Its length field; 0 if that is missing.
         len: u8,
     },
 }
 
-/// Reads a segment that came from `from` to `to`. Options that are not known,
-/// or known but of another length, are skipped. Returns the source port, the
-/// destination port and the segment, whose payload shares `bytes` and whose ECN
-/// codepoint is `ecn`.
+/// Decodes a segment sent from `from` to `to`. Unknown options, and those with the wrong length,
+/// are skipped. Returns the source port, the destination port and the segment. Its payload shares
+/// `bytes`, and its ECN codepoint is `ecn`.
 ///
 /// # Errors
-/// When the bytes are no segment or its checksum is wrong.
+/// If the bytes are not a valid segment, or its checksum is wrong.
 pub fn decode(
     from: IpAddr,
     to: IpAddr,
@@ -100,8 +98,8 @@ pub fn decode(
     ))
 }
 
-/// Appends the bytes of a segment to `out`, with its checksum. What finds no
-/// room among the options (SACK blocks, those of SCPS-TP) is left out.
+/// Appends the encoded segment to `out`, with its checksum. Options that do not fit (SACK blocks,
+/// those of SCPS-TP) are left out.
 pub fn encode<P: AsRef<[u8]>>(path: &Path, segment: &Segment<P>, out: &mut Vec<u8>) {
     let start = out.len();
     let options = segment.options.wire_len();

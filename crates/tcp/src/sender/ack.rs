@@ -1,4 +1,4 @@
-//! What an acknowledgement changes.
+//! Processing of acknowledgements.
 
 use core::time::Duration;
 
@@ -10,21 +10,20 @@ use crate::cc::{Ack, Congestion, Credit, Phase, Signal};
 use crate::config::Counting;
 use crate::flight::Sent;
 
-/// What one acknowledgement brought.
+/// The effects of an acknowledgement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct News {
     /// Bytes by which SND.UNA moved.
     pub(super) advanced: u64,
-    /// Bytes that were not known to have arrived.
+    /// Newly delivered bytes.
     pub(super) delivered: u64,
-    /// Of those, selectively acknowledged.
+    /// The selectively acknowledged part of these.
     pub(super) sacked: u64,
-    /// When the segment was sent that gives the RTT.
+    /// When the segment that yields the RTT was sent.
     timed: Option<Instant>,
-    /// A retransmitted segment is among the cumulatively acknowledged.
+    /// Whether a retransmitted segment is among those cumulatively acknowledged.
     ambiguous: bool,
-    /// A segment that was sent once only, and before the last time-out, has
-    /// arrived.
+    /// Whether a segment arrived that was sent only once, before the last time-out.
     pub(super) original: bool,
     /// A duplicate acknowledgement (RFC 5681 §2; with SACK, RFC 6675 §2).
     pub(super) is_duplicate: bool,
@@ -41,11 +40,11 @@ impl News {
 }
 
 impl<P: Payload> Sender<P> {
-    /// Takes an acknowledgement of something between SND.UNA and SND.NXT.
+    /// Handles an acknowledgement between SND.UNA and SND.NXT.
     #[inline(never)]
     pub(crate) fn handle_ack(&mut self, now: Instant, ack: &AckInfo) {
         let opened = self.update_window(ack.position, ack.window, ack.updates_window);
-        // The answers to probes of a shut window are no duplicates.
+        // Answers to probes of a closed window are not duplicates.
         let is_bare_repeat = !self.uses_sack()
             && ack.is_bare
             && !opened
@@ -78,7 +77,7 @@ impl<P: Payload> Sender<P> {
                 acked: news.advanced,
                 delivered: news.delivered,
                 total_delivered: self.rate.delivered(),
-                // RFC 3168 §6.1.2: an echoed mark lets nothing grow.
+                // RFC 3168 §6.1.2: no growth on an echoed mark.
                 credit: if ack.ece { Credit::default() } else { self.credit(news.advanced) },
                 rtt,
                 smoothed_rtt: self.rtt.smoothed().unwrap_or_default(),
@@ -95,9 +94,9 @@ impl<P: Payload> Sender<P> {
         self.settle_timers(now, &news);
     }
 
-    /// Nothing is outstanding or being repaired: an acknowledgement of
-    /// `position` that carries no option and no mark says nothing, but perhaps a
-    /// window. Who only receives hears that with every segment.
+    /// Whether nothing is outstanding or being repaired. An acknowledgement of `position` without
+    /// options and marks then carries no information except perhaps a window. A side that only
+    /// receives gets one with every segment.
     pub(crate) fn is_at_rest(&self, position: u64) -> bool {
         self.flight.is_empty()
             && self.una > 0
@@ -106,8 +105,8 @@ impl<P: Payload> Sender<P> {
             && self.repair.tail_probe.is_none()
     }
 
-    /// [`Self::handle_ack`] for an acknowledgement that says nothing but the
-    /// window, if that is news, while [`Self::is_at_rest`].
+    /// [`Self::handle_ack`] while [`Self::is_at_rest`], for an acknowledgement that carries at most
+    /// a new window.
     pub(crate) fn rest(&mut self, window: u64, updates_window: bool) {
         self.update_window(self.una, window, updates_window);
         self.repair.dup_acks = 0;
@@ -130,8 +129,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Takes the advertised window over (RFC 9293 §3.10.7.4); whether it has
-    /// changed.
+    /// Updates the advertised window (RFC 9293 §3.10.7.4); returns whether it has changed.
     fn update_window(&mut self, position: u64, window: u64, is_news: bool) -> bool {
         if !is_news {
             return false;
@@ -141,7 +139,7 @@ impl<P: Payload> Sender<P> {
         self.window = window;
         self.max_window = self.max_window.max(window);
         self.edge = position + window;
-        // What was a probe of a shut window was thrown away.
+        // The probe of the closed window was discarded.
         if was_shut
             && !self.is_shut()
             && let Some(id) = self.flight.front_id()
@@ -152,7 +150,7 @@ impl<P: Payload> Sender<P> {
         changed
     }
 
-    /// Whether the peer's window has no room even for what is outstanding.
+    /// Whether the peer's window is too small even for what is outstanding.
     pub(super) fn is_shut(&self) -> bool {
         self.flight.front().is_some_and(|front| front.start > 0 && self.edge <= front.start)
     }
@@ -170,13 +168,13 @@ impl<P: Payload> Sender<P> {
                 news.take(sent, recover);
             }
         });
-        // Karn: it may be the original or the retransmission that arrived, and
-        // what follows may have waited for it.
+        // Karn: either the original or the retransmission may have arrived, and later segments may
+        // have waited for it.
         if news.ambiguous {
             news.timed = None;
         }
         let before = news.delivered;
-        // Blocks are told of again and again.
+        // Blocks are reported repeatedly.
         let fresh = ack.sack.iter().filter(|range| !self.reported.contains(range));
         for range in fresh {
             self.flight.sack(range.clone(), |sent| {
@@ -193,8 +191,8 @@ impl<P: Payload> Sender<P> {
         news
     }
 
-    /// The RTT: from a segment that was sent once, or else from an echoed
-    /// timestamp (RFC 7323 §4).
+    /// Measures the RTT, from a segment sent only once or else from an echoed timestamp (RFC 7323
+    /// §4).
     fn measure(
         &mut self,
         now: Instant,
@@ -212,8 +210,8 @@ impl<P: Payload> Sender<P> {
         Some(Duration::from_nanos(sample))
     }
 
-    /// What counts for the growth of the window (RFC 3465; §2.3: after a
-    /// time-out, one segment per acknowledgement).
+    /// The bytes that count for window growth (RFC 3465; §2.3: after a time-out, one segment per
+    /// acknowledgement).
     fn credit(&self, advanced: u64) -> Credit {
         if advanced == 0 {
             return Credit::default();
@@ -228,8 +226,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// RFC 3168 §6.1.2: once per window of data, until the segment with CWR has
-    /// arrived.
+    /// RFC 3168 §6.1.2: once per window of data, until the segment with CWR has arrived.
     #[cold]
     fn on_ece(&mut self, now: Instant) {
         if !self.agreed.ecn || self.una <= self.cwr_until || self.repair.phase != Phase::Open {
@@ -249,8 +246,7 @@ impl<P: Payload> Sender<P> {
             self.timers.stalled_since = None;
             self.timers.reorder = None;
         } else {
-            // RFC 6582 §3.2 step 3: of the partial acknowledgements, only the
-            // first restarts the timer.
+            // RFC 6582 §3.2 step 3: only the first partial acknowledgement restarts the timer.
             let impatient = self.repair.phase == Phase::Recovery
                 && self.detection() == crate::config::Detection::DupAcks
                 && self.repair.partial_acks > 1;

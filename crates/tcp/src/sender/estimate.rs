@@ -5,13 +5,12 @@ use core::time::Duration;
 
 use units::Instant;
 
-/// Acknowledgements that the estimate takes: three gaps between them.
+/// Number of acknowledgements used for the estimate, with three gaps between them.
 const SPAN: u32 = 4;
 
-/// Hoe ("Improving the Start-up Behavior of a Congestion Control Scheme for TCP",
-/// SIGCOMM 1996): acknowledgements of segments that were sent together come as
-/// far apart as the bottleneck put the segments; their rate times the RTT is
-/// what the path holds. Acknowledgements further apart than half an RTT are of
+/// Hoe ("Improving the Start-up Behavior of a Congestion Control Scheme for TCP", SIGCOMM 1996):
+/// acknowledgements of segments sent together are spaced by the bottleneck, and their rate times
+/// the RTT is the capacity of the path. Acknowledgements more than half an RTT apart belong to
 /// different flights.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Estimate {
@@ -24,13 +23,13 @@ pub(super) struct Estimate {
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     at: Instant,
-    /// Bytes delivered in all.
+    /// Total bytes delivered.
     delivered: u64,
 }
 
 impl Estimate {
-    /// An acknowledgement after which so many bytes are delivered in all. The
-    /// threshold in bytes, once.
+    /// Handles an acknowledgement after which `delivered` bytes have been delivered in total.
+    /// Returns the threshold in bytes, once.
     pub(super) fn on_ack(&mut self, now: Instant, delivered: u64, rtt: Duration) -> Option<u64> {
         if self.is_done {
             return None;
@@ -52,7 +51,7 @@ impl Estimate {
         u64::try_from(bytes).ok()
     }
 
-    /// A loss has set the threshold.
+    /// Stops estimating: a loss has set the threshold.
     pub(super) fn give_up(&mut self) {
         self.is_done = true;
     }
@@ -71,7 +70,7 @@ mod tests {
     #[test]
     fn the_rate_of_the_bottleneck_times_the_rtt() {
         let mut estimate = Estimate::default();
-        // 1500 bytes every 2 ms are 6 Mbit/s, which hold 450,000 bytes in 600 ms.
+        // 1500 bytes every 2 ms is 6 Mbit/s, or 450,000 bytes in 600 ms.
         for n in 0..3 {
             assert_eq!(estimate.on_ack(at(600 + 2 * n), 1500 * (n + 1), RTT), None);
         }

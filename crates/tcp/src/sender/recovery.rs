@@ -1,4 +1,4 @@
-//! Finding losses, repairing them, and taking it back when there were none.
+//! Detects and repairs losses, and undoes the reaction if there were none.
 
 use core::ops::Range;
 
@@ -30,8 +30,8 @@ impl<P: Payload> Sender<P> {
             Phase::Loss => self.go_on_after_timeout(now, news),
         }
         let lost = self.detect(now, news) | hole.is_some_and(|hole| self.take_hole(now, hole));
-        // What was sent during a recovery and lost is congestion of its own (RFC 6675
-        // §5: a loss above RecoveryPoint is not part of the recovery).
+        // Data that was sent during a recovery and lost is a new congestion event (RFC 6675 §5: a
+        // loss above RecoveryPoint is not part of the recovery).
         let is_over = was_repairing && self.una >= self.repair.recover;
         let is_lost = lost || is_over && self.flight.has_unrepaired();
         if is_lost && self.repair.phase == Phase::Open {
@@ -42,8 +42,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Keeps the books of duplicate acknowledgements. How many bytes were
-    /// delivered, where without SACK a duplicate counts for a segment.
+    /// Counts duplicate acknowledgements. Returns the bytes delivered; without SACK, a duplicate
+    /// counts as one segment.
     fn count_duplicates(&mut self, news: &News) -> u64 {
         let repair = &mut self.repair;
         if news.is_duplicate {
@@ -60,7 +60,7 @@ impl<P: Payload> Sender<P> {
             repair.dup_bytes += fresh;
             return fresh;
         }
-        // What is acknowledged now has been counted, apart from the hole.
+        // Everything acknowledged now has already been counted, except the hole.
         let counted = repair.dup_bytes.min(news.advanced.saturating_sub(self.mss));
         repair.dup_bytes -= counted;
         if repair.phase == Phase::Open && news.advanced > 0 {
@@ -92,8 +92,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// A hole that the peer tells of is lost, at once; what was sent again must
-    /// have had the time to arrive (CCSDS 714.0-B-2).
+    /// A hole reported by the peer is lost at once; a retransmission must have had time to arrive
+    /// (CCSDS 714.0-B-2).
     #[cold]
     fn take_hole(&mut self, now: Instant, hole: Range<u64>) -> bool {
         let Some(rtt) = self.rtt.smoothed_nanos() else { return false };
@@ -135,8 +135,8 @@ impl<P: Payload> Sender<P> {
             let has_new = self.sendable().is_some();
             self.repair.frto = has_new.then_some(Frto::Probing(2));
         } else if news.is_duplicate {
-            // Step 2 a or 3 a: the loss was real. Without SACK nobody knows what
-            // became of the two new segments: they must not fill the window.
+            // Step 2 a or 3 a: the loss was real. Without SACK the fate of the two new segments is
+            // unknown, so they must not fill the window.
             self.repair.frto = None;
             if !self.agreed.sack {
                 self.flight.mark_all_lost();
@@ -145,7 +145,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Takes segments for lost. Whether there were any.
+    /// Declares segments lost; returns whether there were any.
     fn detect(&mut self, now: Instant, news: &News) -> bool {
         if self.repair.frto.is_some() {
             return false;
@@ -157,8 +157,7 @@ impl<P: Payload> Sender<P> {
             Detection::Sack => {
                 let below = self.flight.lost_below(threshold, self.mss);
                 let lost = below.is_some_and(|below| self.flight.mark_lost_below(below));
-                // RFC 6675 §5: three duplicates are enough, even if IsLost()
-                // does not say so yet.
+                // RFC 6675 §5: three duplicates suffice, even if IsLost() is not yet true.
                 lost || by_count && self.fast_retransmit_front()
             }
             Detection::Fack => {
@@ -179,9 +178,9 @@ impl<P: Payload> Sender<P> {
         lost
     }
 
-    /// Takes the first segment for lost, unless the duplicates may come from
-    /// what was sent again before: with SACK if it has been sent again itself;
-    /// without, as RFC 6582 §3.2 step 2 has it. Reno knew no such care.
+    /// Declares the first segment lost, unless the duplicates may stem from earlier
+    /// retransmissions: with SACK, if the segment itself was resent; without, according to RFC 6582
+    /// §3.2 step 2. Reno lacked this check.
     #[cold]
     fn fast_retransmit_front(&mut self) -> bool {
         let Some(front) = self.flight.front() else { return false };
@@ -223,16 +222,16 @@ impl<P: Payload> Sender<P> {
         self.timers.probe = None;
         let reduces = !go_back && !self.cc.rules_recovery() && !self.config.assume_corruption;
         repair.prr = self.config.prr.filter(|_| reduces).map(|bound| Prr::new(bound, outstanding));
-        // The first retransmission leaves whatever the window says (RFC 5681
-        // §3.2 step 3, RFC 6675 §5 step 4.3).
+        // The first retransmission is sent whatever the window (RFC 5681 §3.2 step 3, RFC 6675 §5
+        // step 4.3).
         self.forced = self.flight.first_lost().map(Forced::Again);
     }
 
     fn update_prr(&mut self, delivered: u64, was_recovering: bool) {
         let (pipe, ssthresh) = (self.pipe(), self.cc.ssthresh().get());
         if let Some(prr) = &mut self.repair.prr {
-            // What is forced at the beginning is part of the pipe already when
-            // the acknowledgement is answered.
+            // A retransmission forced at the start is already in the pipe when the acknowledgement
+            // is processed.
             let pipe = if was_recovering { pipe } else { pipe + self.mss };
             prr.on_ack(delivered, pipe, ssthresh, self.mss);
         }
@@ -262,8 +261,8 @@ impl<P: Payload> Sender<P> {
         });
     }
 
-    /// Nothing was lost: everything as it was (RFC 4015 restores the window in
-    /// steps; here it comes back at once).
+    /// Nothing was lost: restores the previous state (RFC 4015 restores the window in steps; here
+    /// it is restored at once).
     #[cold]
     fn undo(&mut self, now: Instant) {
         let Some(undo) = self.repair.undo.take() else { return };
@@ -291,8 +290,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// A duplicate is reported: RACK waits longer (RFC 8985 §6.2), and if all
-    /// that was sent again was not needed, nothing was lost (RFC 3708).
+    /// Handles the report of a duplicate: RACK waits longer (RFC 8985 §6.2), and if every
+    /// retransmission was unnecessary, nothing was lost (RFC 3708).
     #[cold]
     pub(super) fn on_duplicate_report(&mut self, now: Instant, range: &Range<u64>) {
         self.rack.on_dsack(self.una, self.nxt);
@@ -313,11 +312,11 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// A tail loss probe may have repaired a loss that nothing else noticed
-    /// (RFC 8985 §7.4.2): then the window comes down once.
+    /// A tail loss probe may have repaired a loss that nothing else revealed (RFC 8985 §7.4.2): the
+    /// window is then reduced once.
     pub(super) fn check_tail_probe(&mut self, now: Instant, ack: &AckInfo, news: &News) {
         let Some((end, was_repeat)) = self.repair.tail_probe else { return };
-        // The original and the probe have both arrived.
+        // Both the original and the probe have arrived.
         let twice = news.advanced == 0 && ack.is_bare && ack.sack.is_empty();
         if self.una < end || was_repeat && self.una == end && !twice {
             return;

@@ -1,4 +1,4 @@
-//! What happens when time passes.
+//! Timers of the sender.
 
 use units::{Instant, earliest_timer};
 
@@ -9,11 +9,11 @@ use crate::config::Detection;
 use crate::flight::Fate;
 use crate::wake::Wake;
 
-/// `WCDelAckT` of RFC 8985 §7.2: how long the peer may delay the
-/// acknowledgement of a single segment, in nanoseconds.
+/// `WCDelAckT` of RFC 8985 §7.2: maximum delay of the acknowledgement of a single segment by the
+/// peer, in nanoseconds.
 const WORST_DELAYED_ACK: u64 = 200_000_000;
 
-/// Data was not acknowledged for the user time-out.
+/// Data stayed unacknowledged for the user time-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GaveUp;
 
@@ -35,10 +35,10 @@ impl<P: Payload> Sender<P> {
         Some(self.timers.stalled_since? + self.config.user_timeout?)
     }
 
-    /// Does everything that is due.
+    /// Handles everything that is due.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> Result<(), GaveUp> {
         let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
-        // Whoever is woken asks for segments, and is told again.
+        // The caller polls for segments next, which sets this again.
         self.timers.waits_for_pacer = false;
         if due(self.gives_up_at()) {
             return Err(GaveUp);
@@ -82,8 +82,8 @@ impl<P: Payload> Sender<P> {
 
     #[cold]
     fn assume_all_lost(&mut self, now: Instant, front: Fate) {
-        // RFC 2018 §8: what was selectively acknowledged would have been
-        // acknowledged if the receiver still had it.
+        // RFC 2018 §8: if the receiver still had the selectively acknowledged data, it would have
+        // acknowledged it cumulatively.
         if front == Fate::Sacked {
             self.flight.forget_sacks();
             self.reported.clear();
@@ -111,8 +111,8 @@ impl<P: Payload> Sender<P> {
         self.timers.reorder = None;
     }
 
-    /// RFC 8985 §7.2: a probe two round trips after the last segment, before
-    /// the time-out.
+    /// RFC 8985 §7.2: a probe two round trips after the last segment, if that is before the
+    /// time-out.
     pub(super) fn schedule_tail_probe(&mut self, now: Instant) {
         self.timers.probe = None;
         let Some(rto) = self.timers.rto else { return };

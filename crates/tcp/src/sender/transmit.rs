@@ -1,4 +1,4 @@
-//! What to send next.
+//! Decides what to send next.
 
 use core::ops::Range;
 
@@ -10,8 +10,7 @@ use crate::cc::Phase;
 use crate::config::Detection;
 use crate::flight::{Fate, Id};
 
-/// What the peer takes at least, in one segment (RFC 7413 §4.2.1: without a
-/// remembered MSS).
+/// Size of a segment that every peer accepts (RFC 7413 §4.2.1: without a remembered MSS).
 const SYN_DATA_MAX: u64 = 536;
 
 /// A segment that is due.
@@ -21,16 +20,16 @@ enum Choice {
     New(Range<u64>),
 }
 
-/// What is sent now.
+/// A segment being sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Transmission {
-    /// Positions, with SYN and FIN.
+    /// Positions, including SYN and FIN.
     pub(crate) range: Range<u64>,
     pub(crate) is_new: bool,
 }
 
 impl<P: Payload> Sender<P> {
-    /// The next segment to send now. `value` gives what the timestamp clock shows.
+    /// Returns the next segment to send now. `value` returns the timestamp clock.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
@@ -83,19 +82,19 @@ impl<P: Payload> Sender<P> {
         Some(choice)
     }
 
-    /// All is acknowledged, and nothing waits: as in who only receives.
+    /// Whether everything is acknowledged and nothing is waiting, as on a side that only receives.
     fn has_nothing_to_send(&self) -> bool {
         self.flight.is_empty() && self.buffer.end() <= self.nxt && self.fin != Some(self.nxt)
     }
 
-    /// The data of the peer's SYN has been taken (RFC 7413 §4.2.2: it may be
-    /// answered before the handshake is through).
+    /// The data on the peer's SYN was accepted (RFC 7413 §4.2.2: it may be answered before the
+    /// handshake completes).
     #[cold]
     fn may_answer_early(&self) -> bool {
         self.may_hurry && self.window > 0
     }
 
-    /// How much data goes with the SYN.
+    /// The amount of data to send with the SYN.
     #[cold]
     fn syn_data_len(&self) -> u64 {
         if !self.may_hurry || self.window > 0 {
@@ -142,9 +141,9 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// What was lost goes again as soon as the window has room for it. If it has
-    /// none, the window is what limits, whatever limited the first transmission:
-    /// else it could not grow after a time-out.
+    /// Lost data is resent as soon as the window has room. If it has none, the window counts as the
+    /// limit, whatever limited the first transmission; otherwise it could not grow after a
+    /// time-out.
     fn choose_repair(&mut self, id: Id) -> Option<Choice> {
         let sent = self.flight.get(id)?;
         let (len, end) = (sent.len(), sent.end);
@@ -167,8 +166,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// The next new segment, if the peer's window, the avoidance of silly
-    /// windows (RFC 9293 §3.8.6.2.1) and Nagle's algorithm allow one.
+    /// The next new segment, if the peer's window, silly window avoidance (RFC 9293 §3.8.6.2.1) and
+    /// Nagle's algorithm allow one.
     pub(super) fn sendable(&self) -> Option<Range<u64>> {
         let available = self.buffer.end() - self.nxt.min(self.buffer.end());
         if available == 0 {
@@ -187,7 +186,7 @@ impl<P: Payload> Sender<P> {
         if self.fin == Some(range.end) { range.start..range.end + 1 } else { range }
     }
 
-    /// There is room, and nothing for it.
+    /// Records that there is room but no data.
     fn note_lack_of_data(&mut self) {
         let pipe = self.pipe();
         if self.buffer.end() <= self.nxt && pipe < self.cc.cwnd().get() {
@@ -195,8 +194,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Rules 3 and 4 of `NextSeg()` (RFC 6675 §4): with nothing else to send,
-    /// what may be lost, and once what was sent last.
+    /// Rules 3 and 4 of `NextSeg()` (RFC 6675 §4): with nothing else to send, resend what may be
+    /// lost, and once what was sent last.
     fn choose_rescue(&mut self) -> Option<Choice> {
         if self.repair.phase != Phase::Recovery || self.detection() != Detection::Sack {
             return None;
@@ -222,7 +221,7 @@ impl<P: Payload> Sender<P> {
         let mut range = range;
         let with_syn = if range.start == 0 { self.syn_data_len() } else { 0 };
         if with_syn > 0 {
-            // On its own in the books: the SYN is sent again without it.
+            // A separate entry, because the SYN is resent without it.
             self.flight.push(1..1 + with_syn, now, snapshot);
             range.end += with_syn;
         }
@@ -250,8 +249,7 @@ impl<P: Payload> Sender<P> {
                 *first_value = FirstValue::Is(value);
             }
         }
-        // The repair of the first segment is what everything waits for; its
-        // time runs from now.
+        // Everything waits for the repair of the first segment, so its timer restarts now.
         if self.flight.front_id() == Some(id) {
             self.timers.rto = Some(self.rtt.deadline(now));
         }
@@ -268,7 +266,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// The rate at which segments leave.
+    /// The pacing rate.
     fn pacing_rate(&self) -> Option<BitRate> {
         let paced = self.config.pacing;
         let own = self.cc.pacing().or_else(|| if paced { self.window_rate() } else { None });
@@ -278,7 +276,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Two windows per RTT in slow start, 1.2 after it.
+    /// Two windows per RTT in slow start, 1.2 afterwards.
     fn window_rate(&self) -> Option<BitRate> {
         let rtt = self.rtt.smoothed()?;
         let (cwnd, ssthresh) = (self.cc.cwnd().get(), self.cc.ssthresh().get());
@@ -286,8 +284,8 @@ impl<P: Payload> Sender<P> {
         BitRate::average(ByteCount::new(cwnd * tenths / 10), rtt)
     }
 
-    /// There is data, nothing is outstanding, and still nothing may be sent:
-    /// only a window probe finds out whether that has changed.
+    /// There is data, nothing is outstanding, and still nothing may be sent: only a window probe
+    /// can find out whether that has changed.
     pub(crate) fn schedule_persist(&mut self, now: Instant) {
         let stuck = self.flight.is_empty()
             && self.una > 0
@@ -300,14 +298,14 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Sends a window probe: what there is room for, at least a byte.
+    /// Sends a window probe: as much as there is room for, but at least one byte.
     pub(super) fn probe_window(&mut self) {
         let usable = self.edge.saturating_sub(self.nxt);
         self.forced = Some(Forced::New(usable.clamp(1, self.mss)));
     }
 
-    /// Sends a tail loss probe (RFC 8985 §7.3): new data if there is any and
-    /// the peer's window allows it, else what was sent last.
+    /// Sends a tail loss probe (RFC 8985 §7.3): new data if there is any and the peer's window
+    /// allows it, otherwise what was sent last.
     pub(super) fn probe_tail(&mut self) {
         let fresh = self.sendable();
         self.forced = match &fresh {

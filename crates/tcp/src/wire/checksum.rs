@@ -17,8 +17,8 @@ fn sum_of(address: IpAddr) -> u32 {
     }
 }
 
-/// The checksum of `bytes`, begun with the sum of the pseudo header; over bytes
-/// that hold their right checksum, 0.
+/// The checksum of `bytes`, starting from the sum of the pseudo header; 0 over bytes that contain
+/// their correct checksum.
 pub fn checksum(pseudo_header: u32, bytes: &[u8]) -> u16 {
     // A chunk of 2¹⁶ bytes cannot overflow 32 bits.
     let sum = bytes.chunks(1 << 16).fold(pseudo_header, |sum, chunk| fold(sum) + words(chunk));

@@ -1,4 +1,4 @@
-//! The options of a segment as bytes.
+//! Encoding of a segment's options.
 
 use super::WireError;
 use crate::SeqNr;
@@ -15,7 +15,7 @@ const SCPS: u8 = 20;
 const SNACK: u8 = 21;
 const FAST_OPEN: u8 = 34;
 
-/// Reads all options. The first of a kind counts.
+/// Parses all options. The first of each kind counts.
 pub(super) fn read(bytes: &[u8]) -> Result<Options, WireError> {
     let mut options = Options::default();
     let mut at = 0;
@@ -57,7 +57,7 @@ fn read_one(kind: u8, body: &[u8], options: &mut Options) {
         (SCPS, &[capabilities, _]) => {
             options.scps.get_or_insert(capabilities);
         }
-        // The long form goes on with a bit vector.
+        // The long form continues with a bit vector.
         (SNACK, &[a, b, c, d, ..]) => {
             let (offset, size) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
             options.snack.get_or_insert(Snack { offset, size });

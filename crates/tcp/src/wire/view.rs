@@ -4,7 +4,7 @@ use super::{ACK, CWR, ECE, FIN, PSH, RST, SYN, WireError};
 use crate::SeqNr;
 use crate::segment::{Flags, HEADER_LEN};
 
-/// A segment's bytes, of which the header is known to be complete.
+/// The bytes of a segment whose header is known to be complete.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     fixed: &'a [u8; HEADER_LEN],
@@ -12,11 +12,10 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at `bytes`: a whole segment, no more and no less. Its checksum is
-    /// not looked at.
+    /// Wraps `bytes`, which must be exactly one segment. The checksum is not verified.
     ///
     /// # Errors
-    /// When the header is not complete.
+    /// If the header is incomplete.
     pub fn new(bytes: &'a [u8]) -> Result<Self, WireError> {
         let len = bytes.len();
         let fixed = bytes.first_chunk().ok_or(WireError::Short { len })?;
@@ -51,12 +50,12 @@ impl<'a> View<'a> {
         SeqNr::new(self.four(4))
     }
 
-    /// The acknowledgement number, if the flag ACK says that it counts.
+    /// The acknowledgement number, if the ACK flag is set.
     pub fn ack(&self) -> Option<SeqNr> {
         self.has(ACK).then(|| SeqNr::new(self.four(8)))
     }
 
-    /// Bytes of the header with its options.
+    /// Size of the header with its options, in bytes.
     pub fn header_len(&self) -> usize {
         usize::from(self.fixed[12] >> 4) * 4
     }
@@ -65,7 +64,7 @@ impl<'a> View<'a> {
         self.fixed[13] & bit != 0
     }
 
-    /// The flags, apart from ACK.
+    /// The flags except ACK.
     pub fn flags(&self) -> Flags {
         Flags {
             syn: self.has(SYN),
@@ -77,7 +76,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The window field, not scaled.
+    /// The unscaled window field.
     pub fn window(&self) -> u16 {
         self.two(14)
     }
