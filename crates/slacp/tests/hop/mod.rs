@@ -18,23 +18,23 @@ use units::{BitRate, ByteCount, Instant, Machine, Probability};
 pub const TERMINAL: usize = 0;
 pub const HUB: usize = 1;
 
-/// What is to happen on a stream. Its place in the list of plans is the port of
-/// the stream's destination, so that both sides know it.
+/// A planned exchange on a stream. Its index in the list of plans is the port of the stream's
+/// destination, so that both sides know it.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Bytes from the opener, then from the acceptor.
+    /// Bytes sent by the opener and by the acceptor.
     pub bytes: [u64; 2],
-    /// The acceptor sends only when it has all of the opener's bytes.
+    /// The acceptor sends only after it has received all of the opener's bytes.
     pub reply: bool,
-    /// The opener resets the stream after having received so many bytes.
+    /// The opener resets the stream after receiving this many bytes.
     pub reset_after: Option<u64>,
     /// The acceptor refuses the stream.
     pub refuse: Option<ResetReason>,
     /// The acceptor never reads.
     pub stalled: bool,
-    /// The most bytes that the opener reads at once, and how often.
+    /// Maximum bytes per read by the opener, and the interval between reads.
     pub slow: Option<(usize, Duration)>,
-    /// After so many bytes the opener reads no more.
+    /// The opener stops reading after this many bytes.
     pub stalls_after: Option<u64>,
 }
 
@@ -87,25 +87,24 @@ pub struct Host {
     pub session: Option<SessionId>,
     pub plans: Vec<Plan>,
     pub flows: BTreeMap<StreamId, Flow>,
-    /// Those that are not over.
+    /// Streams that are not over.
     active: BTreeSet<StreamId>,
-    /// Session events, with their times.
+    /// Session events with their times.
     pub log: Vec<(Instant, Event)>,
     /// Flows of sessions that ended.
     pub lost_flows: usize,
     me: usize,
-    /// This side's address as the other sees it; changes when it moves.
+    /// This side's port as seen by the other; it changes when the side moves.
     pub port: u16,
     now: Instant,
 }
 
-/// After so many bytes, a prime, what is sent repeats itself.
+/// Period of the test data, a prime.
 const PATTERN: u64 = 65_521;
-/// The most bytes read or written at once.
+/// Maximum number of bytes read or written at once.
 pub const PIECE: usize = 8192;
 
-/// What `side` sends on the stream of a plan from `offset` on, at most
-/// [`PIECE`] bytes.
+/// What `side` sends on a plan's stream from `offset` on, at most [`PIECE`] bytes.
 pub fn bytes(plan: usize, side: usize, offset: u64, count: usize) -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     let mix = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
@@ -189,7 +188,7 @@ impl Host {
     }
 
     fn on_opened(&mut self, session: SessionId, stream: StreamId, plan: usize) {
-        // The opener may have reset the stream already; that event follows.
+        // The opener may have already reset the stream; that event follows.
         match self.plans[plan].refuse {
             Some(reason) => {
                 let refused = self.endpoint.reset(session, stream, reason).is_ok();
@@ -269,7 +268,7 @@ impl Host {
             match self.endpoint.write(session, id, bytes) {
                 Ok(0) => return,
                 Ok(count) => flow.sent += count as u64,
-                // Reset, and told once everything is read.
+                // Reset; reported after everything has been read.
                 Err(StreamError::NoStream) => return,
                 Err(error) => panic!("writing {id:?}: {error}"),
             }
@@ -308,7 +307,7 @@ impl Machine for Host {
 impl Peer for Host {
     fn receive(&mut self, now: Instant, from: usize, mut datagram: Vec<u8>) {
         self.now = now;
-        // The ports travel behind the datagram: either side may move.
+        // The ports are appended to the datagram, because either side may move.
         let ports = datagram.split_off(datagram.len() - 4);
         let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
         if port(2) != self.port {
@@ -337,7 +336,7 @@ pub struct Hop {
     pub forward: BitRate,
     pub ret: BitRate,
     pub delay: Duration,
-    /// Instead of `delay`, of which the queues are still derived.
+    /// Replaces `delay`, which still determines the queues.
     pub path: Option<Delay>,
     pub loss: Loss,
     pub outages: Vec<Outage>,
@@ -394,11 +393,11 @@ impl Hop {
         }
     }
 
-    /// A terminal and a hub that know each other, before anything happened.
+    /// A terminal and a hub that know each other, before anything has happened.
     pub fn net(&self, plans: &[Plan]) -> Net<Host> {
         let hosts = vec![self.host(TERMINAL, plans, 0), self.host(HUB, plans, 0)];
         let mut net = Net::new(hosts, self.seed);
-        // Four bytes of every datagram are the test's own.
+        // Four bytes of every datagram belong to the test.
         net.set_overhead(link::testkit::UDP_IPV4_OVERHEAD - 4);
         net.connect(HUB, TERMINAL, self.link(self.forward));
         net.connect(TERMINAL, HUB, self.link(self.ret));
@@ -412,7 +411,7 @@ impl Hop {
         net
     }
 
-    /// A host that has lost all it knew.
+    /// A host that has lost all its state.
     pub fn restarted(&self, me: usize, plans: &[Plan]) -> Host {
         self.host(me, plans, 1)
     }
@@ -431,8 +430,8 @@ pub fn open_all(net: &mut Net<Host>, from: usize) {
     }
 }
 
-/// Runs until every stream is over and forgotten on both sides, at most
-/// `seconds` longer. A stream that is reset at once may never be heard of.
+/// Runs until every stream is over and forgotten on both sides, for at most `seconds`. A stream
+/// that is reset at once may never be heard of.
 pub fn run_to_end(net: &mut Net<Host>, seconds: f64) -> Instant {
     let deadline = net.now() + Duration::from_secs_f64(seconds);
     let over = |host: &Host| {

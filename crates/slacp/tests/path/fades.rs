@@ -12,38 +12,36 @@ use super::{Path, Record, Transfer, at, ms, queue_of};
 /// One way.
 pub const DELAY: Duration = Duration::from_millis(300);
 const RTT: f64 = 0.6;
-/// A queue that is no longer worth talking of.
+/// Queueing delay below which a queue is negligible.
 pub const CALM: Duration = Duration::from_millis(50);
-/// When the transfer begins, and when the rate changes first, in seconds.
+/// When the transfer starts, and when the rate first changes, in seconds.
 const START: f64 = 2.0;
 pub const FALL: f64 = 12.0;
 
-/// What becomes of a link of 50 Mbit/s, 600 ms.
+/// The changes of a link of 50 Mbit/s and 600 ms.
 #[derive(Debug, Clone)]
 pub struct Fade {
     pub name: &'static str,
     /// How long the queue takes to empty at 50 Mbit/s.
     pub queue: Duration,
-    /// From when on, in seconds, it has which rate, in Mbit/s.
+    /// The rate in Mbit/s from each time in seconds.
     pub steps: Vec<(f64, f64)>,
     pub end: f64,
 }
 
-/// How it was followed.
+/// How well it was followed.
 #[derive(Debug, Clone, Copy)]
 pub struct Followed {
-    /// How long after the last fall what was under way by then, and for one round
-    /// trip more, takes to leave the link: the sender cannot know earlier.
+    /// How long after the last fall the link needs for what was in flight by then, and for one more
+    /// round trip: the sender cannot know earlier.
     pub earliest: f64,
-    /// How long after the last fall the queue is calm for good, until the rate
-    /// rises.
+    /// Time from the last fall until the queue stays calm, up to the rate's rise.
     pub calm: f64,
-    /// How long after the last rise the link is full for good, at its near end.
+    /// Time from the last rise until the link stays full, at its near end.
     pub full: f64,
-    /// The share of the link's bytes that were used, from the first fall to the
-    /// last rise.
+    /// The fraction of the link's capacity used, from the first fall to the last rise.
     pub used: f64,
-    /// The share of the packets sent then that was lost.
+    /// The fraction of packets sent during that time that were lost.
     pub lost: f64,
 }
 

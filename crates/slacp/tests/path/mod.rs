@@ -1,8 +1,7 @@
-//! One satellite path in virtual time that several senders share: SLACP
-//! sessions with a bulk transfer each, and a model of a loss-based TCP. What
-//! every packet met is on record.
+//! A satellite path in virtual time, shared by several senders: SLACP sessions with a bulk transfer
+//! each, and a model of a loss-based TCP. The fate of every packet is recorded.
 //!
-//! All senders sit before one forward link and hear through one return link.
+//! All senders share one forward link, and receive over one return link.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
@@ -41,7 +40,7 @@ pub fn ms(millis: u64) -> Duration {
 #[derive(Debug)]
 struct Packet {
     flow: usize,
-    /// Its place in the record; forward only.
+    /// Its index in the records; forward only.
     record: usize,
     size: usize,
     body: Body,
@@ -60,7 +59,7 @@ impl Payload for Packet {
     }
 }
 
-/// What a packet of the forward link met.
+/// What happened to a packet of the forward link.
 #[derive(Debug, Clone, Copy)]
 pub struct Record {
     pub flow: usize,
@@ -102,11 +101,11 @@ pub struct Transfer {
     total: u64,
     pub received: u64,
     pub done: Option<Instant>,
-    /// How often the hub has followed the terminal elsewhere.
+    /// How often the hub has followed the terminal to a new address.
     pub moves: u32,
     /// Where the terminal is.
     pub place: SocketAddr,
-    /// By how much the terminal's clock is ahead, and how much faster it runs.
+    /// How far the terminal's clock is ahead, and how much faster it runs.
     skew: (Duration, f64),
 }
 
@@ -147,7 +146,7 @@ impl Transfer {
         self.hub.remember(Instant::ZERO, path, memory);
     }
 
-    /// Ends the session; the terminal sets up another and asks for so much again.
+    /// Ends the session. The terminal sets up another and requests this many bytes again.
     pub fn renew(&mut self, now: Instant, bytes: u64) {
         let theirs = self.terminal_time(now);
         self.terminal.close(theirs, self.session.unwrap(), CloseReason::Shutdown).unwrap();
@@ -179,8 +178,8 @@ impl Transfer {
         now + self.skew.0 + Duration::from_nanos((now.as_nanos() as f64 * self.skew.1) as u64)
     }
 
-    /// When the terminal's clock has come to a time; a nanosecond late rather than
-    /// early, or time would stand still.
+    /// When the terminal's clock reaches a time; a nanosecond late rather than early, or time would
+    /// stand still.
     fn true_time(&self, terminal: Instant) -> Instant {
         let nanos = (terminal - self.skew.0).as_nanos() as f64 / (1.0 + self.skew.1);
         Instant::from_nanos(nanos.ceil() as u64 + 1)
@@ -276,7 +275,7 @@ pub struct Path {
     forward: Link<Packet>,
     ret: Link<Packet>,
     farther: BTreeMap<usize, Duration>,
-    /// What has come over the return link and has farther to go.
+    /// Packets that left the return link and have further to go.
     under_way: BTreeMap<(Instant, u64), Packet>,
     late: u64,
     flows: Vec<Flow>,
@@ -308,24 +307,24 @@ impl Path {
         self.flows.len() - 1
     }
 
-    /// A TCP that sends for ever from `start` on.
+    /// Adds a TCP that sends indefinitely from `start` on.
     pub fn add_tcp(&mut self, start: Instant) -> usize {
         self.flows.push(Flow::Tcp(Tcp::new(start)));
         self.flows.len() - 1
     }
 
-    /// UDP at a constant rate, whatever becomes of it, from `start` on.
+    /// Adds UDP at a constant rate, regardless of losses, from `start` on.
     pub fn add_udp(&mut self, rate: BitRate, start: Instant) -> usize {
         self.flows.push(Flow::Udp { rate, next: start });
         self.flows.len() - 1
     }
 
-    /// Has what a flow's receiver says take so much longer.
+    /// Delays the feedback from a flow's receiver by this much.
     pub fn set_farther(&mut self, flow: usize, by: Duration) {
         self.farther.insert(flow, by);
     }
 
-    /// Does something at a time.
+    /// Schedules a change.
     pub fn change(&mut self, when: Instant, what: impl FnMut(&mut Path) + 'static) {
         self.changes.push((when, Box::new(what)));
         self.changes.sort_by_key(|(when, _)| *when);

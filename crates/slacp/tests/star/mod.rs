@@ -1,5 +1,5 @@
-//! A hub and any number of terminals, joined by a network that only delays, in
-//! virtual time. What an event costs does not depend on how many there are.
+//! A hub and any number of terminals, joined by a network with delay only, in virtual time. The
+//! cost of an event does not depend on their number.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
@@ -30,7 +30,7 @@ pub fn config() -> Config {
     Config::new(BitRate::from_mbit(100))
 }
 
-/// A terminal with the key number `n`; `life` makes its ephemeral keys.
+/// A terminal with key number `n`; `life` seeds its ephemeral keys.
 pub fn terminal(config: Config, n: u32, life: u32) -> Endpoint {
     let mut seed = [3; 32];
     seed[..4].copy_from_slice(&n.to_be_bytes());
@@ -42,7 +42,7 @@ pub fn terminal(config: Config, n: u32, life: u32) -> Endpoint {
 pub struct Node {
     pub endpoint: Endpoint,
     pub address: SocketAddr,
-    /// What it has told, and when.
+    /// Its events with their times.
     pub events: Vec<(Instant, SessionId, Event)>,
     alarm: Option<Instant>,
 }
@@ -124,7 +124,7 @@ impl Star {
         place
     }
 
-    /// Has a node hear nothing more, and never wake.
+    /// Makes a node deaf: it receives nothing more and never wakes.
     pub fn kill(&mut self, place: usize) {
         let node = &mut self.nodes[place];
         self.places.remove(&node.address);
@@ -133,14 +133,14 @@ impl Star {
         }
     }
 
-    /// Sends a datagram, perhaps from a false address.
+    /// Sends a datagram, possibly with a forged source.
     pub fn send(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
         self.sent += 1;
         self.wire.insert((self.now + self.delay, self.sent), Flight { from, to, datagram });
     }
 
-    /// Drains what a node has to tell and to send, and notes when it wants to be
-    /// woken. To be called after a command to its endpoint.
+    /// Processes everything a node has to report and send, and records when it wants to be woken.
+    /// Must be called after a command to its endpoint.
     pub fn serve(&mut self, place: usize) {
         let now = self.now;
         let node = &mut self.nodes[place];
@@ -159,7 +159,7 @@ impl Star {
         self.alarms.extend(node.alarm.map(|at| (at, place)));
     }
 
-    /// Lets everything happen until `end`.
+    /// Runs all events until `end`.
     pub fn run_until(&mut self, end: Instant) {
         loop {
             let flight = self.wire.first_key_value().map(|((at, _), _)| *at);
