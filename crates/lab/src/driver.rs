@@ -16,13 +16,13 @@ use link::{Counters, Link, Tally};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
+use os::clock::{self, WallClock};
+use os::port::{Port, is_ip};
+use os::priority;
+use os::ring::Frame;
 use units::{Instant, Machine};
 
-use crate::clock::{self, WallClock};
 use crate::exit::Exit;
-use crate::port::{Port, is_ip};
-use crate::priority;
-use crate::ring::Frame;
 use crate::{Lateness, LinkName};
 
 /// Maximum number of packets taken from one device before the links are served.

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use os::port::Port;
+
 use crate::node::site_of;
-use crate::port::Port;
 
 /// Where the packets of a link go, as indices of the driver's ports.
 pub(crate) enum Exit {

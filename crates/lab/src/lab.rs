@@ -7,21 +7,19 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use link::{Counters, Link, LinkConfig, Outage};
-use os::RUN_VARIABLE;
+use os::port::Port;
+use os::ring::RING_BYTES;
+use os::{RUN_VARIABLE, clock};
 use thiserror::Error;
 use units::Instant;
 
 use crate::crossing::{Crossing, Extent};
 use crate::driver::{Driver, Faults, Gauges, Lane};
 use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
-use crate::port::Port;
-use crate::ring::RING_BYTES;
 use crate::scratch::RunDirectory;
 use crate::server::Services;
 use crate::topology::{self, Network};
-use crate::{
-    Lateness, LinkName, NetNs, Node, Preset, Site, TopologyError, UnknownNode, clock, hosts,
-};
+use crate::{Lateness, LinkName, NetNs, Node, Preset, Site, TopologyError, UnknownNode, hosts};
 
 /// Why a lab did not start.
 #[derive(Debug, Error)]

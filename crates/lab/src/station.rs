@@ -17,13 +17,13 @@ use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
+use os::clock;
+use os::port::{Hears, Layer, open, set_option};
+use os::ring::Ring;
 use thiserror::Error;
 use units::Instant;
 
-use crate::clock;
 use crate::netlink::Netlink;
-use crate::port::{Hears, Layer, open, set_option};
-use crate::ring::Ring;
 use wire::Wire;
 
 pub use wire::Datagram;
@@ -90,7 +90,7 @@ impl Station {
     /// If the device is gone.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<()> {
         let wire = &mut self.wire;
-        let mut hear = |frame: crate::ring::Frame<'_>| {
+        let mut hear = |frame: os::ring::Frame<'_>| {
             if !frame.whole {
                 return;
             }

@@ -20,8 +20,7 @@ use nix::sys::signal::{
 };
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpgrp, pipe, tcgetpgrp, tcsetpgrp};
-
-use crate::clock;
+use os::clock;
 
 /// Terminating signals, passed on to everything in the lab.
 const ENDINGS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];

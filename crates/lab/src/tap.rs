@@ -4,9 +4,6 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use crate::port::{Hears, Layer, dropped, open};
-use crate::ring::{Frame, RING_BYTES, Ring};
-
 /// A packet socket that only receives.
 pub(crate) struct Tap {
     socket: OwnedFd,
@@ -32,3 +29,5 @@ impl Tap {
         self.missed
     }
 }
+use os::port::{Hears, Layer, dropped, open};
+use os::ring::{Frame, RING_BYTES, Ring};

@@ -9,7 +9,7 @@ use crate::crossing::{Crossing, Extent};
 use crate::netlink::{End, Netlink};
 use crate::node::{Address, HOP, SERVER_LAN, Site};
 use crate::settings::{self, Setting};
-use crate::{NetNs, Node, offload};
+use crate::{NetNs, Node};
 
 /// The device of terminals and `hub` on the hop.
 pub const HOP_DEVICE: &str = "sat0";
@@ -277,7 +277,7 @@ fn set_up_quiet(
     device: &str,
     mtu: u16,
 ) -> Result<(), TopologyError> {
-    offload::switch_off(device).map_err(|cause| TopologyError::Offloads {
+    os::offload::switch_off(device).map_err(|cause| TopologyError::Offloads {
         place,
         device: device.to_owned(),
         cause,

@@ -1,9 +1,14 @@
-//! Operating system services, other than sockets, that several crates need.
+//! Operating system services that several crates need.
+//!
+//! System calls for which `nix` has no safe wrapper belong here.
 
-#![forbid(unsafe_code)]
-
+pub mod clock;
 mod ipv6;
+pub mod offload;
 mod places;
+pub mod port;
+pub mod priority;
+pub mod ring;
 
 pub use ipv6::{any_address, has_ipv6};
 pub use places::{PlaceError, Places, PrivateDirectory, RUN_VARIABLE};

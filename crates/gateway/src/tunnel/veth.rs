@@ -23,9 +23,6 @@ const FAR: &str = "far";
 const NEAR_STATION: [u8; 6] = [0x02, 0x73, 0x6b, 0x79, 0x00, 0x01];
 /// Socket buffer, in bytes: what the kernel holds while we are busy.
 const KERNEL_BUFFER: libc::c_int = 4 << 20;
-/// ETHTOOL_STXCSUM. Without checksum offload there is no segmentation offload either, so we receive
-/// packets as a wire would carry them.
-const SET_TX_CHECKSUM: u32 = 0x17;
 
 /// The kernel removes namespaces asynchronously: the device of a killed gateway may persist for a
 /// moment.
@@ -35,13 +32,6 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Address of the near end as seen from the far end: the far device's index.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Near(libc::c_int);
-
-/// `struct ethtool_value`.
-#[repr(C)]
-struct Setting {
-    command: u32,
-    data: u32,
-}
 
 /// Creates the device `name`, which must not exist, in the calling thread's network namespace.
 /// Returns a packet socket on the far end.
@@ -65,7 +55,9 @@ pub(super) fn open(name: &str) -> io::Result<(OwnedFd, Near)> {
         made = attempt();
     }
     let made = made?;
-    without_offloads(name)?;
+    // The near end then delivers the packets that a wire would carry: no segments of 64 KB, and no
+    // checksums left to the device.
+    os::offload::switch_off(name)?;
     Ok(made)
 }
 
@@ -153,21 +145,5 @@ fn set(
     let value = (&raw const value).cast();
     // SAFETY: the address and the length are those of `value`.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, length) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-fn without_offloads(name: &str) -> io::Result<()> {
-    let mut setting = Setting { command: SET_TX_CHECKSUM, data: 0 };
-    let mut ifr_name = [0; libc::IFNAMSIZ];
-    for (to, from) in ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    let data = (&raw mut setting).cast();
-    let request =
-        libc::ifreq { ifr_name, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: data } };
-    let any = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
-    // SAFETY: SIOCETHTOOL takes an ifreq whose data points to the command's structure.
-    let result =
-        unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCETHTOOL as _, &raw const request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

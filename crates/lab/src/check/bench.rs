@@ -5,12 +5,13 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use os::clock::{self, WallClock};
+
 use super::CheckError;
 use super::flows::PATIENCE;
 use super::judge::Trace;
 use super::probe::{self, Flow};
 use super::span::Span;
-use crate::clock::{self, WallClock};
 use crate::tap::Tap;
 use crate::{Lab, Node, Preset};
 

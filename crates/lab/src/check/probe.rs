@@ -5,9 +5,8 @@ use std::net::UdpSocket;
 use std::thread;
 
 use nix::sys::prctl;
+use os::clock;
 use units::Instant;
-
-use crate::clock;
 
 /// The UDP port on `terminal` and `hub` that probes are sent to: discard (RFC 863).
 pub(crate) const PORT: u16 = 9;

@@ -8,6 +8,7 @@ use std::thread;
 
 use nix::sys::signal::Signal;
 use os::Places;
+use os::clock;
 use thiserror::Error;
 
 use super::base::{Base, STATE_VARIABLE, StateError};
@@ -16,7 +17,6 @@ use super::name::LabName;
 use super::protocol::{Change, DESCRIPTORS, Reply, Request, receive, send};
 use super::slot::{Slot, Taken};
 use super::status::Status;
-use crate::clock;
 use crate::join::Entry;
 
 /// How long a lab may take to answer.

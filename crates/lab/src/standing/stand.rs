@@ -9,13 +9,14 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use link::Outage;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use os::clock;
 use units::Instant;
 
 use super::detach::Foothold;
 use super::protocol::{Change, DESCRIPTORS, Reply, Request, receive, send};
 use super::slot::Taken;
 use super::status::{Facts, Status};
-use crate::{Lab, Node, Preset, clock, supervise};
+use crate::{Lab, Node, Preset, supervise};
 
 /// How often the lab checks on itself, in milliseconds.
 const LOOK_MS: u16 = 500;

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use os::Places;
 use tempfile::TempDir;
+
+use os::Places;
 
 use super::base::{Base, STATE_VARIABLE};
 

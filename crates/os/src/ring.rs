@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use crate::port::set_option;
 
 /// Size of one ring. At 2 KiB per packet that is 8192 packets, 8 ms of a sender at 12 Gbit/s.
-pub(crate) const RING_BYTES: usize = 16 << 20;
+pub const RING_BYTES: usize = 16 << 20;
 /// The kernel allocates the ring in blocks of this many bytes.
 const BLOCK_BYTES: usize = 1 << 17;
 /// The address of a packet follows its header, aligned (`TPACKET_ALIGN`).
@@ -23,25 +23,25 @@ const _: () = assert!(size_of::<libc::tpacket2_hdr>() == 32);
 const HEADROOM: usize = 80;
 
 /// A packet in the ring.
-pub(crate) struct Frame<'a> {
+pub struct Frame<'a> {
     /// The packet from its IP header on, or the whole frame, depending on how the socket was
     /// opened.
-    pub(crate) bytes: &'a [u8],
+    pub bytes: &'a [u8],
     /// When the device received it: nanoseconds since the epoch.
-    pub(crate) wall: u64,
+    pub wall: u64,
     /// False if the packet was longer than a frame and is truncated.
-    pub(crate) whole: bool,
+    pub whole: bool,
     /// Whether the ring was full, and packets dropped, since the kernel was last asked for their
     /// number.
-    pub(crate) losing: bool,
+    pub losing: bool,
     /// Whether the device sent the packet rather than received it.
-    pub(crate) outgoing: bool,
+    pub outgoing: bool,
     /// Whether the kernel left the checksum to the device.
-    pub(crate) unfinished: bool,
+    pub unfinished: bool,
 }
 
 /// The mapped ring. Packets are taken in order of arrival.
-pub(crate) struct Ring {
+pub struct Ring {
     memory: NonNull<u8>,
     bytes: usize,
     frame_bytes: usize,
@@ -54,7 +54,7 @@ unsafe impl Send for Ring {}
 impl Ring {
     /// Sets up a ring of `bytes` (a multiple of 128 KiB) on `socket`, which must not be bound yet,
     /// for packets of up to `mtu` bytes.
-    pub(crate) fn new(socket: &OwnedFd, mtu: u16, bytes: usize) -> io::Result<Self> {
+    pub fn new(socket: &OwnedFd, mtu: u16, bytes: usize) -> io::Result<Self> {
         let frame_bytes = (usize::from(mtu) + HEADROOM).next_power_of_two();
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
         set_option(socket, libc::PACKET_VERSION, &version)?;
@@ -80,7 +80,7 @@ impl Ring {
     }
 
     /// Passes the next packet to `take`; `false` if there is none.
-    pub(crate) fn take(&mut self, take: impl FnOnce(Frame<'_>)) -> bool {
+    pub fn take(&mut self, take: impl FnOnce(Frame<'_>)) -> bool {
         // SAFETY: `next` is below the number of frames, so the frame is inside
         // the mapping; frames are aligned to their size, a power of two.
         let frame = unsafe { self.memory.add(self.next * self.frame_bytes) };

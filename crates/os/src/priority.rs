@@ -30,7 +30,7 @@ const SLICE_NANOS: u64 = 100_000;
 /// slice. What the kernel refuses is skipped.
 ///
 /// If the thread ever spins, the kernel's real-time throttling leaves 5 % of the CPU to others.
-pub(crate) fn wake_promptly() {
+pub fn wake_promptly() {
     let _ = prctl::set_timerslack(1);
     if ask(&real_time()).is_err() {
         let _ = ask(&short_slice());

@@ -14,7 +14,7 @@ use crate::ring::{Frame, Ring};
 const BATCH: usize = 64;
 
 /// A packet socket that reads and writes IP packets without link-layer headers.
-pub(crate) struct Port {
+pub struct Port {
     socket: OwnedFd,
     ring: Ring,
     to4: libc::sockaddr_ll,
@@ -24,7 +24,7 @@ pub(crate) struct Port {
 impl Port {
     /// Opens the port on `device` in the calling thread's network namespace. Packets are sent to
     /// the hardware address `peer`; received ones wait in a ring of `ring` bytes.
-    pub(crate) fn open(device: &str, peer: [u8; 6], mtu: u16, ring: usize) -> io::Result<Self> {
+    pub fn open(device: &str, peer: [u8; 6], mtu: u16, ring: usize) -> io::Result<Self> {
         let (socket, ring, index) = open(device, mtu, ring, Hears::Incoming, Layer::Ip)?;
         let to4 = address(index, libc::ETH_P_IP, peer);
         let to6 = address(index, libc::ETH_P_IPV6, peer);
@@ -32,17 +32,17 @@ impl Port {
     }
 
     /// Passes the next received packet to `take`; `false` if there is none.
-    pub(crate) fn receive(&mut self, take: impl FnOnce(Frame<'_>)) -> bool {
+    pub fn receive(&mut self, take: impl FnOnce(Frame<'_>)) -> bool {
         self.ring.take(take)
     }
 
     /// Sends IP packets in order. Returns the number that the kernel refused.
-    pub(crate) fn send(&self, packets: &[Vec<u8>]) -> u64 {
+    pub fn send(&self, packets: &[Vec<u8>]) -> u64 {
         packets.chunks(BATCH).map(|batch| self.send_batch(batch)).sum()
     }
 
     /// Number of packets dropped since the last call because the ring was full.
-    pub(crate) fn missed(&self) -> nix::Result<u64> {
+    pub fn missed(&self) -> nix::Result<u64> {
         dropped(&self.socket)
     }
 
@@ -90,7 +90,7 @@ impl AsFd for Port {
 
 /// Which packets of a device a packet socket receives.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hears {
+pub enum Hears {
     /// Those the device receives.
     Incoming,
     /// Those it sends as well.
@@ -99,7 +99,7 @@ pub(crate) enum Hears {
 
 /// What a packet socket reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layer {
+pub enum Layer {
     /// IP packets.
     Ip,
     /// Ethernet frames.
@@ -117,7 +117,7 @@ impl Layer {
 
 /// Opens a packet socket with its ring in the calling thread's network namespace. Also returns the
 /// index of the device.
-pub(crate) fn open(
+pub fn open(
     device: &str,
     mtu: u16,
     ring: usize,
@@ -142,7 +142,7 @@ pub(crate) fn open(
 }
 
 /// Number of packets dropped since the last call because the socket's ring was full.
-pub(crate) fn dropped(socket: &OwnedFd) -> nix::Result<u64> {
+pub fn dropped(socket: &OwnedFd) -> nix::Result<u64> {
     let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
     // SAFETY: the buffer and its length belong together.
@@ -160,7 +160,7 @@ pub(crate) fn dropped(socket: &OwnedFd) -> nix::Result<u64> {
 }
 
 /// Whether the packet is IPv4 or IPv6; the hop carries nothing else.
-pub(crate) fn is_ip(packet: &[u8]) -> bool {
+pub fn is_ip(packet: &[u8]) -> bool {
     is_ipv6(packet) || packet.first().is_some_and(|first| first >> 4 == 4)
 }
 
@@ -169,7 +169,7 @@ fn is_ipv6(packet: &[u8]) -> bool {
 }
 
 /// Sets an option of a packet socket.
-pub(crate) fn set_option<T>(socket: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
+pub fn set_option<T>(socket: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
     let (value, length) = (core::ptr::from_ref(value), size_of::<T>() as libc::socklen_t);
     // SAFETY: the pointer and the length describe one `T`.
     let code = unsafe {

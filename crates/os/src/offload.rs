@@ -51,7 +51,7 @@ struct Set {
 
 /// Switches off every feature of `device` that can be: segmentation, checksums, scatter-gather, GRO
 /// and whatever else this kernel has. The calling thread must be in the device's network namespace.
-pub(crate) fn switch_off(device: &str) -> io::Result<()> {
+pub fn switch_off(device: &str) -> io::Result<()> {
     let mut get =
         Get { command: GET_FEATURES, size: WORDS as u32, words: [Features::default(); WORDS] };
     ioctl(device, &mut get)?;

@@ -6,18 +6,18 @@ use nix::time::{ClockId, clock_gettime};
 use units::Instant;
 
 /// The current time.
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
 /// Time until `at`; zero once it has passed.
-pub(crate) fn until(at: Instant) -> Duration {
+pub fn until(at: Instant) -> Duration {
     at.saturating_since(now())
 }
 
 /// Converts the kernel's packet time stamps, which are wall-clock times, to this clock.
 #[derive(Clone, Copy)]
-pub(crate) struct WallClock {
+pub struct WallClock {
     wall: u64,
     monotonic: u64,
 }
@@ -32,7 +32,7 @@ const LATER: u64 = 50_000_000;
 
 impl WallClock {
     /// Reads both clocks.
-    pub(crate) fn read() -> Self {
+    pub fn read() -> Self {
         let read = || {
             let before = nanos(ClockId::CLOCK_MONOTONIC);
             let wall = nanos(ClockId::CLOCK_REALTIME);
@@ -51,13 +51,13 @@ impl WallClock {
     }
 
     /// Converts to wall-clock nanoseconds since the epoch.
-    pub(crate) fn wall(self, instant: Instant) -> u64 {
+    pub fn wall(self, instant: Instant) -> u64 {
         let age = self.monotonic.saturating_sub(instant.as_nanos());
         self.wall.saturating_sub(age)
     }
 
     /// Converts from wall-clock nanoseconds since the epoch.
-    pub(crate) fn instant(self, wall: u64) -> Instant {
+    pub fn instant(self, wall: u64) -> Instant {
         let age = self.wall.saturating_sub(wall);
         let later = wall.saturating_sub(self.wall).min(LATER);
         Instant::from_nanos(self.monotonic.saturating_sub(age) + later)
