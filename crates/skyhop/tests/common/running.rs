@@ -59,7 +59,8 @@ impl Remains {
     pub(crate) fn of(supervisor: u32) -> Self {
         let inside = descendants(supervisor);
         assert!(inside.len() >= 2, "init and lab: {inside:?}");
-        let processes = inside.iter().map(|pid| open_process(*pid)).collect();
+        let all = inside.iter().chain([&supervisor]);
+        let processes = all.map(|pid| open_process(*pid)).collect();
         let own = fs::read_link("/proc/self/ns/net").unwrap();
         let held = inside.iter().flat_map(|pid| held_netns(*pid));
         let held: Vec<_> = held.filter(|(_, netns)| *netns != own).collect();
@@ -79,7 +80,7 @@ impl Remains {
         }
     }
 
-    /// Waits for the end and checks that nothing remains. The supervisor must have been waited for.
+    /// Waits for the end, also of the supervisor, and checks that nothing remains.
     pub(crate) fn assert_gone(&self) {
         for process in &self.processes {
             let mut fds = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];

@@ -93,8 +93,6 @@ fn a_stopped_lab_is_killed() {
         let remains = stays.up("one", &[]);
         // Neither the lab nor its supervisor answers.
         remains.signal(Signal::SIGSTOP);
-        let supervisor = Pid::from_raw(stays.supervisor("one") as i32);
-        kill(supervisor, Signal::SIGSTOP).unwrap();
         stays.ok(&["down", "one"]);
         remains.assert_gone();
         assert!(stays.remembered().is_empty());
