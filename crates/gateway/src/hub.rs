@@ -278,13 +278,15 @@ impl Hub {
         let mut notes = self.ops.configure(config.operation);
         self.quotas.configure(&config.terminals, self.ops.most_connections());
         self.sites.configure(config.terminals, config.mesh);
-        self.set_weights();
+        self.sites.sessions().for_each(|session| self.set_weight(session));
         notes.extend(self.ops.configure_hop(self.gateway.hop(), &config.link.rate, names));
         Ok(notes)
     }
 
-    fn set_weights(&self) {
-        self.sites.weights().for_each(|(id, weight)| self.gateway.hop().set_weight(id, weight));
+    fn set_weight(&self, session: SessionId) {
+        if let Some(terminal) = self.sites.of(session) {
+            self.gateway.hop().set_weight(session, terminal.quota.weight);
+        }
     }
 
     /// Carries a connection, if this gateway and its terminal's quota have room. Otherwise the
@@ -369,7 +371,7 @@ impl Hub {
         self.ops.peers.follow(self.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
             self.sites.add(session, peer);
-            self.set_weights();
+            self.set_weight(session);
             tracing::info!("session up with {} at {address}", self.sites.name(session));
             if let Some(tunnel) = &self.tunnel {
                 tunnel.add(self.gateway.hop(), session, self.sites.networks(session));

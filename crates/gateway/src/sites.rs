@@ -127,10 +127,8 @@ impl<S: Copy + Ord> Sites<S> {
         self.terminals.get(self.sessions.get(&session)?.terminal?)
     }
 
-    /// The sessions with their weights.
-    pub(crate) fn weights(&self) -> impl Iterator<Item = (S, u32)> {
-        let sessions = self.sessions.keys();
-        sessions.filter_map(|session| Some((*session, self.of(*session)?.quota.weight)))
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = S> {
+        self.sessions.keys().copied()
     }
 
     fn owner(&self, address: IpAddr) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! The lab's clock: `CLOCK_MONOTONIC`, in the form that state machines take.
+//! The clock of labs and gateways: `CLOCK_MONOTONIC`, in the form that state machines take.
 
 use core::time::Duration;
 

@@ -112,8 +112,8 @@ fn against_terminals(seed: u64, case: &Case) -> Outcome {
     outcome
 }
 
-/// As many of a crowd's sessions are up together at least: many break the protocol, and
-/// come back.
+/// More of a crowd's sessions than this must be up together. The others have just broken the
+/// protocol, and come back.
 const TOGETHER: usize = 900;
 
 #[test]

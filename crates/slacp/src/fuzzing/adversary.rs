@@ -14,13 +14,14 @@ use super::tactics::Tactic;
 use crate::frame::Frame;
 use crate::{KeyPair, PublicKey};
 
-/// As many initiations are under way at once at least, or a share of the sessions wanted.
+/// Initiations under way at once: this many, or in a crowd one for every [`OPENINGS_SHARE`]
+/// sessions wanted.
 const OPENINGS: usize = 8;
 const OPENINGS_SHARE: usize = 2;
 /// The time for each initiation: they cost the adversary as much as the hub, and
 /// a run of many sessions is to be short.
 const INITIATION: Duration = Duration::from_millis(20);
-/// The same of a crowd, and how much of it may be made up for in one go.
+/// The same for a crowd, and how far behind schedule it may catch up at once.
 const CROWD_INITIATION: Duration = Duration::from_millis(1);
 const CATCH_UP: Duration = Duration::from_millis(4);
 /// The rate of a crowd.
@@ -76,7 +77,7 @@ pub struct Adversary {
     contacts: Contacts,
     /// Sessions at a time that it wants.
     wanted: usize,
-    /// A crowd holds its tongue until nearly all are there.
+    /// A crowd sends nothing but handshakes until nearly all its sessions are up.
     assembled: bool,
     rate: BitRate,
     next_act: Instant,

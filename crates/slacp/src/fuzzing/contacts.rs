@@ -1,4 +1,4 @@
-//! An adversary's sessions, as many as there may be.
+//! The sessions of an adversary.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use super::contact::Contact;
 use crate::packet::{self, Datagram, Index};
 
-/// Sessions in an order that only the end of one changes, found by their indices.
+/// Sessions, found by position or by index. Positions change only when a session ends.
 #[derive(Default)]
 pub(super) struct Contacts {
     all: Vec<Contact>,
-    /// Of two with the same index the later one is found.
+    /// If two sessions have the same index, the later one.
     places: BTreeMap<Index, usize>,
 }
 
@@ -37,8 +37,8 @@ impl Contacts {
         self.places.clear();
     }
 
-    /// Hands a packet over to the session that it is of; whether there is one, and the
-    /// session if that is its end.
+    /// Hands a packet to its session. Returns whether there is one, and the session if the
+    /// packet ended it.
     pub(super) fn receive(
         &mut self,
         at: SocketAddr,

@@ -164,7 +164,7 @@ impl Arrivals {
             return None;
         }
         let sending = sending.as_nanos() as f64 / 1e9;
-        // The path, or a peer that lies, may have the last one arrive that was sent first.
+        // Reordering, or a lying peer, may make the packet sent first arrive last.
         let sent = last.sent_bytes.checked_sub(first.sent_bytes)?;
         let delivered = last.delivered.checked_sub(first.delivered)?;
         // The first one's delay belongs to the packets before.
