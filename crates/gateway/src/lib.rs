@@ -14,7 +14,6 @@
 //! datagrams; relays move bytes between TCP sockets and its streams; interception redirects
 //! clients' connections to us and is removed on every kind of exit.
 
-mod backoff;
 mod bucket;
 mod bypass;
 mod capability;

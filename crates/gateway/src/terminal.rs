@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
+use pep::Backoff;
 use slacp::{Destination, Endpoint, Event, ResetReason, SessionId};
 
-use crate::backoff::Backoff;
 use crate::class::LiveClasses;
 use crate::clock;
 use crate::config::{InterceptConfig, TerminalConfig, TunnelConfig};

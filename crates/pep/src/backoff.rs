@@ -10,7 +10,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Pauses that double while the far side keeps refusing.
 #[derive(Debug, Default)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     /// Refusals seen so far.
     seen: u64,
     last: Option<(Instant, Duration)>,
@@ -18,7 +18,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     /// Takes the total number of refusals so far, and returns the pause they call for.
-    pub(crate) fn look(&mut self, now: Instant, refused: u64) -> Option<Duration> {
+    pub fn look(&mut self, now: Instant, refused: u64) -> Option<Duration> {
         if refused <= std::mem::replace(&mut self.seen, refused) {
             return None;
         }

@@ -1,0 +1,10 @@
+//! What a gateway decides, as state machines that are handed the time.
+//!
+//! `gateway` drives them with sockets, `sim` with its own TCP endpoints in virtual time. Nothing
+//! here does I/O or reads a clock.
+
+#![forbid(unsafe_code)]
+
+mod backoff;
+
+pub use backoff::Backoff;
