@@ -15,7 +15,7 @@ const COMMAND: &str = "cargo run --release -p skyhop-sim --example validation --
 
 fn main() -> ExitCode {
     let Some(directory) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        eprintln!("usage: validation DIRECTORY (of validation.md and of validation/*.svg)");
+        eprintln!("usage: validation DIRECTORY (for validation.md and validation/*.svg)");
         return ExitCode::from(2);
     };
     let sections = checks::sections(Effort::Full);
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     if unexplained.peek().is_none() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("rows that differ, and nothing says why:");
+    eprintln!("rows that differ without an explanation:");
     unexplained.for_each(|row| eprintln!("{}", row.line()));
     ExitCode::FAILURE
 }
@@ -44,15 +44,15 @@ fn write(directory: &Path, sections: &[Section]) -> Result<(), Box<dyn std::erro
 
 fn page(sections: &[Section]) -> String {
     let mut text = format!(
-        "# Validation\n\nThe simulator against theory and published values. `{COMMAND}` makes this \
-         page, its graphs\nand all that is in them; published values stand in \
-         `crates/sim/examples/validation/published.toml` and\n`scenarios/`. The runs have a seed \
-         and no clock: the page is the same on every machine.\n"
+        "# Validation\n\nThe simulator compared with theory and published values. `{COMMAND}` \
+         generates this page and its graphs;\nthe published values are in \
+         `crates/sim/examples/validation/published.toml` and `scenarios/`.\nRuns are seeded and \
+         use virtual time, so the page is the same on every machine.\n"
     );
     let rows = || sections.iter().flat_map(|section| &section.rows);
     let good = rows().filter(|row| row.verdict == Verdict::Reproduced).count();
     text += &format!(
-        "\n{good} of {} rows are reproduced; each other says where it is.\n",
+        "\n{good} of {} rows are reproduced; each of the others says how it differs.\n",
         rows().count()
     );
     for section in sections {

@@ -29,9 +29,10 @@ pub(super) fn section(effort: Effort) -> Section {
         title: "Controllers over GEO beside another simulator",
         text: format!(
             "20 Mbit/s, 252 ms one way, MSS 1448, buffers of 16 MiB, a queue of 850 packets, 100 s \
-             with the start, mean of {SEEDS} seeds (one run at PER 0). Expected are the means of one \
-             day's runs of ns-3, which are a check and not the truth: reproduced is within 15 %. The last rows put laws beside ours where ns-3's \
-             differ."
+             with the start, mean of {SEEDS} seeds (one run at PER 0). The expected values \
+             are means of one day's runs of ns-3, a cross-check rather than the truth; \
+             *reproduced* means within 15 %. Where ns-3 differs, the last rows compare skyhop \
+             with the law."
         ),
         rows,
         plots: vec![Plot {
@@ -111,7 +112,7 @@ fn laws() -> Vec<Row> {
             &illinois,
         )
         .because(
-            "losses are 1.2 round trips apart at that window, and a round trip of them is \
+            "at that window losses are 1.2 round trips apart, and one round trip of that is \
              recovery, in which nothing grows",
         ),
         law(

@@ -16,16 +16,16 @@ pub(super) fn section(_: Effort) -> Section {
     let ours = peak(SCENARIO);
     let mut rows = Vec::new();
     for value in published.value.iter().filter(|value| value.metric == "peak-queue-packets") {
-        let claim = format!("window of 6374 packets: greatest queue, {}", value.place);
+        let claim = format!("window of 6374 packets: peak queue, {}", value.place);
         let row = Row::near(claim, &published.source, "packets", (value.value, ours), 0.02);
         rows.push(row.because(
-            "the formula takes the last doubling of slow start for whole; from 1 segment it goes \
-             to 4096 and then to the limit of 6374, which leaves 6374 − 4096 = 2278",
+            "the formula counts the last doubling of slow start in full; from 1 segment the window grows \
+             to 4096 and then to the limit of 6374, and the excess is 6374 − 4096 = 2278",
         ));
     }
     for segments in [1024, 4096] {
         let text = SCENARIO.replace(WINDOW, &format!("{} B", segments * MSS));
-        let claim = format!("window of {segments} packets, a power of two: greatest queue");
+        let claim = format!("window of {segments} packets, a power of two: peak queue");
         let source = format!("half the window ({})", published.source);
         let expected = segments as f64 / 2.0;
         rows.push(Row::near(claim, source, "packets", (expected, peak(&text)), 0.02));

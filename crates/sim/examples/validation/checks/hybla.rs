@@ -41,10 +41,9 @@ pub(super) fn section(effort: Effort) -> Section {
     };
     Section {
         title: "Hybla",
-        text:
-            "Quotients of goodputs of single transfers that nothing but their losses limits, with \
-               ρ unbounded (`hybla:rho-max=100`)."
-                .to_owned(),
+        text: "Ratios of the goodputs of single transfers limited only by loss, with ρ unbounded \
+             (`hybla:rho-max=100`)."
+            .to_owned(),
         rows,
         plots: vec![Plot {
             name: "hybla",

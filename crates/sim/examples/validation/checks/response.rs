@@ -50,9 +50,9 @@ pub(super) fn section(effort: Effort) -> Section {
     series.extend(theory());
     Section {
         title: "Response functions",
-        text: "The mean window (goodput · RTT / MSS) of a transfer that nothing else limits. With \
-               the deterministic loss of the models every 1/p-th packet is lost; with random loss \
-               each with probability p, the minimum of the RTO being 200 ms."
+        text: "The mean window (goodput · RTT / MSS) of a transfer limited only by loss. \
+               Deterministic loss, as in the models, drops every 1/p-th packet; random loss drops \
+               each with probability p, with a minimum RTO of 200 ms."
             .to_owned(),
         rows,
         plots: vec![Plot {

@@ -26,9 +26,9 @@ pub(super) fn section(_: Effort) -> Section {
     }
     Section {
         title: "Windows and slow start",
-        text: "A window that the receiver limits, in whole segments, per round-trip time; and the \
-               time from the first segment until the window has grown from the initial one. No \
-               losses, NewReno, RTT 560 ms for slow start."
+        text: "Throughput with a receive window in whole segments; and the time from the first segment \
+               until slow start has opened the window from its initial size. NewReno without \
+               losses, RTT 560 ms for slow start."
             .to_owned(),
         rows,
         plots: vec![Plot {
