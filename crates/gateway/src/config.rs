@@ -53,17 +53,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pep::egress::Egress;
+use pep::traffic::{Classes, Prefix};
 use slacp::PublicKey;
 use thiserror::Error;
 use units::{BitRate, ByteCount};
 
-use crate::class::Classes;
 pub use crate::dlep::{DlepConfig, Way};
-use crate::egress::Egress;
 use crate::keys::{KeyError, PrivateKey, check_permissions};
 pub use crate::ops::OperationConfig;
 use crate::policy::Policy;
-use crate::prefix::Prefix;
 use crate::quota::Quota;
 
 /// Configuration of a terminal.

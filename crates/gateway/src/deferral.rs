@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use pep::traffic::Syn;
 use slacp::{Open, ResetReason};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use crate::listener::Accepted;
-use crate::syn::Syn;
 use crate::syn_tap::Usher;
 use crate::tcp;
 
@@ -157,11 +157,11 @@ fn key(open: Open) -> Key {
 
 #[cfg(test)]
 mod tests {
+    use pep::traffic::{Version, syn_packet as packet};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::rule::{Mark, Version};
-    use crate::syn::tests::packet;
+    use crate::rule::Mark;
     use crate::testkit::in_namespace;
 
     fn deferral() -> Deferral {

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::egress::Egress;
 use slacp::ResetReason;
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::config::SideConfig;
-use crate::egress::Egress;
 use crate::own::OwnAddresses;
 use crate::tcp;
 

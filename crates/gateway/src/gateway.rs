@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::egress::{Egress, Refusal};
 use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
@@ -14,7 +15,6 @@ use crate::connections::Origin;
 use crate::counters::Counters;
 use crate::dial::Caller;
 use crate::driver::Driver;
-use crate::egress::{Egress, Refusal};
 use crate::error::RunError;
 use crate::hop::{Hop, HopEvent, Stream};
 use crate::interception::Arrival;

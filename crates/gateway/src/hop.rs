@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use pep::traffic::{Classes, Definition};
 use slacp::{
     ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, LogEntry, Open, PathKey,
     PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId, Stats, StreamError,
@@ -18,7 +19,7 @@ use slacp::{
 use tokio::sync::Notify;
 use units::{BitRate, ByteCount};
 
-use crate::class::{Classes, Definition, LiveClasses};
+use crate::class::LiveClasses;
 use crate::clock;
 use crate::status::{ChannelStatus, ClassStatus};
 

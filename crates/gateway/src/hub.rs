@@ -9,6 +9,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::egress::Egress;
+use pep::traffic::Prefix;
 use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 
@@ -17,7 +19,6 @@ use crate::clock;
 use crate::config::{HubConfig, PermittedTerminal};
 use crate::connections::Origin;
 use crate::counters::Counters;
-use crate::egress::Egress;
 use crate::error::RunError;
 use crate::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
 use crate::hop::{HopEvent, Stream};
@@ -30,7 +31,6 @@ use crate::ops::{Operations, Own, Task};
 use crate::own::OwnAddresses;
 use crate::peers::Peers;
 use crate::policy::Policy;
-use crate::prefix::Prefix;
 use crate::quota::{self, Quotas};
 use crate::sites::{Sites, Way};
 use crate::status::{Bypass, Role};

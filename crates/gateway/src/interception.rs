@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
+use pep::traffic::Version;
 use slacp::Open;
 
 use crate::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
@@ -16,7 +17,6 @@ use crate::netfilter::{Rules, Scope, Slot, Table};
 use crate::policy::Policy;
 use crate::refusal::{self, Operation, Refusal};
 use crate::routing::{self, Routing};
-use crate::rule::Version;
 use crate::syn_tap::{SynTap, Usher};
 use crate::{tcp, window};
 

@@ -14,7 +14,6 @@
 //! datagrams; relays move bytes between TCP sockets and its streams; interception redirects
 //! clients' connections to us and is removed on every kind of exit.
 
-mod bucket;
 mod bypass;
 mod capability;
 mod class;
@@ -29,7 +28,6 @@ mod dial;
 mod dlep;
 pub mod doctor;
 mod driver;
-mod egress;
 mod error;
 mod events;
 mod firewall;
@@ -53,12 +51,10 @@ mod nft_table;
 mod notify;
 mod ops;
 mod own;
-mod packet;
 mod path_store;
 mod peers;
 mod pipe;
 pub mod policy;
-mod prefix;
 mod proxy;
 mod quota;
 mod refusal;
@@ -73,7 +69,6 @@ pub mod solo;
 mod sources;
 pub mod status;
 mod straight;
-mod syn;
 mod syn_tap;
 mod tcp;
 pub mod terminal;
@@ -81,12 +76,10 @@ pub mod terminal;
 mod testkit;
 mod timer;
 mod tunnel;
-mod turns;
 mod udp;
 mod window;
 
-pub use egress::{Egress, Target, TargetError};
 pub use error::RunError;
-pub use prefix::{Prefix, PrefixError};
+pub use pep::egress::Egress;
 pub use quota::Quota;
 pub use refusal::Refusal;

@@ -9,12 +9,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use pep::admission::{Turn, Turns};
 use slacp::{HostName, ResetReason};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
-
-use crate::turns::{Turn, Turns};
 
 /// Maximum concurrent lookups: each takes a thread, of which tokio has 512.
 const LOOKUPS: usize = 128;

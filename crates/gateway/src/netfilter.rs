@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
-use crate::class::TCP;
+use pep::traffic::{Prefix, TCP, Version};
+
 use crate::nft_table::{self, Chain, Hook, NftTable, Rule};
 use crate::policy::{self, Action, Policy, Seen};
-use crate::prefix::Prefix;
-use crate::rule::{Mark, Term, Version};
+use crate::rule::{Mark, Term};
 
 const HOOK_CHAIN: &str = "prerouting";
 const INTERCEPT_CHAIN: &str = "intercept";

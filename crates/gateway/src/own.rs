@@ -8,9 +8,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
+use pep::egress::{Egress, Refusal};
 use rtnetlink::packet_route::route::RouteType;
 
-use crate::egress::{Egress, Refusal};
 use crate::error::RunError;
 use crate::routing::Kernel;
 

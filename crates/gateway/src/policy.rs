@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::class::{Ports, TCP, UDP};
-use crate::prefix::Prefix;
-use crate::rule::{Term, Version};
+use pep::traffic::{Ports, Prefix, TCP, UDP, Version};
+
+use crate::rule::Term;
 use crate::status::PolicyStatus;
 
 /// Maximum number of rules for all policies of a gateway.

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pep::admission::Bucket;
 use slacp::PublicKey;
 use units::{ByteCount, Instant};
 
-use crate::bucket::Bucket;
 use crate::config::PermittedTerminal;
 
 /// Seconds' worth of new connections allowed in a burst: after an outage all clients of a terminal
@@ -117,8 +117,9 @@ impl Quotas {
 
 #[cfg(test)]
 mod tests {
+    use pep::egress::Egress;
+
     use super::*;
-    use crate::egress::Egress;
 
     const SHIP: PublicKey = PublicKey([1; 32]);
     const RIG: PublicKey = PublicKey([2; 32]);

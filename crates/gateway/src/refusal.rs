@@ -5,9 +5,9 @@ use std::fmt;
 use std::io;
 
 use nix::errno::Errno;
+use pep::traffic::Version;
 
 use crate::capability::Capability;
-use crate::rule::Version;
 
 /// An operation requested from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use std::io;
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
+use pep::traffic::Version;
 use rtnetlink::packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
@@ -23,7 +24,7 @@ use rtnetlink::sys::{Socket, protocols::NETLINK_ROUTE};
 
 use crate::netfilter::{SLOTS, Slot, is_claimed};
 use crate::refusal::{Operation, Refusal};
-use crate::rule::{Mark, Version};
+use crate::rule::Mark;
 
 /// Our routing protocol number, unused in iproute2's `rt_protos`.
 pub(crate) const PROTOCOL: RouteProtocol = RouteProtocol::Other(159);

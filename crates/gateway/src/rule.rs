@@ -4,10 +4,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::class::TCP;
+use pep::traffic::{Prefix, TCP, Version};
+
 use crate::netlink::Batch;
 use crate::policy::{self, Seen};
-use crate::prefix::Prefix;
 
 /// Attribute numbers (`linux/netfilter/nf_tables.h`).
 mod attribute {
@@ -106,48 +106,26 @@ pub(crate) enum Term {
     Goto(&'static str),
 }
 
-/// IP version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
-    V4,
-    V6,
+fn protocol_family(version: Version) -> libc::c_int {
+    match version {
+        Version::V4 => libc::NFPROTO_IPV4,
+        Version::V6 => libc::NFPROTO_IPV6,
+    }
 }
 
-impl Version {
-    /// Version of `address`.
-    pub(crate) fn of(address: IpAddr) -> Self {
-        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+/// Offset and length of the source address in the header.
+fn source(version: Version) -> (u32, u32) {
+    match version {
+        Version::V4 => (12, 4),
+        Version::V6 => (8, 16),
     }
+}
 
-    /// Name for people.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        }
-    }
-
-    fn protocol_family(self) -> libc::c_int {
-        match self {
-            Self::V4 => libc::NFPROTO_IPV4,
-            Self::V6 => libc::NFPROTO_IPV6,
-        }
-    }
-
-    /// Offset and length of the source address in the header.
-    fn source(self) -> (u32, u32) {
-        match self {
-            Self::V4 => (12, 4),
-            Self::V6 => (8, 16),
-        }
-    }
-
-    /// Offset and length of the destination address in the header.
-    fn destination(self) -> (u32, u32) {
-        match self {
-            Self::V4 => (16, 4),
-            Self::V6 => (24, 16),
-        }
+/// Offset and length of the destination address in the header.
+fn destination(version: Version) -> (u32, u32) {
+    match version {
+        Version::V4 => (16, 4),
+        Version::V6 => (24, 16),
     }
 }
 
@@ -157,7 +135,7 @@ impl Term {
         match self {
             Self::Version(version) => {
                 load_meta(list, libc::NFT_META_NFPROTO);
-                compare(list, libc::NFT_CMP_EQ, &[version.protocol_family() as u8]);
+                compare(list, libc::NFT_CMP_EQ, &[protocol_family(*version) as u8]);
             }
             Self::Tcp => compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_TCP),
             Self::NotTcp => compare_protocol(list, libc::NFT_CMP_NEQ, libc::IPPROTO_TCP),
@@ -187,10 +165,10 @@ impl Term {
                 encode_is_marked(list, *mark);
             }
             Self::To(prefix) => {
-                encode_prefix(list, Version::of(prefix.address()).destination(), *prefix);
+                encode_prefix(list, destination(Version::of(prefix.address())), *prefix);
             }
             Self::FromAddress(prefix) => {
-                encode_prefix(list, Version::of(prefix.address()).source(), *prefix);
+                encode_prefix(list, source(Version::of(prefix.address())), *prefix);
             }
             Self::ToPorts(protocol, first, last) => encode_ports(list, *protocol, *first, *last),
             Self::Dscp(version, dscp) => encode_dscp(list, *version, *dscp),
@@ -365,7 +343,7 @@ fn encode_tproxy(list: &mut Batch, version: Version, port: u16) {
     }
     immediate(PORT_REGISTER, &port.to_be_bytes());
     expression(list, "tproxy", |data| {
-        data.number(1, version.protocol_family() as u32);
+        data.number(1, protocol_family(version) as u32);
         data.number(2, ADDRESS_REGISTER);
         data.number(3, PORT_REGISTER);
     });
@@ -438,9 +416,11 @@ fn verdict(list: &mut Batch, code: libc::c_int, chain: Option<&str>) {
     });
 }
 
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::V4 { "ip" } else { "ip6" })
+/// The version's header in nft syntax.
+fn header(version: Version) -> &'static str {
+    match version {
+        Version::V4 => "ip",
+        Version::V6 => "ip6",
     }
 }
 
@@ -456,16 +436,18 @@ impl fmt::Display for Term {
             Self::MarkedAny(any) => write!(f, "meta mark & {any:#010x} != 0x00000000"),
             Self::OnlySyn => f.write_str("tcp flags & (fin | syn | rst | ack) == syn"),
             Self::From(interface) => write!(f, "iifname {interface:?}"),
-            Self::To(prefix) => write!(f, "{} daddr {prefix}", Version::of(prefix.address())),
+            Self::To(prefix) => {
+                write!(f, "{} daddr {prefix}", header(Version::of(prefix.address())))
+            }
             Self::FromAddress(prefix) => {
-                write!(f, "{} saddr {prefix}", Version::of(prefix.address()))
+                write!(f, "{} saddr {prefix}", header(Version::of(prefix.address())))
             }
             Self::ToPorts(protocol, first, last) => {
                 let protocol = if *protocol == TCP { "tcp" } else { "udp" };
                 write!(f, "{protocol} dport {first}")?;
                 if first == last { Ok(()) } else { write!(f, "-{last}") }
             }
-            Self::Dscp(version, dscp) => write!(f, "{version} dscp {dscp}"),
+            Self::Dscp(version, dscp) => write!(f, "{} dscp {dscp}", header(*version)),
             Self::OfAnswer => f.write_str("ct direction reply"),
             Self::Count(index, seen) => {
                 write!(f, "counter name {:?}", policy::counter(*index, *seen))

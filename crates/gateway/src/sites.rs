@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use pep::traffic::Prefix;
 use slacp::{Open, PublicKey, ResetReason, SessionId};
 
 use crate::config::PermittedTerminal;
-use crate::prefix::Prefix;
 
 /// All permitted terminals, and the current sessions, identified by `S`.
 pub(crate) struct Sites<S = SessionId> {
@@ -142,8 +142,9 @@ fn is_in(address: IpAddr, networks: &[Prefix]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use pep::egress::Egress;
+
     use super::*;
-    use crate::egress::Egress;
     use crate::quota::Quota;
 
     const SHIP: PublicKey = PublicKey([1; 32]);

@@ -12,6 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::egress::Egress;
 use tokio::task::JoinSet;
 
 use self::server::Server;
@@ -19,7 +20,6 @@ use self::windows::Windows;
 use crate::config::SoloConfig;
 use crate::counters::Counters;
 use crate::dial::Dialer;
-use crate::egress::Egress;
 use crate::error::RunError;
 use crate::gateway::{say_ready, tell_panic};
 use crate::intake::{self, Intake};

@@ -9,14 +9,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use pep::traffic::{Syn, Version};
 use slacp::ResetReason;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::netlink;
-use crate::rule::{Mark, Version};
-use crate::syn::Syn;
+use crate::rule::Mark;
 
 /// IPPROTO_RAW: a socket that sends whole IP packets.
 const WHOLE_PACKETS: i32 = libc::IPPROTO_RAW;

@@ -5,10 +5,9 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use pep::traffic::Packet;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
-
-use crate::packet::Packet;
 
 /// Default idle time before keep-alive probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);

@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
-use pep::Backoff;
+use pep::admission::Backoff;
+use pep::egress::Egress;
 use slacp::{Destination, Endpoint, Event, ResetReason, SessionId};
 
 use crate::class::LiveClasses;
@@ -15,7 +16,6 @@ use crate::config::{InterceptConfig, TerminalConfig, TunnelConfig};
 use crate::connections::Origin;
 use crate::counters::Counters;
 use crate::dial::Dialer;
-use crate::egress::Egress;
 use crate::error::RunError;
 use crate::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
 use crate::hop::HopEvent;

@@ -8,7 +8,7 @@
 //!
 //! Packets are marked only while their session can carry them; otherwise they are routed as without
 //! skyhop. Packets from the peer are written to the device, and the kernel routes them on if the
-//! egress rules permit it ([`crate::egress`]). On a hub the source must be behind the sending
+//! egress rules permit it ([`pep::egress`]). On a hub the source must be behind the sending
 //! terminal, and the destination must not be behind another one unless `mesh` is on.
 
 mod admit;
@@ -23,18 +23,17 @@ mod veth;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use pep::egress::Egress;
+use pep::traffic::{DEFAULT_CHANNEL, Packet, Prefix};
 use slacp::SessionId;
 use tokio::task::JoinHandle;
 
-use crate::class::{DEFAULT_CHANNEL, LiveClasses};
+use crate::class::LiveClasses;
 use crate::config::{InterceptConfig, TunnelConfig};
 use crate::counters::Counters;
-use crate::egress::Egress;
 use crate::error::RunError;
 use crate::hop::Hop;
-use crate::packet::Packet;
 use crate::policy::Policy;
-use crate::prefix::Prefix;
 use crate::refusal::{Operation, Refusal};
 use crate::rule::REFUSED;
 use crate::status::TunnelStatus;

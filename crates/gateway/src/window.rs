@@ -15,6 +15,7 @@ mod copy;
 
 use std::io;
 
+use pep::traffic::Version;
 use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::route::{RouteMessage, RouteMetric};
@@ -24,7 +25,7 @@ pub(crate) use self::changes::Changes;
 use crate::config::SideConfig;
 use crate::nft_table::{self, NftTable};
 use crate::routing::{self, Kernel};
-use crate::rule::{Mark, Version};
+use crate::rule::Mark;
 
 /// Routing tables 5940 and up, one per place.
 const FIRST_TABLE: u32 = 5940;

@@ -5,6 +5,6 @@
 
 #![forbid(unsafe_code)]
 
-mod backoff;
-
-pub use backoff::Backoff;
+pub mod admission;
+pub mod egress;
+pub mod traffic;

@@ -1,12 +1,12 @@
 //! Sections `[[class]]`: traffic classes and their shares of the rate.
 
+use pep::traffic::{Classes, DEFAULT_CLASS, Definition, MOST_CLASSES, Ports, TCP, Traffic, UDP};
 use slacp::{ClassConfig, ErrorControl};
 use toml::Value;
 use units::BitRate;
 
 use super::parse::quoted;
 use super::{ConfigError, Source, raw};
-use crate::class::{Classes, DEFAULT, Definition, MOST_CLASSES, Ports, TCP, Traffic, UDP};
 
 const WEIGHTS: std::ops::RangeInclusive<i64> = 1..=1000;
 /// Named code points (RFC 2474, 2597, 3246, 5865, 8622) other than CS and AF.
@@ -54,9 +54,10 @@ impl Source {
                 let problem = "there are two of this name: expected another";
                 return Err(self.value("class.name", quoted(name), problem));
             }
-            let besides = definitions.iter().filter(|other| other.name != DEFAULT).count();
-            if name != DEFAULT && besides >= MOST_CLASSES {
-                let problem = format!("expected at most {MOST_CLASSES} besides \"{DEFAULT}\"");
+            let besides = definitions.iter().filter(|other| other.name != DEFAULT_CLASS).count();
+            if name != DEFAULT_CLASS && besides >= MOST_CLASSES {
+                let problem =
+                    format!("expected at most {MOST_CLASSES} besides \"{DEFAULT_CLASS}\"");
                 return Err(self.value("class.name", quoted(name), problem));
             }
             definitions.push(definition);
@@ -74,7 +75,7 @@ impl Source {
                 .concat(),
         };
         let listed = traffic != Traffic::default();
-        if listed == (name == DEFAULT) {
+        if listed == (name == DEFAULT_CLASS) {
             let problem = match listed {
                 true => {
                     "it has what no other class has: expected neither dscp, ports nor protocols"

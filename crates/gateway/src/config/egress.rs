@@ -1,9 +1,10 @@
 //! Egress rules: section `[egress]` and the keys `reach` and `deny` of a `[[terminal]]` on a hub,
 //! section `[accept]` on a terminal.
 
+use pep::egress::{Egress, Target};
+
 use super::parse::quoted;
 use super::{ConfigError, Source, raw};
-use crate::egress::{Egress, Target};
 
 /// Maximum lines per list: each connection is compared with all of them.
 const MOST_TARGETS: usize = 1000;

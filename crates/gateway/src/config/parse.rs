@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pep::egress::Egress;
+use pep::traffic::Prefix;
 use slacp::PublicKey;
 use units::ByteCount;
 use zeroize::Zeroizing;
@@ -16,9 +18,7 @@ use super::{
     TerminalConfig, raw,
 };
 use crate::cpu;
-use crate::egress::Egress;
 use crate::keys::{KEY_FORM, PrivateKey, parse_public_key};
-use crate::prefix::Prefix;
 use crate::quota::Quota;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);

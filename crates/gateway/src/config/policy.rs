@@ -1,10 +1,11 @@
 //! Sections `[[policy]]`: what to split, tunnel or bypass.
 
+use pep::traffic::Prefix;
+
 use super::classes::{DSCP_FORM, PORTS_FORM, code_point, ports};
 use super::parse::quoted;
 use super::{ConfigError, Source, raw};
 use crate::policy::{self, Action, MOST_RULES, Policy};
-use crate::prefix::Prefix;
 
 /// Name of the policy that stands for `intercept.bypass`.
 const BYPASS: &str = "intercept.bypass";

@@ -1,11 +1,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use pep::egress::Target;
 use units::{BitRate, ByteCount};
 
 use super::*;
 use crate::control::ControlPath;
-use crate::egress::Target;
 use crate::keys::format_public_key;
 use crate::policy::Action;
 

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use pep::traffic::Prefix;
 use units::BitRate;
 
 use super::item::{Item, Mac, code};
 use super::message::Message;
-use crate::prefix::Prefix;
 
 /// Maximum number of destinations. A hub's modem has one for each terminal.
 const MOST_DESTINATIONS: usize = 4096;

@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use pep::traffic::Prefix;
+
 use super::Status;
-use crate::prefix::Prefix;
 
 /// Type and length, in bytes.
 const HEADER: usize = 4;

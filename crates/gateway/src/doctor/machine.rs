@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::resource::{Resource, getrlimit};
+use pep::traffic::Version;
 
 use super::Finding;
 use crate::capability::Capability;
@@ -12,7 +13,6 @@ use crate::firewall;
 use crate::netfilter::Slot;
 use crate::refusal::{Operation, Refusal, without_v6};
 use crate::routing::is_loopback_up;
-use crate::rule::Version;
 
 /// The first kernel with everything that interception needs.
 const KERNEL: (u32, u32) = (5, 12);

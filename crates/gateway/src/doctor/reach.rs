@@ -4,10 +4,11 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use pep::egress::Egress;
+use pep::traffic::Prefix;
+
 use super::Finding;
 use crate::config::{HubConfig, TerminalConfig};
-use crate::egress::Egress;
-use crate::prefix::Prefix;
 
 const DNS: u16 = 53;
 const CHECK: &str = "reach";

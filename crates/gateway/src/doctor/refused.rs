@@ -6,6 +6,8 @@
 
 use std::fs::OpenOptions;
 
+use pep::traffic::Version;
+
 use super::Finding;
 use super::machine::has_net_admin;
 use crate::capability::Capability;
@@ -13,7 +15,6 @@ use crate::config::{Answer, InterceptConfig, TunnelConfig, TunnelDevice};
 use crate::netfilter::Slot;
 use crate::refusal::{Operation, Refusal};
 use crate::routing::is_loopback_up;
-use crate::rule::Version;
 use crate::syn_tap::Usher;
 
 /// Checks for interception.

@@ -1,5 +1,6 @@
+use pep::traffic::{Ports, TCP};
+
 use super::*;
-use crate::class::{Ports, TCP};
 use crate::testkit::{in_namespace, nft};
 
 fn rules() -> Rules {

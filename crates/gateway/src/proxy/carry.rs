@@ -7,6 +7,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use pep::traffic::Prefix;
 use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::io::AsyncWriteExt;
 
@@ -19,7 +20,6 @@ use crate::dial::{self, Dialer};
 use crate::hop::{Hop, Stream};
 use crate::leg::Leg;
 use crate::names::Resolver;
-use crate::prefix::Prefix;
 use crate::{relay, straight};
 
 /// Maximum concurrent lookups per client; as many may wait. Browsers need no more at once than a

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pep::egress::Egress;
 use tokio::sync::oneshot;
 
 use slacp::{Destination, HostName};
@@ -11,7 +12,6 @@ use super::*;
 use crate::config::{Answer, Names};
 use crate::counters::Counters;
 use crate::dial::Dialer;
-use crate::egress::Egress;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -3,11 +3,11 @@
 use std::io;
 use std::net::IpAddr;
 
+use pep::traffic::Version;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 
 use super::{Kernel, family, is_absence};
-use crate::rule::Version;
 
 impl Kernel {
     /// Current type of the route to `destination`; `None` if there is no route.

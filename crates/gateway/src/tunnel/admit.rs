@@ -5,11 +5,11 @@
 //! packet is a reply. It cannot see through IPv6-to-IPv4 translation: an own address in that form
 //! is routed to the translator.
 
-use crate::class::{TCP, UDP};
-use crate::egress::{Egress, SPECIAL, Target, forms};
+use pep::egress::{Egress, SPECIAL, Target, forms};
+use pep::traffic::{Prefix, TCP, UDP, Version};
+
 use crate::nft_table::Rule;
-use crate::prefix::Prefix;
-use crate::rule::{Term, Version};
+use crate::rule::Term;
 
 /// Rules for a set of sources.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use pep::traffic::Prefix;
 use slacp::SessionId;
-
-use crate::prefix::Prefix;
 
 /// The sessions that carry packets, identified by `S`.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use pep::traffic::Version;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteScope, RouteType};
 
@@ -13,7 +14,7 @@ use crate::netfilter::SLOTS;
 use crate::nft_table::is_there;
 use crate::refusal::{Operation, Refusal};
 use crate::routing::{self, Kernel, PROTOCOL};
-use crate::rule::{Mark, Version};
+use crate::rule::Mark;
 
 /// Routing tables 5920 and up, one per place.
 const FIRST_TABLE: u32 = 5920;

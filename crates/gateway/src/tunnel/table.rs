@@ -9,12 +9,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use pep::traffic::Prefix;
+
 use super::admit::{self, Admitted};
 use super::route::Place;
 use crate::netfilter::{SLOTS, to};
 use crate::nft_table::{self, Chain, Hook, NftTable, Rule};
 use crate::policy::{self, Action, Policy, Seen};
-use crate::prefix::Prefix;
 use crate::rule::{Mark, REFUSED, Term};
 
 /// Chain that selects traffic by source and destination.
@@ -241,9 +242,10 @@ impl Table {
 mod tests {
     use std::net::UdpSocket;
 
+    use pep::egress::Egress;
+    use pep::traffic::{Ports, UDP};
+
     use super::*;
-    use crate::class::{Ports, UDP};
-    use crate::egress::Egress;
     use crate::testkit::{in_namespace, nft};
 
     fn networks() -> Vec<Prefix> {

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use slacp::Open;
 
-use crate::packet::Packet;
+use super::packet::Packet;
+use super::ports::TCP;
 
-const TCP: u8 = 6;
 const TTL: u8 = 64;
 const SYN: u8 = 0x02;
 const FIN_SYN_RST_ACK: u8 = 0x17;
@@ -22,7 +22,7 @@ const EXTENSIONS: [u8; 3] = [0, 43, 60];
 
 /// A complete SYN with a correct checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Syn {
+pub struct Syn {
     packet: Vec<u8>,
     /// Offset of the TCP header.
     segment: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Syn {
 
 impl Syn {
     /// Parses an IP packet; `None` if it is not a SYN, or damaged.
-    pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
+    pub fn parse(packet: &[u8]) -> Option<Self> {
         let (source, destination, segment, length) = match packet.first()? >> 4 {
             4 => parse_v4(packet)?,
             6 => parse_v6(packet)?,
@@ -54,18 +54,18 @@ impl Syn {
     }
 
     /// Source and destination of the connection.
-    pub(crate) fn open(&self) -> Open {
+    pub fn open(&self) -> Open {
         self.open
     }
 
     /// The IP packet.
-    pub(crate) fn packet(&self) -> &[u8] {
+    pub fn packet(&self) -> &[u8] {
         &self.packet
     }
 
     /// The IP packet that refuses the connection in the destination's name: a RST that acknowledges
     /// the SYN and its data (RFC 9293 §3.10.7.1).
-    pub(crate) fn refusal(&self) -> Vec<u8> {
+    pub fn refusal(&self) -> Vec<u8> {
         let tcp = &self.packet[self.segment..];
         let data = tcp.len() - usize::from(tcp[12] >> 4) * 4;
         let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
@@ -84,7 +84,7 @@ impl Syn {
 
     /// The ICMP message (without IP header) for an unreachable host, or for a denied one if
     /// `prohibited`. RFC 792; RFC 4443 §3.1, whose checksum the kernel computes.
-    pub(crate) fn unreachable(&self, prohibited: bool) -> Vec<u8> {
+    pub fn unreachable(&self, prohibited: bool) -> Vec<u8> {
         let (kind, code) = match (self.open.source.is_ipv4(), prohibited) {
             (true, false) => (3, 1),
             (true, true) => (3, 13),
@@ -194,32 +194,33 @@ fn ip_header(from: IpAddr, to: IpAddr) -> Vec<u8> {
     }
 }
 
+/// A SYN with an option and some data, with a `partial` checksum as for offload, or as on the
+/// wire.
+#[cfg(any(test, feature = "testkit"))]
+pub fn syn_packet(v6: bool, partial: bool, data: &[u8]) -> Vec<u8> {
+    let ends: [IpAddr; 2] = if v6 {
+        ["fd00:1::2", "fd00:2::2"].map(|text| text.parse().unwrap())
+    } else {
+        ["10.1.0.2", "10.2.0.2"].map(|text| text.parse().unwrap())
+    };
+    let mut tcp = vec![0x12, 0x34, 0, 80, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+    tcp.extend([6 << 4, SYN, 0xfa, 0xf0, 0, 0, 0, 0, 2, 4, 5, 0xb4]);
+    tcp.extend(data);
+    let pseudo = pseudo_header(ends[0], ends[1], tcp.len());
+    let checksum = if partial { sum(pseudo, &[]) } else { !sum(pseudo, &tcp) };
+    tcp[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
+    let mut header = ip_header(ends[0], ends[1]);
+    let length = if v6 { tcp.len() } else { tcp.len() + IPV4_HEADER } as u16;
+    let at = if v6 { 4 } else { 2 };
+    header[at..at + 2].copy_from_slice(&length.to_be_bytes());
+    [header, tcp].concat()
+}
+
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// A SYN with an option and some data, with a `partial` checksum as for offload, or as on the
-    /// wire.
-    pub(crate) fn packet(v6: bool, partial: bool, data: &[u8]) -> Vec<u8> {
-        let ends: [IpAddr; 2] = if v6 {
-            ["fd00:1::2", "fd00:2::2"].map(|text| text.parse().unwrap())
-        } else {
-            ["10.1.0.2", "10.2.0.2"].map(|text| text.parse().unwrap())
-        };
-        let mut tcp = vec![0x12, 0x34, 0, 80, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-        tcp.extend([6 << 4, SYN, 0xfa, 0xf0, 0, 0, 0, 0, 2, 4, 5, 0xb4]);
-        tcp.extend(data);
-        let pseudo = pseudo_header(ends[0], ends[1], tcp.len());
-        let checksum = if partial { sum(pseudo, &[]) } else { !sum(pseudo, &tcp) };
-        tcp[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
-        let mut header = ip_header(ends[0], ends[1]);
-        let length = if v6 { tcp.len() } else { tcp.len() + IPV4_HEADER } as u16;
-        let at = if v6 { 4 } else { 2 };
-        header[at..at + 2].copy_from_slice(&length.to_be_bytes());
-        [header, tcp].concat()
-    }
 
     fn is_whole(packet: &[u8]) -> bool {
         let (source, destination, begin, length) =
@@ -231,8 +232,8 @@ pub(crate) mod tests {
     #[test]
     fn a_syn_is_read_and_its_checksum_completed() {
         for (v6, data) in [(false, &b""[..]), (false, b"GET"), (true, b""), (true, b"data")] {
-            let wire = packet(v6, false, data);
-            for mut given in [wire.clone(), packet(v6, true, data)] {
+            let wire = syn_packet(v6, false, data);
+            for mut given in [wire.clone(), syn_packet(v6, true, data)] {
                 // Ethernet pads short packets.
                 given.extend([0xaa; 6]);
                 let syn = Syn::parse(&given).unwrap();
@@ -246,7 +247,7 @@ pub(crate) mod tests {
     #[test]
     fn a_damaged_syn_and_other_packets_are_none() {
         for v6 in [false, true] {
-            let good = packet(v6, false, b"x");
+            let good = syn_packet(v6, false, b"x");
             let begin = if v6 { IPV6_HEADER } else { IPV4_HEADER };
             let (flags, offset, last) = (begin + 13, begin + 12, good.len() - 1);
             for (at, bits) in [(last, 1), (flags, 0x10), (flags, 0x04), (offset, 0xf0), (0, 0xf0)] {
@@ -256,14 +257,14 @@ pub(crate) mod tests {
             }
             assert_eq!(Syn::parse(&good[..last]), None, "cut off");
         }
-        let mut fragment = packet(false, false, b"");
+        let mut fragment = syn_packet(false, false, b"");
         fragment[6] = 0x20;
         assert_eq!(Syn::parse(&fragment), None);
     }
 
     #[test]
     fn extension_headers_of_ipv6_are_skipped() {
-        let mut given = packet(true, false, b"");
+        let mut given = syn_packet(true, false, b"");
         let length = (given.len() - IPV6_HEADER + 8) as u16;
         given[4..6].copy_from_slice(&length.to_be_bytes());
         given[6] = 60;
@@ -274,7 +275,7 @@ pub(crate) mod tests {
     #[test]
     fn a_refusal_acknowledges_the_syn_and_its_data() {
         for v6 in [false, true] {
-            let refusal = Syn::parse(&packet(v6, false, b"abc")).unwrap().refusal();
+            let refusal = Syn::parse(&syn_packet(v6, false, b"abc")).unwrap().refusal();
             assert!(is_whole(&refusal));
             let tcp = &refusal[if v6 { IPV6_HEADER } else { IPV4_HEADER }..];
             assert_eq!(tcp[..4], [0, 80, 0x12, 0x34]);
@@ -291,7 +292,7 @@ pub(crate) mod tests {
             (true, false, [1, 3]),
             (true, true, [1, 1]),
         ] {
-            let syn = Syn::parse(&packet(v6, false, b"abc")).unwrap();
+            let syn = Syn::parse(&syn_packet(v6, false, b"abc")).unwrap();
             let message = syn.unreachable(prohibited);
             assert_eq!(message[..2], head);
             assert!(v6 || sum(0, &message) == 0xffff);
@@ -307,7 +308,7 @@ pub(crate) mod tests {
             at in 0usize..64,
             cut in 0usize..80,
         ) {
-            let mut bytes = packet(v6, false, b"data");
+            let mut bytes = syn_packet(v6, false, b"data");
             for (to, from) in bytes.iter_mut().skip(at).zip(&junk) {
                 *to = *from;
             }

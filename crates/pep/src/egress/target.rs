@@ -6,16 +6,16 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::class::Ports;
-use crate::prefix::{Prefix, PrefixError};
+use crate::traffic::{Ports, Prefix, PrefixError};
 
 /// Addresses and ports: `10.0.0.0/8`, `0.0.0.0/0:443`, `192.0.2.1:udp/53`,
 /// `[2001:db8::/32]:8000-8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    pub(crate) prefix: Prefix,
+    /// Addresses.
+    pub prefix: Prefix,
     /// `None` matches all ports, and protocols without ports such as ICMP.
-    pub(crate) ports: Option<Ports>,
+    pub ports: Option<Ports>,
 }
 
 /// Why a text is not a [`Target`].
@@ -35,7 +35,7 @@ pub enum TargetError {
 
 impl Target {
     /// Whether a connection or packet of this protocol to this address matches.
-    pub(crate) fn has(&self, protocol: u8, address: IpAddr, port: u16) -> bool {
+    pub fn has(&self, protocol: u8, address: IpAddr, port: u16) -> bool {
         self.prefix.contains(address) && self.ports.is_none_or(|ports| ports.has(protocol, port))
     }
 }

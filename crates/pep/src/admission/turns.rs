@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The slots of askers identified by `K`; `T` represents a waiting request.
 #[derive(Debug)]
-pub(crate) struct Turns<K, T> {
+pub struct Turns<K, T> {
     /// Number of slots for all askers together.
     most: usize,
     served: usize,
@@ -25,7 +25,7 @@ struct Asker<T> {
 
 /// Result of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Turn<T> {
+pub enum Turn<T> {
     /// Served now, until [`Turns::done`].
     Now(T),
     /// Waiting.
@@ -35,13 +35,14 @@ pub(crate) enum Turn<T> {
 }
 
 impl<K: Ord + Clone, T> Turns<K, T> {
-    pub(crate) fn new(most: usize) -> Self {
+    /// For at most `most` slots in use at once.
+    pub fn new(most: usize) -> Self {
         Self { most, served: 0, askers: BTreeMap::new(), arrivals: 0 }
     }
 
     /// Requests a slot for `key`, which may use at most `share` slots and have as many requests
     /// waiting.
-    pub(crate) fn ask(&mut self, key: K, share: usize, wish: T) -> Turn<T> {
+    pub fn ask(&mut self, key: K, share: usize, wish: T) -> Turn<T> {
         let none = || Asker { share, served: 0, waiting: VecDeque::new() };
         let asker = self.askers.entry(key).or_insert_with(none);
         asker.share = share;
@@ -58,7 +59,7 @@ impl<K: Ord + Clone, T> Turns<K, T> {
     }
 
     /// Frees a slot of `key`. Returns the waiting request that gets it, if any.
-    pub(crate) fn done(&mut self, key: &K) -> Option<(K, T)> {
+    pub fn done(&mut self, key: &K) -> Option<(K, T)> {
         if let Some(asker) = self.askers.get_mut(key) {
             debug_assert!(asker.served > 0 && self.served > 0, "it was served");
             (self.served, asker.served) = (self.served - 1, asker.served - 1);
@@ -69,7 +70,7 @@ impl<K: Ord + Clone, T> Turns<K, T> {
     }
 
     /// Drops waiting requests whose requester has gone.
-    pub(crate) fn forget(&mut self, is_gone: impl Fn(&T) -> bool) {
+    pub fn forget(&mut self, is_gone: impl Fn(&T) -> bool) {
         self.askers.values_mut().for_each(|it| it.waiting.retain(|(_, wish)| !is_gone(wish)));
         self.askers.retain(|_, asker| asker.served > 0 || !asker.waiting.is_empty());
     }

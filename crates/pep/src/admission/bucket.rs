@@ -10,7 +10,7 @@ use units::Instant;
 /// (ITU-T I.371 annex A): tokens granted are paid for until `paid`, which may run ahead of the
 /// clock by at most one burst. Nothing drifts, nothing overflows.
 #[derive(Debug, Clone)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     /// Nanoseconds per token.
     each: u64,
     /// Nanoseconds that `paid` may run ahead of the clock.
@@ -20,14 +20,14 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// A full bucket. `per_second` and `burst` are at least 1.
-    pub(crate) fn new(per_second: u32, burst: u32) -> Self {
+    pub fn new(per_second: u32, burst: u32) -> Self {
         debug_assert!(per_second > 0 && burst > 0, "{per_second}/s, {burst} at once");
         let each = 1_000_000_000 / u64::from(per_second.max(1));
         Self { each, ahead: each * u64::from(burst), paid: Instant::ZERO }
     }
 
     /// Takes a token if one is available.
-    pub(crate) fn take(&mut self, now: Instant) -> bool {
+    pub fn take(&mut self, now: Instant) -> bool {
         let paid = self.paid.max(now) + Duration::from_nanos(self.each);
         let granted = paid.saturating_since(now).as_nanos() <= u128::from(self.ahead);
         if granted {
@@ -37,7 +37,7 @@ impl Bucket {
     }
 
     /// Changes the rate and the burst; tokens already taken stay taken.
-    pub(crate) fn configure(&mut self, per_second: u32, burst: u32) {
+    pub fn configure(&mut self, per_second: u32, burst: u32) {
         *self = Self { paid: self.paid, ..Self::new(per_second, burst) };
     }
 }

@@ -6,6 +6,30 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+/// IP version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Version {
+    /// Version of `address`.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// Name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+}
+
 /// A range of addresses with the same leading bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
@@ -30,28 +54,28 @@ pub enum PrefixError {
 
 impl Prefix {
     /// Every IPv4 address.
-    pub(crate) const ALL_V4: Self = Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), length: 0 };
+    pub const ALL_V4: Self = Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), length: 0 };
     /// Every IPv6 address.
-    pub(crate) const ALL_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 };
+    pub const ALL_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), length: 0 };
 
     /// An IPv4 prefix; the bits after it must be zero.
-    pub(crate) const fn v4(address: [u8; 4], length: u8) -> Self {
+    pub const fn v4(address: [u8; 4], length: u8) -> Self {
         Self { address: IpAddr::V4(Ipv4Addr::from_octets(address)), length }
     }
 
     /// An IPv6 prefix; the bits after it must be zero.
-    pub(crate) const fn v6(address: [u16; 8], length: u8) -> Self {
+    pub const fn v6(address: [u16; 8], length: u8) -> Self {
         Self { address: IpAddr::V6(Ipv6Addr::from_segments(address)), length }
     }
 
     /// The prefix of this length that contains `address`; `None` if the length exceeds the address.
-    pub(crate) fn around(address: IpAddr, length: u8) -> Option<Self> {
+    pub fn around(address: IpAddr, length: u8) -> Option<Self> {
         let most = if address.is_ipv4() { 32 } else { 128 };
         (length <= most).then(|| Self { address: first_address(address, length), length })
     }
 
     /// A single address.
-    pub(crate) fn host(address: IpAddr) -> Self {
+    pub fn host(address: IpAddr) -> Self {
         Self { address, length: if address.is_ipv4() { 32 } else { 128 } }
     }
 
@@ -61,12 +85,12 @@ impl Prefix {
     }
 
     /// Whether it is a single address.
-    pub(crate) fn is_host(self) -> bool {
+    pub fn is_host(self) -> bool {
         self == Self::host(self.address)
     }
 
     /// Whether it contains all of `other`.
-    pub(crate) fn covers(self, other: Self) -> bool {
+    pub fn covers(self, other: Self) -> bool {
         self.length <= other.length && self.contains(other.address)
     }
 
@@ -87,7 +111,7 @@ impl Prefix {
     }
 
     /// The netmask in network byte order: 4 or 16 bytes.
-    pub(crate) fn mask(self) -> Vec<u8> {
+    pub fn mask(self) -> Vec<u8> {
         match self.address {
             IpAddr::V4(_) => mask4(self.length).to_be_bytes().to_vec(),
             IpAddr::V6(_) => mask6(self.length).to_be_bytes().to_vec(),

@@ -20,21 +20,22 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 pub use self::target::{Target, TargetError};
-use crate::class::TCP;
-use crate::prefix::Prefix;
+use crate::traffic::{Prefix, TCP};
 use special::Special;
-pub(crate) use special::{SPECIAL, forms};
+pub use special::{SPECIAL, forms};
 
 /// Permitted destinations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
-    pub(crate) reach: Vec<Target>,
-    pub(crate) deny: Vec<Target>,
+    /// Destinations that may be reached.
+    pub reach: Vec<Target>,
+    /// Exceptions to `reach`.
+    pub deny: Vec<Target>,
 }
 
 /// Why a destination is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// Port 0 is invalid.
     NoPort,
     /// A line of `deny` matches.
@@ -78,7 +79,7 @@ impl Egress {
     }
 
     /// Adds this machine's loopback addresses.
-    pub(crate) fn and_loopback(mut self) -> Self {
+    pub fn and_loopback(mut self) -> Self {
         self.reach.extend(special::LOOPBACK.map(Target::from));
         self
     }
@@ -89,7 +90,7 @@ impl Egress {
     ///
     /// # Errors
     /// Why the destination is refused.
-    pub(crate) fn judge(
+    pub fn judge(
         &self,
         to: SocketAddr,
         mut is_own: impl FnMut(IpAddr) -> Option<bool>,

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+use super::ports::{TCP, UDP};
+
 /// IPv6 extension headers to skip (RFC 8200 §4): hop-by-hop options, routing, destination options.
 /// Each contains its own length.
 const SKIPPED: [u8; 3] = [0, 43, 60];
@@ -15,20 +15,22 @@ const V6_HEADER: usize = 40;
 
 /// The fields by which an IP packet is classified and routed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Packet {
-    pub(crate) source: IpAddr,
-    pub(crate) destination: IpAddr,
+pub struct Packet {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address, before any routing header.
+    pub destination: IpAddr,
     /// DSCP (RFC 2474), 0 to 63.
-    pub(crate) dscp: u8,
+    pub dscp: u8,
     /// Protocol after all extension headers (IANA number).
-    pub(crate) protocol: u8,
+    pub protocol: u8,
     /// Source and destination port of TCP and UDP; `None` in all fragments but the first.
-    pub(crate) ports: Option<[u16; 2]>,
+    pub ports: Option<[u16; 2]>,
 }
 
 impl Packet {
     /// Parses the headers; `None` if it is not an IP packet.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
         match bytes.first()? >> 4 {
             4 => v4(bytes),
             6 => v6(bytes),
@@ -37,7 +39,7 @@ impl Packet {
     }
 
     /// Whether routers forward such a packet: unicast, and not link-local.
-    pub(crate) fn is_routable(&self) -> bool {
+    pub fn is_routable(&self) -> bool {
         [self.source, self.destination].into_iter().all(|address| match address {
             IpAddr::V4(v4) => {
                 let local = v4.is_loopback() || v4.is_link_local();
@@ -108,13 +110,18 @@ fn ports(protocol: u8, payload: Option<&[u8]>) -> Option<[u16; 2]> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
     /// A UDP packet with 8 bytes of payload.
-    pub(crate) fn udp(source: &str, destination: &str, dscp: u8, ports: [u16; 2]) -> Vec<u8> {
+    pub(in crate::traffic) fn udp(
+        source: &str,
+        destination: &str,
+        dscp: u8,
+        ports: [u16; 2],
+    ) -> Vec<u8> {
         let mut packet = match (source.parse().unwrap(), destination.parse().unwrap()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let mut header = vec![0x45, dscp << 2, 0, 28, 0, 0, 0, 0, 64, UDP, 0, 0];

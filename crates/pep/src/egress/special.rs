@@ -3,14 +3,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::prefix::Prefix;
+use crate::traffic::Prefix;
 
 /// A range of special addresses.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Special {
-    pub(crate) range: Prefix,
+pub struct Special {
+    /// Its addresses.
+    pub range: Prefix,
     /// Name for the log.
-    pub(crate) what: &'static str,
+    pub what: &'static str,
 }
 
 const fn v4(address: [u8; 4], length: u8, what: &'static str) -> Special {
@@ -31,7 +32,7 @@ pub(super) const LOOPBACK: [Prefix; 2] =
 /// forward or that mean the host itself, and the cloud metadata services whose address is not
 /// link-local. Private networks (RFC 1918, RFC 4193) are not included: reaching them is what a hub
 /// is for.
-pub(crate) const SPECIAL: [Special; 16] = [
+pub const SPECIAL: [Special; 16] = [
     // RFC 791 §3.2: "this network"; Linux connects 0.0.0.0 to itself.
     v4([0, 0, 0, 0], 8, "this network"),
     v4([127, 0, 0, 0], 8, "loopback"),
@@ -84,7 +85,7 @@ pub(super) fn views(address: IpAddr) -> Vec<IpAddr> {
 }
 
 /// All prefixes whose addresses have one in `prefix` among their [`views`].
-pub(crate) fn forms(prefix: Prefix) -> Vec<Prefix> {
+pub fn forms(prefix: Prefix) -> Vec<Prefix> {
     let IpAddr::V4(v4) = prefix.address() else { return vec![prefix] };
     let [high, low] = [(v4.to_bits() >> 16) as u16, v4.to_bits() as u16];
     let [a, b, c, d, e, f] = NAT64;

@@ -1,0 +1,16 @@
+//! What the traffic is: packets and SYNs as parsed, prefixes and port ranges that select them, and
+//! the class that each belongs to.
+
+mod class;
+mod packet;
+mod ports;
+mod prefix;
+mod syn;
+
+pub use class::{Classes, DEFAULT_CHANNEL, DEFAULT_CLASS, Definition, MOST_CLASSES, Traffic};
+pub use packet::Packet;
+pub use ports::{Ports, TCP, UDP};
+pub use prefix::{Prefix, PrefixError, Version};
+pub use syn::Syn;
+#[cfg(any(test, feature = "testkit"))]
+pub use syn::syn_packet;
