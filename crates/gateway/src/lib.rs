@@ -32,8 +32,6 @@ mod error;
 mod events;
 mod firewall;
 mod forward;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 mod gateway;
 mod hop;
 pub mod hub;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pep::dlep::Report;
 use slacp::{Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};
 use units::{BitRate, Instant};
 
 use crate::clock;
-use crate::dlep::Report;
 use crate::hop::Hop;
 use crate::keys::format_public_key;
 use crate::status::SessionStatus;

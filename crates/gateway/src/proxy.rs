@@ -4,11 +4,6 @@
 //! limit the oldest handshake is dropped, since an honest one takes milliseconds.
 
 mod carry;
-#[cfg(feature = "fuzzing")]
-pub(crate) mod fuzzing;
-mod handshake;
-mod http;
-mod socks;
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -16,6 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pep::proxy::{Handshake, Request, Step};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,7 +19,6 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 pub(crate) use self::carry::{Exit, carry, turn_away};
-use self::handshake::{Handshake, Request, Step};
 use crate::config::{ProxyConfig, SideConfig};
 use crate::error::RunError;
 use crate::leg::Leg;

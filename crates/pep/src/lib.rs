@@ -6,5 +6,9 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod dlep;
 pub mod egress;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+pub mod proxy;
 pub mod traffic;

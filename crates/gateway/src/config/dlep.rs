@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::parse::{LONGEST_INTERFACE_NAME, quoted};
 use super::{ConfigError, Source, raw};
-use crate::dlep::{DlepConfig, PORT, Way};
+use pep::dlep::PORT;
+
+use crate::dlep::{DlepConfig, Way};
 
 const WHERE: &str = "the interface that the modem is on, like interface = \"wan0\", or its \
                      address, like modem = \"192.0.2.1\"";

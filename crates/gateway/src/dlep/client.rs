@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
+use pep::dlep::{Phase, Report, Row};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use super::DlepConfig;
 use super::driver::Driver;
-use super::router::Report;
-use super::{DlepConfig, Phase};
 use crate::clock;
 use crate::status::{DlepDestination, DlepStatus};
 
@@ -57,7 +57,7 @@ impl Client {
     /// The state for the status.
     pub(crate) fn status(&self) -> DlepStatus {
         let report = self.report();
-        let row = |row: super::base::Row| DlepDestination {
+        let row = |row: Row| DlepDestination {
             mac: row.mac,
             up: row.up,
             rate_bit_s: row.rate.map(|rate| rate.bits_per_second()),

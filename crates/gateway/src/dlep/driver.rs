@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use pep::dlep::{Output, Phase, Report, Router};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use units::Machine;
 
-use super::router::{Output, Phase, Report, Router};
 use super::signals::{self, Signals};
 use super::{DlepConfig, Way};
 use crate::clock;

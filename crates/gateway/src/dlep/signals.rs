@@ -9,11 +9,11 @@ use std::time::Duration;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
 };
+use pep::dlep::PORT;
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
-use super::PORT;
 use crate::netfilter::PASSING;
 use crate::tcp;
 

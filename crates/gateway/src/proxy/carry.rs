@@ -7,11 +7,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use pep::proxy::Dialect;
 use pep::traffic::Prefix;
 use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::io::AsyncWriteExt;
 
-use super::handshake::Dialect;
 use super::{Wish, refuse};
 use crate::config::{Answer, Names};
 use crate::connections::{Origin, Registered};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use pep::egress::Egress;
 use tokio::sync::oneshot;
 
+use pep::proxy::Dialect;
 use slacp::{Destination, HostName};
 
-use super::handshake::Dialect;
 use super::*;
 use crate::config::{Answer, Names};
 use crate::counters::Counters;

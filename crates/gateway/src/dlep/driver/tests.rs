@@ -3,17 +3,15 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use pep::dlep::{Item, Kind, Mac, Message, PORT, Status, code, discovery, emit, response};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 use units::BitRate;
 
+use super::super::DlepConfig;
 use super::super::client::Client;
-use super::super::item::{Item, Mac, code};
-use super::super::message::tests::response;
-use super::super::message::{self, Kind, Message, emit};
 use super::super::signals::{Signals, connect};
-use super::super::{DlepConfig, PORT, Status};
 use super::*;
 use crate::testkit::{give_address, in_namespace};
 
@@ -178,12 +176,12 @@ fn a_modem_is_found_on_its_interface() {
 async fn discovered(listening: &UdpSocket) -> SocketAddr {
     let mut bytes = [0; 100];
     let (length, from) = soon(listening.recv_from(&mut bytes)).await.unwrap();
-    assert_eq!(bytes[..length], message::discovery(&[Item::PeerType("skyhop".into())]));
+    assert_eq!(bytes[..length], discovery(&[Item::PeerType("skyhop".into())]));
     from
 }
 
 async fn offer(listening: &UdpSocket, router: SocketAddr, point: &Item, hops: u32) {
-    let mut signal = message::discovery(std::slice::from_ref(point));
+    let mut signal = discovery(std::slice::from_ref(point));
     signal[5] = 2;
     listening.set_ttl(hops).unwrap();
     listening.send_to(&signal, router).await.unwrap();

@@ -38,7 +38,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An action for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Output {
+pub enum Output {
     /// Send this signal to all modems on the interface.
     Signal(Vec<u8>),
     /// Open a connection; close any other.
@@ -51,7 +51,7 @@ pub(super) enum Output {
 
 /// Why a router must be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wake {
+pub enum Wake {
     /// To look for a modem.
     Search,
     /// To give up waiting for an answer.
@@ -62,7 +62,7 @@ pub(super) enum Wake {
 
 /// Phase of the session (§7, Figure 3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// Peer Discovery, or waiting to retry a configured modem.
     #[default]
     Looking,
@@ -80,26 +80,28 @@ pub(crate) enum Phase {
 
 /// Snapshot of the session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Report {
-    pub(crate) phase: Phase,
+pub struct Report {
+    /// Current phase.
+    pub phase: Phase,
     /// When the phase began.
-    pub(crate) since: Instant,
+    pub since: Instant,
     /// The modem's address, once connected.
-    pub(crate) modem: Option<SocketAddr>,
+    pub modem: Option<SocketAddr>,
     /// The modem's own description, while a session is up.
-    pub(crate) peer_type: String,
+    pub peer_type: String,
     /// When the reported rates expire if the modem stays silent.
-    pub(crate) until: Option<Instant>,
-    pub(crate) base: Arc<Base>,
+    pub until: Option<Instant>,
+    /// Rates and destinations, valid until then.
+    pub base: Arc<Base>,
     /// Number of sessions so far.
-    pub(crate) sessions: u64,
+    pub sessions: u64,
     /// Why there is no session, or why the last one ended.
-    pub(crate) trouble: Option<String>,
+    pub trouble: Option<String>,
 }
 
 impl Phase {
     /// One-word name of the phase.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Looking => "looking",
             Self::Connecting => "connecting",
@@ -123,7 +125,7 @@ enum State {
 
 /// The state machine.
 #[derive(Debug)]
-pub(super) struct Router {
+pub struct Router {
     /// The configured modem; `None` to use discovery.
     configured: Option<SocketAddr>,
     heartbeat: Duration,
@@ -140,7 +142,7 @@ pub(super) struct Router {
 
 impl Router {
     /// Starts looking for a modem at `now`: at `configured`, or by discovery.
-    pub(super) fn new(now: Instant, configured: Option<SocketAddr>, heartbeat: Duration) -> Self {
+    pub fn new(now: Instant, configured: Option<SocketAddr>, heartbeat: Duration) -> Self {
         Self {
             configured,
             heartbeat,
@@ -155,17 +157,17 @@ impl Router {
     }
 
     /// The next action.
-    pub(super) fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
     /// The latest report, if it changed.
-    pub(super) fn poll_report(&mut self) -> Option<Report> {
+    pub fn poll_report(&mut self) -> Option<Report> {
         std::mem::take(&mut self.changed).then(|| self.report.clone())
     }
 
     /// Whether Peer Offers are wanted.
-    pub(super) fn wants_offers(&self) -> bool {
+    pub fn wants_offers(&self) -> bool {
         self.configured.is_none() && matches!(self.state, State::Looking { .. })
     }
 
@@ -176,7 +178,7 @@ impl Router {
     }
 
     /// Handles a datagram from `from` whose TTL was checked (§12.1).
-    pub(super) fn handle_offer(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+    pub fn handle_offer(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         if !self.wants_offers() {
             return;
         }
@@ -203,7 +205,7 @@ impl Router {
     }
 
     /// The connection is open.
-    pub(super) fn handle_connected(&mut self, now: Instant) {
+    pub fn handle_connected(&mut self, now: Instant) {
         if !matches!(self.state, State::Connecting { .. }) {
             return;
         }
@@ -214,7 +216,7 @@ impl Router {
     }
 
     /// The connection has ended, or could not be opened.
-    pub(super) fn handle_closed(&mut self, now: Instant, why: &str) {
+    pub fn handle_closed(&mut self, now: Instant, why: &str) {
         match self.state {
             State::Looking { .. } | State::Stopped => return,
             State::Connecting { .. } => {
@@ -230,7 +232,7 @@ impl Router {
     }
 
     /// Handles bytes received on the connection.
-    pub(super) fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         let mut inbox = std::mem::take(&mut self.inbox);
         inbox.extend(bytes);
         let mut rest = inbox.as_slice();
@@ -359,7 +361,7 @@ impl Router {
     }
 
     /// Ends the session in order; the router is done when its phase is `Stopped`.
-    pub(super) fn stop(&mut self, now: Instant) {
+    pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
         match self.state {
             State::Initializing { .. } | State::Up { .. } => {
@@ -402,7 +404,7 @@ impl Router {
     }
 
     /// Records why there is no session.
-    pub(super) fn note(&mut self, trouble: &str) {
+    pub fn note(&mut self, trouble: &str) {
         self.report.trouble = Some(trouble.trim_end().to_owned());
         self.changed = true;
     }

@@ -18,15 +18,15 @@ fn replay(target: &str, run: fn(&[u8])) {
 
 #[test]
 fn the_corpus_of_intercepted_packets_is_harmless() {
-    replay("intercepted", gateway::fuzzing::intercepted);
+    replay("intercepted", pep::fuzzing::intercepted);
 }
 
 #[test]
 fn the_corpus_of_dlep_is_harmless() {
-    replay("dlep", gateway::fuzzing::dlep);
+    replay("dlep", pep::fuzzing::dlep);
 }
 
 #[test]
 fn the_corpus_of_the_proxy_is_harmless() {
-    replay("proxy", gateway::fuzzing::proxy);
+    replay("proxy", pep::fuzzing::proxy);
 }

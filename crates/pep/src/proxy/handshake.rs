@@ -22,14 +22,16 @@ pub(super) fn destination(host: &str, port: u16) -> Option<Destination> {
 
 /// The protocol that the client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub enum Dialect {
+    /// SOCKS5.
     Socks,
+    /// HTTP CONNECT.
     Http,
 }
 
 impl Dialect {
     /// The answer to a client: connected, or the reason why not.
-    pub(crate) fn answer(self, outcome: Result<(), ResetReason>) -> Vec<u8> {
+    pub fn answer(self, outcome: Result<(), ResetReason>) -> Vec<u8> {
         match self {
             Self::Socks => socks::reply(outcome.map_or_else(socks::code, |()| socks::SUCCEEDED)),
             Self::Http => outcome.map_or_else(http::refusal, |()| http::ESTABLISHED.to_vec()),
@@ -39,7 +41,7 @@ impl Dialect {
 
 /// The next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Read more.
     Hear,
     /// Send this and continue.
@@ -52,16 +54,18 @@ pub(crate) enum Step {
 
 /// A complete request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Request {
-    pub(crate) destination: Destination,
-    pub(crate) dialect: Dialect,
+pub struct Request {
+    /// Where to.
+    pub destination: Destination,
+    /// The protocol for the answer.
+    pub dialect: Dialect,
     /// Data that the client has already sent for its destination.
-    pub(crate) first: Vec<u8>,
+    pub first: Vec<u8>,
 }
 
 /// State of a handshake.
 #[derive(Debug, Default)]
-pub(crate) struct Handshake {
+pub struct Handshake {
     heard: Vec<u8>,
     /// Whether a SOCKS client's greeting was answered.
     greeted: bool,
@@ -80,12 +84,12 @@ pub(super) enum Parsed<T> {
 
 impl Handshake {
     /// Appends bytes from the client.
-    pub(crate) fn hear(&mut self, bytes: &[u8]) {
+    pub fn hear(&mut self, bytes: &[u8]) {
         self.heard.extend_from_slice(bytes);
     }
 
     /// The next action. [`Step::Connect`] and [`Step::Refuse`] are final.
-    pub(crate) fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> Step {
         match self.heard.first() {
             None => Step::Hear,
             Some(&socks::VERSION) if !self.greeted => self.greet(),

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pep::traffic::Prefix;
 use units::BitRate;
 
 use super::item::{Item, Mac, code};
 use super::message::Message;
+use crate::traffic::Prefix;
 
 /// Maximum number of destinations. A hub's modem has one for each terminal.
 const MOST_DESTINATIONS: usize = 4096;
@@ -17,7 +17,7 @@ const MOST_NETWORKS: usize = 64;
 
 /// State of the link during a session; empty without one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Base {
+pub struct Base {
     /// The session's Current Data Rate (Transmit).
     default: Option<BitRate>,
     destinations: BTreeMap<Mac, Destination>,
@@ -35,11 +35,15 @@ struct Destination {
 
 /// One destination, for the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) mac: String,
-    pub(crate) up: bool,
-    pub(crate) rate: Option<BitRate>,
-    pub(crate) networks: Vec<String>,
+pub struct Row {
+    /// Link-layer address.
+    pub mac: String,
+    /// Whether it is reachable.
+    pub up: bool,
+    /// Rate towards it, if it differs from the link's.
+    pub rate: Option<BitRate>,
+    /// Its addresses, and the subnets behind it.
+    pub networks: Vec<String>,
 }
 
 impl Base {
@@ -82,7 +86,7 @@ impl Base {
     /// The peer is the destination with this address, or with the longest subnet containing it. A
     /// lone peer may also be behind the only destination, whatever its address. Otherwise the
     /// session's rate applies, except 0, which modems send if they have no default rate.
-    pub(crate) fn rate(&self, peer: IpAddr, alone: bool) -> Option<BitRate> {
+    pub fn rate(&self, peer: IpAddr, alone: bool) -> Option<BitRate> {
         let by_address = self.destinations.values().filter_map(|destination| {
             let around = destination.networks.iter().filter(|prefix| prefix.contains(peer));
             Some((destination, around.map(|prefix| prefix.length()).max()?))
@@ -106,11 +110,12 @@ impl Base {
     }
 
     /// The session's rate.
-    pub(crate) fn default_rate(&self) -> Option<BitRate> {
+    pub fn default_rate(&self) -> Option<BitRate> {
         self.default
     }
 
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
+    /// All destinations, ordered by link-layer address.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
         self.destinations.iter().map(|(mac, destination)| Row {
             mac: mac.to_string(),
             up: destination.up,

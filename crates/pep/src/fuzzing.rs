@@ -1,9 +1,8 @@
 //! Entry points for fuzzing: every parser of untrusted bytes in this crate.
 
-use pep::traffic::{Packet, Syn};
-
 use crate::dlep;
 use crate::proxy::fuzzing::converse;
+use crate::traffic::{Packet, Syn};
 
 /// An IP packet from a client, as delivered by the kernel.
 ///

@@ -5,8 +5,7 @@ use units::BitRate;
 
 use super::super::fuzzing::converse;
 use super::super::item::code;
-use super::super::message::tests::response;
-use super::super::message::{LONGEST, emit};
+use super::super::message::{LONGEST, emit, response};
 use super::*;
 
 const HEARTBEAT: Duration = Duration::from_secs(5);

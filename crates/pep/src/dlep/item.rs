@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use pep::traffic::Prefix;
+use crate::traffic::Prefix;
 
 use super::Status;
 
@@ -15,37 +15,57 @@ const HEADER: usize = 4;
 const FLAG: u8 = 1;
 
 /// Type codes (RFC 8175 §13, Table 3).
-pub(super) mod code {
-    pub(in crate::dlep) const STATUS: u16 = 1;
-    pub(in crate::dlep) const IPV4_CONNECTION_POINT: u16 = 2;
-    pub(in crate::dlep) const IPV6_CONNECTION_POINT: u16 = 3;
-    pub(in crate::dlep) const PEER_TYPE: u16 = 4;
-    pub(in crate::dlep) const HEARTBEAT_INTERVAL: u16 = 5;
-    pub(in crate::dlep) const EXTENSIONS_SUPPORTED: u16 = 6;
-    pub(in crate::dlep) const MAC_ADDRESS: u16 = 7;
-    pub(in crate::dlep) const IPV4_ADDRESS: u16 = 8;
-    pub(in crate::dlep) const IPV6_ADDRESS: u16 = 9;
-    pub(in crate::dlep) const IPV4_ATTACHED_SUBNET: u16 = 10;
-    pub(in crate::dlep) const IPV6_ATTACHED_SUBNET: u16 = 11;
-    pub(in crate::dlep) const MAXIMUM_DATA_RATE_RECEIVE: u16 = 12;
-    pub(in crate::dlep) const MAXIMUM_DATA_RATE_TRANSMIT: u16 = 13;
-    pub(in crate::dlep) const CURRENT_DATA_RATE_RECEIVE: u16 = 14;
-    pub(in crate::dlep) const CURRENT_DATA_RATE_TRANSMIT: u16 = 15;
-    pub(in crate::dlep) const LATENCY: u16 = 16;
-    pub(in crate::dlep) const RESOURCES: u16 = 17;
-    pub(in crate::dlep) const RELATIVE_LINK_QUALITY_TRANSMIT: u16 = 19;
-    pub(in crate::dlep) const MAXIMUM_TRANSMISSION_UNIT: u16 = 20;
+pub mod code {
+    /// Status (§13.1).
+    pub const STATUS: u16 = 1;
+    /// IPv4 Connection Point (§13.2).
+    pub const IPV4_CONNECTION_POINT: u16 = 2;
+    /// IPv6 Connection Point (§13.3).
+    pub const IPV6_CONNECTION_POINT: u16 = 3;
+    /// Peer Type (§13.4).
+    pub const PEER_TYPE: u16 = 4;
+    /// Heartbeat Interval (§13.5).
+    pub const HEARTBEAT_INTERVAL: u16 = 5;
+    /// Extensions Supported (§13.6).
+    pub const EXTENSIONS_SUPPORTED: u16 = 6;
+    /// MAC Address (§13.7).
+    pub const MAC_ADDRESS: u16 = 7;
+    /// IPv4 Address (§13.8).
+    pub const IPV4_ADDRESS: u16 = 8;
+    /// IPv6 Address (§13.9).
+    pub const IPV6_ADDRESS: u16 = 9;
+    /// IPv4 Attached Subnet (§13.10).
+    pub const IPV4_ATTACHED_SUBNET: u16 = 10;
+    /// IPv6 Attached Subnet (§13.11).
+    pub const IPV6_ATTACHED_SUBNET: u16 = 11;
+    /// Maximum Data Rate (Receive), bit/s (§13.12).
+    pub const MAXIMUM_DATA_RATE_RECEIVE: u16 = 12;
+    /// Maximum Data Rate (Transmit), bit/s (§13.13).
+    pub const MAXIMUM_DATA_RATE_TRANSMIT: u16 = 13;
+    /// Current Data Rate (Receive), bit/s (§13.14).
+    pub const CURRENT_DATA_RATE_RECEIVE: u16 = 14;
+    /// Current Data Rate (Transmit), bit/s (§13.15).
+    pub const CURRENT_DATA_RATE_TRANSMIT: u16 = 15;
+    /// Latency, µs (§13.16).
+    pub const LATENCY: u16 = 16;
+    /// Resources, percent (§13.17).
+    pub const RESOURCES: u16 = 17;
+    /// Relative Link Quality (Transmit), percent (§13.19).
+    pub const RELATIVE_LINK_QUALITY_TRANSMIT: u16 = 19;
+    /// Maximum Transmission Unit, bytes (§13.20).
+    pub const MAXIMUM_TRANSMISSION_UNIT: u16 = 20;
 }
 
 /// Link-layer address of a destination: EUI-48 or EUI-64 (RFC 8175 §13.7).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mac {
+pub struct Mac {
     bytes: [u8; 8],
     length: u8,
 }
 
 impl Mac {
-    pub(super) fn new(bytes: &[u8]) -> Option<Self> {
+    /// An address of 6 or 8 bytes; `None` for any other length.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut mac = Self { bytes: [0; 8], length: bytes.len() as u8 };
         matches!(bytes.len(), 6 | 8).then(|| mac.bytes[..bytes.len()].copy_from_slice(bytes))?;
         Some(mac)
@@ -71,11 +91,18 @@ impl fmt::Debug for Mac {
 
 /// A parsed item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Item {
+pub enum Item {
     /// Outcome of a message, with text for people (§13.1).
     Status(Status, String),
     /// Where the modem accepts a session, and whether over TLS (§13.2, §13.3).
-    ConnectionPoint { address: IpAddr, port: Option<u16>, tls: bool },
+    ConnectionPoint {
+        /// The modem's address.
+        address: IpAddr,
+        /// Its TCP port; `None` for the default, 854.
+        port: Option<u16>,
+        /// Whether sessions are accepted over TLS only.
+        tls: bool,
+    },
     /// Description of the peer (§13.4).
     PeerType(String),
     /// Interval of the peer's heartbeats (§13.5).
@@ -86,7 +113,14 @@ pub(super) enum Item {
     MacAddress(Mac),
     /// An address of a destination, as a prefix of full length, or a subnet behind it (§13.8 to
     /// §13.11).
-    Network { subnet: bool, add: bool, prefix: Prefix },
+    Network {
+        /// Whether it is a subnet behind the destination.
+        subnet: bool,
+        /// Whether it is added, or removed.
+        add: bool,
+        /// The address or subnet.
+        prefix: Prefix,
+    },
     /// A link metric (§13.12 to §13.20): type code, and value in bit/s, microseconds, percent or
     /// bytes.
     Metric(u16, u64),
@@ -94,11 +128,11 @@ pub(super) enum Item {
 
 /// The item's length or value does not fit its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Invalid;
+pub struct Invalid;
 
 impl Item {
     /// Parses an item's value; `None` if RFC 8175 does not define the type.
-    pub(super) fn parse(code: u16, value: &[u8]) -> Option<Result<Self, Invalid>> {
+    pub fn parse(code: u16, value: &[u8]) -> Option<Result<Self, Invalid>> {
         use code::*;
         let item = match code {
             STATUS => value
@@ -120,7 +154,7 @@ impl Item {
     }
 
     /// The type code.
-    pub(super) fn code(&self) -> u16 {
+    pub fn code(&self) -> u16 {
         match self {
             Self::Status(..) => code::STATUS,
             Self::ConnectionPoint { address: IpAddr::V4(_), .. } => code::IPV4_CONNECTION_POINT,
@@ -140,7 +174,7 @@ impl Item {
     }
 
     /// Appends the encoded item to `out`.
-    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+    pub fn emit(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend([0; HEADER]);
         match self {

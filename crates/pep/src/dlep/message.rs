@@ -16,22 +16,38 @@ const PEER_OFFER: u16 = 2;
 /// Message types (§12, Table 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// Session Initialization (§12.5).
     SessionInitialization = 1,
+    /// Session Initialization Response (§12.6).
     SessionInitializationResponse,
+    /// Session Update (§12.7).
     SessionUpdate,
+    /// Session Update Response (§12.8).
     SessionUpdateResponse,
+    /// Session Termination (§12.9).
     SessionTermination,
+    /// Session Termination Response (§12.10).
     SessionTerminationResponse,
+    /// Destination Up (§12.11).
     DestinationUp,
+    /// Destination Up Response (§12.12).
     DestinationUpResponse,
+    /// Destination Announce (§12.13).
     DestinationAnnounce,
+    /// Destination Announce Response (§12.14).
     DestinationAnnounceResponse,
+    /// Destination Down (§12.15).
     DestinationDown,
+    /// Destination Down Response (§12.16).
     DestinationDownResponse,
+    /// Destination Update (§12.17).
     DestinationUpdate,
+    /// Link Characteristics Request (§12.18).
     LinkCharacteristicsRequest,
+    /// Link Characteristics Response (§12.19).
     LinkCharacteristicsResponse,
+    /// Heartbeat (§12.20).
     Heartbeat,
 }
 
@@ -95,9 +111,11 @@ fn may_repeat(code: u16) -> bool {
 
 /// A valid message from a modem.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) kind: Kind,
-    pub(super) items: Vec<Item>,
+pub struct Message {
+    /// Its type.
+    pub kind: Kind,
+    /// Its data items, in order.
+    pub items: Vec<Item>,
 }
 
 /// The bytes of the first message in `stream`; `None` if it is incomplete.
@@ -111,7 +129,7 @@ impl Message {
     ///
     /// # Errors
     /// The status code for terminating the session (§12.1).
-    pub(super) fn parse(bytes: &[u8], expected: impl Fn(Kind) -> bool) -> Result<Self, Status> {
+    pub fn parse(bytes: &[u8], expected: impl Fn(Kind) -> bool) -> Result<Self, Status> {
         let (header, mut rest) = bytes.split_at(HEADER);
         let number = number(&header[..2]) as usize;
         let kind = number.checked_sub(1).and_then(|at| Kind::ALL.get(at).copied());
@@ -153,14 +171,16 @@ impl Message {
         self.kind == Kind::SessionInitializationResponse && self.items.iter().any(announces)
     }
 
-    pub(super) fn status(&self) -> Option<(Status, &str)> {
+    /// The status item, with its text.
+    pub fn status(&self) -> Option<(Status, &str)> {
         self.items.iter().find_map(|item| match item {
             Item::Status(status, text) => Some((*status, text.as_str())),
             _ => None,
         })
     }
 
-    pub(super) fn metric(&self, code: u16) -> Option<u64> {
+    /// Value of the link metric with this type code ([`code`]).
+    pub fn metric(&self, code: u16) -> Option<u64> {
         self.items.iter().find_map(|item| match item {
             Item::Metric(at, value) if *at == code => Some(*value),
             _ => None,
@@ -169,7 +189,7 @@ impl Message {
 }
 
 /// Encodes a message with these items.
-pub(super) fn emit(kind: Kind, items: &[Item]) -> Vec<u8> {
+pub fn emit(kind: Kind, items: &[Item]) -> Vec<u8> {
     let mut out = (kind as u16).to_be_bytes().to_vec();
     with_length(&mut out, items);
     out
@@ -185,7 +205,7 @@ fn with_length(out: &mut Vec<u8>, items: &[Item]) {
 }
 
 /// The Peer Discovery signal (§12.3).
-pub(super) fn discovery(items: &[Item]) -> Vec<u8> {
+pub fn discovery(items: &[Item]) -> Vec<u8> {
     let mut out = [SIGNAL, &PEER_DISCOVERY.to_be_bytes()].concat();
     with_length(&mut out, items);
     out
@@ -213,29 +233,30 @@ pub(super) fn offer(datagram: &[u8]) -> Option<Vec<Item>> {
     Some(items)
 }
 
+/// A modem's Session Initialization Response with this current rate.
+#[cfg(any(test, feature = "testkit"))]
+pub fn response(rate: u64) -> Vec<Item> {
+    let metrics = (code::MAXIMUM_DATA_RATE_RECEIVE..=code::LATENCY).map(|code| match code {
+        code::CURRENT_DATA_RATE_TRANSMIT => Item::Metric(code, rate),
+        _ => Item::Metric(code, 1_000_000_000),
+    });
+    let mut items = vec![
+        Item::Status(Status::SUCCESS, String::new()),
+        Item::PeerType("test modem".into()),
+        Item::HeartbeatInterval(std::time::Duration::from_secs(10)),
+    ];
+    items.extend(metrics);
+    items
+}
+
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
 
     use super::super::item::Mac;
     use super::*;
-
-    /// A modem's Session Initialization Response with this current rate.
-    pub(in super::super) fn response(rate: u64) -> Vec<Item> {
-        let metrics = (code::MAXIMUM_DATA_RATE_RECEIVE..=code::LATENCY).map(|code| match code {
-            code::CURRENT_DATA_RATE_TRANSMIT => Item::Metric(code, rate),
-            _ => Item::Metric(code, 1_000_000_000),
-        });
-        let mut items = vec![
-            Item::Status(Status::SUCCESS, String::new()),
-            Item::PeerType("test modem".into()),
-            Item::HeartbeatInterval(Duration::from_secs(10)),
-        ];
-        items.extend(metrics);
-        items
-    }
 
     fn parse(kind: Kind, items: &[Item]) -> Result<Message, Status> {
         Message::parse(&emit(kind, items), |_| true)

@@ -1,0 +1,75 @@
+//! A DLEP router (RFC 8175), to which the modem itself reports its rate.
+//!
+//! [`Router`] is the state machine, [`Base`] what the modem has reported: a rate for the whole link,
+//! and rates for destinations. [`Message`] and [`Item`] are the codec.
+//!
+//! Not supported: TLS (§9), credit windows and other extensions, sessions with more than one modem,
+//! requesting a rate from the modem (§12.18).
+
+mod base;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+mod item;
+mod message;
+mod router;
+
+pub use base::{Base, Row};
+pub use item::{Invalid, Item, Mac, code};
+#[cfg(any(test, feature = "testkit"))]
+pub use message::response;
+pub use message::{Kind, Message, discovery, emit};
+pub use router::{Output, Phase, Report, Router, Wake};
+
+/// The UDP and TCP port of DLEP (RFC 8175 §15.14).
+pub const PORT: u16 = 854;
+
+/// A DLEP status code (RFC 8175 §13.1, Table 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status(u8);
+
+impl Status {
+    /// Success.
+    pub const SUCCESS: Self = Self(0);
+    /// Not Interested.
+    pub const NOT_INTERESTED: Self = Self(1);
+    /// Unknown Message.
+    pub const UNKNOWN_MESSAGE: Self = Self(128);
+    /// Unexpected Message.
+    pub const UNEXPECTED_MESSAGE: Self = Self(129);
+    /// Invalid Data.
+    pub const INVALID_DATA: Self = Self(130);
+    /// Invalid Destination.
+    pub const INVALID_DESTINATION: Self = Self(131);
+    /// Timed Out.
+    pub const TIMED_OUT: Self = Self(132);
+    /// Shutting Down.
+    pub const SHUTTING_DOWN: Self = Self(255);
+
+    fn words(self) -> &'static str {
+        match self.0 {
+            0 => "success",
+            1 => "not interested",
+            2 => "request denied",
+            3 => "inconsistent data",
+            128 => "unknown message",
+            129 => "unexpected message",
+            130 => "invalid data",
+            131 => "invalid destination",
+            132 => "timed out",
+            255 => "shutting down",
+            _ => "no status of RFC 8175",
+        }
+    }
+}
+
+impl From<u8> for Status {
+    fn from(code: u8) -> Self {
+        Self(code)
+    }
+}
+
+impl From<Status> for u8 {
+    fn from(status: Status) -> Self {
+        status.0
+    }
+}

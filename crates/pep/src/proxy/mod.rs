@@ -1,0 +1,9 @@
+//! What a client of the proxy asks for: SOCKS5 and HTTP CONNECT on one port.
+
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+mod handshake;
+mod http;
+mod socks;
+
+pub use handshake::{Dialect, Handshake, Request, Step};
