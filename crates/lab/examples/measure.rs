@@ -136,7 +136,7 @@ fn send(sender: &UdpSocket, load: BitRate, count: usize, stop: &AtomicBool) {
 /// Delay minus `expected` of each packet, in ms.
 fn receive(receiver: &UdpSocket, count: usize, expected: Duration) -> Result<Vec<f64>, Failure> {
     let mut errors = Vec::with_capacity(count);
-    let (mut payload, mut control) = ([0; PAYLOAD], cmsg_space!(libc::timespec));
+    let (mut payload, mut control) = ([0; PAYLOAD], cmsg_space!(TimeSpec));
     while errors.len() < count {
         let mut parts = [std::io::IoSliceMut::new(&mut payload)];
         let flags = MsgFlags::empty();

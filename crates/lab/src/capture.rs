@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
+use os::packet::Tap;
 use thiserror::Error;
 
 use crate::crossing::Crossing;
 use crate::pcapng::{Packet, Writer};
-use crate::tap::Tap;
 use crate::{LAN_DEVICE, Lab, Node};
 
 /// How often the taps are emptied. Their rings hold 50 ms at 150,000 packets a second.

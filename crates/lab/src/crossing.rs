@@ -1,7 +1,6 @@
 //! The links of a lab, and where they begin and end.
 
 use crate::exit::Exit;
-use crate::netlink::Station;
 use crate::node::Site;
 use crate::topology::{HOP_DEVICE, LAN_DEVICE, LAN_MTU};
 use crate::{LinkName, Node};
@@ -33,7 +32,7 @@ pub(crate) struct Crossing {
     pub(crate) sky: String,
     /// Hardware address of the host's device (locally administered, "SKY"). Fixed, so that `sky`
     /// can send to it without ARP.
-    pub(crate) station: Station,
+    pub(crate) station: [u8; 6],
     /// MTU in bytes.
     pub(crate) mtu: u16,
 }
@@ -94,7 +93,7 @@ impl Extent {
     }
 }
 
-fn station([kind, number]: [u8; 2]) -> Station {
+fn station([kind, number]: [u8; 2]) -> [u8; 6] {
     [0x02, b'S', b'K', b'Y', kind, number]
 }
 

@@ -17,9 +17,8 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use os::clock::{self, WallClock};
-use os::port::{Port, is_ip};
+use os::packet::{Frame, Port, is_ip};
 use os::priority;
-use os::ring::Frame;
 use units::{Instant, Machine};
 
 use crate::exit::Exit;

@@ -67,9 +67,8 @@ pub fn find_netns(node: Node) -> Result<NetNs, FindError> {
 
 /// The value of [`NETNS_VARIABLE`] for this process's namespaces.
 pub(crate) fn netns_value<'a>(nodes: impl Iterator<Item = (Node, &'a NetNs)>) -> String {
-    let place = |(node, netns): (Node, &NetNs)| {
-        format!("{node}={}", own_descriptor(netns.descriptor()).display())
-    };
+    let place =
+        |(node, netns): (Node, &NetNs)| format!("{node}={}", own_descriptor(netns).display());
     nodes.map(place).collect::<Vec<_>>().join(",")
 }
 

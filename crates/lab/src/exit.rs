@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use os::port::Port;
+use os::packet::Port;
 
 use crate::node::site_of;
 

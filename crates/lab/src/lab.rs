@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use link::{Counters, Link, LinkConfig, Outage};
-use os::port::Port;
-use os::ring::RING_BYTES;
+use os::packet::{Port, RING_BYTES};
 use os::{RUN_VARIABLE, clock};
 use thiserror::Error;
 use units::Instant;

@@ -24,12 +24,13 @@
 //! What the lab does not model: the LANs (they are as fast as the machine), and
 //! the time the machine itself takes to move a packet (tens of microseconds).
 
+#![forbid(unsafe_code)]
+
 mod cabled;
 mod capture;
 mod check;
 mod crossing;
 mod driver;
-mod enter;
 mod environment;
 mod exit;
 #[cfg(feature = "fuzzing")]
@@ -39,8 +40,6 @@ mod join;
 mod lab;
 mod lateness;
 mod link_name;
-mod netlink;
-mod netns;
 mod node;
 pub mod pcapng;
 mod preset;
@@ -48,9 +47,6 @@ mod scratch;
 mod server;
 mod settings;
 mod standing;
-mod station;
-mod supervise;
-mod tap;
 mod topology;
 
 pub use cabled::Cabled;
@@ -60,15 +56,14 @@ pub use check::{
     LossReport, OrderReport, QueueReport, RateReport, ReachReport, check,
 };
 pub use driver::{Faults, Gauge, Gauges};
-pub use enter::{EnterError, enter};
 pub use environment::{FindError, LAB_VARIABLE, NETNS_VARIABLE, find_netns};
 pub use join::Entry;
 pub use lab::{ChangeError, Lab, StartError};
 pub use lateness::Lateness;
 pub use link::{DisciplineChoice as Discipline, DisciplineError, QueueError, QueueSize as Queue};
 pub use link_name::LinkName;
-pub use netns::NetNs;
 pub use node::{Further, Node, Site, UnknownNode};
+pub use os::namespace::{EnterError, NetNs, enter};
 pub use preset::{Direction, Overrides, Preset, PresetError, TerrestrialOverrides, TraceFault};
 pub use server::TestObject;
 pub use standing::{
@@ -76,6 +71,4 @@ pub use standing::{
     LabName, LabNameError, LatenessStatus, LinkStatus, STATE_VARIABLE, Stand, Standing, Standings,
     StateError, Status, Taken, TallyStatus, detach,
 };
-pub use station::{Datagram, Station, StationError, spare_addresses};
-pub use supervise::leave_signals_to_the_command;
 pub use topology::{HOP_DEVICE, LAN_DEVICE, Place, TopologyError};

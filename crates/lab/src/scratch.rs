@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -46,13 +46,14 @@ impl RunDirectory {
 
     /// The path at which every process in the lab finds it.
     pub(crate) fn path(&self) -> PathBuf {
-        own_descriptor(self.0.as_raw_fd()).join(NAME)
+        own_descriptor(&self.0).join(NAME)
     }
 }
 
 /// The path at which others in the lab find this process's descriptor.
-pub(crate) fn own_descriptor(descriptor: i32) -> PathBuf {
+pub(crate) fn own_descriptor(descriptor: impl AsFd) -> PathBuf {
     // Not getpid(): /proc may belong to a different PID namespace than this process.
     let process = fs::read_link("/proc/self").unwrap_or_else(|_| PathBuf::from("self"));
-    Path::new("/proc").join(process).join("fd").join(descriptor.to_string())
+    let number = descriptor.as_fd().as_raw_fd();
+    Path::new("/proc").join(process).join("fd").join(number.to_string())
 }

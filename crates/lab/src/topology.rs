@@ -2,11 +2,12 @@
 
 use core::fmt;
 use std::io;
+use std::os::fd::AsFd;
 
+use os::netlink::{End, RouteSocket};
 use thiserror::Error;
 
 use crate::crossing::{Crossing, Extent};
-use crate::netlink::{End, Netlink};
 use crate::node::{Address, HOP, SERVER_LAN, Site};
 use crate::settings::{self, Setting};
 use crate::{NetNs, Node};
@@ -74,7 +75,7 @@ pub enum TopologyError {
         /// What was to be added.
         what: String,
         /// The kernel's error.
-        cause: Box<rtnetlink::Error>,
+        cause: io::Error,
     },
     /// A device's offloads could not be switched off.
     #[error("cannot switch off the offloads of {device} on {place}: {cause}")]
@@ -142,7 +143,7 @@ impl Network {
 
     /// Creates all veth pairs: the plain LANs, and both ends of the links.
     fn connect(&self, extent: &Extent, crossings: &[Crossing]) -> Result<(), TopologyError> {
-        let lan = |node| End { netns: self.host(node), name: LAN_DEVICE, station: None };
+        let lan = |node| End { netns: self.host(node).as_fd(), name: LAN_DEVICE, station: None };
         let mut pairs: Vec<_> = Site::first(extent.terminals)
             .map(|site| [lan(site.client()), lan(site.terminal())])
             .collect();
@@ -150,16 +151,17 @@ impl Network {
             pairs.push([lan(Node::Hub), lan(Node::Server)]);
         }
         if extent.cabled {
-            let end = |node| End { netns: self.host(node), name: HOP_DEVICE, station: None };
+            let end =
+                |node| End { netns: self.host(node).as_fd(), name: HOP_DEVICE, station: None };
             pairs.push([end(Node::Terminal), end(Node::Hub)]);
         }
         pairs.extend(crossings.iter().map(|crossing| {
             let (name, station) = (crossing.device, Some(crossing.station));
-            let host = End { netns: self.host(crossing.from), name, station };
-            [host, End { netns: &self.sky, name: &crossing.sky, station: None }]
+            let host = End { netns: self.host(crossing.from).as_fd(), name, station };
+            [host, End { netns: self.sky.as_fd(), name: &crossing.sky, station: None }]
         }));
         self.inside(Place::Sky, |place| {
-            let netlink = open(place)?;
+            let mut netlink = open(place)?;
             pairs.iter().try_for_each(|[one, other]| {
                 netlink
                     .add_veth([one, other])
@@ -175,14 +177,14 @@ impl Network {
         crossings: &[Crossing],
     ) -> Result<(), TopologyError> {
         self.inside(Place::Host(node), |place| {
-            let netlink = open(place)?;
+            let mut netlink = open(place)?;
             netlink.bring_up("lo", u16::MAX, true).map_err(refused(place, || "lo".into()))?;
             for (device, address) in devices(node) {
                 let on = |crossing: &&Crossing| (crossing.from, crossing.device) == (node, device);
                 match crossings.iter().find(on) {
                     Some(crossing) => {
                         apply(place, &settings::of_hop(device))?;
-                        set_up_quiet(place, &netlink, device, crossing.mtu)?;
+                        set_up_quiet(place, &mut netlink, device, crossing.mtu)?;
                     }
                     None => netlink
                         .bring_up(device, extent.lan_mtu(), true)
@@ -203,16 +205,16 @@ impl Network {
 
     fn set_up_sky(&self, crossings: &[Crossing]) -> Result<(), TopologyError> {
         self.inside(Place::Sky, |place| {
-            let netlink = open(place)?;
-            crossings
-                .iter()
-                .try_for_each(|crossing| set_up_quiet(place, &netlink, &crossing.sky, crossing.mtu))
+            let mut netlink = open(place)?;
+            crossings.iter().try_for_each(|crossing| {
+                set_up_quiet(place, &mut netlink, &crossing.sky, crossing.mtu)
+            })
         })
     }
 
     fn add_routes(&self, node: Node, extent: &Extent) -> Result<(), TopologyError> {
         self.inside(Place::Host(node), |place| {
-            let netlink = open(place)?;
+            let mut netlink = open(place)?;
             for (subnet, via) in routes(node, extent) {
                 let to = Address { subnet, host: 0 };
                 for (to, via) in to.spoken().zip(via.spoken()) {
@@ -273,7 +275,7 @@ fn routes(node: Node, extent: &Extent) -> Vec<Route> {
 /// Brings up a device that carries single packets, and none from the kernel itself.
 fn set_up_quiet(
     place: Place,
-    netlink: &Netlink,
+    netlink: &mut RouteSocket,
     device: &str,
     mtu: u16,
 ) -> Result<(), TopologyError> {
@@ -297,15 +299,12 @@ fn apply(place: Place, settings: &[Setting]) -> Result<(), TopologyError> {
     Ok(())
 }
 
-fn open(place: Place) -> Result<Netlink, TopologyError> {
-    Netlink::open().map_err(|cause| TopologyError::Netlink { place, cause })
+fn open(place: Place) -> Result<RouteSocket, TopologyError> {
+    RouteSocket::open().map_err(|cause| TopologyError::Netlink { place, cause })
 }
 
-fn refused(
-    place: Place,
-    what: impl FnOnce() -> String,
-) -> impl FnOnce(rtnetlink::Error) -> TopologyError {
-    move |cause| TopologyError::Refused { place, what: what(), cause: Box::new(cause) }
+fn refused(place: Place, what: impl FnOnce() -> String) -> impl FnOnce(io::Error) -> TopologyError {
+    move |cause| TopologyError::Refused { place, what: what(), cause }
 }
 
 #[cfg(test)]

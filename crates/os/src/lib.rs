@@ -1,14 +1,19 @@
-//! Operating system services that several crates need.
+//! Operating system services that several crates need: system calls behind safe functions.
 //!
-//! System calls for which `nix` has no safe wrapper belong here.
+//! All `unsafe` code of the project is here, except for that of `slacp`'s secrets.
 
 pub mod clock;
+pub mod descriptor;
 mod ipv6;
+pub mod namespace;
+pub mod netlink;
 pub mod offload;
+mod option;
+pub mod packet;
 mod places;
-pub mod port;
 pub mod priority;
-pub mod ring;
+pub mod process;
+pub mod station;
 
 pub use ipv6::{any_address, has_ipv6};
 pub use places::{PlaceError, Places, PrivateDirectory, RUN_VARIABLE};

@@ -205,7 +205,7 @@ fn serve_meter(lab: &Lab) -> anyhow::Result<Vec<Server>> {
 
 /// Waits for the command; returns the exit code that a shell would report.
 fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
-    lab::leave_signals_to_the_command();
+    os::process::leave_signals_to_the_command();
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(not_run(&command, &error)),

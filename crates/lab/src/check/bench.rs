@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use os::clock::{self, WallClock};
+use os::packet::Tap;
 
 use super::CheckError;
 use super::flows::PATIENCE;
 use super::judge::Trace;
 use super::probe::{self, Flow};
 use super::span::Span;
-use crate::tap::Tap;
 use crate::{Lab, Node, Preset};
 
 /// How long to wait for stragglers after the last expected arrival.

@@ -1,6 +1,6 @@
 //! Measures a lab's link from outside and compares it with its configuration.
 //!
-//! Probes are UDP packets between `terminal` and `hub`. A [`Tap`](crate::tap) on each sees them
+//! Probes are UDP packets between `terminal` and `hub`. A [`Tap`](os::packet::Tap) on each sees them
 //! leave and arrive. Delays are differences between two kernel time stamps, so neither the sender's
 //! nor the receiver's own slowness counts. The driver takes no part in the measurement; its own
 //! record of lateness is reported as well, to tell what caused a miss.

@@ -2,16 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::{AsFd, AsRawFd};
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::fcntl::OFlag;
 use nix::sys::signal::{SigmaskHow, sigprocmask};
-use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid};
+use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, setsid};
+use os::descriptor::close_inherited;
+use os::namespace::{EnterError, expect_one_thread};
+use os::process;
 
 use super::Taken;
-use crate::EnterError;
-use crate::{enter, supervise};
 
 /// Sent by a lab when it is ready for use.
 const READY: &str = "ready";
@@ -37,10 +36,9 @@ pub struct Foothold {
 /// # Errors
 /// If there is a second thread, or the operating system refuses a step.
 pub fn detach(taken: Taken) -> Result<Detached, EnterError> {
-    enter::expect_one_thread()?;
-    let (told, tell) = pipe2(OFlag::O_CLOEXEC).map_err(enter::refused("make a pipe"))?;
-    // SAFETY: the process has one thread.
-    match unsafe { fork() }.map_err(enter::refused("start the lab's supervisor"))? {
+    expect_one_thread()?;
+    let (told, tell) = pipe2(OFlag::O_CLOEXEC).map_err(EnterError::refused("make a pipe"))?;
+    match process::fork().map_err(EnterError::refused("start the lab's supervisor"))? {
         ForkResult::Parent { .. } => {
             drop(tell);
             let slot = taken.leave();
@@ -81,7 +79,7 @@ impl Foothold {
         dup2_stdout(&log)?;
         dup2_stderr(&log)?;
         std::env::set_current_dir("/")?;
-        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&supervise::endings()), None)?;
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&process::endings()), None)?;
         self.taken.record_supervisor()
     }
 
@@ -107,22 +105,6 @@ impl Foothold {
         let _ = taken.give_up();
         let _ = writeln!(ready, "{}", why.to_string().replace('\n', " "));
         std::process::exit(2);
-    }
-}
-
-/// Closes the descriptors that the command inherited and that would stay open from now on. Whatever
-/// this program opens is close-on-exec, which tells the two apart.
-fn close_inherited() {
-    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    for fd in numbers.collect::<Vec<_>>() {
-        // SAFETY: whether it is open or not, reading its flags changes nothing.
-        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-        let flags = fcntl(borrowed.as_fd(), FcntlArg::F_GETFD).map(FdFlag::from_bits_truncate);
-        if fd > 2 && flags.is_ok_and(|flags| !flags.contains(FdFlag::FD_CLOEXEC)) {
-            // SAFETY: nothing in this program owns it.
-            let _ = Errno::result(unsafe { libc::close(borrowed.as_raw_fd()) });
-        }
     }
 }
 

@@ -9,12 +9,13 @@ use std::thread;
 use nix::sys::signal::Signal;
 use os::Places;
 use os::clock;
+use os::namespace::Namespaces;
 use thiserror::Error;
 
 use super::base::{Base, STATE_VARIABLE, StateError};
 use super::name::LabName;
 
-use super::protocol::{Change, DESCRIPTORS, Reply, Request, receive, send};
+use super::protocol::{Change, Reply, Request, receive, send};
 use super::slot::{Slot, Taken};
 use super::status::Status;
 use crate::join::Entry;
@@ -174,10 +175,10 @@ impl Standing {
     /// If it does not answer, or does not have the host.
     pub fn join(&self, node: &str) -> Result<Entry, AskError> {
         let (reply, descriptors) = self.ask(&Request::Join { node: node.to_owned() })?;
-        let namespaces = <[OwnedFd; DESCRIPTORS]>::try_from(descriptors);
-        match (reply, namespaces) {
-            (Reply::Joined { variables }, Ok([user, mount, pid, net])) => {
-                Ok(Entry { user, mount, pid, net, variables })
+        let descriptors = <[OwnedFd; Namespaces::COUNT]>::try_from(descriptors);
+        match (reply, descriptors) {
+            (Reply::Joined { variables }, Ok(descriptors)) => {
+                Ok(Entry { namespaces: descriptors.into(), variables })
             }
             (reply, _) => Err(self.misunderstood(&reply)),
         }

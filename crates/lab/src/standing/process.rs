@@ -1,13 +1,12 @@
-//! A process handle that cannot be confused with a later process of the same number.
+//! The identity of a process, which no later process of the same number has.
 
 use core::fmt;
 use core::str::FromStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use nix::errno::Errno;
 use nix::sys::signal::Signal;
+use os::process::Handle;
 
 /// A process: its number, and its start time in clock ticks since boot (proc(5), field 22 of
 /// `stat`).
@@ -27,29 +26,13 @@ impl Identity {
 
     /// Sends it a signal. `false` if it has ended, even if its number is in use again.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
-        // SAFETY: no pointers are involved.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
-        let fd = match Errno::result(fd) {
-            Ok(fd) => fd as i32,
-            Err(Errno::ESRCH) => return Ok(false),
-            Err(errno) => return Err(errno.into()),
-        };
-        // SAFETY: the descriptor is new and nobody else's.
-        let process = unsafe { OwnedFd::from_raw_fd(fd) };
-        // The descriptor refers to the process that has the number right now, so whatever holds for
+        let Some(process) = Handle::open(self.pid)? else { return Ok(false) };
+        // The handle refers to the process that has the number right now, so whatever holds for
         // the number now holds for it.
         if start_of(self.pid) != Some(self.start) {
             return Ok(false);
         }
-        let (fd, none) = (process.as_raw_fd(), core::ptr::null::<libc::siginfo_t>());
-        // SAFETY: a null siginfo is allowed.
-        let code =
-            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal as i32, none, 0) };
-        match Errno::result(code) {
-            Ok(_) => Ok(true),
-            Err(Errno::ESRCH) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
+        process.signal(signal)
     }
 }
 

@@ -1,22 +1,22 @@
 //! A persistent lab: answers requests until it is told to end.
 
 use core::time::Duration;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use link::Outage;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use os::clock;
+use os::namespace::Namespaces;
+use os::{clock, process};
 use units::Instant;
 
 use super::detach::Foothold;
-use super::protocol::{Change, DESCRIPTORS, Reply, Request, receive, send};
+use super::protocol::{Change, Reply, Request, receive, send};
 use super::slot::Taken;
 use super::status::{Facts, Status};
-use crate::{Lab, Node, Preset, supervise};
+use crate::{Lab, Node, Preset};
 
 /// How often the lab checks on itself, in milliseconds.
 const LOOK_MS: u16 = 500;
@@ -68,7 +68,7 @@ impl Stand {
             Ok(listener) => listener,
             Err(error) => foothold.fail(&format!("cannot make the control socket: {error}")),
         };
-        let signals = SignalFd::with_flags(&supervise::endings(), SfdFlags::SFD_CLOEXEC)?;
+        let signals = SignalFd::with_flags(&process::endings(), SfdFlags::SFD_CLOEXEC)?;
         let taken = foothold.succeed()?;
         let since = clock::now();
         let mut kept = Kept { stand: self, taken, since, keeper };
@@ -148,12 +148,8 @@ impl Kept<'_> {
             Ok(node) => node,
             Err(error) => return refuse(&error),
         };
-        let open = |kind| File::open(format!("/proc/self/ns/{kind}"));
-        let own = [open("user")?, open("mnt")?, open("pid")?];
-        let mut descriptors: Vec<RawFd> = own.iter().map(AsRawFd::as_raw_fd).collect();
-        descriptors.push(lab.node(node).as_fd().as_raw_fd());
-        debug_assert_eq!(descriptors.len(), DESCRIPTORS);
+        let namespaces = Namespaces::own(lab.node(node))?;
         let variables = lab.variables().map(|(name, value)| (name.to_owned(), value));
-        send(stream, &Reply::Joined { variables: variables.into() }, &descriptors)
+        send(stream, &Reply::Joined { variables: variables.into() }, &namespaces.descriptors())
     }
 }

@@ -3,7 +3,8 @@
 
 use anyhow::Result;
 use bytes::Bytes;
-use lab::{Datagram, Station};
+use os::clock;
+use os::station::{Datagram, Station};
 use tcp::{Ecn, Segment, wire};
 use units::Instant;
 
@@ -35,12 +36,12 @@ pub(super) fn drive(station: &mut Station, side: &mut impl Side) -> Result<()> {
         station.receive(|datagram| heard.push(datagram))?;
         for datagram in heard.drain(..) {
             let Some((path, segment)) = decode(datagram) else { continue };
-            let now = Station::now();
+            let now = clock::now();
             side.take(now, &path, &segment);
             // Send after each segment, so that immediate ACKs are not delayed.
             send(station, side, now)?;
         }
-        let now = Station::now();
+        let now = clock::now();
         if side.next_wake().is_some_and(|at| at <= now) {
             side.wake(now);
         }

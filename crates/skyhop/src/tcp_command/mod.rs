@@ -13,7 +13,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use clap::Subcommand;
-use lab::{LAB_VARIABLE, LAN_DEVICE, Station, spare_addresses};
+use lab::{LAB_VARIABLE, LAN_DEVICE};
+use os::clock;
+use os::station::{Station, spare_addresses};
 use serde::Serialize;
 use tcp::{Config, Connection, SeqNr, SynData, wire};
 
@@ -132,7 +134,7 @@ fn get(args: &GetArgs) -> Result<ExitCode> {
             to_port: server.port(),
         };
         let tcp = Connection::connect(config.clone(), SeqNr::new(random() as u32));
-        let mut client = Client::new(tcp, way, Station::now(), &args.target);
+        let mut client = Client::new(tcp, way, clock::now(), &args.target);
         drive(&mut station, &mut client)?;
         match client.outcome.as_ref().context("the connection ended without an object")? {
             Ok(got) => tell(got, args.station.json)?,

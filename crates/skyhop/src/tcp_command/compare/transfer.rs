@@ -8,8 +8,9 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use lab::{Capture, LAN_DEVICE, Lab, NetNs, Node, Preset, Station, TestObject, spare_addresses};
+use lab::{Capture, LAN_DEVICE, Lab, NetNs, Node, Preset, TestObject};
 use meter::CongestionControl;
+use os::station::{Station, spare_addresses};
 use socket2::SockRef;
 use tcp::Config;
 use units::{BitRate, ByteCount};

@@ -15,64 +15,44 @@ use std::process::{Command, exit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
-use nix::sys::signal::{
-    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, kill, sigaction, sigprocmask,
-};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork, getpgrp, pipe, tcgetpgrp, tcsetpgrp};
-use os::clock;
+use nix::unistd::{ForkResult, Pid, getpgrp, pipe, tcgetpgrp, tcsetpgrp};
 
-/// Terminating signals, passed on to everything in the lab.
-const ENDINGS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+use super::fork::fork;
+use super::signals::{default_sigchld, wait_for_signal, waited_for};
+use crate::clock;
+
 /// How long the lab's processes may take to end after SIGTERM or SIGHUP.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Forks twice; returns in the lab process only.
-pub(crate) fn split() -> nix::Result<()> {
+pub(crate) fn split() -> io::Result<()> {
     let mask = SigSet::thread_get_mask()?;
-    let waited = waited_for()?;
+    let waited = waited_for();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&waited), None)?;
     default_sigchld()?;
     let (alive, held) = pipe()?;
-    // SAFETY: the process has one thread (checked by `enter`).
-    match unsafe { fork() }? {
+    match fork()? {
         ForkResult::Parent { child } => supervise(child, &waited, alive),
         ForkResult::Child => drop(held),
     }
     die_with_parent(&alive)?;
     drop(alive);
-    // SAFETY: as above.
-    match unsafe { fork() }? {
+    match fork()? {
         ForkResult::Parent { child } => init(child, &waited),
-        ForkResult::Child => sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None),
+        ForkResult::Child => Ok(sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None)?),
     }
-}
-
-/// For a process that runs a command in the lab: terminating signals (Ctrl-C, SIGTERM) are from now
-/// on for the command to handle, and this process waits until it ends. The command itself starts
-/// with the default actions.
-pub fn leave_signals_to_the_command() {
-    extern "C" fn nothing(_: i32) {}
-    // A handler instead of SIG_IGN, because exec(2) resets handlers but keeps ignored signals
-    // ignored.
-    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
-    for signal in heeded() {
-        // SAFETY: a handler that does nothing is safe at any point.
-        let set = unsafe { sigaction(signal, &action) };
-        set.expect("these signals can be caught");
-    }
-}
-
-/// The terminating signals.
-pub(crate) fn endings() -> SigSet {
-    ENDINGS.into_iter().collect()
 }
 
 /// Runs a command and waits for it, as [`supervise`] does for a lab: passes on signals and keeps
 /// the terminal's foreground. Returns its exit code, or 128 + the signal that ended it. The command
 /// is killed when this process ends.
-pub(crate) fn attend(command: &mut Command) -> io::Result<i32> {
-    let (mask, waited) = (SigSet::thread_get_mask()?, waited_for()?);
+///
+/// # Errors
+/// If it cannot be started.
+pub fn attend(command: &mut Command) -> io::Result<i32> {
+    let (mask, waited) = (SigSet::thread_get_mask()?, waited_for());
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&waited), None)?;
     default_sigchld()?;
     let (group, foreground) = foreground();
@@ -88,36 +68,6 @@ pub(crate) fn attend(command: &mut Command) -> io::Result<i32> {
         take_foreground(group);
     }
     Ok(code)
-}
-
-/// The parent process may have set SIGCHLD to be ignored, which is inherited and hides how children
-/// ended.
-fn default_sigchld() -> nix::Result<()> {
-    let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: no handler is involved.
-    unsafe { sigaction(Signal::SIGCHLD, &action) }.map(drop)
-}
-
-/// SIGCHLD, and those of [`ENDINGS`] that this process does not ignore (as under nohup).
-fn waited_for() -> nix::Result<SigSet> {
-    let mut set: SigSet = heeded().collect();
-    set.add(Signal::SIGCHLD);
-    Ok(set)
-}
-
-fn heeded() -> impl Iterator<Item = Signal> {
-    ENDINGS.into_iter().filter(|signal| !is_ignored(*signal))
-}
-
-fn is_ignored(signal: Signal) -> bool {
-    let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: the old action is written to a buffer of its type; an all-zero one
-    // is valid, should the call fail.
-    let action = unsafe {
-        libc::sigaction(signal as i32, core::ptr::null(), action.as_mut_ptr());
-        action.assume_init()
-    };
-    action.sa_sigaction == libc::SIG_IGN
 }
 
 /// Ends init with the supervisor. `alive` reports end of file once the supervisor is gone, which
@@ -196,24 +146,6 @@ fn watch(child: Pid, waited: &SigSet, grace: Option<Duration>, pass_on: impl Fn(
             (None, _) => {}
         }
     }
-}
-
-/// The next of `signals`, and whether the kernel sent it (on behalf of the terminal). `None` when
-/// the time `left` is over or the wait was interrupted.
-fn wait_for_signal(signals: &SigSet, left: Option<Duration>) -> Option<(Signal, bool)> {
-    let left = left.map(|left| libc::timespec {
-        tv_sec: left.as_secs() as libc::time_t,
-        tv_nsec: left.subsec_nanos().into(),
-    });
-    let timeout = left.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-    let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-    // SAFETY: all three point to initialised values of the right types, or are
-    // null where that is allowed.
-    let number = unsafe { libc::sigtimedwait(signals.as_ref(), info.as_mut_ptr(), timeout) };
-    let signal = Signal::try_from(number).ok()?;
-    // SAFETY: zero is a valid siginfo_t, and the kernel filled it in.
-    let from_kernel = unsafe { info.assume_init() }.si_code == libc::SI_KERNEL;
-    Some((signal, from_kernel))
 }
 
 /// Reaps all ended children; returns the exit code of `child` if it is among them.

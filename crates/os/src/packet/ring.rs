@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use crate::port::set_option;
+use crate::option;
 
 /// Size of one ring. At 2 KiB per packet that is 8192 packets, 8 ms of a sender at 12 Gbit/s.
 pub const RING_BYTES: usize = 16 << 20;
@@ -57,14 +57,14 @@ impl Ring {
     pub fn new(socket: &OwnedFd, mtu: u16, bytes: usize) -> io::Result<Self> {
         let frame_bytes = (usize::from(mtu) + HEADROOM).next_power_of_two();
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
-        set_option(socket, libc::PACKET_VERSION, &version)?;
+        option::set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, version)?;
         let request = libc::tpacket_req {
             tp_block_size: BLOCK_BYTES as u32,
             tp_block_nr: (bytes / BLOCK_BYTES) as u32,
             tp_frame_size: frame_bytes as u32,
             tp_frame_nr: (bytes / frame_bytes) as u32,
         };
-        set_option(socket, libc::PACKET_RX_RING, &request)?;
+        option::set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, request)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new shared mapping of the ring that was just allocated, with
         // its exact size, at an address of the kernel's choice.

@@ -9,7 +9,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid};
 use thiserror::Error;
 
-use crate::supervise;
+use crate::process;
 
 /// Why the namespaces could not be created.
 #[derive(Debug, Error)]
@@ -47,20 +47,25 @@ pub fn enter() -> Result<(), EnterError> {
     expect_one_thread()?;
     leave_users()?;
     let rest = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNET;
-    unshare(rest).map_err(refused("make mount, PID and network namespaces"))?;
+    unshare(rest).map_err(EnterError::refused("make mount, PID and network namespaces"))?;
     // Not private: the lab must not keep a disk busy that is unmounted outside.
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
-        .map_err(refused("keep mounts to the lab"))?;
-    supervise::split().map_err(refused("start the lab's first process"))?;
+        .map_err(EnterError::refused("keep mounts to the lab"))?;
+    process::split().map_err(EnterError::refused("start the lab's first process"))?;
     mount_proc();
     Ok(())
 }
 
 /// Checks that the process has a single thread: namespaces belong to threads, and a fork copies
 /// only one.
-pub(crate) fn expect_one_thread() -> Result<(), EnterError> {
-    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
-    if threads == 1 { Ok(()) } else { Err(EnterError::Threads { threads }) }
+///
+/// # Errors
+/// If it has more, or there is no `/proc` to count them.
+pub fn expect_one_thread() -> Result<(), EnterError> {
+    match process::threads().map_err(EnterError::refused("count the threads"))? {
+        1 => Ok(()),
+        threads => Err(EnterError::Threads { threads }),
+    }
 }
 
 /// Enters a user namespace if the process may not create the others otherwise.
@@ -69,10 +74,10 @@ fn leave_users() -> Result<(), EnterError> {
     if uid.is_root() && unshare(CloneFlags::CLONE_NEWNS).is_ok() {
         return Ok(());
     }
-    unshare(CloneFlags::CLONE_NEWUSER).map_err(refused("make a user namespace"))?;
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(EnterError::refused("make a user namespace"))?;
     let write = |file: &str, text: &str| {
         fs::write(format!("/proc/self/{file}"), text)
-            .map_err(|error| refusal("map the user into a user namespace", error))
+            .map_err(EnterError::refused("map the user into a user namespace"))
     };
     // gid_map may only be written after setgroups(2) has been given up.
     write("setgroups", "deny")?;
@@ -89,13 +94,16 @@ fn mount_proc() {
     }
 }
 
-pub(crate) fn refused(step: &'static str) -> impl FnOnce(Errno) -> EnterError {
-    move |errno| refusal(step, errno.into())
-}
-
-fn refusal(step: &'static str, cause: io::Error) -> EnterError {
-    let hint = cause.raw_os_error().map_or(String::new(), |code| hint(Errno::from_raw(code)));
-    EnterError::Refused { step, cause, hint }
+impl EnterError {
+    /// The error for a refused step, such as "make a user namespace".
+    pub fn refused<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
+        move |cause| {
+            let cause = cause.into();
+            let code = cause.raw_os_error();
+            let hint = code.map_or(String::new(), |code| hint(Errno::from_raw(code)));
+            Self::Refused { step, cause, hint }
+        }
+    }
 }
 
 /// The usual obstacle to user namespaces on this kind of system.

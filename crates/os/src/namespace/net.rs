@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::thread;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{SigmaskHow, sigprocmask};
 
-use crate::supervise;
+use crate::process;
 
 /// A network namespace, held by a file descriptor.
 #[derive(Debug, Clone)]
@@ -24,7 +24,10 @@ pub struct NetNs {
 
 impl NetNs {
     /// Creates a new, empty namespace (even its `lo` is down).
-    pub(crate) fn create() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// EPERM without `CAP_SYS_ADMIN`.
+    pub fn create() -> io::Result<Self> {
         // Network namespaces belong to threads, so a short-lived thread can create one without
         // affecting this one.
         in_thread(|| {
@@ -45,7 +48,7 @@ impl NetNs {
     /// blocks them while waiting.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let namespace = Arc::clone(&self.fd);
-        let (mut command, endings) = (Command::new(program), supervise::endings());
+        let (mut command, endings) = (Command::new(program), process::endings());
         let prepare = move || {
             sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&endings), None)?;
             Ok(setns(&*namespace, CloneFlags::CLONE_NEWNET)?)
@@ -75,11 +78,6 @@ impl NetNs {
     /// EPERM without `CAP_SYS_ADMIN` over the namespace.
     pub fn enter(&self) -> io::Result<()> {
         Ok(setns(&*self.fd, CloneFlags::CLONE_NEWNET)?)
-    }
-
-    /// The descriptor's number, for `/proc/PID/fd/…`.
-    pub(crate) fn descriptor(&self) -> i32 {
-        self.fd.as_raw_fd()
     }
 }
 

@@ -17,13 +17,12 @@ use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
-use os::clock;
-use os::port::{Hears, Layer, open, set_option};
-use os::ring::Ring;
 use thiserror::Error;
 use units::Instant;
 
-use crate::netlink::Netlink;
+use crate::clock;
+use crate::netlink::RouteSocket;
+use crate::packet::{Frame, Hears, Layer, Ring, hear_everything, open};
 use wire::Wire;
 
 pub use wire::Datagram;
@@ -90,7 +89,7 @@ impl Station {
     /// If the device is gone.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<()> {
         let wire = &mut self.wire;
-        let mut hear = |frame: os::ring::Frame<'_>| {
+        let mut hear = |frame: Frame<'_>| {
             if !frame.whole {
                 return;
             }
@@ -113,7 +112,7 @@ impl Station {
         let via = if self.wire.knows(datagram.to) {
             datagram.to
         } else {
-            Netlink::open()?.next_hop(datagram.to).map_err(io::Error::other)?
+            RouteSocket::open()?.next_hop(datagram.to)?
         };
         self.wire.send(datagram, via);
         self.flush()
@@ -130,11 +129,6 @@ impl Station {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// The current time of the monotonic clock, as state machines take it.
-    pub fn now() -> Instant {
-        clock::now()
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -188,17 +182,6 @@ fn own_addresses(device: Option<&str>) -> io::Result<impl Iterator<Item = IpAddr
         let v6 = address.as_sockaddr_in6()?.ip();
         (!v6.is_unicast_link_local()).then_some(v6.into())
     }))
-}
-
-/// Receives frames for our hardware address, which the device itself does not have.
-fn hear_everything(socket: &OwnedFd, index: u32) -> io::Result<()> {
-    let request = libc::packet_mreq {
-        mr_ifindex: index as i32,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
 /// Completes the checksum that the kernel leaves to a device (RFC 9293 §3.1). The field contains

@@ -1,0 +1,35 @@
+//! A netlink socket to the kernel.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+};
+
+/// A socket for one netlink protocol.
+#[derive(Debug)]
+pub(super) struct Socket(OwnedFd);
+
+impl Socket {
+    /// Opens a socket in the calling thread's network namespace.
+    pub(super) fn open(protocol: SockProtocol, flags: SockFlag) -> io::Result<Self> {
+        let flags = flags | SockFlag::SOCK_CLOEXEC;
+        Ok(Self(socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?))
+    }
+
+    /// Sends messages to the kernel.
+    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        Ok(send(self.0.as_raw_fd(), bytes, MsgFlags::empty()).map(drop)?)
+    }
+
+    /// Receives one packet of messages, whatever its length.
+    pub(super) fn receive(&self) -> io::Result<Vec<u8>> {
+        let peek = MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC;
+        let length = recv(self.0.as_raw_fd(), &mut [], peek)?;
+        let mut bytes = vec![0; length];
+        let length = recv(self.0.as_raw_fd(), &mut bytes, MsgFlags::empty())?;
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+}

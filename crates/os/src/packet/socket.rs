@@ -1,0 +1,107 @@
+//! A packet socket, its address and its ring.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt};
+
+use super::ring::Ring;
+use crate::option;
+
+/// Which packets of a device a packet socket receives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hears {
+    /// Those the device receives.
+    Incoming,
+    /// Those it sends as well.
+    Both,
+}
+
+/// What a packet socket reads and writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// IP packets.
+    Ip,
+    /// Ethernet frames.
+    Ethernet,
+}
+
+impl Layer {
+    const fn socket_type(self) -> SockType {
+        match self {
+            Self::Ip => SockType::Datagram,
+            Self::Ethernet => SockType::Raw,
+        }
+    }
+}
+
+/// Opens a packet socket with its ring in the calling thread's network namespace. Also returns the
+/// index of the device.
+pub(crate) fn open(
+    device: &str,
+    mtu: u16,
+    ring: usize,
+    hears: Hears,
+    layer: Layer,
+) -> io::Result<(OwnedFd, Ring, u32)> {
+    let socket = unbound(layer, hears, SockFlag::SOCK_CLOEXEC)?;
+    // Makes the kernel take the stamp when the device receives the packet, not when it delivers it.
+    setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
+    let ring = Ring::new(&socket, mtu, ring)?;
+    let index = if_nametoindex(device)?;
+    bind(&socket, &address(index, libc::ETH_P_ALL, [0; 6]))?;
+    Ok((socket, ring, index))
+}
+
+/// A packet socket that receives nothing yet: a ring has to exist first.
+pub(super) fn unbound(layer: Layer, hears: Hears, flags: SockFlag) -> io::Result<OwnedFd> {
+    let socket = socket(AddressFamily::Packet, layer.socket_type(), flags, None)?;
+    let ignore = i32::from(hears == Hears::Incoming);
+    option::set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, ignore)?;
+    Ok(socket)
+}
+
+/// Number of packets dropped since the last call because the socket's ring was full.
+pub(super) fn dropped(socket: &OwnedFd) -> io::Result<u64> {
+    // `struct tpacket_stats`: packets, drops.
+    let mut stats = [0; 8];
+    option::get(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats)?;
+    let [.., a, b, c, d] = stats;
+    Ok(u32::from_ne_bytes([a, b, c, d]).into())
+}
+
+/// Receives frames for hardware addresses that the device itself does not have.
+pub(crate) fn hear_everything(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: index as i32,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    option::set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, request)
+}
+
+/// The address of a station on the device with this index.
+pub(super) fn address(index: u32, protocol: i32, station: [u8; 6]) -> libc::sockaddr_ll {
+    let mut sll_addr = [0; 8];
+    sll_addr[..6].copy_from_slice(&station);
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: (protocol as u16).to_be(),
+        sll_ifindex: index as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 6,
+        sll_addr,
+    }
+}
+
+pub(super) fn bind(socket: &OwnedFd, address: &libc::sockaddr_ll) -> io::Result<()> {
+    let (address, length) = (core::ptr::from_ref(address), size_of::<libc::sockaddr_ll>());
+    // SAFETY: the pointer and the length describe one address.
+    let code = unsafe { libc::bind(socket.as_raw_fd(), address.cast(), length as libc::socklen_t) };
+    Errno::result(code)?;
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! Processes: forks, handles, signals, and a command that ends with its supervisor.
+
+mod fork;
+mod handle;
+mod signals;
+mod supervise;
+
+pub use fork::{fork, threads};
+pub use handle::Handle;
+pub use signals::{endings, leave_signals_to_the_command};
+pub use supervise::attend;
+pub(crate) use supervise::split;

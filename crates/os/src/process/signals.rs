@@ -1,0 +1,76 @@
+//! The signals that end a process, and waiting for signals.
+
+use core::time::Duration;
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+/// Terminating signals.
+const ENDINGS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+
+/// The signals that ask a process to end: SIGHUP, SIGINT, SIGQUIT, SIGTERM.
+pub fn endings() -> SigSet {
+    ENDINGS.into_iter().collect()
+}
+
+/// For a process that runs a command: terminating signals (Ctrl-C, SIGTERM) are from now on for the
+/// command to handle, and this process waits until it ends. The command itself starts with the
+/// default actions.
+pub fn leave_signals_to_the_command() {
+    extern "C" fn nothing(_: i32) {}
+    // A handler instead of SIG_IGN, because exec(2) resets handlers but keeps ignored signals
+    // ignored.
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
+    for signal in heeded() {
+        // SAFETY: a handler that does nothing is safe at any point.
+        let set = unsafe { sigaction(signal, &action) };
+        set.expect("these signals can be caught");
+    }
+}
+
+/// SIGCHLD, and those of [`endings`] that this process does not ignore (as under nohup).
+pub(super) fn waited_for() -> SigSet {
+    let mut set: SigSet = heeded().collect();
+    set.add(Signal::SIGCHLD);
+    set
+}
+
+fn heeded() -> impl Iterator<Item = Signal> {
+    ENDINGS.into_iter().filter(|signal| !is_ignored(*signal))
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the old action is written to a buffer of its type; an all-zero one
+    // is valid, should the call fail.
+    let action = unsafe {
+        libc::sigaction(signal as i32, core::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Makes this process learn how its children end: the parent process may have set SIGCHLD to be
+/// ignored, which is inherited and hides it.
+pub(super) fn default_sigchld() -> nix::Result<()> {
+    let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: no handler is involved.
+    unsafe { sigaction(Signal::SIGCHLD, &action) }.map(drop)
+}
+
+/// The next of `signals`, which must be blocked, and whether the kernel sent it (on behalf of the
+/// terminal). `None` when the time `left` is over or the wait was interrupted.
+pub(super) fn wait_for_signal(signals: &SigSet, left: Option<Duration>) -> Option<(Signal, bool)> {
+    let left = left.map(|left| libc::timespec {
+        tv_sec: left.as_secs() as libc::time_t,
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let timeout = left.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: all three point to initialised values of the right types, or are
+    // null where that is allowed.
+    let number = unsafe { libc::sigtimedwait(signals.as_ref(), info.as_mut_ptr(), timeout) };
+    let signal = Signal::try_from(number).ok()?;
+    // SAFETY: zero is a valid siginfo_t, and the kernel filled it in.
+    let from_kernel = unsafe { info.assume_init() }.si_code == libc::SI_KERNEL;
+    Some((signal, from_kernel))
+}
