@@ -15,6 +15,8 @@
 //! Times are measured by the application at its sockets, so they include everything a user would
 //! wait for (connect, slow start, loss recovery, the last byte).
 
+#![forbid(unsafe_code)]
+
 pub mod amount;
 pub mod answer;
 mod any_report;

@@ -1,16 +1,15 @@
 //! The kernel's figures about a sending TCP socket (`TCP_INFO`).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use os::socket::TcpInfo;
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often the round-trip time is sampled for its mean.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
-/// Number of bytes read of Linux's `struct tcp_info`: up to `tcpi_bytes_retrans`.
-const INFO_LEN: usize = 216;
 
 /// The sending kernel's figures about a flow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,69 +78,19 @@ impl SenderReport {
         mean.add(info.rtt());
         Ok(Self {
             sent_bytes: bytes,
-            segments: info.u32_at(156).into(),
-            retransmitted_segments: info.u32_at(100).into(),
-            retransmitted_bytes: info.u64_at(208),
+            segments: info.segments_sent().into(),
+            retransmitted_segments: info.retransmitted_segments().into(),
+            retransmitted_bytes: info.retransmitted_bytes(),
             min_rtt: info.min_rtt(),
             mean_rtt: mean.get(),
         })
     }
 }
 
-/// The bytes of `struct tcp_info` (`linux/tcp.h`). libc's own struct lacks the last fields needed
-/// here.
-struct TcpInfo([u8; INFO_LEN]);
-
-impl TcpInfo {
-    fn of(socket: &impl AsFd) -> io::Result<Self> {
-        let mut bytes = [0; INFO_LEN];
-        let mut length = INFO_LEN as libc::socklen_t;
-        // SAFETY: the descriptor is open for the call; the kernel writes at most
-        // `length` bytes, which is the size of the array. A kernel with a shorter
-        // struct leaves the rest zero.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                bytes.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self(bytes))
-    }
-
-    /// The smoothed round-trip time; the kernel's zero means not yet known.
-    fn rtt(&self) -> Option<Duration> {
-        Some(self.u32_at(68)).filter(|&us| us > 0).map(|us| Duration::from_micros(us.into()))
-    }
-
-    /// All ones means not yet known; a kernel without the field returns zero.
-    fn min_rtt(&self) -> Option<Duration> {
-        let us = Some(self.u32_at(148)).filter(|&us| us > 0 && us < u32::MAX);
-        us.map(|us| Duration::from_micros(us.into()))
-    }
-
-    fn u32_at(&self, at: usize) -> u32 {
-        let mut bytes = [0; 4];
-        bytes.copy_from_slice(&self.0[at..at + 4]);
-        u32::from_ne_bytes(bytes)
-    }
-
-    fn u64_at(&self, at: usize) -> u64 {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&self.0[at..at + 8]);
-        u64::from_ne_bytes(bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     use super::*;
 
@@ -157,12 +106,6 @@ mod tests {
         assert_eq!((report.sent_bytes, report.retransmitted_segments), (5000, 0));
         let (min, mean) = (report.min_rtt.unwrap(), report.mean_rtt.unwrap());
         assert!(min <= mean && mean < Duration::from_secs(1), "{report:?}");
-    }
-
-    #[test]
-    fn other_sockets_have_no_such_figures() {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        assert!(SenderReport::of(&socket, 0, RttMean::default()).is_err());
     }
 
     #[test]

@@ -16,9 +16,9 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::str::FromStr;
 
+use os::socket::clamp_window;
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 use thiserror::Error;
@@ -71,29 +71,13 @@ impl Window {
         let segment = self.payload() + TIMESTAMPS;
         socket.set_tcp_mss(segment.into()).map_err(refused)?;
         let first = segment.saturating_mul(self.segments());
-        clamp(socket, first).map_err(refused)
+        clamp_window(&**socket, first).map_err(refused)
     }
 
     /// Must be called after every read.
     pub(crate) fn hold(self, socket: &SockRef<'_>) -> io::Result<()> {
-        clamp(socket, self.payload() * self.segments())
+        clamp_window(&**socket, self.payload() * self.segments())
     }
-}
-
-fn clamp(socket: &SockRef<'_>, bytes: u16) -> io::Result<()> {
-    let value = libc::c_int::from(bytes);
-    // SAFETY: the descriptor is open while `socket` lives, and the kernel reads
-    // `value`, of the length given.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_WINDOW_CLAMP,
-            (&raw const value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 impl TryFrom<u64> for Window {

@@ -13,6 +13,7 @@ pub mod packet;
 mod places;
 pub mod priority;
 pub mod process;
+pub mod socket;
 pub mod station;
 
 pub use ipv6::{any_address, has_ipv6};

@@ -1,0 +1,134 @@
+//! Options and queries of IP sockets for which `nix` and `socket2` have no function.
+
+mod tcp_info;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{setsockopt, sockopt};
+
+use crate::option;
+
+pub use tcp_info::TcpInfo;
+
+/// Longest saved SYN in bytes: IPv6 and TCP headers with all options, and some extensions.
+const SYN_ROOM: usize = 256;
+
+/// A buffer of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffer {
+    /// Of data to send.
+    Send,
+    /// Of data received.
+    Receive,
+}
+
+/// Sets the size of a buffer in bytes, beyond the system's limit (`net.core.wmem_max`, `rmem_max`)
+/// if privileged, otherwise up to it (socket(7)). The kernel doubles it for bookkeeping, so the
+/// given size is what remains for data.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn set_buffer(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<()> {
+    let bytes = bytes.min(i32::MAX as usize / 2);
+    let forced = match buffer {
+        Buffer::Send => setsockopt(&socket, sockopt::SndBufForce, &bytes),
+        Buffer::Receive => setsockopt(&socket, sockopt::RcvBufForce, &bytes),
+    };
+    let set = match (forced, buffer) {
+        (Err(Errno::EPERM), Buffer::Send) => setsockopt(&socket, sockopt::SndBuf, &bytes),
+        (Err(Errno::EPERM), Buffer::Receive) => setsockopt(&socket, sockopt::RcvBuf, &bytes),
+        (forced, _) => forced,
+    };
+    Ok(set?)
+}
+
+/// Limits the receive window that the kernel advertises, in bytes (`TCP_WINDOW_CLAMP`, tcp(7)).
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn clamp_window(socket: impl AsFd, bytes: u16) -> io::Result<()> {
+    option::set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, libc::c_int::from(bytes))
+}
+
+/// Limits the rate at which a TCP socket sends, in bytes per second (`SO_MAX_PACING_RATE`,
+/// socket(7)).
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<()> {
+    option::set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
+}
+
+/// The limit of [`set_max_pacing_rate`]; all ones without one.
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn max_pacing_rate(socket: impl AsFd) -> io::Result<u64> {
+    let mut rate = [0; size_of::<u64>()];
+    option::get(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
+    Ok(u64::from_ne_bytes(rate))
+}
+
+/// Makes the kernel drop packets to this socket with a lower TTL or hop limit (GTSM, RFC 5082; ip(7)
+/// `IP_MINTTL`).
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn set_least_ttl(socket: impl AsFd, v6: bool, least: u8) -> io::Result<()> {
+    let least = libc::c_int::from(least);
+    if v6 {
+        return option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, least);
+    }
+    option::set(socket, libc::IPPROTO_IP, libc::IP_MINTTL, least)
+}
+
+/// Makes a TCP listener save the SYNs of the connections it accepts for [`saved_syn`]
+/// (`TCP_SAVE_SYN`).
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn save_syns(listener: impl AsFd) -> io::Result<()> {
+    option::set(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, 1)
+}
+
+/// The SYN that opened an accepted connection, from the IP header on; empty without [`save_syns`],
+/// or when called a second time.
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn saved_syn(socket: impl AsFd) -> io::Result<Vec<u8>> {
+    let mut syn = vec![0; SYN_ROOM];
+    let length = option::get(socket, libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut syn)?;
+    syn.truncate(length);
+    Ok(syn)
+}
+
+/// Whether the next byte to read from a TCP socket is marked as urgent (sockatmark(3)).
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn is_at_urgent(socket: impl AsFd) -> io::Result<bool> {
+    /// From asm-generic/sockios.h.
+    const SIOCATMARK: libc::Ioctl = 0x8905;
+    Ok(number(socket, SIOCATMARK)? != 0)
+}
+
+/// Bytes that the peer of a TCP socket has not acknowledged, including the FIN (`SIOCOUTQ`, tcp(7)).
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
+    // SIOCOUTQ has the number of TIOCOUTQ.
+    Ok(usize::try_from(number(socket, libc::TIOCOUTQ)?).unwrap_or(0))
+}
+
+/// The number that an ioctl request returns. `request` must be one that writes an `int`.
+fn number(socket: impl AsFd, request: libc::Ioctl) -> io::Result<libc::c_int> {
+    let mut number: libc::c_int = 0;
+    // SAFETY: the request writes one int to the address given.
+    let code = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), request, &raw mut number) };
+    Errno::result(code)?;
+    Ok(number)
+}
