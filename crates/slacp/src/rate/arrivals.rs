@@ -10,18 +10,18 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-/// Minimum lifetime of a one-way delay minimum; the maximum is twice that. Two clocks that are off
-/// by 100 ppm in opposite directions drift 2 ms apart in this time.
+/// Minimum lifetime of the minimum one-way delay; the maximum is twice that. Two clocks that are
+/// off by 100 ppm in opposite directions drift 2 ms apart in this time.
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 
-/// Gain of the mean noise: the weight of one sample.
+/// Weight of one sample in the mean noise.
 const NOISE_GAIN: f64 = 1.0 / 16.0;
 
 /// A sample counts for at most this multiple of the mean plus this many µs: the bends where a queue
 /// begins and ends are not noise.
 const NOISE_STEP: (f64, f64) = (4.0, 500.0);
 
-/// How much history is kept.
+/// Length of the history kept.
 const KEPT: Duration = Duration::from_secs(2);
 
 /// The newest packet of an acknowledgement, as the peer received it.
@@ -54,7 +54,7 @@ pub(crate) struct Window {
     pub(crate) missing: f64,
     /// The shortest queueing delay among them, relative to the path's minimum.
     pub(crate) queue: Duration,
-    /// The longest.
+    /// The longest queueing delay among them.
     pub(crate) longest: Duration,
     /// The queueing delay of the newest.
     pub(crate) latest: Duration,

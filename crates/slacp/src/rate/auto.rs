@@ -1,5 +1,5 @@
-//! The rate when nobody knows the link: found by packet trains, held by the
-//! queueing delay (`docs/slacp.md`, Rate).
+//! The rate of an unknown link: found by packet trains, held by the queueing delay
+//! (`docs/slacp.md`, Rate).
 
 mod cruise;
 mod start;
@@ -15,37 +15,37 @@ use crate::pacer::Pacer;
 use cruise::Cruise;
 use start::Start;
 
-/// A full packet, where packets are counted.
+/// A full packet in bits, for limits that count packets.
 const PACKET: f64 = 12_000.0;
 
-/// How fast a train leaves that is to find an unknown rate.
+/// Rate of a train that is to find an unknown rate, in bit/s.
 const TRAIN_RATE: f64 = 2e9;
 
-/// How much a late driver may send at once to catch up.
+/// Catch-up allowance for a late driver, in time at the rate.
 const BURST: Duration = Duration::from_millis(4);
 const TRAIN_BURST: Duration = Duration::from_millis(1);
 
-/// Below this no session paces itself, whatever it measures.
+/// Minimum rate at which a session paces itself, in bit/s, whatever it measures.
 pub(super) const SLOWEST: f64 = 10_000.0;
 
-/// What a session knows about an acknowledgement.
+/// What an acknowledgement says.
 #[derive(Debug)]
 pub(crate) struct Acknowledged<'a> {
     /// The newly acknowledged packets: number and size.
     pub(crate) packets: &'a [(u64, u16)],
-    /// The newest packet that it speaks of first, if it does: when it was
-    /// sent, and all bytes sent until and with it.
+    /// The newest packet acknowledged for the first time, if any: when it was sent, and all bytes
+    /// sent up to and including it.
     pub(crate) newest: Option<(Instant, u64)>,
     /// The largest number that has arrived.
     pub(crate) largest: u64,
     /// How long the peer held the newest one.
     pub(crate) held: Duration,
-    /// The peer's clock in µs modulo 2^32 and the ages of marked packets, if it
-    /// tells.
+    /// The peer's clock in µs modulo 2^32, and the ages of marked packets, if the peer reports
+    /// them.
     pub(crate) times: Option<(u32, Vec<(u64, Duration)>)>,
 }
 
-/// Finds and follows the rate of one direction of a path.
+/// Finds and tracks the rate of one direction of a path.
 #[derive(Debug)]
 pub(crate) struct Auto {
     phase: Phase,
@@ -53,10 +53,10 @@ pub(crate) struct Auto {
     train: Option<Train>,
     train_pacer: Pacer,
     arrivals: Arrivals,
-    /// The rate that packets leave at, bit/s.
+    /// Sending rate in bit/s.
     rate: f64,
     rtt: Duration,
-    /// The least RTT seen.
+    /// Minimum RTT so far.
     min_rtt: Option<Duration>,
     /// Bytes sent in all, acknowledged, and neither acknowledged nor lost.
     sent: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Auto {
     measured_at: Option<Instant>,
     memory: Option<PathMemory>,
     ceiling: f64,
-    /// Packets below this number went another path.
+    /// Packets below this number took another path.
     first: u64,
 }
 
@@ -77,18 +77,18 @@ enum Phase {
 }
 
 impl Auto {
-    /// Begins with nothing remembered, never to go beyond `ceiling`.
+    /// Starts without a memory, limited to `ceiling`.
     pub(crate) fn new(ceiling: Option<BitRate>) -> Self {
         let ceiling = ceiling.map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64);
         Self::on_path(ceiling, 0)
     }
 
-    /// Begins anew with packet number `next`: the session takes another path.
+    /// Starts afresh on another path with packet number `next`.
     pub(crate) fn move_to(&mut self, next: u64) {
         *self = Self { sent: self.sent, ..Self::on_path(self.ceiling, next) };
     }
 
-    /// What is remembered of the path, before anything is sent.
+    /// Sets what is remembered of the path, before anything is sent.
     pub(crate) fn remember(&mut self, memory: PathMemory) {
         self.memory = Some(memory);
     }
@@ -114,7 +114,7 @@ impl Auto {
     }
 
     pub(crate) fn rate(&self) -> BitRate {
-        // Before anything is measured, what a first flight makes of it.
+        // Before anything is measured: the rate of a first flight.
         let rate = match &self.phase {
             Phase::Start(start) => start.expected(self.rtt),
             Phase::Cruise(_) => self.rate,
@@ -122,7 +122,7 @@ impl Auto {
         BitRate::from_bits_per_second(rate as u64)
     }
 
-    /// What is known of the path.
+    /// How far the rate is known.
     pub(crate) fn state(&self) -> RateState {
         match &self.phase {
             Phase::Start(start) => start.state(),
@@ -138,7 +138,7 @@ impl Auto {
         }
     }
 
-    /// What packets wait for each other, as far as known.
+    /// Queueing delay on the path, as far as known.
     pub(crate) fn queue(&self) -> Duration {
         self.window().map_or(Duration::ZERO, |window| window.queue)
     }
@@ -155,13 +155,13 @@ impl Auto {
         self.min_rtt
     }
 
-    /// What another session on the path should know.
+    /// What a later session on the path should know.
     pub(crate) fn memory(&self, now: Instant) -> Option<PathMemory> {
         let age = now.saturating_since(self.measured_at?);
         Some(PathMemory { capacity: self.capacity()?, min_rtt: self.min_rtt?, age })
     }
 
-    /// When payload may leave; `None` while it waits for acknowledgements.
+    /// When payload may leave; `None` until acknowledgements arrive.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
         if self.in_flight as f64 * 8.0 >= self.allowed_in_flight() {
             return None;
@@ -171,7 +171,7 @@ impl Auto {
         Some(pacer.ready_at())
     }
 
-    /// In bits.
+    /// Maximum in flight, in bits.
     fn allowed_in_flight(&self) -> f64 {
         match &self.phase {
             Phase::Start(start) => start.allowed_in_flight(self.delivered),
@@ -179,12 +179,12 @@ impl Auto {
         }
     }
 
-    /// Whether the arrival of the packet that is being made is of interest.
+    /// Whether the packet under construction needs a MARK.
     pub(crate) fn wants_mark(&self) -> bool {
         self.train.as_ref().is_some_and(Train::wants_mark)
     }
 
-    /// Before payload leaves: what RTT is known, and whether a train is due.
+    /// Called before payload leaves: takes the current RTT and starts a train if one is due.
     pub(crate) fn prepare(&mut self, now: Instant, rtt: Duration) {
         self.rtt = rtt;
         let urgent = matches!(&self.phase, Phase::Cruise(cruise) if cruise.train_is_urgent());
@@ -202,7 +202,7 @@ impl Auto {
         self.set_rate(now);
     }
 
-    /// A packet of `size` bytes left, and whether it counts as in flight.
+    /// Records that a packet of `size` bytes left; `counts` if it counts as in flight.
     pub(crate) fn sent(&mut self, now: Instant, number: u64, size: u16, counts: bool) {
         let bytes = ByteCount::new(u64::from(size));
         self.sent += bytes.get();
@@ -215,7 +215,7 @@ impl Auto {
                 matches!(phase, Phase::Cruise(_))
             }
         };
-        // A train of the start comes on top of what is paced.
+        // A train of the start is sent on top of the paced packets.
         if owed {
             self.pacer.sent(now, bytes);
         }
@@ -224,7 +224,7 @@ impl Auto {
         }
     }
 
-    /// There is nothing more to send now.
+    /// There is nothing to send for now.
     pub(crate) fn app_limited(&mut self) {
         if let Some(train) = self.train.as_mut().filter(|train| train.is_leaving()) {
             train.cut();
@@ -234,7 +234,7 @@ impl Auto {
         }
     }
 
-    /// A packet of `size` bytes is lost.
+    /// Records that a packet of `size` bytes was lost.
     pub(crate) fn lost(&mut self, number: u64, size: u16) {
         if number >= self.first {
             self.in_flight = self.in_flight.saturating_sub(size.into());
@@ -254,8 +254,8 @@ impl Auto {
         self.set_rate(now);
     }
 
-    /// Enters when packets arrived. A peer that does not tell has them arrive
-    /// when we hear of them.
+    /// Records when packets arrived. For a peer that does not report it, the time of the
+    /// acknowledgement stands in.
     fn enter_times(&mut self, now: Instant, ack: &Acknowledged) {
         let clock = match &ack.times {
             Some((clock, _)) => self.arrivals.unwrap_clock(*clock),
@@ -276,7 +276,7 @@ impl Auto {
         }
     }
 
-    /// The train that has come by packet `largest`, and what it has shown.
+    /// The result of the train, once it is over by packet `largest`.
     fn take_train(&mut self, largest: u64) -> Option<Result<Measured, Unmeasured>> {
         self.train.take_if(|train| train.is_over(largest)).map(|train| train.measure())
     }
@@ -314,7 +314,7 @@ impl Auto {
         }
     }
 
-    /// Notices at once when the link becomes much slower.
+    /// Detects at once that the link has become much slower.
     fn glance(&mut self) {
         let Phase::Cruise(cruise) = &mut self.phase else { return };
         let glance = cruise.glance();
@@ -338,7 +338,7 @@ impl Auto {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Plan {
     packets: usize,
-    /// At bit/s.
+    /// Rate in bit/s.
     rate: f64,
 }
 

@@ -42,7 +42,7 @@ impl PathKey {
 /// What is remembered about a path between sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathMemory {
-    /// The rate that a session got.
+    /// The rate that a session achieved.
     pub capacity: BitRate,
     /// Minimum round-trip time.
     pub min_rtt: Duration,

@@ -1,4 +1,4 @@
-//! Packet trains: packets sent faster than the believed link rate are spread out to the link's real
+//! Packet trains: packets sent faster than the believed link rate spread out to the link's real
 //! rate, so their arrival times reveal it within one round trip.
 
 use units::Instant;
@@ -127,7 +127,7 @@ impl Train {
         })
     }
 
-    /// In µs.
+    /// Longest pause between arrivals, in µs.
     fn longest_pause(&self) -> i64 {
         let arrivals = || self.packets.iter().filter_map(|packet| packet.arrived);
         arrivals().zip(arrivals().skip(1)).map(|(a, b)| b - a).max().unwrap_or(0)

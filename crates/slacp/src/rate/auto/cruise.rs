@@ -1,11 +1,9 @@
-//! The steady state: as much as the path takes, with a small queue.
+//! The steady state: uses all of the path's capacity with a small queue.
 //!
-//! The queue that the packets of a moment will meet follows from what the last
-//! ones met and from what has been sent since (a Smith predictor, so that the
-//! round trip does not make the loop oscillate). The rate is the capacity,
-//! corrected so that this queue becomes [`target`]. The target is larger for
-//! smaller rates: all sessions see the same queue, so they come to the same
-//! rate.
+//! The queue that packets sent now will meet is predicted from what the last ones met and what has
+//! been sent since (a Smith predictor, so that the round trip does not make the loop oscillate).
+//! The rate is the capacity, corrected so that this queue becomes [`target`]. The target is larger
+//! at smaller rates: all sessions see the same queue, so their rates converge.
 
 mod doubt;
 mod forecast;
@@ -23,64 +21,62 @@ use doubt::{Doubt, Lost};
 use forecast::{Forecast, Outcome};
 use probe::{Found, Probe};
 
-/// The queue that a session of [`TARGET_RATE`] keeps when it is alone; at other
-/// rates it goes with the inverse root.
+/// Queue that a session of [`TARGET_RATE`] keeps when alone, in seconds; it scales with the inverse
+/// square root of the rate.
 const TARGET: f64 = 0.009;
 const TARGET_RATE: f64 = 50e6;
 const TARGET_LEAST: f64 = 0.004;
 const TARGET_MOST: f64 = 0.05;
-/// … and more by so many times what delays vary by without a queue …
+/// … plus this multiple of the delay variation without a queue …
 const NOISE: f64 = 4.0;
-/// … and at least so many packets.
+/// … and at least this many packets.
 const TARGET_PACKETS: f64 = 2.5;
-/// In which time, in seconds, the queue is brought to its target.
+/// Time constant of the correction, in seconds.
 const SETTLE: f64 = 0.2;
-/// The bounds of the correction.
+/// Bounds of the correction, relative to the capacity.
 const CORRECTION: (f64, f64) = (-0.97, 0.25);
-/// How much more queue than the target may be aimed at while there is none.
+/// Maximum factor on the target while there is no queue.
 const MOST_BOOST: f64 = 8.0;
-/// A rate so much below what was measured before is believed at once.
+/// A drop below this fraction of the known capacity is accepted at once.
 const DROP: f64 = 0.75;
-/// What one sample changes otherwise.
+/// Weight of one sample otherwise.
 const GAIN: f64 = 0.25;
-/// By what share of the best that there was the capacity may grow in a round,
-/// times the boost, unless a train confirms more: others that give way for a
-/// moment are no free capacity. Who has less grows by a larger share of it, so
-/// that sessions become equal.
+/// Maximum growth of the capacity in a round, relative to the best capacity and times the boost,
+/// unless a train confirms more: others that yield for a moment are no free capacity. A smaller
+/// session grows by a larger share of its own, so that sessions become equal.
 const GROWTH: f64 = 0.03;
-/// By what share of a round trip others who share the link may change the queue
-/// unforeseen.
+/// How much others on the link may change the queue unforeseen, relative to the round trip.
 const OTHERS: f64 = 0.15;
-/// What remains of the memory of the best capacity from round to round.
+/// Decay of the best capacity per round.
 const FADING: f64 = 0.998;
-/// Beside others this share of the link is held …
+/// Share of the link that is held beside others …
 const HELD: f64 = 0.25;
-/// … when a train shows that the link has more than this multiple of what we
-/// get, or that a queue stays whatever we do …
+/// … when a train shows that the link has more than this multiple of our rate, or that a queue
+/// persists whatever we do …
 const SHARED: f64 = 2.0;
-/// A link is busy if so much of its rate comes.
+/// A link is busy if this fraction of its rate arrives.
 const BUSY: f64 = 0.9;
-/// So many round trips a train has to show it.
+/// How long to wait for a train to show the link, in round trips.
 const PATIENCE: u32 = 3;
-/// … for so many rounds after they were noticed.
+/// … for this many rounds after others were noticed.
 const HELD_ROUNDS: u32 = 16;
-/// No link loses more by chance.
+/// Maximum random loss.
 const MOST_CHANCE: f64 = 0.5;
-/// A queue below this share of the target counts as none.
+/// A queue below this fraction of the target counts as empty.
 const EMPTY: f64 = 0.25;
-/// Losses beyond what chance explains, by so many standard deviations and this
-/// share, while a queue stands, are taken for its overflow …
+/// While a queue stands, losses beyond the random ones by this many standard deviations plus this
+/// share count as its overflow …
 const SURPRISE: (f64, f64) = (4.0, 0.005);
-/// Fewer, by so many standard deviations, while a queue stands, show that the
-/// share lost by chance is taken too high.
+/// While a queue stands, losses below the random ones by this many standard deviations show that
+/// random loss is overestimated.
 const UNLIKELY: f64 = 2.0;
-/// … and then the target is this share of what the queue held. It grows again
-/// by this factor each round.
+/// … and then the target becomes this fraction of what the queue held. It grows by this factor each
+/// round.
 const OVERFLOW: f64 = 0.33;
 const RECOVERY: f64 = 1.5;
 
-/// A fall of the rate is believed at the first sight of it, in so short a time,
-/// if delays rise in it by this share of it, and by so many times the noise.
+/// A fall of the rate is accepted within this time if delays rise by this fraction of the time, and
+/// by this multiple of the noise.
 const GLANCE: Duration = Duration::from_millis(50);
 const STEEP: f64 = 0.25;
 const STEEP_NOISE: f64 = 6.0;
@@ -88,78 +84,75 @@ const STEEP_NOISE: f64 = 6.0;
 /// A sender that exceeds the capacity by this factor overloads the link.
 const OVERLOAD: f64 = 1.3;
 
-/// For how long a path is looked at: longer than the pauses of links with time
-/// slots, short against a GEO round trip, and so many packets at least.
+/// Bounds of the observation window: longer than the pauses of links with time slots, short against
+/// a GEO round trip. It also spans at least this many packets.
 const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 const LOOK_PACKETS: f64 = 8.0;
-/// How long pauses in the arrivals may last before they count as slowness: a
-/// path that becomes longer pauses once.
+/// How long pauses in the arrivals may last before they count as slowness: a path that becomes
+/// longer pauses once.
 const PAUSE: Duration = Duration::from_secs(1);
-/// After so long with a queue it is emptied once, so that the path's own delay
-/// is not forgotten.
+/// After this time with a queue it is emptied once, to measure the path's own delay again.
 const DIP: Duration = Duration::from_secs(5);
 
-/// What was sent after the newest packet that we have heard of, and when that
-/// one was sent.
+/// What has been sent since the newest packet with known arrival, and when that packet was sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flight {
     pub(super) bits: f64,
-    /// All bits sent.
+    /// Bits sent in all.
     pub(super) total: f64,
-    /// The least round-trip time.
+    /// Minimum round-trip time.
     pub(super) min_rtt: Duration,
     pub(super) sent: Instant,
 }
 
 #[derive(Debug)]
 pub(super) struct Cruise {
-    /// Of the path, as far as we get it, bit/s.
+    /// The path's capacity available to this session, in bit/s.
     capacity: f64,
-    /// The most that the owner wants.
+    /// Upper limit set by the owner, in bit/s.
     most: f64,
     rate: f64,
     state: RateState,
     forecast: Forecast,
-    /// Since when arrivals pause; when the queue was last empty.
+    /// Since when arrivals pause, and when the queue was last empty.
     torn_since: Option<Instant>,
     empty_at: Instant,
-    /// Until when an empty queue is our own doing.
+    /// Until when an empty queue is caused by this session itself.
     dipped_until: Instant,
-    /// The target is multiplied by this while the queue stays empty.
+    /// Factor on the target while the queue stays empty.
     boost: f64,
     round_end: Instant,
-    /// Whether the queue has been empty throughout the round, and all of the
-    /// rate was used.
+    /// Whether the queue was empty, and all of the rate used, throughout the round.
     empty: bool,
     limited: bool,
     /// Whether a queue stood in the last round.
     queued: bool,
-    /// The share that the path loses without a queue: by chance.
+    /// The share lost without a queue: random loss.
     chance: Option<f64>,
-    /// What it loses beyond that.
+    /// The share lost beyond that.
     excess: f64,
-    /// The most that the target may be, in seconds: the queue is short.
+    /// Upper bound of the target, in seconds, because the queue is short.
     room: f64,
-    /// What delays vary by without a queue, in seconds.
+    /// Delay variation without a queue, in seconds.
     noise: f64,
-    /// The best capacity there was, fading.
+    /// The best capacity so far, decaying.
     best: f64,
-    /// For how many rounds more others are expected to fill the queue, and what
-    /// trains have shown of the whole link since they were noticed.
+    /// For how many more rounds others are expected to fill the queue, and what trains have shown
+    /// of the whole link since they were noticed.
     foreign: u32,
     link: Option<f64>,
-    /// What a train has shown of it since the queue was larger than expected.
+    /// What a train has shown of the whole link since the queue exceeded its forecast.
     shown: Option<f64>,
-    /// All bits sent until the rate was last well above the capacity.
+    /// Bits sent in all until the rate was last well above the capacity.
     over: f64,
-    /// What the capacity may grow to within the round.
+    /// Upper bound of the capacity within the round.
     ceiling: f64,
     probe: Probe,
     doubt: Doubt,
 }
 
 impl Cruise {
-    /// Of a path with this capacity, of which no more than `most` is wanted.
+    /// A path with this capacity, limited to `most`, both in bit/s.
     pub(super) fn new(now: Instant, capacity: f64, most: f64) -> Self {
         let capacity = capacity.min(most);
         Self {
@@ -203,7 +196,7 @@ impl Cruise {
         self.state
     }
 
-    /// What may be under way at most, in bits, whatever is heard of it.
+    /// Maximum in flight, in bits, whatever has been acknowledged.
     pub(super) fn allowed_in_flight(&self, rtt: Duration) -> f64 {
         self.capacity * (rtt.as_secs_f64() * 1.5 + 0.3) + 16.0 * PACKET
     }
@@ -212,19 +205,19 @@ impl Cruise {
         self.limited = true;
     }
 
-    /// Over which time the path is to be looked at.
+    /// Length of the observation window.
     pub(super) fn look(&self, rtt: Duration) -> Duration {
         let packets = Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.capacity);
         look(rtt).max(packets)
     }
 
-    /// The least time that says anything.
+    /// The shortest conclusive time.
     pub(super) fn glance(&self) -> Duration {
         GLANCE.max(Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.capacity))
     }
 
-    /// Takes what happened in the last moment. Whether the link has become
-    /// slower in it; then what was before is to be forgotten.
+    /// Processes the last moment. Returns whether the link has become slower in it, so that earlier
+    /// arrivals must be forgotten.
     pub(super) fn glanced(&mut self, window: Window) -> bool {
         let share = window.delivered / (1.0 - self.chance.unwrap_or(0.0)).max(0.1);
         let rise = window.latest.saturating_sub(window.queue).as_secs_f64();
@@ -237,13 +230,13 @@ impl Cruise {
         fallen
     }
 
-    /// The queue to be kept on a path without jitter, in seconds.
+    /// The target queue on a path without jitter, in seconds.
     fn smooth_target(&self) -> f64 {
         let target = TARGET * (TARGET_RATE / self.capacity).sqrt();
         target.clamp(TARGET_LEAST, TARGET_MOST).max(TARGET_PACKETS * PACKET / self.capacity)
     }
 
-    /// The queue to be kept.
+    /// The target queue, in seconds.
     fn target(&self) -> f64 {
         let smooth = self.smooth_target();
         (smooth + NOISE * self.noise).min(TARGET_MOST.max(smooth))
@@ -253,8 +246,8 @@ impl Cruise {
         now.saturating_since(self.empty_at) > DIP
     }
 
-    /// The queue to aim at now: more for a while if there has been none, none
-    /// for a moment if there has always been one.
+    /// The queue to aim at now, in seconds: larger for a while if there has been none, zero for a
+    /// moment if there has always been one.
     fn aim(&self, now: Instant) -> f64 {
         if self.is_dipping(now) {
             return 0.0;
@@ -263,8 +256,8 @@ impl Cruise {
         (self.boost * target).min(TARGET_MOST.max(target)).min(self.room)
     }
 
-    /// Takes what happened lately. Asks for a new base of delays over a time if
-    /// what is there is not ours to empty.
+    /// Processes the last observation window. Returns a time if the base delay must be measured
+    /// anew over it, because this session cannot empty the queue.
     pub(super) fn acknowledged(
         &mut self,
         now: Instant,
@@ -274,7 +267,7 @@ impl Cruise {
     ) -> Option<Duration> {
         let queue = window.queue.as_secs_f64();
         self.noise = window.noise.as_secs_f64();
-        // Of a queue that grows the least lies back.
+        // The minimum of a growing queue is old.
         let newest = queue.max(window.latest.as_secs_f64() - NOISE * self.noise);
         self.look_for_empty(now, rtt, queue);
         self.learn(now, window, flight.sent, queue > self.target().min(self.room) / 2.0);
@@ -289,7 +282,7 @@ impl Cruise {
         stuck.then(|| self.look(rtt))
     }
 
-    /// Whether a queue too short to be seen overflows: then what came is the capacity.
+    /// Checks for the overflow of a queue too short to see: the arrival rate is then the capacity.
     fn look_for_overflow(&mut self, look: Duration, window: Window, newest: Instant) {
         let chance = self.chance.unwrap_or(0.0);
         let lost = Lost { missing: window.missing, chance, deviation: deviation(chance, window) };
@@ -313,7 +306,7 @@ impl Cruise {
         }
     }
 
-    /// Compares the queue with what was expected; whether it is not ours.
+    /// Compares the queue with its forecast; returns whether it is not ours.
     fn compare(&mut self, now: Instant, window: Window, flight: Flight) -> bool {
         let queue = window.latest.as_secs_f64();
         let target = self.target();
@@ -321,7 +314,7 @@ impl Cruise {
         let tolerance = (target / 2.0, more);
         match self.forecast.judge(now, flight.sent, queue, tolerance, self.capacity) {
             Outcome::Met => false,
-            // Is it the link, or are it others?
+            // Did the link change, or did flows join?
             Outcome::Void => {
                 self.probe.show_link();
                 false
@@ -341,8 +334,8 @@ impl Cruise {
         }
     }
 
-    /// Whether a queue that has stood since then is not ours: the link has more
-    /// than we get, and could have emptied it.
+    /// Whether a queue that has stood since then is not ours: the link has more than our rate and
+    /// could have emptied it.
     fn is_foreign(&mut self, now: Instant, since: Instant, window: Window, flight: Flight) -> bool {
         let waited = now.saturating_since(since) > flight.min_rtt * PATIENCE;
         let share = window.delivered / (1.0 - self.chance.unwrap_or(0.0)).max(0.1);
@@ -359,11 +352,10 @@ impl Cruise {
         false
     }
 
-    /// Sets the rate so that the queue that packets will meet becomes the one
-    /// aimed at.
+    /// Sets the rate so that packets sent now will meet the queue aimed at.
     fn steer(&mut self, now: Instant, queue: f64, flight: Flight) {
         let since = now.saturating_since(flight.sent).as_secs_f64();
-        // What finds no room in the queue does not take the link's time.
+        // Dropped packets do not take the link's time.
         if self.rate > OVERLOAD * self.capacity {
             self.over = flight.total;
         }
@@ -379,13 +371,13 @@ impl Cruise {
         self.state = if draining { RateState::Draining } else { RateState::Cruising };
     }
 
-    /// What is not given up.
+    /// The rate that is never given up.
     fn held(&self) -> f64 {
         HELD * self.link.filter(|_| self.foreign > 0).unwrap_or(0.0)
     }
 
-    /// Learns the capacity from a window whose last packet was sent then, with or
-    /// without a queue.
+    /// Learns the capacity from a window whose newest packet was sent at `newest`, with or without
+    /// a queue.
     fn learn(&mut self, now: Instant, window: Window, newest: Instant, standing: bool) {
         self.torn_since = window.torn.then(|| self.torn_since.unwrap_or(now));
         let paused = |since: Instant| now.saturating_since(since) < PAUSE;
@@ -396,13 +388,13 @@ impl Cruise {
         };
         let share = window.delivered / (1.0 - chance).max(0.1);
         if !standing {
-            // More than was sent comes when the path becomes shorter.
+            // More arrives than was sent when the path becomes shorter.
             let proven = share.min(window.sent);
             self.approach(proven.max(self.capacity), GAIN);
             return;
         }
-        // With a queue the link gives what it has, if we sent as much; and at
-        // least what comes, if that is more than what went.
+        // With a queue the link gives all it has, if we sent that much; and at least what arrives,
+        // if that exceeds what was sent.
         let full = window.sent > 0.95 * self.capacity || share < 0.95 * window.sent;
         let more = share > self.capacity.max(1.05 * window.sent);
         if (full || more) && !self.torn_since.is_some_and(paused) {
@@ -416,11 +408,11 @@ impl Cruise {
         self.capacity = next.min(self.ceiling.max(self.capacity)).max(super::SLOWEST);
     }
 
-    /// Learns what is lost by chance, and whether the queue overflows.
+    /// Updates and returns the random loss, and checks whether the queue overflows.
     fn learn_loss(&mut self, window: Window) -> f64 {
         let longest = window.longest.as_secs_f64();
         let chance = match self.chance {
-            // The path was away.
+            // The path was down.
             known if window.torn || window.missing > MOST_CHANCE => {
                 self.excess = (window.missing - known.unwrap_or(0.0)).max(0.0);
                 return known.unwrap_or(0.0);
@@ -445,8 +437,7 @@ impl Cruise {
         chance
     }
 
-    /// A queue that overflows only adds to what is lost by chance: if less is
-    /// missing, less is lost by chance.
+    /// An overflowing queue only adds to random loss: if less is missing, random loss is lower.
     fn at_most(&self, chance: f64, window: Window) -> f64 {
         let less = window.missing + UNLIKELY * deviation(chance, window) < chance;
         if less { chance + (window.missing - chance) * GAIN } else { chance }
@@ -477,21 +468,21 @@ impl Cruise {
         self.round_end = now + rtt.max(self.look(rtt) * 2);
     }
 
-    /// Whether [`Self::next_train`] need not wait for the one that has left.
+    /// Whether [`Self::next_train`] need not wait for the previous train.
     pub(super) fn train_is_urgent(&self) -> bool {
         self.probe.is_urgent()
     }
 
-    /// The train that is due when payload is about to leave.
+    /// The train due before the next payload.
     pub(super) fn next_train(&mut self) -> Option<Plan> {
-        // Who wants no more looks for no more.
+        // At the upper limit there is nothing to search for.
         if self.capacity >= self.most {
             return None;
         }
         self.probe.next_train(self.capacity)
     }
 
-    /// Takes what a train has shown.
+    /// Processes the result of a train.
     pub(super) fn train_came(&mut self, train: Option<Measured>) {
         match self.probe.train_came(train, self.capacity, self.noise) {
             Found::Nothing => {}
@@ -511,12 +502,12 @@ impl Cruise {
     }
 }
 
-/// Over which time a path is to be looked at whose rate does not matter.
+/// Length of the observation window at rates that do not lengthen it.
 pub(super) fn look(rtt: Duration) -> Duration {
     (rtt / 2).clamp(LOOK.0, LOOK.1)
 }
 
-/// How much the share lost of a window's packets varies.
+/// Standard deviation of the share lost in a window.
 fn deviation(chance: f64, window: Window) -> f64 {
     let packets = (window.bytes as f64 * 8.0 / PACKET).max(1.0);
     (chance * (1.0 - chance) / packets).sqrt() + 1.0 / packets

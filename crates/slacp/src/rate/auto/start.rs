@@ -1,13 +1,11 @@
-//! The first round trips: from nothing, or from a memory, to a rate that a
-//! train has confirmed.
+//! The first round trips: from nothing, or from a memory, to a rate confirmed by a train.
 //!
-//! A train of [`FIRST`] packets spreads to the link's rate, so that one round
-//! trip tells it roughly. A longer train, sent a quarter faster than that,
-//! either spreads again, and then the rate is found, or does not, and then the
-//! link is faster and the next train twice as fast, then four times. What is
-//! under way meanwhile is bounded by what has arrived so far: a wrong guess costs
-//! no more. On a link with time slots the packets of a train may come all at once;
-//! then the next one is longer.
+//! A train of [`FIRST`] packets spreads to the link's rate, so one round trip gives a rough value.
+//! A longer train, sent a quarter faster than that, either spreads again, and the rate is found, or
+//! does not: then the link is faster, and the next train is twice as fast, those after it four
+//! times. What is in flight meanwhile is bounded by what has arrived so far, which limits the cost
+//! of a wrong guess. On a link with time slots the packets of a train may arrive all at once; then
+//! the next train is longer.
 
 use core::time::Duration;
 
@@ -16,51 +14,48 @@ use crate::rate::arrivals::Window;
 use crate::rate::train::{Measured, Unmeasured};
 use crate::rate::{PathMemory, RateState};
 
-/// The packets of the first train (RFC 6928 allows a TCP 10).
+/// Packets in the first train (RFC 6928 allows TCP 10).
 const FIRST: usize = 16;
-/// A sender of small messages is not held up by the start.
+/// Bits that may be sent without a measurement, so that the start does not hold up a sender of
+/// small messages.
 const UNMEASURED: f64 = 4.0 * FIRST as f64 * PACKET;
-/// By how much longer a train is after one that came at once, up to so many
-/// packets.
+/// Growth of a train after one that arrived all at once, and its maximum length.
 const LONGER: usize = 4;
 const LONGEST: usize = 256;
-/// By how much a confirming train is faster than what it is to confirm; after one
-/// that was not spread; and after more of these.
+/// Rate of a confirming train relative to the rate it is to confirm: at first, after one that did
+/// not spread, and after further such trains.
 const EXCESS: f64 = 1.25;
 const FASTER: f64 = 2.0;
 const FASTEST: f64 = 4.0;
-/// How long a confirming train takes, and its least and most packets: the fifth
-/// that exceeds the link must find room in a queue of 100.
+/// Duration of a confirming train, and its minimum and maximum length: the fifth that exceeds the
+/// link must fit in a queue of 100 packets.
 const CONFIRM: Duration = Duration::from_millis(50);
 const CONFIRM_PACKETS: (usize, usize) = (24, 256);
-/// A queue that stood so long throughout a window shows the link's rate, whatever
-/// trains say.
+/// A queue that stood this long throughout a window shows the link's rate, whatever trains say.
 const QUEUED: Duration = Duration::from_millis(50);
-/// So many at most exceed the link if it is no faster than known.
+/// Maximum packets in excess of the link if it is no faster than known.
 const EXCEEDING: f64 = 128.0;
-/// What may be under way as a multiple of what has arrived.
+/// Maximum in flight as a multiple of what has arrived.
 const GROWTH: f64 = 160.0;
-/// The same when no train could be measured.
+/// The same when no train was measurable.
 const BLIND_GROWTH: f64 = 4.0;
-/// A train that came at this share of the rate at which it was sent was not
-/// spread.
+/// A train that arrived at this fraction of its sending rate did not spread.
 const UNSPREAD: f64 = 0.93;
-/// What is sent in the first round trip of a remembered path, of what it held:
-/// a path of a tenth, with a queue of half a BDP, has room for it, and one with
-/// a quarter nearly.
+/// Fraction of the remembered capacity that is sent in the first round trip. A path of a tenth of
+/// it has room for that with a queue of half a BDP, and nearly with a quarter.
 const JUMP: f64 = 0.14;
-/// What a rate seen by one short train is trusted for meanwhile.
+/// Fraction used meanwhile of a rate that one short train has shown.
 const TRUST: f64 = 0.9;
 
 #[derive(Debug)]
 pub(super) enum Start {
-    /// Nothing is known. A train is due, whatever else is under way.
+    /// Nothing is known. A train is due, whatever else is in flight.
     Blind { packets: usize },
-    /// A rate was seen, and is to be confirmed by a train that is `due` or
-    /// under way, faster than it by the factor `excess`.
+    /// A rate was observed and awaits confirmation by a train that is `due` or in flight, faster by
+    /// the factor `excess`.
     Confirm { rate: f64, excess: f64, due: bool },
-    /// A rate is remembered, and a part of it is used until a train has confirmed
-    /// it (Careful Resume, RFC 9959: unvalidated).
+    /// A rate is remembered, and part of it is used until a train has confirmed it (Careful Resume,
+    /// RFC 9959: unvalidated).
     Resume { memory: PathMemory, flight: f64, due: bool },
 }
 
@@ -79,7 +74,7 @@ impl Start {
         }
     }
 
-    /// At which rate packets leave that belong to no train.
+    /// Rate of packets outside trains, in bit/s.
     pub(super) fn rate(&self) -> f64 {
         match self {
             Self::Blind { .. } => TRAIN_RATE,
@@ -88,7 +83,7 @@ impl Start {
         }
     }
 
-    /// The rate that can be expected of the next round trip.
+    /// Expected rate of the next round trip, in bit/s.
     pub(super) fn expected(&self, rtt: Duration) -> f64 {
         match self {
             Self::Blind { .. } => UNMEASURED / rtt.as_secs_f64().max(1e-3),
@@ -96,7 +91,7 @@ impl Start {
         }
     }
 
-    /// How many bits may be under way when so many bytes have arrived.
+    /// Maximum in flight, in bits, after `delivered` bytes have arrived.
     pub(super) fn allowed_in_flight(&self, delivered: u64) -> f64 {
         let delivered = delivered as f64 * 8.0;
         match self {
@@ -109,7 +104,7 @@ impl Start {
         }
     }
 
-    /// The train that is due when payload is about to leave.
+    /// The train due before the next payload.
     pub(super) fn next_train(&mut self, memory: Option<PathMemory>, rtt: Duration) -> Option<Plan> {
         if let (Self::Blind { .. }, Some(memory)) = (&*self, memory) {
             let flight = bits(&memory) * JUMP * rtt.as_secs_f64();
@@ -127,8 +122,7 @@ impl Start {
         }
     }
 
-    /// A train has come, and shown something or nothing; the capacity once it
-    /// is confirmed.
+    /// Processes the result of a train; returns the capacity once it is confirmed.
     pub(super) fn train_came(
         &mut self,
         train: Result<Measured, Unmeasured>,
@@ -140,7 +134,7 @@ impl Start {
             (Self::Blind { packets }, Err(why)) => {
                 (after_nothing(*packets, why, delivered, blind), None)
             }
-            // Nothing is known beyond what was.
+            // Nothing new is known.
             (Self::Confirm { rate, .. }, Err(_)) => {
                 (confirm(rate.max(blind.min(rate * 2.0)), EXCESS), None)
             }
@@ -157,14 +151,14 @@ impl Start {
         };
         *self = next;
         match (resumed, train) {
-            // The path is as it was.
+            // The path is unchanged.
             (Some(memory), Ok(seen)) if seen.received >= memory => Some(memory),
             _ => found,
         }
     }
 
-    /// How much of the rate at which a train came, not spread, is believed: in time
-    /// slots it may have come faster than the link.
+    /// How much to believe of the arrival rate of a train that did not spread: in time slots it may
+    /// exceed the link's rate.
     fn believed(&self, seen: Measured) -> f64 {
         match self {
             Self::Confirm { rate, .. } if seen.torn => seen.received.min(rate * FASTER),
@@ -172,8 +166,7 @@ impl Start {
         }
     }
 
-    /// The capacity, if what came lately came out of a queue: all of the link's time
-    /// was used.
+    /// The capacity, if recent arrivals came out of a queue: all of the link's time was used.
     pub(super) fn overtaken(&self, window: Window) -> Option<f64> {
         let confirming = matches!(self, Self::Confirm { .. });
         let busy = window.queue > QUEUED && !window.torn;
@@ -181,7 +174,7 @@ impl Start {
         (confirming && busy && enough).then_some(window.delivered)
     }
 
-    /// Of the train after one that was not spread.
+    /// Excess of the train after one that did not spread.
     fn next_excess(&self) -> f64 {
         match self {
             Self::Confirm { excess, .. } if *excess >= FASTER => FASTEST,
@@ -190,7 +183,7 @@ impl Start {
     }
 }
 
-/// What follows a first train of so many packets that has shown nothing.
+/// The state after a first train of this length that measured nothing.
 fn after_nothing(packets: usize, why: Unmeasured, delivered: u64, blind: f64) -> Start {
     match why {
         Unmeasured::AtOnce if packets < LONGEST => Start::Blind { packets: packets * LONGER },

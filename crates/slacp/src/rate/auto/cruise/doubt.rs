@@ -1,39 +1,35 @@
-//! Whether what is lost is lost by chance, or because a queue too short to be seen
-//! overflows: now and then less is sent for a moment. What is lost by chance is lost
-//! all the same; an overflow ends.
+//! Tells random loss from the overflow of a queue too short to see, by sending less for a moment
+//! now and then: random loss stays, an overflow ends.
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// From this share of losses on there is doubt.
+/// Minimum share of losses to test.
 const DOUBTFUL: f64 = 0.05;
-/// A test does not wait if so many times what the last one found is lost, or of this
-/// share.
+/// A test is due at once if the share lost is this multiple of what the last test found, or of the
+/// share below.
 const HURRY: f64 = 2.0;
 const ORDINARY: f64 = 0.1;
-/// The share of what comes that is sent in a test.
+/// Rate of a test, relative to the arrival rate.
 const SLOWER: f64 = 0.9;
-/// An overflow if the share lost in a test is at most this part of what it was before,
-/// and less by so many standard deviations, so often in a row.
+/// A test shows an overflow if the share lost in it is at most this fraction of the share before,
+/// and lower by this many standard deviations, in this many tests in a row.
 const LESS: f64 = 0.5;
 const SURE: f64 = 4.0;
 const TIMES: u32 = 3;
-/// How long a test is, in windows, and beyond: an acknowledgement must speak of a
-/// window of it alone.
+/// Length of a test, in windows plus a margin: an acknowledgement must cover a window within the
+/// test.
 const WINDOWS: f64 = 1.25;
 const MARGIN: Duration = Duration::from_millis(50);
-/// Rounds until the first test, and from one that found chance to the next, at first
-/// and at most.
+/// Rounds until the first test, and after one that found random loss; initial and maximum.
 const PAUSE: (u32, u32) = (8, 64);
-/// For how many rounds losses above the rate that passes are taken for an overflow, at
-/// first and at most.
+/// For how many rounds losses above the rate that passes count as overflow; initial and maximum.
 const ROUNDS: (u32, u32) = (32, 512);
-/// Above the rate that passes by so much.
+/// How much above the rate that passes.
 const ABOVE: f64 = 1.02;
 
-/// The share of a window that is missing, beside the share that was lost before and
-/// what that varies by.
+/// The share of a window that is missing, beside the share lost before and its standard deviation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lost {
     pub(super) missing: f64,
@@ -48,12 +44,12 @@ impl Lost {
     }
 }
 
-/// A time in which less is sent.
+/// A period of reduced rate.
 #[derive(Debug, Clone, Copy)]
 struct Test {
     from: Instant,
     until: Instant,
-    /// What came before it, bit/s.
+    /// Arrival rate before the test, in bit/s.
     came: f64,
 }
 
@@ -61,19 +57,19 @@ struct Test {
 pub(super) struct Doubt {
     /// Rounds until the next test.
     left: u32,
-    /// The one of which nothing has been heard yet.
+    /// The test whose result is pending.
     test: Option<Test>,
-    /// Windows that end before then hold something of a test.
+    /// Windows that end before this time contain part of a test.
     marked: Instant,
-    /// The chance that the last test found.
+    /// Random loss found by the last test.
     found: f64,
-    /// Rounds from a test that finds chance to the next.
+    /// Rounds from a test that finds random loss to the next.
     pause: u32,
-    /// Tests in a row in which less was lost.
+    /// Tests in a row with lower losses.
     less: u32,
-    /// The rate above which losses are an overflow, and for how many rounds.
+    /// The rate above which losses are an overflow, and for how many more rounds.
     passes: Option<(f64, u32)>,
-    /// For how many the next one counts.
+    /// The number of rounds when an overflow is next found.
     rounds: u32,
 }
 
@@ -91,9 +87,8 @@ impl Doubt {
         }
     }
 
-    /// A round is over that used all of the rate and met no queue: the share `chance`
-    /// was lost, and `came` bit/s arrived. The path is looked at in windows of this
-    /// time.
+    /// Ends a round that used all of the rate and met no queue: the share `chance` was lost, and
+    /// `came` bit/s arrived. `window` is the length of the observation window.
     pub(super) fn end_round(&mut self, now: Instant, window: Duration, chance: f64, came: f64) {
         self.left = self.left.saturating_sub(1);
         self.passes = self.passes.and_then(|(rate, left)| Some((rate, left.checked_sub(1)?)));
@@ -107,20 +102,20 @@ impl Doubt {
         }
     }
 
-    /// The most that is to be sent now, bit/s.
+    /// Maximum rate now, in bit/s.
     pub(super) fn most(&self, now: Instant) -> f64 {
         let test = self.test.filter(|test| now < test.until);
         test.map_or(f64::INFINITY, |test| SLOWER * test.came)
     }
 
-    /// Whether a window whose newest packet was sent then says nothing of what is lost
-    /// otherwise.
+    /// Whether a window whose newest packet was sent at `newest` is unrepresentative of losses
+    /// outside tests.
     pub(super) fn marks(&self, newest: Instant) -> bool {
         newest < self.marked && self.test.is_none_or(|test| test.from <= newest)
     }
 
-    /// Takes what was lost of a window whose newest packet was sent then. If what is
-    /// taken for chance is an overflow, the rate at which packets came through it.
+    /// Processes the losses of a window whose newest packet was sent at `newest`. If the supposed
+    /// random loss is an overflow, returns the rate that passed during it.
     pub(super) fn overflow(
         &mut self,
         window: Duration,
@@ -129,7 +124,7 @@ impl Doubt {
     ) -> Option<f64> {
         let test = self.test.filter(|test| newest >= test.from + window)?;
         self.test = None;
-        // No acknowledgement came in time to speak of it.
+        // No acknowledgement came in time to cover the test.
         if newest > test.until {
             return None;
         }
@@ -144,14 +139,14 @@ impl Doubt {
         (self.less >= TIMES).then_some(test.came)
     }
 
-    /// It is one, and this rate passes.
+    /// Records an overflow above this rate.
     pub(super) fn overflows_above(&mut self, rate: f64) {
         self.passes = Some((rate, self.rounds));
         self.rounds = (self.rounds * 2).min(ROUNDS.1);
         (self.less, self.pause, self.found) = (0, PAUSE.0, ORDINARY);
     }
 
-    /// Whether losses of a window sent at this rate are an overflow.
+    /// Whether the losses of a window sent at this rate count as overflow.
     pub(super) fn is_above(&self, rate: f64) -> bool {
         self.passes.is_some_and(|(passes, _)| rate > ABOVE * passes)
     }
@@ -173,7 +168,7 @@ mod tests {
         Lost { missing, chance: 0.2, deviation: 0.014 }
     }
 
-    /// Rounds of 200 ms; when the next test begins.
+    /// The start of the next test, with rounds of 200 ms.
     fn next_test(doubt: &mut Doubt, mut now: u64) -> u64 {
         loop {
             now += 200;

@@ -1,36 +1,36 @@
-//! What queue was expected, beside what came: a queue that stays although it
-//! should have gone is not ours, and one that is gone too early means that
-//! there is more capacity than we know of.
+//! Compares forecasts of the queue with what packets met: a queue that persists although it should
+//! have drained is not ours, and one that drains too early means that there is more capacity than
+//! known.
 
 use std::collections::VecDeque;
 
 use units::Instant;
 
-/// A capacity that has fallen below this share makes older forecasts void.
+/// A capacity below this fraction of the earlier one voids older forecasts.
 const VOID: f64 = 0.75;
 
 #[derive(Debug, Default)]
 pub(super) struct Forecast {
-    /// For packets sent at these times: the queue, in seconds.
+    /// Send times of packets, and the queue forecast for each, in seconds.
     made: VecDeque<(Instant, f64)>,
-    /// The forecast for the newest packet heard of.
+    /// The forecast for the newest packet with known arrival.
     current: Option<f64>,
     /// Since when the queue has been larger than forecast.
     exceeded_since: Option<Instant>,
     capacity: f64,
 }
 
-/// How a forecast turned out.
+/// Result of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Met,
-    /// The queue is larger, which is news.
+    /// The queue is larger, for the first time.
     Exceeded,
-    /// The queue stays, a round trip after that was noticed.
+    /// The queue persists a round trip after that was noticed.
     Stuck(Instant),
-    /// The queue is gone.
+    /// The queue has drained.
     Gone,
-    /// There is much less capacity than when it was made.
+    /// The capacity is much lower than at the time of the forecast.
     Void,
 }
 
@@ -39,8 +39,8 @@ impl Forecast {
         self.made.push_back((now, queue));
     }
 
-    /// Judges the queue met by a packet that was `sent`, tolerating so much less
-    /// and so much more; all in seconds, at a capacity in bit/s.
+    /// Judges the queue met by a packet sent at `sent`, with these tolerances below and above; all
+    /// in seconds, at a capacity in bit/s.
     pub(super) fn judge(
         &mut self,
         now: Instant,
@@ -70,7 +70,7 @@ impl Forecast {
         if sent <= since { Outcome::Met } else { Outcome::Stuck(since) }
     }
 
-    /// Begins afresh.
+    /// Starts afresh.
     pub(super) fn reset(&mut self, capacity: f64) {
         *self = Self { capacity, ..Self::default() };
     }
@@ -93,7 +93,7 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    /// A queue, met 600 ms after each forecast of it, and the outcomes.
+    /// The outcomes for a queue that is met 600 ms after each forecast of it.
     fn judge(forecast: f64, queue: f64, times: u64) -> Vec<Outcome> {
         let mut book = Forecast::default();
         (0..times)

@@ -1,28 +1,27 @@
-//! The search for capacity that has become free: a short train now and then,
-//! and a longer one to confirm what it has shown.
+//! Searches for free capacity: a short train now and then, and a longer one to confirm its result.
 
 use super::super::{PACKET, Plan, TRAIN_RATE};
 use crate::rate::train::Measured;
 
-/// A train that came so much faster than we send calls for a longer one.
+/// A train that arrived faster than our rate by this factor calls for a longer one.
 const FASTER: f64 = 1.3;
-/// How long trains may occupy the link, in seconds, and how many packets they
-/// have.
+/// Maximum time that a short train occupies the link, in seconds, and bounds of its length in
+/// packets.
 const PROBE: f64 = 0.015;
 const PROBE_PACKETS: (usize, usize) = (6, 24);
 const CONFIRM: f64 = 0.04;
 const CONFIRM_PACKETS: (usize, usize) = (16, 256);
-/// By how much the longer train is faster than what it is to confirm.
+/// Rate of the longer train, relative to the rate it is to confirm.
 const EXCESS: f64 = 1.25;
-/// A rate is confirmed if the longer train came at this share of it.
+/// A rate is confirmed if the longer train arrives at this fraction of it.
 const CONFIRMED: f64 = 0.85;
-/// Until the longer train has come, this share of what the short one promises is
-/// used, if the link has become faster since the last one; and the train must
-/// have taken so many times what delays vary by, or it says nothing about that.
+/// If the link has become faster since the last short train by at least the factor `RISEN`, this
+/// fraction of the promised rate is used until the longer train has arrived. The short train must
+/// have taken this multiple of the delay variation to be conclusive.
 const TRUST: f64 = 0.92;
 const RISEN: f64 = 1.1;
 const CLEAR: f64 = 8.0;
-/// Rounds between trains that found nothing, at most.
+/// Maximum rounds between trains that find nothing.
 const MOST_ROUNDS: u32 = 16;
 
 #[derive(Debug)]
@@ -30,36 +29,36 @@ pub(super) struct Probe {
     /// Rounds to wait between trains, and until the next one.
     wait: u32,
     left: u32,
-    /// A rate that a train has shown and that is to be confirmed.
+    /// A rate that a train has shown and that awaits confirmation, in bit/s.
     seen: Option<f64>,
-    /// What the last short train has shown, of the whole link.
+    /// The whole link's rate as shown by the last short train, in bit/s.
     whole: Option<f64>,
     under_way: Purpose,
     /// The next train is to show the whole link.
     of_link: bool,
-    /// The next train is worth more than the one under way.
+    /// The next train is worth more than the one in flight.
     urgent: bool,
-    /// An urgent train is due or under way.
+    /// An urgent train is due or in flight.
     hurried: bool,
 }
 
-/// What the train under way is for.
+/// Purpose of the train in flight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Purpose {
     /// To find free capacity.
     Search,
-    /// To confirm that it is so much, bit/s. A short train shows the rate of the
-    /// link; a longer one gets less of it if others send too.
+    /// To confirm this rate, in bit/s. A short train shows the rate of the link; a longer one gets
+    /// less of it if others send too.
     Confirm(f64),
-    /// To show the whole link behind a queue.
+    /// To show the rate of the whole link behind a queue.
     Link,
 }
 
-/// What a train has shown.
+/// Result of a train.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Found {
     Nothing,
-    /// So much capacity, bit/s.
+    /// This much capacity, in bit/s.
     Capacity(f64),
     /// The rate of the whole link, bit/s.
     Link(f64),
@@ -79,13 +78,13 @@ impl Probe {
         }
     }
 
-    /// There is reason to look at once.
+    /// Searches at once.
     pub(super) fn hurry(&mut self) {
         (self.left, self.wait) = (0, 1);
         self.be_urgent();
     }
 
-    /// There is reason to look at the whole link at once.
+    /// Measures the whole link at once.
     pub(super) fn show_link(&mut self) {
         (self.left, self.of_link) = (0, true);
         self.be_urgent();
@@ -98,13 +97,12 @@ impl Probe {
         }
     }
 
-    /// Whether the next train is not to wait for the one that has left.
+    /// Whether the next train need not wait for the one that has left.
     pub(super) fn is_urgent(&self) -> bool {
         self.urgent
     }
 
-    /// A round is over; trains find nothing behind a queue, except the whole
-    /// link.
+    /// Ends a round. Behind a queue, trains find only the rate of the whole link.
     pub(super) fn end_round(&mut self, queued: bool, of_link: bool) {
         self.left = self.left.saturating_sub(1);
         if queued {
@@ -113,7 +111,7 @@ impl Probe {
         }
     }
 
-    /// The train that is due when payload is about to leave.
+    /// The train due before the next payload.
     pub(super) fn next_train(&mut self, capacity: f64) -> Option<Plan> {
         self.urgent = false;
         if let Some(rate) = self.seen.take() {
@@ -133,8 +131,8 @@ impl Probe {
         Some(Plan { packets, rate: TRAIN_RATE })
     }
 
-    /// Takes what the train under way has measured, if it has, where delays vary
-    /// by so many seconds.
+    /// Processes the result of the train in flight, if it has one; `noise` is the delay variation
+    /// in seconds.
     pub(super) fn train_came(
         &mut self,
         train: Option<Measured>,
@@ -148,7 +146,7 @@ impl Probe {
                 self.whole = Some(seen.received);
                 Found::Link(seen.received)
             }
-            // Trains say nothing about such a path.
+            // Trains are inconclusive on such a path.
             (Purpose::Link, None) => Found::Link(f64::INFINITY),
             (Purpose::Confirm(rate), Some(seen))
                 if seen.received > (CONFIRMED * rate).max(capacity) =>
