@@ -1,9 +1,8 @@
 //! One flow over a GEO link in virtual time, as tables:
 //! `cargo bench -p skyhop-tcp --bench geo`.
 //!
-//! 20 Mbit/s, 252 ms one way, MSS 1448 with timestamps, buffers of 16 MiB, a
-//! queue of 850 packets, 100 s with the start, `SEEDS` seeds; then what a packet
-//! costs this computer, at 20 and at 100 Mbit/s.
+//! 20 Mbit/s, 252 ms one way, MSS 1448 with timestamps, buffers of 16 MiB, a queue of 850 packets,
+//! 100 s with the start, `SEEDS` seeds; then the processor time per packet at 20 and at 100 Mbit/s.
 
 #![allow(clippy::disallowed_types, reason = "a benchmark looks at the wall clock")]
 
@@ -82,7 +81,7 @@ impl Pair {
         self.pump();
     }
 
-    /// Writes all there is room for, reads all there is, sends all that may go.
+    /// Writes and reads as much as possible, and sends everything that may go.
     fn pump(&mut self) {
         let more = ByteRange::new(self.written..self.written + (1 << 20));
         self.written += self.ends[0].write(&more).unwrap_or(0) as u64;
@@ -134,7 +133,7 @@ fn costs() {
     for mbit in [20, 100, 500] {
         let config = config("cubic", 1);
         let queue = 850 * mbit as usize / 20;
-        // The quietest of three equal runs.
+        // The quietest of three identical runs.
         let (pair, time) = (0..3)
             .map(|_| {
                 let pair = Pair::new(&config, BitRate::from_mbit(mbit), queue, 1e-5, 1);

@@ -1,5 +1,5 @@
-//! Replays the fuzzer's corpus (`fuzz/corpus/segments`: scripted exchanges for it
-//! to begin with), and random bytes of the same form.
+//! Replays the fuzzer's corpus (`fuzz/corpus/segments`, seeded with scripted exchanges), and random
+//! bytes of the same form.
 
 #![cfg(feature = "fuzzing")]
 
@@ -20,7 +20,7 @@ fn the_corpus_is_harmless() {
     }
 }
 
-/// A segment as the target reads it, near what the connections expect.
+/// A segment in the form that the target reads, close to what the connections expect.
 fn segment() -> impl Strategy<Value = Vec<u8>> {
     let numbers = (any::<u8>(), 0u32..4000, 0u32..4000, any::<u8>(), any::<u16>());
     let rest = (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40), 0usize..60);

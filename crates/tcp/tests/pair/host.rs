@@ -13,9 +13,9 @@ use units::{Instant, Machine};
 pub(crate) struct Plan {
     /// Bytes to send, then the stream ends.
     pub(crate) bytes: u64,
-    /// The most that is read at once, whenever something arrives.
+    /// Maximum number of bytes per read, whenever something arrives.
     pub(crate) read: usize,
-    /// The stream is ended only when the peer's has.
+    /// Whether the stream ends only after the peer's has.
     pub(crate) waits: bool,
 }
 
@@ -30,16 +30,16 @@ pub(crate) struct Host {
     pub(crate) is_over: bool,
     pub(crate) finished_at: Option<Instant>,
     now: Instant,
-    /// A digest of everything that was sent, and when.
+    /// Digest of everything sent, and when.
     pub(crate) digest: u64,
 }
 
-/// The byte at `offset` of what host `side` sends.
+/// The byte at `offset` of the stream sent by host `side`.
 fn byte(side: usize, offset: u64) -> u8 {
     ((offset ^ (side as u64) << 60).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Bytes of [`digest`].
+/// Length of [`digest`] in bytes.
 pub(crate) const TRAILER: usize = 8;
 
 /// FNV-1a.
@@ -115,7 +115,7 @@ impl Host {
                 return;
             }
         }
-        // A CLOSE in SYN-SENT would give the connection up.
+        // CLOSE in SYN-SENT would abort the connection.
         let is_open = self.tcp.state() != State::SynSent;
         if is_open && (!self.plan.waits || self.finished) {
             self.tcp.close();
@@ -123,8 +123,7 @@ impl Host {
         }
     }
 
-    /// Everything went through, in both directions; what a slow reader has left
-    /// is read now.
+    /// Checks that everything went through in both directions; reads what a slow reader has left.
     pub(crate) fn check(&mut self, expected: u64) {
         self.plan.read = usize::MAX;
         self.read();
@@ -152,8 +151,8 @@ impl Peer for Host {
     fn receive(&mut self, now: Instant, from: usize, datagram: Vec<u8>) {
         self.now = now;
         let wire::Path { from, to, .. } = path(from);
-        // A checksum of 16 bits lets one of 65,536 damaged segments through, as
-        // on the Internet; the digest behind it, as of a link layer, does not.
+        // A 16-bit checksum passes one of 65,536 damaged segments, as on the Internet; the digest
+        // behind it, which stands for a link layer's checksum, does not.
         let (bytes, trailer) = datagram.split_at(datagram.len() - TRAILER);
         let is_intact = trailer == digest(0, bytes).to_be_bytes();
         let decoded = wire::decode(from, to, Ecn::NotEct, &Bytes::copy_from_slice(bytes));

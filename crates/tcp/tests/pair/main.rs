@@ -1,5 +1,5 @@
-//! Two endpoints over a link: no byte is lost, duplicated or reordered, and both
-//! ends end, whatever the link does and whichever options they have.
+//! Two endpoints over a link: no byte is lost, duplicated or reordered, and both ends finish,
+//! whatever the link does and whichever options they have.
 
 mod host;
 
@@ -29,7 +29,7 @@ const RECOVERIES: [Option<FastRecovery>; 4] =
 
 const PRRS: [Option<PrrBound>; 3] = [None, Some(PrrBound::Conservative), Some(PrrBound::SlowStart)];
 
-/// What decides about loss recovery.
+/// The settings that govern loss recovery.
 #[derive(Debug, Clone, Copy)]
 struct Combination {
     controller: &'static str,
@@ -59,7 +59,7 @@ fn probability(p: f64) -> Probability {
     Probability::new(p).unwrap()
 }
 
-/// A configuration with the combination, and everything else by chance.
+/// A configuration with the combination and everything else random.
 fn config(combination: &Combination, dice: &mut Dice) -> Config {
     let mut coin = || dice.below(2) == 0;
     let flags: [bool; 17] = core::array::from_fn(|_| coin());
@@ -81,7 +81,7 @@ fn config(combination: &Combination, dice: &mut Dice) -> Config {
         syn_data: match pick(dice, &[0, 0, 1, 2, 3]) {
             0 => SynData::Off,
             1 => SynData::Always,
-            // The right cookie, or one of another server.
+            // The right cookie, or another server's.
             number => SynData::FastOpen { cookie: [number as u8; 8].into_iter().collect() },
         },
         max_rate: (pick(dice, &[0, 1]) == 0).then(|| BitRate::from_mbit(5)),
@@ -149,7 +149,8 @@ fn mangle(dice: &mut Dice) -> Mangle {
     Mangle { duplicate, reorder, reorder_by, corrupt, outages, ..Mangle::default() }
 }
 
-/// A transfer in both directions over a random link. What it came to.
+/// Runs a transfer in both directions over a random link; returns a digest and the time for each
+/// side.
 fn transfer(combination: &Combination, seed: u64) -> [(u64, Option<Instant>); 2] {
     let mut dice = Dice::new(seed);
     let iss = [SeqNr::new(dice.bits() as u32), SeqNr::new(u32::MAX - 3000)];
@@ -157,7 +158,7 @@ fn transfer(combination: &Combination, seed: u64) -> [(u64, Option<Instant>); 2]
     let waits = dice.below(3);
     let plans = [plan(&mut dice, waits == 1), plan(&mut dice, waits == 2)];
     let [client, server] = configs;
-    // Sometimes both open at once.
+    // Sometimes a simultaneous open.
     let server: Connection<Bytes> = if dice.below(5) == 0 {
         Connection::connect(server, iss[1])
     } else {
@@ -185,9 +186,8 @@ fn transfer(combination: &Combination, seed: u64) -> [(u64, Option<Instant>); 2]
     [client, server].map(|host| (host.digest, host.finished_at))
 }
 
-/// `TCP_SEEDS=first..end` chooses the seeds: a failing one can be replayed
-/// alone. Each seed runs a combination, in turn, so that a multiple of their
-/// number runs all of them equally often.
+/// `TCP_SEEDS=first..end` chooses the seeds, so that a failing one can be replayed alone. The seeds
+/// cycle through the combinations.
 #[test]
 fn no_byte_is_lost_with_any_combination() {
     let all = combinations();
@@ -236,9 +236,8 @@ fn every_profile_talks_to_every_other() {
     }
 }
 
-/// On a link that keeps the order, only what was lost is sent again, whatever
-/// finds the losses, and no reaction is taken back; a probe of the tail or a
-/// time-out may repeat what was not lost.
+/// On a link that keeps the order, only lost data is retransmitted, whichever detection is used,
+/// and no reaction is undone; a tail loss probe or a time-out may repeat data that was not lost.
 #[test]
 fn nothing_is_repeated_or_undone_without_need() {
     for controller in NAMES {

@@ -49,7 +49,7 @@ fn quick_at_first() {
     recv!(t, time 220);
 }
 
-/// RFC 2760 §3.2.3: all through slow start, which lasts to the first hole.
+/// RFC 2760 §3.2.3: throughout slow start, which lasts until the first hole.
 #[test]
 fn delayed_after_slow_start() {
     let mut t = receiver(AckConfig { after_slow_start: true, ..AckConfig::default() });
@@ -65,7 +65,7 @@ fn delayed_after_slow_start() {
     recv!(t, time 320);
 }
 
-/// At once, and one for each: they are what the peer counts.
+/// At once, and one for each segment: the peer counts them.
 #[test]
 fn out_of_order_and_into_the_hole() {
     let mut t = receiver(AckConfig::default());
@@ -73,7 +73,7 @@ fn out_of_order_and_into_the_hole() {
     recv!(t, time 200, ". 1:1 ack 1", ". 1:1 ack 1", ". 1:1 ack 1");
     send!(t, time 210, ". 1:1001 ack 1");
     recv!(t, time 210, ". 1:1 ack 4001");
-    // And what is here already.
+    // And data that is already here.
     send!(t, time 220, ". 1:1001 ack 1");
     recv!(t, time 220, ". 1:1 ack 4001");
 }

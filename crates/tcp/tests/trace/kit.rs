@@ -7,9 +7,9 @@
 //! `snack OFFSET,SIZE`, `ce`, `ect`. The data of a SYN is `0:to`. Flags: S F R P, `.` for ACK, E for
 //! ECE, W for CWR, `-` for none.
 //!
-//! `send!(t, time 100, "…")` hands segments to the connection under test at
-//! 100 ms; `recv!(t, time 100, "…")` says what it sends at 100 ms: exactly these
-//! segments, and none between the last line of the test and then.
+//! `send!(t, time 100, "…")` hands segments to the connection under test at 100 ms; `recv!(t, time
+//! 100, "…")` asserts what it sends at 100 ms: exactly these segments, and none between the
+//! previous line of the test and then.
 
 use bytes::Bytes;
 use tcp::{
@@ -17,8 +17,8 @@ use tcp::{
 };
 use units::{Instant, Machine};
 
-/// The connection's and its peer's initial sequence numbers: near the wrap, so
-/// that every test crosses it.
+/// Initial sequence numbers of the connection and its peer: near the wrap, so that every test
+/// crosses it.
 const OURS: SeqNr = SeqNr::new(u32::MAX - 500);
 const PEERS: SeqNr = SeqNr::new(u32::MAX - 700);
 
@@ -31,7 +31,7 @@ pub(crate) struct Trace {
     pub(crate) tcp: Connection<Bytes>,
     pub(crate) now: u64,
     written: u64,
-    /// What the timestamp clock shows at 0 ms.
+    /// Value of the timestamp clock at 0 ms.
     zero: u32,
 }
 
@@ -63,8 +63,8 @@ impl Trace {
         Self { tcp, now: 0, written: 0, zero: OURS.get() }
     }
 
-    /// A client whose handshake took from 0 to 100 ms, with a peer that offers
-    /// `syn` (for instance `"mss 1000 win 30000"`).
+    /// A client whose handshake took from 0 to 100 ms, with a peer that offers `syn`, for instance
+    /// `"mss 1000 win 30000"`.
     pub(crate) fn established(config: Config, syn: &str) -> Self {
         let mut t = Self::connecting(config);
         t.drain();
@@ -108,7 +108,7 @@ impl Trace {
         self.tcp.stats().ssthresh.get()
     }
 
-    /// Lets time pass. Nothing may be sent before it is over.
+    /// Advances the time to `ms`. Nothing may be sent before then.
     pub(crate) fn go_to(&mut self, ms: u64) {
         assert!(ms >= self.now, "time goes back from {} to {ms} ms", self.now);
         if ms > self.now {
@@ -122,7 +122,7 @@ impl Trace {
                 let sent = self.drain();
                 assert!(sent.is_empty(), "unexpected at {} ms ({wake:?}): {sent:#?}", self.now);
             } else if self.tcp.poll_timeout().is_some_and(|(next, _)| next <= at(ms)) {
-                // Something waits for being asked, not for the time.
+                // Something waits to be polled, not for the time.
                 break;
             }
         }
@@ -142,7 +142,7 @@ impl Trace {
     #[track_caller]
     pub(crate) fn expect(&mut self, lines: &[&str]) {
         let sent = self.drain();
-        // A line is compared in what it speaks of.
+        // A line is compared only in the fields it mentions.
         let shown: Vec<String> = (0..sent.len().max(lines.len()))
             .filter_map(|n| Some(show(sent.get(n)?, lines.get(n).unwrap_or(&""), self.zero)))
             .collect();
@@ -154,7 +154,7 @@ fn byte(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// From hexadecimal; `-` is empty.
+/// Parses hexadecimal; `-` is empty.
 pub(crate) fn cookie(text: &str) -> Cookie {
     let digits = text.trim_matches('-').as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap();
@@ -223,7 +223,7 @@ fn parse(line: &str, zero: u32) -> Segment<Bytes> {
     segment
 }
 
-/// The line of a segment, with those of the optional words that `like` has.
+/// The line of a segment, with those optional words that `like` has.
 fn show(segment: &Segment<Bytes>, like: &str, zero: u32) -> String {
     let flags = segment.flags;
     let letters = [

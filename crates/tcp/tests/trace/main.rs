@@ -14,8 +14,7 @@ mod windows;
 use tcp::cc::ControllerSpec;
 use tcp::{Config, Counting, Detection};
 
-/// The TCP of RFC 2581 and 793: no option of any kind, an initial window of
-/// `window` segments.
+/// The TCP of RFC 2581 and 793: no options, an initial window of `window` segments.
 pub(crate) fn plain(window: u32) -> Config {
     Config {
         mss: 1000,

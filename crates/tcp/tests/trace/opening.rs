@@ -1,4 +1,4 @@
-//! Data with the SYN: TCP Fast Open (RFC 7413), and as T/TCP (RFC 1644) had it.
+//! Data with the SYN: TCP Fast Open (RFC 7413), and as in T/TCP (RFC 1644).
 
 use tcp::{Config, State, SynData};
 
@@ -11,8 +11,7 @@ fn fast_open(text: &str) -> Config {
     Config { syn_data: SynData::FastOpen { cookie: cookie(text) }, ..plain(2) }
 }
 
-/// §4.1.3, "requesting a Fast Open cookie": a SYN without data asks, the answer
-/// is kept.
+/// §4.1.3, "requesting a Fast Open cookie": a SYN without data asks, and the answer is kept.
 #[test]
 fn a_client_asks_for_a_cookie() {
     let mut t = Trace::connecting(fast_open("-"));
@@ -37,7 +36,7 @@ fn data_goes_with_the_syn() {
     recv!(t, time 100, ". 101:151 ack 1");
 }
 
-/// §4.2.1: no more than what every peer takes in one segment.
+/// §4.2.1: no more than any peer accepts in one segment.
 #[test]
 fn only_so_much_goes_with_the_syn() {
     let mut t = Trace::connecting(fast_open(COOKIE));
@@ -47,8 +46,8 @@ fn only_so_much_goes_with_the_syn() {
     recv!(t, time 100, ". 537:1537 ack 1", ". 1537:2001 ack 1");
 }
 
-/// §4.2.1: data that was not taken is sent again at once, in segments of the
-/// size that is known now; that is no sign of congestion.
+/// §4.2.1: data that was not accepted is retransmitted at once, in segments of the size known by
+/// then; that is no sign of congestion.
 #[test]
 fn data_that_was_not_taken_is_sent_again() {
     for (answer, again) in [("ack 1", ". 1:101 ack 1"), ("ack 31", ". 31:101 ack 1")] {
@@ -67,8 +66,8 @@ fn data_that_was_not_taken_is_sent_again() {
     recv!(t, time 100, ". 1:301 ack 1", ". 301:501 ack 1");
 }
 
-/// §4.2.1, fallback: a SYN that had to be sent again has neither data nor
-/// cookie, whatever dropped the first one.
+/// §4.2.1, fallback: a retransmitted SYN has neither data nor cookie, whatever dropped the first
+/// one.
 #[test]
 fn a_lost_syn_is_sent_again_without_data() {
     let mut t = Trace::connecting(fast_open(COOKIE));
@@ -79,8 +78,8 @@ fn a_lost_syn_is_sent_again_without_data() {
     recv!(t, time 1100, ". 1:101 ack 1");
 }
 
-/// §4.2.2: the right cookie has the data taken at once, and answered before the
-/// handshake is through, within the peer's window and the initial one.
+/// §4.2.2: with the right cookie the data is accepted at once and answered before the handshake
+/// completes, within the peer's window and the initial one.
 #[test]
 fn a_server_answers_early() {
     let mut t = Trace::listening(fast_open(COOKIE));
@@ -93,8 +92,7 @@ fn a_server_answers_early() {
     assert_eq!(t.state(), State::Established);
 }
 
-/// §4.2.2: an early answer waits for the SYN-ACK, which goes again when it is
-/// lost.
+/// §4.2.2: an early answer waits for the SYN-ACK, which is retransmitted when lost.
 #[test]
 fn a_lost_answer_is_repeated() {
     let mut t = Trace::listening(fast_open(COOKIE));
@@ -107,8 +105,7 @@ fn a_lost_answer_is_repeated() {
     recv!(t, time 3100, ". 1:101 ack 51");
 }
 
-/// §4.1.2: whoever has no cookie, or a wrong one, gets the right one, and a
-/// plain handshake.
+/// §4.1.2: a client with no cookie, or a wrong one, gets the right one and a plain handshake.
 #[test]
 fn without_the_cookie_nothing_is_taken() {
     for shown in ["-", "ffffffff"] {
@@ -119,8 +116,7 @@ fn without_the_cookie_nothing_is_taken() {
         send!(t, time 100, ". 1:51 ack 1");
         assert_eq!(t.read_all(), 50);
     }
-    // A SYN without the option gets none, and a server without a cookie does
-    // not answer the option.
+    // A SYN without the option gets none, and a server without a cookie ignores the option.
     let mut t = Trace::listening(fast_open(COOKIE));
     send!(t, time 0, "S 0:50 mss 1000");
     recv!(t, time 0, "S. 0:0 ack 1");
@@ -129,7 +125,7 @@ fn without_the_cookie_nothing_is_taken() {
     recv!(t, time 0, "S. 0:0 ack 1");
 }
 
-/// RFC 1644 §1: a transaction of one segment each way needs one round trip.
+/// RFC 1644 §1: a transaction of one segment each way takes one round trip.
 #[test]
 fn without_any_proof() {
     let always = Config { syn_data: SynData::Always, ..plain(2) };

@@ -8,8 +8,8 @@ use units::ByteCount;
 use super::kit::{Trace, recv, send};
 use super::{controller, plain};
 
-/// A client that has sent `segments` segments of 1000 bytes at 100 ms, all that
-/// its initial window allows, and has more.
+/// A client that has sent `segments` segments of 1000 bytes at 100 ms, all that its initial window
+/// allows, and has more to send.
 fn sent(config: Config, segments: u64) -> Trace {
     let config = Config { initial_window: segments as u32, ..config };
     let offer = if config.sack { "mss 1000 sackok" } else { "mss 1000" };
@@ -25,7 +25,7 @@ fn data(n: u64, ack: u64) -> String {
     format!(". {}:{} ack {ack}", n * 1000 + 1, n * 1000 + 1001)
 }
 
-/// RFC 5681 §3.1: one segment more per acknowledgement.
+/// RFC 5681 §3.1: one more segment per acknowledgement.
 #[test]
 fn slow_start() {
     let mut t = sent(plain(2), 2);
@@ -51,7 +51,7 @@ fn byte_counting_in_slow_start() {
     }
 }
 
-/// RFC 5681 §3.1 equation 3, and RFC 3465 §2.1: a segment per round trip.
+/// RFC 5681 §3.1 equation 3, and RFC 3465 §2.1: one segment per round trip.
 #[test]
 fn congestion_avoidance() {
     let config = Config { initial_ssthresh: Some(ByteCount::new(4000)), ..plain(4) };
@@ -63,7 +63,7 @@ fn congestion_avoidance() {
     assert_eq!(t.cwnd(), 4250 + 3000 * 1000 / 4250);
 }
 
-/// RFC 5681 §3.1: a window that was not used does not grow.
+/// RFC 5681 §3.1: an unused window does not grow.
 #[test]
 fn an_unused_window_does_not_grow() {
     let mut t = Trace::established(plain(10), "mss 1000");
@@ -103,7 +103,7 @@ fn newreno() {
         ". 17001:18001 ack 1");
 }
 
-/// RFC 6582 §3.2 step 2: duplicates that the recovery itself has caused.
+/// RFC 6582 §3.2 step 2: duplicates caused by the recovery itself.
 #[test]
 fn newreno_is_careful() {
     let mut t = sent(plain(4), 4);
@@ -116,8 +116,8 @@ fn newreno_is_careful() {
     assert_eq!(t.tcp.stats().recoveries, 1);
 }
 
-/// RFC 2581 §3.2: Reno leaves recovery at the first new acknowledgement, and
-/// needs the time-out for the second hole.
+/// RFC 2581 §3.2: Reno leaves recovery at the first new acknowledgement and needs the time-out for
+/// the second hole.
 #[test]
 fn reno() {
     let mut t = sent(Config { controller: controller("reno"), ..plain(10) }, 10);
@@ -130,8 +130,7 @@ fn reno() {
     assert_eq!(t.cwnd(), 1000);
 }
 
-/// Fall and Floyd 1996, §2: Tahoe begins again at the hole, with a window of
-/// one segment.
+/// Fall and Floyd 1996, §2: Tahoe restarts at the hole with a window of one segment.
 #[test]
 fn tahoe() {
     let mut t = sent(Config { controller: controller("tahoe"), ..plain(10) }, 10);
@@ -144,7 +143,7 @@ fn tahoe() {
     assert_eq!(t.tcp.stats().phase, Phase::Open);
 }
 
-/// The controller's habit is a default only.
+/// The controller's recovery is only a default.
 #[test]
 fn recovery_can_be_chosen() {
     let recovery = Some(FastRecovery::GoBackN);
@@ -171,7 +170,7 @@ fn sack() {
     // Seven in the pipe, then six.
     send!(t, time 220, ". 1:1 ack 1 sack 4001:6001,1001:3001");
     recv!(t, time 220);
-    // IsLost(3): it leaves the pipe, which has room for it then.
+    // IsLost(3): it leaves the pipe, which then has room for it.
     send!(t, time 230, ". 1:1 ack 1 sack 4001:7001,1001:3001");
     recv!(t, time 230, ". 3001:4001 ack 1");
     send!(t, time 240, ". 1:1 ack 1 sack 4001:8001,1001:3001");
@@ -182,7 +181,7 @@ fn sack() {
     assert_eq!((t.tcp.stats().phase, t.cwnd()), (Phase::Open, 5000));
 }
 
-/// Of ten segments the first is lost and sent again, and with it go 10 to 13.
+/// Of ten segments the first is lost and retransmitted, and segments 10 to 13 are sent with it.
 fn recovering() -> Trace {
     let mut t = sent(with_sack(Detection::Sack), 10);
     send!(t, time 200, ". 1:1 ack 1 sack 1001:4001");
@@ -194,8 +193,8 @@ fn recovering() -> Trace {
     t
 }
 
-/// RFC 6675 §5: a loss above RecoveryPoint is not part of the recovery. Segment
-/// 10, the first new one of the recovery from the loss of segment 0, is lost, too.
+/// RFC 6675 §5: a loss above RecoveryPoint is not part of the recovery. Segment 10, the first new
+/// one of the recovery from the loss of segment 0, is lost too.
 #[test]
 fn a_loss_during_recovery_has_a_recovery_of_its_own() {
     let mut t = recovering();
@@ -206,7 +205,7 @@ fn a_loss_during_recovery_has_a_recovery_of_its_own() {
     recv!(t, time 310, ". 10001:11001 ack 1");
     assert_eq!((t.tcp.stats().phase, t.ssthresh()), (Phase::Recovery, 2500));
 
-    // It is found before the first recovery is over, and sent again within it.
+    // It is detected before the first recovery is over, and retransmitted within it.
     let mut t = recovering();
     send!(t, time 310, ". 1:1 ack 1 sack 11001:14001,1001:10001");
     recv!(t, time 310, ". 10001:11001 ack 1", ". 14001:15001 ack 1", ". 15001:16001 ack 1",
@@ -224,7 +223,7 @@ fn sack_without_new_data() {
     t.write(6000);
     assert_eq!(t.tcp.stats().segments, 1);
     t.expect(&[0, 1, 2, 3, 4, 5].map(|n| data(n, 1)).each_ref().map(String::as_str));
-    // 0 is lost; 1 may be; 5 was sent last.
+    // 0 is lost; 1 may be; 5 was the last one sent.
     send!(t, time 200, ". 1:1 ack 1 sack 2001:3001", ". 1:1 ack 1 sack 2001:4001");
     recv!(t, time 200);
     send!(t, time 210, ". 1:1 ack 1 sack 2001:5001");
@@ -247,8 +246,8 @@ fn fack() {
     recv!(t, time 210, ". 1:1001 ack 1");
 }
 
-/// RFC 8985 §6.2: a quarter of the RTT is left for reordering, or none when
-/// three segments have overtaken.
+/// RFC 8985 §6.2: a quarter of the RTT is allowed for reordering, or none once three segments have
+/// overtaken.
 #[test]
 fn rack() {
     let mut t = sent(with_sack(Detection::Rack { tlp: false }), 10);
@@ -263,10 +262,9 @@ fn rack() {
     recv!(t, time 210, ". 1:1001 ack 1");
 }
 
-/// RFC 8985 §6.2 step 3: acknowledgements were lost, not reordered segments. An
-/// acknowledgement that tells of two runs, the later one first (RFC 2018 §4), is
-/// no sign that segments overtake each other, so the third that has overtaken
-/// starts the recovery at once.
+/// RFC 8985 §6.2 step 3: acknowledgements were lost, not segments reordered. An acknowledgement of
+/// two runs, the later one first (RFC 2018 §4), is no sign of reordering, so the third segment that
+/// has overtaken starts the recovery at once.
 #[test]
 fn lost_acknowledgements_are_no_reordering() {
     let mut t = sent(with_sack(Detection::Rack { tlp: false }), 10);
@@ -276,7 +274,7 @@ fn lost_acknowledgements_are_no_reordering() {
     recv!(t, time 210, ". 1:1001 ack 1");
 }
 
-/// RFC 8985 §3.4: a lost retransmission is found without a time-out.
+/// RFC 8985 §3.4: a lost retransmission is detected without a time-out.
 #[test]
 fn rack_finds_lost_retransmissions() {
     let mut t = sent(with_sack(Detection::Rack { tlp: false }), 10);
@@ -285,8 +283,8 @@ fn rack_finds_lost_retransmissions() {
     send!(t, time 210, ". 1:1 ack 1 sack 1001:10001");
     recv!(t, time 210, ". 10001:11001 ack 1", ". 11001:12001 ack 1", ". 12001:13001 ack 1",
         ". 13001:14001 ack 1");
-    // What was sent after the retransmission is there; the retransmission
-    // would have been before it.
+    // What was sent after the retransmission has arrived; the retransmission would have arrived
+    // before it.
     send!(t, time 310, ". 1:1 ack 1 sack 1001:11001");
     recv!(t, time 310, ". 1:1001 ack 1", ". 14001:15001 ack 1");
     assert_eq!(t.tcp.stats().timeouts, 0);
@@ -299,23 +297,22 @@ fn tail_loss_probes() {
     let mut t = Trace::established(config(), "mss 1000 sackok");
     t.write(2000);
     recv!(t, time 100, ". 1:1001 ack 1", ". 1001:2001 ack 1");
-    // Two round trips later, what was sent last.
+    // Two round trips later, the segment sent last.
     recv!(t, time 300, ". 1001:2001 ack 1");
-    // The selective acknowledgement of the probe tells of the rest.
+    // The selective acknowledgement of the probe reveals the rest.
     send!(t, time 400, ". 1:1 ack 1 sack 1001:2001");
     recv!(t, time 400, ". 1:1001 ack 1");
     send!(t, time 500, ". 1:1 ack 2001");
     assert_eq!((t.tcp.stats().timeouts, t.tcp.stats().tail_probes), (0, 1));
 
-    // One segment: its acknowledgement may be delayed.
+    // One segment: allow for a delayed acknowledgement.
     let mut t = Trace::established(config(), "mss 1000 sackok");
     t.write(1000);
     recv!(t, time 100, ". 1:1001 ack 1");
     recv!(t, time 500, ". 1:1001 ack 1");
 }
 
-/// RFC 8985 §7.4.2: a probe that repaired a loss reduces the window; one that
-/// was not needed does not.
+/// RFC 8985 §7.4.2: a probe that repaired a loss reduces the window; an unnecessary one does not.
 #[test]
 fn a_probe_that_repaired_a_loss_is_noticed() {
     for (answer, recovers) in [(". 1:1 ack 1001 sack 1:1001", false), (". 1:1 ack 1001", true)] {
@@ -332,8 +329,8 @@ fn a_probe_that_repaired_a_loss_is_noticed() {
     }
 }
 
-/// RFC 6937 §3: a segment for every second acknowledgement, not a round trip
-/// of silence and then one for each.
+/// RFC 6937 §3: one segment for every second acknowledgement, instead of a silent round trip and
+/// then one for each.
 #[test]
 fn proportional_rate_reduction() {
     for (prr, turns) in
@@ -389,8 +386,8 @@ fn timeouts_back_off_and_slow_start_follows() {
     assert_eq!(t.tcp.stats().rto.as_secs(), 1);
 }
 
-/// RFC 5681 §3.1: slow start follows a time-out, also if the window was not what
-/// limited the first transmission of what is sent again.
+/// RFC 5681 §3.1: slow start follows a time-out even if the window did not limit the first
+/// transmission of the data sent again.
 #[test]
 fn slow_start_follows_the_time_out_of_an_unused_window() {
     let mut t = Trace::established(plain(10), "mss 1000");
@@ -403,7 +400,7 @@ fn slow_start_follows_the_time_out_of_an_unused_window() {
     recv!(t, time 1300, ". 3001:4001 ack 1", ". 4001:5001 ack 1", ". 5001:6001 ack 1");
 }
 
-/// RFC 2018 §8: the receiver has thrown away what it had.
+/// RFC 2018 §8: the receiver has discarded SACKed data.
 #[test]
 fn reneging() {
     let mut t = Trace::established(with_sack(Detection::Sack), "mss 1000 sackok");
@@ -415,8 +412,8 @@ fn reneging() {
     recv!(t, time 1210, ". 1001:2001 ack 1");
 }
 
-/// RFC 3168 §6.1.2: ECE halves the window once per window of data; the next new
-/// segment says so. §6.1.5: retransmissions are not ECT.
+/// RFC 3168 §6.1.2: ECE halves the window once per window of data; the next new segment carries
+/// CWR. §6.1.5: retransmissions are not ECT.
 #[test]
 fn ecn_at_the_sender() {
     let config = Config { ecn: true, ..plain(4) };
@@ -434,7 +431,7 @@ fn ecn_at_the_sender() {
     recv!(t, time 1210, ". 4001:5001 ack 1");
 }
 
-/// RFC 5681 §4.1: after an idle time-out the window begins again.
+/// RFC 5681 §4.1: after an idle time-out the window restarts.
 #[test]
 fn restart_after_idle() {
     for (restart_after_idle, segments) in [(true, 2), (false, 4)] {

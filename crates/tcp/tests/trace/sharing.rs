@@ -1,5 +1,5 @@
-//! What connections learn from each other, and about the path at their start:
-//! RFC 9040; Hoe, SIGCOMM 1996; a token bucket at the sender.
+//! What connections learn from each other, and about the path at their start: RFC 9040; Hoe,
+//! SIGCOMM 1996; a token bucket at the sender.
 
 use core::time::Duration;
 
@@ -35,14 +35,14 @@ fn a_later_connection_begins_where_an_earlier_ended() {
     let part = Trace::established(Config { shared, ..plain(1) }, "mss 1000");
     assert_eq!((part.ssthresh(), part.cwnd()), (2000, 1000));
     assert_eq!(part.tcp.stats().smoothed_rtt, Some(ms(100)));
-    // Who has met no loss knows no threshold.
+    // Without a loss there is no threshold to share.
     let fresh = Trace::established(plain(1), "mss 1000");
     assert_eq!(fresh.tcp.control_block().ssthresh, None);
     assert_eq!(fresh.tcp.control_block().cwnd, None);
 }
 
-/// Hoe: three gaps between four acknowledgements of one flight give the rate; an
-/// RTT at that rate is the threshold.
+/// Hoe: three gaps between four acknowledgements of one flight give the rate; the threshold is one
+/// RTT at that rate.
 #[test]
 fn the_threshold_is_estimated() {
     let config = Config { estimate_ssthresh: true, ..plain(6) };

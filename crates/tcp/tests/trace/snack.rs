@@ -1,5 +1,5 @@
-//! Negative acknowledgements of SCPS-TP (CCSDS 714.0-B-2, short form), and
-//! losses that are taken for corruption (§3.2.4).
+//! Negative acknowledgements of SCPS-TP (CCSDS 714.0-B-2, short form), and losses attributed to
+//! corruption (§3.2.4).
 
 use tcp::Config;
 
@@ -12,7 +12,7 @@ fn config() -> Config {
 
 const SYN: &str = "mss 1000 scps 64";
 
-/// §3.2.3: the SYN says that SNACK is understood; both sides must.
+/// §3.2.3: the SYN offers SNACK; both sides must.
 #[test]
 fn snack_is_agreed_on() {
     let mut t = Trace::connecting(config());
@@ -28,8 +28,7 @@ fn snack_is_agreed_on() {
     recv!(t, time 200, ". 1:1 ack 1");
 }
 
-/// Holes are told in whole segments from the acknowledgement number, each in
-/// turn.
+/// Holes are reported in whole segments from the acknowledgement number, each in turn.
 #[test]
 fn holes_are_told_in_turn() {
     let mut t = Trace::established(config(), SYN);
@@ -48,8 +47,8 @@ fn holes_are_told_in_turn() {
     recv!(t, time 205, ". 1:1 ack 7001");
 }
 
-/// A hole is repaired when it is first told of: two duplicates earlier than
-/// RFC 5681. The window comes down once.
+/// A hole is repaired when first reported: two duplicates earlier than in RFC 5681. The window is
+/// reduced once.
 #[test]
 fn a_hole_is_repaired_at_once() {
     let mut t = Trace::established(config(), SYN);
@@ -58,7 +57,7 @@ fn a_hole_is_repaired_at_once() {
     send!(t, time 200, ". 1:1 ack 1 snack 0,1");
     recv!(t, time 200, ". 1:1001 ack 1");
     assert_eq!((t.ssthresh(), t.cwnd()), (3000, 3000));
-    // Told of again before the repair can have arrived.
+    // Reported again before the repair can have arrived.
     send!(t, time 201, ". 1:1 ack 1 snack 0,1", ". 1:1 ack 1 snack 0,1");
     recv!(t, time 201);
     send!(t, time 310, ". 1:1 ack 6001");
@@ -66,8 +65,7 @@ fn a_hole_is_repaired_at_once() {
     assert_eq!(t.tcp.stats().recoveries, 1);
 }
 
-/// A repair that was lost itself is repaired after another round trip, without a
-/// time-out.
+/// A lost repair is repeated after another round trip, without a time-out.
 #[test]
 fn a_lost_repair_is_told_of_again() {
     let mut t = Trace::established(config(), SYN);
@@ -82,7 +80,7 @@ fn a_lost_repair_is_told_of_again() {
     assert_eq!(t.tcp.stats().timeouts, 0);
 }
 
-/// §3.2.4: corruption is repaired without any reduction: all holes at once.
+/// §3.2.4: corruption is repaired without reducing the window: all holes at once.
 #[test]
 fn corruption_is_no_congestion() {
     let mut t = Trace::established(Config { assume_corruption: true, ..config() }, SYN);
@@ -96,7 +94,7 @@ fn corruption_is_no_congestion() {
     assert_eq!(t.cwnd(), window);
 }
 
-/// Nonsense tells nothing: beyond what was sent, or of no length.
+/// Nonsense is ignored: holes beyond what was sent, or of no length.
 #[test]
 fn impossible_holes_are_ignored() {
     let mut t = Trace::established(config(), SYN);

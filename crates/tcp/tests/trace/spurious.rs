@@ -1,4 +1,4 @@
-//! Reactions that are taken back: RFC 5682, 3522, 3708.
+//! Reactions that are undone: RFC 5682, 3522, 3708.
 
 use tcp::cc::Phase;
 use tcp::{Config, Detection};
@@ -14,7 +14,7 @@ fn four_sent(config: Config, offer: &str) -> Trace {
     t
 }
 
-/// RFC 5682 §2.1: after a pause of the link, the original acknowledgements come.
+/// RFC 5682 §2.1: after a pause of the link, the original acknowledgements arrive.
 #[test]
 fn frto_finds_a_spurious_timeout() {
     let mut t = four_sent(Config { frto: true, ..plain(4) }, "mss 1000");
@@ -22,7 +22,7 @@ fn frto_finds_a_spurious_timeout() {
     // Step 2 b: two new segments instead of the second.
     send!(t, time 1500, ". 1:1 ack 1001");
     recv!(t, time 1500, ". 4001:5001 ack 1", ". 5001:6001 ack 1");
-    // Step 3 b: spurious. Window as before the time-out, and one segment more.
+    // Step 3 b: spurious. The window is as before the time-out, plus one segment.
     send!(t, time 1510, ". 1:1 ack 2001");
     recv!(t, time 1510, ". 6001:7001 ack 1");
     let stats = t.tcp.stats();
@@ -44,19 +44,19 @@ fn frto_lets_real_losses_be_repaired() {
     recv!(t, time 1400, ". 6001:7001 ack 1", ". 7001:8001 ack 1", ". 8001:9001 ack 1");
 }
 
-/// RFC 5682 §3.1: with SACK, any original that arrives tells.
+/// RFC 5682 §3.1: with SACK, the arrival of any original is proof.
 #[test]
 fn frto_with_sack() {
     let config = Config { frto: true, sack: true, detection: Detection::Sack, ..plain(4) };
     let mut t = four_sent(config, "mss 1000 sackok");
     recv!(t, time 1100, ". 1:1001 ack 1");
     send!(t, time 1500, ". 1:1 ack 2001");
-    // Segment 1 was not sent again, and has arrived.
+    // Segment 1 was not retransmitted, and has arrived.
     assert_eq!(t.tcp.stats().undone, 1);
     recv!(t, time 1500, ". 4001:5001 ack 1", ". 5001:6001 ack 1", ". 6001:7001 ack 1");
 }
 
-/// RFC 3522 §3.2: the echoed timestamp is that of the original.
+/// RFC 3522 §3.2: the echoed timestamp is the original's.
 #[test]
 fn eifel() {
     for (echo, undone) in [(100, 1), (1100, 0)] {
@@ -71,8 +71,7 @@ fn eifel() {
     }
 }
 
-/// RFC 3708 §3, RFC 2883: three segments overtook the first, which was sent
-/// again without need.
+/// RFC 3708 §3, RFC 2883: three segments overtook the first, which was retransmitted needlessly.
 #[test]
 fn dsack() {
     let config = |dsack_undo| Config {

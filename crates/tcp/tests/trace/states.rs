@@ -37,7 +37,7 @@ fn options_are_offered_and_answered() {
     send!(t, time 0, "SEW 0:0 mss 1400 ws 2 sackok ts 77,0");
     recv!(t, time 0, "SE. 0:0 ack 1 mss 1460 ws 9 sackok ts 0,77");
 
-    // A peer that knows nothing is offered nothing.
+    // Options that the peer did not offer are not used.
     let mut t = Trace::listening(config());
     send!(t, time 0, "S 0:0");
     recv!(t, time 0, "S. 0:0 ack 1 mss 1460");
@@ -56,7 +56,7 @@ fn simultaneous_open() {
     assert_eq!((t.state(), t.event()), (State::Established, Some(Event::Connected)));
 }
 
-/// §3.6, figure 12: we close first.
+/// §3.6, figure 12: this side closes first.
 #[test]
 fn closing_first() {
     let mut t = Trace::established(plain(4), "mss 1000");
@@ -67,7 +67,7 @@ fn closing_first() {
     assert_eq!(t.tcp.write(&bytes::Bytes::from_static(b"x")), Err(WriteError::Finished));
     send!(t, time 200, ". 1:1 ack 12");
     assert_eq!(t.state(), State::FinWait2);
-    // Half-closed: the peer goes on sending.
+    // Half-closed: the peer keeps sending.
     send!(t, time 250, ". 1:501 ack 12");
     recv!(t, time 290, ". 12:12 ack 501");
     send!(t, time 300, "F. 501:601 ack 12");
@@ -75,7 +75,7 @@ fn closing_first() {
     assert_eq!(t.state(), State::TimeWait);
     assert_eq!(t.events(), [Event::Readable, Event::Finished, Event::Closed]);
     assert_eq!(t.read_all(), 600);
-    // The peer's FIN again: acknowledged, and 2·MSL from then (§3.6.1).
+    // The peer's FIN again: acknowledged, and 2·MSL restarts (§3.6.1).
     send!(t, time 1300, "F. 601:601 ack 12");
     recv!(t, time 1300, ". 12:12 ack 602");
     recv!(t, time 61_299);
@@ -113,7 +113,7 @@ fn simultaneous_close() {
     assert_eq!((t.state(), t.events()), (State::TimeWait, vec![Event::Finished, Event::Closed]));
 }
 
-/// §3.10.7.4: a FIN that comes before what it follows waits for it.
+/// §3.10.7.4: a FIN that overtakes data waits for it.
 #[test]
 fn a_fin_out_of_order() {
     let mut t = Trace::established(plain(4), "mss 1000");
@@ -125,7 +125,7 @@ fn a_fin_out_of_order() {
     assert_eq!(t.events(), [Event::Readable, Event::Finished]);
 }
 
-/// §3.10.7.3: a refused connection; and one that a stranger wants to refuse.
+/// §3.10.7.3: a refused connection, and a refusal forged by a stranger.
 #[test]
 fn refusals_in_syn_sent() {
     let mut t = Trace::connecting(plain(1));
@@ -154,8 +154,7 @@ fn a_listener_survives_an_old_syn() {
     recv!(t, time 30, "S. 0:0 ack 1");
 }
 
-/// A SYN that was lost: RFC 6298 (2.1), (5.5); the peer's SYN again makes the
-/// answer go again.
+/// A lost SYN: RFC 6298 (2.1), (5.5); a repeated SYN of the peer makes the answer repeat.
 #[test]
 fn lost_syns_are_sent_again() {
     let mut t = Trace::connecting(plain(4));
@@ -164,7 +163,7 @@ fn lost_syns_are_sent_again() {
     recv!(t, time 3000, "S 0:0");
     send!(t, time 3100, "S. 0:0 ack 1 mss 1000");
     recv!(t, time 3100, ". 1:1 ack 1");
-    // RFC 5681 §3.1: the initial window is one segment then.
+    // RFC 5681 §3.1: the initial window is then one segment.
     t.write(3000);
     recv!(t, time 3100, ". 1:1001 ack 1");
 
@@ -175,8 +174,8 @@ fn lost_syns_are_sent_again() {
     recv!(t, time 500, "S. 0:0 ack 1");
 }
 
-/// RFC 5961 §3.2 and §4.2: only the exact number resets; everything else, and
-/// any SYN, is challenged; §7: not without end.
+/// RFC 5961 §3.2 and §4.2: only the exact number resets; everything else, and any SYN, is
+/// challenged; §7: at a limited rate.
 #[test]
 fn blind_resets_and_syns_are_challenged() {
     let mut t = Trace::established(plain(4), "mss 1000");
@@ -201,7 +200,7 @@ fn blind_resets_and_syns_are_challenged() {
     assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Aborted(Abort::Reset))));
 }
 
-/// RFC 5961 §5.2: acknowledgements of what was never sent, or of long ago.
+/// RFC 5961 §5.2: acknowledgements of data never sent, or sent long ago.
 #[test]
 fn blind_acknowledgements_are_challenged() {
     let mut t = Trace::established(plain(4), "mss 1000 win 3000");
@@ -214,8 +213,8 @@ fn blind_acknowledgements_are_challenged() {
     assert_eq!(t.read_all(), 100);
 }
 
-/// RFC 7323 §5.3: a segment with an old timestamp is answered and dropped; §3.2:
-/// one without timestamp too, silently.
+/// RFC 7323 §5.3: a segment with an old timestamp is answered and dropped; §3.2: one without a
+/// timestamp is dropped silently.
 #[test]
 fn paws() {
     let config = Config { timestamps: true, ..plain(4) };
@@ -276,7 +275,7 @@ fn abort_tells_the_peer() {
     t.tcp.abort(super::kit::at(100));
     recv!(t, time 100, "R. 1:1 ack 1");
     assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Aborted(Abort::Local))));
-    // Whatever comes now gets the reset of a closed port (§3.10.7.1).
+    // Later segments get the reset of a closed port (§3.10.7.1).
     send!(t, time 200, ". 1:101 ack 1");
     recv!(t, time 200, "R 1:1");
 }

@@ -37,12 +37,11 @@ fn windows_are_scaled() {
     send!(t, time 0, "S 0:0 ws 0");
     recv!(t, time 0, "S. 0:0 ack 1 win 65535 ws 5");
     send!(t, time 10, ". 1:1 ack 1", ". 1:1001 ack 1", ". 1001:2001 ack 1");
-    // Whole units of 32 bytes of what is left of 2²⁰.
+    // What is left of 2²⁰, in whole units of 32 bytes.
     recv!(t, time 10, ". 1:1 ack 2001 win 32705");
 }
 
-/// §3.8.6.1: a shut window is probed, ever less often, and for ever as long as
-/// the peer answers.
+/// §3.8.6.1: a closed window is probed, at growing intervals, for as long as the peer answers.
 #[test]
 fn window_probes() {
     let mut t = Trace::established(plain(4), "mss 1000 win 1000");
@@ -75,8 +74,7 @@ fn a_probe_finds_room() {
         ". 4002:5001 ack 1");
 }
 
-/// §3.8.6.2.1: a window too small for a segment is used when the override
-/// timer ends.
+/// §3.8.6.2.1: a window too small for a segment is used when the override timer expires.
 #[test]
 fn silly_windows_are_avoided() {
     let mut t = Trace::established(plain(4), "mss 1000 win 2000");
@@ -97,7 +95,7 @@ fn a_slow_reader_shuts_the_window() {
         t.drain();
     }
     recv!(t, time 300);
-    // Nothing fits any more (and what does not is not taken).
+    // Nothing more fits, and what does not fit is not accepted.
     send!(t, time 310, ". 4001:4002 ack 1");
     recv!(t, time 310, ". 1:1 ack 4001 win 0");
     t.tcp.read(1000);
@@ -106,7 +104,7 @@ fn a_slow_reader_shuts_the_window() {
     recv!(t, time 320, ". 1:1 ack 4001 win 2000");
 }
 
-/// What lies beyond the window is cut off (§3.10.7.4).
+/// Data beyond the window is cut off (§3.10.7.4).
 #[test]
 fn data_beyond_the_window() {
     let config = Config { receive_buffer: ByteCount::new(1500), ..plain(4) };
@@ -116,7 +114,7 @@ fn data_beyond_the_window() {
     assert_eq!(t.read_all(), 1500);
 }
 
-/// What reaches into the window from before the SYN is no part of the stream.
+/// Data from before the SYN that reaches into the window is not part of the stream.
 #[test]
 fn data_from_before_the_stream() {
     let mut t = Trace::listening(plain(4));
@@ -148,7 +146,7 @@ fn nagle() {
     }
 }
 
-/// A full segment does not wait, nor what is before the end of the stream.
+/// Neither a full segment nor the end of the stream waits.
 #[test]
 fn nagle_holds_back_neither_full_segments_nor_the_last() {
     let mut t = Trace::established(Config { nagle: true, ..plain(4) }, "mss 1000");
