@@ -1,4 +1,4 @@
-//! How exact and how fast the lab's link is on this machine:
+//! Precision and throughput of the lab's link on this machine:
 //!
 //! ```text
 //! cargo run --release -p skyhop-lab --example measure
@@ -43,7 +43,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Evenly spaced packets, `load` of them, on a link of `rate`.
+/// Sends evenly spaced packets at the rate `load` over a link of `rate`.
 fn delay(rate: BitRate, load: BitRate) -> Result<(), Failure> {
     let lab = start(rate, DELAY)?;
     let (sender, receiver) = sockets(&lab)?;
@@ -70,7 +70,7 @@ fn delay(rate: BitRate, load: BitRate) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As much as the sender can, up to `offered`, on a link that takes all.
+/// Sends as fast as possible, up to `offered`, over an unlimited link.
 fn flood(offered: BitRate) -> Result<(), Failure> {
     let lab = start(BitRate::from_mbit(10_000), Duration::from_millis(10))?;
     let (sender, _receiver) = sockets(&lab)?;
@@ -104,8 +104,7 @@ fn start(rate: BitRate, delay: Duration) -> Result<Lab, Failure> {
     Ok(Lab::start(&Preset::load("geo")?.with(&overrides)?, 1)?)
 }
 
-/// A sender on the hub and a receiver on the terminal, which notes when packets
-/// arrive.
+/// A sender on the hub and a receiver on the terminal, with arrival time stamps.
 fn sockets(lab: &Lab) -> Result<(UdpSocket, UdpSocket), Failure> {
     let address = (lab.address4(Node::Terminal), 5000);
     let receiver = lab.node(Node::Terminal).run(|| UdpSocket::bind(address))?;
@@ -116,7 +115,7 @@ fn sockets(lab: &Lab) -> Result<(UdpSocket, UdpSocket), Failure> {
     Ok((sender, receiver))
 }
 
-/// Each packet carries the time at which it was sent.
+/// Sends packets that carry their sending time.
 fn send(sender: &UdpSocket, load: BitRate, count: usize, stop: &AtomicBool) {
     let _ = prctl::set_timerslack(1);
     let (gap, mut payload) = (load.time_to_send(PACKET), [0; PAYLOAD]);
@@ -133,7 +132,7 @@ fn send(sender: &UdpSocket, load: BitRate, count: usize, stop: &AtomicBool) {
     }
 }
 
-/// Delay minus `expected` of each packet, in ms.
+/// Delay of each packet less `expected`, in ms.
 fn receive(receiver: &UdpSocket, count: usize, expected: Duration) -> Result<Vec<f64>, Failure> {
     let mut errors = Vec::with_capacity(count);
     let (mut payload, mut control) = ([0; PAYLOAD], cmsg_space!(TimeSpec));
@@ -167,7 +166,7 @@ fn time(clock: ClockId) -> Duration {
     clock_gettime(clock).expect("the clock exists").into()
 }
 
-/// The CPU time of the thread that drives the link.
+/// CPU time of the driver's thread.
 fn cpu_of_driver() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let nanos = tasks.filter_map(|task| {

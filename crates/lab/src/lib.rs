@@ -8,21 +8,19 @@
 //!                          AF_PACKET · 2 × link::Link · AF_PACKET
 //! ```
 //!
-//! Every name above is a network namespace. `sky` belongs to the lab: a thread
-//! in it (the *driver*) takes each IP packet off one device, hands it to the
-//! [`link::Link`] of that direction with the time it arrived, and puts it on
-//! the other device when the link delivers it. There may be further terminals
-//! with a client each, which share the forward link, and a second, terrestrial
-//! link in the place of the LAN between hub and server.
+//! Every name above is a network namespace. `sky` belongs to the lab: a thread in it (the *driver*)
+//! takes each IP packet off one device, passes it to the [`link::Link`] of that direction with its
+//! arrival time, and writes it to the other device when the link delivers it. There may be further
+//! terminals with a client each, which share the forward link, and a second, terrestrial link
+//! instead of the LAN between hub and server.
 //!
-//! A program that wants a lab calls [`enter`] first, before it has a second
-//! thread, and then [`Lab::start`]. Nothing outlives the process: namespaces
-//! have no names, only file descriptors, and whatever runs in the lab is killed
-//! by the kernel when the lab's first process ends, however it ends. A lab that
-//! stays ([`detach`], [`Stand`]) is one whose process nobody waits for.
+//! A program that starts a lab calls [`enter`] first, while it has a single thread, and then
+//! [`Lab::start`]. Nothing outlives the process: namespaces have no names, only file descriptors,
+//! and the kernel kills whatever runs in the lab when the lab's first process ends, however it
+//! ends. A persistent lab ([`detach`], [`Stand`]) is one whose process nobody waits for.
 //!
-//! What the lab does not model: the LANs (they are as fast as the machine), and
-//! the time the machine itself takes to move a packet (tens of microseconds).
+//! Not modelled: the LANs (they are as fast as the machine), and the time the machine itself takes
+//! to move a packet (tens of microseconds).
 
 #![forbid(unsafe_code)]
 

@@ -8,10 +8,9 @@
 //!                  dropped                           ▼ lost on arrival
 //! ```
 //!
-//! The stages do not know of each other. A packet waits in the queue only while
-//! another is being serialised; the one in the serialiser is not in the queue,
-//! and what propagates counts against nothing. So a full queue is exactly its
-//! limit, and a long delay never costs throughput.
+//! The stages are independent. A packet waits in the queue only while another is being serialised;
+//! the one in the serialiser is not in the queue, and packets in propagation count against nothing.
+//! A full queue therefore holds exactly its limit, and a long delay never costs throughput.
 //!
 //! [`Link`] is a state machine (`docs/state-machines.md`): it is handed the
 //! time, and the same seed and inputs give the same outputs. The packets are

@@ -52,15 +52,15 @@ pub enum Wake {
 /// old setting, however late the driver is, so the same calls give the same
 /// run. No change loses or reorders a packet; traces begin at `now`:
 ///
-/// | change | packets inside |
+/// | change | effect on packets inside |
 /// |---|---|
-/// | rate | the bits that have left stay sent; the rest of the packet in the serialiser leaves at the new rate |
+/// | rate | bits that have left stay sent; the rest of the packet in the serialiser leaves at the new rate |
 /// | encapsulation | the packet in the serialiser keeps its own |
-/// | delay | what propagates arrives when it was going to; packets whose last bit leaves from now on have the new delay, but never arrive before an earlier one |
-/// | jitter | as the delay; only jitter that reorders reorders |
-/// | loss, outages | apply to what arrives after `now`, wherever it is now |
-/// | queue limit | what waits beyond a lower limit stays; nothing enters until there is room |
-/// | discipline | begins afresh; CoDel judges what waits already by its whole wait |
+/// | delay | packets in propagation arrive as scheduled; packets whose last bit leaves from now on have the new delay, but never arrive before an earlier one |
+/// | jitter | as for the delay; only reordering jitter reorders |
+/// | loss, outages | apply to packets that arrive after `now`, wherever they are |
+/// | queue limit | packets beyond a lower limit stay; none enters until there is room |
+/// | discipline | starts afresh; CoDel judges packets already waiting by their whole wait |
 #[derive(Debug)]
 pub struct Link<P> {
     queue: Queue<P>,

@@ -1,12 +1,12 @@
 //! Traffic that is verified byte by byte, and its statistics.
 //!
-//! A TCP traffic tool with a small protocol of its own. Each flow is a connection that starts with
-//! a [`request::Request`] of 80 bytes; the server does what it requests and reports in
+//! A TCP traffic tool with its own small protocol. Each flow is a connection that starts with a
+//! [`request::Request`] of 80 bytes; the server does what it requests and reports in
 //! [`answer::Answer`]s of 64 bytes. The data in between is a keyed stream ([`payload::Payload`]),
-//! every byte of which the receiver checks. So a result never comes from a path that lost or
-//! changed something.
+//! every byte of which the receiver checks, so no result comes from a path that lost or changed
+//! data.
 //!
-//! [`bulk()`] moves a number of bytes in one or many flows, [`request_reply`] measures response
+//! [`bulk()`] moves a number of bytes in one or more flows, [`request_reply`] measures response
 //! times, [`serve`] is the other end. All of them run on the caller's tokio runtime and open their
 //! sockets on the calling thread, which may have entered another network namespace.
 //!

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  0  4  magic "SKYU"
-//!  4  8  number, from 0; all ones: a greeting, which only says where it is from
-//! 12  8  when it was sent, nanoseconds of the sender's clock
+//!  4  8  number, from 0; all ones: a greeting, which only shows the sender's address
+//! 12  8  sending time, nanoseconds of the sender's clock
 //! 20  …  payload, from offset number × length of the datagram of the stream
 //! ```
 //! Integers are big-endian. The two clocks need not agree.

@@ -1,18 +1,18 @@
-//! A receive window of a chosen size, for measuring what small windows do.
+//! A receive window of a chosen size, to measure the effect of small windows.
 //!
-//! Linux has no such option. What it advertises comes from `SO_RCVBUF` by way of
-//! an estimate of its own overhead, which changes with the first full segment,
-//! and is rounded down to whole segments. `TCP_WINDOW_CLAMP` is exact, but that
-//! same estimate overwrites it. So, before connecting, a window of *W* bytes is
+//! Linux has no such option. It derives the advertised window from `SO_RCVBUF` by an estimate of
+//! its own overhead, which changes with the first full segment, and rounds it down to whole
+//! segments. `TCP_WINDOW_CLAMP` is exact, but that same estimate overwrites it. So, before
+//! connecting, a window of *W* bytes is
 //!
 //! - a segment size of which an even number (two share an acknowledgement) fills
 //!   *W*, by `TCP_MAXSEG`,
 //! - a receive buffer with room to spare, and
-//! - a clamp, which is set again whenever something was read.
+//! - a clamp, which is set again after every read.
 //!
-//! The first window counts each segment's time stamp option too (12 bytes, RFC
-//! 7323) and is about 1 % larger. Sizes are those of a path that takes packets
-//! of 1440 bytes and a peer that sends time stamps, as Linux does.
+//! The first window also counts each segment's time stamp option (12 bytes, RFC 7323) and is about
+//! 1 % larger. Sizes are for a path that carries packets of 1440 bytes and a peer that sends time
+//! stamps, as Linux does.
 
 use std::fmt;
 use std::io;

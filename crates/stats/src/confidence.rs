@@ -1,10 +1,9 @@
 //! Confidence intervals of a mean, and of a ratio of means.
 //!
-//! *Student's t* takes the samples for independent and about normally
-//! distributed. The *bootstrap* (percentile method: Efron, Tibshirani, *An
-//! Introduction to the Bootstrap*, 1993, §13.3) assumes no distribution, but is
-//! too narrow for less than about ten samples. Where the two agree, either may
-//! be believed.
+//! *Student's t* assumes that the samples are independent and about normally distributed. The
+//! *bootstrap* (percentile method: Efron, Tibshirani, *An Introduction to the Bootstrap*, 1993,
+//! §13.3) assumes no distribution, but is too narrow for fewer than about ten samples. Where the
+//! two agree, either will do.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -13,7 +12,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::summary::{mean, percentile};
 
-/// How often the bootstrap draws.
+/// Number of resamples.
 const RESAMPLES: usize = 10_000;
 
 /// Both ends of an interval, in the unit of the samples.
@@ -25,17 +24,17 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The intervals of 95 % and 98 % confidence.
+/// Intervals at 95 % and 98 % confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Intervals {
     /// 95 %.
     pub ci95: Interval,
-    /// 98 %, what the ENAC paper gives.
+    /// 98 %, as in the ENAC paper.
     pub ci98: Interval,
 }
 
-/// The standard deviation of the population that `samples` are from (divided
-/// by n − 1); `None` for less than two.
+/// The standard deviation of the population that `samples` are from (divided by n − 1); `None` for
+/// fewer than two.
 pub fn standard_deviation(samples: &[f64]) -> Option<f64> {
     let mean = mean(samples)?;
     let freedom = samples.len().checked_sub(1).filter(|&freedom| freedom > 0)?;
@@ -43,7 +42,7 @@ pub fn standard_deviation(samples: &[f64]) -> Option<f64> {
     Some((squares / freedom as f64).sqrt())
 }
 
-/// Student's t intervals of the mean; `None` for less than two samples.
+/// Student's t intervals of the mean; `None` for fewer than two samples.
 pub fn student_t(samples: &[f64]) -> Option<Intervals> {
     let deviation = standard_deviation(samples)?;
     let centre = mean(samples)?;
@@ -56,16 +55,16 @@ pub fn student_t(samples: &[f64]) -> Option<Intervals> {
     Some(Intervals { ci95: interval(0.95), ci98: interval(0.98) })
 }
 
-/// Bootstrap intervals; the same seed gives the same.
+/// Bootstrap intervals, reproducible for a seed.
 pub struct Bootstrap(ChaCha8Rng);
 
 impl Bootstrap {
-    /// Draws are made from `seed`.
+    /// Draws from the random numbers of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Intervals of the mean; `None` for less than two samples.
+    /// Intervals of the mean; `None` for fewer than two samples.
     pub fn mean(&mut self, samples: &[f64]) -> Option<Intervals> {
         if samples.len() < 2 {
             return None;
@@ -74,8 +73,8 @@ impl Bootstrap {
         intervals(&means)
     }
 
-    /// Intervals of `above`'s mean over `below`'s; `None` for less than two
-    /// samples of either, and if a mean below is not positive.
+    /// Intervals of `above`'s mean over `below`'s; `None` for fewer than two samples of either, and
+    /// if a mean of `below` is not positive.
     pub fn ratio(&mut self, above: &[f64], below: &[f64]) -> Option<Intervals> {
         if above.len().min(below.len()) < 2 || below.iter().any(|sample| *sample <= 0.0) {
             return None;
@@ -84,10 +83,9 @@ impl Bootstrap {
         intervals(&(0..RESAMPLES).map(draw).collect::<Vec<f64>>())
     }
 
-    /// Intervals of `above`'s mean over `below`'s, of which the samples with the
-    /// same index belong together and are drawn together: what both have in
-    /// common makes the interval no wider. `None` as in [`Bootstrap::ratio`], and
-    /// if they are not equally many.
+    /// Intervals of `above`'s mean over `below`'s, where samples with the same index are drawn
+    /// together, so that variation common to both does not widen the interval. `None` as in
+    /// [`Bootstrap::ratio`], and if their numbers differ.
     pub fn paired_ratio(&mut self, above: &[f64], below: &[f64]) -> Option<Intervals> {
         let count = above.len();
         if count < 2 || below.len() != count || below.iter().any(|sample| *sample <= 0.0) {
@@ -108,8 +106,8 @@ impl Bootstrap {
         sum / samples.len() as f64
     }
 
-    /// A number below `count`: Lemire's multiplication. Its bias, below
-    /// count / 2^64, is far below what the intervals show.
+    /// A number below `count` by Lemire's multiplication. Its bias, below count / 2^64, is far
+    /// below what the intervals show.
     fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.0.next_u64()) * count as u128) >> 64) as usize
     }
@@ -129,7 +127,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_tables() {
-        // Deviation √(n) makes the half width the quantile itself.
+        // With a deviation of √(n) the half width is the quantile itself.
         for (count, t975, t990) in
             [(2, 12.7062, 31.8205), (10, 2.26216, 2.82144), (20, 2.09302, 2.53948)]
         {

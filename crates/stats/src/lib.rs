@@ -1,7 +1,7 @@
-//! Statistics of samples: pure functions that assume nothing about the samples' unit.
+//! Statistics of samples: pure functions, independent of the samples' unit.
 //!
-//! There is one definition of each figure in the project: quantiles are those of
-//! [`percentile`], intervals those of [`student_t`] and [`Bootstrap`].
+//! Each figure has one definition in the project: quantiles are those of [`percentile`], intervals
+//! those of [`student_t`] and [`Bootstrap`].
 
 mod confidence;
 mod spread;

@@ -2,10 +2,10 @@ use core::fmt;
 
 use crate::Summary;
 
-/// Median, least and greatest figure of some runs, in the unit of the samples.
+/// Median, minimum and maximum of a figure over several runs, in the unit of the samples.
 ///
-/// Displayed right-aligned as `median (min–max)`, or as the median alone if all are the
-/// same, with the format's precision; two decimals by default.
+/// Displayed right-aligned as `median (min–max)`, or as the median alone if all are equal, with the
+/// format's precision; two decimals by default.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// The median ([`crate::median`]).
@@ -17,7 +17,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of all samples; `None` without any.
+    /// The spread of all samples; `None` if there are none.
     pub fn of(samples: impl IntoIterator<Item = f64>) -> Option<Self> {
         let samples: Vec<f64> = samples.into_iter().collect();
         let Summary { median, min, max, .. } = Summary::of(&samples)?;

@@ -1,9 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-/// The usual figures of a set of samples, in the unit of the samples.
+/// The usual statistics of a set of samples, in the unit of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many samples there were.
+    /// Number of samples.
     pub count: usize,
     /// The smallest sample.
     pub min: f64,
@@ -20,7 +20,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The figures of `samples`; `None` if there are none.
+    /// Summarises `samples`; `None` if there are none.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let sorted = sorted(samples);
         Some(Self {
@@ -45,9 +45,9 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     percentile(samples, 50.0)
 }
 
-/// The `percent`th percentile (0 to 100), linear between the closest ranks:
-/// definition 7 of Hyndman and Fan, "Sample quantiles in statistical packages",
-/// The American Statistician 50 (1996). `None` without samples.
+/// The `percent`th percentile (0 to 100), linear between the closest ranks: definition 7 of Hyndman
+/// and Fan, "Sample quantiles in statistical packages", The American Statistician 50 (1996). `None`
+/// without samples.
 pub fn percentile(samples: &[f64], percent: f64) -> Option<f64> {
     rank(&sorted(samples), percent)
 }
@@ -73,7 +73,7 @@ fn rank(sorted: &[f64], percent: f64) -> Option<f64> {
     let below = rank.floor() as usize;
     let above = rank.ceil() as usize;
     let (low, high) = (sorted[below], sorted[above]);
-    // Two that are infinite have no difference.
+    // Two infinite values have no difference.
     Some(if low == high { low } else { low + (high - low) * (rank - below as f64) })
 }
 

@@ -1,6 +1,5 @@
-//! What the fuzz target (`fuzz/`) and the replay of its corpus
-//! (`tests/corpus.rs`) call. Nothing here may panic, loop, or take memory
-//! without bound.
+//! Entry points of the fuzz target (`fuzz/`) and of the replay of its corpus (`tests/corpus.rs`).
+//! Nothing here may panic, loop, or take unbounded memory.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,9 +8,8 @@ use units::{Instant, Machine};
 
 use crate::{Config, Connection, Ecn, SeqNr, SynData, wire};
 
-/// Foreign bytes at a connection. Each segment is a byte that says where it
-/// goes and how much later it comes, a length, and so many bytes of a segment
-/// without checksum and ports.
+/// Passes foreign bytes to a connection. Each segment consists of a byte for its destination and
+/// delay, a length, and that many bytes of a segment without checksum and ports.
 pub fn segments(mut bytes: &[u8]) {
     let cookie = [1, 2, 3, 4].into_iter().collect();
     let fast_open = SynData::FastOpen { cookie };

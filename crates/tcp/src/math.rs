@@ -1,13 +1,12 @@
-//! Functions whose results are the same on every platform, which those of the
-//! system's mathematical library are not: only `+ − × ÷` and `√` of IEEE 754
-//! are exact to the last bit.
+//! Functions with the same results on every platform, unlike those of the system's mathematical
+//! library: only `+ − × ÷` and `√` of IEEE 754 are exact to the last bit.
 
 /// ∛x for x ≥ 0, by Newton's method.
 pub(crate) fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
-    // A third of the exponent is a guess within a factor of 2.
+    // A third of the exponent is within a factor of 2.
     let guess = x.to_bits() / 3 + ((1023 - 1023 / 3) << 52);
     let mut root = f64::from_bits(guess);
     for _ in 0..6 {
@@ -16,8 +15,7 @@ pub(crate) fn cube_root(x: f64) -> f64 {
     root
 }
 
-/// 2ˣ for x in −1000..1000: the whole part exactly, the rest by the power
-/// series of eʸ.
+/// 2ˣ for x in −1000..1000: the integer part exactly, the rest by the power series of eʸ.
 pub(crate) fn power_of_two(x: f64) -> f64 {
     let x = x.clamp(-1000.0, 1000.0);
     let whole = x.floor();

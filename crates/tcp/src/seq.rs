@@ -2,9 +2,8 @@
 
 use core::fmt;
 
-/// A sequence number: 32 bits that wrap around. Two of them can be compared
-/// only if they are less than 2³¹ apart, which windows of at most 2³⁰ bytes
-/// (RFC 7323 §2.3) ensure.
+/// A sequence number: 32 bits that wrap around. Two can be compared only if they are less than 2³¹
+/// apart, which windows of at most 2³⁰ bytes (RFC 7323 §2.3) ensure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SeqNr(u32);
 
@@ -19,13 +18,13 @@ impl SeqNr {
         self.0
     }
 
-    /// `by` bytes further on, modulo 2³². Only the low 32 bits of `by` matter.
+    /// `by` bytes later, modulo 2³². Only the low 32 bits of `by` matter.
     #[must_use]
     pub const fn advance(self, by: u64) -> Self {
         Self(self.0.wrapping_add(by as u32))
     }
 
-    /// How many bytes `self` is ahead of `other`; negative when it is behind.
+    /// Number of bytes by which `self` is ahead of `other`; negative if it is behind.
     pub const fn since(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0) as i32
     }

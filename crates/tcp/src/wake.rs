@@ -10,7 +10,7 @@ pub enum Wake {
     TailProbe,
     /// A segment is late enough to be lost (RFC 8985 §6).
     Reordering,
-    /// A probe of a window that is shut or too small (RFC 9293 §3.8.6.1).
+    /// A probe of a window that is closed or too small (RFC 9293 §3.8.6.1).
     WindowProbe,
     /// The next segment may leave.
     Pacing,
@@ -18,7 +18,7 @@ pub enum Wake {
     DelayedAck,
     /// A probe of an idle connection.
     Keepalive,
-    /// TIME-WAIT is over.
+    /// The end of TIME-WAIT.
     TimeWait,
     /// The peer has been silent for too long.
     UserTimeout,

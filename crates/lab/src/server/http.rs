@@ -1,6 +1,6 @@
 //! The HTTP server with test objects.
 //!
-//! | request | answer |
+//! | request | reply |
 //! |---|---|
 //! | `GET /10MB` | that many bytes, any size |
 //! | `GET /10MB.sha256` | the SHA-256 of those bytes |

@@ -39,11 +39,10 @@
 //! assert_eq!(at, Instant::ZERO + Duration::from_micros(300_033));
 //! ```
 //!
-//! What real networks do and links do not (duplicate, reorder, damage, fall
-//! silent) is added per direction by [`Mangle`].
+//! [`Mangle`] adds, per direction, what real networks do and links do not: duplicate, reorder,
+//! damage, fall silent.
 //!
-//! Not modelled: addresses and ports (a peer is an index), fragmentation,
-//! the time that computing takes.
+//! Not modelled: addresses and ports (a peer is an index), fragmentation, computing time.
 
 mod clock;
 mod lane;

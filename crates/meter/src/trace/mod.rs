@@ -4,13 +4,12 @@
 //! file ── packet ── segment ──► analysis ──► connection ──► 2 × half ──► report, plot
 //! ```
 //!
-//! Everything is told from what passed the place of the capture, and from the
-//! times it passed there. A capture at the sender sees every sending; one at the
-//! receiver sees what arrived, and knows of a loss from the hole and its repair.
+//! All figures derive from the packets that passed the point of capture, and their times there. A
+//! capture at the sender shows every transmission; one at the receiver shows arrivals, and infers a
+//! loss from the hole and its repair.
 //!
-//! Not modelled: payload (a capture may hold the headers only), checksums, urgent
-//! data, congestion windows (which do not travel), and TCP within tunnels or IP
-//! fragments.
+//! Not modelled: payload (a capture may hold headers only), checksums, urgent data, congestion
+//! windows (which are not transmitted), and TCP within tunnels or IP fragments.
 
 mod analysis;
 mod columns;

@@ -10,11 +10,10 @@
 //! loss                   as Reno
 //! ```
 //!
-//! The RTT is the smallest so far, so that a queue does not make the growth
-//! faster. The paper's pacing is [`crate::Config::pacing`]; its estimate of the
-//! initial threshold is not modelled.
+//! The RTT is the minimum so far, so that a queue does not speed up the growth. The paper's pacing
+//! is [`crate::Config::pacing`]; its estimate of the initial threshold is not modelled.
 //!
-//! Options: `rtt0` (25 ms), `rho-max` (16, as Linux has it: 2^ρ has no bound).
+//! Options: `rtt0` (25 ms), `rho-max` (16, as in Linux: 2^ρ is unbounded).
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Westwood+: after a loss, the window that the measured bandwidth needs.
+//! Westwood+: after a loss, the window follows the measured bandwidth.
 //!
 //! L. A. Grieco and S. Mascolo, "Performance evaluation and comparison of
 //! Westwood+, New Reno, and Vegas TCP congestion control", ACM CCR 34(2), 2004.
@@ -11,7 +11,7 @@
 //! time-out: the same threshold; cwnd = MSS
 //! ```
 //!
-//! and otherwise as Reno. A round is at least 50 ms, as in the authors' code.
+//! and otherwise like Reno. A round is at least 50 ms, as in the authors' code.
 //!
 //! Options: `filter` (0.9).
 
@@ -28,7 +28,7 @@ const SHORTEST_ROUND: Duration = Duration::from_millis(50);
 pub(crate) struct Westwood {
     filter: f64,
     window: Window,
-    /// Bytes per second.
+    /// Bandwidth estimate in bytes per second.
     bandwidth: Option<f64>,
     min_rtt: f64,
     round_start: Option<Instant>,
@@ -67,7 +67,8 @@ impl Westwood {
         self.delivered = 0;
     }
 
-    /// Bytes.
+    /// The estimated bandwidth-delay product in bytes, or half the flight without an estimate; at least
+    /// two segments.
     fn share(&self, flight_size: u64) -> f64 {
         let share = self.bandwidth.map_or(flight_size as f64 / 2.0, |rate| rate * self.min_rtt);
         share.max(2.0 * self.window.mss)

@@ -35,8 +35,8 @@ fn a_block_is_news_once_and_only_for_whole_segments() {
     assert_eq!((flight.in_flight(), flight.highest_sacked()), (700, Some(500)));
 }
 
-/// RFC 6675 §4: lost are those with three runs, or more than two full segments,
-/// selectively acknowledged above.
+/// RFC 6675 §4: segments are lost if three runs, or more than two full segments, are selectively
+/// acknowledged above them.
 #[test]
 fn is_lost() {
     let mut flight = ten();
@@ -71,7 +71,7 @@ fn a_partial_acknowledgement_leaves_the_rest() {
     assert_eq!((whole, flight.in_flight(), flight.front().unwrap().start), (2, 750, 250));
 }
 
-/// RFC 8985: in the order of transmission, retransmissions last.
+/// RFC 8985: in the order of transmission, with retransmissions last.
 #[test]
 fn expiry_follows_the_order_of_transmission() {
     let mut flight = ten();
@@ -83,7 +83,7 @@ fn expiry_follows_the_order_of_transmission() {
     assert_eq!(flight.lost.iter().copied().collect::<Vec<_>>(), [0, 2, 3]);
     let (_, next) = flight.expire(u64::MAX, |sent| sent.sent_at <= at(15));
     assert_eq!(next.unwrap().start, 100);
-    // Nothing was sent after the last that has arrived.
+    // Nothing was sent after the last segment to arrive.
     assert!(matches!(flight.expire(5, |_| true), (false, None)));
     // Back in flight, all of them are watched again, in the same order.
     flight.unmark_lost();
@@ -113,7 +113,7 @@ fn holes_are_below_what_is_sacked() {
 }
 
 proptest! {
-    /// The counters agree with a plain model whatever happens.
+    /// The counters always agree with a plain model.
     #[test]
     fn counters_follow_a_plain_model(
         steps in prop::collection::vec((0..5u8, 0..40u64, 1..8u64), 1..80)

@@ -43,8 +43,8 @@ fn the_latest_arrival_is_reported_first() {
     assert_eq!(it.sack_blocks(true).to_vec(), [61..91, 101..111, 41..51]);
 }
 
-/// RFC 2018 §4: what was reported last is repeated, however much has come to the
-/// first block since.
+/// RFC 2018 §4: the block reported last is repeated, however much data joins the first block
+/// meanwhile.
 #[test]
 fn a_growing_island_drives_no_other_out_of_the_report() {
     let mut it = receiver();
@@ -55,14 +55,14 @@ fn a_growing_island_drives_no_other_out_of_the_report() {
         insert(&mut it, start..start + 10);
     }
     assert_eq!(it.sack_blocks(true).to_vec(), [71..171, 51..61, 11..21, 31..41]);
-    // A fifth is reported when one of the four is no longer there.
+    // A fifth is reported when one of the four has been filled.
     insert(&mut it, 201..211);
     assert_eq!(it.sack_blocks(true).to_vec(), [201..211, 71..171, 51..61, 11..21]);
     insert(&mut it, 1..11);
     assert_eq!(it.sack_blocks(true).to_vec(), [201..211, 71..171, 51..61, 31..41]);
 }
 
-/// RFC 2883 §4.1: a duplicate is reported once, and below the ACK.
+/// RFC 2883 §4.1: a duplicate is reported once, below the ACK.
 #[test]
 fn duplicates_are_reported_once() {
     let mut it = receiver();
@@ -72,7 +72,7 @@ fn duplicates_are_reported_once() {
     assert_eq!(it.sack_blocks(true).to_vec(), []);
     insert(&mut it, 31..41);
     assert_eq!(insert(&mut it, 31..41), Arrival::Duplicate);
-    // RFC 2883 §4.2: then the block that holds it.
+    // RFC 2883 §4.2: followed by the block that contains it.
     assert_eq!(it.sack_blocks(true).to_vec(), [31..41, 31..41]);
 }
 
@@ -83,7 +83,7 @@ fn the_window_never_shrinks_and_opens_by_segments() {
     insert(&mut it, 1..951);
     assert_eq!(it.advertise(0, 100), 50);
     it.read(60);
-    // Room for 110 now, 60 more than promised: not a segment.
+    // Room for 110 now, 60 more than promised: less than a segment.
     assert_eq!(it.advertise(0, 100), 50);
     assert!(!it.owes_update(100));
     it.read(150);
@@ -129,7 +129,7 @@ proptest! {
             prop_assert_eq!(arrival == Arrival::Duplicate, !fresh);
             let next = (1..).find(|p| !have.contains(p)).unwrap();
             prop_assert_eq!(it.next(), next);
-            // The blocks are exactly islands of what is here.
+            // The blocks are exactly islands of received data.
             for block in it.sack_blocks(false) {
                 prop_assert!(block.start > next && !have.contains(&(block.start - 1)));
                 prop_assert!(!have.contains(&block.end) && block.clone().all(|p| have.contains(&p)));

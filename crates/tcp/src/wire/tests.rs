@@ -23,7 +23,7 @@ fn decoded(bytes: Vec<u8>) -> Result<(Path, Segment<Bytes>), WireError> {
     decode(CLIENT, SERVER, Ecn::NotEct, &bytes.into())
 }
 
-/// The bytes, with the checksum put right.
+/// The bytes with a correct checksum.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[16..18].fill(0);
     let sum = checksum(pseudo_header_sum(CLIENT, SERVER, bytes.len()), &bytes);
@@ -102,9 +102,9 @@ fn unknown_options_and_lengths_are_skipped() {
     let read = |options: &[u8]| decoded(with_options(options)).unwrap().1.options;
     let mss = Options { mss: Some(258), ..Options::default() };
     assert_eq!(read(&[99, 4, 7, 7, 2, 4, 1, 2]), mss);
-    // An MSS of another length, then one as it should be.
+    // An MSS of the wrong length, then a valid one.
     assert_eq!(read(&[2, 3, 9, 2, 4, 1, 2, 0]), mss);
-    // The first of two counts, and nothing after the end of the list.
+    // Of two, the first counts; nothing after the end of the list does.
     assert_eq!(read(&[2, 4, 1, 2, 2, 4, 3, 4]), mss);
     assert_eq!(read(&[0, 2, 4, 1]), Options::default());
     // SACK blocks have 8 bytes; cookies 0 or 4 to 16, and even.
@@ -137,7 +137,7 @@ fn blocks_that_find_no_room_are_left_out() {
     assert_eq!(read.options.sack[..], segment.options.sack[..3]);
 }
 
-/// What no real segment needs more room for.
+/// Removes what does not fit together in a real segment.
 fn leave_out(options: &mut Options) {
     options.scps = options.scps.filter(|_| options.has_room_for_scps());
     options.snack = options.snack.filter(|_| options.has_room_for_snack());
@@ -151,7 +151,7 @@ fn scps_byte_by_byte() {
     let options = Options { scps: Some(0x40), snack, ..Options::default() };
     let bytes = encoded(&path(), &Segment { options, ..Segment::default() });
     assert_eq!(bytes[20..], [20, 4, 0x40, 0, 1, 1, 21, 6, 1, 2, 0, 3]);
-    // The long form's bit vector is passed over.
+    // The long form's bit vector is skipped.
     let mut long = bytes.to_vec();
     long.truncate(20);
     long[12] = 8 << 4;
@@ -244,7 +244,7 @@ proptest! {
             bytes[12] = bytes[12].max(0x50);
             if let Ok((path, mut segment)) = decoded(sealed(bytes)) {
                 leave_out(&mut segment.options);
-                // What was understood is written and read the same way.
+                // What was parsed is encoded and parsed the same way.
                 let again = decoded(encoded(&path, &segment).to_vec()).unwrap();
                 prop_assert_eq!(again, (path, segment));
             }

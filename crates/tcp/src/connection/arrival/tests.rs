@@ -6,7 +6,7 @@ use units::Machine;
 use super::*;
 use crate::{ByteRange, Config};
 
-/// Two ends, and the segments on their way to each.
+/// Two ends, and the segments in flight to each.
 struct Pair {
     now: Instant,
     ends: [Connection<ByteRange>; 2],
@@ -47,7 +47,7 @@ impl Pair {
         }
     }
 
-    /// The next segment arrives; one that is predicted on both ways.
+    /// Delivers the next segment; a predicted one on both paths.
     fn deliver(&mut self, end: usize) {
         let Some(segment) = self.wires[end].pop_front() else { return };
         let (now, it) = (self.now, &mut self.ends[end]);
@@ -96,7 +96,7 @@ fn most_of_a_transfer_is_predicted() {
 }
 
 proptest! {
-    /// It must not matter which way a segment goes.
+    /// The result must not depend on the path a segment takes.
     #[test]
     fn what_is_predicted_changes_what_the_checks_change(
         actions in prop::collection::vec((0u8..24, 0usize..2), 1..300),
