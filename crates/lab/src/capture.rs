@@ -5,16 +5,16 @@
 
 use core::time::Duration;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use os::packet::Tap;
+use report::pcapng::{self, Packet};
 use thiserror::Error;
 
 use crate::crossing::Crossing;
-use crate::pcapng::{Packet, Writer};
 use crate::{LAN_DEVICE, Lab, Node};
 
 /// How often the taps are emptied. Their rings hold 50 ms at 150,000 packets a second.
@@ -77,11 +77,11 @@ impl Capture {
         let side = |crossing: Crossing| {
             let Crossing { from: node, device, mtu, .. } = crossing;
             let path = directory.join(file_name(node, device));
-            let file = File::create(&path).map_err(file_error(&path))?;
-            let writer = Writer::new(BufWriter::new(file), device).map_err(file_error(&path))?;
+            let mut file = BufWriter::new(File::create(&path).map_err(file_error(&path))?);
+            file.write_all(&pcapng::header(device)).map_err(file_error(&path))?;
             let tap = lab.node(node).run(|| Tap::open(device, mtu));
             let tap = tap.map_err(|cause| CaptureError::Tap { node, cause })?;
-            Ok(Side { tap, writer, path, written: 0 })
+            Ok(Side { tap, file, block: Vec::new(), path, written: 0 })
         };
         let sides = lab.preset().extent().crossings().into_iter().map(side);
         let sides = sides.collect::<Result<Vec<_>, _>>()?;
@@ -120,7 +120,9 @@ fn file_name(node: Node, device: &str) -> String {
 /// One end of a link.
 struct Side {
     tap: Tap,
-    writer: Writer<BufWriter<File>>,
+    file: BufWriter<File>,
+    /// The packet being written.
+    block: Vec<u8>,
     path: PathBuf,
     written: u64,
 }
@@ -132,7 +134,9 @@ impl Side {
         self.tap.drain(|frame| {
             if done.is_ok() {
                 let (bytes, wall, outgoing) = (frame.bytes, frame.wall, frame.outgoing);
-                done = self.writer.packet(&Packet { bytes, wall, outgoing });
+                self.block.clear();
+                pcapng::append(&mut self.block, &Packet { bytes, wall, outgoing });
+                done = self.file.write_all(&self.block);
                 self.written += u64::from(done.is_ok());
             }
         });
@@ -140,7 +144,7 @@ impl Side {
     }
 
     fn flush(&mut self) -> Result<(), CaptureError> {
-        let flushed = self.writer.flush();
+        let flushed = self.file.flush();
         flushed.map_err(|cause| CaptureError::File { path: self.path.clone(), cause })
     }
 }

@@ -39,7 +39,6 @@ mod lab;
 mod lateness;
 mod link_name;
 mod node;
-pub mod pcapng;
 mod preset;
 mod scratch;
 mod server;

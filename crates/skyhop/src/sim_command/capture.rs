@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use lab::pcapng::{Packet as Captured, Writer};
+use report::pcapng::{self, Packet as Captured};
 use sim::scenario::Run;
 use sim::{NodeId, Packet, Tap};
 use units::Instant;
@@ -21,7 +21,9 @@ pub(super) struct Capture {
 }
 
 struct Inner {
-    writer: Writer<BufWriter<File>>,
+    file: BufWriter<File>,
+    /// The packet being written.
+    block: Vec<u8>,
     /// First write error; nothing is written after it.
     failed: Option<io::Error>,
 }
@@ -34,27 +36,27 @@ struct Nodes {
 
 impl Tap for Nodes {
     fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &Packet) {
-        let mut inner = self.file.borrow_mut();
-        if inner.failed.is_none() && self.nodes.contains(&node) {
+        let Inner { file, block, failed } = &mut *self.file.borrow_mut();
+        if failed.is_none() && self.nodes.contains(&node) {
             let bytes = packet.to_bytes();
-            let captured = Captured { bytes: &bytes, wall: now.as_nanos(), outgoing };
-            let written = inner.writer.packet(&captured);
-            inner.failed = written.err();
+            block.clear();
+            pcapng::append(block, &Captured { bytes: &bytes, wall: now.as_nanos(), outgoing });
+            *failed = file.write_all(block).err();
         }
     }
 }
 
 /// Starts capturing a run.
 pub(super) fn start(path: &Path, at: At, run: &mut Run) -> Result<Capture> {
-    let file = File::create(path).with_context(|| cannot(path))?;
+    let mut file = BufWriter::new(File::create(path).with_context(|| cannot(path))?);
     let (nodes, name) = match at {
         At::Server => (run.servers(), "server"),
         At::Client => (run.clients(), "client"),
         At::Hub => (vec![run.hop()[0]], "hub"),
         At::Terminal => (vec![run.hop()[1]], "terminal"),
     };
-    let writer = Writer::new(BufWriter::new(file), name).with_context(|| cannot(path))?;
-    let file = Rc::new(RefCell::new(Inner { writer, failed: None }));
+    file.write_all(&pcapng::header(name)).with_context(|| cannot(path))?;
+    let file = Rc::new(RefCell::new(Inner { file, block: Vec::new(), failed: None }));
     run.world.set_tap(Box::new(Nodes { nodes, file: Rc::clone(&file) }));
     Ok(Capture { path: path.to_owned(), file })
 }
@@ -65,7 +67,7 @@ impl Capture {
         drop(run.world.take_tap());
         let mut inner = self.file.borrow_mut();
         let failed = inner.failed.take();
-        let flushed = failed.map_or_else(|| inner.writer.flush(), Err);
+        let flushed = failed.map_or_else(|| inner.file.flush(), Err);
         flushed.with_context(|| cannot(&self.path))
     }
 }

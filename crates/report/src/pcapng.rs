@@ -1,7 +1,5 @@
-//! Writes captures as pcapng files (draft-ietf-opsawg-pcapng): IP packets of one interface with
-//! nanosecond time stamps.
-
-use std::io::{self, Write};
+//! Captures as pcapng (draft-ietf-opsawg-pcapng): IP packets of one interface with nanosecond time
+//! stamps.
 
 /// Link type for packets that start with the IP header.
 const LINKTYPE_RAW: u16 = 101;
@@ -17,7 +15,8 @@ const EPB_FLAGS: u16 = 2;
 /// Time stamp resolution: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
-/// A packet to write.
+/// A captured packet.
+#[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     /// The packet from its IP header on.
     pub bytes: &'a [u8],
@@ -27,65 +26,54 @@ pub struct Packet<'a> {
     pub outgoing: bool,
 }
 
-/// Writes a capture.
-pub struct Writer<W> {
-    out: W,
-    block: Vec<u8>,
+/// The beginning of a capture of the interface `name`.
+pub fn header(name: &str) -> Vec<u8> {
+    let mut file = Vec::new();
+    block(&mut file, SECTION, |body| {
+        body.extend(0x1A2B_3C4Du32.to_le_bytes()); // byte-order magic
+        body.extend(1u16.to_le_bytes());
+        body.extend(0u16.to_le_bytes());
+        body.extend(u64::MAX.to_le_bytes()); // length not known
+    });
+    block(&mut file, INTERFACE, |body| {
+        body.extend(LINKTYPE_RAW.to_le_bytes());
+        body.extend([0; 2]);
+        body.extend(0u32.to_le_bytes()); // no limit on packet length
+        option(body, IF_NAME, name.as_bytes());
+        option(body, IF_TSRESOL, &[NANOSECONDS]);
+        option(body, OPT_END, &[]);
+    });
+    file
 }
 
-impl<W: Write> Writer<W> {
-    /// Starts a capture of the interface `name`.
-    pub fn new(out: W, name: &str) -> io::Result<Self> {
-        let mut writer = Self { out, block: Vec::new() };
-        writer.block(SECTION, |body| {
-            body.extend(0x1A2B_3C4Du32.to_le_bytes()); // byte-order magic
-            body.extend(1u16.to_le_bytes());
-            body.extend(0u16.to_le_bytes());
-            body.extend(u64::MAX.to_le_bytes()); // length not known
-        })?;
-        writer.block(INTERFACE, |body| {
-            body.extend(LINKTYPE_RAW.to_le_bytes());
-            body.extend([0; 2]);
-            body.extend(0u32.to_le_bytes()); // no limit on packet length
-            option(body, IF_NAME, name.as_bytes());
-            option(body, IF_TSRESOL, &[NANOSECONDS]);
-            option(body, OPT_END, &[]);
-        })?;
-        Ok(writer)
-    }
+/// Appends a packet to a capture.
+///
+/// # Panics
+/// If the packet has 4 GiB or more.
+pub fn append(file: &mut Vec<u8>, packet: &Packet<'_>) {
+    let length = u32::try_from(packet.bytes.len()).expect("IP packets are shorter than 4 GiB");
+    block(file, ENHANCED_PACKET, |body| {
+        body.extend(0u32.to_le_bytes()); // interface
+        body.extend(((packet.wall >> 32) as u32).to_le_bytes());
+        body.extend((packet.wall as u32).to_le_bytes());
+        body.extend(length.to_le_bytes()); // captured
+        body.extend(length.to_le_bytes()); // original
+        padded(body, packet.bytes);
+        let direction: u32 = if packet.outgoing { 2 } else { 1 };
+        option(body, EPB_FLAGS, &direction.to_le_bytes());
+        option(body, OPT_END, &[]);
+    });
+}
 
-    /// Writes a packet.
-    pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
-        let length = u32::try_from(packet.bytes.len()).map_err(io::Error::other)?;
-        self.block(ENHANCED_PACKET, |body| {
-            body.extend(0u32.to_le_bytes()); // interface
-            body.extend(((packet.wall >> 32) as u32).to_le_bytes());
-            body.extend((packet.wall as u32).to_le_bytes());
-            body.extend(length.to_le_bytes()); // captured
-            body.extend(length.to_le_bytes()); // original
-            padded(body, packet.bytes);
-            let direction: u32 = if packet.outgoing { 2 } else { 1 };
-            option(body, EPB_FLAGS, &direction.to_le_bytes());
-            option(body, OPT_END, &[]);
-        })
-    }
-
-    /// Flushes everything to the operating system.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-
-    /// A block: type, length, body, length again.
-    fn block(&mut self, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
-        self.block.clear();
-        self.block.extend(kind.to_le_bytes());
-        self.block.extend([0; 4]);
-        fill(&mut self.block);
-        let length = (self.block.len() as u32 + 4).to_le_bytes();
-        self.block[4..8].copy_from_slice(&length);
-        self.block.extend(length);
-        self.out.write_all(&self.block)
-    }
+/// A block: type, length, body, length again.
+fn block(file: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+    let start = file.len();
+    file.extend(kind.to_le_bytes());
+    file.extend([0; 4]);
+    fill(file);
+    let length = ((file.len() - start) as u32 + 4).to_le_bytes();
+    file[start + 4..start + 8].copy_from_slice(&length);
+    file.extend(length);
 }
 
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
@@ -97,7 +85,8 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
 /// Appends bytes padded to a multiple of 32 bits.
 fn padded(body: &mut Vec<u8>, bytes: &[u8]) {
     body.extend(bytes);
-    body.resize(body.len().next_multiple_of(4), 0);
+    let padding = bytes.len().next_multiple_of(4) - bytes.len();
+    body.extend(&[0; 3][..padding]);
 }
 
 #[cfg(test)]
@@ -124,11 +113,11 @@ mod tests {
     }
 
     fn capture(packets: &[(Vec<u8>, u64, bool)]) -> Vec<u8> {
-        let mut writer = Writer::new(Vec::new(), "sat0").unwrap();
+        let mut file = header("sat0");
         for (bytes, wall, outgoing) in packets {
-            writer.packet(&Packet { bytes, wall: *wall, outgoing: *outgoing }).unwrap();
+            append(&mut file, &Packet { bytes, wall: *wall, outgoing: *outgoing });
         }
-        writer.out
+        file
     }
 
     #[test]

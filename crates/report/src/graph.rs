@@ -1,0 +1,64 @@
+//! Graphs as SVG, all in one theme.
+
+mod axis;
+mod bars;
+mod draw;
+mod picture;
+mod series;
+mod theme;
+mod thin;
+
+pub use axis::Axis;
+pub use bars::{Bar, BarGroup, bars};
+pub use draw::stacked;
+pub use picture::Picture;
+pub use series::Series;
+pub use theme::Colour;
+pub(crate) use theme::dark_css;
+
+/// A coordinate system with its series, drawn in their order.
+#[derive(Debug, Clone)]
+pub struct Graph {
+    title: String,
+    is_titled: bool,
+    /// Width of the picture and height of the plotting area with its axes, in pixels.
+    size: (u32, u32),
+    x: Axis,
+    y: Axis,
+    series: Vec<Series>,
+}
+
+impl Graph {
+    /// A wide graph, to be looked at on its own. The title is read to those who cannot see it, too.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
+        let (title, series) = (title.into(), Vec::new());
+        Self { title, is_titled: true, size: (1200, 540), x, y, series }
+    }
+
+    /// Makes it small enough for a page or a phone. The page shows the title.
+    #[must_use]
+    pub fn narrow(self) -> Self {
+        Self { is_titled: false, size: (560, 290), ..self }
+    }
+
+    /// Sets the height of the plotting area with its axes, in pixels.
+    #[must_use]
+    pub fn height(self, height: u32) -> Self {
+        Self { size: (self.size.0, height), ..self }
+    }
+
+    /// Adds a series. One without points is left out, in the legend too.
+    pub fn add(&mut self, series: Series) {
+        if !series.is_empty() {
+            self.series.push(series);
+        }
+    }
+
+    /// Draws the graph.
+    pub fn picture(&self) -> Picture {
+        stacked(std::slice::from_ref(self))
+    }
+}
+
+#[cfg(test)]
+mod tests;

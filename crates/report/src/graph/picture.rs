@@ -1,0 +1,66 @@
+//! A finished drawing.
+
+use plotters::prelude::*;
+
+use super::theme::{GROUND, SCALE, dark_css, hexadecimal};
+use crate::html::escape;
+
+/// A drawing as SVG.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// Width and height in pixels.
+    size: (u32, u32),
+    /// Text for screen readers.
+    label: String,
+    /// The elements inside the `svg` element.
+    body: String,
+}
+
+/// The area to draw on.
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+/// An SVG in memory cannot fail to be written; what remains are bugs of ours.
+pub(super) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+impl Picture {
+    /// Draws a picture of this size in pixels.
+    pub(super) fn draw(
+        size: (u32, u32),
+        label: &str,
+        fill: impl FnOnce(&Area<'_>) -> Drawn,
+    ) -> Self {
+        let mut text = String::new();
+        let scaled = (size.0 * SCALE, size.1 * SCALE);
+        let area = SVGBackend::with_string(&mut text, scaled).into_drawing_area();
+        fill(&area).and_then(|()| area.present()).expect("drawing into memory works");
+        drop(area);
+        let body = text.split_once(">\n").map_or("", |(_, body)| body);
+        let body = body.trim_end().trim_end_matches("</svg>").to_owned();
+        Self { size, label: label.to_owned(), body }
+    }
+
+    /// The element for a page with the style sheet of [`crate::Page`].
+    pub fn inline(&self) -> String {
+        self.with("", "")
+    }
+
+    /// A file of its own, on a ground that follows the reader's preference for light or dark.
+    pub fn file(&self) -> String {
+        let ((width, height), ground) = (self.size, hexadecimal(GROUND));
+        let attributes =
+            format!(" xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\"");
+        let head = format!(
+            "<style>\n{}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"{ground}\"/>\n",
+            dark_css()
+        );
+        self.with(&attributes, &head)
+    }
+
+    fn with(&self, attributes: &str, head: &str) -> String {
+        let (width, height) = (self.size.0 * SCALE, self.size.1 * SCALE);
+        let (label, body) = (escape(&self.label), &self.body);
+        format!(
+            "<svg{attributes} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">\n\
+             {head}{body}</svg>\n"
+        )
+    }
+}
