@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use pep::relay::Side;
 use slacp::{Destination, Open, SessionId, StreamId};
 use units::Instant;
 
@@ -129,15 +130,6 @@ impl Entry {
         self.moving.lock().expect("nobody panics while holding an entry")
     }
 
-    /// Records what the direction to the hop waits for.
-    pub(crate) fn waits_to_hop(&self, waits: Waits) {
-        self.lock().to_hop.wait(clock::now(), waits);
-    }
-
-    pub(crate) fn waits_from_hop(&self, waits: Waits) {
-        self.lock().from_hop.wait(clock::now(), waits);
-    }
-
     /// Attaches its stream and its TCP socket.
     pub(crate) fn carries(&self, stream: StreamId, socket: RawFd) {
         let mut moving = self.lock();
@@ -179,31 +171,37 @@ impl<'a> Registered<'a> {
         Self { counters, entry: counters.live.enter(None, open.into(), Origin::Here) }
     }
 
-    pub(crate) fn moved_to_hop(&self, bytes: usize) {
-        self.counters.bytes_to_hop.add(bytes as u64);
-        self.lock().to_hop.moved(clock::now(), bytes);
+    /// Counts bytes that have moved from the leg `from` to the other.
+    pub(crate) fn moved(&self, from: Side, bytes: usize) {
+        let Counters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } = self.counters;
+        let (counter, leaves) = match (self.session, from) {
+            (None, Side::Client) => (bytes_up, true),
+            (None, Side::Server) => (bytes_down, false),
+            (Some(_), _) if from == self.here() => (bytes_to_hop, true),
+            (Some(_), _) => (bytes_from_hop, false),
+        };
+        counter.add(bytes as u64);
+        self.direction(&mut self.lock(), leaves).moved(clock::now(), bytes);
     }
 
-    pub(crate) fn moved_from_hop(&self, bytes: usize) {
-        self.counters.bytes_from_hop.add(bytes as u64);
-        self.lock().from_hop.moved(clock::now(), bytes);
+    /// Records that the direction from the leg `from` waits for the leg `on`.
+    pub(crate) fn blocked(&self, from: Side, on: Side) {
+        let here = self.here();
+        let waits = if on == here { Waits::Socket } else { Waits::Stream };
+        self.direction(&mut self.lock(), from == here).wait(clock::now(), waits);
     }
 
-    /// Counts an urgent mark.
-    pub(crate) fn saw_urgent(&self) {
-        self.counters.urgent.increment();
+    /// The side of the TCP connection here; of a direct connection, the client's.
+    fn here(&self) -> Side {
+        match self.origin {
+            Origin::Here => Side::Client,
+            Origin::Peer { .. } => Side::Server,
+        }
     }
 
-    /// Counts bytes from the client directly to the server.
-    pub(crate) fn moved_up(&self, bytes: usize) {
-        self.counters.bytes_up.add(bytes as u64);
-        self.lock().to_hop.moved(clock::now(), bytes);
-    }
-
-    /// Counts bytes from the server directly to the client.
-    pub(crate) fn moved_down(&self, bytes: usize) {
-        self.counters.bytes_down.add(bytes as u64);
-        self.lock().from_hop.moved(clock::now(), bytes);
+    /// The direction that leaves the TCP connection here, or the opposite one.
+    fn direction<'m>(&self, moving: &'m mut Moving, leaves: bool) -> &'m mut Direction {
+        if leaves { &mut moving.to_hop } else { &mut moving.from_hop }
     }
 }
 
@@ -274,20 +272,13 @@ mod tests {
         let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
         let open = Open { destination: address, source: address, dscp: None };
         let entry = Registered::straight(&counters, open);
-        let piece = u32::MAX as usize;
-        let moved = [
-            Registered::moved_to_hop,
-            Registered::moved_from_hop,
-            Registered::moved_up,
-            Registered::moved_down,
-        ];
-        moved.iter().for_each(|moved| (0..3).for_each(|_| moved(&entry, piece)));
+        for side in Side::BOTH {
+            (0..3).for_each(|_| entry.moved(side, u32::MAX as usize));
+        }
         let most = 3 * u64::from(u32::MAX);
-        let Counters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } = &counters;
-        let counted = [bytes_to_hop, bytes_from_hop, bytes_up, bytes_down].map(|it| it.get());
-        assert_eq!(counted, [most; 4]);
+        assert_eq!([&counters.bytes_up, &counters.bytes_down].map(|it| it.get()), [most; 2]);
         let moving = entry.lock().clone();
-        assert_eq!([moving.to_hop.bytes, moving.from_hop.bytes], [2 * most; 2]);
+        assert_eq!([moving.to_hop.bytes, moving.from_hop.bytes], [most; 2]);
     }
 
     #[test]

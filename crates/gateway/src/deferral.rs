@@ -1,13 +1,12 @@
-//! Deferred answers: a SYN is answered only after the far end has answered.
+//! Deferred answers ([`pep::relay::Questions`]): the SYNs that the table withholds ([`SynTap`]) wait for
+//! the far end, and the connections that the listener then accepts go to whoever asked for them.
 //!
-//! The table withholds the SYNs of new connections ([`SynTap`]). Each becomes a [`Question`] to the
-//! far side. Depending on the answer, the SYN is let in and the listener accepts it, or the client
-//! learns why not. A retransmitted SYN belongs to the same question.
+//! [`SynTap`]: crate::syn_tap::SynTap
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use pep::relay::{Asked, Questions};
 use pep::traffic::Syn;
 use slacp::{Open, ResetReason};
 use tokio::net::TcpStream;
@@ -17,9 +16,6 @@ use crate::listener::Accepted;
 use crate::syn_tap::Usher;
 use crate::tcp;
 
-/// Up to the number of streams in a session.
-const MOST: usize = 65_536;
-
 /// Open questions, and the connections that resulted from them.
 #[derive(Clone)]
 pub(crate) struct Deferral {
@@ -27,28 +23,17 @@ pub(crate) struct Deferral {
     flows: Arc<Mutex<Flows>>,
 }
 
-/// Source and destination.
-type Key = (SocketAddr, SocketAddr);
-
 #[derive(Default)]
 struct Flows {
-    by_ends: BTreeMap<Key, Flow>,
-    /// Number of the next question.
-    next: u64,
-}
-
-struct Flow {
-    question: u64,
-    /// The far end has answered, so the kernel can handle further SYNs.
-    is_answered: bool,
-    /// Receives the connection once the listener has accepted it.
-    socket: Option<oneshot::Sender<TcpStream>>,
+    questions: Questions,
+    /// Receive the connections once the listener has accepted them.
+    waiting: BTreeMap<pep::relay::Question, oneshot::Sender<TcpStream>>,
 }
 
 /// A SYN waiting for the far end. Dropped when its connection is over.
 pub(crate) struct Question {
     deferral: Deferral,
-    number: u64,
+    question: pep::relay::Question,
     syn: Syn,
     socket: oneshot::Receiver<TcpStream>,
 }
@@ -60,45 +45,41 @@ impl Deferral {
 
     /// Takes a SYN. Returns a question if it is the first of its connection.
     pub(crate) fn ask(&self, syn: Syn) -> Option<Question> {
+        let Open { source, destination, .. } = syn.open();
         let mut flows = self.lock();
-        match flows.by_ends.get(&key(syn.open())) {
-            // Either the SYN or its answer was lost on the way; or it is an old SYN; or the client
-            // has forgotten a connection that we still hold.
-            Some(flow) if flow.is_answered => {
+        let question = match flows.questions.ask(source, destination) {
+            Asked::New(question) => question,
+            Asked::LetIn => {
                 drop(flows);
                 self.usher.let_in(&syn);
                 return None;
             }
-            Some(_) => return None,
-            None if flows.by_ends.len() >= MOST => return None,
-            None => {}
-        }
+            Asked::Drop => return None,
+        };
         let (sender, socket) = oneshot::channel();
-        let number = flows.next;
-        flows.next += 1;
-        let flow = Flow { question: number, is_answered: false, socket: Some(sender) };
-        flows.by_ends.insert(key(syn.open()), flow);
-        Some(Question { deferral: self.clone(), number, syn, socket })
+        flows.waiting.insert(question, sender);
+        Some(Question { deferral: self.clone(), question, syn, socket })
     }
 
     /// Passes an accepted connection to its question. A connection whose question has timed out is
     /// reset.
     pub(crate) fn deliver(&self, accepted: Accepted) {
         let mut flows = self.lock();
-        let flow = flows.by_ends.get_mut(&key(accepted.open));
-        let Some(sender) = flow.and_then(|flow| flow.socket.take()) else {
-            return tcp::reset(accepted.socket);
-        };
+        let Open { source, destination, .. } = accepted.open;
+        let question = flows.questions.accept(source, destination);
+        let sender = question.and_then(|question| flows.waiting.remove(&question));
         drop(flows);
-        if let Err(socket) = sender.send(accepted.socket) {
-            tcp::reset(socket);
-        }
+        let unwanted = match sender {
+            Some(sender) => sender.send(accepted.socket).err(),
+            None => Some(accepted.socket),
+        };
+        unwanted.into_iter().for_each(tcp::reset);
     }
 
     /// Drops the open questions. From here on SYNs pass unaccelerated, and a client that connects
     /// that way must not be answered twice.
     pub(crate) fn forget(&self) {
-        self.lock().by_ends.retain(|_, flow| flow.is_answered);
+        self.lock().questions.forget();
     }
 
     fn lock(&self) -> MutexGuard<'_, Flows> {
@@ -113,17 +94,17 @@ impl Question {
 
     /// Lets the SYN in. Returns false if the question was dropped.
     pub(crate) fn let_in(&self) -> bool {
-        let mut flows = self.deferral.lock();
-        let Some(flow) = self.flow(&mut flows) else { return false };
-        flow.is_answered = true;
-        drop(flows);
-        self.deferral.usher.let_in(&self.syn);
-        true
+        let is_open = self.deferral.lock().questions.answer(self.question);
+        if is_open {
+            self.deferral.usher.let_in(&self.syn);
+        }
+        is_open
     }
 
     /// Tells the client why the connection failed.
     pub(crate) fn turn_away(self, reason: ResetReason) {
-        if self.flow(&mut self.deferral.lock()).is_some() {
+        let is_open = self.deferral.lock().questions.contains(self.question);
+        if is_open {
             self.deferral.usher.turn_away(&self.syn, reason);
         }
     }
@@ -135,24 +116,14 @@ impl Question {
             Err(_) => std::future::pending().await,
         }
     }
-
-    fn flow<'f>(&self, flows: &'f mut Flows) -> Option<&'f mut Flow> {
-        let flow = flows.by_ends.get_mut(&key(self.syn.open()));
-        flow.filter(|flow| flow.question == self.number)
-    }
 }
 
 impl Drop for Question {
     fn drop(&mut self) {
         let mut flows = self.deferral.lock();
-        if self.flow(&mut flows).is_some() {
-            flows.by_ends.remove(&key(self.syn.open()));
-        }
+        flows.questions.end(self.question);
+        flows.waiting.remove(&self.question);
     }
-}
-
-fn key(open: Open) -> Key {
-    (open.source, open.destination)
 }
 
 #[cfg(test)]
@@ -183,22 +154,6 @@ mod tests {
             assert!(deferral.ask(syn()).is_none(), "while it is there");
             drop(question);
             assert!(deferral.ask(syn()).is_some());
-        });
-    }
-
-    #[test]
-    fn what_was_forgotten_is_not_let_in_and_may_be_asked_again() {
-        in_namespace(|| {
-            let deferral = deferral();
-            let (answered, open) = (deferral.ask(syn()).unwrap(), packet(true, false, b""));
-            assert!(answered.let_in());
-            let question = deferral.ask(Syn::parse(&open).unwrap()).unwrap();
-            deferral.forget();
-            assert!(!question.let_in());
-            let again = deferral.ask(Syn::parse(&open).unwrap()).unwrap();
-            // Dropping the old question must not end the new one.
-            drop(question);
-            assert!(again.let_in() && deferral.ask(syn()).is_none());
         });
     }
 

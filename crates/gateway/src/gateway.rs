@@ -24,10 +24,10 @@ use crate::ops::View;
 use crate::own::OwnAddresses;
 use crate::proxy::{self, Exit, Wish};
 use crate::quota::Seat;
+use crate::relay;
 use crate::sources::Sources;
 use crate::tunnel::Port;
 use crate::udp::UdpLink;
-use crate::{forward, relay};
 
 /// Time for the last packets of connections when a gateway stops.
 const LAST_PACKETS: Duration = Duration::from_millis(300);
@@ -215,7 +215,7 @@ impl Gateway {
         admission: Admission,
     ) {
         let (hop, counters) = (self.hop.clone(), self.counters.clone());
-        self.relays.spawn(forward::forward(hop, stream, session, open, admission, counters));
+        self.relays.spawn(relay::forward(hop, stream, session, open, admission, counters));
     }
 
     /// Refuses a stream because of the egress rules.

@@ -400,24 +400,6 @@ impl Stream {
         Poll::Ready(Ok(taken))
     }
 
-    /// Writes as much of `data` as the stream accepts now, possibly nothing.
-    pub(crate) fn write(&self, data: &[u8]) -> Result<usize, ResetReason> {
-        let mut context = Context::from_waker(Waker::noop());
-        match self.poll_write(&mut context, data) {
-            Poll::Ready(result) => result,
-            Poll::Pending => Ok(0),
-        }
-    }
-
-    /// Writes all of `data`, waiting for room.
-    pub(crate) async fn write_all(&self, mut data: &[u8]) -> Result<(), ResetReason> {
-        while !data.is_empty() {
-            let taken = poll_fn(|context| self.poll_write(context, data)).await?;
-            data = &data[taken..];
-        }
-        Ok(())
-    }
-
     /// Finishes our direction.
     pub(crate) fn finish(&self) -> Result<(), ResetReason> {
         let mut state = self.hop.lock();
@@ -429,11 +411,6 @@ impl Stream {
         entry.finished = true;
         self.hop.0.work.notify_one();
         Ok(())
-    }
-
-    /// Whether [`Self::finish`] was called.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.hop.lock().entry(self.key).1.finished
     }
 
     /// Tells the peer that the stream is connected to its destination.
@@ -458,17 +435,19 @@ impl Stream {
     /// # Errors
     /// The reason if it could not.
     pub(crate) async fn accepted(&self) -> Result<(), ResetReason> {
-        poll_fn(|context| {
-            let mut state = self.hop.lock();
-            let (_, entry) = state.entry(self.key);
-            match entry.reset {
-                Some(reason) => return Poll::Ready(Err(reason)),
-                None if entry.accepted => return Poll::Ready(Ok(())),
-                None => wait(&mut entry.watcher, context),
-            }
-            Poll::Pending
-        })
-        .await
+        poll_fn(|context| self.poll_accepted(context)).await
+    }
+
+    /// Like [`Self::accepted`].
+    pub(crate) fn poll_accepted(&self, context: &Context<'_>) -> Poll<Result<(), ResetReason>> {
+        let mut state = self.hop.lock();
+        let (_, entry) = state.entry(self.key);
+        match entry.reset {
+            Some(reason) => return Poll::Ready(Err(reason)),
+            None if entry.accepted => return Poll::Ready(Ok(())),
+            None => wait(&mut entry.watcher, context),
+        }
+        Poll::Pending
     }
 
     /// Whether the peer has connected the stream to its destination.
@@ -478,18 +457,20 @@ impl Stream {
 
     /// Waits until the peer resets the stream or the session is lost; otherwise for ever.
     pub(crate) async fn reset_by_peer(&self) -> ResetReason {
-        poll_fn(|context| {
-            let mut state = self.hop.lock();
-            let (_, entry) = state.entry(self.key);
-            match entry.reset {
-                Some(reason) => Poll::Ready(reason),
-                None => {
-                    wait(&mut entry.watcher, context);
-                    Poll::Pending
-                }
+        poll_fn(|context| self.poll_reset(context)).await
+    }
+
+    /// Like [`Self::reset_by_peer`].
+    pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Poll<ResetReason> {
+        let mut state = self.hop.lock();
+        let (_, entry) = state.entry(self.key);
+        match entry.reset {
+            Some(reason) => Poll::Ready(reason),
+            None => {
+                wait(&mut entry.watcher, context);
+                Poll::Pending
             }
-        })
-        .await
+        }
     }
 
     /// Resets both directions with a reason for the peer.

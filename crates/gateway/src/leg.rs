@@ -1,4 +1,4 @@
-//! One TCP connection of a split pair, and how it ends.
+//! The TCP connection of a client or a server, until it is relayed or refused.
 
 use std::future::pending;
 use std::io;
@@ -10,21 +10,14 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::relay::SocketEnd;
 use crate::{scratch, tcp};
 
-/// Polling interval for the last acknowledgement on a finished connection: short at first, then
-/// longer.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-const LAST_LOOK: Duration = Duration::from_secs(1);
-/// How long the far side may keep sending to a peer that has closed, before it is reset: several
-/// round trips of the slowest hop.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// One leg of a split connection. Dropping it before a clean end resets it: its peer must not
-/// mistake a failure for the end of the data.
+/// One leg of a split connection. Dropping it resets it: its peer must not mistake a failure for
+/// the end of the data.
 pub(crate) struct Leg {
     socket: Option<TcpStream>,
-    /// Whether delayed ACKs are disabled.
+    /// Whether to disable delayed ACKs.
     quick_ack: bool,
 }
 
@@ -36,49 +29,38 @@ impl Leg {
     /// Disables delayed ACKs if `quick_ack`.
     pub(crate) fn acknowledging_at_once(mut self, quick_ack: bool) -> Self {
         self.quick_ack = quick_ack;
-        self.has_read();
+        if quick_ack {
+            tcp::acknowledge_at_once(self.socket());
+        }
         self
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {
-        self.socket.as_ref().expect("the socket is there until the end")
+        self.socket.as_ref().expect("the socket is there until it is relayed")
     }
 
     pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
-        self.socket.as_mut().expect("the socket is there until the end")
+        self.socket.as_mut().expect("the socket is there until it is relayed")
     }
 
-    /// Call after each read: the kernel keeps re-enabling delayed ACKs.
-    pub(crate) fn has_read(&self) {
-        if self.quick_ack {
-            tcp::acknowledge_at_once(self.socket());
+    /// Hands the socket over to a relay.
+    pub(crate) fn into_end(mut self) -> SocketEnd {
+        let socket = self.socket.take().expect("the socket is there until it is relayed");
+        SocketEnd::new(socket, self.quick_ack)
+    }
+
+    /// Waits until the connection fails. A RST after a FIN that we have not read yet (EPIPE) does
+    /// not count: what the client has sent may still be carried.
+    pub(crate) async fn failure(&self) {
+        match failure(self.socket()).await {
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {}
+            _ => pending().await,
         }
     }
 
-    /// Waits until the socket fails, even while nothing reads or writes it, so that a client's
-    /// reset is noticed although the other leg is blocked.
-    ///
-    /// An error after the peer's FIN was passed on (`is_passed`) does not count. The kernel of a
-    /// server that has sent its reply and closed soon forgets the connection, and answers the next
-    /// probe with a RST while a slow client is still reading. It matters only if there is data for
-    /// the server, and then sending fails.
-    pub(crate) async fn failure(&self, is_passed: impl Fn() -> bool) -> io::Error {
-        if let Err(error) = self.socket().ready(Interest::ERROR).await {
-            return error;
-        }
-        match self.socket().take_error() {
-            // EPIPE: a RST after a FIN that we may not have read yet.
-            Ok(Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => pending().await,
-            Ok(_) if is_passed() => pending().await,
-            // Another call consumed the error; reading and writing report it too.
-            Ok(None) => pending().await,
-            Ok(Some(error)) | Err(error) => error,
-        }
-    }
-
-    /// Ends a connection that can no longer be written to: discards incoming data until the peer
-    /// closes too, or for at most `limit`. A reset would destroy data still in flight to the peer.
-    pub(crate) async fn discard(self, limit: Duration) {
+    /// Ends a connection to which everything was said: discards incoming data until the peer closes
+    /// too, or for at most `limit`. A reset would destroy data still in flight to the peer.
+    pub(crate) async fn discard(mut self, limit: Duration) {
         let socket = self.socket();
         let emptied = timeout(limit, async {
             loop {
@@ -91,19 +73,8 @@ impl Leg {
             }
         });
         if matches!(emptied.await, Ok(Ok(()))) {
-            self.deliver_rest().await;
-        }
-    }
-
-    /// After both directions have ended, keeps the connection until its peer has acknowledged
-    /// everything. The kernel would continue by itself, but abandons an orphaned socket whose peer
-    /// keeps its window closed, so a slow reader would lose the end.
-    pub(crate) async fn deliver_rest(mut self) {
-        let socket = self.socket.take().expect("the socket is there until the end");
-        let mut pause = FIRST_LOOK;
-        while tcp::unacknowledged(&socket).is_ok_and(|bytes| bytes > 0) {
-            tokio::time::sleep(pause).await;
-            pause = LAST_LOOK.min(pause * 2);
+            // The kernel delivers the rest.
+            drop(self.socket.take());
         }
     }
 }
@@ -113,6 +84,15 @@ impl Drop for Leg {
         if let Some(socket) = self.socket.take() {
             tcp::reset(socket);
         }
+    }
+}
+
+/// Waits until a socket fails, even while nothing reads or writes it. Returns its error, unless
+/// another call has consumed it.
+pub(crate) async fn failure(socket: &TcpStream) -> Option<io::Error> {
+    match socket.ready(Interest::ERROR).await {
+        Ok(_) => socket.take_error().unwrap_or_else(Some),
+        Err(error) => Some(error),
     }
 }
 

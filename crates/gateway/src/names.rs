@@ -10,17 +10,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pep::admission::{Turn, Turns};
+use pep::relay::Dial;
 use slacp::{HostName, ResetReason};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
+
+use crate::{clock, dial};
 
 /// Maximum concurrent lookups: each takes a thread, of which tokio has 512.
 const LOOKUPS: usize = 128;
 /// Maximum addresses to try per name.
 const ADDRESSES: usize = 4;
-/// Time limit per address while others are untried: two SYNs (RFC 6298 §2) and a round trip.
-const NEXT: Duration = Duration::from_secs(2);
 
 /// A resolver shared fairly among askers identified by `K`. It does not cache.
 #[derive(Clone)]
@@ -112,28 +113,26 @@ impl<K: Ord + Clone + Send + 'static> Resolver<K> {
 /// # Errors
 /// That of the last address tried.
 pub(crate) async fn try_each<F: Future<Output = io::Result<TcpStream>>>(
-    addresses: &[SocketAddr],
+    addresses: Vec<SocketAddr>,
     patience: Duration,
     connect: impl Fn(SocketAddr, Duration) -> F,
 ) -> io::Result<TcpStream> {
-    let until = Instant::now() + patience;
-    let mut outcome = Err(io::ErrorKind::TimedOut.into());
-    for (left, address) in (0..addresses.len()).rev().zip(addresses) {
-        let rest = until.saturating_duration_since(Instant::now());
-        outcome = connect(*address, if left == 0 { rest } else { rest.min(NEXT) }).await;
-        if outcome.is_ok() {
-            break;
+    let mut dial = Dial::new(clock::now(), addresses, patience);
+    loop {
+        let (address, until) = dial.attempt();
+        match connect(address, until.saturating_since(clock::now())).await {
+            Ok(socket) => return Ok(socket),
+            Err(error) => {
+                if dial.handle_failure(clock::now(), dial::reason(&error)).is_err() {
+                    return Err(error);
+                }
+            }
         }
     }
-    outcome
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
-    use tokio::net::TcpListener;
-
     use super::*;
 
     fn name(text: &str) -> HostName {
@@ -191,33 +190,5 @@ mod tests {
         // It gets its turn but does not take it.
         drop(gone);
         assert!(next.await.is_ok());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn addresses_are_tried_in_order_the_last_for_as_long_as_is_left() {
-        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let there = server.local_addr().unwrap();
-        let silent = |last| SocketAddr::from(([192, 0, 2, last], 80));
-        let tried = Mutex::new(Vec::new());
-        let connect = |address: SocketAddr, patience: Duration| {
-            tried.lock().unwrap().push((address, patience));
-            async move {
-                if address == there {
-                    return TcpStream::connect(address).await;
-                }
-                tokio::time::sleep(patience).await;
-                Err(io::ErrorKind::TimedOut.into())
-            }
-        };
-        let addresses = [silent(1), silent(2), there, silent(3)];
-        let found = try_each(&addresses, Duration::from_secs(10), connect).await;
-        assert_eq!(found.unwrap().peer_addr().unwrap(), there);
-        let seconds = Duration::from_secs;
-        let expected = [(silent(1), NEXT), (silent(2), NEXT), (there, NEXT)];
-        assert_eq!(std::mem::take(&mut *tried.lock().unwrap()), expected);
-
-        let nowhere = try_each(&[silent(1), silent(2)], seconds(10), connect).await;
-        assert_eq!(nowhere.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert_eq!(*tried.lock().unwrap(), [(silent(1), NEXT), (silent(2), seconds(8))]);
     }
 }

@@ -1,48 +1,30 @@
-//! Joins a TCP connection and a stream of the hop, in the same way on both sides.
-//!
-//! Each end of a connection is passed on as what it is: a FIN as a FIN, a reset as a reset.
-//! Back-pressure works the same way: a socket whose peer reads slowly is not written to, so the
-//! stream is not read, so the far side gets no credit and stops reading its socket.
+//! Carries connections: opens or answers streams, and drives the relay ([`pep::relay`]) that joins a
+//! TCP connection and a stream of the hop, two TCP connections, or two streams.
+
+mod end;
+mod pair;
+mod splice;
 
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::ready;
+use std::task::{Context, Poll, Waker};
 
-use slacp::{Destination, Open, Read, ResetReason, SessionId};
+use pep::relay::{PATIENCE, Progress, Relay, Side};
+use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 
-use crate::connections::{Origin, Registered, Waits};
+pub(crate) use self::end::SocketEnd;
+use self::pair::Pair;
+use crate::connections::{Origin, Registered};
 use crate::counters::Counters;
 use crate::deferral::Question;
 use crate::gateway::{Admission, DialPolicy};
 use crate::hop::{Hop, Stream};
-use crate::leg::{self, Leg, PATIENCE};
-use crate::{dial, names, scratch, tcp};
-
-/// Why a connection ended before both directions were finished.
-enum Broken {
-    /// The TCP socket failed, usually by a RST.
-    Socket(io::Error),
-    /// The peer reset the stream, or the session was lost.
-    Stream(ResetReason),
-}
-
-impl From<io::Error> for Broken {
-    fn from(error: io::Error) -> Self {
-        Self::Socket(error)
-    }
-}
-
-impl From<ResetReason> for Broken {
-    fn from(reason: ResetReason) -> Self {
-        Self::Stream(reason)
-    }
-}
+use crate::leg::Leg;
+use crate::{clock, dial, names};
 
 /// Carries an accepted client connection: opens a stream at once and relays until both directions
 /// end.
@@ -58,13 +40,12 @@ pub(crate) async fn originate(
     let entry = Registered::new(&counters, session, open, Origin::Here);
     match hop.open(session, open) {
         Ok(stream) => {
-            let carried = carry(&stream, &leg, &[], &entry, &counters).await;
-            if let Err(Broken::Stream(reason)) = carried
-                && !stream.is_accepted()
-            {
+            let pair = Pair::split((Side::Client, leg), stream, &[], &entry, &counters);
+            let mut running = Running::new(Relay::early(), pair);
+            while let Some(reason) = running.until_refused().await {
                 counters.refusals.tell(open.destination, reason).await;
+                running.abort(reason);
             }
-            end(stream, leg, carried, &counters).await;
         }
         Err(error) => {
             counters.failed.increment();
@@ -102,7 +83,7 @@ pub(crate) async fn originate_deferred(
     if question.let_in()
         && let Ok(socket) = timeout(PATIENCE, question.socket()).await
     {
-        return relay(stream, Leg::new(socket), &[], entry, &counters).await;
+        return relay(stream, (Side::Client, Leg::new(socket)), &[], entry, &counters).await;
     }
     counters.reset.increment();
 }
@@ -122,7 +103,7 @@ pub(crate) async fn answer(
     let caller = policy.caller(&open);
     let connect = |address, patience| dial::connect(address, caller, patience);
     let connected = tokio::select! {
-        connected = names::try_each(&addresses, policy.timeout, connect) => connected,
+        connected = names::try_each(addresses, policy.timeout, connect) => connected,
         reason = stream.reset_by_peer() => {
             counters.reasons.count(reason);
             return counters.reset.increment();
@@ -130,7 +111,7 @@ pub(crate) async fn answer(
     };
     match connected {
         Ok(socket) => {
-            let leg = Leg::new(socket);
+            let leg = (Side::Server, Leg::new(socket));
             if stream.accept().is_ok() {
                 relay(stream, leg, &[], entry, &counters).await;
             }
@@ -145,186 +126,123 @@ pub(crate) async fn answer(
     }
 }
 
-/// Relays until both directions end. `first` is data already received from the TCP peer.
+/// Relays a TCP connection on one side and a stream until both directions end. `first` is data
+/// already received from the client.
 pub(crate) async fn relay(
     stream: Stream,
-    leg: Leg,
+    leg: (Side, Leg),
     first: &[u8],
     entry: Registered<'_>,
     counters: &Counters,
 ) {
-    let carried = carry(&stream, &leg, first, &entry, counters).await;
-    end(stream, leg, carried, counters).await;
+    let pair = Pair::split(leg, stream, first, &entry, counters);
+    Running::new(Relay::default(), pair).until_refused().await;
 }
 
-/// Copies both directions until both end, or one breaks.
-async fn carry(
-    stream: &Stream,
-    leg: &Leg,
+/// Relays a client's and a server's TCP connection, without a hop. `first` is data already received
+/// from the client.
+pub(crate) async fn direct(
+    client: Leg,
+    server: Leg,
     first: &[u8],
-    entry: &Registered<'_>,
+    entry: Registered<'_>,
     counters: &Counters,
-) -> Result<(), Broken> {
-    // Fails if the peer has reset the connection; copying will notice.
-    let _ = tcp::prepare(leg.socket(), &counters.keepalive);
-    entry.carries(stream.id(), leg.socket().as_raw_fd());
-    let copied = tokio::select! {
-        copied = copy_both(stream, leg.socket(), first, entry) => copied,
-        error = leg.failure(|| stream.is_finished()) => Err(Broken::Socket(error)),
-        reason = stream.reset_by_peer() => Err(reason.into()),
+) {
+    let pair = Pair::direct(client, server, first, &entry, counters);
+    Running::new(Relay::default(), pair).until_refused().await;
+}
+
+/// Forwards a stream from one peer to the peer of `session`: a connection between clients of two
+/// terminals, through the hub.
+pub(crate) async fn forward(
+    hop: Hop,
+    near: Stream,
+    session: SessionId,
+    open: Open,
+    admission: Admission,
+    counters: Arc<Counters>,
+) {
+    counters.connections.increment();
+    let _entry = Registered::new(&counters, near.session(), open, admission.origin);
+    let far = match hop.open(session, open) {
+        Ok(far) => far,
+        Err(error) => {
+            counters.failed.increment();
+            counters.reasons.count(ResetReason::Limit);
+            tracing::debug!(destination = %open.destination, "no stream: {error}");
+            return near.reset(ResetReason::Limit);
+        }
     };
-    entry.socket_ends();
-    copied
+    let pair = Pair::forwarded(near, far, &counters);
+    Running::new(Relay::default(), pair).until_refused().await;
 }
 
-/// Ends stream and socket in the same manner.
-async fn end(stream: Stream, leg: Leg, carried: Result<(), Broken>, counters: &Counters) {
-    match carried {
-        Ok(()) => {
-            counters.closed.increment();
-            drop(stream);
-            leg.deliver_rest().await;
-        }
-        Err(Broken::Socket(error)) if stream.is_finished() => {
-            counters.reset.increment();
-            counters.reasons.count(dial::reason(&error));
-            drop(leg);
-            discard(stream).await;
-        }
-        Err(Broken::Socket(error)) => {
-            counters.reset.increment();
-            counters.reasons.count(dial::reason(&error));
-            stream.reset(dial::reason(&error));
-        }
-        Err(Broken::Stream(reason)) => {
-            counters.reset.increment();
-            counters.reasons.count(reason);
-        }
+/// A relay and what it needs to run.
+struct Running<'c> {
+    relay: Relay,
+    pair: Pair<'c>,
+    alarm: Option<Pin<Box<Sleep>>>,
+    /// Whether the outcome was counted.
+    is_counted: bool,
+    /// Whether acceptance was passed on, if there are two streams.
+    is_acceptance_passed: bool,
+}
+
+impl<'c> Running<'c> {
+    fn new(relay: Relay, pair: Pair<'c>) -> Self {
+        Self { relay, pair, alarm: None, is_counted: false, is_acceptance_passed: false }
     }
-}
 
-/// Copies until both directions have ended.
-///
-/// A peer that has sent its FIN and then accepts no more data (EPIPE) does not end its own
-/// direction: what it sent, including the FIN, may still be unread. After any other error the
-/// kernel would make a reset look like a FIN.
-async fn copy_both(
-    stream: &Stream,
-    socket: &TcpStream,
-    first: &[u8],
-    entry: &Registered<'_>,
-) -> Result<(), Broken> {
-    let mut to_stream = pin!(socket_to_stream(socket, stream, first, entry));
-    let mut to_socket = pin!(stream_to_socket(stream, socket, entry));
-    tokio::select! {
-        ended = &mut to_stream => {
-            ended?;
-            to_socket.await
-        }
-        ended = &mut to_socket => match ended {
-            Err(Broken::Socket(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                to_stream.await?;
-                Err(Broken::Socket(error))
+    /// Runs until the connection is over; or until its client, answered early, is about to be reset
+    /// for the returned reason. Call [`Self::abort`] then, and this again.
+    async fn until_refused(&mut self) -> Option<ResetReason> {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    fn abort(&mut self, reason: ResetReason) {
+        let mut context = Context::from_waker(Waker::noop());
+        self.relay.abort(reason, &mut self.pair.polled(&mut context));
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<ResetReason>> {
+        loop {
+            if self.relay.is_carrying() {
+                self.pair.poll_failures(&mut self.relay, context);
             }
-            ended => {
-                ended?;
-                to_stream.await
+            if !self.is_acceptance_passed {
+                self.is_acceptance_passed = self.pair.poll_acceptance(context).is_ready();
             }
-        },
-    }
-}
-
-async fn socket_to_stream(
-    socket: &TcpStream,
-    stream: &Stream,
-    first: &[u8],
-    entry: &Registered<'_>,
-) -> Result<(), Broken> {
-    stream.write_all(first).await?;
-    entry.moved_to_hop(first.len());
-    loop {
-        entry.waits_to_hop(Waits::Socket);
-        socket.readable().await?;
-        let is_urgent = tcp::is_at_urgent(socket);
-        let read = scratch::with(|buffer| match socket.try_read(buffer) {
-            Ok(count) => {
-                let taken = stream.write(&buffer[..count])?;
-                Ok(Some((count, buffer[taken..count].to_vec())))
+            let progress = self.relay.handle(clock::now(), &mut self.pair.polled(context));
+            self.count();
+            match progress {
+                Progress::Over => return Poll::Ready(None),
+                Progress::Refused(reason) => return Poll::Ready(Some(reason)),
+                Progress::Busy => {
+                    // Polled once, it wakes this task after the others.
+                    let _ = pin!(tokio::task::yield_now()).poll(context);
+                    return Poll::Pending;
+                }
+                Progress::Waiting if self.poll_alarm(context).is_pending() => return Poll::Pending,
+                Progress::Waiting => {}
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(Broken::Socket(error)),
-        })?;
-        let Some((count, rest)) = read else { continue };
-        if count == 0 {
-            return Ok(stream.finish()?);
         }
-        if is_urgent {
-            entry.saw_urgent();
-        }
-        entry.waits_to_hop(Waits::Stream);
-        entry.moved_to_hop(count);
-        stream.write_all(&rest).await?;
-        tokio::task::yield_now().await;
+    }
+
+    /// Waits until the relay wants to be woken.
+    fn poll_alarm(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some((at, _)) = self.relay.poll_timeout() else { return Poll::Pending };
+        let pause = at.saturating_since(clock::now());
+        self.alarm.insert(Box::pin(sleep(pause))).as_mut().poll(context)
+    }
+
+    fn count(&mut self) {
+        let Some(outcome) = self.relay.outcome().filter(|_| !self.is_counted) else { return };
+        self.is_counted = true;
+        self.pair.count(outcome);
     }
 }
 
-async fn stream_to_socket(
-    stream: &Stream,
-    socket: &TcpStream,
-    entry: &Registered<'_>,
-) -> Result<(), Broken> {
-    loop {
-        // Take from the stream only what fits into the socket.
-        entry.waits_from_hop(Waits::Socket);
-        socket.writable().await?;
-        entry.waits_from_hop(Waits::Stream);
-        let moved = poll_fn(|context| {
-            scratch::with(|buffer| {
-                let Read::Data(count) = ready!(stream.poll_read(context, buffer))? else {
-                    return Ok(None).into();
-                };
-                let taken = write_some(socket, &buffer[..count])?;
-                Ok::<_, Broken>(Some((count, buffer[taken..count].to_vec()))).into()
-            })
-        });
-        let Some((count, rest)) = moved.await? else {
-            return Ok(leg::shut_down(socket)?);
-        };
-        entry.waits_from_hop(Waits::Socket);
-        send_all(socket, &rest).await?;
-        entry.moved_from_hop(count);
-        tokio::task::yield_now().await;
-    }
-}
-
-async fn send_all(socket: &TcpStream, mut data: &[u8]) -> Result<(), Broken> {
-    while !data.is_empty() {
-        socket.writable().await?;
-        data = &data[write_some(socket, data)?..];
-    }
-    Ok(())
-}
-
-/// Writes what the socket accepts now, possibly nothing.
-fn write_some(socket: &TcpStream, data: &[u8]) -> io::Result<usize> {
-    match socket.try_write(data) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-        result => result,
-    }
-}
-
-/// Winds up a stream whose TCP peer has sent everything, closed, and accepts no more. A reset would
-/// destroy data still in flight to the far side, so incoming data is discarded until the far side
-/// closes too, or a time limit ends the wait.
-async fn discard(stream: Stream) {
-    let emptied = timeout(PATIENCE, async {
-        let read = || poll_fn(|context| scratch::with(|buffer| stream.poll_read(context, buffer)));
-        while let Ok(Read::Data(_)) = read().await {}
-    });
-    if emptied.await.is_err() {
-        stream.reset(ResetReason::Reset);
-    }
-}
-
+#[cfg(test)]
+mod direct_tests;
 #[cfg(test)]
 mod tests;

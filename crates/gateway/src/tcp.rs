@@ -168,9 +168,14 @@ pub(crate) fn set_dscp(socket: &SockRef<'_>, v6: bool, dscp: u8) -> io::Result<(
 
 /// Closes the connection with a RST, so that it does not look like a clean end.
 pub(crate) fn reset(socket: TcpStream) {
-    // Fails only if the connection is already gone.
-    let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+    reset_when_closed(&socket);
     drop(socket);
+}
+
+/// Makes the closing of the connection a RST.
+pub(crate) fn reset_when_closed(socket: &TcpStream) {
+    // Fails only if the connection is already gone.
+    let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
 }
 
 /// Bytes that the peer has not acknowledged, including the FIN; 0 once the connection is over.

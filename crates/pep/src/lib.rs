@@ -11,4 +11,5 @@ pub mod egress;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod proxy;
+pub mod relay;
 pub mod traffic;

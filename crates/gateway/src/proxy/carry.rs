@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use pep::proxy::Dialect;
+use pep::relay::Side;
 use pep::traffic::Prefix;
 use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::io::AsyncWriteExt;
@@ -20,7 +21,7 @@ use crate::dial::{self, Dialer};
 use crate::hop::{Hop, Stream};
 use crate::leg::Leg;
 use crate::names::Resolver;
-use crate::{relay, straight};
+use crate::relay;
 
 /// Maximum concurrent lookups per client; as many may wait. Browsers need no more at once than a
 /// page has hosts.
@@ -155,7 +156,7 @@ impl Client {
                     Ok(()) => return self.relay(stream, open, exit).await,
                     Err(why) => reason = why,
                 },
-                _ = self.leg.failure(|| false) => return exit.counters.failed.increment(),
+                _ = self.leg.failure() => return exit.counters.failed.increment(),
             }
         }
         give_up(self.leg, self.dialect, reason, exit).await;
@@ -164,7 +165,8 @@ impl Client {
     async fn relay(mut self, stream: Stream, open: Open<Destination>, exit: &Exit) {
         if self.say_connected().await.is_ok() {
             let entry = Registered::new(&exit.counters, stream.session(), open, Origin::Here);
-            relay::relay(stream, self.leg, &self.first, entry, &exit.counters).await;
+            relay::relay(stream, (Side::Client, self.leg), &self.first, entry, &exit.counters)
+                .await;
         }
     }
 
@@ -179,7 +181,7 @@ impl Client {
         for destination in addresses {
             let dialled = tokio::select! {
                 dialled = exit.dialer.connect(destination, None, self.open.dscp) => dialled,
-                _ = self.leg.failure(|| false) => return exit.counters.failed.increment(),
+                _ = self.leg.failure() => return exit.counters.failed.increment(),
             };
             match dialled {
                 Ok(socket) => {
@@ -187,7 +189,7 @@ impl Client {
                     let server = Leg::new(socket).acknowledging_at_once(exit.dialer.side.quick_ack);
                     if self.say_connected().await.is_ok() {
                         let client = self.leg.acknowledging_at_once(exit.quick_ack);
-                        straight::relay(client, server, &self.first, entry, &exit.counters).await;
+                        relay::direct(client, server, &self.first, entry, &exit.counters).await;
                     }
                     return;
                 }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use pep::relay::PATIENCE;
 use slacp::Open;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -15,9 +16,9 @@ use crate::connections::Registered;
 use crate::counters::Counters;
 use crate::deferral::Question;
 use crate::dial::{self, Dialer};
-use crate::leg::{Leg, PATIENCE};
+use crate::leg::Leg;
 use crate::listener::{Accepted, is_exhaustion};
-use crate::straight;
+use crate::relay;
 
 /// Connects clients to their servers.
 #[derive(Clone)]
@@ -50,7 +51,7 @@ impl Server {
         let leg = Leg::new(accepted.socket);
         let connected = tokio::select! {
             connected = self.dial(accepted.open) => connected,
-            _ = leg.failure(|| false) => return self.counters.failed.increment(),
+            _ = leg.failure() => return self.counters.failed.increment(),
         };
         match connected {
             Ok(socket) => self.relay(leg, socket, entry).await,
@@ -85,7 +86,7 @@ impl Server {
         self.counters.straight.increment();
         let client = leg.acknowledging_at_once(self.quick_ack);
         let server = Leg::new(socket).acknowledging_at_once(self.dialer.side.quick_ack);
-        straight::relay(client, server, &[], entry, &self.counters).await;
+        relay::direct(client, server, &[], entry, &self.counters).await;
     }
 
     fn tell_failure(&self, open: Open, error: &io::Error) {

@@ -1,0 +1,200 @@
+//! A leg of a relayed connection: a TCP socket, or a stream of the hop.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pep::relay::Failure;
+use slacp::{Read, ResetReason};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::hop::Stream;
+use crate::{dial, leg, tcp};
+
+/// A leg of a relayed connection. Dropping it before both of its directions have ended resets it:
+/// its peer must not mistake a failure for the end of the data.
+pub(super) enum End {
+    Socket(SocketEnd),
+    Stream(Stream),
+}
+
+/// A TCP connection.
+pub(crate) struct SocketEnd {
+    /// Shared with `failure` only.
+    pub(super) socket: Arc<TcpStream>,
+    /// Completes when the socket fails, even while nothing reads or writes it, so that a client's
+    /// reset is noticed although the other leg is blocked.
+    failure: Option<Pin<Box<dyn Future<Output = Failure> + Send>>>,
+    /// Whether delayed ACKs are disabled.
+    quick_ack: bool,
+    /// Both directions have ended: closing is no failure.
+    has_ended: bool,
+}
+
+impl SocketEnd {
+    pub(crate) fn new(socket: TcpStream, quick_ack: bool) -> Self {
+        let socket = Arc::new(socket);
+        let failure = Some(Box::pin(failure(socket.clone())) as Pin<Box<_>>);
+        Self { socket, failure, quick_ack, has_ended: false }
+    }
+
+    /// Whether the next bytes to read begin with an urgent one.
+    pub(super) fn is_at_urgent(&self) -> bool {
+        tcp::is_at_urgent(&*self.socket)
+    }
+
+    /// Call after each read: the kernel keeps re-enabling delayed ACKs.
+    pub(super) fn has_read(&self) {
+        if self.quick_ack {
+            tcp::acknowledge_at_once(&self.socket);
+        }
+    }
+
+    /// Runs `operation`, one of tokio's `try_` calls to read or write, as `interest` says, when it
+    /// is possible.
+    pub(super) fn poll_io<R>(
+        &self,
+        context: &mut Context<'_>,
+        interest: Interest,
+        mut operation: impl FnMut() -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        loop {
+            ready!(self.poll_ready(context, interest))?;
+            match operation() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// Waits until the socket may be read or written.
+    pub(super) fn poll_ready(
+        &self,
+        context: &mut Context<'_>,
+        interest: Interest,
+    ) -> Poll<io::Result<()>> {
+        if interest.is_readable() {
+            self.socket.poll_read_ready(context)
+        } else {
+            self.socket.poll_write_ready(context)
+        }
+    }
+
+    fn poll_failure(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+        let Some(failure) = &mut self.failure else { return Poll::Pending };
+        let failure = ready!(failure.as_mut().poll(context));
+        self.failure = None;
+        Poll::Ready(failure)
+    }
+
+    /// Marks the connection as ended, and returns whether its peer has acknowledged everything.
+    fn is_delivered(&mut self) -> bool {
+        self.has_ended = true;
+        !tcp::unacknowledged(&self.socket).is_ok_and(|bytes| bytes > 0)
+    }
+}
+
+impl Drop for SocketEnd {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            tcp::reset_when_closed(&self.socket);
+        }
+    }
+}
+
+impl End {
+    /// Reads available data; 0 bytes mean the end.
+    pub(super) fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<Result<usize, Failure>> {
+        match self {
+            Self::Socket(end) => {
+                let read = || end.socket.try_read(buffer);
+                let read = ready!(end.poll_io(context, Interest::READABLE, read));
+                end.has_read();
+                Poll::Ready(read.map_err(|error| of(&error)))
+            }
+            Self::Stream(stream) => match ready!(stream.poll_read(context, buffer)) {
+                Ok(Read::Data(count)) => Poll::Ready(Ok(count)),
+                Ok(_) => Poll::Ready(Ok(0)),
+                Err(reason) => Poll::Ready(Err(Failure::Reset(reason))),
+            },
+        }
+    }
+
+    /// Writes as much of `data` as there is room for, at least one byte.
+    pub(super) fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<Result<usize, Failure>> {
+        match self {
+            Self::Socket(end) => {
+                let write = || end.socket.try_write(data);
+                let written = ready!(end.poll_io(context, Interest::WRITABLE, write));
+                Poll::Ready(written.map_err(|error| of(&error)))
+            }
+            Self::Stream(stream) => stream.poll_write(context, data).map_err(Failure::Reset),
+        }
+    }
+
+    /// Waits for room, as far as a leg can tell before it is written to.
+    pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        match self {
+            Self::Socket(end) => {
+                end.poll_ready(context, Interest::WRITABLE).map_err(|error| of(&error))
+            }
+            Self::Stream(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    pub(super) fn poll_failure(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+        match self {
+            Self::Socket(end) => end.poll_failure(context),
+            Self::Stream(stream) => stream.poll_reset(context).map(Failure::Reset),
+        }
+    }
+
+    pub(super) fn finish(&self) -> Result<(), Failure> {
+        match self {
+            Self::Socket(end) => leg::shut_down(&end.socket).map_err(|error| of(&error)),
+            Self::Stream(stream) => stream.finish().map_err(Failure::Reset),
+        }
+    }
+
+    pub(super) fn is_delivered(&mut self) -> bool {
+        match self {
+            Self::Socket(end) => end.is_delivered(),
+            // The session delivers what its streams have taken.
+            Self::Stream(_) => true,
+        }
+    }
+
+    pub(super) fn reset(self, reason: ResetReason) {
+        match self {
+            Self::Socket(end) => drop(end),
+            Self::Stream(stream) => stream.reset(reason),
+        }
+    }
+}
+
+/// What a socket's error means for its connection.
+pub(super) fn of(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::Closed,
+        _ => Failure::Broken(dial::reason(error)),
+    }
+}
+
+/// Waits until the socket fails.
+async fn failure(socket: Arc<TcpStream>) -> Failure {
+    match leg::failure(&socket).await {
+        Some(error) => of(&error),
+        // Another call has consumed the error; reading and writing report it too.
+        None => Failure::Closed,
+    }
+}

@@ -1,0 +1,279 @@
+//! The two legs of a relayed connection, as [`pep::relay`] drives them.
+
+use std::os::fd::AsRawFd;
+use std::task::{Context, Poll};
+
+use pep::relay::{Failure, Legs, Outcome, Relay, Side, Step};
+use slacp::ResetReason;
+
+use super::end::End;
+use super::splice::{self, Piped};
+use crate::connections::Registered;
+use crate::counters::Counters;
+use crate::hop::Stream;
+use crate::leg::Leg;
+use crate::{scratch, tcp};
+
+/// Two legs, and what was read from one and not yet written to the other.
+pub(super) struct Pair<'c> {
+    /// Indexed by side. A leg that was let go of is gone.
+    legs: [Option<End>; 2],
+    /// By the side it was read from.
+    held: [Held<'c>; 2],
+    /// Where to account for the connection; a forwarded one is not accounted for.
+    entry: Option<&'c Registered<'c>>,
+    counters: &'c Counters,
+}
+
+/// Data that the sink had no room for.
+#[derive(Default)]
+pub(super) enum Held<'c> {
+    #[default]
+    Nothing,
+    Bytes(Vec<u8>),
+    Piped(Piped<'c>),
+}
+
+impl<'c> Pair<'c> {
+    fn new(
+        legs: [End; 2],
+        first: &[u8],
+        entry: Option<&'c Registered<'c>>,
+        counters: &'c Counters,
+    ) -> Self {
+        for leg in &legs {
+            if let End::Socket(end) = leg {
+                // Fails if the peer has reset the connection; copying will notice.
+                let _ = tcp::prepare(&end.socket, &counters.keepalive);
+            }
+        }
+        let first = if first.is_empty() { Held::Nothing } else { Held::Bytes(first.to_vec()) };
+        Self { legs: legs.map(Some), held: [first, Held::Nothing], entry, counters }
+    }
+
+    /// A TCP connection on the side `side`, and a stream of the hop. `first` is data already
+    /// received from the client.
+    pub(super) fn split(
+        (side, leg): (Side, Leg),
+        stream: Stream,
+        first: &[u8],
+        entry: &'c Registered<'c>,
+        counters: &'c Counters,
+    ) -> Self {
+        entry.carries(stream.id(), leg.socket().as_raw_fd());
+        let (near, far) = (End::Socket(leg.into_end()), End::Stream(stream));
+        let legs = if side == Side::Client { [near, far] } else { [far, near] };
+        Self::new(legs, first, Some(entry), counters)
+    }
+
+    /// Two TCP connections.
+    pub(super) fn direct(
+        client: Leg,
+        server: Leg,
+        first: &[u8],
+        entry: &'c Registered<'c>,
+        counters: &'c Counters,
+    ) -> Self {
+        entry.joins(client.socket().as_raw_fd(), server.socket().as_raw_fd());
+        let legs = [client, server].map(|leg| End::Socket(leg.into_end()));
+        Self::new(legs, first, Some(entry), counters)
+    }
+
+    /// Two streams of the hop.
+    pub(super) fn forwarded(near: Stream, far: Stream, counters: &'c Counters) -> Self {
+        Self::new([near, far].map(End::Stream), &[], None, counters)
+    }
+
+    /// The pair for one poll of its task.
+    pub(super) fn polled<'p, 'w>(&'p mut self, context: &'p mut Context<'w>) -> Polled<'p, 'w, 'c> {
+        Polled { pair: self, context }
+    }
+
+    /// Tells the relay of legs that have failed.
+    pub(super) fn poll_failures(&mut self, relay: &mut Relay, context: &mut Context<'_>) {
+        for side in Side::BOTH {
+            let Some(leg) = &mut self.legs[side as usize] else { continue };
+            let Poll::Ready(failure) = leg.poll_failure(context) else { continue };
+            if matches!(leg, End::Stream(stream) if stream.is_accepted()) {
+                relay.handle_accepted();
+            }
+            relay.handle_failure(side, failure, &mut self.polled(context));
+        }
+    }
+
+    /// Counts how the connection ended.
+    pub(super) fn count(&self, outcome: Outcome) {
+        match outcome {
+            Outcome::Closed => self.counters.closed.increment(),
+            Outcome::Reset(reason) => {
+                self.counters.reset.increment();
+                self.counters.reasons.count(reason);
+            }
+        }
+    }
+
+    /// Passes on, once, that the far end of a forwarded connection is connected.
+    pub(super) fn poll_acceptance(&self, context: &mut Context<'_>) -> Poll<()> {
+        let [Some(End::Stream(near)), Some(End::Stream(far))] = &self.legs else {
+            return Poll::Ready(());
+        };
+        far.poll_accepted(context).map(|accepted| {
+            // A reset stream is noticed by everything else too.
+            let _ = accepted.and_then(|()| near.accept());
+        })
+    }
+
+    fn leg(&mut self, side: Side) -> &mut End {
+        self.legs[side as usize].as_mut().expect("a relay does not use a leg it has let go of")
+    }
+
+    /// Call before a socket is closed: its descriptor may then be reused.
+    fn forget_sockets(&self) {
+        if let Some(entry) = self.entry {
+            entry.socket_ends();
+        }
+    }
+
+    fn let_go(&mut self, side: Side) -> Option<End> {
+        self.forget_sockets();
+        self.legs[side as usize].take()
+    }
+}
+
+/// A [`Pair`] while its task is polled: whatever blocks wakes that task.
+pub(super) struct Polled<'p, 'w, 'c> {
+    pair: &'p mut Pair<'c>,
+    context: &'p mut Context<'w>,
+}
+
+impl Legs for Polled<'_, '_, '_> {
+    fn pass(&mut self, from: Side) -> Step {
+        let is_spliced = matches!(&self.pair.legs, [Some(End::Socket(_)), Some(End::Socket(_))]);
+        let mut moved = 0;
+        loop {
+            let step = if is_spliced { self.splice(from) } else { self.copy(from) };
+            match step {
+                Step::Moved(bytes) => {
+                    moved += bytes;
+                    self.pair.entry.into_iter().for_each(|entry| entry.moved(from, bytes));
+                }
+                Step::Blocked(on) => {
+                    self.pair.entry.into_iter().for_each(|entry| entry.blocked(from, on));
+                }
+                Step::End | Step::Failed(..) => {}
+            }
+            // A failure must not wait: the kernel tells of it once, then of an end.
+            if !matches!(step, Step::Moved(_)) || !is_spliced || moved >= splice::TURN {
+                return step;
+            }
+        }
+    }
+
+    fn discard(&mut self, from: Side) -> Step {
+        let leg = self.pair.leg(from);
+        match scratch::with(|buffer| leg.poll_read(self.context, buffer)) {
+            Poll::Pending => Step::Blocked(from),
+            Poll::Ready(Ok(0)) => Step::End,
+            Poll::Ready(Ok(bytes)) => Step::Moved(bytes),
+            Poll::Ready(Err(failure)) => Step::Failed(from, failure),
+        }
+    }
+
+    fn finish(&mut self, to: Side) -> Result<bool, Failure> {
+        self.pair.leg(to).finish().map(|()| true)
+    }
+
+    fn is_delivered(&mut self, side: Side) -> bool {
+        self.pair.forget_sockets();
+        self.pair.leg(side).is_delivered()
+    }
+
+    fn close(&mut self, side: Side) {
+        self.pair.let_go(side);
+    }
+
+    fn reset(&mut self, side: Side, reason: ResetReason) {
+        if let Some(leg) = self.pair.let_go(side) {
+            leg.reset(reason);
+        }
+    }
+}
+
+impl<'c> Polled<'_, '_, 'c> {
+    /// Moves data through the thread's buffer.
+    pub(super) fn copy(&mut self, from: Side) -> Step {
+        let Self { pair: Pair { legs, held, counters, .. }, context } = self;
+        let [Some(client), Some(server)] = legs else { unreachable!("legs are there to pass") };
+        let (source, sink) = if from == Side::Client { (client, server) } else { (server, client) };
+        let (to, held) = (from.other(), &mut held[from as usize]);
+        if let Held::Bytes(bytes) = held {
+            return match sink.poll_write(context, bytes) {
+                Poll::Pending => Step::Blocked(to),
+                Poll::Ready(Err(failure)) => Step::Failed(to, failure),
+                Poll::Ready(Ok(taken)) => {
+                    bytes.drain(..taken);
+                    if bytes.is_empty() {
+                        *held = Held::Nothing;
+                    }
+                    Step::Moved(taken)
+                }
+            };
+        }
+        // Read only what the other leg has room for, as far as it can tell.
+        match sink.poll_room(context) {
+            Poll::Pending => return Step::Blocked(to),
+            Poll::Ready(Err(failure)) => return Step::Failed(to, failure),
+            Poll::Ready(Ok(())) => {}
+        }
+        scratch::with(|buffer| {
+            let is_urgent = matches!(source, End::Socket(source) if source.is_at_urgent());
+            let count = match source.poll_read(context, buffer) {
+                Poll::Pending => return Step::Blocked(from),
+                Poll::Ready(Err(failure)) => return Step::Failed(from, failure),
+                Poll::Ready(Ok(0)) => return Step::End,
+                Poll::Ready(Ok(count)) => count,
+            };
+            if is_urgent {
+                counters.urgent.increment();
+            }
+            let taken = match sink.poll_write(context, &buffer[..count]) {
+                Poll::Pending => 0,
+                Poll::Ready(Err(failure)) => return Step::Failed(to, failure),
+                Poll::Ready(Ok(taken)) => taken,
+            };
+            if taken < count {
+                *held = Held::Bytes(buffer[taken..count].to_vec());
+            }
+            if taken == 0 { Step::Blocked(to) } else { Step::Moved(taken) }
+        })
+    }
+
+    /// Moves data through a pipe, without copying it.
+    fn splice(&mut self, from: Side) -> Step {
+        let Self { pair: Pair { legs, held, counters, .. }, context } = self;
+        let [Some(End::Socket(client)), Some(End::Socket(server))] = &*legs else {
+            unreachable!("both legs are sockets")
+        };
+        let ends = if from == Side::Client { [client, server] } else { [server, client] };
+        let held = &mut held[from as usize];
+        if matches!(held, Held::Nothing) {
+            match splice::fill(context, from, ends, counters) {
+                Ok(Some(piped)) => *held = Held::Piped(piped),
+                Ok(None) => return self.copy(from),
+                Err(step) => return step,
+            }
+        }
+        match held {
+            Held::Piped(piped) => {
+                let step = piped.empty(context, from.other(), ends[1]);
+                if piped.is_empty()
+                    && let Held::Piped(piped) = std::mem::take(held)
+                {
+                    piped.give_back();
+                }
+                step
+            }
+            _ => self.copy(from),
+        }
+    }
+}

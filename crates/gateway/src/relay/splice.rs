@@ -1,0 +1,98 @@
+//! Moving bytes from socket to socket through a pipe: they stay in the kernel.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use nix::errno::Errno;
+use pep::relay::{Side, Step};
+use tokio::io::Interest;
+
+use super::end::{SocketEnd, of};
+use crate::counters::{Counters, Share};
+use crate::pipe::{CAPACITY, Pipe};
+
+/// Bytes after which a busy direction yields to other connections.
+pub(super) const TURN: usize = 4 * CAPACITY;
+
+/// A pipe with bytes of a connection.
+pub(super) struct Piped<'c> {
+    pipe: Pipe,
+    left: usize,
+    _share: Share<'c>,
+}
+
+/// Fills a pipe with what the first of `ends` has received, once the second has room: take only
+/// what the other leg has room for. `None` without a pipe, for lack of descriptors.
+pub(super) fn fill<'c>(
+    context: &mut Context<'_>,
+    from: Side,
+    [source, sink]: [&SocketEnd; 2],
+    counters: &'c Counters,
+) -> Result<Option<Piped<'c>>, Step> {
+    match source.poll_ready(context, Interest::READABLE) {
+        Poll::Pending => return Err(Step::Blocked(from)),
+        Poll::Ready(Err(error)) => return Err(Step::Failed(from, of(&error))),
+        Poll::Ready(Ok(())) => {}
+    }
+    match sink.poll_ready(context, Interest::WRITABLE) {
+        Poll::Pending => return Err(Step::Blocked(from.other())),
+        Poll::Ready(Err(error)) => return Err(Step::Failed(from.other(), of(&error))),
+        Poll::Ready(Ok(())) => {}
+    }
+    let Ok(pipe) = Pipe::borrow() else { return Ok(None) };
+    let fill = || source.socket.try_io(Interest::READABLE, || fill_from(&pipe, source, counters));
+    let filled = source.poll_io(context, Interest::READABLE, fill);
+    match filled {
+        Poll::Ready(Ok(left @ 1..)) => {
+            source.has_read();
+            Ok(Some(Piped { pipe, left, _share: counters.in_pipes.hold(left) }))
+        }
+        unfilled => {
+            pipe.give_back();
+            Err(match unfilled {
+                Poll::Pending => Step::Blocked(from),
+                Poll::Ready(Ok(_)) => Step::End,
+                Poll::Ready(Err(error)) => Step::Failed(from, of(&error)),
+            })
+        }
+    }
+}
+
+/// The kernel does not splice urgent data, so that byte is copied.
+fn fill_from(pipe: &Pipe, source: &SocketEnd, counters: &Counters) -> io::Result<usize> {
+    match pipe.fill(&*source.socket) {
+        Err(Errno::EAGAIN) if source.is_at_urgent() => {
+            let count = pipe.copy_byte(&*source.socket)?;
+            counters.urgent.add(count as u64);
+            Ok(count)
+        }
+        filled => Ok(filled?),
+    }
+}
+
+impl Piped<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Writes what `sink` takes.
+    pub(super) fn empty(&mut self, context: &mut Context<'_>, to: Side, sink: &SocketEnd) -> Step {
+        let (pipe, left) = (&self.pipe, self.left);
+        let write =
+            || sink.socket.try_io(Interest::WRITABLE, || Ok(pipe.empty(&*sink.socket, left)?));
+        match sink.poll_io(context, Interest::WRITABLE, write) {
+            Poll::Pending => Step::Blocked(to),
+            Poll::Ready(Err(error)) => Step::Failed(to, of(&error)),
+            Poll::Ready(Ok(taken)) => {
+                self.left -= taken;
+                Step::Moved(taken)
+            }
+        }
+    }
+
+    /// Returns an empty pipe for reuse.
+    pub(super) fn give_back(self) {
+        debug_assert!(self.is_empty(), "a pipe with bytes in it would mix connections");
+        self.pipe.give_back();
+    }
+}

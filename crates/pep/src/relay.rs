@@ -1,0 +1,337 @@
+//! Joins the two legs of a split connection, and ends each as the other was ended.
+//!
+//! The end of the data is passed on as an end, a reset as a reset, and a slow reader slows the
+//! sender down. No byte is lost, repeated or cut off by the way in which a connection ends:
+//!
+//! | what happens | what the relay does |
+//! |---|---|
+//! | a leg's data ends | finishes the other leg; the opposite direction goes on (half-close) |
+//! | both directions have ended | keeps each leg until its peer has acknowledged everything |
+//! | a leg fails before its data has ended | resets the other leg, with the reason |
+//! | a leg fails after its end was passed on | nothing, until there is data for it; then as below |
+//! | a leg accepts no more data, after its end was passed on | discards what the other side still sends, until it ends too, for at most [`PATIENCE`]: a reset would destroy data still in flight to it |
+//! | a stream is reset | resets the other leg, whatever has ended before |
+//!
+//! The driver moves the bytes ([`Legs`]); the same relay runs over sockets in the gateway and over
+//! simulated connections in virtual time.
+
+mod deferral;
+mod dial;
+mod legs;
+
+use core::time::Duration;
+
+use slacp::ResetReason;
+use units::Instant;
+
+pub use self::deferral::{Asked, Question, Questions};
+pub use self::dial::Dial;
+pub use self::legs::{Failure, Legs, Side, Step};
+
+/// How long the far side may keep sending to a peer that has closed, before it is reset: several
+/// round trips of the slowest hop.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Interval between looks for the last acknowledgement of a finished connection: short at first,
+/// then longer.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LAST_LOOK: Duration = Duration::from_secs(1);
+
+/// The state of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Open,
+    /// The source has ended; the sink is not finished yet.
+    Ended,
+    /// The end was passed on.
+    Passed,
+    /// The sink accepts no more data; why, for the counters.
+    Refused(ResetReason),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// Data may move.
+    Carrying,
+    /// One leg is gone; what the other still sends is dropped.
+    Discarding {
+        leg: Side,
+        until: Instant,
+    },
+    /// All data has moved; these legs wait for their last acknowledgement.
+    Delivering {
+        legs: [bool; 2],
+        look: Instant,
+        pause: Duration,
+    },
+    /// The destination was not reached; the client is not told yet.
+    Refused(ResetReason),
+    Over,
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Both sides ended their data, and all of it was passed on.
+    Closed,
+    /// It was reset by one side, or by a gateway.
+    Reset(ResetReason),
+}
+
+/// What a driver does after a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Calls again, after serving others.
+    Busy,
+    /// Calls again when a leg that was [`Step::Blocked`] can move, or at
+    /// [`Relay::poll_timeout`].
+    Waiting,
+    /// The client, which was answered early, is about to be reset because its destination was not
+    /// reached: for this reason. Calls [`Relay::abort`] once further connections to that
+    /// destination pass unaccelerated, so that a client which tries again hears the destination.
+    Refused(ResetReason),
+    /// Both legs are let go of; the relay is done.
+    Over,
+}
+
+/// Why a relay wants to be woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// To see whether everything is acknowledged.
+    Delivery,
+    /// To end a side that sends on although nobody reads it.
+    Patience,
+}
+
+/// The relay of one connection.
+///
+/// Call [`Self::handle`] whenever a leg may have data or room, [`Self::handle_failure`] when a leg
+/// fails that is not being read or written, and [`Self::handle`] again at [`Self::poll_timeout`].
+#[derive(Debug)]
+pub struct Relay {
+    /// The directions, indexed by the side of their source.
+    from: [Direction; 2],
+    phase: Phase,
+    outcome: Option<Outcome>,
+    /// Whether the far gateway has yet to connect to the destination, although the client is
+    /// already answered.
+    is_early: bool,
+}
+
+impl Default for Relay {
+    /// A relay of a connection that both hosts have accepted.
+    fn default() -> Self {
+        let from = [Direction::Open; 2];
+        Self { from, phase: Phase::Carrying, outcome: None, is_early: false }
+    }
+}
+
+impl Relay {
+    /// A relay whose client was answered before its destination was reached.
+    pub fn early() -> Self {
+        Self { is_early: true, ..Self::default() }
+    }
+
+    /// The far gateway has connected to the destination.
+    pub fn handle_accepted(&mut self) {
+        self.is_early = false;
+    }
+
+    /// How the connection ended, as soon as that is certain: usually before its legs are let go of.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.outcome
+    }
+
+    /// Whether data may still move.
+    pub fn is_carrying(&self) -> bool {
+        matches!(self.phase, Phase::Carrying)
+    }
+
+    /// Whether this leg's data has ended, and the end was passed on.
+    pub fn is_passed(&self, leg: Side) -> bool {
+        self.from[leg as usize] == Direction::Passed
+    }
+
+    /// When to call [`Self::handle`] at the latest, and why.
+    pub fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+        match self.phase {
+            Phase::Delivering { look, .. } => Some((look, Wake::Delivery)),
+            Phase::Discarding { until, .. } => Some((until, Wake::Patience)),
+            Phase::Carrying | Phase::Refused(_) | Phase::Over => None,
+        }
+    }
+
+    /// Does what is possible now: moves data, passes ends on, lets go of legs.
+    pub fn handle(&mut self, now: Instant, legs: &mut impl Legs) -> Progress {
+        loop {
+            let progress = match self.phase {
+                Phase::Carrying => self.carry(now, legs),
+                Phase::Discarding { leg, until } => self.discard(now, legs, leg, until),
+                Phase::Delivering { .. } => self.deliver(now, legs),
+                Phase::Refused(reason) => Some(Progress::Refused(reason)),
+                Phase::Over => Some(Progress::Over),
+            };
+            // Without progress to report, the phase has changed.
+            if let Some(progress) = progress {
+                return progress;
+            }
+        }
+    }
+
+    /// A leg has failed, although nothing was read from it or written to it.
+    ///
+    /// An error after its end was passed on does not count: the kernel of a server that has sent
+    /// its reply and closed soon forgets the connection, and answers the next probe with a RST
+    /// while a slow client is still reading. It matters only if there is data for the server, and
+    /// then writing fails.
+    pub fn handle_failure(&mut self, leg: Side, failure: Failure, legs: &mut impl Legs) {
+        let counts = match failure {
+            Failure::Closed => false,
+            Failure::Broken(_) => !self.is_passed(leg),
+            Failure::Reset(_) => true,
+        };
+        if self.is_carrying() && counts {
+            self.fail(leg, failure, legs);
+        }
+    }
+
+    /// Breaks the connection off, with a reason for both sides.
+    pub fn abort(&mut self, reason: ResetReason, legs: &mut impl Legs) {
+        for leg in Side::BOTH {
+            legs.reset(leg, reason);
+        }
+        self.outcome.get_or_insert(Outcome::Reset(reason));
+        self.phase = Phase::Over;
+    }
+
+    fn carry(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Progress> {
+        let mut moved = false;
+        for from in Side::BOTH {
+            moved |= self.pass(from, legs);
+            if !self.is_carrying() {
+                return None;
+            }
+        }
+        self.conclude(now, legs);
+        let progress = if moved { Progress::Busy } else { Progress::Waiting };
+        self.is_carrying().then_some(progress)
+    }
+
+    /// Lets one direction go on; returns whether data has moved.
+    fn pass(&mut self, from: Side, legs: &mut impl Legs) -> bool {
+        if self.from[from as usize] == Direction::Open {
+            match legs.pass(from) {
+                Step::Moved(bytes) => {
+                    debug_assert!(bytes > 0, "a step without progress must block");
+                    return true;
+                }
+                Step::Blocked(_) => return false,
+                Step::End => self.from[from as usize] = Direction::Ended,
+                Step::Failed(leg, failure) => {
+                    // Whoever cannot be read any more has lost something, whatever the error is.
+                    let failure = match failure {
+                        Failure::Closed if leg == from => Failure::Broken(ResetReason::Reset),
+                        failure => failure,
+                    };
+                    self.fail(leg, failure, legs);
+                    return false;
+                }
+            }
+        }
+        if self.from[from as usize] == Direction::Ended {
+            match legs.finish(from.other()) {
+                Ok(true) => self.from[from as usize] = Direction::Passed,
+                Ok(false) => {}
+                Err(failure) => self.fail(from.other(), failure, legs),
+            }
+        }
+        false
+    }
+
+    /// Decides what a failed leg means for the connection.
+    fn fail(&mut self, leg: Side, failure: Failure, legs: &mut impl Legs) {
+        let to_leg = leg.other() as usize;
+        match failure {
+            Failure::Closed => self.from[to_leg] = Direction::Refused(ResetReason::Reset),
+            Failure::Broken(reason) if self.is_passed(leg) => {
+                self.from[to_leg] = Direction::Refused(reason);
+            }
+            Failure::Reset(reason) if self.is_early => self.phase = Phase::Refused(reason),
+            Failure::Broken(reason) | Failure::Reset(reason) => self.abort(reason, legs),
+        }
+    }
+
+    /// Ends the carrying once both directions have ended.
+    fn conclude(&mut self, now: Instant, legs: &mut impl Legs) {
+        use Direction::{Passed, Refused};
+        let gone = match self.from {
+            [Passed, Passed] => {
+                self.outcome = Some(Outcome::Closed);
+                return self.begin_delivery(now, [true; 2]);
+            }
+            [Refused(reason), Refused(_)] => return self.abort(reason, legs),
+            [Refused(reason), Passed] => (Side::Server, reason),
+            [Passed, Refused(reason)] => (Side::Client, reason),
+            _ => return,
+        };
+        let (gone, reason) = gone;
+        self.outcome = Some(Outcome::Reset(reason));
+        legs.reset(gone, reason);
+        self.phase = Phase::Discarding { leg: gone.other(), until: now + PATIENCE };
+    }
+
+    fn discard(
+        &mut self,
+        now: Instant,
+        legs: &mut impl Legs,
+        leg: Side,
+        until: Instant,
+    ) -> Option<Progress> {
+        match legs.discard(leg) {
+            Step::End => {
+                let mut left = [false; 2];
+                left[leg as usize] = true;
+                self.begin_delivery(now, left);
+                None
+            }
+            Step::Moved(_) | Step::Blocked(_) if now >= until => {
+                self.abort(ResetReason::Reset, legs);
+                None
+            }
+            Step::Moved(_) => Some(Progress::Busy),
+            Step::Blocked(_) => Some(Progress::Waiting),
+            Step::Failed(..) => {
+                self.abort(ResetReason::Reset, legs);
+                None
+            }
+        }
+    }
+
+    fn begin_delivery(&mut self, now: Instant, legs: [bool; 2]) {
+        self.phase = Phase::Delivering { legs, look: now, pause: FIRST_LOOK };
+    }
+
+    /// Keeps a leg until its peer has acknowledged everything: a kernel abandons a connection that
+    /// no process holds if its peer keeps its window closed, and a slow reader would lose the end.
+    fn deliver(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Progress> {
+        let Phase::Delivering { legs: left, look, pause } = &mut self.phase else { return None };
+        if now < *look {
+            return Some(Progress::Waiting);
+        }
+        for leg in Side::BOTH {
+            if left[leg as usize] && legs.is_delivered(leg) {
+                left[leg as usize] = false;
+                legs.close(leg);
+            }
+        }
+        if *left == [false; 2] {
+            self.phase = Phase::Over;
+            return None;
+        }
+        *look = now + *pause;
+        *pause = LAST_LOOK.min(*pause * 2);
+        Some(Progress::Waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! What a relay needs from its driver: two legs that can be read, written and ended without
+//! blocking.
+
+use slacp::ResetReason;
+
+/// A leg of a split connection, named after the host it leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// Towards the host that opened the connection.
+    Client,
+    /// Towards the host that the client connects to.
+    Server,
+}
+
+impl Side {
+    /// Both sides, the client's first.
+    pub const BOTH: [Self; 2] = [Self::Client, Self::Server];
+
+    /// The opposite side.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// The result of moving data from one leg (the source) to the other (the sink).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// This many bytes have moved, at least one; more may be possible at once.
+    Moved(usize),
+    /// This leg has no more data, if it is the source, or no more room, if it is the sink. The
+    /// driver calls [`super::Relay::handle`] again when it has.
+    Blocked(Side),
+    /// The source has ended, and everything before its end has moved.
+    End,
+    /// A leg has failed.
+    Failed(Side, Failure),
+}
+
+/// How a leg has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The TCP peer has sent its FIN and then answered with a RST: it accepts no more data. What it
+    /// sent before may still be unread (`EPIPE`).
+    Closed,
+    /// The TCP connection has failed, for the reason to give to the other side.
+    Broken(ResetReason),
+    /// The other gateway has reset the stream, or the session is lost.
+    Reset(ResetReason),
+}
+
+/// The two legs of a split connection: TCP connections, or streams of the hop. No call blocks.
+pub trait Legs {
+    /// Moves data from the leg `from` to the other one, as much as the driver lets one connection
+    /// move before it serves others.
+    ///
+    /// A driver may hold data that it has read and could not write, but reads no more before that
+    /// is written: this is how back-pressure passes from leg to leg.
+    fn pass(&mut self, from: Side) -> Step;
+
+    /// Reads from the leg `from` and drops what it reads.
+    fn discard(&mut self, from: Side) -> Step;
+
+    /// Ends the data sent on the leg `to`: a FIN, or the end of a stream. Returns false if that is
+    /// not possible yet; the relay then tries again.
+    ///
+    /// # Errors
+    /// How the leg has failed.
+    fn finish(&mut self, to: Side) -> Result<bool, Failure>;
+
+    /// Whether the peer has acknowledged everything sent on a leg whose directions have both ended.
+    /// From the first such call on, letting go of the leg must close it, not reset it.
+    fn is_delivered(&mut self, leg: Side) -> bool;
+
+    /// Lets go of a leg whose directions have both ended.
+    fn close(&mut self, leg: Side);
+
+    /// Ends a leg at once: a RST, or the reset of a stream with this reason. Does nothing if the
+    /// leg is already gone.
+    fn reset(&mut self, leg: Side, reason: ResetReason);
+}
