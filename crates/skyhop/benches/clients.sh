@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What everyday programs take over a GEO link that loses 1 % of the packets: plain, with
-# the machine's own congestion control, and through a gateway pair, in turn.
+# Times everyday programs over a GEO link with 1 % loss: plain, with the machine's own
+# congestion control, and through a gateway pair, alternately.
 #
 #   crates/skyhop/benches/clients.sh [ROUNDS [SKYHOP]]       # as root, for sshd
 #
-# SKYHOP is target/release/skyhop unless given. Prints seconds: the medians, and the ranges.
+# SKYHOP defaults to target/release/skyhop. Prints medians and ranges in seconds.
 set -euo pipefail
 rounds=${1:-3}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -46,7 +46,7 @@ until_it_works() {
     for try in $(seq 40); do "$@" > complaint 2>&1 && return; sleep 0.25; done
     cat complaint >&2; exit 1
 }
-# A name, a command: prints the name and the seconds that it took.
+# Runs a command; prints its name and the seconds it took.
 take() {
     local name=$1 begin end; shift
     begin=$(date +%s%N)
