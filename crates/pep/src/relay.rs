@@ -80,25 +80,24 @@ pub enum Outcome {
 /// What a driver does after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Calls again, after serving others.
+    /// Call again, after serving others.
     Busy,
-    /// Calls again when a leg that was [`Step::Blocked`] can move, or at
-    /// [`Relay::poll_timeout`].
+    /// Call again when a leg that was [`Step::Blocked`] can move, or at [`Relay::poll_timeout`].
     Waiting,
-    /// The client, which was answered early, is about to be reset because its destination was not
-    /// reached: for this reason. Calls [`Relay::abort`] once further connections to that
-    /// destination pass unaccelerated, so that a client which tries again hears the destination.
+    /// The client, which was answered early, is about to be reset for this reason because its
+    /// destination was not reached. Call [`Relay::abort`] once further connections to that
+    /// destination pass unaccelerated, so that a client that retries hears the destination.
     Refused(ResetReason),
-    /// Both legs are let go of; the relay is done.
+    /// Both legs are released; the relay is done.
     Over,
 }
 
 /// Why a relay wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// To see whether everything is acknowledged.
+    /// To check whether everything is acknowledged.
     Delivery,
-    /// To end a side that sends on although nobody reads it.
+    /// To end a side that keeps sending although nothing reads it.
     Patience,
 }
 
@@ -136,7 +135,7 @@ impl Relay {
         self.is_early = false;
     }
 
-    /// How the connection ended, as soon as that is certain: usually before its legs are let go of.
+    /// How the connection ended, as soon as that is certain: usually before its legs are released.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
@@ -160,7 +159,7 @@ impl Relay {
         }
     }
 
-    /// Does what is possible now: moves data, passes ends on, lets go of legs.
+    /// Does what is possible now: moves data, passes ends on, releases legs.
     pub fn handle(&mut self, now: Instant, legs: &mut impl Legs) -> Progress {
         loop {
             let progress = match self.phase {
@@ -177,7 +176,7 @@ impl Relay {
         }
     }
 
-    /// A leg has failed, although nothing was read from it or written to it.
+    /// Handles the failure of a leg that was neither being read nor written.
     ///
     /// An error after its end was passed on does not count: the kernel of a server that has sent
     /// its reply and closed soon forgets the connection, and answers the next probe with a RST
@@ -194,7 +193,7 @@ impl Relay {
         }
     }
 
-    /// Breaks the connection off, with a reason for both sides.
+    /// Aborts the connection, with a reason for both sides.
     pub fn abort(&mut self, reason: ResetReason, legs: &mut impl Legs) {
         for leg in Side::BOTH {
             legs.reset(leg, reason);
@@ -216,7 +215,7 @@ impl Relay {
         self.is_carrying().then_some(progress)
     }
 
-    /// Lets one direction go on; returns whether data has moved.
+    /// Lets one direction proceed; returns whether data has moved.
     fn pass(&mut self, from: Side, legs: &mut impl Legs) -> bool {
         if self.from[from as usize] == Direction::Open {
             match legs.pass(from) {
@@ -227,7 +226,7 @@ impl Relay {
                 Step::Blocked(_) => return false,
                 Step::End => self.from[from as usize] = Direction::Ended,
                 Step::Failed(leg, failure) => {
-                    // Whoever cannot be read any more has lost something, whatever the error is.
+                    // A leg that can no longer be read has lost data, whatever the error.
                     let failure = match failure {
                         Failure::Closed if leg == from => Failure::Broken(ResetReason::Reset),
                         failure => failure,
@@ -260,7 +259,7 @@ impl Relay {
         }
     }
 
-    /// Ends the carrying once both directions have ended.
+    /// Ends the carrying phase once both directions have ended.
     fn conclude(&mut self, now: Instant, legs: &mut impl Legs) {
         use Direction::{Passed, Refused};
         let gone = match self.from {

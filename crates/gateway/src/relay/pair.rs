@@ -14,13 +14,13 @@ use crate::hop::Stream;
 use crate::leg::Leg;
 use crate::{scratch, tcp};
 
-/// Two legs, and what was read from one and not yet written to the other.
+/// Two legs, and data read from one and not yet written to the other.
 pub(super) struct Pair<'c> {
-    /// Indexed by side. A leg that was let go of is gone.
+    /// Indexed by side; `None` once released.
     legs: [Option<End>; 2],
-    /// By the side it was read from.
+    /// Indexed by the side it was read from.
     held: [Held<'c>; 2],
-    /// Where to account for the connection; a forwarded one is not accounted for.
+    /// The connection's record; a forwarded one has none.
     entry: Option<&'c Registered<'c>>,
     counters: &'c Counters,
 }
@@ -89,7 +89,7 @@ impl<'c> Pair<'c> {
         Polled { pair: self, context }
     }
 
-    /// Tells the relay of legs that have failed.
+    /// Reports failed legs to the relay.
     pub(super) fn poll_failures(&mut self, relay: &mut Relay, context: &mut Context<'_>) {
         for side in Side::BOTH {
             let Some(leg) = &mut self.legs[side as usize] else { continue };
@@ -162,7 +162,7 @@ impl Legs for Polled<'_, '_, '_> {
                 }
                 Step::End | Step::Failed(..) => {}
             }
-            // A failure must not wait: the kernel tells of it once, then of an end.
+            // A failure must not wait: the kernel reports it once, and then an end.
             if !matches!(step, Step::Moved(_)) || !is_spliced || moved >= splice::TURN {
                 return step;
             }

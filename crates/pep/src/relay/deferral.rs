@@ -73,7 +73,7 @@ impl Questions {
         flow.map(|flow| flow.is_answered = true).is_some()
     }
 
-    /// Whether the question is still there, so that its client may be told of a failure.
+    /// Whether the question is still open, so that its client may be told of a failure.
     pub fn contains(&mut self, question: Question) -> bool {
         self.flow(question).is_some()
     }
@@ -86,7 +86,7 @@ impl Questions {
         Some(Question { ends, number: flow.number })
     }
 
-    /// The connection is over, or was never made.
+    /// The connection is over, or was never established.
     pub fn end(&mut self, question: Question) {
         if self.flow(question).is_some() {
             self.flows.remove(&question.ends);

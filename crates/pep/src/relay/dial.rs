@@ -15,13 +15,13 @@ pub struct Dial {
     addresses: Vec<SocketAddr>,
     /// Index of the address being tried.
     current: usize,
-    /// When the current attempt, and all of them together, must have succeeded.
+    /// Deadlines of the current attempt, and of all attempts together.
     attempt_until: Instant,
     until: Instant,
 }
 
 impl Dial {
-    /// Begins with the first of `addresses`, with a time limit for all of them together.
+    /// Starts with the first of `addresses`, with a time limit for all of them together.
     ///
     /// # Panics
     /// Without an address.
@@ -52,7 +52,7 @@ impl Dial {
         Ok(())
     }
 
-    /// The last address has all the time that is left.
+    /// The last address gets all the remaining time.
     fn limit(&mut self, now: Instant) {
         let is_last = self.current + 1 == self.addresses.len();
         self.attempt_until = if is_last { self.until } else { self.until.min(now + NEXT) };
