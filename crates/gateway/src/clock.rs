@@ -1,4 +1,21 @@
 //! The one place of the gateway where time is read.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use units::Instant;
+
 /// Nanoseconds of `CLOCK_MONOTONIC`, which a `timerfd` of the same clock takes as they are.
 pub(crate) use os::clock::now;
+
+/// Waits until this time; for ever without one. Cancel-safe.
+pub(crate) async fn sleep_until(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep(end.saturating_since(now())).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Seconds since the epoch, for files that outlive the process.
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

@@ -53,8 +53,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pep::config::PermittedTerminal;
 use pep::egress::Egress;
-use pep::traffic::{Classes, Prefix};
+use pep::traffic::{Classes, Policy, Prefix};
 use slacp::PublicKey;
 use thiserror::Error;
 use units::{BitRate, ByteCount};
@@ -62,8 +63,6 @@ use units::{BitRate, ByteCount};
 pub use crate::dlep::{DlepConfig, Way};
 use crate::keys::{KeyError, PrivateKey, check_permissions};
 pub use crate::ops::OperationConfig;
-use crate::policy::Policy;
-use crate::quota::Quota;
 
 /// Configuration of a terminal.
 #[derive(Debug, Clone)]
@@ -280,24 +279,6 @@ pub struct HubConfig {
     /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then
     /// sections `[[policy]]`.
     pub policies: Vec<Policy>,
-}
-
-/// A terminal that a hub serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PermittedTerminal {
-    /// Name in the log.
-    pub name: String,
-    /// The terminal's public key.
-    pub key: PublicKey,
-    /// Addresses of its clients, as seen from the hub's side. Networks of different terminals must
-    /// not overlap. Key `networks`, default none.
-    pub networks: Vec<Prefix>,
-    /// Destinations its clients may reach through the hub. Keys `reach` and `deny`; by default
-    /// those of section `egress`, or else everything except special addresses and the hub's own.
-    pub egress: Egress,
-    /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
-    /// by default those of section `limits`; and `memory`.
-    pub quota: Quota,
 }
 
 /// Address of the hub as `host:port`, not resolved yet.

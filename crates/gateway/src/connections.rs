@@ -3,19 +3,14 @@
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
+use pep::bottleneck::{Direction, End};
 use pep::relay::Side;
 use slacp::{Destination, Open, SessionId, StreamId};
 use units::Instant;
 
 use crate::clock;
 use crate::counters::Counters;
-
-/// Time constant of the estimate of who holds a direction up.
-const MEMORY: Duration = Duration::from_secs(2);
-/// A direction that has moved nothing for this long is idle.
-const IDLE: Duration = Duration::from_secs(3);
 
 /// All live connections of a gateway.
 #[derive(Debug, Default)]
@@ -63,66 +58,6 @@ pub(crate) struct Moving {
     pub(crate) far_socket: Option<RawFd>,
     pub(crate) to_hop: Direction,
     pub(crate) from_hop: Direction,
-}
-
-/// One direction of a connection.
-#[derive(Debug, Clone)]
-pub(crate) struct Direction {
-    pub(crate) bytes: u64,
-    /// Which side it waits for, and since when.
-    waits: Waits,
-    since: Instant,
-    moved: Instant,
-    /// Recent share of the time spent waiting for the TCP connection, 0 to 1.
-    for_socket: f64,
-}
-
-/// What a direction waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waits {
-    /// The TCP connection here: for data, or for room.
-    Socket,
-    /// The stream: for room, or for data.
-    Stream,
-}
-
-/// What has recently held a direction up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Held {
-    /// Nothing has moved for a while.
-    Idle,
-    /// Mostly this.
-    By(Waits),
-}
-
-impl Direction {
-    fn new(now: Instant, waits: Waits) -> Self {
-        Self { bytes: 0, waits, since: now, moved: now, for_socket: 0.5 }
-    }
-
-    /// Records what the direction waits for from now on.
-    pub(crate) fn wait(&mut self, now: Instant, waits: Waits) {
-        let past = now.saturating_since(self.since).as_secs_f64();
-        let kept = (-past / MEMORY.as_secs_f64()).exp();
-        let now_for_socket = f64::from(u8::from(self.waits == Waits::Socket));
-        self.for_socket = self.for_socket * kept + now_for_socket * (1.0 - kept);
-        (self.waits, self.since) = (waits, now);
-    }
-
-    fn moved(&mut self, now: Instant, bytes: usize) {
-        self.bytes += bytes as u64;
-        self.moved = now;
-    }
-
-    /// What has held the direction up.
-    pub(crate) fn held(&self, now: Instant) -> Held {
-        let mut seen = self.clone();
-        seen.wait(now, self.waits);
-        if self.bytes == 0 || now.saturating_since(self.moved) > IDLE {
-            return Held::Idle;
-        }
-        Held::By(if seen.for_socket > 0.5 { Waits::Socket } else { Waits::Stream })
-    }
 }
 
 impl Entry {
@@ -187,8 +122,8 @@ impl<'a> Registered<'a> {
     /// Records that the direction from the leg `from` waits for the leg `on`.
     pub(crate) fn blocked(&self, from: Side, on: Side) {
         let here = self.here();
-        let waits = if on == here { Waits::Socket } else { Waits::Stream };
-        self.direction(&mut self.lock(), from == here).wait(clock::now(), waits);
+        let waits_for = if on == here { End::Socket } else { End::Stream };
+        self.direction(&mut self.lock(), from == here).wait(clock::now(), waits_for);
     }
 
     /// The side of the TCP connection here; of a direct connection, the client's.
@@ -238,8 +173,8 @@ impl Register {
             stream: None,
             socket: None,
             far_socket: None,
-            to_hop: Direction::new(now, Waits::Socket),
-            from_hop: Direction::new(now, Waits::Stream),
+            to_hop: Direction::new(now, End::Socket),
+            from_hop: Direction::new(now, End::Stream),
         };
         let moving = Mutex::new(moving);
         let entry = Arc::new(Entry { id, session, open, origin, since: now, moving });
@@ -262,10 +197,6 @@ impl Register {
 mod tests {
     use super::*;
 
-    fn at(ms: u64) -> Instant {
-        Instant::from_nanos(ms * 1_000_000)
-    }
-
     #[test]
     fn more_is_counted_than_fits_in_32_bits() {
         let counters = Counters::default();
@@ -279,27 +210,5 @@ mod tests {
         assert_eq!([&counters.bytes_up, &counters.bytes_down].map(|it| it.get()), [most; 2]);
         let moving = entry.lock().clone();
         assert_eq!([moving.to_hop.bytes, moving.from_hop.bytes], [most; 2]);
-    }
-
-    #[test]
-    fn who_held_a_direction_up_is_who_it_waited_for_most_of_late() {
-        let mut direction = Direction::new(at(0), Waits::Socket);
-        assert_eq!(direction.held(at(1000)), Held::Idle);
-        // A client that sends continuously is held up by the stream.
-        for step in 0..200 {
-            direction.wait(at(step * 50), Waits::Socket);
-            direction.moved(at(step * 50), 1000);
-            direction.wait(at(step * 50 + 5), Waits::Stream);
-        }
-        assert_eq!(direction.held(at(10_000)), Held::By(Waits::Stream));
-        // Later it sends only now and then.
-        for step in 200..400 {
-            direction.wait(at(step * 50), Waits::Stream);
-            direction.moved(at(step * 50), 1000);
-            direction.wait(at(step * 50 + 5), Waits::Socket);
-        }
-        assert_eq!(direction.held(at(20_000)), Held::By(Waits::Socket));
-        assert_eq!(direction.held(at(24_000)), Held::Idle);
-        assert_eq!(direction.bytes, 400_000);
     }
 }

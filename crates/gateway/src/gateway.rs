@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::admission::Seat;
 use pep::egress::{Egress, Refusal};
 use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -23,7 +24,6 @@ use crate::netfilter::PASSING;
 use crate::ops::View;
 use crate::own::OwnAddresses;
 use crate::proxy::{self, Exit, Wish};
-use crate::quota::Seat;
 use crate::relay;
 use crate::sources::Sources;
 use crate::tunnel::Port;

@@ -9,14 +9,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::admission::{Bypass, Quotas};
+use pep::config::PermittedTerminal;
 use pep::egress::Egress;
-use pep::traffic::Prefix;
+use pep::traffic::{Policy, Prefix};
 use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 
 use crate::class::LiveClasses;
 use crate::clock;
-use crate::config::{HubConfig, PermittedTerminal};
+use crate::config::HubConfig;
 use crate::connections::Origin;
 use crate::counters::Counters;
 use crate::error::RunError;
@@ -30,12 +32,10 @@ use crate::netfilter::Scope;
 use crate::ops::{Operations, Own, Task};
 use crate::own::OwnAddresses;
 use crate::peers::Peers;
-use crate::policy::Policy;
-use crate::quota::{self, Quotas};
-use crate::sites::{Sites, Way};
-use crate::status::{Bypass, Role};
+use crate::status::Role;
 use crate::tunnel::{self, Admitted, Selection, Traffic, Tunnel};
 use crate::udp::UdpLink;
+use pep::routes::{Route, Sites};
 
 /// Default UDP port of a hub.
 pub const PORT: u16 = 5900;
@@ -63,7 +63,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names);
     let ops = Operations::start(Role::Hub, &config.operation, peers)?;
     let mut endpoint = Endpoint::hub(config.link, config.identity.pair(), allow, seed);
-    endpoint.set_memory(quota::memory(&config.terminals));
+    endpoint.set_memory(Quotas::memory(&config.terminals));
     let (classes, counters) =
         (Arc::new(LiveClasses::new(config.classes)), Arc::new(Counters::default()));
     counters.keepalive.set(config.operation.keepalive);
@@ -270,7 +270,7 @@ impl Hub {
         }
         let keys = config.terminals.iter().map(|terminal| terminal.key).collect();
         let names = names(&config);
-        self.gateway.hop().set_memory(quota::memory(&config.terminals));
+        self.gateway.hop().set_memory(Quotas::memory(&config.terminals));
         self.gateway.hop().set_allowed(keys);
         self.gateway.hop().configure_classes(&config.classes, self.tunnel.is_some())?;
         self.policies = config.policies;
@@ -344,17 +344,17 @@ impl Hub {
         if let Err(why) = self.gateway.judge(egress, &open, &mut addresses) {
             return self.gateway.prohibit(stream, &open, &why);
         }
-        let way = |address| self.sites.way(session, open.to(address));
+        let route = |address| self.sites.route(session, open.to(address));
         let first = addresses[0];
-        match way(first) {
-            Way::Here => {
-                addresses.retain(|address| matches!(way(*address), Way::Here));
+        match route(first) {
+            Route::Local => {
+                addresses.retain(|address| matches!(route(*address), Route::Local));
                 self.gateway.answer(stream, open, addresses, admission);
             }
-            Way::Through(session) => {
+            Route::Forward(session) => {
                 self.gateway.forward(stream, session, open.to(first), admission);
             }
-            Way::Closed(reason) => self.gateway.refuse(stream, &open, reason),
+            Route::Reset(reason) => self.gateway.refuse(stream, &open, reason),
         }
     }
 

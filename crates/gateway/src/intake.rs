@@ -5,17 +5,17 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::admission::{Bypass, BypassClock};
+use pep::traffic::Policy;
 use tokio::time::{Instant, sleep_until};
 
-use crate::bypass::BypassClock;
 use crate::clock;
 use crate::config::{InterceptConfig, SideConfig};
 use crate::counters::Counters;
 use crate::error::RunError;
 use crate::interception::{Arrival, Arrived, Interception};
 use crate::netfilter::Scope;
-use crate::policy::Policy;
-use crate::status::{Bypass, InterceptionStatus};
+use crate::status::InterceptionStatus;
 
 /// How long new connections pass unaccelerated after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);
@@ -121,7 +121,7 @@ impl Intake {
 
     /// The state of interception, with its history.
     pub(crate) fn status(&self) -> InterceptionStatus {
-        self.bypass.status(clock::now())
+        self.bypass.history(clock::now()).into()
     }
 
     /// Connections decided by each policy.

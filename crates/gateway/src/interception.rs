@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
-use pep::traffic::Version;
+use pep::traffic::{Policy, Version};
 use slacp::Open;
 
 use crate::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
@@ -14,7 +14,6 @@ use crate::error::RunError;
 use crate::firewall;
 use crate::listener::{Accept, Accepted, Listener};
 use crate::netfilter::{Rules, Scope, Slot, Table};
-use crate::policy::Policy;
 use crate::refusal::{self, Operation, Refusal};
 use crate::routing::{self, Routing};
 use crate::syn_tap::{SynTap, Usher};

@@ -14,7 +14,6 @@
 //! datagrams; relays move bytes between TCP sockets and its streams; interception redirects
 //! clients' connections to us and is removed on every kind of exit.
 
-mod bypass;
 mod capability;
 mod class;
 mod clock;
@@ -53,7 +52,6 @@ mod peers;
 mod pipe;
 pub mod policy;
 mod proxy;
-mod quota;
 mod refusal;
 mod refusals;
 mod relay;
@@ -61,7 +59,6 @@ mod routing;
 mod rule;
 mod scratch;
 mod side;
-mod sites;
 pub mod solo;
 mod sources;
 pub mod status;
@@ -76,6 +73,6 @@ mod udp;
 mod window;
 
 pub use error::RunError;
+pub use pep::admission::Quota;
 pub use pep::egress::Egress;
-pub use quota::Quota;
 pub use refusal::Refusal;

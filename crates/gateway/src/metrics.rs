@@ -95,10 +95,12 @@ fn text(status: Status) -> Result<String, std::fmt::Error> {
 
 #[cfg(test)]
 mod tests {
+    use pep::admission::Bypass;
+
     use super::*;
     use crate::status::{
-        Bypass, BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus,
-        InterceptionStatus, PolicyStatus, SessionStatus, TunnelStatus,
+        BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus, InterceptionStatus,
+        PolicyStatus, SessionStatus, TunnelStatus,
     };
 
     #[test]

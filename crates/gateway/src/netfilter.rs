@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
-use pep::traffic::{Prefix, TCP, Version};
+use pep::traffic::{Action, Policy, Prefix, Subject, TCP, Version};
 
 use crate::nft_table::{self, Chain, Hook, NftTable, Rule};
-use crate::policy::{self, Action, Policy, Seen};
+use crate::policy;
 use crate::rule::{Mark, Term};
 
 const HOOK_CHAIN: &str = "prerouting";
@@ -184,7 +184,7 @@ impl Rules {
     /// The policies: connections to split go on to `takeover`.
     fn policy(&self, takeover: &'static str) -> Vec<Rule> {
         let usual = vec![Term::Goto(takeover)];
-        policy::chain(&self.policies, Seen::Connections, true, usual, |action| match action {
+        policy::chain(&self.policies, Subject::Connections, true, usual, |action| match action {
             Action::Split => vec![Term::Goto(takeover)],
             Action::Tunnel | Action::Bypass => vec![Term::Return],
         })
@@ -221,7 +221,7 @@ impl Rules {
     }
 
     fn counters(&self) -> Vec<String> {
-        policy::counters(&self.policies, Seen::Connections)
+        policy::counters(&self.policies, Subject::Connections)
     }
 
     /// The whole table in nft syntax, as `nft -f` accepts it.

@@ -9,6 +9,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pep::admission::{Bypass, Drain};
+use pep::bottleneck::End;
+use pep::traffic::Policy;
 use slacp::{PublicKey, Rate};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -16,9 +19,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use units::{BitRate, ByteCount, Instant};
 
 use self::fixed::Fixed;
-use self::limits::Limits;
+use self::limits::Limited;
 use crate::clock;
-use crate::connections::{Entry, Held, Origin, Waits};
+use crate::connections::{Entry, Origin};
 use crate::control::{Answer, Call, ControlPath, Request, Server};
 use crate::counters::Counters;
 use crate::dlep::{self, DlepConfig};
@@ -31,9 +34,9 @@ use crate::metrics::MetricsServer;
 use crate::notify::Notifier;
 use crate::path_store::PathStore;
 use crate::peers::{Peers, ms};
-use crate::policy::{self, Policy};
+use crate::policy;
 use crate::status::{
-    Bypass, ConnectionStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus,
+    ConnectionStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus,
     TunnelStatus,
 };
 use crate::tcp;
@@ -146,7 +149,7 @@ pub(crate) struct Operations {
     next_save: Instant,
     next_sign: Instant,
     look: Interval,
-    limits: Limits,
+    limits: Limited,
     config: OperationConfig,
     /// Settings fixed at start.
     fixed: Fixed,
@@ -157,12 +160,6 @@ pub(crate) struct Operations {
     following: Following,
     dlep: Option<dlep::Client>,
     pub(crate) peers: Peers,
-}
-
-/// A gateway that exits after its last connection.
-#[derive(Debug, Clone, Copy)]
-struct Drain {
-    until: Option<Instant>,
 }
 
 impl Operations {
@@ -197,7 +194,7 @@ impl Operations {
             next_save: clock::now() + SAVE,
             next_sign: Instant::ZERO,
             look,
-            limits: Limits::new(config, role),
+            limits: Limited::new(config, role),
             fixed: config.file.as_deref().map_or_else(Fixed::default, |it| Fixed::read(it, role)),
             config: config.clone(),
             held: 0,
@@ -242,7 +239,7 @@ impl Operations {
     /// Applies new limits. Returns notes on what needs a restart.
     pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
         let mut notes = vec!["configuration read again".to_owned()];
-        self.limits = Limits::new(&config, self.role);
+        self.limits = Limited::new(&config, self.role);
         log::configure(config.log.as_ref());
         let now = config.file.as_deref().map(|file| Fixed::read(file, self.role));
         let unlike = self.fixed.unlike(&now.unwrap_or_default());
@@ -325,17 +322,17 @@ impl Operations {
         if self.draining.is_some() {
             return Some(Bypass::Draining);
         }
-        self.limits.exceeded(view.live(), self.held)
+        self.limits.limits.exceeded(view.live(), self.held)
     }
 
     /// Maximum number of connections.
     pub(crate) fn most_connections(&self) -> u64 {
-        self.limits.connections
+        self.limits.limits.connections()
     }
 
     /// Makes the gateway exit after its last connection, or after a time limit.
     pub(crate) fn drain(&mut self, view: View<'_>, within: Option<Duration>) -> Vec<String> {
-        self.draining = Some(Drain { until: within.map(|within| clock::now() + within) });
+        self.draining = Some(Drain::new(clock::now(), within));
         let left = view.live();
         tracing::info!("draining: {left} connections left");
         vec![format!("no new connections from now on; {left} left")]
@@ -343,10 +340,7 @@ impl Operations {
 
     /// Whether draining is complete.
     pub(crate) fn is_drained(&self, view: View<'_>) -> bool {
-        self.draining.is_some_and(|drain| {
-            let late = drain.until.is_some_and(|until| until <= clock::now());
-            late || view.live() == 0
-        })
+        self.draining.is_some_and(|drain| drain.is_over(clock::now(), view.live()))
     }
 
     /// Answers a request, or returns it if only the role can: a reload.
@@ -383,15 +377,12 @@ impl Operations {
 
     fn status(&self, view: View<'_>, own: Own, connections: bool) -> Status {
         let now = clock::now();
-        let drain = self.draining.map(|drain| {
-            drain.until.map_or(0.0, |until| until.saturating_since(now).as_secs_f64())
-        });
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: self.role,
             pid: std::process::id(),
             uptime_s: now.saturating_since(self.started).as_secs_f64(),
-            draining_s: drain,
+            draining_s: self.draining.map(|drain| drain.left(now).as_secs_f64()),
             interception: own.interception,
             policies: own.policies,
             tunnel: own.tunnel,
@@ -419,10 +410,10 @@ impl Operations {
             }
             Some(_) => (Limit::Client, Limit::Server, Limit::HopOrServer),
         };
-        let limit = |held, otherwise| match held {
-            Held::Idle => Limit::Idle,
-            Held::By(Waits::Socket) => near,
-            Held::By(Waits::Stream) => otherwise,
+        let limit = |bottleneck, otherwise| match bottleneck {
+            None => Limit::Idle,
+            Some(End::Socket) => near,
+            Some(End::Stream) => otherwise,
         };
         let onto = if session.is_none() || stream.blocked_by_peer { far } else { Limit::Hop };
         ConnectionStatus {
@@ -434,8 +425,8 @@ impl Operations {
             age_s: now.saturating_since(entry.since).as_secs_f64(),
             to_hop_bytes: moving.to_hop.bytes,
             from_hop_bytes: moving.from_hop.bytes,
-            to_hop_limit: limit(moving.to_hop.held(now), onto),
-            from_hop_limit: limit(moving.from_hop.held(now), beyond),
+            to_hop_limit: limit(moving.to_hop.bottleneck(now), onto),
+            from_hop_limit: limit(moving.from_hop.bottleneck(now), beyond),
             lan_rtt_ms: moving.socket.and_then(tcp::rtt).map(ms),
             wan_rtt_ms: moving.far_socket.and_then(tcp::rtt).map(ms),
             lan_window_segments: moving.socket.and_then(tcp::congestion_window),

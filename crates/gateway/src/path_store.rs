@@ -6,12 +6,13 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use slacp::{PathKey, PathMemory};
 use units::BitRate;
 
+use crate::clock;
 use crate::keys::{format_public_key, parse_public_key};
 
 /// Version of the file format.
@@ -54,7 +55,7 @@ impl PathStore {
 
     /// Reads the file. A missing file is empty; a damaged one is logged and ignored.
     pub(crate) fn load(&mut self) -> Vec<(PathKey, PathMemory)> {
-        match read(&self.path).and_then(|text| parse(&text, wall_time())) {
+        match read(&self.path).and_then(|text| parse(&text, clock::unix_seconds())) {
             Ok(memories) => memories,
             Err(error) => {
                 tracing::warn!("{} is ignored: {error}", self.path.display());
@@ -68,7 +69,7 @@ impl PathStore {
     /// # Errors
     /// The system's.
     pub(crate) fn save(&mut self, memories: &[(PathKey, PathMemory)]) -> io::Result<()> {
-        let text = format(memories, wall_time());
+        let text = format(memories, clock::unix_seconds());
         if memories.is_empty() || text == self.written {
             return Ok(());
         }
@@ -86,10 +87,6 @@ impl PathStore {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
-}
-
-fn wall_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

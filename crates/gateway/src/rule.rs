@@ -4,10 +4,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use pep::traffic::{Prefix, TCP, Version};
+use pep::traffic::{Prefix, Subject, TCP, Version};
 
 use crate::netlink::Batch;
-use crate::policy::{self, Seen};
+use crate::policy;
 
 /// Attribute numbers (`linux/netfilter/nf_tables.h`).
 mod attribute {
@@ -89,7 +89,7 @@ pub(crate) enum Term {
     /// Set the connection's mark.
     MarkConnection(Mark),
     /// Count in this counter of the policy with this index.
-    Count(usize, Seen),
+    Count(usize, Subject),
     /// Count as prohibited.
     CountRefused,
     /// Copy to the log group.
@@ -206,7 +206,7 @@ impl Term {
             Self::Log(group) => {
                 expression(list, "log", |data| data.bytes(1, &group.to_be_bytes()));
             }
-            Self::Count(index, seen) => encode_count(list, &policy::counter(*index, *seen)),
+            Self::Count(index, subject) => encode_count(list, &policy::counter(*index, *subject)),
             Self::CountRefused => encode_count(list, REFUSED),
             Self::Drop => verdict(list, libc::NF_DROP, None),
             Self::Goto(chain) => verdict(list, libc::NFT_GOTO, Some(chain)),
@@ -449,8 +449,8 @@ impl fmt::Display for Term {
             }
             Self::Dscp(version, dscp) => write!(f, "{} dscp {dscp}", header(*version)),
             Self::OfAnswer => f.write_str("ct direction reply"),
-            Self::Count(index, seen) => {
-                write!(f, "counter name {:?}", policy::counter(*index, *seen))
+            Self::Count(index, subject) => {
+                write!(f, "counter name {:?}", policy::counter(*index, *subject))
             }
             Self::CountRefused => write!(f, "counter name {REFUSED:?}"),
             Self::OfKnownConnection => f.write_str("ct state established,related"),

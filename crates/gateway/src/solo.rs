@@ -12,7 +12,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::admission::Bypass;
 use pep::egress::Egress;
+use pep::traffic::Policy;
 use tokio::task::JoinSet;
 
 use self::server::Server;
@@ -27,9 +29,8 @@ use crate::interception::{self, Arrival, Interception};
 use crate::netfilter::{PASSING, Scope};
 use crate::ops::{Operations, Own, Task, View};
 use crate::peers::Peers;
-use crate::policy::Policy;
 use crate::proxy::{self, Exit, Proxy, Wish};
-use crate::status::{Bypass, Role};
+use crate::status::Role;
 
 /// How long new connections pass unaccelerated after the descriptors ran out.
 const RECOVERY: Duration = Duration::from_secs(1);

@@ -3,6 +3,10 @@
 //! Counters start at zero when the gateway starts; a session's when it comes up. Keys end in their
 //! unit: `_s`, `_ms`, `_bytes`, `_bit_s`.
 
+use std::time::Duration;
+
+pub use pep::admission::Bypass;
+use pep::admission::BypassHistory;
 use serde::{Deserialize, Serialize};
 
 /// Snapshot of a gateway's state. Built on request, so that an idle gateway spends nothing on it
@@ -79,53 +83,6 @@ pub struct InterceptionStatus {
     pub bypassed: Vec<BypassStatus>,
 }
 
-/// Why new connections pass unaccelerated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Bypass {
-    /// There is no session, or the peer does not answer.
-    PeerUnreachable,
-    /// The gateway is draining.
-    Draining,
-    /// The process or the system has no descriptor left.
-    Descriptors,
-    /// `max_connections` is reached.
-    Connections,
-    /// `total_memory` is in use.
-    Memory,
-    /// The peer has no room for another connection.
-    PeerFull,
-    /// The session's connections leave too little of its `memory` for another.
-    SessionMemory,
-}
-
-impl Bypass {
-    /// All reasons.
-    pub const ALL: [Self; 7] = [
-        Self::PeerUnreachable,
-        Self::Draining,
-        Self::Descriptors,
-        Self::Connections,
-        Self::Memory,
-        Self::PeerFull,
-        Self::SessionMemory,
-    ];
-
-    /// One-word name of the reason.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PeerUnreachable => "peer-unreachable",
-            Self::Draining => "draining",
-            Self::Descriptors => "descriptors",
-            Self::Connections => "connections",
-            Self::Memory => "memory",
-            Self::PeerFull => "peer-full",
-            Self::SessionMemory => "session-memory",
-        }
-    }
-}
-
 /// Bypasses for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -136,6 +93,22 @@ pub struct BypassStatus {
     pub total_s: f64,
     /// Number of times it began.
     pub times: u64,
+}
+
+impl From<BypassHistory> for InterceptionStatus {
+    fn from(history: BypassHistory) -> Self {
+        let row = |(why, (total, times)): (Bypass, (Duration, u64))| BypassStatus {
+            why,
+            total_s: total.as_secs_f64(),
+            times,
+        };
+        Self {
+            on: history.why.is_none(),
+            why: history.why,
+            since_s: history.since.as_secs_f64(),
+            bypassed: history.bypasses.into_iter().map(row).collect(),
+        }
+    }
 }
 
 /// Counters of a policy since it was set.

@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
-use pep::admission::Backoff;
+use pep::admission::{Backoff, Bypass};
 use pep::egress::Egress;
+use pep::traffic::Policy;
 use slacp::{Destination, Endpoint, Event, ResetReason, SessionId};
 
 use crate::class::LiveClasses;
@@ -26,9 +27,8 @@ use crate::netfilter::{PASSING, Scope};
 use crate::ops::{Operations, Own, Task};
 use crate::own::OwnAddresses;
 use crate::peers::Peers;
-use crate::policy::Policy;
 use crate::proxy::{self, Exit, Proxy};
-use crate::status::{Bypass, Role};
+use crate::status::Role;
 use crate::tunnel::{self, Selection, Tunnel};
 
 /// A terminal does not know which networks are behind its only hub, so the client's address stays

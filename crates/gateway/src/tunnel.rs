@@ -14,7 +14,6 @@
 mod admit;
 mod device;
 mod link;
-mod paths;
 mod route;
 mod table;
 mod tun;
@@ -24,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pep::egress::Egress;
-use pep::traffic::{DEFAULT_CHANNEL, Packet, Prefix};
+use pep::traffic::{DEFAULT_CHANNEL, Packet, Policy, Prefix};
 use slacp::SessionId;
 use tokio::task::JoinHandle;
 
@@ -33,12 +32,11 @@ use crate::config::{InterceptConfig, TunnelConfig};
 use crate::counters::Counters;
 use crate::error::RunError;
 use crate::hop::Hop;
-use crate::policy::Policy;
 use crate::refusal::{Operation, Refusal};
 use crate::rule::REFUSED;
 use crate::status::TunnelStatus;
 use device::Device;
-use paths::Paths;
+use pep::routes::Paths;
 use route::{Place, Route};
 use table::Table;
 

@@ -6,10 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod bottleneck;
+pub mod config;
 pub mod dlep;
 pub mod egress;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod proxy;
 pub mod relay;
+pub mod routes;
 pub mod traffic;

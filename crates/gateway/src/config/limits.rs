@@ -3,8 +3,9 @@
 
 use std::ops::RangeInclusive;
 
+use pep::admission::Quota;
+
 use super::{ConfigError, Source, raw};
-use crate::quota::Quota;
 
 /// Up to the number of streams in a session.
 const CONNECTIONS: RangeInclusive<i64> = 1..=65_536;

@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pep::admission::Quota;
+use pep::config::PermittedTerminal;
 use pep::egress::Egress;
 use pep::traffic::Prefix;
 use slacp::PublicKey;
@@ -14,12 +16,10 @@ use super::operation;
 use super::policy::Choice;
 use super::rate::Written;
 use super::{
-    ConfigError, HubAddress, HubConfig, InterceptConfig, PermittedTerminal, ProxyConfig, Source,
-    TerminalConfig, raw,
+    ConfigError, HubAddress, HubConfig, InterceptConfig, ProxyConfig, Source, TerminalConfig, raw,
 };
 use crate::cpu;
 use crate::keys::{KEY_FORM, PrivateKey, parse_public_key};
-use crate::quota::Quota;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);

@@ -1,11 +1,10 @@
 //! Sections `[[policy]]`: what to split, tunnel or bypass.
 
-use pep::traffic::Prefix;
+use pep::traffic::{Action, MOST_RULES, Policy, Prefix, policy_rules};
 
 use super::classes::{DSCP_FORM, PORTS_FORM, code_point, ports};
 use super::parse::quoted;
 use super::{ConfigError, Source, raw};
-use crate::policy::{self, Action, MOST_RULES, Policy};
 
 /// Name of the policy that stands for `intercept.bypass`.
 const BYPASS: &str = "intercept.bypass";
@@ -41,7 +40,7 @@ impl Source {
             self.check_order(&policies, &policy)?;
             policies.push(policy);
         }
-        let rules = policy::rules(&policies);
+        let rules = policy_rules(&policies);
         if rules > MOST_RULES {
             let problem = format!(
                 "each element of `to`, `from`, `ports` and `dscp` with each of the others makes a \

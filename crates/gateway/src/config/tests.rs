@@ -1,13 +1,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use pep::admission::Quota;
 use pep::egress::Target;
+use pep::traffic::Action;
 use units::{BitRate, ByteCount};
 
 use super::*;
 use crate::control::ControlPath;
 use crate::keys::format_public_key;
-use crate::policy::Action;
 
 /// A key pair for tests only.
 const PRIVATE: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";

@@ -1,7 +1,9 @@
 //! Section `[tunnel]`.
 
+use pep::config::PermittedTerminal;
+
 use super::parse::quoted;
-use super::{ConfigError, PermittedTerminal, Source, TunnelConfig, TunnelDevice, raw};
+use super::{ConfigError, Source, TunnelConfig, TunnelDevice, raw};
 
 const NAME: &str = "skyhop0";
 /// IFNAMSIZ without the terminating zero.

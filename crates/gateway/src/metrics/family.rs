@@ -184,7 +184,7 @@ fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let Some(interception) = &status.interception else { return Ok(()) };
     let on = f64::from(u8::from(interception.on));
     families.one("skyhop_interception_on", "Whether new connections are taken over", on)?;
-    let reason = |why: crate::status::Bypass| label("reason", why.as_str());
+    let reason = |why: pep::admission::Bypass| label("reason", why.as_str());
     let rows: Vec<_> =
         interception.bypassed.iter().map(|row| (reason(row.why), row.total_s)).collect();
     families.seconds("skyhop_bypass_seconds", "How long new connections passed by", &rows)?;

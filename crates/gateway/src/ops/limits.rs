@@ -1,58 +1,44 @@
-//! Limits on what a gateway holds, and its current usage.
+//! What the machine and the process have, and how much of it is in use.
 
 use std::fs;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use pep::admission::{Limits, Resources};
 
 use super::OperationConfig;
-use crate::status::{Bypass, MemoryStatus, Role};
+use crate::status::{MemoryStatus, Role};
 
-/// Descriptors for other purposes: the hop, listeners, control clients.
-const OTHER_DESCRIPTORS: u64 = 64;
 /// Memory assumed if the machine does not report it, in bytes.
 const UNKNOWN_MEMORY: u64 = 1 << 30;
 
-/// Limits on memory, connections and descriptors.
+/// The limits of a gateway, and the descriptor limit of its process.
 #[derive(Debug, Clone)]
-pub(super) struct Limits {
-    memory: u64,
-    pub(super) connections: u64,
+pub(super) struct Limited {
+    pub(super) limits: Limits,
     descriptors: u64,
 }
 
-impl Limits {
+impl Limited {
     /// The configured limits, or defaults from the machine. Raises the process's soft descriptor
     /// limit.
     pub(super) fn new(config: &OperationConfig, role: Role) -> Self {
         let descriptors = raise_descriptors();
-        let each = match role {
+        let descriptors_each = match role {
             Role::Hub | Role::Terminal => 1,
             Role::Solo => 2,
         };
-        let possible = (descriptors.saturating_sub(OTHER_DESCRIPTORS) / each).max(1);
-        let configured = config.total_memory.map(|memory| memory.get());
-        Self {
-            memory: configured.unwrap_or_else(|| usable_memory() / 2),
-            connections: config.max_connections.map_or(possible, |most| most.min(possible)),
-            descriptors,
-        }
-    }
-
-    /// The limit that has been reached, if any.
-    pub(super) fn exceeded(&self, connections: usize, held: u64) -> Option<Bypass> {
-        if connections as u64 >= self.connections {
-            return Some(Bypass::Connections);
-        }
-        (held >= self.memory).then_some(Bypass::Memory)
+        let has = Resources { memory: usable_memory(), descriptors, descriptors_each };
+        let limits = Limits::new(config.total_memory, config.max_connections, has);
+        Self { limits, descriptors }
     }
 
     pub(super) fn status(&self, connections: usize, held: u64) -> MemoryStatus {
         MemoryStatus {
             held_bytes: held,
-            limit_bytes: self.memory,
+            limit_bytes: self.limits.memory(),
             resident_bytes: field("/proc/self/status", "VmRSS:").unwrap_or(0),
             connections: connections as u64,
-            connections_limit: self.connections,
+            connections_limit: self.limits.connections(),
             descriptors: fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
             descriptors_limit: self.descriptors,
         }
@@ -89,32 +75,17 @@ fn parse_field(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use units::ByteCount;
-
     use super::*;
 
     #[test]
-    fn each_bound_has_its_reason() {
-        let config = OperationConfig {
-            total_memory: Some(ByteCount::new(1000)),
-            max_connections: Some(10),
-            ..OperationConfig::default()
-        };
-        let limits = Limits::new(&config, Role::Hub);
-        assert_eq!(limits.exceeded(9, 999), None);
-        assert_eq!(limits.exceeded(10, 0), Some(Bypass::Connections));
-        assert_eq!(limits.exceeded(0, 1000), Some(Bypass::Memory));
-    }
-
-    #[test]
     fn unconfigured_bounds_are_those_of_the_machine() {
-        let limits = Limits::new(&OperationConfig::default(), Role::Terminal);
+        let limits = Limited::new(&OperationConfig::default(), Role::Terminal);
         let status = limits.status(0, 0);
         assert!(status.limit_bytes > 1 << 20 && status.resident_bytes > 1 << 20, "{status:?}");
         assert!(status.descriptors >= 3 && status.descriptors < status.descriptors_limit);
         assert!(status.connections_limit < status.descriptors_limit);
         // A solo gateway needs two sockets per connection.
-        let alone = Limits::new(&OperationConfig::default(), Role::Solo).status(0, 0);
+        let alone = Limited::new(&OperationConfig::default(), Role::Solo).status(0, 0);
         assert_eq!(alone.connections_limit, status.connections_limit / 2);
     }
 

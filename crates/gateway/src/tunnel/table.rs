@@ -9,13 +9,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use pep::traffic::Prefix;
+use pep::traffic::{Action, Policy, Prefix, Subject};
 
 use super::admit::{self, Admitted};
 use super::route::Place;
 use crate::netfilter::{SLOTS, to};
 use crate::nft_table::{self, Chain, Hook, NftTable, Rule};
-use crate::policy::{self, Action, Policy, Seen};
+use crate::policy;
 use crate::rule::{Mark, REFUSED, Term};
 
 /// Chain that selects traffic by source and destination.
@@ -146,19 +146,23 @@ impl Selection {
     fn connections(&self, mark: Mark) -> Vec<Rule> {
         let take = || vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept];
         let usual = || if self.of_hub() { take() } else { vec![Term::Return] };
-        policy::chain(&self.policies, Seen::Connections, self.counts_connections, usual(), |it| {
-            match it {
+        policy::chain(
+            &self.policies,
+            Subject::Connections,
+            self.counts_connections,
+            usual(),
+            |it| match it {
                 Action::Split => usual(),
                 Action::Tunnel => take(),
                 Action::Bypass => vec![Term::Return],
-            }
-        })
+            },
+        )
     }
 
     /// Applies the policies to other packets.
     fn packets(&self, mark: Mark) -> Vec<Rule> {
         let take = || vec![Term::SetMark(mark), Term::Accept];
-        policy::chain(&self.policies, Seen::Packets, true, take(), |action| match action {
+        policy::chain(&self.policies, Subject::Packets, true, take(), |action| match action {
             Action::Split | Action::Tunnel => take(),
             Action::Bypass => vec![Term::Return],
         })
@@ -166,9 +170,9 @@ impl Selection {
 
     /// Names of the policies' counters, which restart when the policies change.
     fn counters(&self) -> Vec<String> {
-        let mut counters = policy::counters(&self.policies, Seen::Packets);
+        let mut counters = policy::counters(&self.policies, Subject::Packets);
         if self.counts_connections {
-            counters.extend(policy::counters(&self.policies, Seen::Connections));
+            counters.extend(policy::counters(&self.policies, Subject::Connections));
         }
         counters
     }

@@ -2,8 +2,18 @@
 
 mod backoff;
 mod bucket;
+mod bypass;
+mod drain;
+mod limits;
+mod quota;
+mod refused;
 mod turns;
 
 pub use backoff::Backoff;
 pub use bucket::Bucket;
+pub use bypass::{Bypass, BypassClock, BypassHistory};
+pub use drain::Drain;
+pub use limits::{Limits, Resources};
+pub use quota::{Exceeded, Quota, Quotas, Seat};
+pub use refused::RefusedDestinations;
 pub use turns::{Turn, Turns};

@@ -3,12 +3,14 @@
 
 mod class;
 mod packet;
+mod policy;
 mod ports;
 mod prefix;
 mod syn;
 
 pub use class::{Classes, DEFAULT_CHANNEL, DEFAULT_CLASS, Definition, MOST_CLASSES, Traffic};
 pub use packet::Packet;
+pub use policy::{Action, MOST_RULES, Match, Policy, Subject, policy_rules};
 pub use ports::{Ports, TCP, UDP};
 pub use prefix::{Prefix, PrefixError, Version};
 pub use syn::Syn;

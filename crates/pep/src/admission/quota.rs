@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pep::admission::Bucket;
 use slacp::PublicKey;
 use units::{ByteCount, Instant};
 
+use super::bucket::Bucket;
 use crate::config::PermittedTerminal;
 
 /// Seconds' worth of new connections allowed in a burst: after an outage all clients of a terminal
@@ -44,7 +44,7 @@ impl Default for Quota {
 }
 
 /// Usage of all terminals of a hub.
-pub(crate) struct Quotas {
+pub struct Quotas {
     peers: BTreeMap<PublicKey, Peer>,
 }
 
@@ -57,32 +57,34 @@ struct Peer {
 
 /// A connection's seat in its terminal's quota, until dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub struct Seat {
     _seat: Arc<()>,
 }
 
 /// The limit that a terminal has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exceeded {
+pub enum Exceeded {
+    /// Concurrent connections.
     Connections,
+    /// New connections per second.
     Pace,
 }
 
-/// Memory limits of the terminals that have their own.
-pub(crate) fn memory(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, ByteCount> {
-    terminals.iter().filter_map(|it| Some((it.key, it.quota.memory?))).collect()
-}
-
 impl Quotas {
+    /// Memory limits of the terminals that have their own.
+    pub fn memory(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, ByteCount> {
+        terminals.iter().filter_map(|it| Some((it.key, it.quota.memory?))).collect()
+    }
+
     /// Quotas for a hub that carries at most `total` connections.
-    pub(crate) fn new(terminals: &[PermittedTerminal], total: u64) -> Self {
+    pub fn new(terminals: &[PermittedTerminal], total: u64) -> Self {
         let mut quotas = Self { peers: BTreeMap::new() };
         quotas.configure(terminals, total);
         quotas
     }
 
     /// Applies new limits; existing connections are kept.
-    pub(crate) fn configure(&mut self, terminals: &[PermittedTerminal], total: u64) {
+    pub fn configure(&mut self, terminals: &[PermittedTerminal], total: u64) {
         let usual = if terminals.len() == 1 { total } else { (total / 2).max(1) };
         let mut before = std::mem::take(&mut self.peers);
         for PermittedTerminal { key, quota, .. } in terminals {
@@ -103,7 +105,7 @@ impl Quotas {
     ///
     /// # Errors
     /// The limit that the terminal has reached.
-    pub(crate) fn admit(&mut self, now: Instant, terminal: &PublicKey) -> Result<Seat, Exceeded> {
+    pub fn admit(&mut self, now: Instant, terminal: &PublicKey) -> Result<Seat, Exceeded> {
         let peer = self.peers.get_mut(terminal).ok_or(Exceeded::Connections)?;
         if Arc::strong_count(&peer.seats) as u64 > peer.most {
             return Err(Exceeded::Connections);
@@ -117,9 +119,8 @@ impl Quotas {
 
 #[cfg(test)]
 mod tests {
-    use pep::egress::Egress;
-
     use super::*;
+    use crate::egress::Egress;
 
     const SHIP: PublicKey = PublicKey([1; 32]);
     const RIG: PublicKey = PublicKey([2; 32]);

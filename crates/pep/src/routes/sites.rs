@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use pep::traffic::Prefix;
 use slacp::{Open, PublicKey, ResetReason, SessionId};
 
 use crate::config::PermittedTerminal;
+use crate::traffic::Prefix;
 
 /// All permitted terminals, and the current sessions, identified by `S`.
-pub(crate) struct Sites<S = SessionId> {
+pub struct Sites<S = SessionId> {
     terminals: Vec<PermittedTerminal>,
     sessions: BTreeMap<S, Session>,
     /// Whether terminals may reach each other.
@@ -27,22 +27,24 @@ struct Session {
 
 /// What to do with a stream that a terminal has opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way<S = SessionId> {
+pub enum Route<S = SessionId> {
     /// Connect from the hub.
-    Here,
+    Local,
     /// Forward it to the terminal of this session.
-    Through(S),
+    Forward(S),
     /// Reset it.
-    Closed(ResetReason),
+    Reset(ResetReason),
 }
 
 impl<S: Copy + Ord> Sites<S> {
-    pub(crate) fn new(terminals: Vec<PermittedTerminal>, mesh: bool, transparent: bool) -> Self {
+    /// With `mesh`, terminals may reach each other; with `transparent`, the hub connects with the
+    /// clients' addresses.
+    pub fn new(terminals: Vec<PermittedTerminal>, mesh: bool, transparent: bool) -> Self {
         Self { terminals, sessions: BTreeMap::new(), mesh, transparent }
     }
 
     /// Replaces the permitted terminals. Sessions of terminals that remain are kept.
-    pub(crate) fn configure(&mut self, terminals: Vec<PermittedTerminal>, mesh: bool) {
+    pub fn configure(&mut self, terminals: Vec<PermittedTerminal>, mesh: bool) {
         let old = std::mem::replace(&mut self.terminals, terminals);
         for session in self.sessions.values_mut() {
             let key = session.terminal.map(|place| old[place].key);
@@ -52,40 +54,41 @@ impl<S: Copy + Ord> Sites<S> {
     }
 
     /// Number of permitted terminals.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.terminals.len()
     }
 
     /// A terminal has a new session.
-    pub(crate) fn add(&mut self, session: S, key: &PublicKey) {
+    pub fn add(&mut self, session: S, key: &PublicKey) {
         let terminal = self.terminals.iter().position(|terminal| terminal.key == *key);
         self.sessions.insert(session, Session { terminal, reachable: true });
     }
 
-    pub(crate) fn remove(&mut self, session: S) {
+    /// A session has ended.
+    pub fn remove(&mut self, session: S) {
         self.sessions.remove(&session);
     }
 
     /// A terminal has become reachable or unreachable.
-    pub(crate) fn set_reachable(&mut self, session: S, reachable: bool) {
+    pub fn set_reachable(&mut self, session: S, reachable: bool) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.reachable = reachable;
         }
     }
 
     /// Name of a session's terminal, for the log.
-    pub(crate) fn name(&self, session: S) -> &str {
+    pub fn name(&self, session: S) -> &str {
         self.of(session).map_or("a terminal", |terminal| &terminal.name)
     }
 
     /// Networks of a session's terminal.
-    pub(crate) fn networks(&self, session: S) -> Vec<Prefix> {
+    pub fn networks(&self, session: S) -> Vec<Prefix> {
         self.of(session).map_or(Vec::new(), |terminal| terminal.networks.clone())
     }
 
     /// Networks of all terminals that are reachable by a session that `has_room` for another
     /// connection.
-    pub(crate) fn open_networks(&self, has_room: impl Fn(S) -> bool) -> Vec<Prefix> {
+    pub fn open_networks(&self, has_room: impl Fn(S) -> bool) -> Vec<Prefix> {
         let open = self.sessions.iter().filter(|(id, it)| it.reachable && has_room(**id));
         let here: BTreeSet<usize> = open.filter_map(|(_, session)| session.terminal).collect();
         let terminals = self.terminals.iter().enumerate().filter(|(place, _)| here.contains(place));
@@ -93,7 +96,7 @@ impl<S: Copy + Ord> Sites<S> {
     }
 
     /// The session that currently reaches an address behind a terminal.
-    pub(crate) fn behind(&self, address: IpAddr) -> Option<S> {
+    pub fn behind(&self, address: IpAddr) -> Option<S> {
         let owner = self.owner(address)?;
         // The newest session, if a terminal has reconnected before its old one ended.
         let mut sessions = self.sessions.iter().rev();
@@ -102,32 +105,33 @@ impl<S: Copy + Ord> Sites<S> {
     }
 
     /// Whether an address is behind a session's terminal.
-    pub(crate) fn is_behind(&self, address: IpAddr, session: S) -> bool {
+    pub fn is_behind(&self, address: IpAddr, session: S) -> bool {
         self.of(session).is_some_and(|terminal| is_in(address, &terminal.networks))
     }
 
     /// Decides about a stream from a terminal. If the source address is shown to others, it must be
     /// behind that terminal.
-    pub(crate) fn way(&self, from: S, open: Open) -> Way<S> {
+    pub fn route(&self, from: S, open: Open) -> Route<S> {
         let destination = open.destination.ip();
         let is_own = self.is_behind(open.source.ip(), from);
         if self.owner(destination).is_none() {
             let permitted = is_own || !self.transparent;
-            return if permitted { Way::Here } else { Way::Closed(ResetReason::Prohibited) };
+            return if permitted { Route::Local } else { Route::Reset(ResetReason::Prohibited) };
         }
         let permitted = self.mesh || self.is_behind(destination, from);
         if !permitted || !is_own {
-            return Way::Closed(ResetReason::Prohibited);
+            return Route::Reset(ResetReason::Prohibited);
         }
-        self.behind(destination).map_or(Way::Closed(ResetReason::Unreachable), Way::Through)
+        self.behind(destination).map_or(Route::Reset(ResetReason::Unreachable), Route::Forward)
     }
 
     /// The terminal of a session, if still permitted.
-    pub(crate) fn of(&self, session: S) -> Option<&PermittedTerminal> {
+    pub fn of(&self, session: S) -> Option<&PermittedTerminal> {
         self.terminals.get(self.sessions.get(&session)?.terminal?)
     }
 
-    pub(crate) fn sessions(&self) -> impl Iterator<Item = S> {
+    /// All current sessions.
+    pub fn sessions(&self) -> impl Iterator<Item = S> {
         self.sessions.keys().copied()
     }
 
@@ -142,10 +146,10 @@ fn is_in(address: IpAddr, networks: &[Prefix]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use pep::egress::Egress;
+    use crate::egress::Egress;
 
     use super::*;
-    use crate::quota::Quota;
+    use crate::admission::Quota;
 
     const SHIP: PublicKey = PublicKey([1; 32]);
     const RIG: PublicKey = PublicKey([2; 32]);
@@ -206,36 +210,36 @@ mod tests {
         assert_eq!(sites.open_networks(|_| true).len(), 2);
         assert_eq!(sites.open_networks(|_| false), [], "no memory");
         let to_ship = open("10.2.0.1", "10.1.0.1");
-        assert_eq!(sites.way(2, to_ship), Way::Closed(ResetReason::Unreachable));
+        assert_eq!(sites.route(2, to_ship), Route::Reset(ResetReason::Unreachable));
         // The terminal reconnects before its first session has ended.
         sites.add(3, &SHIP);
         sites.set_reachable(1, true);
-        assert_eq!(sites.way(2, to_ship), Way::Through(3));
+        assert_eq!(sites.route(2, to_ship), Route::Forward(3));
         sites.remove(3);
         sites.remove(1);
-        assert_eq!(sites.way(2, to_ship), Way::Closed(ResetReason::Unreachable));
+        assert_eq!(sites.route(2, to_ship), Route::Reset(ResetReason::Unreachable));
     }
 
     #[test]
     fn terminals_reach_each_other_by_policy_and_under_their_own_names() {
         let to_rig = open("10.1.0.1", "10.2.0.1");
-        assert_eq!(sites(true).way(1, to_rig), Way::Through(2));
-        assert_eq!(sites(false).way(1, to_rig), Way::Closed(ResetReason::Prohibited));
+        assert_eq!(sites(true).route(1, to_rig), Route::Forward(2));
+        assert_eq!(sites(false).route(1, to_rig), Route::Reset(ResetReason::Prohibited));
         let forged = open("192.0.2.1", "10.2.0.1");
-        assert_eq!(sites(true).way(1, forged), Way::Closed(ResetReason::Prohibited));
+        assert_eq!(sites(true).route(1, forged), Route::Reset(ResetReason::Prohibited));
         let elsewhere = open("192.0.2.1", "198.51.100.1");
-        assert_eq!(sites(false).way(1, elsewhere), Way::Here);
+        assert_eq!(sites(false).route(1, elsewhere), Route::Local);
         let own = open("10.1.0.1", "10.1.7.7");
-        assert_eq!(sites(false).way(1, own), Way::Through(1));
+        assert_eq!(sites(false).route(1, own), Route::Forward(1));
     }
 
     #[test]
     fn nobody_connects_in_the_name_of_another_terminal_s_client() {
         let sites = sites_with(false, true);
-        let from = |source| sites.way(1, open(source, "198.51.100.1"));
-        assert_eq!(from("10.1.0.1"), Way::Here);
+        let from = |source| sites.route(1, open(source, "198.51.100.1"));
+        assert_eq!(from("10.1.0.1"), Route::Local);
         for forged in ["10.2.0.1", "192.0.2.1"] {
-            assert_eq!(from(forged), Way::Closed(ResetReason::Prohibited), "{forged}");
+            assert_eq!(from(forged), Route::Reset(ResetReason::Prohibited), "{forged}");
         }
     }
 }

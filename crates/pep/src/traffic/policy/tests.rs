@@ -12,29 +12,22 @@ struct Header {
     /// `None` for a protocol without ports.
     port: Option<u16>,
     dscp: u8,
-    seen: Seen,
+    subject: Subject,
 }
 
 impl Header {
     fn protocol(&self) -> u8 {
-        if self.seen == Seen::Connections { TCP } else { UDP }
+        if self.subject == Subject::Connections { TCP } else { UDP }
     }
 
-    /// How the kernel evaluates a term.
-    fn passes(&self, test: &Term) -> bool {
-        match test {
-            Term::Version(version) => Version::of(self.destination) == *version,
-            Term::To(prefix) => prefix.contains(self.destination),
-            Term::FromAddress(prefix) => prefix.contains(self.source),
-            Term::ToPorts(protocol, first, last) => {
-                *protocol == self.protocol()
-                    && self.port.is_some_and(|port| (*first..=*last).contains(&port))
-            }
-            Term::Dscp(version, dscp) => {
-                Version::of(self.destination) == *version && *dscp == self.dscp
-            }
-            other => panic!("no test: {other}"),
-        }
+    /// Whether a rule matches, as the kernel evaluates it.
+    fn passes(&self, rule: &Match) -> bool {
+        let port = |ports: Ports| self.port.is_some_and(|port| ports.has(self.protocol(), port));
+        rule.version.is_none_or(|version| version == Version::of(self.destination))
+            && rule.to.is_none_or(|prefix| prefix.contains(self.destination))
+            && rule.from.is_none_or(|prefix| prefix.contains(self.source))
+            && rule.dscp.is_none_or(|dscp| dscp == self.dscp)
+            && rule.ports.is_none_or(port)
     }
 
     /// The documented semantics.
@@ -49,24 +42,6 @@ impl Header {
             && (policy.ports.is_empty() || policy.ports.iter().any(port))
             && (policy.dscp.is_empty() || policy.dscp.contains(&self.dscp))
     }
-}
-
-/// A distinct verdict for each action.
-fn verdict(action: Action) -> Vec<Term> {
-    vec![match action {
-        Action::Split => Term::Accept,
-        Action::Tunnel => Term::Return,
-        Action::Bypass => Term::Drop,
-    }]
-}
-
-/// The verdict of the first rule that a packet passes.
-fn run(rules: &[Vec<Term>], header: &Header) -> Term {
-    let end = rules.iter().find_map(|rule| {
-        let (end, tests) = rule.split_last().unwrap();
-        tests.iter().all(|test| header.passes(test)).then_some(end)
-    });
-    end.unwrap().clone()
 }
 
 /// Addresses from a small set, so that many match.
@@ -107,28 +82,23 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn header() -> impl Strategy<Value = Header> {
-    let seen = proptest::sample::select(&[Seen::Connections, Seen::Packets][..]);
+    let subject = proptest::sample::select(&[Subject::Connections, Subject::Packets][..]);
     let addresses = any::<bool>().prop_flat_map(|v6| (address(v6), address(v6)));
-    (addresses, proptest::option::weighted(0.9, 1u16..9), 0u8..4, seen).prop_map(
-        |((source, destination), port, dscp, seen)| {
-            let port = if seen == Seen::Connections { port.or(Some(80)) } else { port };
-            Header { source, destination, port, dscp, seen }
+    (addresses, proptest::option::weighted(0.9, 1u16..9), 0u8..4, subject).prop_map(
+        |((source, destination), port, dscp, subject)| {
+            let port = if subject == Subject::Connections { port.or(Some(80)) } else { port };
+            Header { source, destination, port, dscp, subject }
         },
     )
 }
 
 proptest! {
     #[test]
-    fn the_first_policy_that_fits_decides(
-        policies in proptest::collection::vec(policy(), 0..5),
-        header in header(),
-    ) {
-        let usual = Term::Goto("usual");
-        let rules = chain(&policies, header.seen, false, vec![usual.clone()], verdict);
-        let first = policies.iter().find(|policy| header.fits(policy));
-        let expected = first.map_or(usual, |policy| verdict(policy.action).remove(0));
-        prop_assert_eq!(run(&rules, &header), expected);
-        prop_assert!(rules.len() <= super::rules(&policies) + 1);
+    fn the_rules_match_what_the_policy_does(policy in policy(), header in header()) {
+        let rules = policy.matches(header.subject);
+        let passes = rules.iter().any(|rule| header.passes(rule));
+        prop_assert_eq!(passes, header.fits(&policy));
+        prop_assert!(rules.len() <= policy_rules(std::slice::from_ref(&policy)));
     }
 }
 
@@ -140,22 +110,12 @@ fn a_policy_is_one_rule_for_each_choice_of_its_lists() {
         dscp: vec![46, 8],
         ..Policy::new("some", Action::Tunnel)
     };
-    assert_eq!(policy.tests(Seen::Connections).len(), 6);
+    assert_eq!(policy.matches(Subject::Connections).len(), 6);
     policy.from = prefixes(&["10.1.0.0/16"]);
-    assert_eq!(policy.tests(Seen::Packets).len(), 4, "from IPv4 to IPv6 goes nothing");
+    assert_eq!(policy.matches(Subject::Packets).len(), 4, "from IPv4 to IPv6 goes nothing");
     policy.ports = vec![Ports { protocol: Some(UDP), first: 443, last: 443 }];
-    assert_eq!(policy.tests(Seen::Connections), Vec::<Vec<Term>>::new());
-    assert_eq!(policy.tests(Seen::Packets).len(), 4);
+    assert_eq!(policy.matches(Subject::Connections), []);
+    assert_eq!(policy.matches(Subject::Packets).len(), 4);
     assert!(!policy.fits_tcp() && !policy.fits_all());
     assert!(Policy::new("all", Action::Split).fits_all());
-}
-
-#[test]
-fn counts_are_told_by_policy() {
-    let policies = [Policy::new("one", Action::Split), Policy::new("two", Action::Bypass)];
-    let counts =
-        BTreeMap::from([(counter(1, Seen::Connections), 7), (counter(0, Seen::Packets), 3)]);
-    let told = status(&policies, &counts);
-    assert_eq!((told[0].connections, told[0].packets), (0, 3));
-    assert_eq!((&*told[1].name, &*told[1].action, told[1].connections), ("two", "bypass", 7));
 }

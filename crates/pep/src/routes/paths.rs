@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pep::traffic::Prefix;
 use slacp::SessionId;
+
+use crate::traffic::Prefix;
 
 /// The sessions that carry packets, identified by `S`.
 #[derive(Debug)]
-pub(crate) struct Paths<S = SessionId> {
+pub struct Paths<S = SessionId> {
     sessions: BTreeMap<S, Path>,
     /// Whether packets may pass between sessions.
     mesh: bool,
@@ -27,33 +28,34 @@ impl Path {
 }
 
 impl<S: Copy + Ord> Paths<S> {
-    pub(crate) fn new(mesh: bool) -> Self {
+    /// With `mesh`, packets may pass between sessions.
+    pub fn new(mesh: bool) -> Self {
         Self { sessions: BTreeMap::new(), mesh }
     }
 
     /// Adds a session for packets from and to `networks`; it is closed at first.
-    pub(crate) fn add(&mut self, session: S, networks: Vec<Prefix>) {
+    pub fn add(&mut self, session: S, networks: Vec<Prefix>) {
         self.sessions.insert(session, Path { networks, open: false });
     }
 
     /// Opens or closes a session. Returns whether that changed anything.
-    pub(crate) fn set_open(&mut self, session: S, open: bool) -> bool {
+    pub fn set_open(&mut self, session: S, open: bool) -> bool {
         let Some(path) = self.sessions.get_mut(&session) else { return false };
         std::mem::replace(&mut path.open, open) != open
     }
 
     /// Removes a session. Returns whether it was open.
-    pub(crate) fn remove(&mut self, session: S) -> bool {
+    pub fn remove(&mut self, session: S) -> bool {
         self.sessions.remove(&session).is_some_and(|path| path.open)
     }
 
     /// Closes all sessions.
-    pub(crate) fn close_all(&mut self) {
+    pub fn close_all(&mut self) {
         self.sessions.values_mut().for_each(|path| path.open = false);
     }
 
     /// Networks of all open sessions.
-    pub(crate) fn open_networks(&self) -> Vec<Prefix> {
+    pub fn open_networks(&self) -> Vec<Prefix> {
         self.sessions
             .values()
             .filter(|path| path.open)
@@ -63,7 +65,7 @@ impl<S: Copy + Ord> Paths<S> {
 
     /// Whether a packet may arrive on this session: its source must be behind the session, and
     /// without `mesh` its destination must not be behind another one.
-    pub(crate) fn permits(&self, session: S, source: IpAddr, destination: IpAddr) -> bool {
+    pub fn permits(&self, session: S, source: IpAddr, destination: IpAddr) -> bool {
         let others = self.sessions.iter().filter(|(other, _)| **other != session);
         self.sessions.get(&session).is_some_and(|path| {
             let crosses = !self.mesh
@@ -75,7 +77,7 @@ impl<S: Copy + Ord> Paths<S> {
 
     /// The session for `destination`: the longest matching prefix, and among equals the newest
     /// session.
-    pub(crate) fn to(&self, destination: IpAddr) -> Option<S> {
+    pub fn to(&self, destination: IpAddr) -> Option<S> {
         let open = self.sessions.iter().filter(|(_, path)| path.open);
         let fits = open.filter_map(|(session, path)| {
             let containing = path.networks.iter().filter(|network| network.contains(destination));

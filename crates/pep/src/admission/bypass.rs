@@ -1,0 +1,127 @@
+//! Tracks why and for how long connections pass unaccelerated.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use units::Instant;
+
+/// Why new connections pass unaccelerated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Bypass {
+    /// There is no session, or the peer does not answer.
+    PeerUnreachable,
+    /// The gateway is draining.
+    Draining,
+    /// The process or the system has no descriptor left.
+    Descriptors,
+    /// `max_connections` is reached.
+    Connections,
+    /// `total_memory` is in use.
+    Memory,
+    /// The peer has no room for another connection.
+    PeerFull,
+    /// The session's connections leave too little of its `memory` for another.
+    SessionMemory,
+}
+
+impl Bypass {
+    /// All reasons.
+    pub const ALL: [Self; 7] = [
+        Self::PeerUnreachable,
+        Self::Draining,
+        Self::Descriptors,
+        Self::Connections,
+        Self::Memory,
+        Self::PeerFull,
+        Self::SessionMemory,
+    ];
+
+    /// One-word name of the reason.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PeerUnreachable => "peer-unreachable",
+            Self::Draining => "draining",
+            Self::Descriptors => "descriptors",
+            Self::Connections => "connections",
+            Self::Memory => "memory",
+            Self::PeerFull => "peer-full",
+            Self::SessionMemory => "session-memory",
+        }
+    }
+}
+
+/// Time and number of bypasses, by reason.
+#[derive(Debug)]
+pub struct BypassClock {
+    why: Option<Bypass>,
+    since: Instant,
+    past: BTreeMap<Bypass, (Duration, u64)>,
+}
+
+impl BypassClock {
+    /// Starts in bypass for this reason.
+    pub fn new(now: Instant, why: Bypass) -> Self {
+        Self { why: Some(why), since: now, past: [(why, (Duration::ZERO, 1))].into() }
+    }
+
+    /// Enters a bypass for this reason, or ends it.
+    pub fn set(&mut self, now: Instant, why: Option<Bypass>) {
+        if why == self.why {
+            return;
+        }
+        if let Some(old) = self.why {
+            self.past.entry(old).or_default().0 += now.saturating_since(self.since);
+        }
+        if let Some(new) = why {
+            self.past.entry(new).or_default().1 += 1;
+        }
+        (self.why, self.since) = (why, now);
+    }
+
+    /// What happened until now.
+    pub fn history(&self, now: Instant) -> BypassHistory {
+        let since = now.saturating_since(self.since);
+        let mut bypasses = self.past.clone();
+        if let Some(why) = self.why {
+            bypasses.entry(why).or_default().0 += since;
+        }
+        BypassHistory { why: self.why, since, bypasses }
+    }
+}
+
+/// Bypasses since the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BypassHistory {
+    /// Why connections pass unaccelerated now; `None` if they do not.
+    pub why: Option<Bypass>,
+    /// Time since that last changed.
+    pub since: Duration,
+    /// Total duration and number of bypasses, by reason.
+    pub bypasses: BTreeMap<Bypass, (Duration, u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_clock() {
+        let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
+        let mut clock = BypassClock::new(at(0), Bypass::PeerUnreachable);
+        clock.set(at(10), None);
+        clock.set(at(11), None);
+        clock.set(at(20), Some(Bypass::Memory));
+        clock.set(at(21), Some(Bypass::PeerUnreachable));
+        let history = clock.history(at(25));
+        assert_eq!(history.why, Some(Bypass::PeerUnreachable));
+        assert_eq!(history.since, Duration::from_secs(4));
+        let expected = [
+            (Bypass::PeerUnreachable, (Duration::from_secs(14), 2)),
+            (Bypass::Memory, (Duration::from_secs(1), 1)),
+        ];
+        assert_eq!(history.bypasses, expected.into());
+    }
+}

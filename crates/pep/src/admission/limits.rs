@@ -1,0 +1,81 @@
+//! Limits on the connections and the memory of a gateway.
+
+use units::ByteCount;
+
+use super::bypass::Bypass;
+
+/// Descriptors for other purposes: the hop, listeners, control clients.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// What the machine gives a gateway.
+#[derive(Debug, Clone, Copy)]
+pub struct Resources {
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Descriptors that the process may have.
+    pub descriptors: u64,
+    /// Descriptors that a connection needs.
+    pub descriptors_each: u64,
+}
+
+/// Limits beyond which new connections are not carried.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    memory: u64,
+    connections: u64,
+}
+
+impl Limits {
+    /// The configured limits; by default half of the memory, and as many connections as there are
+    /// descriptors for. More connections than that are never permitted.
+    pub fn new(memory: Option<ByteCount>, connections: Option<u64>, has: Resources) -> Self {
+        let free = has.descriptors.saturating_sub(OTHER_DESCRIPTORS);
+        let possible = (free / has.descriptors_each.max(1)).max(1);
+        Self {
+            memory: memory.map_or(has.memory / 2, ByteCount::get),
+            connections: connections.map_or(possible, |most| most.min(possible)),
+        }
+    }
+
+    /// The limit that these connections, which hold this many bytes, have reached.
+    pub fn exceeded(&self, connections: usize, held: u64) -> Option<Bypass> {
+        if connections as u64 >= self.connections {
+            return Some(Bypass::Connections);
+        }
+        (held >= self.memory).then_some(Bypass::Memory)
+    }
+
+    /// Maximum bytes held by all connections.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Maximum number of connections.
+    pub fn connections(&self) -> u64 {
+        self.connections
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HAS: Resources = Resources { memory: 1 << 30, descriptors: 1064, descriptors_each: 2 };
+
+    #[test]
+    fn each_limit_has_its_reason() {
+        let limits = Limits::new(Some(ByteCount::new(1000)), Some(10), HAS);
+        assert_eq!(limits.exceeded(9, 999), None);
+        assert_eq!(limits.exceeded(10, 0), Some(Bypass::Connections));
+        assert_eq!(limits.exceeded(0, 1000), Some(Bypass::Memory));
+    }
+
+    #[test]
+    fn the_machine_limits_what_is_not_configured_and_more_than_it_has() {
+        let usual = Limits::new(None, None, HAS);
+        assert_eq!((usual.memory(), usual.connections()), (1 << 29, 500));
+        assert_eq!(Limits::new(None, Some(501), HAS).connections(), 500);
+        let few = Limits::new(None, None, Resources { descriptors: 10, ..HAS });
+        assert_eq!(few.connections(), 1, "a gateway that can carry nothing would be of no use");
+    }
+}

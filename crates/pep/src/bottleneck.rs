@@ -1,0 +1,95 @@
+//! What holds a connection up: the TCP connection here, or the stream.
+
+use std::time::Duration;
+
+use units::Instant;
+
+/// Time constant of the estimate of who holds a direction up.
+const MEMORY: Duration = Duration::from_secs(2);
+/// A direction that has moved nothing for this long is idle.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// One direction of a connection.
+#[derive(Debug, Clone)]
+pub struct Direction {
+    /// Bytes moved so far.
+    pub bytes: u64,
+    /// Which side it waits for, and since when.
+    waits_for: End,
+    since: Instant,
+    moved: Instant,
+    /// Recent share of the time spent waiting for the TCP connection, 0 to 1.
+    for_socket: f64,
+}
+
+/// An end of a direction, for which it waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The TCP connection here: for data, or for room.
+    Socket,
+    /// The stream: for room, or for data.
+    Stream,
+}
+
+impl Direction {
+    /// A direction that has moved nothing yet, and waits.
+    pub fn new(now: Instant, waits_for: End) -> Self {
+        Self { bytes: 0, waits_for, since: now, moved: now, for_socket: 0.5 }
+    }
+
+    /// Records what the direction waits for from now on.
+    pub fn wait(&mut self, now: Instant, waits_for: End) {
+        let past = now.saturating_since(self.since).as_secs_f64();
+        let kept = (-past / MEMORY.as_secs_f64()).exp();
+        let now_for_socket = f64::from(u8::from(self.waits_for == End::Socket));
+        self.for_socket = self.for_socket * kept + now_for_socket * (1.0 - kept);
+        (self.waits_for, self.since) = (waits_for, now);
+    }
+
+    /// Records that bytes were moved.
+    pub fn moved(&mut self, now: Instant, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.moved = now;
+    }
+
+    /// The end that has recently held the direction up; `None` if nothing has moved for a while.
+    pub fn bottleneck(&self, now: Instant) -> Option<End> {
+        if self.bytes == 0 || now.saturating_since(self.moved) > IDLE {
+            return None;
+        }
+        let mut seen = self.clone();
+        seen.wait(now, self.waits_for);
+        Some(if seen.for_socket > 0.5 { End::Socket } else { End::Stream })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn the_bottleneck_is_the_end_it_recently_waited_for_most() {
+        let mut direction = Direction::new(at(0), End::Socket);
+        assert_eq!(direction.bottleneck(at(1000)), None);
+        // A client that sends continuously is held up by the stream.
+        for step in 0..200 {
+            direction.wait(at(step * 50), End::Socket);
+            direction.moved(at(step * 50), 1000);
+            direction.wait(at(step * 50 + 5), End::Stream);
+        }
+        assert_eq!(direction.bottleneck(at(10_000)), Some(End::Stream));
+        // Later it sends only now and then.
+        for step in 200..400 {
+            direction.wait(at(step * 50), End::Stream);
+            direction.moved(at(step * 50), 1000);
+            direction.wait(at(step * 50 + 5), End::Socket);
+        }
+        assert_eq!(direction.bottleneck(at(20_000)), Some(End::Socket));
+        assert_eq!(direction.bottleneck(at(24_000)), None);
+        assert_eq!(direction.bytes, 400_000);
+    }
+}

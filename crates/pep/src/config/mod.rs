@@ -1,0 +1,5 @@
+//! The typed configuration of a gateway.
+
+mod terminals;
+
+pub use terminals::PermittedTerminal;

@@ -1,0 +1,148 @@
+//! Policies for new connections and for packets other than TCP: the first match decides; without a
+//! match, TCP is split and other packets are tunnelled. A connection is decided once, by its SYN.
+
+use super::ports::{Ports, TCP, UDP};
+use super::prefix::{Prefix, Version};
+
+/// Maximum number of rules for all policies of a gateway.
+pub const MOST_RULES: usize = 1000;
+
+/// What to do with traffic. Sections `[[policy]]`, key `action`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// The default: split TCP, and tunnel other packets if there is a tunnel.
+    Split,
+    /// Send it unsplit through the tunnel.
+    Tunnel,
+    /// Leave it alone, as without skyhop.
+    Bypass,
+}
+
+impl Action {
+    /// All actions.
+    pub const ALL: [Self; 3] = [Self::Split, Self::Tunnel, Self::Bypass];
+
+    /// The action's name, as in a configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Split => "split",
+            Self::Tunnel => "tunnel",
+            Self::Bypass => "bypass",
+        }
+    }
+}
+
+/// A section `[[policy]]`. Matches traffic that matches one element of each non-empty list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Name for people.
+    pub name: String,
+    /// Destinations.
+    pub to: Vec<Prefix>,
+    /// Sources.
+    pub from: Vec<Prefix>,
+    /// Destination ports.
+    pub ports: Vec<Ports>,
+    /// Code points, 0 to 63.
+    pub dscp: Vec<u8>,
+    /// What to do with what matches.
+    pub action: Action,
+}
+
+/// The traffic that policies decide about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// TCP SYNs.
+    Connections,
+    /// Everything except TCP.
+    Packets,
+}
+
+impl Subject {
+    /// The subject's name, for counters.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Packets => "packets",
+        }
+    }
+}
+
+impl Policy {
+    /// A policy that matches everything.
+    pub fn new(name: &str, action: Action) -> Self {
+        let name = name.to_owned();
+        Self { name, to: vec![], from: vec![], ports: vec![], dscp: vec![], action }
+    }
+
+    /// Whether it matches everything.
+    pub fn fits_all(&self) -> bool {
+        *self == Self::new(&self.name, self.action)
+    }
+
+    /// The rules that together match what the policy matches.
+    ///
+    /// Its lists expand to single rules rather than to sets: the kernel refuses sets with
+    /// overlapping elements, and a TCP connection passes the rules only once.
+    pub fn matches(&self, subject: Subject) -> Vec<Match> {
+        let protocol = if subject == Subject::Connections { TCP } else { UDP };
+        let ports = choices(&self.ports, |ports| ports.of(protocol));
+        let ports: Vec<_> = ports
+            .into_iter()
+            .map(|ports| ports.map(|ports| Ports { protocol: Some(protocol), ..ports }))
+            .collect();
+        let of_any_version = self.to.is_empty() && self.from.is_empty() && self.dscp.is_empty();
+        let versions: &[_] =
+            if of_any_version { &[None] } else { &[Some(Version::V4), Some(Version::V6)] };
+        let mut matches = Vec::new();
+        for version in versions {
+            let of = |prefix: &Prefix| Some(Version::of(prefix.address())) == *version;
+            for to in choices(&self.to, of) {
+                for from in choices(&self.from, of) {
+                    for dscp in choices(&self.dscp, |_| true) {
+                        let same = Match { version: *version, to, from, dscp, ports: None };
+                        matches.extend(ports.iter().map(|ports| Match { ports: *ports, ..same }));
+                    }
+                }
+            }
+        }
+        matches
+    }
+
+    /// Whether it can match TCP.
+    pub fn fits_tcp(&self) -> bool {
+        self.ports.is_empty() || self.ports.iter().any(|ports| ports.of(TCP))
+    }
+}
+
+/// A rule: matches traffic that has all of its fields that are given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Match {
+    /// IP version; given with addresses and code points, which each version has in its own form.
+    pub version: Option<Version>,
+    /// Destination.
+    pub to: Option<Prefix>,
+    /// Source.
+    pub from: Option<Prefix>,
+    /// Code point, 0 to 63.
+    pub dscp: Option<u8>,
+    /// Destination ports; the protocol is given.
+    pub ports: Option<Ports>,
+}
+
+/// The elements that fit, one of which must match; [`None`] alone if nothing is listed.
+fn choices<T: Copy>(list: &[T], fits: impl Fn(&T) -> bool) -> Vec<Option<T>> {
+    match list {
+        [] => vec![None],
+        _ => list.iter().filter(|element| fits(element)).map(|element| Some(*element)).collect(),
+    }
+}
+
+/// Number of rules for all policies: the larger one of both subjects.
+pub fn policy_rules(policies: &[Policy]) -> usize {
+    let of = |subject| policies.iter().map(|policy| policy.matches(subject).len()).sum::<usize>();
+    of(Subject::Connections).max(of(Subject::Packets))
+}
+
+#[cfg(test)]
+mod tests;
