@@ -18,10 +18,10 @@ mod packet;
 mod path;
 mod probe;
 pub mod published;
-mod relay;
 pub mod scenario;
 mod slab;
 mod socket;
+mod split;
 mod talk;
 mod world;
 

@@ -65,6 +65,13 @@ impl<T> Slab<T> {
         self.free.push(key.index);
         Some(taken)
     }
+
+    /// All items with their keys, by index.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.places.iter().zip(0..).filter_map(|((generation, place), index)| {
+            Some((Key { index, generation: *generation }, place.as_ref()?))
+        })
+    }
 }
 
 #[cfg(test)]

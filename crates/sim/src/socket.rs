@@ -24,6 +24,6 @@ pub(crate) struct Socket {
 pub(crate) enum Owner {
     /// An application, at one end of its conversation.
     Talk(Key, Side),
-    /// A gateway's relay.
-    Relay(Key),
+    /// A split connection at a gateway.
+    Split(Key),
 }

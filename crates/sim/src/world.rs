@@ -2,11 +2,12 @@
 
 mod app;
 mod network;
-mod relay;
 mod sample;
 mod slacp;
 mod socket;
+mod split;
 mod tunnel;
+mod wires;
 
 use std::collections::VecDeque;
 
@@ -18,11 +19,11 @@ use crate::app::{App, AppId, Notice, Tally};
 use crate::network::{Lane, LaneId, Node};
 use crate::packet::{NodeId, Packet};
 use crate::probe::Probe;
-use crate::relay::Relay;
 use crate::slab::{Key, Slab};
 use crate::socket::Socket;
+use crate::split::Split;
 use crate::talk::Talk;
-use crate::world::slacp::Gateway;
+use crate::world::slacp::{Gateway, Opening};
 
 /// A due event.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,7 @@ enum Due {
     Lane(LaneId),
     Socket(Key),
     Gateway(NodeId),
+    Split(Key),
     /// With the number of the wake-up that the application chose.
     App(AppId, u64),
     Sample,
@@ -57,10 +59,10 @@ pub struct World {
     lanes: Vec<Lane>,
     sockets: Slab<Socket>,
     talks: Slab<Talk>,
-    relays: Slab<Relay>,
+    splits: Slab<Split>,
     gateways: Vec<Gateway>,
-    /// The far relays of streams, indexed by the numbers sent in their openings.
-    opens: Vec<Option<Key>>,
+    /// The streams on their way to the next gateway, indexed by the numbers sent in their openings.
+    openings: Vec<Option<Opening>>,
     /// Packets inside tunnels.
     tunnelled: tunnel::Tunnelled,
     /// Gateways whose streams were written to or read.
@@ -98,9 +100,9 @@ impl World {
             lanes: Vec::new(),
             sockets: Slab::new(),
             talks: Slab::new(),
-            relays: Slab::new(),
+            splits: Slab::new(),
             gateways: Vec::new(),
-            opens: Vec::new(),
+            openings: Vec::new(),
             tunnelled: tunnel::Tunnelled::default(),
             restless: VecDeque::new(),
             boxes: Vec::new(),
@@ -187,6 +189,7 @@ impl World {
                 }
             }
             Due::Gateway(node) => self.wake_gateway(node, ticket),
+            Due::Split(split) => self.wake_split(split, ticket),
             Due::App(app, wish) => self.notices.push_back((app, Notice::Wake(wish))),
             Due::Sample => self.sample(),
         }

@@ -10,6 +10,7 @@ use crate::packet::{Body, Datagram, NodeId, Packet};
 use crate::path::{Leg, Path};
 use crate::slab::Key;
 use crate::socket::Owner;
+use crate::split::LegEnd;
 use crate::talk::{Closer, News, Side, Talk, Turn};
 use crate::world::socket::End;
 
@@ -81,18 +82,18 @@ impl World {
                     talk.sockets[1] = Some(far);
                 }
             }
-            Owner::Relay(relay) => self.join_relay(relay, far),
+            Owner::Split(split) => self.join_split(split, LegEnd::Tcp(far)),
         }
         self.watch_leg(talk, at, [near, far]);
         Some(near)
     }
 
-    /// The owner of the far end of segment `at`: the server's application, or a new relay.
+    /// The owner of the far end of segment `at`: the server's application, or a gateway.
     pub(super) fn owner_after(&mut self, path: &Arc<Path>, at: usize, talk: Key) -> Owner {
         if at + 1 == path.legs.len() {
             return Owner::Talk(talk, Side::Server);
         }
-        Owner::Relay(self.add_relay(path, at + 1, talk))
+        Owner::Split(self.add_split(path, at + 1, talk))
     }
 
     /// Sends a request. Requests are answered in order.

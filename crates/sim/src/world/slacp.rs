@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use link::Dice;
 use slacp::{
-    CloseReason, Config, Endpoint, Event, KeyPair, Open, Read, ResetReason, SessionId, StreamId,
+    CloseReason, Config, Endpoint, Event, KeyPair, Open, PublicKey, Read, ResetReason, SessionId,
+    StreamError, StreamId,
 };
 use tcp::{ByteRange, Payload as _};
 use units::Machine;
@@ -15,29 +16,51 @@ use super::{Due, World};
 use crate::agenda::{Alarm, Ticket};
 use crate::packet::{Body, NodeId, Packet};
 use crate::path::Path;
-use crate::relay::{Carry, LegEnd};
 use crate::slab::Key;
+use crate::split::LegEnd;
 
 /// The UDP port of every gateway.
 const PORT: u16 = 5258;
-/// Maximum number of bytes written or read at once.
-const CHUNK: usize = 16_384;
+/// Maximum number of bytes written or read at once, as in the gateway.
+const CHUNK: usize = 65_536;
 /// Period of the data on streams. Wrong, missing or duplicate bytes are detected.
 const PERIOD: u64 = 251;
 
 pub(crate) struct Gateway {
     pub(super) endpoint: Endpoint,
+    config: Config,
+    role: Role,
+    /// Most connections that it carries at once, if there is a limit; further streams are reset.
+    most_connections: Option<usize>,
+    /// Whether it can open no socket (EMFILE).
+    has_no_descriptor: bool,
     alarm: Alarm,
     /// The session with each peer, once it is up.
     pub(super) sessions: BTreeMap<NodeId, SessionId>,
     peers: BTreeMap<SessionId, NodeId>,
     streams: BTreeMap<(SessionId, StreamId), Key>,
-    /// Relays that wait for a session.
+    /// Split connections that wait for a session.
     waiting: Vec<Key>,
     buffer: Vec<u8>,
 }
 
-fn address(node: NodeId) -> SocketAddr {
+/// The side of the hop, and the peers.
+#[derive(Debug, Clone)]
+enum Role {
+    Hub(Vec<PublicKey>),
+    Terminal(NodeId),
+}
+
+/// A stream on its way to the next gateway.
+#[derive(Debug)]
+pub(super) struct Opening {
+    path: Arc<Path>,
+    /// The index of the gateway that will answer.
+    at: usize,
+    talk: Key,
+}
+
+pub(super) fn address(node: NodeId) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::from(0x0a00_0000 | node.0), PORT))
 }
 
@@ -58,37 +81,93 @@ impl World {
     /// Makes `node` the hub of the gateways at `terminals`.
     pub fn add_hub(&mut self, node: NodeId, config: Config, terminals: &[NodeId]) {
         let allow = terminals.iter().map(|terminal| identity(*terminal).public()).collect();
-        let seed = self.draw_key();
-        self.add_gateway(node, Endpoint::hub(config, identity(node), allow, seed));
+        self.add_gateway(node, config, Role::Hub(allow));
     }
 
     /// Makes `node` a terminal of the gateway at `hub`. It sets up its session when the clock
     /// starts.
     pub fn add_terminal(&mut self, node: NodeId, config: Config, hub: NodeId) {
-        let seed = self.draw_key();
-        let (key, to) = (identity(hub).public(), vec![address(hub)]);
-        self.add_gateway(node, Endpoint::terminal(config, identity(node), key, to, seed));
+        self.add_gateway(node, config, Role::Terminal(hub));
     }
 
-    fn draw_key(&mut self) -> [u8; 32] {
-        let mut key = [0; 32];
-        self.seeds.fill(&mut key);
-        key
-    }
-
-    fn add_gateway(&mut self, node: NodeId, endpoint: Endpoint) {
+    fn add_gateway(&mut self, node: NodeId, config: Config, role: Role) {
         self.nodes[node.index()].gateway = Some(self.gateways.len() as u32);
-        self.gateways.push(Gateway {
-            endpoint,
-            alarm: Alarm::default(),
-            sessions: BTreeMap::new(),
-            peers: BTreeMap::new(),
-            streams: BTreeMap::new(),
-            waiting: Vec::new(),
-            buffer: Vec::new(),
-        });
+        let endpoint = self.new_endpoint(node, config.clone(), &role);
+        self.gateways.push(Gateway::new(endpoint, config, role));
         self.restless.push_back(node);
         self.settle();
+    }
+
+    fn new_endpoint(&mut self, node: NodeId, config: Config, role: &Role) -> Endpoint {
+        let mut seed = [0; 32];
+        self.seeds.fill(&mut seed);
+        match role {
+            Role::Hub(allow) => Endpoint::hub(config, identity(node), allow.clone(), seed),
+            Role::Terminal(hub) => {
+                let (key, to) = (identity(*hub).public(), vec![address(*hub)]);
+                Endpoint::terminal(config, identity(node), key, to, seed)
+            }
+        }
+    }
+
+    /// Ends a gateway's process and starts it again at once. The kernel resets the connections that
+    /// it had; its peers find out by themselves.
+    pub fn restart_gateway(&mut self, node: NodeId) {
+        let now = self.now;
+        let Some(place) = self.nodes[node.index()].gateway else { return };
+        let Gateway { config, role, .. } = &self.gateways[place as usize];
+        let (config, role) = (config.clone(), role.clone());
+        let endpoint = self.new_endpoint(node, config.clone(), &role);
+        self.gateways[place as usize] = Gateway::new(endpoint, config, role);
+        let lost: Vec<Key> = self.splits_at(node).collect();
+        for split in
+            lost.into_iter().filter_map(|split| self.splits.remove(split)).collect::<Vec<_>>()
+        {
+            for end in split.ends().into_iter().flatten() {
+                let LegEnd::Tcp(socket) = end else { continue };
+                if let Some(socket) = self.sockets.get_mut(socket) {
+                    socket.tcp.abort(now);
+                }
+                self.flush(socket);
+            }
+        }
+        self.restless.push_back(node);
+        self.settle();
+    }
+
+    /// Sets the most connections that a gateway carries at once.
+    pub fn set_most_connections(&mut self, node: NodeId, most: Option<usize>) {
+        if let Some(gateway) = self.gateway(node) {
+            gateway.most_connections = most;
+        }
+    }
+
+    /// Takes a gateway's last descriptor away, or gives them back: without, it can connect to
+    /// nobody.
+    pub fn set_descriptors(&mut self, node: NodeId, are_there: bool) {
+        if let Some(gateway) = self.gateway(node) {
+            gateway.has_no_descriptor = !are_there;
+        }
+    }
+
+    /// Number of split connections at a gateway.
+    pub fn connections(&self, node: NodeId) -> usize {
+        self.splits_at(node).count()
+    }
+
+    fn splits_at(&self, node: NodeId) -> impl Iterator<Item = Key> {
+        let here = self.splits.iter().filter(move |(_, it)| it.path.nodes[it.at] == node);
+        here.map(|(key, _)| key)
+    }
+
+    fn is_full(&mut self, node: NodeId) -> bool {
+        let most = self.gateway(node).and_then(|gateway| gateway.most_connections);
+        // Counting takes a look at every connection.
+        most.is_some_and(|most| self.connections(node) >= most)
+    }
+
+    pub(super) fn has_no_descriptor(&mut self, node: NodeId) -> bool {
+        self.gateway(node).is_some_and(|gateway| gateway.has_no_descriptor)
     }
 
     pub(super) fn gateway(&mut self, node: NodeId) -> Option<&mut Gateway> {
@@ -150,81 +229,99 @@ impl World {
                 let Some(peer) = node_at(address) else { return };
                 gateway.sessions.insert(peer, session);
                 gateway.peers.insert(session, peer);
-                for relay in core::mem::take(&mut gateway.waiting) {
-                    self.serve_relay(relay);
+                for split in core::mem::take(&mut gateway.waiting) {
+                    self.serve_split(split);
                 }
             }
             Event::Down(_) => {
-                if let Some(peer) = gateway.peers.remove(&session) {
+                // A peer that has restarted may already have another session.
+                if let Some(peer) = gateway.peers.remove(&session)
+                    && gateway.sessions.get(&peer) == Some(&session)
+                {
                     gateway.sessions.remove(&peer);
                 }
                 self.lose_streams(node, session);
             }
             Event::Opened { stream, ref open } => {
-                self.accept_stream(node, session, stream, open.source);
+                self.answer_stream(node, session, stream, open.source);
             }
-            Event::Accepted(stream) | Event::Readable(stream) | Event::Writable(stream) => {
-                if let Some(relay) = gateway.streams.get(&(session, stream)).copied() {
-                    self.serve_relay(relay);
+            Event::Accepted(stream) => {
+                if let Some(split) = gateway.streams.get(&(session, stream)).copied() {
+                    self.note_accepted(split);
+                }
+            }
+            Event::Readable(stream) | Event::Writable(stream) => {
+                if let Some(split) = gateway.streams.get(&(session, stream)).copied() {
+                    self.serve_split(split);
                 }
             }
             Event::Closed(stream) => {
-                let Some(relay) = gateway.streams.remove(&(session, stream)) else { return };
-                self.end_stream(relay, LegEnd::Stream(session, stream));
+                gateway.streams.remove(&(session, stream));
             }
-            Event::Reset { stream, .. } => {
-                let relay = gateway.streams.remove(&(session, stream));
-                relay.into_iter().for_each(|relay| self.cut_relay(relay));
+            Event::Reset { stream, reason } => {
+                if let Some(split) = gateway.streams.remove(&(session, stream)) {
+                    self.fail_stream(split, LegEnd::Stream(session, stream), reason);
+                }
             }
             _ => {}
         }
-    }
-
-    fn end_stream(&mut self, key: Key, end: LegEnd) {
-        let Some(relay) = self.relays.get_mut(key) else { return };
-        for side in 0..2 {
-            relay.over[side] |= relay.legs[side] == Some(end);
-        }
-        self.serve_relay(key);
     }
 
     fn lose_streams(&mut self, node: NodeId, session: SessionId) {
         let Some(gateway) = self.gateway(node) else { return };
         let lost: Vec<_> =
             gateway.streams.keys().filter(|(of, _)| *of == session).copied().collect();
-        let relays: Vec<_> = lost.iter().filter_map(|key| gateway.streams.remove(key)).collect();
-        relays.into_iter().for_each(|relay| self.cut_relay(relay));
+        for (session, stream) in lost {
+            let split = self.gateway(node).and_then(|it| it.streams.remove(&(session, stream)));
+            let Some(split) = split else { continue };
+            self.fail_stream(split, LegEnd::Stream(session, stream), ResetReason::SessionLost);
+        }
     }
 
-    /// Opens the stream between `nodes[at]` and the next gateway for `relay`; `None` while there is
+    /// Opens the stream between `nodes[at]` and the next gateway for `split`; `None` while there is
     /// no session.
+    ///
+    /// # Errors
+    /// If there is no room for another stream.
     pub(super) fn open_stream(
         &mut self,
         path: &Arc<Path>,
         at: usize,
         talk: Key,
-        relay: Key,
-    ) -> Option<LegEnd> {
+        split: Key,
+    ) -> Result<Option<LegEnd>, ResetReason> {
         let (now, peer) = (self.now, path.nodes[at + 1]);
-        let name = self.opens.len() as u32;
-        let gateway = self.gateway(path.nodes[at])?;
-        let Some(session) = gateway.sessions.get(&peer).copied() else {
-            if !gateway.waiting.contains(&relay) {
-                gateway.waiting.push(relay);
-            }
-            return None;
+        let name = self.openings.len() as u32;
+        let Some(gateway) = self.gateway(path.nodes[at]) else {
+            return Err(ResetReason::Unreachable);
         };
-        // The source address carries the number of the far relay.
+        // The source address carries the number of the opening.
         let source = SocketAddr::from((Ipv4Addr::from(name), 1));
         let open = Open { destination: address(peer), source, dscp: None };
-        let stream = gateway.endpoint.open(now, session, open).ok()?;
-        gateway.streams.insert((session, stream), relay);
-        let far = self.add_relay(path, at + 1, talk);
-        self.opens.push(Some(far));
-        Some(LegEnd::Stream(session, stream))
+        let opened = match gateway.sessions.get(&peer).copied() {
+            Some(session) => {
+                gateway.endpoint.open(now, session, open).map(|stream| (session, stream))
+            }
+            None => Err(StreamError::NoSession),
+        };
+        match opened {
+            Ok((session, stream)) => {
+                gateway.streams.insert((session, stream), split);
+                self.openings.push(Some(Opening { path: Arc::clone(path), at: at + 1, talk }));
+                Ok(Some(LegEnd::Stream(session, stream)))
+            }
+            Err(StreamError::NoSession) => {
+                if !gateway.waiting.contains(&split) {
+                    gateway.waiting.push(split);
+                }
+                Ok(None)
+            }
+            Err(_) => Err(ResetReason::Limit),
+        }
     }
 
-    fn accept_stream(
+    /// Answers a stream that the peer has opened.
+    fn answer_stream(
         &mut self,
         node: NodeId,
         session: SessionId,
@@ -233,27 +330,21 @@ impl World {
     ) {
         let SocketAddr::V4(source) = source else { return };
         let name = u32::from(*source.ip()) as usize;
-        let relay = self.opens.get_mut(name).and_then(Option::take);
+        let opening = self.openings.get_mut(name).and_then(Option::take);
+        let is_full = self.is_full(node);
         let Some(gateway) = self.gateway(node) else { return };
-        let Some(relay) = relay else {
-            let _ = gateway.endpoint.reset(session, stream, ResetReason::Refused);
-            return;
+        let Some(Opening { path, at, talk }) = opening else {
+            return gateway.reset(session, stream, ResetReason::Refused);
         };
-        gateway.streams.insert((session, stream), relay);
-        let _ = gateway.endpoint.accept(session, stream);
-        if let Some(relay) = self.relays.get_mut(relay) {
-            relay.legs[0] = Some(LegEnd::Stream(session, stream));
-            relay.ready = true;
+        if is_full {
+            return gateway.reset(session, stream, ResetReason::Limit);
         }
-        self.serve_relay(relay);
-    }
-
-    pub(super) fn reset_stream(&mut self, node: NodeId, session: SessionId, stream: StreamId) {
+        let split = self.add_split(&path, at, talk);
         if let Some(gateway) = self.gateway(node) {
-            gateway.streams.remove(&(session, stream));
-            // It may already be gone.
-            let _ = gateway.endpoint.reset(session, stream, ResetReason::Reset);
+            gateway.streams.insert((session, stream), split);
         }
+        self.join_split(split, LegEnd::Stream(session, stream));
+        self.serve_split(split);
     }
 
     /// Ends a gateway's session with a peer.
@@ -268,23 +359,42 @@ impl World {
 }
 
 impl Gateway {
-    /// Reads the next bytes and checks them against the pattern.
-    pub(super) fn read(&mut self, session: SessionId, stream: StreamId, carry: &mut Carry) {
-        self.buffer.resize(CHUNK, 0);
-        match self.endpoint.read(session, stream, &mut self.buffer) {
-            Ok(Read::Data(len)) => {
-                let start = carry.position;
-                let good =
-                    (start..).zip(&self.buffer[..len]).all(|(at, byte)| *byte == pattern(at));
-                assert!(good, "a byte is not where it was written");
-                carry.position += len as u64;
-                carry.held = ByteRange::new(start..carry.position);
-            }
-            Ok(Read::End) => carry.ended = true,
-            Ok(Read::Blocked) | Err(_) => {}
+    fn new(endpoint: Endpoint, config: Config, role: Role) -> Self {
+        Self {
+            endpoint,
+            config,
+            role,
+            most_connections: None,
+            has_no_descriptor: false,
+            alarm: Alarm::default(),
+            sessions: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            waiting: Vec::new(),
+            buffer: Vec::new(),
         }
     }
 
+    /// Reads the next bytes, which begin at this position, and checks them against the pattern.
+    pub(super) fn read(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        position: u64,
+    ) -> Result<Read, StreamError> {
+        self.buffer.resize(CHUNK, 0);
+        let read = self.endpoint.read(session, stream, &mut self.buffer)?;
+        if let Read::Data(bytes) = read {
+            let mut all = (position..).zip(&self.buffer[..bytes]);
+            assert!(
+                all.all(|(at, byte)| *byte == pattern(at)),
+                "a byte is not where it was written"
+            );
+        }
+        Ok(read)
+    }
+
+    /// Writes what there is room for.
     pub(super) fn write(&mut self, session: SessionId, stream: StreamId, data: ByteRange) -> usize {
         let range = data.range();
         let len = data.len().min(CHUNK);
@@ -293,10 +403,10 @@ impl Gateway {
         self.endpoint.write(session, stream, &self.buffer).unwrap_or(0)
     }
 
-    pub(super) fn finish(&mut self, session: SessionId, stream: StreamId) -> bool {
-        // An error means that it is over anyway.
-        let _ = self.endpoint.finish(session, stream);
-        true
+    pub(super) fn reset(&mut self, session: SessionId, stream: StreamId, reason: ResetReason) {
+        self.streams.remove(&(session, stream));
+        // It may already be gone.
+        let _ = self.endpoint.reset(session, stream, reason);
     }
 }
 

@@ -90,9 +90,9 @@ impl World {
                     self.tell_news(talk);
                 }
             }
-            Owner::Relay(relay) => {
-                self.serve_relay(relay);
-                // A relay that has ended no longer serves its sockets.
+            Owner::Split(split) => {
+                self.serve_split(split);
+                // One that has ended no longer serves its sockets.
                 if let Some(socket) = self.sockets.get_mut(key) {
                     while socket.tcp.poll_event().is_some() {}
                 }
@@ -114,7 +114,8 @@ impl World {
                 self.boxes.push(packet);
                 let next = socket.tcp.poll_timeout().map(|(at, _)| at);
                 socket.alarm.set(&mut self.agenda, next, Due::Socket(key));
-                if socket.tcp.state() == State::Closed {
+                let (state, owner) = (socket.tcp.state(), socket.owner);
+                if state == State::Closed && !self.is_leg(key, owner) {
                     self.forget(key);
                 }
                 return;

@@ -1,0 +1,86 @@
+//! A split connection at one of its gateways.
+
+use std::sync::Arc;
+
+use pep::relay::{Dial, Failure, Relay, Side};
+use tcp::ByteRange;
+
+use crate::agenda::Alarm;
+use crate::path::Path;
+use crate::slab::Key;
+
+/// The gateway's end of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LegEnd {
+    Tcp(Key),
+    Stream(slacp::SessionId, slacp::StreamId),
+}
+
+/// One of the two legs, and the data read from it.
+#[derive(Debug, Default)]
+pub(crate) struct Leg {
+    /// `None` until it is opened, and after it was let go of.
+    pub(crate) end: Option<LegEnd>,
+    /// Data read but not yet written to the other leg.
+    pub(crate) held: ByteRange,
+    /// Number of bytes read so far.
+    pub(crate) position: u64,
+    /// Whether the TCP peer's FIN has arrived.
+    pub(crate) is_ended: bool,
+    /// How the TCP connection has failed.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// How far the connection is.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// The client's handshake is not complete.
+    Accepting,
+    /// The client is connected; there is no session to open a stream in yet.
+    Waiting,
+    /// The peer has opened a stream; the next segment is being connected.
+    Dialling(Dial),
+    /// The relay runs.
+    Relaying,
+}
+
+#[derive(Debug)]
+pub(crate) struct Split {
+    pub(crate) path: Arc<Path>,
+    /// The gateway's index on the path.
+    pub(crate) at: usize,
+    /// The connection it is part of.
+    pub(crate) talk: Key,
+    pub(crate) stage: Stage,
+    pub(crate) relay: Relay,
+    /// Indexed by [`Side`].
+    pub(crate) legs: [Leg; 2],
+    pub(crate) alarm: Alarm,
+}
+
+impl Split {
+    pub(crate) fn new(path: &Arc<Path>, at: usize, talk: Key) -> Self {
+        Self {
+            path: Arc::clone(path),
+            at,
+            talk,
+            stage: Stage::Accepting,
+            relay: Relay::early(),
+            legs: [Leg::default(), Leg::default()],
+            alarm: Alarm::default(),
+        }
+    }
+
+    /// The leg with this end, if it is still held.
+    pub(crate) fn side_of(&self, end: LegEnd) -> Option<Side> {
+        Side::BOTH.into_iter().find(|side| self.legs[*side as usize].end == Some(end))
+    }
+
+    pub(crate) fn ends(&self) -> [Option<LegEnd>; 2] {
+        self.legs.each_ref().map(|leg| leg.end)
+    }
+
+    pub(crate) fn leg(&self, side: Side) -> &Leg {
+        &self.legs[side as usize]
+    }
+}

@@ -1,0 +1,268 @@
+//! Drives split connections: the relay of `pep` over simulated segments.
+//!
+//! A gateway accepts a connection at once and opens the next segment when the handshake is
+//! complete, like a transparent proxy. The hub of a SLACP hop connects to the server first, and
+//! then accepts the stream.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use pep::relay::{Dial, Failure, Progress, Relay, Side};
+use slacp::ResetReason;
+use tcp::{Abort, Event, State};
+
+use super::slacp::address;
+use super::wires::Wires;
+use super::{Due, World};
+use crate::agenda::Ticket;
+use crate::path::{self, Path};
+use crate::slab::Key;
+use crate::socket::Owner;
+use crate::split::{LegEnd, Split, Stage};
+
+/// How long a hub tries to connect to a server: the gateway's default.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl World {
+    pub(super) fn add_split(&mut self, path: &Arc<Path>, at: usize, talk: Key) -> Key {
+        self.splits.insert(|_| Split::new(path, at, talk))
+    }
+
+    /// Sets a split connection's leg towards the client.
+    pub(super) fn join_split(&mut self, key: Key, end: LegEnd) {
+        if let Some(split) = self.splits.get_mut(key) {
+            split.legs[Side::Client as usize].end = Some(end);
+        }
+    }
+
+    /// Does whatever a split connection can do after a change.
+    pub(super) fn serve_split(&mut self, key: Key) {
+        let Some(split) = self.splits.get(key) else { return };
+        let (node, before) = (split.path.nodes[split.at], split.ends());
+        self.note_leg_events(key);
+        self.advance(key);
+        let over = self.run_relay(key);
+        let after = self.splits.get(key).map_or([None; 2], Split::ends);
+        if over {
+            self.splits.remove(key);
+        }
+        // A leg that was let go of may have something to send: a FIN, a RST.
+        let opened = after.into_iter().filter(|end| !before.contains(end));
+        for end in before.into_iter().chain(opened).flatten() {
+            match end {
+                LegEnd::Tcp(socket) => self.flush(socket),
+                LegEnd::Stream(..) if self.restless.back() == Some(&node) => {}
+                LegEnd::Stream(..) => self.restless.push_back(node),
+            }
+        }
+    }
+
+    pub(super) fn wake_split(&mut self, key: Key, ticket: Ticket) {
+        if self.splits.get_mut(key).is_some_and(|split| split.alarm.ring(ticket)) {
+            self.serve_split(key);
+        }
+    }
+
+    /// The stream of a leg was reset, or its session is lost.
+    pub(super) fn fail_stream(&mut self, key: Key, end: LegEnd, reason: ResetReason) {
+        self.fail_leg(key, end, Failure::Reset(reason));
+        self.serve_split(key);
+    }
+
+    /// The gateway at the other end of the hop has connected to the destination.
+    pub(super) fn note_accepted(&mut self, key: Key) {
+        if let Some(split) = self.splits.get_mut(key) {
+            split.relay.handle_accepted();
+            // A hub between two terminals passes it on.
+            self.accept_stream(key);
+        }
+    }
+
+    fn note_leg_events(&mut self, key: Key) {
+        let Some(split) = self.splits.get_mut(key) else { return };
+        let mut failures = [None; 2];
+        for (leg, failed) in split.legs.iter_mut().zip(&mut failures) {
+            let Some(LegEnd::Tcp(socket)) = leg.end else { continue };
+            let Some(socket) = self.sockets.get_mut(socket) else { continue };
+            while let Some(event) = socket.tcp.poll_event() {
+                match event {
+                    Event::Finished => leg.is_ended = true,
+                    Event::Aborted(abort) => {
+                        leg.failure = Some(failure(abort, leg.is_ended));
+                        *failed = leg.end.zip(leg.failure);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (end, failure) in failures.into_iter().flatten() {
+            self.fail_leg(key, end, failure);
+        }
+    }
+
+    /// Tells the relay of a failed leg; before it runs, breaks off what was begun.
+    fn fail_leg(&mut self, key: Key, end: LegEnd, failure: Failure) {
+        let now = self.now;
+        let Some(side) = self.splits.get(key).and_then(|split| split.side_of(end)) else { return };
+        let reason = match failure {
+            Failure::Closed => ResetReason::Reset,
+            Failure::Broken(reason) | Failure::Reset(reason) => reason,
+        };
+        self.with_wires(key, |stage, relay, wires| match stage {
+            Stage::Relaying => relay.handle_failure(side, failure, wires),
+            Stage::Dialling(dial) if side == Side::Server => {
+                // There is one address.
+                let failed = dial.handle_failure(now, reason);
+                relay.abort(failed.err().unwrap_or(reason), wires);
+            }
+            Stage::Accepting | Stage::Waiting | Stage::Dialling(_) => relay.abort(reason, wires),
+        });
+    }
+
+    /// Goes on to the next stage, if that is possible.
+    fn advance(&mut self, key: Key) {
+        let Some(split) = self.splits.get(key) else { return };
+        match &split.stage {
+            Stage::Accepting | Stage::Waiting if self.is_connected(split, Side::Client) => {
+                self.open_next_leg(key);
+            }
+            Stage::Dialling(_) if self.is_connected(split, Side::Server) => {
+                if let Some(split) = self.splits.get_mut(key) {
+                    (split.stage, split.relay) = (Stage::Relaying, Relay::default());
+                }
+                self.accept_stream(key);
+            }
+            Stage::Dialling(dial) if dial.attempt().1 <= self.now => {
+                if let Some(end) = split.leg(Side::Server).end {
+                    self.fail_leg(key, end, Failure::Broken(ResetReason::TimedOut));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_connected(&self, split: &Split, side: Side) -> bool {
+        match split.leg(side).end {
+            Some(LegEnd::Tcp(socket)) => self.sockets.get(socket).is_some_and(|socket| {
+                use State::{Closed, Listen, SynReceived, SynSent};
+                !matches!(socket.tcp.state(), Listen | SynSent | SynReceived | Closed)
+            }),
+            Some(LegEnd::Stream(..)) => true,
+            None => false,
+        }
+    }
+
+    /// Opens the segment towards the server.
+    fn open_next_leg(&mut self, key: Key) {
+        let Some(split) = self.splits.get(key) else { return };
+        let (path, at, talk) = (Arc::clone(&split.path), split.at, split.talk);
+        let is_from_peer = matches!(split.ends(), [Some(LegEnd::Stream(..)), _]);
+        let opened = match path.legs[at] {
+            path::Leg::Tcp(..) if self.has_no_descriptor(path.nodes[at]) => Err(ResetReason::Limit),
+            path::Leg::Tcp(..) => {
+                Ok(self.open_leg(&path, at, talk, Owner::Split(key)).map(LegEnd::Tcp))
+            }
+            path::Leg::Slacp => self.open_stream(&path, at, talk, key),
+        };
+        let now = self.now;
+        let Some(split) = self.splits.get_mut(key) else { return };
+        match opened {
+            Ok(Some(end)) => {
+                split.legs[Side::Server as usize].end = Some(end);
+                split.stage = match end {
+                    LegEnd::Tcp(_) if is_from_peer => {
+                        let server = vec![address(path.nodes[at + 1])];
+                        Stage::Dialling(Dial::new(now, server, CONNECT_TIMEOUT))
+                    }
+                    _ => Stage::Relaying,
+                };
+            }
+            Ok(None) => split.stage = Stage::Waiting,
+            Err(reason) => {
+                self.with_wires(key, |_, relay, wires| relay.abort(reason, wires));
+            }
+        }
+    }
+
+    /// Accepts the stream on which the client's side of a connection came in, if it is one.
+    fn accept_stream(&mut self, key: Key) {
+        let Some(split) = self.splits.get(key) else { return };
+        let node = split.path.nodes[split.at];
+        if let Some(LegEnd::Stream(session, stream)) = split.leg(Side::Client).end
+            && let Some(gateway) = self.gateway(node)
+        {
+            // It may just have been reset; its event follows.
+            let _ = gateway.endpoint.accept(session, stream);
+        }
+    }
+
+    /// Runs the relay as far as it goes, and sets the alarm. Returns whether it is over.
+    fn run_relay(&mut self, key: Key) -> bool {
+        let now = self.now;
+        let over = self.with_wires(key, |stage, relay, wires| {
+            // One that was broken off before it ran has to end, too.
+            while matches!(stage, Stage::Relaying) || !relay.is_carrying() {
+                match relay.handle(now, wires) {
+                    Progress::Busy => {}
+                    Progress::Waiting => return false,
+                    Progress::Over => return true,
+                    // No other connection has to be let pass first.
+                    Progress::Refused(reason) => relay.abort(reason, wires),
+                }
+            }
+            false
+        });
+        if let Some(split) = self.splits.get_mut(key) {
+            let next = match &split.stage {
+                Stage::Dialling(dial) => Some(dial.attempt().1),
+                _ => split.relay.poll_timeout().map(|(at, _)| at),
+            };
+            split.alarm.set(&mut self.agenda, next, Due::Split(key));
+        }
+        over.unwrap_or(true)
+    }
+
+    /// Lends a split connection's state and its wires.
+    fn with_wires<R>(
+        &mut self,
+        key: Key,
+        work: impl FnOnce(&mut Stage, &mut Relay, &mut Wires<'_>) -> R,
+    ) -> Option<R> {
+        let split = self.splits.get_mut(key)?;
+        let node = split.path.nodes[split.at];
+        let gateway = self.nodes[node.index()].gateway;
+        let gateway = gateway.map(|place| &mut self.gateways[place as usize]);
+        let Split { stage, relay, legs, .. } = split;
+        let mut wires = Wires { now: self.now, legs, sockets: &mut self.sockets, gateway };
+        Some(work(stage, relay, &mut wires))
+    }
+
+    /// Whether a socket is a leg of a split connection, which may still read what arrived before it
+    /// failed.
+    pub(super) fn is_leg(&self, socket: Key, owner: Owner) -> bool {
+        let Owner::Split(split) = owner else { return false };
+        let split = self.splits.get(split);
+        split.is_some_and(|split| split.side_of(LegEnd::Tcp(socket)).is_some())
+    }
+
+    /// Starts recording the connection's segment between `nodes[at]` and the next node.
+    pub(super) fn watch_leg(&mut self, talk: Key, at: usize, ends: [Key; 2]) {
+        let Some(name) = self.talks.get(talk).and_then(|talk| talk.watch.clone()) else { return };
+        for (place, end) in ends.into_iter().enumerate() {
+            let label = format!("{name}.{}{}", at + 1, ["client", "server"][place]);
+            if let Some(socket) = self.sockets.get_mut(end) {
+                socket.watched = Some(self.probe.watch(label, end));
+            }
+        }
+    }
+}
+
+/// What the failure of a TCP connection means to its relay: a RST after a FIN is EPIPE in Linux.
+fn failure(abort: Abort, is_ended: bool) -> Failure {
+    match abort {
+        Abort::Refused => Failure::Broken(ResetReason::Refused),
+        Abort::TimedOut => Failure::Broken(ResetReason::TimedOut),
+        _ if is_ended => Failure::Closed,
+        _ => Failure::Broken(ResetReason::Reset),
+    }
+}

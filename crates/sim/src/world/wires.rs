@@ -1,0 +1,163 @@
+//! The legs of a split connection, as the relay of `pep` drives them: TCP connections of the
+//! simulator and streams of SLACP sessions.
+
+use pep::relay::{Failure, Legs, Side, Step};
+use slacp::{Read, ResetReason};
+use tcp::{ByteRange, Payload as _, State};
+use units::Instant;
+
+use super::slacp::Gateway;
+use crate::slab::Slab;
+use crate::socket::Socket;
+use crate::split::{Leg, LegEnd};
+
+/// Maximum number of bytes read at once, as in the gateway.
+const CHUNK: usize = 65_536;
+
+pub(super) struct Wires<'w> {
+    pub(super) now: Instant,
+    /// Indexed by side.
+    pub(super) legs: &'w mut [Leg; 2],
+    pub(super) sockets: &'w mut Slab<Socket>,
+    pub(super) gateway: Option<&'w mut Gateway>,
+}
+
+/// The result of reading a leg.
+enum Input {
+    Data(ByteRange),
+    Blocked,
+    End,
+    Failed(Failure),
+}
+
+impl Legs for Wires<'_> {
+    fn pass(&mut self, from: Side) -> Step {
+        if self.legs[from as usize].held.is_empty() {
+            match self.read(from) {
+                Input::Data(data) => self.legs[from as usize].held = data,
+                Input::Blocked => return Step::Blocked(from),
+                Input::End => return Step::End,
+                Input::Failed(failure) => return Step::Failed(from, failure),
+            }
+        }
+        let held = self.legs[from as usize].held;
+        match self.write(from.other(), held) {
+            Ok(0) => Step::Blocked(from.other()),
+            Ok(taken) => {
+                self.legs[from as usize].held = held.slice(taken..held.len());
+                Step::Moved(taken)
+            }
+            Err(failure) => Step::Failed(from.other(), failure),
+        }
+    }
+
+    fn discard(&mut self, from: Side) -> Step {
+        match self.read(from) {
+            Input::Data(data) => Step::Moved(data.len()),
+            Input::Blocked => Step::Blocked(from),
+            Input::End => Step::End,
+            Input::Failed(failure) => Step::Failed(from, failure),
+        }
+    }
+
+    fn finish(&mut self, to: Side) -> Result<bool, Failure> {
+        let leg = &self.legs[to as usize];
+        match leg.end {
+            Some(LegEnd::Tcp(socket)) => {
+                let Some(socket) = self.sockets.get_mut(socket) else { return Ok(true) };
+                match (leg.failure, socket.tcp.state()) {
+                    (Some(failure), _) => Err(failure),
+                    // A CLOSE in SYN-SENT would abort the connection.
+                    (None, State::SynSent) => Ok(false),
+                    (None, _) => {
+                        socket.tcp.close();
+                        Ok(true)
+                    }
+                }
+            }
+            Some(LegEnd::Stream(session, stream)) => {
+                if let Some(gateway) = &mut self.gateway {
+                    // If it is reset, its event follows.
+                    let _ = gateway.endpoint.finish(session, stream);
+                }
+                Ok(true)
+            }
+            None => Ok(true),
+        }
+    }
+
+    fn is_delivered(&mut self, leg: Side) -> bool {
+        let Some(LegEnd::Tcp(socket)) = self.legs[leg as usize].end else { return true };
+        let state = self.sockets.get(socket).map_or(State::Closed, |socket| socket.tcp.state());
+        matches!(state, State::Closed | State::TimeWait | State::FinWait2)
+    }
+
+    fn close(&mut self, leg: Side) {
+        self.legs[leg as usize].end = None;
+    }
+
+    fn reset(&mut self, leg: Side, reason: ResetReason) {
+        match self.legs[leg as usize].end.take() {
+            Some(LegEnd::Tcp(socket)) => {
+                if let Some(socket) = self.sockets.get_mut(socket) {
+                    socket.tcp.abort(self.now);
+                }
+            }
+            Some(LegEnd::Stream(session, stream)) => {
+                if let Some(gateway) = &mut self.gateway {
+                    gateway.reset(session, stream, reason);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+impl Wires<'_> {
+    fn read(&mut self, from: Side) -> Input {
+        let leg = &mut self.legs[from as usize];
+        let input = match leg.end {
+            Some(LegEnd::Tcp(socket)) => {
+                let socket = self.sockets.get_mut(socket);
+                match socket.and_then(|socket| socket.tcp.read(CHUNK)) {
+                    Some(data) => Input::Data(data),
+                    None if leg.is_ended => Input::End,
+                    None => leg.failure.map_or(Input::Blocked, Input::Failed),
+                }
+            }
+            Some(LegEnd::Stream(session, stream)) => match &mut self.gateway {
+                Some(gateway) => match gateway.read(session, stream, leg.position) {
+                    Ok(Read::Data(bytes)) => {
+                        let end = leg.position + bytes as u64;
+                        Input::Data(ByteRange::new(leg.position..end))
+                    }
+                    Ok(Read::End) => Input::End,
+                    // If it is reset, its event follows.
+                    Ok(Read::Blocked) | Err(_) => Input::Blocked,
+                },
+                None => Input::Blocked,
+            },
+            None => Input::Blocked,
+        };
+        if let Input::Data(data) = &input {
+            assert_eq!(data.range().start, leg.position, "a byte is not where it was written");
+            leg.position = data.range().end;
+        }
+        input
+    }
+
+    fn write(&mut self, to: Side, data: ByteRange) -> Result<usize, Failure> {
+        let leg = &self.legs[to as usize];
+        match leg.end {
+            Some(LegEnd::Tcp(socket)) => {
+                let Some(socket) = self.sockets.get_mut(socket) else { return Ok(0) };
+                let written = socket.tcp.write(&data);
+                written.map_err(|_| leg.failure.unwrap_or(Failure::Broken(ResetReason::Reset)))
+            }
+            Some(LegEnd::Stream(session, stream)) => {
+                Ok(self.gateway.as_mut().map_or(0, |gateway| gateway.write(session, stream, data)))
+            }
+            None => Ok(0),
+        }
+    }
+}
