@@ -14,7 +14,10 @@ use crate::refusal::Refusal;
 #[non_exhaustive]
 pub enum RunError {
     /// A configured interface does not exist.
-    #[error("there is no interface {name:?}: `intercept.interfaces` names those of this machine")]
+    #[error(
+        "there is no interface {name:?}: expected interfaces of this machine in \
+             `intercept.interfaces`"
+    )]
     Interface {
         /// Its name.
         name: String,
@@ -36,7 +39,7 @@ pub enum RunError {
         cause: io::Error,
     },
     /// The system refuses a TCP setting of one side.
-    #[error("{section}.{key} = {value}: the system refuses it: {cause}{}", side_hint(key))]
+    #[error("{section}.{key} = {value}: the kernel refuses it: {cause}{}", side_hint(key))]
     Side {
         /// `lan` or `wan`.
         section: &'static str,
@@ -56,7 +59,7 @@ pub enum RunError {
         cause: io::Error,
     },
     /// The kernel refuses the listeners, the nftables table, the rule or the route.
-    #[error("cannot take over connections: {0}")]
+    #[error("cannot intercept connections: {0}")]
     Interception(Refusal),
     /// The kernel refuses what transparent addresses need.
     #[error("cannot connect with clients' addresses (`transparent = true`): {0}")]
@@ -65,7 +68,7 @@ pub enum RunError {
     #[error("cannot defer answers (`answer = \"deferred\"`): {0}")]
     Deferral(Refusal),
     /// The kernel refuses the tunnel's network device, table, rule or route.
-    #[error("cannot make the tunnel {name:?}: {refusal}")]
+    #[error("cannot create the tunnel {name:?}: {refusal}")]
     Tunnel {
         /// Its name.
         name: String,
@@ -73,14 +76,14 @@ pub enum RunError {
         refusal: Refusal,
     },
     /// A network device with the tunnel's name already exists.
-    #[error("there is an interface {name:?} already: expected another `tunnel.name`")]
+    #[error("the interface {name:?} already exists: expected another `tunnel.name`")]
     TunnelExists {
         /// Its name.
         name: String,
     },
     /// The kernel does not report this machine's own addresses. Without them, others could reach
     /// them through us.
-    #[error("cannot ask the kernel for this machine's addresses (rtnetlink): {0}")]
+    #[error("cannot read this machine's addresses (rtnetlink): {0}")]
     OwnAddresses(io::Error),
     /// The system has no random numbers.
     #[error(transparent)]
@@ -89,7 +92,7 @@ pub enum RunError {
     #[error("cannot start: {0}")]
     System(io::Error),
     /// The configured control socket cannot be created.
-    #[error("cannot make the control socket {}: {cause}", path.display())]
+    #[error("cannot create the control socket {}: {cause}", path.display())]
     Control {
         /// Configured path.
         path: PathBuf,
@@ -116,11 +119,11 @@ pub enum RunError {
 fn side_hint(key: &str) -> &'static str {
     match key {
         "congestion_control" => {
-            ": expected one of /proc/sys/net/ipv4/tcp_available_congestion_control, which \
-             another user than root may use if tcp_allowed_congestion_control has it too"
+            ": expected one of /proc/sys/net/ipv4/tcp_available_congestion_control, which users \
+             other than root may use only if it is also in tcp_allowed_congestion_control"
         }
         "initial_window" | "initial_receive_window" => {
-            ": it takes CAP_NET_ADMIN, and a main routing table that can be copied"
+            ": needs CAP_NET_ADMIN, and a main routing table that can be copied"
         }
         _ => "",
     }

@@ -40,7 +40,7 @@ impl Following {
     ) -> Result<Vec<String>, String> {
         self.look(now, hop, peers);
         if self.reader.is_some_and(|(other, _)| other != reader) {
-            return Err("somebody else is reading the event log".to_owned());
+            return Err("another reader has the event log".to_owned());
         }
         let wanted: BTreeMap<SessionId, String> = peers
             .sessions()

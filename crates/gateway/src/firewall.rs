@@ -27,9 +27,9 @@ impl fmt::Display for Barrier {
         let Self { chain: BaseChain { family, table, name, .. }, mark } = self;
         write!(
             f,
-            "a firewall drops what it does not accept (nftables: {family} {table} {name}); unless it \
-             accepts what is taken over: `nft insert rule {family} {table} {name} meta mark and \
-             {:#x} == {:#x} accept`",
+            "a firewall drops by default (nftables: {family} {table} {name}); if it does not \
+             accept intercepted connections: `nft insert rule {family} {table} {name} meta mark \
+             and {:#x} == {:#x} accept`",
             mark.mask, mark.value
         )
     }

@@ -266,7 +266,7 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
 /// Logs a panic in a connection's task.
 pub(crate) fn tell_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
-        tracing::error!("a connection was dropped: {error}");
+        tracing::error!("dropped a connection: {error}");
     }
 }
 

@@ -302,7 +302,7 @@ impl Hub {
         let seat = match self.quotas.admit(clock::now(), &terminal.key) {
             Ok(seat) => seat,
             Err(bound) => {
-                tracing::debug!("{} has what it may have: {bound:?}", terminal.name);
+                tracing::debug!("{} has reached its limit: {bound:?}", terminal.name);
                 return self.gateway.refuse(stream, &open, ResetReason::Limit);
             }
         };
@@ -389,7 +389,7 @@ impl Hub {
                 tracing::info!("{name} reachable again");
                 self.sites.set_reachable(session, true);
             }
-            Event::Moved { address } => tracing::info!("{name} is at {address} now"),
+            Event::Moved { address } => tracing::info!("{name} has moved to {address}"),
             Event::Down(why) => {
                 tracing::warn!("session with {name} over ({why}): its connections are reset");
                 self.sites.remove(session);

@@ -150,7 +150,7 @@ impl Interception {
             Some(refusal) => {
                 tracing::warn!("{}; {}", refusal::without_v6(refusal), refusal.later());
             }
-            None => tracing::info!("IPv6 connections are taken over, too"),
+            None => tracing::info!("IPv6 connections are intercepted too"),
         }
     }
 
@@ -173,7 +173,7 @@ impl Interception {
     /// Connections decided by each policy.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.table.counts().unwrap_or_else(|error| {
-            tracing::debug!("no counts of policies: {error}");
+            tracing::debug!("cannot read the policies' counters: {error}");
             BTreeMap::new()
         })
     }
@@ -241,7 +241,7 @@ pub(crate) fn print_rules(config: &TerminalConfig) -> String {
     match &config.intercept {
         Some(intercept) => print(intercept, &config.policies, &Scope::Everything),
         None if config.transparent => print(&InterceptConfig::nowhere(), &[], &Scope::Nothing),
-        None => "# This terminal sets no rules: it takes nothing over and is not transparent.\n"
+        None => "# This terminal sets no rules: it intercepts nothing and is not transparent.\n"
             .to_owned(),
     }
 }
@@ -250,7 +250,7 @@ pub(crate) fn print_rules(config: &TerminalConfig) -> String {
 pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
     let rules = match &config.intercept {
         Some(intercept) => print(intercept, &config.policies, &Scope::Everything),
-        None => "# This gateway sets no rules: it takes nothing over.\n".to_owned(),
+        None => "# This gateway sets no rules: it intercepts nothing.\n".to_owned(),
     };
     let sides = [&config.lan, &config.wan];
     let with = sides.into_iter().filter(|side| window::display(0, side).is_some());
@@ -265,7 +265,7 @@ pub(crate) fn print_hub_rules(config: &HubConfig) -> String {
         Some(intercept) => print(intercept, &config.policies, &Scope::only(networks.collect())),
         None if config.transparent => print(&InterceptConfig::nowhere(), &[], &Scope::Nothing),
         None => {
-            "# This hub sets no rules: it takes nothing over and is not transparent.\n".to_owned()
+            "# This hub sets no rules: it intercepts nothing and is not transparent.\n".to_owned()
         }
     }
 }
@@ -276,7 +276,7 @@ fn print(config: &InterceptConfig, policies: &[Policy], scope: &Scope) -> String
     let rules = rules(config, policies, listeners);
     let slot = Slot(0);
     format!(
-        "# A running gateway takes the first free table and any free port.\n{}{}\n",
+        "# A running gateway uses the first free table and any free port.\n{}{}\n",
         routing::display(slot, &versions),
         rules.display(slot, scope)
     )

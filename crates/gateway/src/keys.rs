@@ -50,7 +50,7 @@ pub enum KeyError {
     },
     /// The file is readable by others than its owner.
     #[error(
-        "{} holds a private key and others may read it (mode {mode:04o}): chmod 600 {}",
+        "{} holds a private key that other users can read (mode {mode:04o}): chmod 600 {}",
         path.display(),
         path.display()
     )]
@@ -69,7 +69,7 @@ pub enum KeyError {
         cause: io::Error,
     },
     /// The system has no random numbers.
-    #[error("the system gives no random numbers: {0}")]
+    #[error("cannot get random numbers from the system: {0}")]
     NoRandomness(getrandom::Error),
 }
 

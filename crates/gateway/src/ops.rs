@@ -221,30 +221,30 @@ impl Operations {
     /// If the configuration did not come from a file.
     pub(crate) fn file(&self) -> Result<PathBuf, String> {
         let file = self.config.file.clone();
-        file.ok_or_else(|| "the configuration came from a pipe: nothing to read again".to_owned())
+        file.ok_or_else(|| "the configuration came from a pipe and cannot be read again".to_owned())
     }
 
     /// Records the outcome of a reload, and answers `call`.
     pub(crate) fn reloaded(&mut self, call: Call, outcome: Result<Vec<String>, String>) {
         match &outcome {
             Ok(notes) => {
-                tracing::info!("configuration read again");
+                tracing::info!("configuration reloaded");
                 notes.iter().for_each(|note| tracing::info!("{note}"));
             }
-            Err(error) => tracing::error!("the configuration stays as it was: {error}"),
+            Err(error) => tracing::error!("configuration unchanged: {error}"),
         }
         call.answer(outcome.map_or_else(Answer::Error, Answer::Done));
     }
 
     /// Applies new limits. Returns notes on what needs a restart.
     pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
-        let mut notes = vec!["configuration read again".to_owned()];
+        let mut notes = vec!["configuration reloaded".to_owned()];
         self.limits = Limited::new(&config, self.role);
         log::configure(config.log.as_ref());
         let now = config.file.as_deref().map(|file| Fixed::read(file, self.role));
         let unlike = self.fixed.unlike(&now.unwrap_or_default());
         if !unlike.is_empty() {
-            notes.push(format!("as before until a restart: {}", unlike.join(", ")));
+            notes.push(format!("these need a restart: {}", unlike.join(", ")));
         }
         self.config = config;
         notes
@@ -259,7 +259,7 @@ impl Operations {
         names: BTreeMap<PublicKey, String>,
     ) -> Option<String> {
         self.peers.configure(rate, self.config.maximum_rate, names);
-        let note = "rate: sessions that are up keep theirs until they are set up again";
+        let note = "rate: existing sessions keep theirs until they are set up again";
         (!hop.configure_rate(rate.clone())).then(|| note.to_owned())
     }
 
@@ -306,7 +306,7 @@ impl Operations {
         if let (Some(store), Some(hop)) = (&mut self.store, view.hop)
             && let Err(error) = store.save(&hop.memories())
         {
-            tracing::warn!("{} is not kept: {error}", store.path().display());
+            tracing::warn!("cannot save {}: {error}", store.path().display());
         }
     }
 
@@ -335,7 +335,7 @@ impl Operations {
         self.draining = Some(Drain::new(clock::now(), within));
         let left = view.live();
         tracing::info!("draining: {left} connections left");
-        vec![format!("no new connections from now on; {left} left")]
+        vec![format!("draining: no new connections; {left} left")]
     }
 
     /// Whether draining is complete.
@@ -363,7 +363,7 @@ impl Operations {
                     let read = self.following.read(clock::now(), hop, *reader, peer.as_deref());
                     read.map_or_else(Answer::Error, Answer::Events)
                 }
-                None => Answer::Error("a gateway alone has no hop".to_owned()),
+                None => Answer::Error("a solo gateway has no hop".to_owned()),
             },
             Request::Drain { within_s } => {
                 let within = within_s.and_then(|s| Duration::try_from_secs_f64(s).ok());

@@ -37,7 +37,7 @@ impl OwnAddresses {
             )) => Some(true),
             Ok(_) => Some(false),
             Err(error) => {
-                tracing::warn!("the kernel does not say whether {address} is ours: {error}");
+                tracing::warn!("cannot determine whether {address} is local: {error}");
                 None
             }
         }

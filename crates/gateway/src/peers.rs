@@ -142,16 +142,16 @@ impl Peers {
         name: Option<&str>,
     ) -> Result<Vec<String>, String> {
         let Some(hop) = hop else {
-            return Err("there is no hop here whose rate could be told".to_owned());
+            return Err("this gateway has no hop".to_owned());
         };
         if self.source != "modem" {
             let source = self.source;
             return Err(format!(
-                "the rate here is {source}: expected rate = \"modem\" in the configuration"
+                "the rate here is {source}: setting it needs rate = \"modem\" in the configuration"
             ));
         }
         if self.modem.until.is_some() {
-            return Err("the modem tells its rate itself (DLEP)".to_owned());
+            return Err("the modem reports its rate by DLEP".to_owned());
         }
         let rate = self.maximum.map_or(rate, |most| rate.min(most));
         let until = clock::now() + valid_for;
@@ -179,7 +179,7 @@ impl Peers {
         }
         match (done.is_empty(), name) {
             (true, Some(name)) => Err(format!("there is no session with {name:?}")),
-            (true, None) => Ok(vec!["no session yet: it holds for those that come".to_owned()]),
+            (true, None) => Ok(vec!["no session yet: it applies to future ones".to_owned()]),
             (false, _) => Ok(done),
         }
     }

@@ -96,11 +96,11 @@ impl Proxy {
         match accepted {
             Ok((socket, source)) if self.config.serves(source.ip()) => self.begin(socket, source),
             Ok((socket, source)) => {
-                tracing::debug!("{source} is not one of the proxy's clients");
+                tracing::debug!("{source} may not use the proxy");
                 tcp::reset(socket);
             }
             Err(error) if is_exhaustion(&error) => {
-                tracing::warn!("the proxy accepts nobody for a while: {error}");
+                tracing::warn!("the proxy accepts no clients for a while: {error}");
                 self.paused_until = Some(Instant::now() + RECOVERY);
             }
             Err(_) => {}

@@ -40,7 +40,7 @@ impl fmt::Display for Operation {
             Self::Route(version) => write!(f, "the {} route", version.name()),
             Self::Loopback => f.write_str("the loopback device"),
             Self::Nftables => f.write_str("the nftables table"),
-            Self::Packets => f.write_str("the sockets for single packets"),
+            Self::Packets => f.write_str("the raw packet sockets"),
             Self::Tun => f.write_str("/dev/net/tun"),
             Self::Veth => f.write_str("the pair of virtual devices (veth)"),
             Self::Device => f.write_str("the address and MTU of the device"),
@@ -134,21 +134,21 @@ fn mend(
             libc::EACCES | libc::EADDRNOTAVAIL | libc::ENODEV,
         ) => Some("IPv6 is off: `sysctl -w net.ipv6.conf.all.disable_ipv6=0`"),
         (Operation::Rule(_), libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => Some(
-            "this kernel routes by destination alone (CONFIG_IP_MULTIPLE_TABLES, \
+            "this kernel routes only by destination (CONFIG_IP_MULTIPLE_TABLES, \
              CONFIG_IPV6_MULTIPLE_TABLES)",
         ),
         (Operation::Route(_) | Operation::Loopback, libc::ENETDOWN) => Some(LOOPBACK_DOWN),
         (Operation::Nftables, libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT) => Some(
-            "there is no nftables: `modprobe nf_tables`, or let the container use netlink; \
-             `[proxy]` needs none",
+            "nftables is missing: `modprobe nf_tables`, or allow the container netlink; `[proxy]` \
+             does not need it",
         ),
         (Operation::Nftables, libc::ENOENT | libc::EOPNOTSUPP) => Some(
-            "nftables lacks tproxy or socket: `modprobe -a nft_tproxy nft_socket` (CONFIG_NFT_TPROXY, \
-             CONFIG_NFT_SOCKET)",
+            "nftables lacks tproxy or socket: `modprobe -a nft_tproxy nft_socket` \
+             (CONFIG_NFT_TPROXY, CONFIG_NFT_SOCKET)",
         ),
-        (Operation::Nftables, libc::EINVAL) => Some("it takes Linux 5.12 or newer"),
+        (Operation::Nftables, libc::EINVAL) => Some("it needs Linux 5.12 or newer"),
         (Operation::Tun, libc::ENOENT | libc::ENODEV | libc::ENXIO) => Some(
-            "`modprobe tun`, or give the container the device; without it the tunnel takes \
+            "`modprobe tun`, or give the container the device; without it the tunnel needs \
              CAP_SYS_ADMIN and CAP_NET_RAW",
         ),
         _ if denied => Some(
@@ -161,7 +161,7 @@ fn mend(
 
 /// Log text for a gateway that runs without IPv6.
 pub(crate) fn without_v6(refusal: &Refusal) -> String {
-    format!("IPv6 connections are not taken over: {refusal}")
+    format!("IPv6 connections are not intercepted: {refusal}")
 }
 
 /// Advice if the kernel had no IPv6 at the start.
@@ -171,13 +171,13 @@ const FOLLOWED: &str = "once IPv6 works, the gateway uses it";
 
 const LOOPBACK_DOWN: &str =
     "the loopback device is down in this network namespace: `ip link set lo up`";
-const NET_ADMIN: &str = "it needs the capability CAP_NET_ADMIN: run it as root, or once \
+const NET_ADMIN: &str = "it needs CAP_NET_ADMIN: run it as root, or once \
                          `setcap cap_net_admin+ep` on the program";
-const NET_RAW: &str = "it needs the capability CAP_NET_RAW besides CAP_NET_ADMIN: run it as root, \
+const NET_RAW: &str = "it needs CAP_NET_RAW in addition to CAP_NET_ADMIN: run it as root, \
                        or once `setcap cap_net_admin,cap_net_raw+ep` on the program";
-const NAMESPACES: &str = "without /dev/net/tun it needs CAP_SYS_ADMIN and CAP_NET_RAW besides \
-                          CAP_NET_ADMIN: `modprobe tun`, give the container /dev/net/tun, or run it \
-                          as root";
+const NAMESPACES: &str = "without /dev/net/tun it needs CAP_SYS_ADMIN and CAP_NET_RAW in addition \
+                          to CAP_NET_ADMIN: `modprobe tun`, give the container /dev/net/tun, or \
+                          run it as root";
 
 /// Advice on the missing capability, if one is missing.
 fn missing(operation: Operation, holds: impl Fn(Capability) -> bool) -> Option<&'static str> {
@@ -212,7 +212,7 @@ mod tests {
         for operation in operations() {
             for code in [libc::EPERM, libc::EACCES] {
                 let all = mend(operation, code, |_| true).unwrap();
-                assert!(!all.contains("needs the capability"), "{operation}: {all}");
+                assert!(!all.contains("it needs CAP_"), "{operation}: {all}");
             }
             let none = mend(operation, libc::EPERM, |_| false).unwrap();
             assert!(none.contains("CAP_NET_ADMIN") && none.contains("root"), "{none}");

@@ -100,7 +100,7 @@ pub(crate) fn for_versions(
 impl Drop for Routing {
     fn drop(&mut self) {
         if let Err(error) = Kernel::open().and_then(|mut kernel| kernel.sweep(self.slot)) {
-            tracing::warn!("routing table {} is left behind: {error}", table(self.slot));
+            tracing::warn!("cannot remove routing table {}: {error}", table(self.slot));
         }
     }
 }

@@ -168,7 +168,7 @@ impl Solo {
         self.counters.keepalive.set(config.operation.keepalive);
         let mut notes = self.ops.configure(config.operation);
         if !windows_stay {
-            let note = "as before until a restart: initial_window, initial_receive_window";
+            let note = "these need a restart: initial_window, initial_receive_window";
             notes.push(note.to_owned());
         }
         Ok(notes)

@@ -263,7 +263,7 @@ impl Terminal {
     fn tunnel_to(&self, session: SessionId) {
         let Some(tunnel) = &self.tunnel else { return };
         if !tunnel.add(self.gateway.hop(), session, tunnel::everywhere()) {
-            tracing::warn!("the hub has no tunnel: what is not split passes unaccelerated");
+            tracing::warn!("the hub has no tunnel: traffic that is not split passes unaccelerated");
         }
     }
 
@@ -293,7 +293,7 @@ impl Terminal {
                 self.reachable = true;
                 self.set_tunnel();
             }
-            Event::Moved { address } => tracing::info!("the hub is at {address} now"),
+            Event::Moved { address } => tracing::info!("the hub has moved to {address}"),
             Event::Down(why) => {
                 tracing::warn!("session with the hub lost ({why}): its connections are reset");
                 if let Some(session) = self.session {

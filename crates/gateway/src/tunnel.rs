@@ -100,7 +100,7 @@ impl Tunnel {
         let Ok(without_v6) = self.route.restore() else { return };
         match (&without_v6, self.carries_v6) {
             (Some(refusal), true) => warn_of(refusal),
-            (None, false) => tracing::info!("the tunnel carries IPv6, too"),
+            (None, false) => tracing::info!("the tunnel carries IPv6 too"),
             _ => {}
         }
         self.carries_v6 = without_v6.is_none();
@@ -130,7 +130,7 @@ impl Tunnel {
     /// Connections and packets decided by each policy, and the number of prohibited packets.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.port.table().counts().unwrap_or_else(|error| {
-            tracing::debug!("no counts of policies: {error}");
+            tracing::debug!("cannot read the policies' counters: {error}");
             BTreeMap::new()
         })
     }
@@ -194,7 +194,7 @@ impl Port {
     fn take(&self) {
         let networks = self.paths().open_networks();
         if let Err(error) = self.table().take(networks) {
-            tracing::warn!("cannot change what goes through the tunnel: {error}");
+            tracing::warn!("cannot update the tunnel's rules: {error}");
         }
     }
 
@@ -213,7 +213,10 @@ impl Port {
                 match self.device.receive(&mut buffer).await {
                     Ok(length) => self.send(hop, &buffer[..length]),
                     Err(error) => {
-                        tracing::warn!("the tunnel ends, packets pass unaccelerated: {error}");
+                        tracing::warn!(
+                            "the tunnel has failed, packets pass unaccelerated: \
+                                        {error}"
+                        );
                         return self.close();
                     }
                 }
@@ -242,13 +245,14 @@ impl Port {
             return self.counters.packets_dropped.increment();
         };
         if !self.paths().permits(session, packet.source, packet.destination) {
-            tracing::debug!(source = %packet.source, destination = %packet.destination, "not permitted");
+            tracing::debug!(source = %packet.source, destination = %packet.destination, "not \
+                                                                                         permitted");
             return self.counters.packets_foreign.increment();
         }
         match self.device.send(bytes) {
             Ok(()) => self.counters.packets_from_hop.increment(),
             Err(error) => {
-                tracing::debug!("the tunnel's device takes no packet: {error}");
+                tracing::debug!("cannot write to the tunnel's device: {error}");
                 self.counters.packets_dropped.increment();
             }
         }
@@ -256,7 +260,7 @@ impl Port {
 }
 
 fn warn_of(refusal: &Refusal) {
-    tracing::warn!("the tunnel carries IPv4 alone: {refusal}; {}", refusal.later());
+    tracing::warn!("the tunnel carries only IPv4: {refusal}; {}", refusal.later());
 }
 
 /// The selection of a terminal's tunnel.

@@ -184,7 +184,7 @@ fn enlarge(socket: &Socket, forced: libc::c_int, plain: libc::c_int) {
         }
     };
     if !set(forced) && !set(plain) {
-        tracing::debug!("the UDP socket keeps its buffers: {}", io::Error::last_os_error());
+        tracing::debug!("cannot enlarge the UDP socket's buffers: {}", io::Error::last_os_error());
     }
 }
 

@@ -153,7 +153,7 @@ impl Drop for Window {
     fn drop(&mut self) {
         let swept = Kernel::open().and_then(|mut kernel| sweep(&mut kernel, self.place));
         if let Err(error) = swept {
-            tracing::warn!("routing table {} is left behind: {error}", self.place.table());
+            tracing::warn!("cannot remove routing table {}: {error}", self.place.table());
         }
     }
 }

@@ -34,7 +34,7 @@ pub enum FindError {
     #[error("not inside a lab (no {NETNS_VARIABLE} in the environment)")]
     NotInside,
     /// The variable does not give the host's namespace.
-    #[error("{NETNS_VARIABLE}={text:?} does not say where {node} is")]
+    #[error("{NETNS_VARIABLE}={text:?} does not name {node}'s namespace")]
     Missing {
         /// The host looked for.
         node: Node,

@@ -34,7 +34,7 @@ pub enum StartError {
         cause: io::Error,
     },
     /// The directory for the gateways' sockets could not be created.
-    #[error("cannot make a directory for the lab's sockets: {cause}")]
+    #[error("cannot create a directory for the lab's sockets: {cause}")]
     Run {
         /// The kernel's error.
         cause: io::Error,
@@ -204,7 +204,7 @@ impl Lab {
         let fixed = [
             ("the MTU", old.mtu == new.mtu),
             ("the number of terminals", old.terminals == new.terminals),
-            ("whether there is a terrestrial link", old.terrestrial == new.terrestrial),
+            ("the presence of a terrestrial link", old.terrestrial == new.terrestrial),
         ];
         if let Some((what, _)) = fixed.into_iter().find(|(_, same)| !same) {
             return Err(ChangeError { what });

@@ -45,7 +45,7 @@ pub struct Further(Site);
 
 /// A name that is not a host of the lab.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no host {name:?} in the lab: there are {known}")]
+#[error("no host {name:?} in the lab: expected one of {known}")]
 #[non_exhaustive]
 pub struct UnknownNode {
     /// The given name.

@@ -42,7 +42,7 @@ impl fmt::Display for Place {
 #[non_exhaustive]
 pub enum TopologyError {
     /// A network namespace could not be created.
-    #[error("cannot make a network namespace: {cause}")]
+    #[error("cannot create a network namespace: {cause}")]
     Namespace {
         /// The kernel's error.
         cause: io::Error,

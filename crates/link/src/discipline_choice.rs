@@ -39,7 +39,7 @@ pub enum DisciplineChoice {
 /// A text that is not a valid discipline.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{text:?} is no discipline: expected drop-tail, red [min=5] [max=15] [max-p=0.1] \
+    "{text:?} is not a discipline: expected drop-tail, red [min=5] [max=15] [max-p=0.1] \
      [weight=0.002] with 0 <= min < max, or codel [target=30ms] [interval=600ms] with target \
      <= interval"
 )]

@@ -181,7 +181,7 @@ fn gse(len: u128, label: u128) -> u128 {
 /// A text that is not a valid [`Encapsulation`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{text:?} is no encapsulation: expected none, fixed N B, aal5 [llc], mpe [packed], \
+    "{text:?} is not an encapsulation: expected none, fixed N B, aal5 [llc], mpe [packed], \
      ule [npa] [packed] or gse [3|6]"
 )]
 #[non_exhaustive]

@@ -36,7 +36,7 @@ pub enum OpportunitiesError {
         text: String,
     },
     /// A time is before that of the previous line.
-    #[error("line {line}: {at} ms is before {previous} ms, the line before it")]
+    #[error("line {line}: {at} ms is before {previous} ms, the line before")]
     Decreasing {
         /// The line number, from 1.
         line: usize,
@@ -143,7 +143,7 @@ mod tests {
         assert!(error("").starts_with("the trace is empty"));
         assert_eq!(error("1\n2.5"), "line 2: \"2.5\" is not a whole number of milliseconds");
         assert_eq!(error("1\n\n2"), "line 2: \"\" is not a whole number of milliseconds");
-        assert_eq!(error("1\n5\n4"), "line 3: 4 ms is before 5 ms, the line before it");
+        assert_eq!(error("1\n5\n4"), "line 3: 4 ms is before 5 ms, the line before");
         assert_eq!(error("0\n0"), "line 2: the last time is 0 ms, expected a later one");
         assert!(error("99999999999999999").starts_with("line 1: "));
     }

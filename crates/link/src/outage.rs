@@ -14,8 +14,8 @@ use crate::text::{Kind, duration, word};
 
 const KIND: Kind = Kind {
     what: "outage",
-    expected: "AFTER+LASTING, like \"60s+10s\", or again and again, like \
-               \"15s+30ms every 15s\", with a time between two",
+    expected: "AFTER+DURATION, like \"60s+10s\", or repeated, like \"15s+30ms every 15s\", with a \
+               time between two",
 };
 
 /// A time during which the far end receives nothing. A packet is lost if any part of it would be
@@ -240,7 +240,7 @@ mod tests {
         }
         for wrong in ["", "60s", "60+10", "5s+0s", "1s+2s every 2s", "1s+2s+3s", "1s+2s every"] {
             let error = wrong.parse::<Outage>().unwrap_err().to_string();
-            assert!(error.contains("is no outage: expected AFTER+LASTING"), "{error}");
+            assert!(error.contains("is not a valid outage: expected AFTER+DURATION"), "{error}");
         }
     }
 

@@ -8,7 +8,7 @@ use units::{format_duration, parse_duration};
 
 /// A text that is not a valid setting.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{text:?} is no {what}: expected {expected}")]
+#[error("{text:?} is not a valid {what}: expected {expected}")]
 #[non_exhaustive]
 pub struct SettingError {
     /// The given text.

@@ -93,19 +93,19 @@ pub enum Refusal {
     #[error("the server speaks another version of the protocol")]
     Version,
     /// The server did not understand the request.
-    #[error("the server did not understand the request")]
+    #[error("the server cannot parse the request")]
     Malformed,
     /// The server's kernel does not have that congestion control.
     #[error("the server's kernel has no such congestion control")]
     CongestionUnknown,
     /// The server has no permission to use that congestion control.
-    #[error("the server may not choose that congestion control")]
+    #[error("the server is not permitted to use that congestion control")]
     CongestionForbidden,
     /// The server's kernel refused that congestion control for another reason.
     #[error("the server could not set that congestion control")]
     CongestionRefused,
     /// The server's kernel does not allow buffers of that size.
-    #[error("the server's kernel does not give socket buffers of that size")]
+    #[error("the server's kernel does not allow socket buffers of that size")]
     BufferRefused,
     /// The server has reached its connection limit.
     #[error("the server is busy with too many connections")]
@@ -135,7 +135,7 @@ pub enum AnswerError {
         found: u8,
     },
     /// A field that the status does not use is not zero.
-    #[error("status {status} with a field that it does not use")]
+    #[error("status {status} with a field that must be zero")]
     NotZero {
         /// The status received.
         status: u8,

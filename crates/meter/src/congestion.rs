@@ -23,7 +23,8 @@ pub struct CongestionControl(String);
 pub enum CongestionError {
     /// Not a valid name.
     #[error(
-        "{text:?} is not the name of a congestion control: expected 1 to 15 visible ASCII characters, like \"cubic\""
+        "{text:?} is not the name of a congestion control: expected 1 to 15 visible ASCII \
+         characters, like \"cubic\""
     )]
     Name {
         /// The given text.
@@ -31,7 +32,8 @@ pub enum CongestionError {
     },
     /// The kernel does not have this congestion control.
     #[error(
-        "the kernel has no congestion control \"{name}\" (see net.ipv4.tcp_available_congestion_control)"
+        "the kernel has no congestion control \"{name}\" (see \
+         net.ipv4.tcp_available_congestion_control)"
     )]
     Unknown {
         /// The requested name.
@@ -39,7 +41,8 @@ pub enum CongestionError {
     },
     /// The kernel has it, but this user may not use it.
     #[error(
-        "this user may not choose the congestion control \"{name}\" (see net.ipv4.tcp_allowed_congestion_control)"
+        "this user may not use the congestion control \"{name}\" (see \
+         net.ipv4.tcp_allowed_congestion_control)"
     )]
     Forbidden {
         /// The requested name.

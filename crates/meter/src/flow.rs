@@ -18,7 +18,7 @@ use crate::stream::{patiently, read_end};
 #[derive(Debug, Error)]
 pub(crate) enum FlowError {
     /// The socket could not be created.
-    #[error("cannot make a socket: {error}")]
+    #[error("cannot create a socket: {error}")]
     Socket {
         /// The kernel's error.
         error: io::Error,
@@ -58,7 +58,7 @@ pub(crate) enum FlowError {
     #[error(transparent)]
     Http(#[from] HttpError),
     /// The answer was unexpected here.
-    #[error("the server answered {found:?}, which does not belong here")]
+    #[error("unexpected answer from the server: {found:?}")]
     Unexpected {
         /// The answer.
         found: Answer,
@@ -72,13 +72,13 @@ pub(crate) enum FlowError {
         asked: u64,
     },
     /// More bytes arrived than requested.
-    #[error("more bytes came than the {asked} asked for")]
+    #[error("received more than the {asked} bytes requested")]
     TooLong {
         /// Bytes expected.
         asked: u64,
     },
     /// A byte differed from the one sent.
-    #[error("byte {offset} is not the one that was sent")]
+    #[error("byte {offset} differs from the one sent")]
     Corrupt {
         /// Its offset in the stream.
         offset: u64,

@@ -61,7 +61,7 @@ pub enum HttpError {
         status: String,
     },
     /// The response has no length.
-    #[error("the server did not say how long the object is")]
+    #[error("the server did not give the object's length")]
     Length,
 }
 
@@ -73,7 +73,7 @@ pub(crate) async fn read_head<R: AsyncBufRead + Unpin>(
     let mut limited = reader.take(HEAD_MAX);
     while !bytes.ends_with(b"\r\n\r\n") {
         if patiently(limited.read_until(b'\n', &mut bytes)).await? == 0 {
-            let cut = io::Error::new(io::ErrorKind::InvalidData, "the head has no end");
+            let cut = io::Error::new(io::ErrorKind::InvalidData, "the reply's head has no end");
             return if bytes.is_empty() { Ok(None) } else { Err(cut) };
         }
     }

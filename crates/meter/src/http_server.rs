@@ -26,7 +26,7 @@ pub enum HttpServeError {
     #[error(transparent)]
     Congestion(#[from] CongestionError),
     /// No further request came in time, or the connection broke.
-    #[error("the connection broke: {0}")]
+    #[error("the connection failed: {0}")]
     Broken(#[from] io::Error),
 }
 

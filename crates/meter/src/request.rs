@@ -122,7 +122,10 @@ pub enum RequestError {
     #[error("the congestion control's name is not visible ASCII padded with zeros")]
     CongestionName,
     /// Invalid parameters of datagrams.
-    #[error("no UDP measurement: {length} bytes a datagram, {rate} bit/s, direction {direction}")]
+    #[error(
+        "invalid UDP measurement: {length} bytes per datagram, {rate} bit/s, direction \
+             {direction}"
+    )]
     Udp {
         /// Size of a datagram in bytes.
         length: u64,

@@ -75,7 +75,7 @@ pub enum ServeError {
         asked: u64,
     },
     /// The connection broke.
-    #[error("the connection broke: {0}")]
+    #[error("the connection failed: {0}")]
     Broken(#[from] io::Error),
 }
 
@@ -96,7 +96,7 @@ pub async fn serve(listener: std::net::TcpListener) -> Result<Infallible, ServeE
                 if !busy {
                     connections.spawn(run(stream, client));
                 } else if let Err(error) = stream.try_write(&BUSY.encode()) {
-                    debug!(%client, %error, "could not say that this server is busy");
+                    debug!(%client, %error, "cannot report that this server is busy");
                 }
             }
             Err(error) => {

@@ -38,7 +38,7 @@ pub enum SocketError {
     #[error(transparent)]
     Congestion(#[from] CongestionError),
     /// The kernel allows less than requested.
-    #[error("the kernel gives a {which} buffer of {granted} bytes, not {asked} (see {})", which.sysctl())]
+    #[error("the kernel grants a {which} buffer of {granted} bytes, not {asked} (see {})", which.sysctl())]
     Buffer {
         /// Which of the two buffers.
         which: Buffer,

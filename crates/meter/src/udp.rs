@@ -164,6 +164,6 @@ async fn greet(
     };
     tokio::select! {
         accepted = flow::read_accepted(stream) => accepted,
-        () = greeting => unreachable!("greets for ever"),
+        () = greeting => unreachable!("never stops greeting"),
     }
 }

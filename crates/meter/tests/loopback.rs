@@ -225,7 +225,11 @@ fn buffers_beyond_the_kernels_limit_are_refused() {
         let huge = Some(ByteCount::new(u64::from(u32::MAX)));
         for (directions, told) in [
             (Directions::Upload, "net.core.wmem_max"),
-            (Directions::Download, "the server's kernel does not give socket buffers of that size"),
+            (
+                Directions::Download,
+                "the server's kernel does not allow socket buffers of that \
+                                    size",
+            ),
         ] {
             let options = options(server, directions, 1000);
             let report = bulk(&BulkOptions { send_buffer: huge, ..options }).await;
@@ -376,7 +380,7 @@ fn an_excess_byte_is_no_success() {
             stream.write_all(&bytes).await.unwrap();
         });
         let report = bulk(&options(server, Directions::Download, 100)).await;
-        assert_eq!(error_of(&report), "more bytes came than the 100 asked for");
+        assert_eq!(error_of(&report), "received more than the 100 bytes requested");
     });
 }
 

@@ -169,8 +169,8 @@ fn another_answer_is_no_object() {
         for (answer, told) in [
             ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "404 Not Found"),
             ("SSH-2.0-OpenSSH\r\n\r\n", "not HTTP"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", "more bytes came"),
-            ("HTTP/1.1 200 OK\r\n\r\n", "how long"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", "received more"),
+            ("HTTP/1.1 200 OK\r\n\r\n", "object's length"),
         ] {
             let server = impostor(move |mut stream| async move {
                 requests(&mut stream, 1).await;

@@ -159,6 +159,6 @@ fn a_damaged_file_gives_what_was_read_and_a_warning() {
     assert!(report.packets > 100, "{}", report.packets);
     assert!(report.warnings.iter().any(|it| it.contains("damaged") || it.contains("ends in")));
     let error = analyse(&b"GET / HTTP/1.1"[..], TraceOptions::default()).unwrap_err();
-    assert!(error.to_string().starts_with("no capture"), "{error}");
+    assert!(error.to_string().starts_with("not a capture"), "{error}");
     assert!(analyse(&b""[..], TraceOptions::default()).is_err());
 }

@@ -1,16 +1,15 @@
-//! Directories for what only one user may touch: control sockets, and what is
-//! remembered of labs.
+//! Private directories of one user: for control sockets, and for the records of labs.
 //!
-//! | place | whose |
+//! | directory | for |
 //! |---|---|
-//! | `/run/skyhop` | root's, or a service's (`RuntimeDirectory=skyhop`) |
-//! | `$XDG_RUNTIME_DIR/skyhop`, without the variable `/run/user/UID/skyhop` | a user's who has logged in |
-//! | `~/.local/state/skyhop` | of a user without those, as in a container |
+//! | `/run/skyhop` | root, or a service (`RuntimeDirectory=skyhop`) |
+//! | `$XDG_RUNTIME_DIR/skyhop`, without the variable `/run/user/UID/skyhop` | a user who has logged in |
+//! | `~/.local/state/skyhop` | a user without those, as in a container |
 //!
-//! A variable, which the caller chooses, takes the place of all of them. None of
-//! them has a predictable name in a directory that everybody may write to, so nobody
-//! can take a place before its owner does. A directory is used only if this user
-//! owns it, nobody else may write to it, and it is no symbolic link.
+//! An environment variable, which the caller chooses, overrides all of them. None has a predictable
+//! name in a world-writable directory, so nobody can create a place before its owner does. A
+//! directory is used only if this user owns it, nobody else may write to it, and it is not a
+//! symbolic link.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -207,7 +206,7 @@ fn expect_trusted(path: &Path) -> Result<(), PlaceError> {
     if owned && stat.st_mode & ALL_WRITE == 0 {
         return Ok(());
     }
-    let why = "neither you nor root alone decide what is in it".to_owned();
+    let why = "other users can change its contents".to_owned();
     Err(PlaceError::Unsafe { path: path.to_owned(), why })
 }
 
@@ -285,11 +284,11 @@ fn not_opened(errno: Errno, path: &Path) -> PlaceError {
 fn expect_own(stat: &FileStat, path: &Path) -> Result<(), PlaceError> {
     let unsafe_as = |why| Err(PlaceError::Unsafe { path: path.to_owned(), why });
     if stat.st_uid != geteuid().as_raw() {
-        return unsafe_as(format!("it belongs to the user {}, not to you", stat.st_uid));
+        return unsafe_as(format!("it belongs to user {}", stat.st_uid));
     }
     if stat.st_mode & OTHERS_WRITE != 0 {
         let mode = stat.st_mode & 0o777;
-        return unsafe_as(format!("others may write to it (mode {mode:o}, expected 700)"));
+        return unsafe_as(format!("others can write to it (mode {mode:o}, expected 700)"));
     }
     Ok(())
 }
@@ -363,7 +362,10 @@ mod tests {
         for open in [0o1777, 0o777] {
             set_mode(&base, open);
             let error = place.make().unwrap_err().to_string();
-            assert!(error.contains("nor root alone") && !base.join(".local").exists(), "{error}");
+            assert!(
+                error.contains("other users can change") && !base.join(".local").exists(),
+                "{error}"
+            );
         }
         set_mode(&base, 0o755);
         place.check().unwrap();
@@ -383,7 +385,7 @@ mod tests {
             set_mode(&path, bits);
             match only.usable() {
                 Ok(_) => assert!(good, "{bits:o}"),
-                Err(error) => assert!(!good && error.to_string().contains("others may write")),
+                Err(error) => assert!(!good && error.to_string().contains("others can write")),
             }
             assert_eq!(only.present().len(), usize::from(good));
         }

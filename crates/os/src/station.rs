@@ -40,7 +40,7 @@ pub enum StationError {
         cause: io::Error,
     },
     /// The kernel has this address itself, and would answer for it.
-    #[error("the kernel has the address {address} itself: expected one that nobody has")]
+    #[error("the kernel itself has the address {address}: expected an unused one")]
     Taken {
         /// The address.
         address: IpAddr,

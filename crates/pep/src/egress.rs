@@ -58,10 +58,13 @@ impl fmt::Display for Refusal {
             Self::NoPort => f.write_str("there is no port 0"),
             Self::Denied(target) => write!(f, "denied by {target}"),
             Self::NotListed => f.write_str("not listed"),
-            Self::Special(what) => write!(f, "{what}, and not listed as such"),
-            Self::Own => f.write_str("an address of this machine, and not listed as such"),
+            Self::Special(what) => write!(f, "{what}, not listed explicitly"),
+            Self::Own => f.write_str("an address of this machine, not listed explicitly"),
             Self::Source => f.write_str("its client has an address of this machine"),
-            Self::Unknown => f.write_str("the kernel does not say whether it is this machine's"),
+            Self::Unknown => f.write_str(
+                "cannot determine whether it is an address of this \
+                                          machine",
+            ),
         }
     }
 }

@@ -154,7 +154,7 @@ impl Case {
             return Err(place.wrong("split", "a split", "no gateways in a mesh"));
         }
         let missing = |key: &str| {
-            let expected = format!("a gateway has a network behind it: [{key}]");
+            let expected = format!("a gateway needs a network behind it: [{key}]");
             place.wrong("split", "a split", expected)
         };
         match (&self.server_side, &self.client_side, gateways.is_three()) {
@@ -242,7 +242,7 @@ fn flows(place: &Place, raw: &raw::Scenario) -> Result<Vec<Flow>, ScenarioError>
         let place = place.within(&format!("flow.{number}"));
         let flow = Flow::read(&place, raw)?;
         let is_new = all.iter().all(|other| other.name != flow.name);
-        place.check(is_new, "name", quoted(&flow.name), "another name than the flows before")?;
+        place.check(is_new, "name", quoted(&flow.name), "a name that no earlier flow has")?;
         all.push(flow);
     }
     Ok(all)

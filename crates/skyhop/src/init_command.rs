@@ -17,7 +17,8 @@ use crate::print;
 /// Name of the hub's file.
 const HUB: &str = "hub.toml";
 /// A commented-out setting for troubleshooting.
-const LOG: &str = "# log = \"debug\"   # \"off\", \"error\", \"warn\", \"info\" (unless told otherwise), \"trace\"\n";
+const LOG: &str = "# log = \"debug\"   # \"off\", \"error\", \"warn\", \"info\" (unless told \
+                   otherwise), \"trace\"\n";
 
 /// `skyhop init …`
 #[derive(clap::Args)]
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     ];
     let paths = texts.each_ref().map(|(name, _)| args.directory.join(name));
     if let Some(path) = paths.iter().find(|path| path.symlink_metadata().is_ok()) {
-        bail!("{} is there already: nothing is overwritten", path.display());
+        bail!("{} already exists and is not overwritten", path.display());
     }
     make_directory(&args.directory)?;
     write_checked(&paths, texts.each_ref().map(|(_, text)| text.as_str()))?;
@@ -78,7 +79,7 @@ fn terminal_file(name: &str) -> Result<String> {
 
 fn make_directory(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.with_context(|| format!("cannot make {}", path.display()))
+    made.with_context(|| format!("cannot create {}", path.display()))
 }
 
 /// Writes both files, or neither. Files that a gateway would reject are not kept.
@@ -133,21 +134,21 @@ fn terminal_config(args: &Args, hub: &PrivateKey, terminal: &PrivateKey) -> Stri
 }
 
 /// Commented-out settings that a hub's operator most often needs.
-const DENY: &str = "# Clients reach everything but this machine's own addresses. Closed networks:\n\
+const DENY: &str = "# Clients reach everything but this machine's own addresses. To close networks:\n\
                     # deny = [\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\"]\n";
 /// Commented-out settings that a terminal's operator may need.
-const ACCEPT: &str = "\n# Connections from the hub's side are refused, but for these:\n\
+const ACCEPT: &str = "\n# Connections from the hub's side are refused, except to these:\n\
                       # [accept]\n# to = [\"10.1.0.0/16:22\"]\n";
 
 fn rate(rate: &str, link: &str) -> String {
-    format!("rate = {rate:?}   # of {link}; \"auto\" finds it out\n")
+    format!("rate = {rate:?}   # of {link}; \"auto\" measures it\n")
 }
 
 fn told(args: &Args, [hub, terminal]: &[PathBuf; 2]) -> String {
     let (hub, terminal, at) = (hub.display(), terminal.display(), &args.hub);
     format!(
         "{hub}\n{terminal}\n\n\
-         Both hold private keys. Next:\n\
+         Both contain private keys. Next:\n\
          1. Copy the first to the machine at {at}, the second to the remote site.\n\
          2. There:  skyhop doctor {HUB}   and   skyhop doctor {}.toml\n\
          3. Then:   skyhop hub {HUB}      and   skyhop terminal {}.toml\n\
@@ -191,7 +192,7 @@ mod tests {
         }
         let before = fs::read_to_string(&paths[0]).unwrap();
         let error = run(&args).unwrap_err().to_string();
-        assert!(error.contains("nothing is overwritten"), "{error}");
+        assert!(error.contains("already exists"), "{error}");
         assert_eq!(fs::read_to_string(&paths[0]).unwrap(), before);
     }
 

@@ -46,7 +46,7 @@ enum Action {
         command: Vec<OsString>,
     },
     /// Open your shell on the client of a new lab
-    #[command(after_help = "The shell of a lab that is up: skyhop lab exec client")]
+    #[command(after_help = "For a shell in a running lab: skyhop lab exec client")]
     Shell {
         #[command(flatten)]
         link: LinkArgs,
@@ -117,7 +117,7 @@ impl Drop for Watching {
         }
         if captured.dropped > 0 {
             let (written, dropped) = (captured.written, captured.dropped);
-            eprintln!("skyhop: {written} packets captured, {dropped} went by uncaptured");
+            eprintln!("skyhop: {written} packets captured, {dropped} missed");
         }
     }
 }

@@ -61,7 +61,7 @@ enum Command {
     /// Measure a path with traffic that is verified byte by byte
     #[command(subcommand)]
     Meter(meter_command::MeterCommand),
-    /// Simulate a scenario file in virtual time.
+    /// Simulate a scenario file in virtual time
     Sim(sim_command::Args),
     /// Run our own TCP endpoint on a network device, against real kernels
     #[command(subcommand)]

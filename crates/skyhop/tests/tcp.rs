@@ -71,7 +71,7 @@ fn objects_come_whole_from_the_kernel() {
             let output = runner.shell(&link(per), &script).output().unwrap();
             let said = text(&output.stdout);
             assert!(output.status.success(), "PER {per}: {output:?}");
-            assert_eq!(said.matches("all right").count(), SETTINGS, "PER {per}: {said}");
+            assert_eq!(said.matches("verified").count(), SETTINGS, "PER {per}: {said}");
         });
     });
 }
@@ -181,7 +181,7 @@ fn endpoints_of_our_own_talk_to_each_other() {
         )";
     as_each_user(|runner| {
         let output = runner.shell(&link("0"), script).output().unwrap();
-        assert!(text(&output.stdout).contains("300 kB, all right"), "{output:?}");
+        assert!(text(&output.stdout).contains("300 kB, verified"), "{output:?}");
     });
 }
 
@@ -254,7 +254,7 @@ fn inside_fast_open() {
     });
     assert_eq!(with_data, [false, true]);
     let output = child.unwrap().wait_with_output().unwrap();
-    assert_eq!(text(&output.stdout).matches("100 kB, all right").count(), 2, "{output:?}");
+    assert_eq!(text(&output.stdout).matches("100 kB, verified").count(), 2, "{output:?}");
 }
 
 const SERVED_BY_US: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 2, 0, 102), 80);
@@ -337,7 +337,7 @@ fn inside_marks() {
     let mut getting = client.command(std::env::var_os("SKYHOP").unwrap());
     let url = format!("http://server/{size}");
     let output = getting.args(["tcp", "get", &url, "--options", "ecn=on"]).output().unwrap();
-    assert!(text(&output.stdout).contains("all right"), "{output:?}");
+    assert!(text(&output.stdout).contains("verified"), "{output:?}");
     assert!(marks() > before);
 }
 
@@ -356,7 +356,7 @@ fn the_gateways_carry_it() {
     as_myself(|runner| {
         let script = "exec \"$SKYHOP\" tcp get http://server/2MB";
         let output = runner.shell(&["--gateways", "--per", "1%"], script).output().unwrap();
-        assert!(text(&output.stdout).contains("2 MB, all right"), "{output:?}");
+        assert!(text(&output.stdout).contains("2 MB, verified"), "{output:?}");
     });
 }
 
@@ -394,7 +394,7 @@ fn what_is_refused_or_wrong_is_said() {
         assert!(text(&output.stderr).contains("server:81/1kB: the connection ended: Refused"));
         let taken = "\"$SKYHOP\" tcp get http://server/1kB --address 10.1.0.2";
         let output = runner.shell(&link("0"), taken).output().unwrap();
-        assert_refused(&output, &["the kernel has the address 10.1.0.2 itself"]);
+        assert_refused(&output, &["the kernel itself has the address 10.1.0.2"]);
         for (arguments, parts) in [
             (&["get", "server"][..], &["\"server\"", "expected http://HOST"][..]),
             (&["get", "server/1kB"], &["--device is missing"]),

@@ -207,14 +207,17 @@ impl core::fmt::Display for DownReason {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Closed(_) => "closed here",
-            Self::ClosedByPeer(CloseReason::Shutdown) => "the other side stops",
+            Self::ClosedByPeer(CloseReason::Shutdown) => "the other side is stopping",
             Self::ClosedByPeer(CloseReason::Violation) => {
-                "the other side says we broke the protocol"
+                "the other side reports a protocol violation"
             }
-            Self::ClosedByPeer(CloseReason::Prohibited) => "the other side serves us no more",
+            Self::ClosedByPeer(CloseReason::Prohibited) => {
+                "the other side no longer serves this \
+                                                            one"
+            }
             Self::GivenUp => "the other side has been silent for too long",
-            Self::Replaced => "the other side had lost it",
-            Self::Violation => "the other side broke the protocol",
+            Self::Replaced => "the other side had lost the session",
+            Self::Violation => "the other side violated the protocol",
         })
     }
 }
@@ -307,13 +310,13 @@ pub enum Notice {
         refused: SocketAddr,
     },
     /// The terminal requires a parameter that the hub does not know.
-    #[error("the hub does not know parameter {parameter}, on which this terminal insists")]
+    #[error("the hub does not know parameter {parameter}, which this terminal requires")]
     Refused {
         /// The parameter's number.
         parameter: u64,
     },
     /// The hub requires a parameter that this terminal does not know.
-    #[error("the hub insists on parameter {parameter}, which this terminal does not know")]
+    #[error("the hub requires parameter {parameter}, which this terminal does not know")]
     Unsupported {
         /// The parameter's number.
         parameter: u64,
@@ -372,14 +375,14 @@ pub enum StreamError {
     #[error("the stream is already finished")]
     Finished,
     /// The peer's stream limit is reached.
-    #[error("the peer allows no more than {limit} streams")]
+    #[error("the peer allows at most {limit} streams")]
     TooMany {
         /// The peer's limit.
         limit: u32,
     },
     /// Existing streams leave too little memory for another one, here or at the peer. With default
     /// settings a new stream needs 64 kB.
-    #[error("the streams of the session leave no memory for another")]
+    #[error("the session has no memory left for another stream")]
     NoRoom,
     /// The peer does not resolve names.
     #[error("the peer resolves no names")]

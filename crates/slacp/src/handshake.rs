@@ -61,7 +61,7 @@ pub(crate) struct Params {
 
 /// The other side requires a parameter that is not known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("parameter {parameter} must be understood and is not")]
+#[error("parameter {parameter} must be understood and is unknown")]
 pub(crate) struct Unsupported {
     pub(crate) parameter: u64,
 }
@@ -151,7 +151,7 @@ pub(crate) enum HandshakeError {
     Malformed,
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    #[error("the hub does not know our parameter {parameter}")]
+    #[error("the hub does not know parameter {parameter}")]
     Refused { parameter: u64 },
 }
 

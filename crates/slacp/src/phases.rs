@@ -20,9 +20,9 @@ use crate::secret::{Secret, draw, x25519};
 pub(crate) enum RekeyError {
     #[error("key generation {generation} follows {present}")]
     Generation { generation: u64, present: u64 },
-    #[error("key generation {generation} is offered with two keys")]
+    #[error("two keys are offered for key generation {generation}")]
     Contradiction { generation: u64 },
-    #[error("the offered key is not one")]
+    #[error("the offered key is invalid")]
     Degenerate,
 }
 
@@ -49,9 +49,9 @@ impl Default for KeyLimits {
 /// A key has reached its usage limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum WornOut {
-    #[error("{sealed} packets are sealed with one key, and no other is agreed on")]
+    #[error("{sealed} packets are sealed with one key, and the next is not agreed on")]
     Sealed { sealed: u64 },
-    #[error("{forged} packets of one key are forged")]
+    #[error("{forged} packets under one key are forged")]
     Forged { forged: u64 },
 }
 

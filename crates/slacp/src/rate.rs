@@ -91,7 +91,7 @@ pub enum RateError {
     #[error("no such session")]
     NoSession,
     /// The configuration sets the rate in another way.
-    #[error("the rate is not one that the modem tells")]
+    #[error("the rate is not set by a modem")]
     NotTold,
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum Violation {
     Credit { end: u64, limit: u64 },
     #[error("the end of the stream moved from {was} to {is}")]
     End { was: u64, is: u64 },
-    #[error("the peer gives back what it was not granted")]
+    #[error("the peer returns credit that it was not granted")]
     Return,
 }
 

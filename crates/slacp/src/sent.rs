@@ -102,9 +102,9 @@ struct Missed {
 /// The peer acknowledged a packet that was never sent (RFC 9000 §13.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unsent {
-    #[error("packet {largest} is acknowledged, and {next} is yet to be sent")]
+    #[error("packet {largest} is acknowledged, but {next} has not been sent yet")]
     Ahead { largest: u64, next: u64 },
-    #[error("packet {number} is acknowledged, and was left out")]
+    #[error("packet {number} is acknowledged, but was skipped")]
     LeftOut { number: u64 },
 }
 

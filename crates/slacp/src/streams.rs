@@ -36,7 +36,7 @@ pub(crate) enum ProtocolError {
     SessionCredit,
     #[error("the peer opens streams far beyond its limit")]
     TooMany,
-    #[error("the peer speaks for a stream that only this side may open")]
+    #[error("the peer uses a stream that only this side may open")]
     NotOpened,
 }
 

@@ -17,13 +17,14 @@ use crate::rtt::Sampling;
 #[non_exhaustive]
 pub enum ConfigError {
     /// Not of the form name=value.
-    #[error("{text:?} is no option: expected name=value")]
+    #[error("{text:?} is not an option: expected name=value")]
     Form {
         /// The given text.
         text: String,
     },
     /// There is no option with that name.
-    #[error("there is no option {name:?}: expected one of {}", Config::names().collect::<Vec<_>>().join(", "))]
+    #[error("there is no option {name:?}: expected one of {}", Config::names().collect::<Vec<_>>().join(", \
+                                                                                                         "))]
     Unknown {
         /// The given name.
         name: String,
@@ -394,7 +395,7 @@ mod tests {
 
     #[test]
     fn mistakes_say_what_there_is() {
-        assert_eq!(error("sack"), "\"sack\" is no option: expected name=value");
+        assert_eq!(error("sack"), "\"sack\" is not an option: expected name=value");
         let unknown = error("sock=on");
         assert!(unknown.starts_with("there is no option \"sock\": expected one of profile, cc, "));
         assert!(unknown.contains("initial-window"), "{unknown}");

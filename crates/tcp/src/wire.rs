@@ -39,13 +39,13 @@ pub struct Path {
 #[non_exhaustive]
 pub enum WireError {
     /// Shorter than a header.
-    #[error("a TCP header has 20 bytes or more, here are {len}")]
+    #[error("a TCP header has at least 20 bytes, this one has {len}")]
     Short {
         /// The number of bytes.
         len: usize,
     },
     /// The data offset points into the fixed header or beyond the end.
-    #[error("the data offset says {offset} bytes, it must be between 20 and {len}")]
+    #[error("the data offset is {offset} bytes: expected 20 to {len}")]
     Offset {
         /// The data offset in bytes.
         offset: usize,
@@ -56,7 +56,7 @@ pub enum WireError {
     #[error("the checksum is wrong")]
     Checksum,
     /// An option has an invalid length (RFC 9293 §3.1, MUST-7).
-    #[error("option {kind} at byte {at} has the impossible length {len}")]
+    #[error("option {kind} at byte {at} has the invalid length {len}")]
     OptionLength {
         /// The option's kind.
         kind: u8,

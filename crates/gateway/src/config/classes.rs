@@ -51,7 +51,7 @@ impl Source {
             let definition = self.definition(entry)?;
             let name = &definition.name;
             if definitions.iter().any(|other| other.name == *name) {
-                let problem = "there are two of this name: expected another";
+                let problem = "this name is used twice: expected another";
                 return Err(self.value("class.name", quoted(name), problem));
             }
             let besides = definitions.iter().filter(|other| other.name != DEFAULT_CLASS).count();
@@ -78,9 +78,10 @@ impl Source {
         if listed == (name == DEFAULT_CLASS) {
             let problem = match listed {
                 true => {
-                    "it has what no other class has: expected neither dscp, ports nor protocols"
+                    "it takes the traffic that no other class matches: expected neither dscp, \
+                     ports nor protocols"
                 }
-                false => "no traffic is in it: expected dscp, ports or protocols",
+                false => "it matches no traffic: expected dscp, ports or protocols",
             };
             return Err(self.value("class.name", quoted(&name), problem));
         }
@@ -115,7 +116,7 @@ impl Source {
         let Some(text) = text else { return Ok(None) };
         let rate: BitRate = text.parse().map_err(|e| self.value(key, quoted(&text), e))?;
         if rate.bits_per_second() == 0 {
-            let problem = "expected a rate, like \"2 Mbit/s\", or no such key";
+            let problem = "expected a rate, like \"2 Mbit/s\", or no key";
             return Err(self.value(key, quoted(&text), problem));
         }
         Ok(Some(rate))
@@ -132,7 +133,7 @@ impl Source {
 }
 
 pub(super) const DSCP_FORM: &str = "a code point, like \"EF\", \"AF41\", \"CS1\" or 0 to 63";
-pub(super) const PORTS_FORM: &str = "a port or several, like 22, \"5060-5061\" or \"udp/443\"";
+pub(super) const PORTS_FORM: &str = "one or more ports, like 22, \"5060-5061\" or \"udp/443\"";
 const PROTOCOL_FORM: &str = "a protocol, like \"icmp\", \"udp\", \"esp\" or 0 to 255";
 
 pub(super) fn code_point(value: &Value) -> Option<u8> {

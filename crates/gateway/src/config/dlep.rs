@@ -23,13 +23,13 @@ impl Source {
         rate: &slacp::Rate,
     ) -> Result<DlepConfig, ConfigError> {
         if !matches!(rate, slacp::Rate::Modem { .. }) {
-            let problem = "[dlep] is about a rate that the modem tells: expected rate = \"modem\"";
+            let problem = "[dlep] needs rate = \"modem\"";
             return Err(self.value("rate", rate_words(rate), problem));
         }
         let way = match (raw.interface, raw.modem) {
             (None, None) => return Err(self.missing("dlep.interface", WHERE)),
             (Some(_), Some(modem)) => {
-                let problem = "there is an interface already: expected one of the two";
+                let problem = "`interface` is set too: expected one of the two";
                 return Err(self.value("dlep.modem", quoted(modem), problem));
             }
             (Some(name), None) => {
@@ -55,7 +55,7 @@ impl Source {
         let good = modem.ok().filter(|modem| {
             !modem.ip().is_unspecified() && !modem.ip().is_multicast() && modem.port() != 0
         });
-        let problem = format!("expected an address, or one with a port other than {PORT}");
+        let problem = format!("expected an address, with a port if it is not {PORT}");
         good.ok_or_else(|| self.value("dlep.modem", quoted(text), problem))
     }
 

@@ -60,9 +60,9 @@ impl Source {
 
     /// Rejects `allow_loopback`, which hubs of earlier versions had.
     pub(super) fn no_allow_loopback(&self, key: Option<bool>) -> Result<(), ConfigError> {
-        let problem = "there is no such key any more: expected the loopback addresses in a list \
-                       of what terminals may reach, like `[egress]` with \
-                       `reach = [\"0.0.0.0/0\", \"::/0\", \"127.0.0.0/8\", \"::1\"]`";
+        let problem = "this key has been removed: list loopback addresses in what terminals may \
+                       reach, like `[egress]` with `reach = [\"0.0.0.0/0\", \"::/0\", \
+                       \"127.0.0.0/8\", \"::1\"]`";
         key.map_or(Ok(()), |value| Err(self.value("allow_loopback", value, problem)))
     }
 }

@@ -76,7 +76,7 @@ impl Source {
 
     fn metrics(&self, metrics: raw::Metrics) -> Result<SocketAddr, ConfigError> {
         const KEY: &str = "metrics.listen";
-        const ACCEPTED: &str = "a local address and TCP port, like \"127.0.0.1:9590\"";
+        const ACCEPTED: &str = "a local address and a TCP port, like \"127.0.0.1:9590\"";
         let text = metrics.listen.ok_or_else(|| self.missing(KEY, ACCEPTED))?;
         text.parse().map_err(|_| self.value(KEY, quoted(&text), format!("expected {ACCEPTED}")))
     }

@@ -104,8 +104,8 @@ pub(super) fn hub(source: &Source, text: &str) -> Result<HubConfig, ConfigError>
     let transparent = raw.transparent.unwrap_or(false);
     let needs_networks = raw.intercept.is_some() || transparent;
     if needs_networks && terminals.iter().all(|terminal| terminal.networks.is_empty()) {
-        const ACCEPTED: &str = "the addresses behind a terminal, like [\"10.1.0.0/16\"]: \
-                                [intercept] and `transparent` are about these";
+        const ACCEPTED: &str = "the addresses behind a terminal, like [\"10.1.0.0/16\"], which \
+                                [intercept] and `transparent` need";
         return Err(source.missing("terminal.networks", ACCEPTED));
     }
     let bypass = source.bypass(raw.intercept.as_ref())?;
@@ -152,11 +152,11 @@ impl Source {
     ) -> Result<PrivateKey, ConfigError> {
         let key = match (inline, file) {
             (Some(_), Some(file)) => {
-                let problem = "there is a private_key already: expected one of the two";
+                let problem = "`private_key` is set too: expected one of the two";
                 return Err(self.value("private_key_file", quoted(&file), problem));
             }
             (None, None) => {
-                return Err(self.missing("private_key_file", "a file that `skyhop keygen` wrote"));
+                return Err(self.missing("private_key_file", "a file written by `skyhop keygen`"));
             }
             (Some(text), None) => self.inline_key(&Zeroizing::new(text)),
             (None, Some(file)) => PrivateKey::read_file(&self.relative(&file)),
@@ -270,7 +270,7 @@ impl Source {
 
     fn intercept(&self, raw: Option<raw::Intercept>) -> Result<InterceptConfig, ConfigError> {
         const KEY: &str = "intercept.interfaces";
-        const ACCEPTED: &str = "the interfaces that the clients are behind, like [\"lan0\"]";
+        const ACCEPTED: &str = "the interfaces to the clients, like [\"lan0\"]";
         let raw = raw.ok_or_else(|| self.missing(KEY, ACCEPTED))?;
         let interfaces = raw.interfaces.ok_or_else(|| self.missing(KEY, ACCEPTED))?;
         if interfaces.is_empty() {
@@ -316,11 +316,11 @@ impl Source {
             let text = entry.key.clone().unwrap_or_default();
             let key = self.public_key("terminal.key", entry.key)?;
             if terminals.iter().any(|other| other.name == name) {
-                let problem = "there are two of this name: expected another";
+                let problem = "this name is used twice: expected another";
                 return Err(self.value("terminal.name", quoted(&name), problem));
             }
             if let Some(other) = terminals.iter().find(|other| other.key == key) {
-                let problem = format!("it is the key of {} already: expected another", other.name);
+                let problem = format!("{} has the same key: expected another", other.name);
                 return Err(self.value("terminal.key", quoted(&text), problem));
             }
             let networks = self.networks(entry.networks, &terminals)?;
@@ -350,7 +350,10 @@ impl Source {
             let network: Prefix = text.parse().map_err(|e| self.value(KEY, quoted(&text), e))?;
             let shared = others.iter().find_map(|other| {
                 let theirs = other.networks.iter().find(|theirs| theirs.overlaps(network))?;
-                Some(format!("{} has {theirs} already: expected what no other has", other.name))
+                Some(format!(
+                    "{} already has {theirs}: expected networks that do not overlap",
+                    other.name
+                ))
             });
             shared.map_or(Ok(network), |problem| Err(self.value(KEY, quoted(&text), problem)))
         };

@@ -31,8 +31,8 @@ impl Source {
             policies.push(Policy { to: bypass, ..Policy::new(BYPASS, Action::Bypass) });
         }
         if !raw.is_empty() && !choice.split && !choice.tunnel {
-            const ACCEPTED: &str = "the interfaces that the clients are behind, like [\"lan0\"]: \
-                                    [[policy]] is about what is taken over";
+            const ACCEPTED: &str = "the interfaces to the clients, like [\"lan0\"]: [[policy]] \
+                                    applies to intercepted traffic";
             return Err(self.missing("intercept.interfaces", ACCEPTED));
         }
         for (index, entry) in raw.into_iter().enumerate() {
@@ -43,8 +43,8 @@ impl Source {
         let rules = policy_rules(&policies);
         if rules > MOST_RULES {
             let problem = format!(
-                "each element of `to`, `from`, `ports` and `dscp` with each of the others makes a \
-                 rule: expected at most {MOST_RULES} in all"
+                "each combination of `to`, `from`, `ports` and `dscp` makes a rule: expected at \
+                 most {MOST_RULES} in all"
             );
             return Err(self.value("policy", format!("{rules} rules"), problem));
         }
@@ -69,13 +69,13 @@ impl Source {
             |problem| Err(self.value("policy.action", quoted(policy.action.as_str()), problem));
         match policy.action {
             Action::Tunnel if !choice.tunnel => {
-                refused("there is no section [tunnel]: expected one, or \"split\" or \"bypass\"")
+                refused("section [tunnel] is missing: expected one, or \"split\" or \"bypass\"")
             }
-            Action::Split if !choice.split => refused(
-                "there is no section [intercept]: expected one, or \"tunnel\" or \"bypass\"",
-            ),
+            Action::Split if !choice.split => {
+                refused("section [intercept] is missing: expected one, or \"tunnel\" or \"bypass\"")
+            }
             Action::Split if !policy.fits_tcp() => {
-                refused("only TCP is split: expected ports of TCP, or \"tunnel\" or \"bypass\"")
+                refused("only TCP can be split: expected TCP ports, or \"tunnel\" or \"bypass\"")
             }
             _ => Ok(policy),
         }
@@ -94,13 +94,13 @@ impl Source {
     fn check_order(&self, before: &[Policy], policy: &Policy) -> Result<(), ConfigError> {
         let name = quoted(&policy.name);
         if before.iter().any(|other| other.name == policy.name) {
-            let problem = "there are two of this name: expected another";
+            let problem = "this name is used twice: expected another";
             return Err(self.value("policy.name", name, problem));
         }
         if let Some(other) = before.iter().find(|other| other.fits_all()) {
             let problem = format!(
-                "{:?} before it fits everything: expected to, from, ports or dscp there, or another \
-                 order",
+                "the earlier policy {:?} matches everything: expected to, from, ports or dscp \
+                 there, or another order",
                 other.name
             );
             return Err(self.value("policy.name", name, problem));

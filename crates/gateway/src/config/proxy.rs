@@ -37,7 +37,7 @@ impl Source {
     pub(super) fn no_hub(&self, raw: Option<&raw::Proxy>) -> Result<(), ConfigError> {
         let names = raw.and_then(|raw| raw.names.as_deref());
         names.map_or(Ok(()), |text| {
-            Err(self.value(NAMES, quoted(text), "a gateway alone resolves names itself"))
+            Err(self.value(NAMES, quoted(text), "a solo gateway resolves names itself"))
         })
     }
 

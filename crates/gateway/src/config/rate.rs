@@ -6,8 +6,8 @@ use super::parse::quoted;
 use super::{ConfigError, Source};
 
 const RATE: &str =
-    "the rate that this side sends at, like \"10 Mbit/s\", or \"auto\", or \"modem\"";
-const INITIAL: &str = "what holds while the modem tells nothing, like \"10 Mbit/s\"";
+    "the rate at which this side sends, like \"10 Mbit/s\", or \"auto\", or \"modem\"";
+const INITIAL: &str = "the rate while the modem reports none, like \"10 Mbit/s\"";
 
 /// The three keys as written.
 #[derive(Default)]
@@ -35,11 +35,11 @@ impl Source {
             _ => slacp::Rate::Fixed(self.fixed_rate(&text)?),
         };
         if let (Some(initial), false) = (initial, text == "modem") {
-            let problem = "expected only with rate = \"modem\"";
+            let problem = "allowed only with rate = \"modem\"";
             return Err(self.value("initial_rate", quoted(initial), problem));
         }
         if let (Some(maximum), slacp::Rate::Fixed(_)) = (maximum, &rate) {
-            let problem = "expected only with rate = \"auto\" or \"modem\"";
+            let problem = "allowed only with rate = \"auto\" or \"modem\"";
             return Err(self.value("maximum_rate", quoted(maximum), problem));
         }
         if let (Some(maximum), Some(initial)) = (maximum, initial)

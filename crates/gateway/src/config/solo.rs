@@ -72,7 +72,8 @@ impl Source {
     fn congestion_control(&self, key: &str, name: String) -> Result<String, ConfigError> {
         let is_name = (1..=LONGEST_CONGESTION_CONTROL).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-        let problem = "expected the name of a congestion control of the kernel, like \"cubic\"";
+        let problem = "expected the name of a congestion control that the kernel has, like \
+                       \"cubic\"";
         if is_name { Ok(name) } else { Err(self.value(key, quoted(&name), problem)) }
     }
 

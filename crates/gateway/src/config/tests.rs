@@ -201,7 +201,7 @@ fn a_modem_is_asked_for_its_rate_where_it_is() {
     let all = all.unwrap().unwrap();
     assert_eq!((all.heartbeat, all.gtsm), (Duration::from_secs(60), false));
     for (rate, keys, told) in [
-        ("rate = \"auto\"", "interface = \"wan0\"", "expected rate = \"modem\""),
+        ("rate = \"auto\"", "interface = \"wan0\"", "needs rate = \"modem\""),
         ("rate = \"9 Mbit/s\"", "interface = \"wan0\"", "rate = \"9 Mbit/s\": [dlep]"),
         (MODEM, "", "`dlep.interface` is missing: expected the interface"),
         (MODEM, "interface = \"\"", "dlep.interface = \"\": expected the name"),
@@ -282,7 +282,7 @@ fn a_bad_terminal_configuration_is_told_in_one_line() {
         ("rate = \"10 Mbit/s\"", "rate = \"0 bit/s\"", &["rate", "0 bit/s", "like"]),
         ("rate = \"10 Mbit/s\"", "", &["`rate` is missing", "10 Mbit/s", "auto", "modem"]),
         ("10 Mbit/s", "Auto", &["rate", "Auto", "or \"auto\""]),
-        ("10 Mbit/s", "modem", &["`initial_rate` is missing", "the modem tells nothing"]),
+        ("10 Mbit/s", "modem", &["`initial_rate` is missing", "the modem reports none"]),
         ("10 Mbit/s", "10 Mbit/s\"\ninitial_rate = \"1 Mbit/s", &["initial_rate", "\"modem\""]),
         ("10 Mbit/s", "10 Mbit/s\"\nmaximum_rate = \"1 Mbit/s", &["maximum_rate", "\"auto\""]),
         ("10 Mbit/s", "auto\"\nmaximum_rate = \"0 bit/s", &["maximum_rate", "more than 0"]),
@@ -362,7 +362,7 @@ fn a_bad_tunnel_or_class_is_told_in_one_line() {
         ("[[class]]\nports = [1]", &["`class.name` is missing"]),
         ("[[class]]\nname = \"a\"", &["class.name", "no traffic", "ports"]),
         ("[[class]]\nname = \"default\"\nports = [1]", &["class.name", "default", "neither"]),
-        (&twice, &["class.name", "\"a\"", "two of this name"]),
+        (&twice, &["class.name", "\"a\"", "used twice"]),
         (&many, &["class.name", "\"31\"", "at most 31"]),
         (&class("dscp = [\"EG\"]"), &["class.dscp = \"EG\"", "AF41"]),
         (&class("dscp = [64]"), &["class.dscp = 64", "0 to 63"]),
@@ -432,8 +432,8 @@ fn a_bad_policy_is_told_in_one_line() {
             "[[policy]]\nports = [\"udp/443\"]\naction = \"split\"",
             &["policy.action = \"split\"", "only TCP"],
         ),
-        (&twice, &["policy.name = \"2\"", "two of this name"]),
-        (&all_first, &["policy.name = \"2\"", "\"1\" before it fits everything"]),
+        (&twice, &["policy.name = \"2\"", "used twice"]),
+        (&all_first, &["policy.name = \"2\"", "\"1\" matches everything"]),
         (&policy(&many), &["policy = 1600 rules", "at most 1000"]),
     ];
     for (section, expected) in cases {
@@ -463,10 +463,14 @@ fn a_bad_hub_configuration_is_told_in_one_line() {
     let cases: &[(&str, &str, &[&str])] = &[
         (&section, &network("10.1.0.0/8"), &["terminal.networks", "10.1.0.0/8", "10.0.0.0/8"]),
         (&section, &network("lan"), &["terminal.networks", "lan", "prefix"]),
-        (&section, &overlap, &["terminal.networks", "10.1.0.0/16", "ship-1 has 10.0.0.0/8"]),
+        (
+            &section,
+            &overlap,
+            &["terminal.networks", "10.1.0.0/16", "ship-1 already has 10.0.0.0/8"],
+        ),
         (&section, "", &["[[terminal]]"]),
-        (&section, &same_name, &["terminal.name", "ship-1", "two"]),
-        (&section, &same_key, &["terminal.key", "ship-1 already"]),
+        (&section, &same_name, &["terminal.name", "ship-1", "twice"]),
+        (&section, &same_key, &["terminal.key", "ship-1 has the same key"]),
         ("name = \"ship-1\"", "", &["`terminal.name` is missing"]),
         ("rate", "transparent = true\nrate", &["`terminal.networks` is missing", "transparent"]),
         (&section, &format!("[intercept]\ninterfaces = [\"lan0\"]\n{section}"), &["networks"]),

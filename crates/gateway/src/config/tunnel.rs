@@ -25,7 +25,7 @@ impl Source {
         let name = raw.name.unwrap_or_else(|| NAME.to_owned());
         let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(known) {
-            let problem = "expected a name for the device, 1 to 15 letters, digits, or of \"-_.\"";
+            let problem = "expected a device name of 1 to 15 letters, digits, or any of \"-_.\"";
             return Err(self.value("tunnel.name", quoted(&name), problem));
         }
         let device = raw.device.unwrap_or_else(|| "auto".to_owned());
@@ -53,7 +53,7 @@ impl Source {
             return Ok(());
         };
         let problem = format!(
-            "terminal {} needs them for the tunnel: expected the addresses behind it, like \
+            "the tunnel needs the addresses behind terminal {}, like \
              [\"10.1.0.0/16\"]",
             bare.name
         );

@@ -24,15 +24,13 @@ pub struct Control {
 #[non_exhaustive]
 pub enum ControlError {
     /// No gateway is running.
-    #[error(
-        "no gateway runs here: none has its control socket in {places}; --control names another"
-    )]
+    #[error("no gateway runs here: {places} has no control socket; --control names another")]
     Nobody {
         /// The directories searched.
         places: String,
     },
     /// Several gateways are running.
-    #[error("several gateways run here: choose one of {} with --control", list(paths))]
+    #[error("several gateways run here: choose one with --control: {}", list(paths))]
     Several {
         /// Their control sockets.
         paths: Vec<PathBuf>,
@@ -46,7 +44,7 @@ pub enum ControlError {
         cause: io::Error,
     },
     /// The connection broke.
-    #[error("the gateway at {} said nothing sensible: {problem}", path.display())]
+    #[error("invalid answer from the gateway at {}: {problem}", path.display())]
     Broken {
         /// The socket.
         path: PathBuf,

@@ -89,13 +89,13 @@ pub(super) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> 
     match spoken {
         Ok(PROTOCOL) => {}
         Ok(other) => {
-            return Err(format!("it speaks version {other} of the protocol, not {PROTOCOL}"));
+            return Err(format!("it uses protocol version {other}, not {PROTOCOL}"));
         }
-        Err(error) => return Err(format!("not understood: {error}")),
+        Err(error) => return Err(format!("cannot parse it: {error}")),
     }
     match serde_json::from_slice::<Line<T>>(line) {
         Ok(line) => Ok(line.say),
-        Err(error) => Err(format!("not understood: {error}")),
+        Err(error) => Err(format!("cannot parse it: {error}")),
     }
 }
 
@@ -124,12 +124,12 @@ mod tests {
     #[test]
     fn nonsense_and_other_versions_are_told() {
         for (text, told) in [
-            ("", "not understood"),
+            ("", "cannot parse"),
             ("{}", "skyhop"),
-            ("\"status\"", "not understood"),
+            ("\"status\"", "cannot parse"),
             ("{\"skyhop\":2,\"say\":\"reload\"}", "version 2"),
             ("{\"skyhop\":1,\"say\":\"dance\"}", "dance"),
-            ("{\"skyhop\":1,\"say\":{\"status\":{\"connections\":1}}}", "not understood"),
+            ("{\"skyhop\":1,\"say\":{\"status\":{\"connections\":1}}}", "cannot parse"),
             ("{\"skyhop\":1,\"say\":\"reload\",\"more\":1}", "more"),
         ] {
             let error = read::<Request>(text.as_bytes()).unwrap_err();

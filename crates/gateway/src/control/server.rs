@@ -106,14 +106,18 @@ impl Drop for Server {
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Ok(metadata) = fs::symlink_metadata(path) {
         if !metadata.file_type().is_socket() {
-            return Err(problem(io::ErrorKind::AlreadyExists, path, "is there and no socket"));
+            return Err(problem(io::ErrorKind::AlreadyExists, path, "exists and is not a socket"));
         }
         match BlockingStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 fs::remove_file(path)?;
             }
             Ok(_) => {
-                return Err(problem(io::ErrorKind::AddrInUse, path, "is a running gateway's"));
+                return Err(problem(
+                    io::ErrorKind::AddrInUse,
+                    path,
+                    "belongs to a running gateway",
+                ));
             }
             Err(error) => return Err(error),
         }
@@ -172,7 +176,7 @@ async fn serve(stream: UnixStream, calls: &mpsc::Sender<Call>) -> io::Result<()>
 
 async fn ask(request: Request, calls: &mpsc::Sender<Call>) -> Answer {
     let (call, answer) = Call::new(request);
-    let gone = || Answer::Error("the gateway is about to end".to_owned());
+    let gone = || Answer::Error("the gateway is stopping".to_owned());
     if calls.send(call).await.is_err() {
         return gone();
     }
@@ -235,12 +239,12 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         let server = start(&path).unwrap();
         let error = start(&path).unwrap_err().to_string();
-        assert!(error.contains("running gateway's"), "{error}");
+        assert!(error.contains("running gateway"), "{error}");
         assert!(path.exists());
         drop(server);
         fs::write(&path, "precious").unwrap();
         let error = start(&path).unwrap_err().to_string();
-        assert!(error.contains("no socket"), "{error}");
+        assert!(error.contains("not a socket"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
@@ -250,9 +254,9 @@ mod tests {
         let path = directory.path().join("s");
         let _server = start(&path).unwrap();
         for (said, told) in [
-            ("hello\n", "not understood"),
+            ("hello\n", "cannot parse"),
             ("{\"skyhop\":9,\"say\":1}\n", "version 9"),
-            ("no newline", "not understood"),
+            ("no newline", "cannot parse"),
         ] {
             let mut stream = UnixStream::connect(&path).await.unwrap();
             stream.write_all(said.as_bytes()).await.unwrap();

@@ -234,11 +234,11 @@ fn flush(stream: &TcpStream, unsent: &mut Vec<u8>) -> io::Result<()> {
 fn tell(before: &Report, now: &Report) {
     match (before.phase, now.phase, now.modem) {
         (was, Phase::Up, Some(modem)) if was != Phase::Up => {
-            tracing::info!("the modem at {modem} ({}) tells its rate (DLEP)", now.peer_type);
+            tracing::info!("the modem at {modem} ({}) reports its rate (DLEP)", now.peer_type);
         }
         (Phase::Up, phase, _) if phase != Phase::Up => {
-            let why = now.trouble.as_deref().unwrap_or("no reason is known");
-            tracing::warn!("the modem tells no rate any more: {why}");
+            let why = now.trouble.as_deref().unwrap_or("no reason given");
+            tracing::warn!("the modem no longer reports a rate: {why}");
         }
         _ if now.trouble.is_some() && now.trouble != before.trouble => {
             let why = now.trouble.as_deref().unwrap_or_default();

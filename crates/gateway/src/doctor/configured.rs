@@ -21,8 +21,7 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
     let config = match read(path) {
         Ok(config) => config,
         Err(error) => {
-            let mend =
-                "docs/configuration.md lists the keys; `skyhop init` writes a pair that works";
+            let mend = "docs/configuration.md lists the keys; `skyhop init` writes a working pair";
             return vec![Finding::fail("configuration", error.to_string(), mend)];
         }
     };
@@ -81,7 +80,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
             findings.push(if up {
                 Finding::ok("hub", "answers the running terminal")
             } else {
-                let mend = "see its log, and `skyhop status` there";
+                let mend = "see the hub's log and `skyhop status` there";
                 Finding::fail("hub", "does not answer the running terminal", mend)
             });
         }
@@ -112,7 +111,7 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
 }
 
 fn solo(config: &SoloConfig) -> Vec<Finding> {
-    let mut findings = vec![Finding::ok("configuration", "of a gateway alone")];
+    let mut findings = vec![Finding::ok("configuration", "of a solo gateway")];
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
         findings.extend(refused::interception(intercept));
@@ -120,9 +119,9 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
     findings.extend(transparent(config.transparent));
     for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
         findings.push(match side.check(section) {
-            Ok(()) => Finding::ok(section, "the kernel sets connections up so"),
+            Ok(()) => Finding::ok(section, "the kernel accepts these settings"),
             Err(error) => {
-                Finding::fail(section, error.to_string(), "leave the key out, or run it as root")
+                Finding::fail(section, error.to_string(), "remove the key, or run it as root")
             }
         });
     }
@@ -140,18 +139,18 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
     const CHECK: &str = "modem";
     let Rate::Modem { initial } = rate else { return None };
     let Some(dlep) = &operation.dlep else {
-        let who = "told by `skyhop rate`, as there is no [dlep]";
-        return Some(Finding::ok(CHECK, format!("the rate is {who}; else it is {initial}")));
+        let who = "set by `skyhop rate`, as there is no [dlep]";
+        return Some(Finding::ok(CHECK, format!("the rate is {who}; otherwise {initial}")));
     };
     if let Some(told) = running.and_then(|status| status.dlep.as_ref()) {
         let trouble = told.trouble.clone().unwrap_or_else(|| "none has answered".to_owned());
         let peer = told.peer_type.clone().unwrap_or_default();
         return Some(match told.state.as_str() {
-            "up" => Finding::ok(CHECK, format!("{peer:?} tells its rate by DLEP")),
+            "up" => Finding::ok(CHECK, format!("{peer:?} reports its rate by DLEP")),
             state => Finding::warn(
                 CHECK,
-                format!("tells no rate ({state}: {trouble}); {initial} is used"),
-                "see whether DLEP is on there; one that does not send with TTL 255 needs \
+                format!("reports no rate ({state}: {trouble}); {initial} is used"),
+                "check that the modem has DLEP enabled; one that does not send with TTL 255 needs \
                  `gtsm = false`",
             ),
         });
@@ -160,8 +159,9 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
         Way::Modem(modem) => format!("asked at {modem}"),
         Way::Discover(name) if is_running(name) == Some(true) => format!("looked for on {name}"),
         Way::Discover(name) => {
-            let mend = format!("`dlep.interface` names one of this machine: {}", devices());
-            let text = format!("{name} is not there, or down; {initial} is used");
+            let mend =
+                format!("set `dlep.interface` to an interface of this machine: {}", devices());
+            let text = format!("{name} does not exist or is down; {initial} is used");
             return Some(Finding::warn(CHECK, text, mend));
         }
     };
@@ -195,11 +195,11 @@ fn running(operation: &OperationConfig, role: Role) -> Option<Status> {
 fn port(listen: Option<SocketAddr>) -> Finding {
     let address = listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], crate::hub::PORT)));
     match UdpSocket::bind(address) {
-        Ok(_) => Finding::ok("port", format!("UDP {address} is free; firewalls must let it in")),
+        Ok(_) => Finding::ok("port", format!("UDP {address} is free; firewalls must admit it")),
         Err(error) => Finding::fail(
             "port",
-            format!("UDP {address} cannot be had: {error}"),
-            "another program has it, or the address is not this machine's: change `listen`",
+            format!("cannot bind UDP {address}: {error}"),
+            "another program uses it, or it is not an address of this machine: change `listen`",
         ),
     }
 }
@@ -209,20 +209,22 @@ fn interfaces(intercept: &InterceptConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !has_net_admin() {
         let mend = "run it as root, or once `setcap cap_net_admin+ep` on the program";
-        findings.push(Finding::warn(CHECK, "taking connections over needs CAP_NET_ADMIN", mend));
+        findings.push(Finding::warn(CHECK, "intercepting connections needs CAP_NET_ADMIN", mend));
     }
     for name in &intercept.interfaces {
         findings.push(match is_running(name) {
             None => {
-                let mend =
-                    format!("`intercept.interfaces` names those of this machine: {}", devices());
+                let mend = format!(
+                    "set `intercept.interfaces` to interfaces of this machine: {}",
+                    devices()
+                );
                 Finding::fail(CHECK, format!("there is no {name}"), mend)
             }
             Some(false) => {
-                let mend = format!("`ip link set {name} up`, or plug its cable in");
+                let mend = format!("`ip link set {name} up`, or connect its cable");
                 Finding::warn(CHECK, format!("{name} is down"), mend)
             }
-            Some(true) => Finding::ok(CHECK, format!("{name} is there")),
+            Some(true) => Finding::ok(CHECK, format!("{name} is up")),
         });
     }
     findings
@@ -264,18 +266,24 @@ fn path_to(hub: &str, mtu: u16) -> Vec<Finding> {
     };
     let Some((device, local)) = device_to(address) else {
         let mend = format!("`ip route get {}`", address.ip());
-        return vec![Finding::fail("route", format!("there is none to {}", address.ip()), mend)];
+        return vec![Finding::fail("route", format!("no route to {}", address.ip()), mend)];
     };
     let mut findings =
         vec![Finding::ok("route", format!("to {address} from {local} over {device}"))];
     findings.push(match mtu_of(&device) {
         Some(size) if size < i64::from(mtu) => Finding::warn(
             "mtu",
-            format!("{device} takes packets of {size} bytes, the configuration says {mtu}"),
-            format!("nothing is lost: what fits is found out; `mtu = {size}` saves the search"),
+            format!("{device} has an MTU of {size} bytes, the configuration {mtu}"),
+            format!("harmless, since path MTU discovery finds it; `mtu = {size}` saves the search"),
         ),
-        Some(size) => Finding::ok("mtu", format!("{device} takes {size} bytes, {mtu} are used")),
-        None => Finding::warn("mtu", format!("that of {device} is not known"), "see `ip link`"),
+        Some(size) => Finding::ok(
+            "mtu",
+            format!(
+                "{device} has an MTU of {size} bytes, {mtu} are \
+                                                  used"
+            ),
+        ),
+        None => Finding::warn("mtu", format!("the MTU of {device} is unknown"), "see `ip link`"),
     });
     findings
 }
@@ -351,6 +359,6 @@ mod tests {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let finding = port(Some(taken.local_addr().unwrap()));
         assert_eq!(finding.verdict, super::super::Verdict::Fail);
-        assert!(finding.text.contains("cannot be had"), "{finding:?}");
+        assert!(finding.text.contains("cannot bind"), "{finding:?}");
     }
 }

@@ -25,8 +25,8 @@ pub(super) fn hub(config: &TerminalConfig) -> Finding {
     let addresses: Vec<SocketAddr> = match name.to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
         Err(error) => {
-            let mend = "mend `hub`, or the name service; an address works without one";
-            return Finding::fail(CHECK, format!("{name} is not found: {error}"), mend);
+            let mend = "correct `hub` or the name service, or use an address";
+            return Finding::fail(CHECK, format!("cannot resolve {name}: {error}"), mend);
         }
     };
     match knock(config, &addresses) {
@@ -34,7 +34,7 @@ pub(super) fn hub(config: &TerminalConfig) -> Finding {
             let ms = time.as_secs_f64() * 1e3;
             Finding::ok(
                 CHECK,
-                format!("{name} ({address}) answers in {ms:.0} ms and knows our key"),
+                format!("{name} ({address}) answers in {ms:.0} ms and knows this terminal's key"),
             )
         }
         Ok(Answer::No(why)) => {
@@ -43,13 +43,13 @@ pub(super) fn hub(config: &TerminalConfig) -> Finding {
         Ok(Answer::Silence) => {
             let key = format_public_key(&config.identity.public());
             let mend = format!(
-                "is the hub running, does UDP to it pass every firewall, is `hub_key` its key, and has \
-                 it a [[terminal]] with key = \"{key}\"?"
+                "check that the hub runs, that firewalls pass UDP to it, that `hub_key` is its \
+                 key, and that it has a [[terminal]] with key = \"{key}\""
             );
             Finding::fail(CHECK, format!("{name} does not answer"), mend)
         }
         Err(error) => {
-            let mend = "is there a route to it? see `ip route get`";
+            let mend = "check the route with `ip route get`";
             Finding::fail(CHECK, format!("{name} cannot be reached: {error}"), mend)
         }
     }

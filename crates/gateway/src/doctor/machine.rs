@@ -66,11 +66,11 @@ fn version(release: &str) -> Option<(u32, u32)> {
 
 fn privilege() -> Finding {
     const MEND: &str = "run a terminal as root, or once `setcap cap_net_admin+ep` on the program; \
-                        a hub that takes nothing over needs no privilege";
+                        a hub that intercepts nothing needs no privilege";
     if has_net_admin() {
-        return Finding::ok("privilege", "CAP_NET_ADMIN: connections may be taken over");
+        return Finding::ok("privilege", "CAP_NET_ADMIN: connections can be intercepted");
     }
-    Finding::warn("privilege", "without CAP_NET_ADMIN no connection can be taken over", MEND)
+    Finding::warn("privilege", "without CAP_NET_ADMIN no connection can be intercepted", MEND)
 }
 
 /// Whether the process may change rules and routes.
@@ -84,7 +84,7 @@ fn loopback() -> Finding {
         return Finding::ok(CHECK, "up");
     }
     let refusal = Refusal::expected(Operation::Route(Version::V6), libc::ENETDOWN);
-    let mend = "`ip link set lo up`; deferred answers and `own_traffic` need it, too";
+    let mend = "`ip link set lo up`; deferred answers and `own_traffic` need it too";
     Finding::warn(CHECK, without_v6(&refusal), mend)
 }
 
@@ -102,7 +102,7 @@ fn ipv6() -> Finding {
 
 fn firewalls() -> Vec<Finding> {
     const CHECK: &str = "firewall";
-    const MEND: &str = "let it accept what the gateway takes over; the rule is as above";
+    const MEND: &str = "let it accept intercepted connections by the rule above";
     let barriers = firewall::barriers(Slot(0).mark());
     barriers.iter().map(|barrier| Finding::warn(CHECK, barrier.to_string(), MEND)).collect()
 }
@@ -112,11 +112,11 @@ fn namespaces() -> Finding {
     let most = sysctl_number("user.max_user_namespaces").unwrap_or(0);
     let clone = sysctl_number("kernel.unprivileged_userns_clone").unwrap_or(1);
     if most > 0 && clone > 0 {
-        return Finding::ok(CHECK, "users may make namespaces: `skyhop lab` works for them");
+        return Finding::ok(CHECK, "users can create namespaces: `skyhop lab` works for them");
     }
     let mend = "for `skyhop lab` as an ordinary user: `sysctl -w user.max_user_namespaces=10000 \
                 kernel.unprivileged_userns_clone=1`";
-    Finding::warn(CHECK, "users may not make namespaces", mend)
+    Finding::warn(CHECK, "users cannot create namespaces", mend)
 }
 
 fn tun() -> Finding {
@@ -126,15 +126,16 @@ fn tun() -> Finding {
         Err(error) => Finding::warn(
             "tun",
             format!("/dev/net/tun cannot be opened: {error}"),
-            "to carry what is not TCP: run as root, `modprobe tun`, or `chmod 666 /dev/net/tun`",
+            "to carry traffic other than TCP: run as root, `modprobe tun`, or `chmod 666 \
+             /dev/net/tun`",
         ),
     }
 }
 
 fn control_socket() -> Finding {
     const CHECK: &str = "control socket";
-    let mend = "a directory of the gateway's own for its socket: RuntimeDirectory=skyhop in the \
-                systemd unit, or `control` in the configuration";
+    let mend = "give the gateway a private directory for its socket: RuntimeDirectory=skyhop in \
+                the systemd unit, or `control` in the configuration";
     match check_usual() {
         Ok(()) => Finding::ok(CHECK, "has a private directory"),
         Err(error) => Finding::warn(CHECK, format!("no control socket: {error}"), mend),
@@ -143,11 +144,11 @@ fn control_socket() -> Finding {
 
 fn fast_open() -> Finding {
     match sysctl_number("net.ipv4.tcp_fastopen") {
-        Some(bits) if bits & 1 != 0 => Finding::ok("fast open", "clients of this machine use it"),
+        Some(bits) if bits & 1 != 0 => Finding::ok("fast open", "enabled for outgoing connections"),
         _ => Finding::warn(
             "fast open",
             "TCP Fast Open is off",
-            "a round trip less towards servers that know it: `sysctl -w net.ipv4.tcp_fastopen=1`",
+            "saves a round trip to servers that support it: `sysctl -w net.ipv4.tcp_fastopen=1`",
         ),
     }
 }
@@ -157,8 +158,8 @@ fn forwarding() -> Vec<Finding> {
         Some(1..) => Finding::ok(check, "packets are forwarded"),
         _ => Finding::warn(
             check,
-            "packets are not forwarded: what is not taken over does not pass",
-            format!("for connections to pass while the hub is away: `sysctl -w {name}=1`"),
+            "packets are not forwarded: traffic that is not intercepted does not pass",
+            format!("lets connections pass while the hub is away: `sysctl -w {name}=1`"),
         ),
     };
     let mut findings = vec![of("forwarding", "net.ipv4.ip_forward")];
@@ -178,7 +179,8 @@ fn reverse_path() -> Finding {
     }
     Finding::ok(
         "reverse path",
-        format!("strict on {}: works where replies come the way that requests go", set.join(", ")),
+        format!("strict on {}: works if replies arrive on the interface that requests leave by", set.join(", \
+                                                                                                           ")),
     )
 }
 
@@ -205,7 +207,7 @@ fn tcp_buffers() -> Finding {
     }
     Finding::warn(
         CHECK,
-        format!("at most {least} bytes for a connection: fast LANs are not filled"),
+        format!("at most {least} bytes for a connection: too little for fast LANs"),
         "`sysctl -w net.ipv4.tcp_rmem=\"4096 131072 6291456\" net.ipv4.tcp_wmem=\"4096 65536 \
          4194304\"`",
     )
@@ -218,7 +220,7 @@ fn descriptors() -> Finding {
     }
     Finding::warn(
         "descriptors",
-        format!("at most {most}: that many connections less 64 are carried"),
+        format!("at most {most}, which allows that many connections less 64"),
         "`LimitNOFILE=1048576` in the systemd unit, or `ulimit -Hn 1048576` as root",
     )
 }

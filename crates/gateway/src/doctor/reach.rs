@@ -28,8 +28,8 @@ pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<Finding> {
         (false, false) => Finding::ok(CHECK, "nothing from the hub's side is accepted"),
         (false, true) => Finding::warn(
             CHECK,
-            "`transparent` is about connections from the hub's side, of which none is accepted",
-            "`[accept]` with `to = [\"10.1.0.0/16\"]`, the addresses that it may reach",
+            "`transparent` applies to connections from the hub's side, and none is accepted",
+            "add add add `[accept]` with `to = [\"10.1.0.0/16\"]`, the addresses that it may reach",
         ),
     }]
 }
@@ -37,10 +37,9 @@ pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<Finding> {
 fn must_accept() -> Finding {
     Finding::warn(
         CHECK,
-        "connections from here to what is behind a terminal: each terminal decides which it \
-         accepts, by default none",
-        "in each terminal's file `[accept]` with `to = [\"10.1.0.0/16\"]`; `skyhop doctor` there \
-         says whether it is so",
+        "each terminal decides which connections from this side it accepts; by default none",
+        "add `[accept]` with `to = [\"10.1.0.0/16\"]` to each terminal's file; `skyhop doctor` \
+         there checks it",
     )
 }
 
@@ -53,9 +52,12 @@ fn resolver(egresses: &[&Egress], own: &[IpAddr]) -> Option<Finding> {
     let first = own.first().filter(|_| !own.iter().any(lists))?;
     Some(Finding::warn(
         CHECK,
-        format!("names are resolved here (port {DNS} of {first}), but terminals do not reach it"),
         format!(
-            "if their clients should ask it: `[egress]` with `reach = [\"0.0.0.0/0\", \"::/0\", \
+            "this machine resolves names (port {DNS} of {first}), but terminals cannot reach \
+                 it"
+        ),
+        format!(
+            "if their clients should use it: `[egress]` with `reach = [\"0.0.0.0/0\", \"::/0\", \
              \"{}\"]`",
             if first.is_ipv4() { format!("{first}:{DNS}") } else { format!("[{first}]:{DNS}") }
         ),
@@ -133,7 +135,8 @@ mod tests {
         };
         let v6: Ipv6Addr = "2001:db8::1".parse().unwrap();
         let table = format!(
-            "  sl  local_address rem_address\n 1: {}:0035 0:0 07\n 2: {}:0043 0:0 07\n 3: {}:0035 0:0\n",
+            "  sl  local_address rem_address\n 1: {}:0035 0:0 07\n 2: {}:0043 0:0 07\n 3: {}:0035 \
+             0:0\n",
             words(&[10, 0, 0, 1]),
             words(&[10, 0, 0, 2]),
             words(&v6.octets()),

@@ -44,7 +44,9 @@ fn answers() -> Finding {
 pub(super) fn tunnel(config: &TunnelConfig) -> Finding {
     const CHECK: &str = "tunnel";
     match device(config.device) {
-        Ok(kind) => Finding::ok(CHECK, format!("{} can be a {kind} device", config.name)),
+        Ok(kind) => {
+            Finding::ok(CHECK, format!("{} can be created as a {kind} device", config.name))
+        }
         Err(refusal) => finding(CHECK, &refusal),
     }
 }
@@ -70,7 +72,7 @@ fn device(wanted: TunnelDevice) -> Result<&'static str, Refusal> {
 }
 
 fn finding(check: &str, refusal: &Refusal) -> Finding {
-    let mend = refusal.mend().unwrap_or("the log of the gateway says more");
+    let mend = refusal.mend().unwrap_or("see the gateway's log");
     if refusal.is_denial() && !has_net_admin() {
         return Finding::warn(check, refusal.what(), mend);
     }

@@ -15,8 +15,8 @@ use crate::netfilter::Scope;
 use crate::refusal::{LATER, without_v6};
 
 const CHECK: &str = "interception";
-const MEND: &str = "the kernel needs nftables with tproxy and socket matching (modules nft_tproxy and \
-                    nft_socket; CONFIG_NFT_TPROXY, CONFIG_NFT_SOCKET)";
+const MEND: &str = "the kernel needs nftables with tproxy and socket matching (modules nft_tproxy \
+                    and nft_socket; CONFIG_NFT_TPROXY, CONFIG_NFT_SOCKET)";
 
 /// Installs everything that a terminal does, in an empty namespace.
 pub(super) fn interception() -> Finding {
@@ -26,12 +26,12 @@ pub(super) fn interception() -> Finding {
         }
         Some(text) => match text.split_once(": ") {
             Some(("namespace", why)) => {
-                Finding::warn(CHECK, format!("not known: no namespace to try it in: {why}"), MEND)
+                Finding::warn(CHECK, format!("unknown: no namespace to try it in: {why}"), MEND)
             }
             Some(("refused", why)) => Finding::fail(CHECK, why, MEND),
             _ => Finding::warn(CHECK, text, LATER),
         },
-        None => Finding::warn(CHECK, "not known: it could not be tried", MEND),
+        None => Finding::warn(CHECK, "unknown: it could not be tried", MEND),
     }
 }
 

@@ -22,58 +22,62 @@ type Figure = (&'static str, &'static str, fn(&SessionStatus) -> f64);
 type Count = (&'static str, &'static str, fn(&SessionStatus) -> u64);
 
 const FIGURES: &[Figure] = &[
-    ("reachable", "Whether the peer answers", |s| f64::from(u8::from(s.reachable))),
-    ("age_seconds", "Since the session came up", |s| s.since_s),
-    ("rtt_seconds", "Round-trip time of the hop, smoothed", |s| s.rtt_ms / 1e3),
-    ("rate_bits_per_second", "At which this side sends", |s| s.rate_bit_s as f64),
-    ("capacity_bits_per_second", "Of the path, if measured", |s| {
+    ("reachable", "1 if the peer answers", |s| f64::from(u8::from(s.reachable))),
+    ("age_seconds", "Age of the session", |s| s.since_s),
+    ("rtt_seconds", "Smoothed round-trip time of the hop", |s| s.rtt_ms / 1e3),
+    ("rate_bits_per_second", "Rate at which this side sends", |s| s.rate_bit_s as f64),
+    ("capacity_bits_per_second", "Measured capacity of the path; 0 if not measured", |s| {
         s.capacity_bit_s.map_or(0.0, |rate| rate as f64)
     }),
-    ("queue_seconds", "How long packets wait in the path, if measured", |s| s.queue_ms / 1e3),
-    ("loss_ratio", "The share of packets that the link loses, of late", |s| s.loss),
-    ("streams", "Alive", |s| s.streams as f64),
-    ("held_to_send_bytes", "Held until the peer acknowledges", |s| s.held_to_send_bytes as f64),
-    ("held_to_read_bytes", "Held until read", |s| s.held_to_read_bytes as f64),
+    ("queue_seconds", "Measured queueing delay of the path", |s| s.queue_ms / 1e3),
+    ("loss_ratio", "Recent share of packets lost by the link", |s| s.loss),
+    ("streams", "Open streams", |s| s.streams as f64),
+    ("held_to_send_bytes", "Bytes held until the peer acknowledges them", |s| {
+        s.held_to_send_bytes as f64
+    }),
+    ("held_to_read_bytes", "Bytes held until they are read", |s| s.held_to_read_bytes as f64),
 ];
 
 const COUNTS: &[Count] = &[
     ("packets_sent", "Packets sent", |s| s.packets_sent),
-    ("sent_bytes", "In IP packets sent", |s| s.bytes_sent),
+    ("sent_bytes", "Bytes of IP packets sent", |s| s.bytes_sent),
     ("packets_received", "Packets received", |s| s.packets_received),
-    ("received_bytes", "In IP packets received", |s| s.bytes_received),
-    ("packets_lost", "Lost on the hop; their contents were sent again", |s| s.packets_lost),
-    ("packets_recovered", "Restored here by FEC", |s| s.recovered),
+    ("received_bytes", "Bytes of IP packets received", |s| s.bytes_received),
+    ("packets_lost", "Packets lost on the hop; their contents were sent again", |s| s.packets_lost),
+    ("packets_recovered", "Packets restored here by FEC", |s| s.recovered),
     ("repairs_sent", "FEC repairs sent", |s| s.repairs_sent),
-    ("repair_bytes", "In IP packets with FEC repairs", |s| s.repair_bytes),
+    ("repair_bytes", "Bytes of IP packets with FEC repairs", |s| s.repair_bytes),
     ("repairs_received", "FEC repairs received", |s| s.repairs_received),
     ("acknowledgements", "Acknowledgements sent", |s| s.acknowledgements),
-    ("probes", "Times that nothing was acknowledged for too long", |s| s.probes),
-    ("duplicates", "Packets received again", |s| s.duplicates),
-    ("forged", "Packets that were not authentic", |s| s.forged),
-    ("key_changes", "Times that the keys were renewed", |s| s.key_changes),
+    ("probes", "Probes sent because nothing was acknowledged for too long", |s| s.probes),
+    ("duplicates", "Duplicate packets received", |s| s.duplicates),
+    ("forged", "Packets that failed authentication", |s| s.forged),
+    ("key_changes", "Key renewals", |s| s.key_changes),
 ];
 
 type ClassCount = (&'static str, &'static str, fn(&ClassStatus) -> u64);
 type ChannelCount = (&'static str, &'static str, fn(&ChannelStatus) -> u64);
 
 const CLASS_COUNTS: &[ClassCount] = &[
-    ("sent_bytes", "In IP packets on the hop with new data", |c| c.sent_bytes),
-    ("guaranteed_sent_bytes", "Of these, by the guarantee", |c| c.guaranteed_sent_bytes),
+    ("sent_bytes", "Bytes of IP packets on the hop with new data", |c| c.sent_bytes),
+    ("guaranteed_sent_bytes", "The part of sent_bytes that the guaranteed rate covered", |c| {
+        c.guaranteed_sent_bytes
+    }),
 ];
 
 const CHANNEL_COUNTS: &[ChannelCount] = &[
-    ("packets_sent", "Packets sent, each once", |c| c.packets_sent),
-    ("sent_bytes", "In packets sent", |c| c.sent_bytes),
-    ("retransmitted", "Packets, or parts, sent again", |c| c.retransmitted),
-    ("lost", "Packets, or parts, lost and not sent again", |c| c.lost),
+    ("packets_sent", "Packets sent, without retransmissions", |c| c.packets_sent),
+    ("sent_bytes", "Bytes of packets sent", |c| c.sent_bytes),
+    ("retransmitted", "Packets, or parts, retransmitted", |c| c.retransmitted),
+    ("lost", "Packets, or parts, lost and not retransmitted", |c| c.lost),
     ("dropped_full", "Packets dropped because the queue was full", |c| c.dropped_full),
     ("dropped_aqm", "Packets dropped by CoDel", |c| c.dropped_aqm),
     ("expired", "Packets dropped because they had waited too long", |c| c.expired),
-    ("packets_received", "Packets received and handed on", |c| c.packets_received),
-    ("received_bytes", "In packets received", |c| c.received_bytes),
+    ("packets_received", "Packets received and delivered", |c| c.packets_received),
+    ("received_bytes", "Bytes of packets received", |c| c.received_bytes),
     ("recovered", "Packets, or parts, restored here by FEC", |c| c.recovered),
-    ("missing", "Packets that did not come in time", |c| c.missing),
-    ("late", "Packets that came again, or too late", |c| c.late),
+    ("missing", "Packets given up as missing", |c| c.missing),
+    ("late", "Packets that arrived twice or too late", |c| c.late),
 ];
 
 impl Collector for Snapshot {
@@ -134,25 +138,25 @@ fn label(name: &'static str, value: &str) -> Labels {
 fn general(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let mut labels = label("role", status.role.as_str());
     labels.push(("version", status.version.clone()));
-    families.gauge("skyhop_info", "The program", &[(labels, 1.0)])?;
-    families.one("skyhop_uptime_seconds", "Since the gateway started", status.uptime_s)?;
+    families.gauge("skyhop_info", "Role and version of the gateway", &[(labels, 1.0)])?;
+    families.one("skyhop_uptime_seconds", "Time since the gateway started", status.uptime_s)?;
     let draining = f64::from(u8::from(status.draining_s.is_some()));
-    families.one("skyhop_draining", "Whether it ends with its last connection", draining)
+    families.one("skyhop_draining", "1 if the gateway is draining", draining)
 }
 
 fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let traffic = &status.traffic;
-    families.one("skyhop_connections", "Alive", status.memory.connections as f64)?;
+    families.one("skyhop_connections", "Open connections", status.memory.connections as f64)?;
     let carried = ConstCounter::new(traffic.connections);
-    let (name, help) = ("skyhop_connections_carried", "Connections carried, of either side");
+    let (name, help) = ("skyhop_connections_carried", "Connections carried, from both sides");
     carried.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
     let outcomes =
         [("closed", traffic.closed), ("reset", traffic.reset), ("failed", traffic.failed)];
     let rows = outcomes.map(|(outcome, count)| (label("outcome", outcome), count));
-    families.counter("skyhop_connections_ended", "How connections ended", &rows)?;
+    families.counter("skyhop_connections_ended", "Connections ended, by outcome", &rows)?;
     let resets: Vec<_> =
         traffic.resets.iter().map(|(reason, count)| (label("reason", reason), *count)).collect();
-    families.counter("skyhop_connections_reset", "Why they ended before their time", &resets)?;
+    families.counter("skyhop_connections_reset", "Connections reset, by reason", &resets)?;
     let directions = [
         ("to_hop", traffic.to_hop_bytes),
         ("from_hop", traffic.from_hop_bytes),
@@ -160,14 +164,13 @@ fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         ("down", traffic.down_bytes),
     ];
     let rows = directions.map(|(direction, bytes)| (label("direction", direction), bytes));
-    let help = "Of TCP connections; up and down is straight to servers and from them";
+    let help = "Bytes of TCP connections; up and down are to and from servers without the hop";
     families.counter("skyhop_relayed_bytes", help, &rows)?;
     let urgent = ConstCounter::new(traffic.urgent);
-    let (name, help) =
-        ("skyhop_urgent", "Times that data was marked as urgent, which is not passed on");
+    let (name, help) = ("skyhop_urgent", "Urgent marks received, which are not passed on");
     urgent.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
     let shared = ConstCounter::new(traffic.shared_keys);
-    let (name, help) = ("skyhop_shared_keys", "Times that two machines were found to use one key");
+    let (name, help) = ("skyhop_shared_keys", "Times that two machines used one key");
     shared.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
     let datagrams = [
         ("sent", traffic.datagrams_sent),
@@ -177,20 +180,28 @@ fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         ("error", traffic.socket_errors),
     ];
     let rows = datagrams.map(|(fate, count)| (label("fate", fate), count));
-    families.counter("skyhop_datagrams", "Of the hop's UDP socket", &rows)
+    families.counter("skyhop_datagrams", "Datagrams of the hop's UDP socket", &rows)
 }
 
 fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let Some(interception) = &status.interception else { return Ok(()) };
     let on = f64::from(u8::from(interception.on));
-    families.one("skyhop_interception_on", "Whether new connections are taken over", on)?;
+    families.one("skyhop_interception_on", "1 if new connections are intercepted", on)?;
     let reason = |why: pep::admission::Bypass| label("reason", why.as_str());
     let rows: Vec<_> =
         interception.bypassed.iter().map(|row| (reason(row.why), row.total_s)).collect();
-    families.seconds("skyhop_bypass_seconds", "How long new connections passed by", &rows)?;
+    families.seconds(
+        "skyhop_bypass_seconds",
+        "Time that new connections bypassed the gateway",
+        &rows,
+    )?;
     let rows: Vec<_> =
         interception.bypassed.iter().map(|row| (reason(row.why), row.times)).collect();
-    families.counter("skyhop_bypasses", "How often they began to pass by", &rows)
+    families.counter(
+        "skyhop_bypasses",
+        "Times that new connections began to bypass the gateway",
+        &rows,
+    )
 }
 
 fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
@@ -201,9 +212,9 @@ fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         let row = |policy| (labels(policy), count(policy));
         status.policies.iter().map(row).collect::<Vec<_>>()
     };
-    let (name, help) = ("skyhop_policy_connections", "SYNs that a policy decided about");
+    let (name, help) = ("skyhop_policy_connections", "SYNs that a policy decided");
     families.counter(name, help, &rows(|policy| policy.connections))?;
-    let (name, help) = ("skyhop_policy_packets", "Other packets that a policy decided about");
+    let (name, help) = ("skyhop_policy_packets", "Other packets that a policy decided");
     families.counter(name, help, &rows(|policy| policy.packets))
 }
 
@@ -217,19 +228,23 @@ fn tunnel(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         ("dropped", tunnel.dropped),
     ];
     let rows = fates.map(|(fate, count)| (label("fate", fate), count));
-    let help = "Of the tunnel; prohibited is a part of from_hop";
+    let help = "Packets of the tunnel; prohibited is part of from_hop";
     families.counter("skyhop_tunnel_packets", help, &rows)
 }
 
 fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let memory = &status.memory;
     for (name, help, value) in [
-        ("skyhop_held_bytes", "Held for streams, and in pipes", memory.held_bytes),
-        ("skyhop_held_limit_bytes", "Above this no new connection is carried", memory.limit_bytes),
-        ("skyhop_resident_bytes", "In memory, by the kernel", memory.resident_bytes),
-        ("skyhop_connections_limit", "The most connections carried", memory.connections_limit),
-        ("skyhop_descriptors", "Open", memory.descriptors),
-        ("skyhop_descriptors_limit", "The most that may be open", memory.descriptors_limit),
+        ("skyhop_held_bytes", "Bytes held for streams and in pipes", memory.held_bytes),
+        (
+            "skyhop_held_limit_bytes",
+            "Held bytes above which no new connection is carried",
+            memory.limit_bytes,
+        ),
+        ("skyhop_resident_bytes", "Resident memory of the process", memory.resident_bytes),
+        ("skyhop_connections_limit", "Limit of connections", memory.connections_limit),
+        ("skyhop_descriptors", "Open descriptors", memory.descriptors),
+        ("skyhop_descriptors_limit", "Limit of open descriptors", memory.descriptors_limit),
     ] {
         families.one(name, help, value as f64)?;
     }
@@ -239,13 +254,17 @@ fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {
 fn modem(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let Some(dlep) = &status.dlep else { return Ok(()) };
     let up = f64::from(u8::from(dlep.state == "up"));
-    families.one("skyhop_dlep_up", "Whether the modem tells its rate", up)?;
+    families.one("skyhop_dlep_up", "1 if the modem reports its rate", up)?;
     let rate = dlep.rate_bit_s.unwrap_or(0) as f64;
-    families.one("skyhop_dlep_rate_bits_per_second", "Of the modem's link as a whole", rate)?;
+    families.one("skyhop_dlep_rate_bits_per_second", "Session-wide rate of the modem", rate)?;
     let reachable = dlep.destinations.iter().filter(|destination| destination.up).count();
-    families.one("skyhop_dlep_destinations", "On the modem's link, up", reachable as f64)?;
+    families.one(
+        "skyhop_dlep_destinations",
+        "Destinations of the modem that are up",
+        reachable as f64,
+    )?;
     let sessions = ConstCounter::new(dlep.sessions);
-    let (name, help) = ("skyhop_dlep_sessions", "With a modem");
+    let (name, help) = ("skyhop_dlep_sessions", "DLEP sessions with a modem");
     sessions.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)
 }
 
@@ -278,7 +297,7 @@ fn classes(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let waiting = rows(|class| class.waiting_bytes);
     let waiting: Vec<_> =
         waiting.into_iter().map(|(labels, bytes)| (labels, bytes as f64)).collect();
-    families.gauge("skyhop_class_waiting_bytes", "Waiting for the class's turn", &waiting)
+    families.gauge("skyhop_class_waiting_bytes", "Bytes waiting in the class", &waiting)
 }
 
 /// Labelled with the class that this side sends on the channel, if any.
@@ -293,9 +312,9 @@ fn channels(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     }
     let rows: Vec<_> =
         all().into_iter().map(|(labels, it)| (labels, it.waiting_bytes as f64)).collect();
-    families.gauge("skyhop_channel_waiting_bytes", "Waiting to be sent", &rows)?;
+    families.gauge("skyhop_channel_waiting_bytes", "Bytes waiting to be sent", &rows)?;
     let rows: Vec<_> = all().into_iter().map(|(labels, it)| (labels, it.queue_ms / 1e3)).collect();
-    families.gauge("skyhop_channel_queue_seconds", "How long the last packet waited", &rows)
+    families.gauge("skyhop_channel_queue_seconds", "Queueing time of the last packet", &rows)
 }
 
 fn session_channels(session: &SessionStatus) -> impl Iterator<Item = (Labels, &ChannelStatus)> {

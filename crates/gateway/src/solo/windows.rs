@@ -56,7 +56,10 @@ impl Windows {
     pub(super) fn follow(&self) {
         for (section, window) in [("lan", &self.lan), ("wan", &self.wan)] {
             if let Some(Err(error)) = window.as_ref().map(Window::copy) {
-                tracing::warn!("{section}: new connections have the usual windows: {error}");
+                tracing::warn!(
+                    "{section}: new connections have the kernel's default windows: \
+                                {error}"
+                );
             }
         }
     }

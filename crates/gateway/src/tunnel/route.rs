@@ -91,7 +91,7 @@ impl Drop for Route {
     fn drop(&mut self) {
         let swept = Kernel::open().and_then(|mut kernel| sweep(&mut kernel, self.place));
         if let Err(error) = swept {
-            tracing::warn!("routing table {} is left behind: {error}", self.place.routes());
+            tracing::warn!("cannot remove routing table {}: {error}", self.place.routes());
         }
     }
 }

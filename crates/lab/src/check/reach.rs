@@ -48,5 +48,9 @@ fn echo(address: SocketAddr, patience: Duration) -> io::Result<()> {
     connection.shutdown(Shutdown::Write)?;
     let mut heard = Vec::new();
     connection.read_to_end(&mut heard)?;
-    if heard == said { Ok(()) } else { Err(io::Error::other("the echo is not what was said")) }
+    if heard == said {
+        Ok(())
+    } else {
+        Err(io::Error::other("the echo differs from what was sent"))
+    }
 }

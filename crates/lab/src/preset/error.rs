@@ -13,8 +13,8 @@ use super::TraceFault;
 pub enum PresetError {
     /// No built-in preset has this name.
     #[error(
-        "no preset {name:?}: there is {known}; a file of your own is given by a path that \
-         contains / or ends in .toml"
+        "no preset {name:?}: expected {known}, or the path of a file, which contains / or ends in \
+         .toml"
     )]
     Unknown {
         /// The given name.

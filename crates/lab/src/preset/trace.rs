@@ -51,7 +51,7 @@ pub enum TraceFault {
     #[error("cannot read it: {0}")]
     Read(io::Error),
     /// The file is too large.
-    #[error("it is longer than {} MiB", GREATEST_FILE >> 20)]
+    #[error("it exceeds {} MiB", GREATEST_FILE >> 20)]
     Long,
     /// Not a valid trace.
     #[error(transparent)]

@@ -39,7 +39,7 @@ pub enum StateError {
         cause: io::Error,
     },
     /// A lab of this name exists.
-    #[error("a lab named {name} is up already: skyhop lab down {name}, or choose another --name")]
+    #[error("a lab named {name} is already up: skyhop lab down {name}, or choose another --name")]
     Taken {
         /// Its name.
         name: LabName,
@@ -56,7 +56,7 @@ pub enum StateError {
 
 fn others(known: &[LabName]) -> String {
     let names: Vec<&str> = known.iter().map(LabName::as_str).collect();
-    if names.is_empty() { String::new() } else { format!(": there is {}", names.join(", ")) }
+    if names.is_empty() { String::new() } else { format!("; running: {}", names.join(", ")) }
 }
 
 /// A directory that labs are recorded in.

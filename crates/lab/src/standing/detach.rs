@@ -43,8 +43,7 @@ pub fn detach(taken: Taken) -> Result<Detached, EnterError> {
             drop(tell);
             let slot = taken.leave();
             let told = wait(BufReader::new(File::from(told)));
-            let autopsy =
-                || slot.map_or_else(|| "the lab has vanished".into(), |slot| slot.autopsy());
+            let autopsy = || slot.map_or_else(|| "the lab has ended".into(), |slot| slot.autopsy());
             Ok(Detached::Command(told.map_err(|said| said.unwrap_or_else(autopsy))))
         }
         ForkResult::Child => {
@@ -116,7 +115,7 @@ mod tests {
     fn what_the_lab_says_is_told() {
         assert_eq!(wait(&b"ready\n"[..]), Ok(()));
         assert_eq!(wait(&b""[..]), Err(None));
-        let refused = "cannot make a user namespace: EPERM";
+        let refused = "cannot create a user namespace: EPERM";
         assert_eq!(wait(refused.as_bytes()), Err(Some(refused.to_owned())));
     }
 }

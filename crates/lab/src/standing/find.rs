@@ -51,7 +51,7 @@ pub enum AskError {
         why: String,
     },
     /// It did not end.
-    #[error("lab {name} does not end")]
+    #[error("lab {name} does not stop")]
     Immortal {
         /// Its name.
         name: LabName,

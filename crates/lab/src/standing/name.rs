@@ -15,7 +15,7 @@ pub struct LabName(String);
 /// A text that is not a valid lab name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{text:?} is no name for a lab: expected 1 to {LONGEST} letters, digits, '-', '_' or '.', \
+    "{text:?} is not a valid lab name: expected 1 to {LONGEST} letters, digits, '-', '_' or '.', \
      beginning with a letter or digit, and not ending in .sock"
 )]
 #[non_exhaustive]

@@ -20,7 +20,7 @@ impl Identity {
     /// This process.
     pub(super) fn own() -> io::Result<Self> {
         let pid = std::process::id();
-        let start = start_of(pid).ok_or_else(|| io::Error::other("/proc is not to be read"))?;
+        let start = start_of(pid).ok_or_else(|| io::Error::other("cannot read /proc"))?;
         Ok(Self { pid, start })
     }
 

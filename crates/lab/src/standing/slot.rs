@@ -1,15 +1,14 @@
-//! The directory of one lab that stays.
+//! The directory of one persistent lab.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `lock` | locked (flock) by the lab's processes as long as one lives |
-//! | `supervisor` | process id and start time of the one that ends them all |
-//! | `control` | the socket that the lab answers on |
-//! | `log` | what the lab said on stderr |
+//! | `lock` | locked (flock) by the lab's processes while one of them lives |
+//! | `supervisor` | id and start time of the process whose end ends the lab |
+//! | `control` | the control socket |
+//! | `log` | the lab's stderr |
 //!
-//! Whether a lab lives is the lock's to say: the kernel opens it when the last
-//! of the processes has ended, however it did. A process id could by then be
-//! somebody else's.
+//! The lock shows whether a lab is alive: the kernel releases it when the last of its processes
+//! ends, however it ends. By then a process id could be another process's.
 
 use core::time::Duration;
 use std::fs::{File, TryLockError};
@@ -96,8 +95,8 @@ impl Slot {
         Ok(!free)
     }
 
-    /// Removes the directory of a dead lab. `false` if it is alive or already gone. The caller must
-    /// hold the turn.
+    /// Removes the directory of a dead lab. `false` if it is alive or already removed. The caller
+    /// must hold the turn.
     pub(super) fn sweep(&self) -> Result<bool, StateError> {
         if !self.is_in_place() {
             return Ok(false);
@@ -132,8 +131,8 @@ impl Slot {
         String::from_utf8_lossy(&bytes[from..]).trim().to_owned()
     }
 
-    /// Why a lab has ended by itself, in one line, as far as its log says. The log is gone with the
-    /// lab in that case.
+    /// Why a lab has ended by itself, in one line, as far as its log shows. The log is then removed
+    /// with the lab.
     pub(super) fn autopsy(&self) -> String {
         let said = self.log_tail().replace('\n', " | ");
         for _ in 0..ENDING_LOOKS {
@@ -143,7 +142,7 @@ impl Slot {
             }
             std::thread::sleep(LOOK);
         }
-        let said = if said.is_empty() { "it said nothing" } else { &said };
+        let said = if said.is_empty() { "no message" } else { &said };
         format!("the lab ended before it was ready: {said}")
     }
 

@@ -66,7 +66,7 @@ impl Stand {
         let path = foothold.taken().slot().control();
         let listener = match UnixListener::bind(path) {
             Ok(listener) => listener,
-            Err(error) => foothold.fail(&format!("cannot make the control socket: {error}")),
+            Err(error) => foothold.fail(&format!("cannot create the control socket: {error}")),
         };
         let signals = SignalFd::with_flags(&process::endings(), SfdFlags::SFD_CLOEXEC)?;
         let taken = foothold.succeed()?;
@@ -114,7 +114,7 @@ impl Kept<'_> {
                 (done.map_or_else(Reply::Error, |()| Reply::Done), false)
             }
             Ok(Request::Join { node }) => return self.admit(stream, &node).map(|()| false),
-            Err(error) => (Reply::Error(format!("not a request: {error}")), false),
+            Err(error) => (Reply::Error(format!("invalid request: {error}")), false),
         };
         let sent = send(stream, &reply, &[]);
         if ending { Ok(true) } else { sent.map(|()| false) }

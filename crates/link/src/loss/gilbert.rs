@@ -16,8 +16,8 @@ use crate::{Dice, SettingError};
 
 const KIND: Kind = Kind {
     what: "Gilbert-Elliott model",
-    expected: "good-to-bad=P bad-to-good=P, and if wanted loss-good=P (else 0) and loss-bad=P \
-               (else 1), like \"good-to-bad=1% bad-to-good=20%\"",
+    expected: "good-to-bad=P bad-to-good=P, optionally loss-good=P (default 0) and loss-bad=P \
+               (default 1), like \"good-to-bad=1% bad-to-good=20%\"",
 };
 
 const NAMES: [&str; 4] = ["good-to-bad", "bad-to-good", "loss-good", "loss-bad"];

@@ -176,8 +176,8 @@ impl LeftOut {
     fn warnings(&self) -> Vec<String> {
         let counted = [
             (self.fragments, "fragments of IP packets with TCP are not analysed"),
-            (self.unreadable, "packets have too few bytes in the capture, or damaged headers"),
-            (self.connections, "packets belong to further connections"),
+            (self.unreadable, "packets are truncated in the capture, or have damaged headers"),
+            (self.connections, "packets belong to connections beyond the limit"),
         ];
         let counted = counted.into_iter().filter(|(count, _)| *count > 0);
         let links = self.unknown_links.iter().map(|(number, count)| {

@@ -30,7 +30,7 @@ const OBSOLETE_PACKET: u32 = 2;
 #[non_exhaustive]
 pub enum CaptureError {
     /// The file is not a capture.
-    #[error("no capture: it begins with {found:02x?}, neither as pcap nor as pcapng")]
+    #[error("not a capture: it begins with {found:02x?}, which is neither pcap nor pcapng")]
     Foreign {
         /// Its first bytes.
         found: Vec<u8>,
@@ -215,7 +215,7 @@ impl<'a> Fields<'a> {
         kept: u32,
     ) -> Result<Option<Packet<'a>>, CaptureError> {
         let Some(interface) = interfaces.get(number as usize) else {
-            let what = format!("a packet of interface {number}, which is not described");
+            let what = format!("a packet of the undescribed interface {number}");
             return Err(CaptureError::Damaged { what });
         };
         let kept = kept.min(interface.snap_length) as usize;

@@ -120,7 +120,7 @@ impl<'a> Graph<'a> {
         self.bars(&mut chart, &plot.data, DATA, 2, "payload")?;
         self.level(&mut chart, &plot.acks, ACK, "acknowledged")?;
         self.bars(&mut chart, &plot.reordered, REORDERED, 3, "payload out of order")?;
-        let again = "payload again, and repairs";
+        let again = "retransmissions and repairs";
         self.bars(&mut chart, &plot.retransmissions, AGAIN, 3, again)?;
         legend(&mut chart)
     }

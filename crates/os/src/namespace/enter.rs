@@ -16,7 +16,7 @@ use crate::process;
 #[non_exhaustive]
 pub enum EnterError {
     /// The process has several threads, and only one of them would enter.
-    #[error("a lab is entered by a process of one thread, and this one has {threads}")]
+    #[error("only a single-threaded process can enter a lab, and this one has {threads} threads")]
     Threads {
         /// The number of threads.
         threads: usize,
@@ -47,10 +47,10 @@ pub fn enter() -> Result<(), EnterError> {
     expect_one_thread()?;
     leave_users()?;
     let rest = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNET;
-    unshare(rest).map_err(EnterError::refused("make mount, PID and network namespaces"))?;
+    unshare(rest).map_err(EnterError::refused("create mount, PID and network namespaces"))?;
     // Not private: the lab must not keep a disk busy that is unmounted outside.
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
-        .map_err(EnterError::refused("keep mounts to the lab"))?;
+        .map_err(EnterError::refused("make mounts private to the lab"))?;
     process::split().map_err(EnterError::refused("start the lab's first process"))?;
     mount_proc();
     Ok(())
@@ -74,7 +74,7 @@ fn leave_users() -> Result<(), EnterError> {
     if uid.is_root() && unshare(CloneFlags::CLONE_NEWNS).is_ok() {
         return Ok(());
     }
-    unshare(CloneFlags::CLONE_NEWUSER).map_err(EnterError::refused("make a user namespace"))?;
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(EnterError::refused("create a user namespace"))?;
     let write = |file: &str, text: &str| {
         fs::write(format!("/proc/self/{file}"), text)
             .map_err(EnterError::refused("map the user into a user namespace"))
@@ -90,12 +90,12 @@ fn leave_users() -> Result<(), EnterError> {
 fn mount_proc() {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     if let Err(error) = mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>) {
-        tracing::debug!("no /proc of the lab's own: {error}");
+        tracing::debug!("cannot mount the lab's own /proc: {error}");
     }
 }
 
 impl EnterError {
-    /// The error for a refused step, such as "make a user namespace".
+    /// The error for a refused step, such as "create a user namespace".
     pub fn refused<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
         move |cause| {
             let cause = cause.into();
@@ -120,7 +120,7 @@ fn hint(errno: Errno) -> String {
     } else if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
         "AppArmor forbids it: the sysctl kernel.apparmor_restrict_unprivileged_userns is 1"
     } else {
-        "look at the sysctl user.max_user_namespaces and at the limits of the container"
+        "check the sysctl user.max_user_namespaces and the container's limits"
     };
     format!(" ({cause}; or run as root)")
 }

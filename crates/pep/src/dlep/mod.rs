@@ -57,7 +57,7 @@ impl Status {
             131 => "invalid destination",
             132 => "timed out",
             255 => "shutting down",
-            _ => "no status of RFC 8175",
+            _ => "not a status code of RFC 8175",
         }
     }
 }

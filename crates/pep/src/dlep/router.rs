@@ -191,7 +191,7 @@ impl Router {
             self.points = [at(from.ip(), PORT, from)].into();
         }
         if self.points.is_empty() {
-            return self.note(&format!("{} accepts sessions by TLS only", from.ip()));
+            return self.note(&format!("{} accepts only TLS sessions", from.ip()));
         }
         self.connect(now);
     }

@@ -24,7 +24,7 @@ pub struct Target {
 pub enum TargetError {
     /// Neither a prefix nor a prefix with ports.
     #[error(
-        "expected a prefix, with a colon and ports if it is not about all, like \"10.0.0.0/8\", \
+        "expected a prefix, with a colon and ports unless it applies to all, like \"10.0.0.0/8\", \
          \"0.0.0.0/0:443\", \"192.0.2.1:udp/53\" or \"[2001:db8::/32]:8000-8080\""
     )]
     Malformed,

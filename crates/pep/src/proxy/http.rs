@@ -16,7 +16,7 @@ pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
         }
         return Parsed::Bad(response(
             "431 Request Header Fields Too Large",
-            "a head of 8 KB is the limit",
+            "the request's head exceeds 8 KB",
         ));
     };
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -29,7 +29,7 @@ pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
         return Parsed::Bad(malformed());
     };
     if method != "CONNECT" {
-        let only = "this proxy knows CONNECT alone (curl: --proxytunnel)";
+        let only = "this proxy supports only CONNECT (curl: --proxytunnel)";
         return Parsed::Bad(response("405 Method Not Allowed\r\nAllow: CONNECT", only));
     }
     match authority(target) {

@@ -33,7 +33,7 @@ pub(super) fn split(place: &Place, mut file: Table) -> Result<Vec<(String, Table
         let Raw { name, set } = Raw::deserialize(case).map_err(error)?;
         place.check(!name.is_empty(), "name", "\"\"", "a name")?;
         let is_new = result.iter().all(|(other, _)| *other != name);
-        place.check(is_new, "name", format!("{name:?}"), "another name than the cases before")?;
+        place.check(is_new, "name", format!("{name:?}"), "a name that no earlier case has")?;
         let mut table = Value::Table(file.clone());
         for (path, value) in set {
             put(&mut table, &path, value)

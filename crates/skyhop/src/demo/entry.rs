@@ -117,7 +117,7 @@ impl Report {
         }
         let slowest = self.connects(rtt).into_iter().max()?;
         (slowest >= rtt)
-            .then(|| format!("not carried by the pair: connecting took {} ms", slowest.as_millis()))
+            .then(|| format!("bypassed the pair: connecting took {} ms", slowest.as_millis()))
     }
 
     fn outcomes(&self) -> Vec<&Outcome> {

@@ -209,7 +209,7 @@ impl Hosts {
 /// Warns if the lab itself dropped packets: then it measured the machine, not the link.
 fn warn_of(faults: Faults) {
     if faults != Faults::default() {
-        tracing::warn!(?faults, "the machine was too slow for the lab: figures may be too low");
+        tracing::warn!(?faults, "this machine was too slow for the lab: figures may be too low");
     }
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     crate::start_log();
     let demo = Demo { args, limits: measure::limits(&preset, args.per), preset };
     let results = match refused {
-        _ if args.simulate => demo.simulate("as asked for by --simulate".to_owned()),
+        _ if args.simulate => demo.simulate("requested by --simulate".to_owned()),
         None => demo.run(),
         Some(error) => demo.make_do(&error.into()),
     }?;

@@ -186,7 +186,7 @@ fn footnotes(source: &Source<'_>) -> String {
     let mut text = String::from("All payload is verified at the receiver.\n");
     text += &format!(
         "limit    rate × (1 − PER): {down} Mbit/s down, {up} Mbit/s up; headers are not deducted\n\
-         ¹ share  least time over time taken, both for what was moved;\n\
+         ¹ share  least time over time taken, both for the data moved;\n\
          \u{20}        least time = 1 RTT ({rtt}: request up, first byte down) + bytes / limit.\n"
     );
     let in_a_row = |task: &Task| match task.work() {
@@ -199,7 +199,7 @@ fn footnotes(source: &Source<'_>) -> String {
     rows.dedup();
     if !rows.is_empty() {
         let rows = rows.join(", ");
-        text += &format!("         A reply must be there before the next request: {rows}\n");
+        text += &format!("         Each request waits for the previous reply: {rows}\n");
     }
     text + "² gain   goodput over that of the better plain one\n"
 }

@@ -34,7 +34,7 @@ fn table(report: &CheckReport) -> String {
     }));
     let driver = &report.driver;
     let faults = format!("{}", driver.faults);
-    lines.push(Line("lost beside the link".into(), "0".into(), faults, Some(driver.within)));
+    lines.push(Line("lost outside the link".into(), "0".into(), faults, Some(driver.within)));
     let longest = lines.iter().map(|line| line.0.chars().count()).max().unwrap_or(0);
     let width = longest.max(report.preset.chars().count());
     let mut text =
@@ -49,7 +49,8 @@ fn table(report: &CheckReport) -> String {
     }
     let losses = report.directions.iter().filter_map(|direction| direction.loss.as_ref());
     if losses.into_iter().any(|loss| !loss.within) {
-        text += "Chance takes one honest link in a hundred out of the loss interval: try another --seed.\n";
+        text += "One correct link in a hundred falls outside the loss interval by chance: try \
+                 another --seed.\n";
     }
     text + &lateness(report)
 }
@@ -121,7 +122,8 @@ fn asked_delay(delay: &DelayReport) -> String {
 fn lateness(report: &CheckReport) -> String {
     let driver = &report.driver;
     let mut text = format!(
-        "The driver's own lateness while the delay was measured: median {:.2} ms, p99 {:.2} ms, worst {:.2} ms.\n",
+        "The driver's own lateness while the delay was measured: median {:.2} ms, p99 {:.2} ms, \
+         worst {:.2} ms.\n",
         driver.late_median_ms, driver.late_p99_ms, driver.late_worst_ms
     );
     let delays = report.directions.iter().filter_map(|direction| direction.delay.as_ref());

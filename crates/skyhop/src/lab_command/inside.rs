@@ -74,7 +74,7 @@ pub(super) fn choose(found: Found, name: Option<&LabName>) -> anyhow::Result<Sta
     let names: Vec<String> = found.up.iter().map(|lab| lab.name().to_string()).collect();
     match found.up.into_iter().next() {
         Some(only) if names.len() == 1 => Ok(only),
-        Some(_) => bail!("several labs are up: name one of {}", names.join(", ")),
+        Some(_) => bail!("several labs are up: choose one of {}", names.join(", ")),
         None => bail!("no lab is up: skyhop lab up PRESET"),
     }
 }

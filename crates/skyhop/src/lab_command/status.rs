@@ -37,7 +37,7 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
 pub(super) fn look(labs: &Standings) -> Result<Found, StateError> {
     let found = labs.find()?;
     for name in &found.swept {
-        eprintln!("skyhop: lab {name} was killed; what it left behind has been removed");
+        eprintln!("skyhop: lab {name} was killed; its remains have been removed");
     }
     Ok(found)
 }
@@ -56,7 +56,8 @@ fn table(lab: &Status) -> String {
     let faults = &lab.faults;
     let total = faults.missed + faults.oversized + faults.refused + faults.astray;
     text += &format!(
-        "  driver  {:.2} ms late (p99), {:.2} ms at worst; {total} packets lost beside the links\n",
+        "  driver  {:.2} ms late (p99), {:.2} ms at worst; {total} packets lost outside the \
+         links\n",
         lab.lateness.p99_ms, lab.lateness.worst_ms
     );
     text
@@ -64,7 +65,8 @@ fn table(lab: &Status) -> String {
 
 fn row(link: &LinkStatus) -> String {
     format!(
-        "  {:<20} {}, {}, loss {}, queue {}\n  {:<20} {} packets delivered, {} lost, {} dropped, {} waiting\n",
+        "  {:<20} {}, {}, loss {}, queue {}\n  {:<20} {} packets delivered, {} lost, {} dropped, \
+         {} waiting\n",
         link.link,
         link.rate,
         link.delay,

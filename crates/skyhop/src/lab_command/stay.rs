@@ -57,7 +57,10 @@ pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let preset = args.link.preset()?;
     let name = match &args.name {
         Some(name) => name.clone(),
-        None => preset.name.parse().context("the preset's name will not do: use --name")?,
+        None => preset.name.parse().context(
+            "the preset's name is not a valid lab name: use \
+                                             --name",
+        )?,
     };
     // The lab's process has another working directory.
     let pcap = args.pcap.as_ref().map(std::path::absolute).transpose()?;
@@ -174,12 +177,12 @@ pub(super) fn down(args: &DownArgs) -> anyhow::Result<ExitCode> {
 /// Changes the links of a lab.
 pub(super) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     if args.link.overrides() == Overrides::default() && !args.end_outages {
-        bail!("nothing to set: give one of the options of skyhop lab set --help");
+        bail!("nothing to set: see the options of skyhop lab set --help");
     }
     let lab = choose(super::status::look(&Standings::default())?, args.name.as_ref())?;
     let line = std::env::args_os().skip_while(|argument| argument != "set").skip(1);
     let options = line.map(|argument| argument.to_string_lossy().into_owned()).collect();
-    let directory = std::env::current_dir().context("cannot tell the working directory")?;
+    let directory = std::env::current_dir().context("cannot determine the working directory")?;
     lab.change(Change { options, directory })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -196,7 +196,7 @@ fn some_bytes(text: &str) -> Result<ByteCount, String> {
 
 /// A random payload key, so that no data of an earlier run can pass for this one's.
 pub(crate) fn fresh_key() -> Result<u64> {
-    getrandom::u64().map_err(|error| anyhow!("no randomness from the kernel: {error}"))
+    getrandom::u64().map_err(|error| anyhow!("cannot get random numbers from the kernel: {error}"))
 }
 
 /// First address of `host`, a name or an address, with or without a port.

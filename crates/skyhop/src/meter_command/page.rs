@@ -84,7 +84,7 @@ fn objects(text: &str) -> Result<Vec<ByteCount>> {
         let counted = part.split_once('x').map(|(count, size)| (count.trim().parse(), size));
         let (count, size) = match counted {
             Some((Ok(count), size)) => (count, size),
-            Some((Err(_), _)) => bail!("{part:?} is no number of objects: expected e.g. 9x10kB"),
+            Some((Err(_), _)) => bail!("{part:?} is not a number of objects: expected e.g. 9x10kB"),
             None => (1, part),
         };
         let size: ByteCount = size.trim().parse()?;

@@ -132,7 +132,7 @@ fn connection_text(it: &ConnectionReport) -> String {
         let _ = write!(text, ", handshake {}", milliseconds(handshake.as_secs_f64()));
     }
     if !it.begins_in_capture {
-        text += "\n  without both SYNs: the windows' scale is not known";
+        text += "\n  without both SYNs: window scale unknown";
     }
     let _ = writeln!(text, "\n  {:<28}{:>24}{:>24}", "", "A → B", "B → A");
     for (name, of) in ROWS {

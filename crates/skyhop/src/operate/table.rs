@@ -21,7 +21,7 @@ pub(super) fn of(now: &Status, before: Option<&Status>) -> String {
     );
     if let Some(interception) = &now.interception {
         let state = match interception.why {
-            None => "taken over".to_owned(),
+            None => "intercepted".to_owned(),
             Some(why) => format!("pass unaccelerated ({})", why.as_str()),
         };
         row(&mut text, "new", &format!("{state}, for {}", seconds(interception.since_s)));
@@ -150,7 +150,7 @@ fn session_rows(text: &mut String, session: &SessionStatus) {
         let _ = write!(rate, ", {state}");
     }
     if let Some(told) = session.told_for_s {
-        let by = if session.told_by_modem { "told by DLEP" } else { "told" };
+        let by = if session.told_by_modem { "reported by DLEP" } else { "told" };
         let _ = write!(rate, ", {by} for {}", seconds(told));
     }
     if let Some(capacity) = session.capacity_bit_s {
@@ -168,7 +168,7 @@ fn session_rows(text: &mut String, session: &SessionStatus) {
         text,
         "",
         &format!(
-            "{} sent in {} packets, {} lost and sent again; {} repairs ({})",
+            "{} sent in {} packets, {} lost and resent; {} repairs ({})",
             bytes(session.bytes_sent),
             session.packets_sent,
             session.packets_lost,
@@ -191,7 +191,7 @@ fn session_rows(text: &mut String, session: &SessionStatus) {
         text,
         "",
         &format!(
-            "{} streams; {} wait to be acknowledged, {} to be read",
+            "{} streams; {} not yet acknowledged, {} not yet read",
             session.streams,
             bytes(session.held_to_send_bytes),
             bytes(session.held_to_read_bytes)

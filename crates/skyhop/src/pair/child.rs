@@ -81,7 +81,7 @@ impl Gateway {
     /// # Errors
     /// If it has failed, with its stderr.
     pub(crate) fn check(&mut self) -> Result<()> {
-        match self.process.try_wait().context("cannot look after a gateway")? {
+        match self.process.try_wait().context("cannot watch a gateway")? {
             Some(status) if !status.success() => Err(self.failure(&format!("ended ({status})"))),
             _ => Ok(()),
         }
@@ -122,7 +122,7 @@ impl Gateway {
     fn failure(&mut self, what: &str) -> Error {
         let said = self.complaints.take().and_then(|thread| thread.join().ok());
         let said = match said.as_deref().map(str::trim) {
-            None | Some("") => "it said nothing",
+            None | Some("") => "no message",
             Some(said) => said,
         };
         anyhow!("the {} {what}: {said}", self.name)
@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn a_child_that_is_ready_runs_until_stopped() {
         let mut gateway = shell(
-            "trap 'exit 0' TERM; read line; echo \"$line\"; echo ready; while read x; do :; done; sleep 60 & wait",
+            "trap 'exit 0' TERM; read line; echo \"$line\"; echo ready; while read x; do :; done; \
+             sleep 60 & wait",
         );
         gateway.wait_ready(LIMIT).unwrap();
         gateway.check().unwrap();
@@ -199,7 +200,7 @@ mod tests {
         gateway.wait_ready(LIMIT).unwrap();
         assert_eq!(gateway.process.wait().unwrap().code(), Some(3));
         let error = gateway.check().unwrap_err().to_string();
-        assert_eq!(error, "the hub ended (exit status: 3): it said nothing");
+        assert_eq!(error, "the hub ended (exit status: 3): no message");
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn is_terminal(node: Node) -> bool {
 }
 
 fn start(lab: &Lab, node: Node, role: &str, config: &str) -> Result<Gateway> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = std::env::current_exe().context("cannot find this program's executable")?;
     let mut command = lab.command(node, program);
     // Its log is shown only on failure, when nothing below a warning helps.
     command.args([role, "/dev/stdin"]).env("SKYHOP_LOG", "warn");
@@ -165,7 +165,8 @@ fn common(preset: &Preset, key: &PrivateKey, sends: &Direction) -> String {
     let window = window(preset);
     let memory = ByteCount::new(window.get().saturating_mul(4));
     format!(
-        "private_key = \"{}\"\n{rate}\nmtu = {}\nstream_window = \"{window}\"\nmemory = \"{memory}\"\n",
+        "private_key = \"{}\"\n{rate}\nmtu = {}\nstream_window = \"{window}\"\nmemory = \
+         \"{memory}\"\n",
         key.to_base64(),
         preset.mtu
     )

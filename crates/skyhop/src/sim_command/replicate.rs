@@ -52,7 +52,7 @@ pub(super) fn all(args: &Args, jobs: &[Job<'_>]) -> Result<Vec<Outcome>> {
     });
     bar.finish_and_clear();
     let done = slots.into_iter().map(|slot| slot.into_inner().ok().flatten());
-    done.map(|outcome| outcome.context("a run did not end")?).collect()
+    done.map(|outcome| outcome.context("a run did not finish")?).collect()
 }
 
 fn progress(jobs: usize) -> ProgressBar {

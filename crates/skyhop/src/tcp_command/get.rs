@@ -87,13 +87,13 @@ pub(super) enum GetError {
     Aborted(tcp::Abort),
     #[error("the server ended the stream after {got} of {expected} bytes")]
     Short { got: u64, expected: u64 },
-    #[error("the server's reply is no HTTP")]
+    #[error("the server's reply is not HTTP")]
     NoHttp,
     #[error("the server answered {status}")]
     Status { status: u16 },
-    #[error("the server has {told} bytes, the object has {expected}")]
+    #[error("the server announces {told} bytes, the object has {expected}")]
     Length { told: u64, expected: u64 },
-    #[error("byte {at} is not the one that was sent")]
+    #[error("byte {at} differs from the one sent")]
     Wrong { at: u64 },
     #[error("the server sent more than the object's {expected} bytes")]
     Long { expected: u64 },

@@ -124,7 +124,7 @@ fn get(args: &GetArgs) -> Result<ExitCode> {
     let (mut station, addresses) = args.station.open()?;
     let server = args.resolve(&addresses)?;
     let own = addresses.iter().find(|own| own.is_ipv4() == server.is_ipv4());
-    let own = *own.with_context(|| format!("no address of our own to reach {server} from"))?;
+    let own = *own.with_context(|| format!("no local address of {server}'s family"))?;
     let mut config = fitting(&args.station.options, own);
     for _ in 0..args.times {
         let way = wire::Path {
@@ -154,14 +154,14 @@ impl StationArgs {
         let device = match &self.device {
             Some(device) => device.as_str(),
             None if in_lab => LAN_DEVICE,
-            None => bail!("--device is missing: outside a lab nobody knows which"),
+            None => bail!("--device is missing: it has a default only inside a lab"),
         };
         let addresses = if !self.address.is_empty() {
             self.address.clone()
         } else if in_lab {
             spare_addresses(device)?
         } else {
-            bail!("--address is missing: outside a lab nobody knows which are free");
+            bail!("--address is missing: it has a default only inside a lab");
         };
         Ok((Station::open(device, &addresses)?, addresses))
     }
@@ -193,7 +193,7 @@ impl GetArgs {
                 && own.iter().any(|own| own.is_ipv4() == family)
         };
         let found = all.into_iter().find(wanted);
-        found.with_context(|| format!("{host} has no address of a family that we have too"))
+        found.with_context(|| format!("{host} and this endpoint have no address family in common"))
     }
 }
 

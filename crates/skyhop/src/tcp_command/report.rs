@@ -62,7 +62,7 @@ impl fmt::Display for Served {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = ByteCount::new(self.object_bytes.unwrap_or(0));
         write!(f, "{}: {bytes} in {:.3} s", self.peer, self.seconds)?;
-        write!(f, ", {} segments, {} sent again", self.segments, self.retransmissions)?;
+        write!(f, ", {} segments, {} retransmitted", self.segments, self.retransmissions)?;
         write!(f, ", {} recoveries, {} time-outs", self.recoveries, self.timeouts)?;
         if let Some(rtt) = self.smoothed_rtt_seconds {
             write!(f, ", RTT {:.0} ms", rtt * 1e3)?;
@@ -98,12 +98,12 @@ impl Got {
 
 impl fmt::Display for Got {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, all right, in {:.3} s", ByteCount::new(self.bytes), self.seconds)?;
+        write!(f, "{}, verified, in {:.3} s", ByteCount::new(self.bytes), self.seconds)?;
         if let Some(goodput) = self.goodput_bits_per_second {
             write!(f, ": {:.2} Mbit/s", goodput as f64 / 1e6)?;
         }
         if let Some(first) = self.first_byte_seconds {
-            write!(f, "; the first byte after {first:.3} s")?;
+            write!(f, "; first byte after {first:.3} s")?;
         }
         Ok(())
     }

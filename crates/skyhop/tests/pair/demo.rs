@@ -40,7 +40,7 @@ fn without_a_lab_the_demo_simulates_and_says_so() {
     };
     let outputs = [(); 2].map(|()| run(&["--simulate", "--json", "figures.json"]));
     let [first, second] = outputs.each_ref().map(|output| text(&output.stdout));
-    assert!(first.starts_with("SIMULATED in virtual time (as asked for by --simulate)"), "{first}");
+    assert!(first.starts_with("SIMULATED in virtual time (requested by --simulate)"), "{first}");
     assert_eq!(first, second, "the same seed");
     assert_table(&first);
     let page = std::fs::read_to_string(directory.path().join("skyhop-demo.html")).unwrap();
@@ -69,7 +69,7 @@ fn where_namespaces_are_forbidden_the_demo_says_so_and_simulates() {
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let title =
-        "SIMULATED in virtual time (no network namespaces here: cannot make a user namespace";
+        "SIMULATED in virtual time (no network namespaces here: cannot create a user namespace";
     assert!(shown.starts_with(title), "{shown}");
     assert!(shown.contains("100 requests of 1 kB"), "{shown}");
 }

@@ -36,7 +36,7 @@ fn a_gateway_that_dies_is_told_and_the_command_goes_on() {
             let mut stderr = BufReader::new(lab.stderr.take().unwrap());
             let mut told = String::new();
             stderr.read_line(&mut told).unwrap();
-            let why = "ended (signal: 9 (SIGKILL)): it said nothing";
+            let why = "ended (signal: 9 (SIGKILL)): no message";
             assert_eq!(told, format!("skyhop: the {gateway} {why}\n"));
             drop(lab.stdin.take());
             assert_eq!(lab.wait().unwrap().code(), Some(5));

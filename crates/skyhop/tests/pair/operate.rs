@@ -170,7 +170,7 @@ fn events_are_followed(at_terminal: &Path, client: &mut TcpStream) {
         heard.try_iter().for_each(|event| _ = missing.remove(event.as_str()));
     }
     let other = skyhop(&["events"], at_terminal);
-    assert!(text(&other.stderr).contains("somebody else is reading"), "{other:?}");
+    assert!(text(&other.stderr).contains("another reader"), "{other:?}");
     reader.kill().unwrap();
     reader.wait().unwrap();
     listening.join().unwrap();
@@ -324,11 +324,11 @@ fn inside_a_pair_reloads() {
 
     write(&good.replace("100 Mbit/s", "60 Mbit/s"));
     let reloaded = skyhop(&["reload"], &at_hub);
-    assert!(text(&reloaded.stdout).contains("read again"), "{reloaded:?}");
+    assert!(text(&reloaded.stdout).contains("reloaded"), "{reloaded:?}");
     assert_eq!(rate(), Some(60_000_000));
     write(&format!("mtu = 1400\n{}", good.replace("100 Mbit/s", "60 Mbit/s")));
     let reloaded = text(&skyhop(&["reload"], &at_hub).stdout);
-    assert!(reloaded.contains("as before until a restart: mtu"), "{reloaded}");
+    assert!(reloaded.contains("these need a restart: mtu"), "{reloaded}");
     write(&good.replace("100 Mbit/s", "sixty"));
     let refused = skyhop(&["reload"], &at_hub);
     assert!(!refused.status.success() && text(&refused.stderr).contains("sixty"), "{refused:?}");
@@ -354,7 +354,7 @@ fn inside_a_pair_reloads() {
             .replace("\nkey = ", "\nkey = \"HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw=\" # "),
     );
     hub.hang_up();
-    hub.wait_for("configuration read again");
+    hub.wait_for("configuration reloaded");
     assert_reset(&client);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
@@ -367,16 +367,16 @@ fn the_log_changes(good: &str, hub: &mut Gateway, write: impl Fn(&str)) {
     hub.wait_for("expected a level");
     write(&format!("log = \"debug\"\n{good}"));
     hub.hang_up();
-    hub.wait_for("configuration read again");
+    hub.wait_for("configuration reloaded");
     assert_reset(&connect(addresses(PORT + 1)[0]));
     hub.wait_for("not connected");
     write(good);
     hub.hang_up();
-    hub.wait_for("configuration read again");
+    hub.wait_for("configuration reloaded");
     assert_reset(&connect(addresses(PORT + 2)[0]));
     // Logged after everything that this connection would have logged.
     hub.hang_up();
-    hub.wait_for("configuration read again");
+    hub.wait_for("configuration reloaded");
     assert!(!hub.has_said("not connected"));
 }
 

@@ -110,7 +110,7 @@ fn inside_policies_change() {
     for (action, is_split, is_whole) in ways.into_iter().chain(ways) {
         write(action);
         let reloaded = skyhop(&["reload"], &control);
-        assert!(text(&reloaded.stdout).contains("read again"), "{reloaded:?}");
+        assert!(text(&reloaded.stdout).contains("reloaded"), "{reloaded:?}");
         let (mut socket, carried) = mirror.connect();
         assert_eq!(carried, is_split, "{action}");
         assert_eq!(status(&control)["policies"][0]["action"], action);

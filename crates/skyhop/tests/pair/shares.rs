@@ -38,7 +38,7 @@ fn inside_weights() {
 
     write_secret(&file, &equal);
     let reloaded = skyhop(&["reload"], &at_hub);
-    assert!(text(&reloaded.stdout).contains("read again"), "{reloaded:?}");
+    assert!(text(&reloaded.stdout).contains("reloaded"), "{reloaded:?}");
     let share = share_of_the_first(&at_hub);
     assert!((0.85..1.18).contains(&share), "{share} to 1 by 1 to 1");
     terminals.into_iter().for_each(|terminal| terminal.end_by(Signal::SIGTERM));

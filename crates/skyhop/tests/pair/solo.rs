@@ -185,7 +185,7 @@ fn inside_it_is_operated() {
     mirror.assert_passes_by();
     fs::write(&file, config.replace("max_connections = 2", "max_connections = 3")).unwrap();
     let reloaded = skyhop(&["reload"], &control);
-    assert!(text(&reloaded.stdout).contains("read again"), "{reloaded:?}");
+    assert!(text(&reloaded.stdout).contains("reloaded"), "{reloaded:?}");
     wait_for(&control, "room", |status| status["interception"]["on"] == true);
     drop(mirror.connect_carried());
     fs::write(&file, config.replace("reno", "fast")).unwrap();

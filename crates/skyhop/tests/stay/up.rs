@@ -19,7 +19,7 @@ fn a_lab_stays_until_it_is_told_to_end() {
     as_each_user(|runner| {
         let stays = Stays::new(runner);
         let remains = stays.up("one", &["--delay", "50ms", "--seed", "7"]);
-        assert_refused(&stays.output(&["up", "geo", "--name", "one"]), &["one is up already"]);
+        assert_refused(&stays.output(&["up", "geo", "--name", "one"]), &["one is already up"]);
         let status = stays.status("one");
         assert_eq!((&status["preset"], &status["seed"]), (&"geo".into(), &7.into()), "{status:#}");
         assert_eq!(status["links"].as_array().unwrap().len(), 2, "{status:#}");
@@ -239,14 +239,17 @@ fn a_lab_that_cannot_start_says_why_and_leaves_nothing() {
         let into_a_file = ["up", "geo", "--name", "one", "--pcap", "/dev/null/captures"];
         assert_refused(&stays.output(&into_a_file), &["/dev/null/captures"]);
         assert!(stays.remembered().is_empty());
-        assert_refused(&stays.output(&["up", "geo", "--name", "a/b"]), &["a/b", "no name"]);
+        assert_refused(
+            &stays.output(&["up", "geo", "--name", "a/b"]),
+            &["a/b", "not a valid lab name"],
+        );
         assert_refused(&stays.output(&["exec", "client"]), &["not inside a lab", "lab up"]);
         stays.up("one", &[]);
         stays.up("two", &[]);
         let nameless = stays.output(&["exec", "client", "--", "true"]);
         assert_refused(&nameless, &["several labs", "one, two"]);
         let missing = stays.output(&["exec", "--lab", "one", "client2", "--", "true"]);
-        assert_refused(&missing, &["client2", "there are client, terminal"]);
+        assert_refused(&missing, &["client2", "expected one of client, terminal"]);
         stays.ok(&["down", "--all"]);
         assert!(stays.remembered().is_empty());
     });

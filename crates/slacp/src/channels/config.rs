@@ -98,7 +98,7 @@ impl ChannelConfig {
 #[non_exhaustive]
 pub enum ConfigError {
     /// The configuration lacks the channel's class.
-    #[error("channel {channel}: there is no class {class}; there are {classes}", channel = .channel.0, class = .class.0)]
+    #[error("channel {channel}: there is no class {class}, only {classes} classes", channel = .channel.0, class = .class.0)]
     NoClass {
         /// The channel.
         channel: ChannelId,
@@ -108,7 +108,7 @@ pub enum ConfigError {
         classes: usize,
     },
     /// The channel's deadline is too long.
-    #[error("channel {channel}: the deadline is {deadline:?}, and at most {MAX_DEADLINE:?} are allowed", channel = .channel.0)]
+    #[error("channel {channel}: the deadline {deadline:?} exceeds {MAX_DEADLINE:?}", channel = .channel.0)]
     Deadline {
         /// The channel.
         channel: ChannelId,
@@ -116,16 +116,16 @@ pub enum ConfigError {
         deadline: Duration,
     },
     /// The maximum number of classes is reached.
-    #[error("there are {most} classes already")]
+    #[error("there are already {most} classes")]
     TooManyClasses {
         /// The maximum.
         most: usize,
     },
     /// A guarantee or maximum of 0 bit/s.
-    #[error("a class is guaranteed or allowed 0 bit/s; leave a rate out that does not matter")]
+    #[error("a class has a rate of 0 bit/s: expected a rate above 0, or none")]
     NoRate,
     /// The weight is outside 1 to 1000.
-    #[error("the weight of a class is {weight}, and 1 to 1000 are allowed")]
+    #[error("the weight of a class is {weight}: expected 1 to 1000")]
     Weight {
         /// The weight.
         weight: u16,
@@ -146,7 +146,7 @@ pub enum ChannelError {
     #[error("the peer has no such channel")]
     PeerHasNone,
     /// The packet is empty or exceeds the maximum size of an IP packet.
-    #[error("a packet of {size} bytes; 1 to 65,535 are allowed")]
+    #[error("a packet of {size} bytes: expected 1 to 65,535")]
     Size {
         /// Its size in bytes.
         size: usize,

@@ -334,13 +334,13 @@ impl Session {
 /// Violations that end a session at once.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
-    #[error("packet {number} settles all below {floor}")]
+    #[error("packet {number} settles all packets below {floor}")]
     Settled { floor: u64, number: u64 },
     #[error("two acknowledgements in one packet")]
     TwoAcks,
-    #[error("{bytes} bytes of packets wait for an acknowledgement, and none comes")]
+    #[error("{bytes} bytes of packets are not acknowledged")]
     Unacknowledged { bytes: usize },
-    #[error("it has more answered than it allows streams")]
+    #[error("it demands more answers than its streams justify")]
     Answers,
     #[error(transparent)]
     Unsent(#[from] Unsent),

@@ -93,10 +93,10 @@ fn closed_for(frames: &[u8]) -> Option<String> {
 fn contradictions_end_the_session() {
     assert_eq!(closed_for(&ack(0..1)), None);
     let unsent = closed_for(&ack(0..2)).unwrap();
-    assert_eq!(unsent, "packet 1 is acknowledged, and 1 is yet to be sent");
+    assert_eq!(unsent, "packet 1 is acknowledged, but 1 has not been sent yet");
     assert_eq!(closed_for(&frame(&Frame::Settled(5))), None);
     let settled = closed_for(&frame(&Frame::Settled(6))).unwrap();
-    assert_eq!(settled, "packet 5 settles all below 6");
+    assert_eq!(settled, "packet 5 settles all packets below 6");
     let twice = closed_for(&[ack(0..1), ack(0..1)].concat()).unwrap();
     assert_eq!(twice, "two acknowledgements in one packet");
     assert!(closed_for(&[0x7f]).unwrap().starts_with("malformed frame"));
@@ -111,11 +111,11 @@ fn a_peer_that_acknowledges_ahead_of_what_comes_is_found_out() {
         // Anything in flight may have been lost.
         session.take_authentic(at(n), n, &ack(0..session.sent.next_number()));
         if !session.is_usable() {
-            assert!(failure(&session).unwrap().ends_with("was left out"));
+            assert!(failure(&session).unwrap().ends_with("was skipped"));
             return;
         }
     }
-    panic!("nothing was left out");
+    panic!("no number was skipped");
 }
 
 /// Delivers a packet with `frames` to a session every millisecond, with numbers `step` apart. The
@@ -212,7 +212,7 @@ fn a_peer_that_acknowledges_nothing_is_sent_no_more_than_memory_allows() {
     }
     // Probes and acknowledgements go on for at least ten minutes.
     assert!(longest < MEMORY * 2 + 10_000 && now > 600_000, "{longest} bytes in {now} ms");
-    assert!(failure(&session).unwrap().contains("wait for an acknowledgement"));
+    assert!(failure(&session).unwrap().contains("are not acknowledged"));
 }
 
 #[test]

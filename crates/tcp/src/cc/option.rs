@@ -10,7 +10,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum OptionError {
     /// Not of the form name=value.
-    #[error("\"{text}\" is no option: expected name=value")]
+    #[error("\"{text}\" is not an option: expected name=value")]
     Form {
         /// The given text.
         text: String,

@@ -185,7 +185,7 @@ mod tests {
         assert!(error("cubic:x=1").starts_with(unknown), "{}", error("cubic:x=1"));
         let value = "congestion controller cubic: hystart=maybe: expected on or off or 2011";
         assert_eq!(error("cubic:hystart=maybe"), value);
-        let form = "congestion controller cubic: \"hystart\" is no option: expected name=value";
+        let form = "congestion controller cubic: \"hystart\" is not an option: expected name=value";
         assert_eq!(error("cubic:hystart"), form);
         assert!(error("reno:x=1").ends_with("expected none"));
         assert!(error("cubic:beta=2").ends_with("expected a number from 0.1 to 0.99"));

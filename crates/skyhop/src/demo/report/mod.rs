@@ -83,10 +83,10 @@ fn times(results: &Results) -> String {
     section(
         "Time to finish",
         &bars_of(results).inline(),
-        "How long somebody waits behind the satellite. Shorter is better. Plain means that the \
-         computers at both ends talk to each other as usual, with the method named; with skyhop \
+        "How long a user behind the satellite waits. Shorter is better. Plain means that the \
+         computers at both ends use ordinary TCP, with the congestion control named; with skyhop \
          they do the same, and a pair of gateways at the two ends of the satellite link carries \
-         what they say. A pale, dashed bar was stopped before it had finished.",
+         their data. A pale, dashed bar was stopped before it had finished.",
     )
 }
 
@@ -123,7 +123,7 @@ fn over_time(results: &Results) -> String {
     let points =
         vec![(0.0, 0.0), (limit.rtt.as_secs_f64(), 0.0), (limit.seconds(DOWNLOAD.get()), mb)];
     lines.push(Line {
-        name: "what the link can carry at most".into(),
+        name: "maximum that the link can carry".into(),
         class: "limit".into(),
         points,
     });
@@ -140,8 +140,8 @@ fn over_time(results: &Results) -> String {
         &of_first_round(results, "The download, second by second"),
         &chart.draw().inline(),
         "How much of the download had arrived. A steeper line is a faster download. The dashed \
-         line is the best that is possible: one round trip over the satellite for the question and \
-         the first byte of the answer, then the link's full speed, less what is lost on the way.",
+         line is the best possible: one round trip over the satellite for the request and the \
+         first byte of the reply, then the link's full rate, less losses.",
     )
 }
 
@@ -154,7 +154,7 @@ fn distribution(results: &Results) -> String {
     }
     let x_end = lines.iter().flat_map(|line| &line.points).map(|&(x, _)| x).fold(0.0, f64::max);
     let chart = Chart {
-        label: "Share of the requests that were answered, over time",
+        label: "Share of requests answered, over time",
         x_title: "milliseconds since a request was sent",
         y_title: "% of the requests answered",
         x_end,
@@ -164,10 +164,10 @@ fn distribution(results: &Results) -> String {
     section(
         &of_first_round(results, "How long a request waits for its reply"),
         &chart.draw().inline(),
-        "Small requests, as applications and web pages make them all the time. Each line shows \
-         which share of them had its whole reply after so long. The further left and the \
-         steeper, the better: a long tail to the right is what users notice as hanging. Nothing \
-         can be faster than one round trip over the satellite.",
+        "Small requests, as applications and web pages make them all the time. Each line shows the \
+         share of requests whose whole reply had arrived by then. The further left and the \
+         steeper, the better: users notice a long tail to the right as hanging. Nothing can be \
+         faster than one round trip over the satellite.",
     )
 }
 
@@ -195,10 +195,9 @@ fn tables(results: &Results) -> String {
     }
     text + "<p class=\"soft\">Time: from before the first connection until the last byte; every \
             byte is verified where it arrives. Goodput: useful bytes over that time. Limit: the \
-            link's rate, less the share of packets that it loses. Share: the least time that \
-            physics allows over the time it took. Median, p99: half of the objects or replies, and 99 % \
-            of them, took no longer. Gain: goodput over that of the better plain \
-            way.</p>\n"
+            link's rate, less its packet loss. Share: the least possible time over the time taken. \
+            Median, p99: half of the objects or replies, and 99 % of them, took no longer. Gain: \
+            goodput over that of the better plain way.</p>\n"
 }
 
 fn table(rows: &[Row]) -> String {
@@ -227,9 +226,8 @@ fn setting(results: &Results) -> String {
     let how = match &setting.simulated {
         Some(_) => "models in virtual time, exactly repeatable",
         None => {
-            "real TCP and real packets between network namespaces of one machine; the ways in a \
-             row for transfers, at the same time for pages and requests, each over a link of its \
-             own"
+            "real TCP and real packets between network namespaces of one machine; transfers run \
+             one after the other, pages and requests in parallel, each over its own link"
         }
     };
     let mut rows = vec![
@@ -244,14 +242,15 @@ fn setting(results: &Results) -> String {
     rows.extend(absent.map(|absent| ("Not run", absent)));
     let late = results.records.iter().filter_map(|record| record.lateness_seconds);
     if let Some(late) = late.reduce(f64::max) {
-        let late = format!("99 % of the packets no later than {:.2} ms", late * 1e3);
+        let late = format!("99 % of packets at most {:.2} ms late", late * 1e3);
         rows.push(("Precision of the link", late));
     }
     let rows =
         rows.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escape(value)));
     let command = escape(&setting.command);
     format!(
-        "<h2>What was run</h2>\n<dl>\n{}<dt>To repeat it</dt><dd><code>{command}</code></dd>\n</dl>\n",
+        "<h2>What was run</h2>\n<dl>\n{}<dt>To repeat \
+         it</dt><dd><code>{command}</code></dd>\n</dl>\n",
         rows.collect::<String>()
     )
 }

@@ -56,7 +56,7 @@ fn the_page_says_what_happened() {
          plain CUBIC not finished (1.50 MB in 12.0 s).",
         "plain BBR failed",
         "Satellite &lt;link&gt;",
-        "99 % of the packets no later than 0.20 ms",
+        "99 % of packets at most 0.20 ms late",
         "<code>skyhop demo</code>",
     ] {
         assert!(page.contains(part), "{part} not in {page}");

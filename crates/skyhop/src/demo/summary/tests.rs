@@ -67,9 +67,9 @@ Download of 20 MB
 
 All payload is verified at the receiver.
 limit    rate × (1 − PER): 49.5 Mbit/s down, 9.9 Mbit/s up; headers are not deducted
-¹ share  least time over time taken, both for what was moved;
+¹ share  least time over time taken, both for the data moved;
          least time = 1 RTT (600 ms: request up, first byte down) + bytes / limit.
-         A reply must be there before the next request: 5 replies in a row
+         Each request waits for the previous reply: 5 replies in a row
 ² gain   goodput over that of the better plain one
 ";
     assert_eq!(table(&entries, &[Task::Download, Task::Requests], &[]), expected);

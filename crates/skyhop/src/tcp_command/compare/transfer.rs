@@ -85,10 +85,10 @@ fn fetch(mut stream: TcpStream, object: TestObject) -> Result<()> {
     for chunk in object.chunks() {
         got.resize(chunk.len(), 0);
         stream.read_exact(&mut got)?;
-        ensure!(got == chunk, "other bytes came than were sent");
+        ensure!(got == chunk, "received bytes differ from those sent");
     }
     // Our endpoint closes only once everything is acknowledged.
-    ensure!(stream.read(&mut [0])? == 0, "more bytes came than were sent");
+    ensure!(stream.read(&mut [0])? == 0, "received more bytes than were sent");
     Ok(())
 }
 

@@ -72,11 +72,11 @@ const MACHINES: [Machine; 12] = [
         settings: &[("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")],
         config: "[tunnel]",
         outcome: Carries(&[
-            "IPv6 connections are not taken over: the IPv6 route: EACCES: ",
-            "carries IPv4 alone: the IPv6 route: EACCES: ",
+            "IPv6 connections are not intercepted: the IPv6 route: EACCES: ",
+            "carries only IPv4: the IPv6 route: EACCES: ",
         ]),
         doctor: &[
-            "IPv6 connections are not taken over: the IPv6 route: EACCES: ",
+            "IPv6 connections are not intercepted: the IPv6 route: EACCES: ",
             "disable_ipv6=0",
         ],
         ..USUAL
@@ -107,7 +107,7 @@ const MACHINES: [Machine; 12] = [
     Machine {
         name: "loopback down",
         before: "ip link set lo down",
-        outcome: Carries(&["IPv6 connections are not taken over: the IPv6 route: ENETDOWN: "]),
+        outcome: Carries(&["IPv6 connections are not intercepted: the IPv6 route: ENETDOWN: "]),
         doctor: &["the IPv6 route: ENETDOWN: ", "ip link set lo up"],
         ..USUAL
     },
@@ -132,8 +132,8 @@ const MACHINES: [Machine; 12] = [
         name: "CAP_NET_ADMIN alone, and answers are deferred",
         wrapper: NET_ADMIN_ALONE,
         config: "answer = \"deferred\"",
-        outcome: Refused(&["the sockets for single packets: EPERM: ", "CAP_NET_RAW besides"]),
-        doctor: &["the sockets for single packets: EPERM", "CAP_NET_RAW besides"],
+        outcome: Refused(&["the raw packet sockets: EPERM: ", "CAP_NET_RAW in addition"]),
+        doctor: &["the raw packet sockets: EPERM", "CAP_NET_RAW in addition"],
         ..USUAL
     },
     Machine {
@@ -141,7 +141,7 @@ const MACHINES: [Machine; 12] = [
         wrapper: NET_ADMIN_WITHOUT_TUN,
         config: "[tunnel]",
         outcome: Refused(&["virtual devices (veth): EPERM: ", "CAP_SYS_ADMIN", "modprobe tun"]),
-        doctor: &["virtual devices (veth): EPERM", "CAP_NET_RAW besides", "modprobe tun"],
+        doctor: &["virtual devices (veth): EPERM", "CAP_NET_RAW in addition", "modprobe tun"],
         ..USUAL
     },
     Machine {
@@ -282,8 +282,7 @@ const DROPPED: Duration = Duration::from_millis(500);
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_behind_a_firewall() {
-    const TOLD: &str =
-        "a firewall drops what it does not accept (nftables: inet operators incoming)";
+    const TOLD: &str = "a firewall drops by default (nftables: inet operators incoming)";
     let nft = |rules: &str| {
         let mut command = find_netns(Node::Terminal).unwrap().command(path("nft").unwrap());
         let status = command.args(["--", rules]).status().unwrap();

@@ -15,8 +15,8 @@ use crate::common::{Runner, as_each_user, text};
 use crate::gateways::{Keys, accept_any, both, connect_from, listen_on};
 use crate::inside::Gateway;
 
-const SWITCHED_OFF: &str = "IPv6 connections are not taken over: the IPv6 route: EACCES: ";
-const TOLD: &str = "IPv6 connections are not taken over: the IPv6 listener: EAFNOSUPPORT: ";
+const SWITCHED_OFF: &str = "IPv6 connections are not intercepted: the IPv6 route: EACCES: ";
+const TOLD: &str = "IPv6 connections are not intercepted: the IPv6 listener: EAFNOSUPPORT: ";
 
 /// A script in a lab with these options, on a kernel without IPv6.
 fn in_lab(runner: &Runner, options: &[&str], script: &str) -> Command {
@@ -103,7 +103,7 @@ fn ipv6_that_goes_on_and_off_is_followed() {
 #[test]
 #[ignore = "runs inside a lab"]
 fn inside_ipv6_goes_on_and_off() {
-    const ON: &str = "IPv6 connections are taken over, too";
+    const ON: &str = "IPv6 connections are intercepted too";
     // The LAN keeps its addresses; only the path to the gateway goes.
     let switch = |off: &str| {
         let write = || std::fs::write("/proc/sys/net/ipv6/conf/lo/disable_ipv6", off);
