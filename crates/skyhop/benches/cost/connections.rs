@@ -29,7 +29,7 @@ pub(crate) fn run(count: usize) -> Result<(), Failure> {
     idle(count)?;
     for way in [Way::Direct, Way::Skyhop] {
         let per_second = fresh(way)?;
-        println!("{way}: {per_second:.0} connections/s, each with a byte there and a byte back");
+        println!("{way}: {per_second:.0} connections/s, each with one byte each way");
     }
     Ok(())
 }

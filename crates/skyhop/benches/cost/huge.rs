@@ -35,7 +35,7 @@ pub(crate) fn run(gigabytes: f64) -> Result<(), Failure> {
     }
     let (bytes, seconds) = (words * WORD as u64, begin.elapsed().as_secs_f64());
     println!(
-        "{bytes} bytes each way in {seconds:.1} s, all as they were sent, and a FIN after them"
+        "{bytes} bytes each way in {seconds:.1} s, all verified, then a FIN"
     );
     Ok(())
 }
@@ -63,7 +63,7 @@ fn verify(way: &str, mut socket: &TcpStream, words: u64) -> Result<(), Failure> 
         let got = part.chunks_exact(WORD);
         let got = got.map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
         if !got.eq(next..end) {
-            return Err(format!("{way}: other bytes than sent, in words {next} to {end}").into());
+            return Err(format!("{way}: wrong bytes in words {next} to {end}").into());
         }
         next = end;
         if next % (words / 100).max(1) < (CHUNK / WORD) as u64 {
@@ -73,6 +73,6 @@ fn verify(way: &str, mut socket: &TcpStream, words: u64) -> Result<(), Failure> 
     eprint!("\r\x1b[K");
     match socket.read(&mut [0])? {
         0 => Ok(()),
-        _ => Err(format!("{way}: more bytes than sent").into()),
+        _ => Err(format!("{way}: more bytes than were sent").into()),
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn is_absent() {
     let begin = Instant::now();
     killed.end_by(Signal::SIGKILL);
     let mut attempts = Attempts::begin(mirror);
-    attempts.tell_first("one past the hub", "the kill", begin, |attempt| !attempt.carried);
+    attempts.tell_first("one that bypasses the hub", "the kill", begin, |attempt| !attempt.carried);
     thread::sleep(AWAY.saturating_sub(begin.elapsed()));
     let _hub = hub(&keys);
     let back = Instant::now();

@@ -63,5 +63,5 @@ fn report(what: &str, all: &[Arrivals], failed: Instant, back: Instant) {
     tell(&format!("{what}: first byte of the first"), *firsts.iter().min().expect("some"));
     tell(&format!("{what}: first byte of the last"), *firsts.iter().max().expect("some"));
     let full = Arrivals::together(all).full_after(failed, back).expect("a full rate");
-    tell(&format!("{what}: the rate is what it was"), full);
+    tell(&format!("{what}: back at the previous rate"), full);
 }

@@ -115,7 +115,7 @@ fn receive(mut socket: TcpStream, content: &[u8], arrivals: &Arrivals) {
             break;
         }
         let expected = content.get(got..got + count);
-        assert!(expected == Some(&buffer[..count]), "other bytes than sent, after {got}");
+        assert!(expected == Some(&buffer[..count]), "wrong bytes after {got}");
         got += count;
         arrivals.note(count);
     }

@@ -103,7 +103,7 @@ fn download(control: Control) -> Result<(), Failure> {
     let server = (Node::Server.address4(), PORT).into();
     let fetched = client::fetch(bind(0)?, server, control, BYTES)?;
     if fetched.content[..] != expected[..] {
-        return Err(format!("{} bytes came, or others", fetched.content.len()).into());
+        return Err(format!("received {} bytes, or wrong ones", fetched.content.len()).into());
     }
     eprint!(" (datagrams of {} bytes)", fetched.datagram);
     println!("{}", fetched.time.as_secs_f64());
