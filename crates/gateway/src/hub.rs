@@ -60,7 +60,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     };
     let allow = config.terminals.iter().map(|terminal| terminal.key).collect();
     let (names, policy) = (names(&config), policy(&config));
-    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names);
+    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false);
     let ops = Operations::start(Role::Hub, &config.operation, peers)?;
     let mut endpoint = Endpoint::hub(config.link, config.identity.pair(), allow, seed);
     endpoint.set_memory(Quotas::memory(&config.terminals));

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use pep::admission::{Bypass, BypassClock};
 use pep::traffic::Policy;
-use tokio::time::{Instant, sleep_until};
 
 use crate::clock;
 use crate::config::{InterceptConfig, SideConfig};
@@ -26,8 +25,6 @@ pub(crate) struct Intake {
     counters: Arc<Counters>,
     /// Current scope of interception.
     scope: Scope,
-    /// End of the current pause, and its reason.
-    paused: Option<(Instant, Bypass)>,
     bypass: BypassClock,
 }
 
@@ -36,27 +33,23 @@ impl Intake {
     pub(crate) fn new(interception: Interception, counters: Arc<Counters>) -> Self {
         let bypass = BypassClock::new(clock::now(), Bypass::PeerUnreachable);
         counters.refusals.follow();
-        Self { interception, counters, scope: Scope::Nothing, paused: None, bypass }
+        Self { interception, counters, scope: Scope::Nothing, bypass }
     }
 
     /// Waits for the next connection; `None` after a change that requires [`Self::set`].
     /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Arrival> {
-        let resume = self.paused.map_or_else(Instant::now, |(until, _)| until);
         let arrived = tokio::select! {
             arrived = self.interception.next() => arrived,
             () = self.counters.refusals.changed() => return None,
-            () = sleep_until(resume), if self.paused.is_some() => {
-                self.paused = None;
-                return None;
-            }
+            () = clock::sleep_until(self.bypass.paused_until()) => return None,
         };
         match arrived {
             Arrived::Here(arrival) => return Some(arrival),
             Arrived::Nothing => {}
             Arrived::Exhausted(error) => {
                 self.counters.exhausted.increment();
-                if self.paused.is_none() {
+                if self.bypass.paused_until().is_none() {
                     tracing::warn!("new connections pass unaccelerated for a while: {error}");
                 }
                 self.pause(RECOVERY, Bypass::Descriptors);
@@ -85,7 +78,7 @@ impl Intake {
 
     /// Lets new connections pass unaccelerated for a while.
     pub(crate) fn pause(&mut self, pause: Duration, why: Bypass) {
-        self.paused = Some((Instant::now() + pause, why));
+        self.bypass.pause(clock::now(), pause, why);
     }
 
     /// Sets the scope of interception, or the reason for none. A pause overrides the scope.
@@ -94,10 +87,8 @@ impl Intake {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn set(&mut self, wanted: Result<Scope, Bypass>) -> Result<(), RunError> {
-        let paused = self.paused.map_or(Ok(()), |(_, why)| Err(why));
-        let wanted = wanted.and_then(|scope| paused.map(|()| scope));
-        self.bypass.set(clock::now(), wanted.as_ref().err().copied());
-        let wanted = wanted.unwrap_or(Scope::Nothing);
+        let bypass = self.bypass.set(clock::now(), wanted.as_ref().err().copied());
+        let wanted = wanted.ok().filter(|_| bypass.is_none()).unwrap_or(Scope::Nothing);
         let refused = self.counters.refusals.take_change();
         if wanted != self.scope || refused.is_some() {
             refused.into_iter().for_each(|refused| self.interception.pass_by(refused));

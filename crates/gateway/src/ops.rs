@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use pep::admission::{Bypass, Drain};
 use pep::bottleneck::End;
+use pep::periodic::Periodic;
 use pep::traffic::Policy;
 use slacp::{PublicKey, Rate};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -146,8 +147,8 @@ pub(crate) struct Operations {
     hangup: Signal,
     notifier: Notifier,
     store: Option<PathStore>,
-    next_save: Instant,
-    next_sign: Instant,
+    save: Periodic,
+    sign: Periodic,
     look: Interval,
     limits: Limited,
     config: OperationConfig,
@@ -179,20 +180,21 @@ impl Operations {
         let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
         let dlep = config.dlep.clone().map(dlep::Client::start).transpose();
         let dlep = dlep.map_err(RunError::System)?;
+        let (started, notifier) = (clock::now(), Notifier::from_environment());
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             role,
-            started: clock::now(),
+            started,
             calls,
             _sender: sender,
             _server: server,
             _metrics: metrics,
             hangup,
-            notifier: Notifier::from_environment(),
+            save: Periodic::new(SAVE, started + SAVE),
+            sign: Periodic::new(notifier.watchdog().unwrap_or(SIGN).min(SIGN), started),
+            notifier,
             store: config.state.as_deref().map(|directory| store(directory, role)),
-            next_save: clock::now() + SAVE,
-            next_sign: Instant::ZERO,
             look,
             limits: Limited::new(config, role),
             fixed: config.file.as_deref().map_or_else(Fixed::default, |it| Fixed::read(it, role)),
@@ -288,16 +290,13 @@ impl Operations {
         if let Some(hop) = view.hop {
             self.following.look(now, hop, &self.peers);
         }
-        if now >= self.next_sign {
-            let every = self.notifier.watchdog().unwrap_or(SIGN);
-            self.next_sign = now + every.min(SIGN);
+        if self.sign.is_due(now) {
             let sessions =
                 view.hop.map(|_| format!("{} sessions, ", self.peers.sessions().count()));
             let status = format!("{}{} connections", sessions.unwrap_or_default(), view.live());
             self.notifier.tell(&format!("WATCHDOG=1\nSTATUS={status}"));
         }
-        if now >= self.next_save {
-            self.next_save = now + SAVE;
+        if self.save.is_due(now) {
             self.save(view);
         }
     }

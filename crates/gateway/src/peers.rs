@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pep::dlep::Report;
+use pep::rates::{RateChange, ReportedRates};
 use slacp::{Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};
 use units::{BitRate, Instant};
 
@@ -13,19 +14,13 @@ use crate::hop::Hop;
 use crate::keys::format_public_key;
 use crate::status::SessionStatus;
 
-/// The peers with sessions, and the rates that modems or operators have set.
-#[derive(Debug, Default)]
+/// The peers with sessions, and the rates that modems or operators have reported.
+#[derive(Debug)]
 pub(crate) struct Peers {
     names: BTreeMap<PublicKey, String>,
     source: &'static str,
-    /// Upper limit on a reported rate.
-    maximum: Option<BitRate>,
     up: BTreeMap<SessionId, Peer>,
-    /// The rate set for all sessions, and its expiry. A session that comes up later gets it too.
-    told: Option<(BitRate, Instant)>,
-    /// The latest DLEP report, and whether there is at most one peer.
-    modem: Report,
-    alone: bool,
+    rates: ReportedRates,
 }
 
 #[derive(Debug)]
@@ -34,24 +29,24 @@ struct Peer {
     address: SocketAddr,
     since: Instant,
     reachable: bool,
-    told_until: Option<Instant>,
-    /// Whether the modem itself reported the rate (DLEP).
-    by_modem: bool,
 }
 
 impl Peers {
+    /// No sessions yet. `alone` is for a gateway with at most one peer.
     pub(crate) fn new(
         rate: &Rate,
         maximum: Option<BitRate>,
         names: BTreeMap<PublicKey, String>,
+        alone: bool,
     ) -> Self {
-        let source = source(rate);
-        Self { names, source, maximum, ..Self::default() }
+        let (source, rates) = (source(rate), ReportedRates::new(maximum, alone));
+        Self { names, source, up: BTreeMap::new(), rates }
     }
 
-    /// For a gateway with at most one peer.
-    pub(crate) fn alone(self) -> Self {
-        Self { alone: true, ..self }
+    /// For a gateway without a hop.
+    pub(crate) fn none() -> Self {
+        let rates = ReportedRates::new(None, false);
+        Self { names: BTreeMap::new(), source: "", up: BTreeMap::new(), rates }
     }
 
     /// Applies new names and a new source of the rate.
@@ -61,76 +56,62 @@ impl Peers {
         maximum: Option<BitRate>,
         names: BTreeMap<PublicKey, String>,
     ) {
-        (self.source, self.maximum, self.names) = (source(rate), maximum, names);
+        (self.source, self.names) = (source(rate), names);
+        self.rates.set_maximum(maximum);
     }
 
     /// Follows the events of a session.
     pub(crate) fn follow(&mut self, hop: &Hop, session: SessionId, event: &Event) {
+        let now = clock::now();
         match (event, self.up.get_mut(&session)) {
             (Event::Up { peer, address }, _) => {
-                let (key, address, since) = (*peer, *address, clock::now());
-                let (reachable, told_until, by_modem) = (true, None, false);
-                let peer = Peer { key, address, since, reachable, told_until, by_modem };
-                self.up.insert(session, peer);
-                self.tell_again(hop, session);
+                let (key, address) = (*peer, *address);
+                self.up.insert(session, Peer { key, address, since: now, reachable: true });
+                let change = self.rates.add(now, session, address.ip());
+                self.apply(hop, now, change);
             }
             (Event::Unreachable, Some(peer)) => peer.reachable = false,
             (Event::Reachable, Some(peer)) => peer.reachable = true,
             (Event::Moved { address }, Some(peer)) => {
                 peer.address = *address;
-                self.pass_on(hop, session);
+                let change = self.rates.set_address(now, session, address.ip());
+                self.apply(hop, now, change);
             }
             (Event::Down(_), _) => {
                 self.up.remove(&session);
+                self.rates.remove(session);
             }
             _ => {}
         }
     }
 
     /// Applies a DLEP report.
-    pub(crate) fn hear(&mut self, hop: &Hop, news: Report) {
-        self.modem = news;
-        let sessions: Vec<SessionId> = self.sessions().collect();
-        sessions.into_iter().for_each(|session| self.pass_on(hop, session));
-    }
-
-    /// Sets a session's rate from the DLEP report. When the report no longer has one, the fallback
-    /// rate applies at once.
-    fn pass_on(&mut self, hop: &Hop, session: SessionId) {
-        let Some(peer) = self.up.get_mut(&session).filter(|_| self.source == "modem") else {
-            return;
-        };
+    pub(crate) fn hear(&mut self, hop: &Hop, report: Report) {
         let now = clock::now();
-        let until = self.modem.until.filter(|until| *until > now);
-        let rate = self.modem.base.rate(peer.address.ip().to_canonical(), self.alone);
-        let (rate, until) = match rate.zip(until) {
-            Some((rate, until)) => (self.maximum.map_or(rate, |most| rate.min(most)), until),
-            // Expires immediately.
-            None if peer.by_modem => (hop.stats(session).unwrap_or_default().rate, now),
-            None => return,
-        };
-        peer.by_modem = until > now;
-        if hop.set_rate(session, rate, until.saturating_since(now)).is_ok() {
-            peer.told_until = Some(until);
-        }
+        let changes = self.rates.handle_report(now, report);
+        self.apply(hop, now, changes);
     }
 
-    /// Sets the remembered rate for a session that comes up before it expires.
-    fn tell_again(&mut self, hop: &Hop, session: SessionId) {
-        self.pass_on(hop, session);
-        if self.modem.until.is_some() {
+    /// Applies changes of rates where the configuration leaves the rate to the modem.
+    fn apply(&mut self, hop: &Hop, now: Instant, changes: impl IntoIterator<Item = RateChange>) {
+        if self.source != "modem" {
             return;
         }
-        let now = clock::now();
-        let Some((rate, until)) = self.told.filter(|(_, until)| *until > now) else { return };
-        if hop.set_rate(session, rate, until.saturating_since(now)).is_ok()
-            && let Some(peer) = self.up.get_mut(&session)
-        {
-            peer.told_until = Some(until);
+        for change in changes {
+            // Ignored: the session has ended, or keeps its rate until it is set up again.
+            let _ = self.set_rate(hop, now, &change);
         }
     }
 
-    /// Sets the rate of one session, or of all. Returns a description of the effect.
+    fn set_rate(&mut self, hop: &Hop, now: Instant, change: &RateChange) -> Result<(), RateError> {
+        let session = change.session;
+        let rate = change.rate.unwrap_or_else(|| hop.stats(session).unwrap_or_default().rate);
+        hop.set_rate(session, rate, change.until.saturating_since(now))?;
+        self.rates.applied(change);
+        Ok(())
+    }
+
+    /// An operator sets the rate of one session, or of all. Returns a description of the effect.
     ///
     /// # Errors
     /// If the rate is not `"modem"`, or there is no such session.
@@ -150,31 +131,22 @@ impl Peers {
                 "the rate here is {source}: setting it needs rate = \"modem\" in the configuration"
             ));
         }
-        if self.modem.until.is_some() {
+        if self.rates.has_modem() {
             return Err("the modem reports its rate by DLEP".to_owned());
         }
-        let rate = self.maximum.map_or(rate, |most| rate.min(most));
-        let until = clock::now() + valid_for;
-        if name.is_none() {
-            self.told = Some((rate, until));
-        }
+        let now = clock::now();
+        let named = name.map(|name| self.called(name));
+        let changes = self.rates.set_by_operator(now, rate, valid_for, named.as_deref());
         let mut done = Vec::new();
-        let names = &self.names;
-        for (session, peer) in &mut self.up {
-            let called = called(names, &peer.key);
-            if name.is_some_and(|name| name != called) {
-                continue;
-            }
-            match hop.set_rate(*session, rate, valid_for) {
-                Ok(()) => {
-                    (peer.told_until, peer.by_modem) = (Some(until), false);
-                    done.push(format!(
-                        "{called}: {rate} for {}",
-                        units::format_duration(valid_for)
-                    ));
+        for change in changes {
+            match (self.set_rate(hop, now, &change), change.rate) {
+                (Ok(()), Some(rate)) => {
+                    let name = self.name(change.session).unwrap_or_default();
+                    let time = units::format_duration(valid_for);
+                    done.push(format!("{name}: {rate} for {time}"));
                 }
-                Err(RateError::NoSession) => {}
-                Err(error) => return Err(error.to_string()),
+                (Ok(()), None) | (Err(RateError::NoSession), _) => {}
+                (Err(error), _) => return Err(error.to_string()),
             }
         }
         match (done.is_empty(), name) {
@@ -182,6 +154,12 @@ impl Peers {
             (true, None) => Ok(vec!["no session yet: it applies to future ones".to_owned()]),
             (false, _) => Ok(done),
         }
+    }
+
+    /// The sessions with the peer of this name.
+    fn called(&self, name: &str) -> Vec<SessionId> {
+        let found = self.up.iter().filter(|(_, peer)| called(&self.names, &peer.key) == name);
+        found.map(|(session, _)| *session).collect()
     }
 
     /// Name of a session's peer.
@@ -197,7 +175,7 @@ impl Peers {
         let now = clock::now();
         let row = |(session, peer): (&SessionId, &Peer)| {
             let stats = hop.stats(*session)?;
-            let told = peer.told_until.filter(|until| *until > now);
+            let reported = self.rates.validity(now, *session);
             Some(SessionStatus {
                 peer: called(&self.names, &peer.key),
                 key: format_public_key(&peer.key),
@@ -205,10 +183,10 @@ impl Peers {
                 since_s: now.saturating_since(peer.since).as_secs_f64(),
                 reachable: peer.reachable,
                 rate_source: self.source.to_owned(),
-                told_by_modem: told.is_some() && peer.by_modem,
+                told_by_modem: reported.is_some_and(|it| it.by_modem),
                 classes: hop.class_status(*session),
                 channels: hop.channel_status(*session),
-                told_for_s: told.map(|until| until.saturating_since(now).as_secs_f64()),
+                told_for_s: reported.map(|it| it.left.as_secs_f64()),
                 ..figures(&stats)
             })
         };

@@ -16,9 +16,11 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
+use units::Instant;
 
 pub(crate) use self::carry::{Exit, carry, turn_away};
+use crate::clock;
 use crate::config::{ProxyConfig, SideConfig};
 use crate::error::RunError;
 use crate::leg::Leg;
@@ -82,7 +84,7 @@ impl Proxy {
             let resume = self.paused_until;
             tokio::select! {
                 accepted = self.listener.accept(), if resume.is_none() => self.take(accepted),
-                () = until(resume), if resume.is_some() => self.paused_until = None,
+                () = clock::sleep_until(resume) => self.paused_until = None,
                 Some(ended) = self.handshakes.join_next() => {
                     if let Ok(Some(wish)) = ended {
                         return wish;
@@ -101,7 +103,7 @@ impl Proxy {
             }
             Err(error) if is_exhaustion(&error) => {
                 tracing::warn!("the proxy accepts no clients for a while: {error}");
-                self.paused_until = Some(Instant::now() + RECOVERY);
+                self.paused_until = Some(clock::now() + RECOVERY);
             }
             Err(_) => {}
         }
@@ -116,13 +118,6 @@ impl Proxy {
         }
         let dscp = tcp::dscp_of_syn(&socket);
         self.order.push_back(self.handshakes.spawn(negotiate(Leg::new(socket), source, dscp)));
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => pending().await,
     }
 }
 

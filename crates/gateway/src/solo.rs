@@ -85,7 +85,7 @@ impl Solo {
             None => None,
         };
         proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, windows.lan_mark()));
-        let ops = Operations::start(Role::Solo, &config.operation, Peers::default())?;
+        let ops = Operations::start(Role::Solo, &config.operation, Peers::none())?;
         let dialer = dialer(&config, &windows);
         Ok(Self {
             ops,

@@ -62,7 +62,7 @@ pub async fn run(
     let identity = config.identity.pair();
     let looking = hubs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let names = [(config.hub_key, HUB.to_owned())].into();
-    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names).alone();
+    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, true);
     let ops = Operations::start(Role::Terminal, &config.operation, peers)?;
     let endpoint = Endpoint::terminal(config.link, identity, config.hub_key, hubs, seed);
     let policy = DialPolicy {

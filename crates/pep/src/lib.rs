@@ -12,7 +12,9 @@ pub mod dlep;
 pub mod egress;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod periodic;
 pub mod proxy;
+pub mod rates;
 pub mod relay;
 pub mod routes;
 pub mod traffic;

@@ -80,7 +80,7 @@ async fn a_client_that_cannot_be_understood_reads_why() {
 async fn a_client_that_says_nothing_is_reset_in_time() {
     let (mut proxy, address) = proxy().await;
     let serving = tokio::spawn(async move { proxy.next().await.source });
-    let began = Instant::now();
+    let began = tokio::time::Instant::now();
     let mut silent = TcpStream::connect(address).await.unwrap();
     let mut slow = TcpStream::connect(address).await.unwrap();
     slow.write_all(b"CONNECT server").await.unwrap();

@@ -8,9 +8,10 @@ use pep::relay::PATIENCE;
 use slacp::Open;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::RECOVERY;
+use crate::clock;
 use crate::config::SoloConfig;
 use crate::connections::Registered;
 use crate::counters::Counters;
@@ -101,10 +102,10 @@ impl Server {
         // The client's address but not its port: otherwise connection tracking would take both
         // halves for the same connection.
         let source = self.transparent.then(|| SocketAddr::new(open.source.ip(), 0));
-        let patience = Instant::now() + self.dialer.timeout;
+        let patience = clock::now() + self.dialer.timeout;
         loop {
             match self.dialer.connect(open.destination, source, open.dscp).await {
-                Err(error) if is_exhaustion(&error) && Instant::now() < patience => {
+                Err(error) if is_exhaustion(&error) && clock::now() < patience => {
                     self.exhausted.notify_one();
                     sleep(RECOVERY).await;
                 }

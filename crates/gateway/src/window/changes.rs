@@ -7,7 +7,9 @@ use std::time::Duration;
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::{Instant, sleep_until};
+use units::Instant;
+
+use crate::clock;
 
 /// Multicast groups (`linux/rtnetlink.h`): links, IPv4 routes, IPv6 routes.
 const GROUPS: [u32; 3] = [1, 7, 11];
@@ -46,9 +48,8 @@ impl Changes {
     /// Waits until there have been changes, plus a short delay. Cancel-safe.
     pub(crate) async fn next(&mut self) {
         loop {
-            let due = self.due.unwrap_or_else(Instant::now);
             tokio::select! {
-                () = sleep_until(due), if self.due.is_some() => {
+                () = clock::sleep_until(self.due) => {
                     self.due = None;
                     return;
                 }
@@ -57,7 +58,7 @@ impl Changes {
                     let Ok(mut ready) = ready else { return std::future::pending().await };
                     // ENOBUFS means that changes were lost, which is a change too.
                     while ready.try_io(|told| told.get_ref().0.recv_from_full()).is_ok() {}
-                    self.due.get_or_insert_with(|| Instant::now() + PAUSE);
+                    self.due.get_or_insert_with(|| clock::now() + PAUSE);
                 }
             }
         }

@@ -53,22 +53,42 @@ impl Bypass {
     }
 }
 
-/// Time and number of bypasses, by reason.
+/// Whether connections pass unaccelerated; time and number of bypasses, by reason.
 #[derive(Debug)]
 pub struct BypassClock {
     why: Option<Bypass>,
     since: Instant,
     past: BTreeMap<Bypass, (Duration, u64)>,
+    /// End of the current pause, and its reason.
+    paused: Option<(Instant, Bypass)>,
 }
 
 impl BypassClock {
     /// Starts in bypass for this reason.
     pub fn new(now: Instant, why: Bypass) -> Self {
-        Self { why: Some(why), since: now, past: [(why, (Duration::ZERO, 1))].into() }
+        Self { why: Some(why), since: now, past: [(why, (Duration::ZERO, 1))].into(), paused: None }
     }
 
-    /// Enters a bypass for this reason, or ends it.
-    pub fn set(&mut self, now: Instant, why: Option<Bypass>) {
+    /// Lets connections pass for a while, whatever [`Self::set`] says.
+    pub fn pause(&mut self, now: Instant, pause: Duration, why: Bypass) {
+        self.paused = Some((now + pause, why));
+    }
+
+    /// End of the current pause; [`Self::set`] is due then.
+    pub fn paused_until(&self) -> Option<Instant> {
+        self.paused.map(|(until, _)| until)
+    }
+
+    /// Enters a bypass for this reason, or ends it. Returns why connections pass from now on: the
+    /// reason given, or else that of a pause.
+    pub fn set(&mut self, now: Instant, why: Option<Bypass>) -> Option<Bypass> {
+        self.paused = self.paused.filter(|(until, _)| *until > now);
+        let why = why.or(self.paused.map(|(_, why)| why));
+        self.change(now, why);
+        why
+    }
+
+    fn change(&mut self, now: Instant, why: Option<Bypass>) {
         if why == self.why {
             return;
         }
@@ -123,5 +143,17 @@ mod tests {
             (Bypass::Memory, (Duration::from_secs(1), 1)),
         ];
         assert_eq!(history.bypasses, expected.into());
+    }
+
+    #[test]
+    fn a_pause_holds_until_its_end_and_any_other_reason_goes_first() {
+        let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
+        let mut clock = BypassClock::new(at(0), Bypass::PeerUnreachable);
+        assert_eq!(clock.set(at(1), None), None);
+        clock.pause(at(2), Duration::from_secs(5), Bypass::PeerFull);
+        assert_eq!(clock.set(at(2), None), Some(Bypass::PeerFull));
+        assert_eq!(clock.set(at(6), Some(Bypass::Draining)), Some(Bypass::Draining));
+        assert_eq!(clock.paused_until(), Some(at(7)));
+        assert_eq!((clock.set(at(7), None), clock.paused_until()), (None, None));
     }
 }

@@ -47,6 +47,12 @@ pub struct Row {
 }
 
 impl Base {
+    /// A link with this rate and no destinations.
+    #[cfg(test)]
+    pub(crate) fn of_rate(rate: BitRate) -> Self {
+        Self { default: Some(rate), ..Self::default() }
+    }
+
     /// Applies a session update. A rate in it replaces the rates of all destinations (§12.7).
     pub(super) fn update_session(&mut self, message: &Message) {
         let Some(rate) = current_rate(message) else { return };
