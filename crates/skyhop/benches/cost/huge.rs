@@ -34,9 +34,7 @@ pub(crate) fn run(gigabytes: f64) -> Result<(), Failure> {
         end.join().map_err(|_| "a thread panicked")??;
     }
     let (bytes, seconds) = (words * WORD as u64, begin.elapsed().as_secs_f64());
-    println!(
-        "{bytes} bytes each way in {seconds:.1} s, all verified, then a FIN"
-    );
+    println!("{bytes} bytes each way in {seconds:.1} s, all verified, then a FIN");
     Ok(())
 }
 
