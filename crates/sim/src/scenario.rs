@@ -154,7 +154,7 @@ impl Case {
             return Err(place.wrong("split", "a split", "no gateways in a mesh"));
         }
         let missing = |key: &str| {
-            let expected = format!("a gateway needs a network behind it: [{key}]");
+            let expected = format!("a network behind each gateway: [{key}]");
             place.wrong("split", "a split", expected)
         };
         match (&self.server_side, &self.client_side, gateways.is_three()) {

@@ -207,7 +207,7 @@ fn bad_input_is_refused_in_one_line() {
     assert_refused(&geo(&["--encapsulation", "atm"]), &["--encapsulation", "aal5 [llc]"]);
     assert_refused(&geo(&["--discipline", "fq"]), &["--discipline", "codel"]);
     assert_refused(&geo(&["--ecn"]), &["--ecn", "red or codel"]);
-    assert_refused(&geo(&["--outage", "often"]), &["--outage", "AFTER+LASTING"]);
+    assert_refused(&geo(&["--outage", "often"]), &["--outage", "AFTER+DURATION"]);
     assert_refused(&geo(&["--delay-trace", "no.trace"]), &["--delay-trace", "no.trace"]);
     assert_refused(&geo(&["--rate-trace", "/dev/null"]), &["--rate-trace", "the trace is empty"]);
     let both = ["--return-rate", "1Mbit/s", "--return-rate-trace", "x"];

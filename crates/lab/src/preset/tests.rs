@@ -212,7 +212,7 @@ fn each_wrong_text_is_answered_with_what_is_accepted() {
         ("burst = { good = \"1 s\" }", "good=10s..30s bad=60ms"),
         ("burst = { good = 1 }", "expected a string"),
         ("gilbert-elliott = \"1%\"", "bad-to-good=P"),
-        ("outages = [\"60s+1s\", \"often\"]", "AFTER+LASTING"),
+        ("outages = [\"60s+1s\", \"often\"]", "AFTER+DURATION"),
         ("outages = \"60s+1s\"", "expected a sequence"),
         ("discipline = \"fq\"", "codel [target"),
         ("ecn = \"yes\"", "expected a boolean"),

@@ -248,7 +248,7 @@ mod tests {
         let [one, two] = ["one", "two"].map(|name| name.parse::<LabName>().unwrap());
         let taken = Slot::take(&base, &one).unwrap();
         let error = Slot::take(&base, &one).unwrap_err();
-        assert!(error.to_string().contains("one is up already"), "{error}");
+        assert!(error.to_string().contains("one is already up"), "{error}");
         let other = Slot::take(&base, &two).unwrap();
         assert_eq!(base.names(), [one.clone(), two]);
         taken.give_up().unwrap();

@@ -133,7 +133,7 @@ fn errors_name_key_value_and_what_would_be_accepted() {
         (
             "[tcp.old]",
             "[gateways]\nsplit = \"two\"\n[tcp.old]",
-            "gateways.split = a split: expected a gateway has",
+            "gateways.split = a split: expected a network behind",
         ),
     ] {
         let error = error(&GOOD.replace(from, to));
