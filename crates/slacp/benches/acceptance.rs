@@ -5,10 +5,10 @@
 //! return, in Mbit/s. The limit is a round trip and the bytes at the rate of IP
 //! packets less what the link loses. `-- side` prints quinn-proto beside it.
 
-#[path = "../tests/hop/mod.rs"]
+#[path = "../tests/kit/hop.rs"]
 mod hop;
 mod quic;
-#[path = "../tests/rows/mod.rs"]
+#[path = "../tests/kit/rows/mod.rs"]
 mod rows;
 
 use rows::{Row, Scale, bulk, faults, fec, interactive};

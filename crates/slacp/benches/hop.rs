@@ -4,7 +4,7 @@
 //! 50/10 Mbit/s, 600 ms round trip, queue of one BDP, nine seeds a line. The
 //! limit is a round trip and the bytes at the link's rate less what it loses.
 
-#[path = "../tests/hop/mod.rs"]
+#[path = "../tests/kit/hop.rs"]
 mod hop;
 
 use core::time::Duration;

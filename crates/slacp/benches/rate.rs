@@ -5,7 +5,7 @@
 //! 600 ms round trip and a queue of one BDP unless said. The limit is a round trip
 //! and the bytes at the link's rate less what it loses.
 
-#[path = "../tests/path/mod.rs"]
+#[path = "../tests/kit/path/mod.rs"]
 mod path;
 
 use core::time::Duration;

@@ -7,43 +7,20 @@
 //! what a datagram of an unknown session costs, and the memory of a session that has
 //! carried nothing. Medians of rounds that are interleaved.
 
-#[path = "../tests/star/mod.rs"]
+#[path = "../tests/kit/counting.rs"]
+mod counting;
+#[path = "../tests/kit/star.rs"]
 mod star;
 
-use core::alloc::Layout;
-use core::sync::atomic::{AtomicIsize, Ordering};
 use core::time::Duration;
-use std::alloc::{GlobalAlloc, System};
 use std::hint::black_box;
 use std::net::SocketAddr;
 
+use counting::live_bytes;
 use nix::time::{ClockId, clock_gettime};
 use slacp::{Config, Endpoint, Event, Open, Read, SessionId, StreamId};
 use star::{Star, terminal};
 use units::{BitRate, Instant, Machine};
-
-static LIVE: AtomicIsize = AtomicIsize::new(0);
-
-/// Counts the bytes that are allocated and not freed.
-struct Counting;
-
-// SAFETY: every call is handed to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: `place` came from `alloc` with this layout.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const COUNTS: [u32; 4] = [1, 100, 400, 4000];
 
@@ -183,9 +160,9 @@ fn unknown(star: &mut Star) -> f64 {
 fn memory() -> (isize, isize) {
     const SESSIONS: u32 = 100;
     let freed = |star: &mut Star, node: usize, by: Endpoint| {
-        let before = LIVE.load(Ordering::Relaxed);
+        let before = live_bytes();
         drop(core::mem::replace(&mut star.nodes[node].endpoint, by));
-        before - LIVE.load(Ordering::Relaxed)
+        before - live_bytes()
     };
     let keepalive = Duration::from_secs(10);
     let other = || terminal(config(keepalive), 1, 1);

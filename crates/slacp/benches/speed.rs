@@ -2,12 +2,12 @@
 //! memory: `cargo bench -p skyhop-slacp --bench speed`. Beside it quinn-proto
 //! with a congestion window that never limits it.
 
-#[path = "../tests/hop/mod.rs"]
+#[path = "../tests/kit/hop.rs"]
 mod hop;
-#[path = "../tests/pair/mod.rs"]
+#[path = "../tests/kit/pair.rs"]
 mod pair;
 mod quic;
-#[path = "../tests/rows/mod.rs"]
+#[path = "../tests/kit/rows/mod.rs"]
 mod rows;
 
 use core::time::Duration;

@@ -3,9 +3,9 @@
 //! DVB-S/DVB-RCS satellite systems* (`docs/event-log.md`):
 //! `cargo run -p skyhop-slacp --example recovery -- DIR`.
 
-#[path = "../../tests/hop/mod.rs"]
+#[path = "../../tests/kit/hop.rs"]
 mod hop;
-#[path = "../../tests/packets/mod.rs"]
+#[path = "../../tests/kit/packets.rs"]
 mod packets;
 
 mod draw;

@@ -1,10 +1,8 @@
 //! Keys change within a session without any effect on its users.
 
-mod hop;
-
 use core::time::Duration;
 
-use hop::{HUB, Hop, Plan, TERMINAL, open_all, run_to_end};
+use crate::hop::{HUB, Hop, Plan, TERMINAL, open_all, run_to_end};
 use link::testkit::Mangle;
 use slacp::Stats;
 use units::{BitRate, Probability};

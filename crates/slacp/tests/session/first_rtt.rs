@@ -1,10 +1,8 @@
 //! Links with any round-trip time up to 5 s, from the first packet on.
 
-mod hop;
-
 use core::time::Duration;
 
-use hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
+use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::{Mangle, Net};
 use slacp::{Event, Stats};
 use units::Instant;

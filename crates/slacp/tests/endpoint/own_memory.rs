@@ -1,8 +1,6 @@
 //! Terminals whose sessions have a lower memory limit at their hub.
 
-mod pair;
-
-use pair::{Pair, key};
+use crate::pair::{Pair, key};
 use slacp::Config;
 use units::{BitRate, ByteCount};
 

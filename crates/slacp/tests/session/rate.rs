@@ -1,14 +1,12 @@
 //! Sending rates, reported by a modem or measured.
 
-mod path;
-
 use core::time::Duration;
 
+use crate::path::cases::{Case, first_round_trips, rate};
+use crate::path::fades::Fade;
+use crate::path::sharing::{Sharing, beside_udp};
+use crate::path::{Path, Transfer, at, ms, queue_of};
 use link::{Jitter, LinkConfig, Loss};
-use path::cases::{Case, first_round_trips, rate};
-use path::fades::Fade;
-use path::sharing::{Sharing, beside_udp};
-use path::{Path, Transfer, at, ms, queue_of};
 use slacp::{Config, Rate, RateError, RateState};
 use units::BitRate;
 

@@ -1,14 +1,12 @@
 //! Recomputes the test vectors (`vectors/slacp-2.toml`) from `docs/slacp.md` without the crate:
 //! Noise, keys, packets and the erasure code.
 
-mod by_hand;
-
-use by_hand::crypto::{Noise, hkdf, mac, noise_ik, seal, x25519};
-use by_hand::{erasure, frames};
+use crate::by_hand::crypto::{Noise, hkdf, mac, noise_ik, seal, x25519};
+use crate::by_hand::{erasure, frames};
 use toml::{Table, Value};
 
 fn vectors() -> Table {
-    include_str!("vectors/slacp-2.toml").parse().unwrap()
+    include_str!("../vectors/slacp-2.toml").parse().unwrap()
 }
 
 /// A table of the file.

@@ -1,13 +1,10 @@
 //! How the rate is divided: classes, flows, queues.
 
-mod hop;
-mod packets;
-
 use core::time::Duration;
 
-use hop::{HUB, Hop, Plan, TERMINAL, at};
+use crate::hop::{HUB, Hop, Plan, TERMINAL, at};
+use crate::packets::{Arrivals, Flow, NONE, Node, channels, id, net, run};
 use link::testkit::Net;
-use packets::{Arrivals, Flow, NONE, Node, channels, id, net, run};
 use slacp::{ChannelConfig, ClassConfig, ClassId, Config, ErrorControl, SessionId, StreamId};
 use units::BitRate;
 

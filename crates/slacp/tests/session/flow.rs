@@ -1,13 +1,10 @@
 //! Limits on what streams hold, whatever readers, peers and packets do (`docs/slacp.md`, Flow
 //! control).
 
-mod hop;
-mod pair;
-
 use core::time::Duration;
 
-use hop::{Hop, Host, Plan, TERMINAL};
-use pair::{Pair, address, pass};
+use crate::hop::{Hop, Host, Plan, TERMINAL};
+use crate::pair::{Pair, address, pass};
 use slacp::{Config, Rate, Read, StreamId};
 use units::{BitRate, ByteCount, Machine};
 

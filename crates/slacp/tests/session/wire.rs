@@ -1,10 +1,8 @@
 //! The overhead of SLACP on the wire.
 
-mod pair;
-
 use core::time::Duration;
 
-use pair::{Pair, address, pass};
+use crate::pair::{Pair, address, pass};
 use slacp::{Read, StreamId};
 use units::{BitRate, Machine};
 

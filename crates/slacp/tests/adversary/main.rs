@@ -5,7 +5,9 @@
 //! `SLACP_SEEDS=first..end` chooses the seeds: a failing one can be replayed
 //! alone.
 
+#[path = "../kit/counting.rs"]
 mod counting;
+#[path = "../kit/hop.rs"]
 mod hop;
 mod hostile;
 

@@ -1,13 +1,11 @@
 //! Peers written from `docs/slacp.md` alone interoperate with the endpoints of this crate.
 
-mod by_hand;
-
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use by_hand::frames::encode;
-use by_hand::peer::Peer;
+use crate::by_hand::frames::encode;
+use crate::by_hand::peer::Peer;
 use slacp::{Config, Endpoint, Event, KeyPair, Open, PublicKey, Read, SessionId, StreamId};
 use units::{BitRate, Instant, Machine};
 

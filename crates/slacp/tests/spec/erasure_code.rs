@@ -1,10 +1,8 @@
 //! Compares the library's erasure code with a reference implementation made from `docs/slacp.md`.
 
-mod by_hand;
-
 use std::collections::BTreeMap;
 
-use by_hand::erasure;
+use crate::by_hand::erasure;
 use proptest::prelude::*;
 
 fn library(originals: &[Vec<u8>], repairs: usize) -> Vec<Vec<u8>> {

@@ -11,7 +11,7 @@ fn key(seed: u8) -> KeyPair {
 
 /// A value recorded from version 1.
 fn recorded(name: &str) -> Vec<u8> {
-    let lines = include_str!("vectors/version-1.toml").lines();
+    let lines = include_str!("../vectors/version-1.toml").lines();
     let value = lines.filter_map(|line| line.split_once(" = ")).find(|(key, _)| *key == name);
     let hex = value.unwrap().1.trim_matches('"');
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()

@@ -1,10 +1,7 @@
 //! The performance goals of SLACP (`docs/slacp.md`), with fewer bytes and seeds than the benchmark
 //! of the same name.
 
-mod hop;
-mod rows;
-
-use rows::{Row, Scale, bulk, faults, fec, interactive};
+use crate::rows::{Row, Scale, bulk, faults, fec, interactive};
 
 /// Prints every row; fails if one misses its goal.
 fn assert_all(rows: &[Row]) {

@@ -1,10 +1,8 @@
 //! The packet size follows the path, and nothing waits for that.
 
-mod hop;
-
 use core::time::Duration;
 
-use hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
+use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::{Mangle, Net};
 use slacp::{Event, Stats};
 use units::BitRate;

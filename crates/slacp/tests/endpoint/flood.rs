@@ -1,12 +1,10 @@
 //! Strangers cost a hub next to nothing: they use no memory, get back no more bytes than they send,
 //! and cannot break a terminal's session.
 
-mod counting;
-
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use counting::live_bytes;
+use crate::counting::live_bytes;
 use link::testkit::{Net, Peer};
 use link::{LinkConfig, Loss, QueueLimit};
 use rand_chacha::ChaCha20Rng;

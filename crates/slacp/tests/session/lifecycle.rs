@@ -1,11 +1,9 @@
 //! Sessions are set up, frozen, lost, moved and refused; and the memory they hold.
 
-mod hop;
-
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
+use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::{Mangle, Net};
 use slacp::{CloseReason, Config, DownReason, Endpoint, Event, Footprint, KeyPair};
 use units::{BitRate, ByteCount, Instant, Machine};

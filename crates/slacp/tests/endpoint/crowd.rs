@@ -1,11 +1,9 @@
 //! Many terminals behind one address that start together, alone and beside strangers.
 
-mod star;
-
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use star::{Star, config, hub_address, terminal};
+use crate::star::{Star, config, hub_address, terminal};
 use units::{Instant, Machine};
 
 const DELAY: Duration = Duration::from_millis(300);

@@ -1,12 +1,10 @@
 //! What is known about paths survives sessions, and follows the peer's address.
 
-mod path;
-
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use crate::path::{Path, TERMINAL, Transfer, at, ms, queue_of};
 use link::{LinkConfig, Loss};
-use path::{Path, TERMINAL, Transfer, at, ms, queue_of};
 use slacp::{Config, KeyPair, PathKey, PathMemory, Rate, RateState};
 use units::{BitRate, Instant};
 

@@ -1,43 +1,15 @@
 //! Idle streams cost memory and nothing else.
 
-mod pair;
-
 use core::time::Duration;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use pair::{Pair, pass};
+use crate::counting::{allocations, live_bytes};
+use crate::pair::{Pair, pass};
 use slacp::Read;
 use units::{BitRate, Machine};
 
 /// Maximum memory of an idle stream on one side, in bytes.
-const PER_STREAM: i64 = 2048;
+const PER_STREAM: isize = 2048;
 const STREAMS: usize = 10_000;
-
-static HELD: AtomicI64 = AtomicI64::new(0);
-static TAKEN: AtomicU64 = AtomicU64::new(0);
-
-/// The system allocator with a counter.
-struct Counting;
-
-// SAFETY: every call is passed on to the system allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size() as i64, Ordering::Relaxed);
-        TAKEN.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size() as i64, Ordering::Relaxed);
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Exchanges a few bytes on a new stream `count` times, with all timers.
 fn exchanges(pair: &mut Pair, count: usize) {
@@ -59,17 +31,16 @@ fn exchanges(pair: &mut Pair, count: usize) {
     }
 }
 
-/// A single test, so that nothing else is counted.
 #[test]
 fn idle_streams_take_little_memory_and_no_work() {
     let mut pair = Pair::new(BitRate::from_mbit(100));
     // Until the link is known to be clean.
     exchanges(&mut pair, 400);
-    let before = TAKEN.load(Ordering::Relaxed);
+    let before = allocations();
     exchanges(&mut pair, 200);
-    let alone = TAKEN.load(Ordering::Relaxed) - before;
+    let alone = allocations() - before;
 
-    let empty = HELD.load(Ordering::Relaxed);
+    let empty = live_bytes();
     let [terminal, hub] = pair.ids;
     // Each has carried data in both directions and is idle again. Idle streams return their
     // windows; otherwise the memory would be far too small for all.
@@ -91,13 +62,13 @@ fn idle_streams_take_little_memory_and_no_work() {
         pair.exchange();
         while pair.hub.poll_event().or_else(|| pair.terminal.poll_event()).is_some() {}
     }
-    let per_stream = (HELD.load(Ordering::Relaxed) - empty) / (2 * STREAMS as i64);
+    let per_stream = (live_bytes() - empty) / (2 * STREAMS as isize);
     println!("{per_stream} bytes for each stream and side");
     assert!(per_stream <= PER_STREAM, "{per_stream} bytes");
 
-    let before = TAKEN.load(Ordering::Relaxed);
+    let before = allocations();
     exchanges(&mut pair, 200);
-    let beside = TAKEN.load(Ordering::Relaxed) - before;
+    let beside = allocations() - before;
     println!("{alone} allocations alone, {beside} beside {STREAMS} idle streams");
     // Not proportional to their number; the benchmark `speed` measures the time.
     assert!(beside <= alone + alone / 10, "{alone} allocations became {beside}");

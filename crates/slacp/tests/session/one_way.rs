@@ -1,11 +1,9 @@
 //! Fades of one direction: the other still works, which proves nothing.
 
-mod hop;
-
 use core::ops::Range;
 use core::time::Duration;
 
-use hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
+use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::{Mangle, Net};
 use slacp::Event;
 use units::Instant;

@@ -1,13 +1,10 @@
 //! Packet channels: which packets arrive, how often, in what order, and when.
 
-mod hop;
-mod packets;
-
 use core::time::Duration;
 
-use hop::{HUB, Hop, Plan, TERMINAL, at};
+use crate::hop::{HUB, Hop, Plan, TERMINAL, at};
+use crate::packets::{ARQ, Arrivals, FEC, FEC_ARQ, Flow, HEADERS, NONE, Node, channels, net, run};
 use link::testkit::{Mangle, Net};
-use packets::{ARQ, Arrivals, FEC, FEC_ARQ, Flow, NONE, Node, channels, net, run};
 use units::{Instant, Probability};
 
 /// 10/10 Mbit/s, 600 ms.
@@ -199,7 +196,7 @@ fn trouble(seed: u64) -> Net<Node> {
     let flows = |base: u64| -> Vec<Flow> {
         let flow = |i: u64| Flow {
             channel: (mix(base + i) % 4) as u8,
-            size: packets::HEADERS + (mix(base + 10 + i) * 2) as usize,
+            size: HEADERS + (mix(base + 10 + i) * 2) as usize,
             every: Duration::from_micros(500 + mix(base + 20 + i) * 40),
             start: at(5.0 + mix(base + 30 + i) as f64 / 400.0),
             count: 20 + mix(base + 40 + i) / 2,
@@ -228,7 +225,7 @@ fn trouble(seed: u64) -> Net<Node> {
     }
     run(&mut net);
     let deadline: Instant = net.now() + Duration::from_secs(60);
-    let over = |node: &Node| node.host.flows.values().all(hop::Flow::is_over);
+    let over = |node: &Node| node.host.flows.values().all(crate::hop::Flow::is_over);
     net.run_until(|nodes| nodes.iter().all(over), deadline).unwrap();
     net.run_for(Duration::from_secs(12)).unwrap();
     net

@@ -1,12 +1,10 @@
 //! Two machines with the same key, and machines that restart.
 
-mod star;
-
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use crate::star::{Star, config, public, terminal};
 use slacp::{Event, Notice};
-use star::{Star, config, public, terminal};
 use units::Instant;
 
 const DELAY: Duration = Duration::from_millis(300);

@@ -1,10 +1,8 @@
 //! Streams arrive complete whatever the link does, and as fast as it allows.
 
-mod hop;
-
 use core::time::Duration;
 
-use hop::{HUB, Hop, Plan, TERMINAL, at, open_all, run_to_end};
+use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::Mangle;
 use slacp::{Config, Rate, ResetReason};
 use units::{ByteCount, Probability};
@@ -54,16 +52,15 @@ fn a_download_fills_a_lossy_link() {
 
 #[test]
 fn a_stream_tells_what_was_lost_of_it_and_who_holds_it_up() {
-    let stats = |net: &link::testkit::Net<hop::Host>, side: usize| {
+    let stats = |net: &link::testkit::Net<Host>, side: usize| {
         let host = &net.peers()[side];
         let (session, stream) = (host.session.unwrap(), *host.flows.keys().next().unwrap());
         host.endpoint.stream_stats(session, stream).unwrap()
     };
     let mut net = Hop::geo(0.05, 1).connected(&[Plan::new(100, 20_000_000)]);
     open_all(&mut net, TERMINAL);
-    let half = |hosts: &mut [hop::Host]| {
-        hosts[TERMINAL].flows.values().any(|flow| flow.received > 10_000_000)
-    };
+    let half =
+        |hosts: &mut [Host]| hosts[TERMINAL].flows.values().any(|flow| flow.received > 10_000_000);
     net.run_until(half, at(60.0)).unwrap();
     let (hub, terminal) = (stats(&net, HUB), stats(&net, TERMINAL));
     // One packet in twenty, and of the retransmissions too.
@@ -78,9 +75,8 @@ fn a_stream_tells_what_was_lost_of_it_and_who_holds_it_up() {
     let mut net = hop.connected(&[plan]);
     open_all(&mut net, TERMINAL);
     let began = net.now();
-    let waited = |hosts: &mut [hop::Host]| {
-        hosts[TERMINAL].flows.values().any(|flow| flow.received > 100_000)
-    };
+    let waited =
+        |hosts: &mut [Host]| hosts[TERMINAL].flows.values().any(|flow| flow.received > 100_000);
     net.run_until(waited, began + Duration::from_secs(60)).unwrap();
     let (hub, terminal) = (stats(&net, HUB), stats(&net, TERMINAL));
     assert!(hub.blocked_by_peer, "{hub:?}");
@@ -109,7 +105,7 @@ fn thousands_of_seeds_of_trouble_lose_no_byte() {
 }
 
 /// Random streams over a random link with loss, duplication, reordering, bit errors and an outage.
-/// [`Host`](hop::Host) checks every byte and every end.
+/// [`Host`] checks every byte and every end.
 fn trouble(seed: u64, configure: fn(&mut Config)) {
     println!("SLACP_SEEDS={seed}..{}", seed + 1);
     let mix = |n: u64| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(n * 0x85eb_ca6b) >> 7) % 1000;
@@ -164,7 +160,7 @@ fn a_rate_to_be_found_out_delays_no_small_exchange() {
         for plan in 0..rtts {
             let start = net.now();
             let id = net.peers_mut()[TERMINAL].open(start, plan).unwrap();
-            let done = |hosts: &mut [hop::Host]| hosts[TERMINAL].flows[&id].received == 10_000;
+            let done = |hosts: &mut [Host]| hosts[TERMINAL].flows[&id].received == 10_000;
             let end = net.run_until(done, start + Duration::from_secs(60)).unwrap();
             let time = end.saturating_since(start);
             assert!(time < Duration::from_millis(608), "exchange {plan}: {time:?}");

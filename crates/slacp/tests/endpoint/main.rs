@@ -1,0 +1,17 @@
+//! What endpoints take from many peers and from strangers, and what they hold for them.
+
+#[path = "../kit/counting.rs"]
+mod counting;
+#[path = "../kit/pair.rs"]
+mod pair;
+#[path = "../kit/star.rs"]
+mod star;
+
+mod crowd;
+mod effort;
+mod flood;
+mod hub;
+mod idle;
+mod own_memory;
+mod rivals;
+mod versions;

@@ -1,0 +1,29 @@
+//! Sessions of two endpoints over a simulated path, in virtual time.
+
+#[path = "../kit/hop.rs"]
+mod hop;
+#[path = "../kit/packets.rs"]
+mod packets;
+#[path = "../kit/pair.rs"]
+mod pair;
+#[path = "../kit/path/mod.rs"]
+mod path;
+#[path = "../kit/rows/mod.rs"]
+mod rows;
+
+mod acceptance;
+mod channels;
+mod classes;
+mod first_rtt;
+mod flow;
+mod lifecycle;
+mod memory;
+mod migration;
+mod one_way;
+mod path_mtu;
+mod rain_cell;
+mod rate;
+mod rekey;
+mod suspend;
+mod transfer;
+mod wire;
