@@ -179,7 +179,7 @@ impl Endpoint {
     /// Returns the next packet received on a packet channel.
     pub fn poll_packet(&mut self) -> Option<(SessionId, ChannelId, Vec<u8>)> {
         let id = self.core.sessions.with_packet()?;
-        let (channel, packet) = self.core.with(id, |session| session.inbound.poll())??;
+        let (channel, packet) = self.core.with(id, |session| session.poll_packet())??;
         Some((id, channel, packet))
     }
 

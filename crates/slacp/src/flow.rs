@@ -233,6 +233,7 @@ impl SendCredit {
 
     pub(crate) fn raise(&mut self, limit: u64) {
         self.limit = self.limit.max(limit);
+        debug_assert!(self.sent <= self.limit, "nothing is sent without credit");
     }
 }
 
@@ -269,10 +270,12 @@ impl RecvCredit {
         if allowed {
             self.received += bytes;
         }
+        debug_assert!(self.held() <= self.memory, "credit never exceeds the memory");
         allowed
     }
 
     pub(crate) fn consume(&mut self, bytes: u64) {
+        debug_assert!(bytes <= self.held(), "only what was received is read");
         self.consumed += bytes;
     }
 

@@ -192,7 +192,7 @@ fn own(session: &mut Session, now: Instant, known: &mut RangeSet) {
         }
     }
     // Echo received packets.
-    while let Some((channel, packet)) = session.inbound.poll() {
+    while let Some((channel, packet)) = session.poll_packet() {
         let _ = session.send_packet(now, channel, &packet);
     }
     for id in known.descending().flatten().take(64).collect::<Vec<u64>>() {

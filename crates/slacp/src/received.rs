@@ -86,6 +86,7 @@ impl Received {
 
     /// Records a packet of `size` bytes for which [`Self::is_new`] is true.
     pub(crate) fn arrived(&mut self, now: Instant, number: u64, size: usize, eliciting: bool) {
+        debug_assert!(self.is_new(number), "a packet counts once");
         let expected = self.expected();
         if number >= expected {
             self.largest_at = now;
@@ -114,6 +115,7 @@ impl Received {
 
     /// Records a packet restored by FEC.
     pub(crate) fn restored(&mut self, now: Instant, number: u64) {
+        debug_assert!(self.is_new(number), "a packet counts once");
         if number >= self.expected() {
             self.largest_at = now;
         }

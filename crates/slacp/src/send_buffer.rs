@@ -149,6 +149,7 @@ impl SendBuffer {
         }
         let end = self.end().min(self.credit).min(self.next + max);
         let range = self.next..end.max(self.next);
+        debug_assert!(range.is_empty() || range.end <= self.credit);
         self.next = range.end;
         let fin = self.take_fin(range.end);
         (fin || !range.is_empty()).then_some((range, fin))
@@ -176,6 +177,7 @@ impl SendBuffer {
         if fin {
             self.fin = Fin::Acked;
         }
+        debug_assert!(range.end <= self.next, "only what was sent is acknowledged");
         let range = range.start.max(self.base)..range.end;
         self.lost.remove(range.clone());
         self.acked.insert(range);

@@ -401,11 +401,13 @@ impl SentPackets {
             match self.slots.front() {
                 Some(Slot::Done(fate)) => self.fates.push(*fate),
                 Some(Slot::Untracked) => {}
-                _ => return,
+                _ => break,
             }
             self.slots.pop_front();
             self.first += 1;
         }
+        debug_assert!(self.acked_end <= self.next_number());
+        debug_assert!(self.outstanding > 0 || self.bytes == 0, "{} bytes of nothing", self.bytes);
     }
 }
 

@@ -346,6 +346,7 @@ impl Streams {
         let stream = self.map.remove(&id)?;
         self.held -= stream.send.held();
         self.gaps -= stream.recv.gaps();
+        debug_assert!(!self.map.is_empty() || self.held == 0, "{} bytes of no stream", self.held);
         self.granted.replace(stream.charged, 0);
         self.openings.replace(stream.opening, 0);
         self.writers.remove(&id);

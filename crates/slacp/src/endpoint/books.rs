@@ -27,7 +27,7 @@ impl Wants {
             wake: session.poll_timeout(),
             send: session.send_time(),
             event: session.has_event(),
-            packet: session.inbound.has_packet(),
+            packet: session.has_packet(),
             log: session.log.oldest(),
         }
     }

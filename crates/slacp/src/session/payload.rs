@@ -50,16 +50,18 @@ impl<'a> Filling<'a> {
 impl Session {
     /// Whether anything waits that goes before new data.
     pub(super) fn has_urgent(&self) -> bool {
-        self.streams.has_urgent() || self.outbound.has_urgent()
+        self.streams.has_urgent() || self.sender.outbound.has_urgent()
     }
 
     /// When the next new data may be sent.
     pub(super) fn new_at(&self) -> Option<Instant> {
-        self.scheduler.ready_at(|class| self.waiting(class).iter().any(|side| side.flows > 0))
+        self.sender
+            .scheduler
+            .ready_at(|class| self.waiting(class).iter().any(|side| side.flows > 0))
     }
 
     fn waiting(&self, class: usize) -> Waiting {
-        [self.streams.backlog(class), self.outbound.backlog(class)]
+        [self.streams.backlog(class), self.sender.outbound.backlog(class)]
     }
 
     /// Fills the packet with whatever is waiting.
@@ -96,7 +98,9 @@ impl Session {
             self.write_chunk(now, packet, chunk, true);
             return true;
         }
-        let Some(piece) = self.outbound.next_urgent(now, room, &mut self.log) else { return false };
+        let Some(piece) = self.sender.outbound.next_urgent(now, room, &mut self.log) else {
+            return false;
+        };
         self.write_piece(now, packet, piece);
         true
     }
@@ -105,14 +109,15 @@ impl Session {
     fn write_new(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let headers = packet.start + TAG + ip_udp_overhead(self.peer.address);
         let before = if packet.cargo.is_empty() { headers } else { 0 };
-        while let Some((class, side)) = self.scheduler.next(now, |class| self.waiting(class)) {
+        while let Some((class, side)) = self.sender.scheduler.next(now, |class| self.waiting(class))
+        {
             let flows = self.waiting(class)[side as usize].flows;
             let placed = match side {
                 Side::Streams => self.write_new_chunk(now, packet, class),
                 Side::Packets => self.write_new_piece(now, packet, class),
             };
             if let Some(bytes) = placed {
-                self.scheduler.sent(now, class, side, before + bytes, flows);
+                self.sender.scheduler.sent(now, class, side, before + bytes, flows);
                 return true;
             }
             // Queue management may have emptied a flow; otherwise the piece waits for the next
@@ -167,7 +172,8 @@ impl Session {
         class: usize,
     ) -> Option<usize> {
         let law = Law::for_rtt(self.rtt.smoothed());
-        let taken = self.outbound.next_new(now, class, packet.room(), &law, &mut self.log)?;
+        let taken =
+            self.sender.outbound.next_new(now, class, packet.room(), &law, &mut self.log)?;
         self.write_piece(now, packet, taken.piece);
         Some(taken.bytes)
     }
@@ -176,7 +182,7 @@ impl Session {
     /// the peer has acknowledged it.
     fn write_piece(&mut self, now: Instant, packet: &mut Filling, piece: Piece) {
         let channel = piece.channel;
-        if let Some(deadline) = self.outbound.announcement(channel) {
+        if let Some(deadline) = self.sender.outbound.announcement(channel) {
             Frame::Channel(Announcement { channel, deadline }).write(packet.out, false);
             packet.cargo.push(Cargo::Announced(channel, deadline));
         }

@@ -1,36 +1,17 @@
 //! Building packets.
 
-use core::ops::Range;
 use std::net::SocketAddr;
 
-use rand_chacha::ChaCha20Rng;
-use rand_core::Rng;
 use smallvec::SmallVec;
 use units::{ByteCount, Instant, earliest};
 
 use super::payload::Filling;
 use super::{Session, Wake, ip_udp_overhead};
 use crate::event_log::LogEvent;
-use crate::fade::ASK_ALONG;
 use crate::fec::{Block, REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::frame::{self, Frame, Repair};
 use crate::packet::{Header, TAG};
 use crate::sent::{Cargo, SentPacket};
-
-/// A SETTLED frame is sent at least once in this many packets.
-const SETTLE_EVERY: u64 = 64;
-
-/// One packet number is skipped at random within this range. A peer that acknowledges packets it
-/// has not received is caught this way; an honest one reports about one packet in 2,000 as missing.
-const LEAVE_OUT: Range<u64> = 64..4096;
-/// For this many packets, skipping waits until no packet is to be protected: a number skipped
-/// inside a FEC block costs the block a repair.
-const LEAVE_OUT_LATER: u64 = 4096;
-
-/// The next number to skip, once all numbers below `next` are used.
-pub(super) fn left_out_after(next: u64, rng: &mut ChaCha20Rng) -> u64 {
-    next + LEAVE_OUT.start + rng.next_u64() % (LEAVE_OUT.end - LEAVE_OUT.start)
-}
 
 /// Size of the SETTLED and MARK frames that may accompany a repair, in bytes.
 const BESIDE: usize = 9 + 1;
@@ -43,12 +24,13 @@ impl Session {
     /// The earliest time [`Self::transmit`] may have a packet, as far as is known;
     /// [`Instant::ZERO`] for now.
     pub(crate) fn send_time(&self) -> Option<(Instant, Wake)> {
-        if let Some(closing) = &self.closing {
-            return Self::closing_send_time(closing);
+        if !self.is_usable() {
+            return self.life.send_time();
         }
-        let payload = if self.probe_pending { Some(Instant::ZERO) } else { self.payload_at() };
-        let path = [self.path.send_time(self.challenge_delay()), self.mtu_probe_at()];
-        let report = self.received.report_at(self.rtt.smoothed());
+        let payload =
+            if self.probes.is_pending() { Some(Instant::ZERO) } else { self.payload_at() };
+        let path = [self.path.validation.send_time(self.challenge_delay()), self.mtu_probe_at()];
+        let report = self.receiver.report_at(self.rtt.smoothed());
         let payload = earliest(
             path.into_iter().flatten().min().map(|time| (time, Wake::Path)),
             payload.map(|time| (time, Wake::Pacing)),
@@ -58,8 +40,7 @@ impl Session {
 
     /// When payload may be sent, if any is waiting.
     fn payload_at(&self) -> Option<Instant> {
-        let frozen = self.fade.as_ref().is_some_and(|fade| fade.trial_until().is_none());
-        if frozen || self.sent.held() >= self.most_in_flight {
+        if self.outage.is_frozen() || self.sender.is_full() {
             return None;
         }
         Some(self.waits_at()?.max(self.rate.ready_at()?))
@@ -67,22 +48,15 @@ impl Session {
 
     /// When payload will be waiting.
     fn waits_at(&self) -> Option<Instant> {
-        if self.has_urgent() || self.planner.next().is_some() {
+        if self.has_urgent() || self.sender.planner.next().is_some() {
             Some(Instant::ZERO)
         } else {
             self.new_at()
         }
     }
 
-    /// Whether to send a PING with the acknowledgement that is due. Otherwise a side that only
-    /// receives would not notice that its own packets no longer arrive.
-    fn asks_along(&self, now: Instant) -> bool {
-        let asks = self.last_carried > self.last_eliciting && self.is_reachable();
-        asks && now >= self.last_eliciting + ASK_ALONG && self.ack_is_due(now)
-    }
-
-    fn ack_is_due(&self, now: Instant) -> bool {
-        self.received.report_at(self.rtt.smoothed()).is_some_and(|time| time <= now)
+    pub(super) fn ack_is_due(&self, now: Instant) -> bool {
+        self.receiver.report_at(self.rtt.smoothed()).is_some_and(|time| time <= now)
     }
 
     /// Builds the next packet in `out`, which must be empty; `None` if there is nothing to send.
@@ -92,13 +66,13 @@ impl Session {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Option<(SocketAddr, ByteCount)> {
-        let number = self.sent.next_number();
+        let number = self.sender.sent.next_number();
         let header = Header {
             phase: self.keys.phase(),
-            ..Header::new(self.peer.index, number, self.sent.acked_end(), false)
+            ..Header::new(self.peer.index, number, self.sender.sent.acked_end(), false)
         };
         header.write(out);
-        if self.closing.is_some() {
+        if !self.is_usable() {
             return self.transmit_close(now, &header, out);
         }
         if let Some(sent) = self.transmit_path(now, &header, out) {
@@ -108,12 +82,14 @@ impl Session {
             return Some(sent);
         }
         let to = self.peer.address;
-        self.probe_pending |= self.asks_along(now);
+        if self.asks_along(now) {
+            self.ping();
+        }
         // A question must arrive whatever has become of the path MTU.
-        let size = match (self.probe_pending, self.careful) {
-            (false, _) => self.pmtu.size(),
-            (true, false) => self.pmtu.base(),
-            (true, true) => self.pmtu.least(),
+        let size = match (self.probes.is_pending(), self.probes.is_careful()) {
+            (false, _) => self.path.pmtu.size(),
+            (true, false) => self.path.pmtu.base(),
+            (true, true) => self.path.pmtu.least(),
         };
         let mut packet = Filling::new(number, out, size - ip_udp_overhead(to) - TAG);
         let repairs = self.stats.repairs_sent;
@@ -127,7 +103,7 @@ impl Session {
         let source = source && !self.loss.is_clean();
         if source {
             Header::mark_source(out);
-            self.planner.sent_source(now, number, protection, &self.loss);
+            self.sender.planner.sent_source(now, number, protection, &self.loss);
         }
         let source = source.then(|| out[header.len()..].into());
         let sent = self.seal(now, &header, out, to, eliciting.then_some((cargo, source)));
@@ -148,7 +124,7 @@ impl Session {
         to: SocketAddr,
         kept: Option<Kept>,
     ) -> Option<(SocketAddr, ByteCount)> {
-        let number = self.sent.next_number();
+        let number = self.sender.sent.next_number();
         let size = out.len() + TAG + ip_udp_overhead(to);
         let source = kept.as_ref().is_some_and(|kept| kept.1.is_some());
         self.stats.packets_sent += 1;
@@ -161,8 +137,8 @@ impl Session {
     }
 
     fn enter(&mut self, now: Instant, size: u16, kept: Option<Kept>) {
-        self.last_sent = now;
-        let (number, eliciting) = (self.sent.next_number(), kept.is_some());
+        self.activity.sent = now;
+        let (number, eliciting) = (self.sender.sent.next_number(), kept.is_some());
         let nothing_waits = self.waits_at().is_none();
         if let Some(auto) = self.rate.auto_mut() {
             auto.sent(now, number, size, eliciting);
@@ -171,33 +147,23 @@ impl Session {
             }
         }
         if eliciting {
-            self.last_eliciting = now;
-            match &mut self.fade {
+            self.activity.eliciting = now;
+            match self.outage.current() {
                 Some(fade) => fade.asked_with(ByteCount::new(size.into())),
-                None => self.next_probe = self.probe_at(),
+                None => self.schedule_probe(),
             }
         }
         let sent_bytes = self.stats.bytes_sent;
         let enter = |(cargo, source)| SentPacket { size, sent_bytes, time: now, cargo, source };
-        self.sent.push(kept.map(enter));
-        self.leave_out(number);
-    }
-
-    /// Skips the number after this packet's when it is due.
-    fn leave_out(&mut self, number: u64) {
-        let waits = if self.planner.gathers() { LEAVE_OUT_LATER } else { 0 };
-        if number + 1 >= self.leave_out_at + waits {
-            self.sent.leave_out();
-            self.leave_out_at = left_out_after(self.sent.next_number(), &mut self.rng);
-        }
+        self.sender.enter(kept.map(enter), &mut self.rng);
     }
 
     /// Fills the packet; returns whether it is to be acknowledged.
     fn fill(&mut self, now: Instant, packet: &mut Filling) -> bool {
-        let ping = core::mem::take(&mut self.probe_pending);
+        let (ping, careful) = self.probes.take();
         // A question carries an acknowledgement. After a fade the peer learns at once what has
         // arrived; on a path that drops large packets, the acknowledgements in those are lost.
-        let tells = core::mem::take(&mut self.careful) || !self.is_reachable();
+        let tells = careful || !self.is_reachable();
         if self.ack_is_due(now) || ping && tells {
             self.write_ack(now, packet);
         }
@@ -214,7 +180,7 @@ impl Session {
             self.drop_large_repairs(packet);
         }
         let urgent = self.has_urgent() || self.streams.has_sparse();
-        let repair = self.planner.next().filter(|_| !urgent).map(|next| next.shard.len());
+        let repair = self.sender.planner.next().filter(|_| !urgent).map(|next| next.shard.len());
         let room = packet.end - packet.out.len();
         // Small frames must not keep a large repair out of packet after packet.
         if repair.is_none_or(|shard| REPAIR_HEAD + shard + BESIDE <= room) {
@@ -231,32 +197,25 @@ impl Session {
     }
 
     fn write_ack(&mut self, now: Instant, packet: &mut Filling) {
-        if self.received.is_empty() {
+        if self.receiver.received.is_empty() {
             return;
         }
         let (out, end) = (&mut *packet.out, packet.end);
         let before = out.len();
-        let (ranges, restored, report) = self.received.report(now, self.peer.times == Some(true));
+        let (ranges, restored, report) =
+            self.receiver.received.report(now, self.peer.times == Some(true));
         frame::write_ack(out, ranges, restored, &report, end - before - 16);
         let overhead = ip_udp_overhead(self.peer.address) + Header::MAX_LEN + TAG;
-        self.received.reported(now, out.len() - before + overhead);
-        let (number, largest) = (packet.number, self.received.expected() - 1);
+        self.receiver.received.reported(now, out.len() - before + overhead);
+        let (number, largest) = (packet.number, self.receiver.received.expected() - 1);
         self.log.record(now, || LogEvent::AckSent { packet: number, largest });
         self.stats.acknowledgements += 1;
     }
 
     fn write_settled(&mut self, now: Instant, out: &mut Vec<u8>, always: bool) {
-        let settled = self.sent.settled();
-        if !always && settled == self.settled_told {
-            return;
-        }
-        let settled = settled.min(self.planner.floor().unwrap_or(u64::MAX));
-        let due = settled >= self.settled_told + SETTLE_EVERY
-            || (settled > self.settled_told && now >= self.settled_told_at + self.rtt.smoothed());
-        if always || due {
+        let rtt = self.rtt.smoothed();
+        if let Some(settled) = self.sender.next_settled(now, rtt, always) {
             Frame::Settled(settled).write(out, false);
-            self.settled_told = settled;
-            self.settled_told_at = now;
         }
     }
 
@@ -274,19 +233,19 @@ impl Session {
     /// they would block everything behind them.
     fn drop_large_repairs(&mut self, packet: &Filling) {
         let most = packet.end - packet.start - REPAIR_HEAD;
-        while self.planner.next().is_some_and(|next| next.shard.len() > most) {
-            self.planner.take();
+        while self.sender.planner.next().is_some_and(|next| next.shard.len() > most) {
+            self.sender.planner.take();
         }
     }
 
     /// Writes the next repair; `false` if it did not fit.
     fn write_repair(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let Filling { number, out, end, .. } = packet;
-        let Some(next) = self.planner.next() else { return false };
+        let Some(next) = self.sender.planner.next() else { return false };
         if out.len() + REPAIR_HEAD + next.shard.len() > *end {
             return false;
         }
-        let Some(repair) = self.planner.take() else { return false };
+        let Some(repair) = self.sender.planner.take() else { return false };
         let frame = Repair {
             distance: *number - repair.block.base,
             stride: repair.block.stride,

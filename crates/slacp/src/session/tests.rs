@@ -13,7 +13,8 @@ use crate::fec::{Block, MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE, PendingRepair, REPAI
 use crate::frame::{Announcement, Frame, Packet, Part, Repair, Report, TruncatedOffset, write_ack};
 use crate::packet::TAG;
 use crate::phases::KeyLimits;
-use crate::{ChannelConfig, Open, ResetReason, StreamId, frame};
+use crate::stats::ENTRY;
+use crate::{ChannelConfig, CloseReason, DownReason, Open, ResetReason, StreamId, frame};
 
 /// Memory limit of the sessions in these tests, per kind.
 const MEMORY: u64 = 2_000_000;
@@ -66,13 +67,133 @@ fn ack(range: Range<u64>) -> Vec<u8> {
 fn transmit(session: &mut Session, now: Instant) -> Vec<u64> {
     session.handle_timeout(now);
     let (mut out, mut numbers) = (Vec::new(), Vec::new());
-    let mut number = session.sent.next_number();
+    let mut number = session.sender.sent.next_number();
     while session.transmit(now, &mut out).is_some() {
         out.clear();
         numbers.push(number);
-        number = session.sent.next_number();
+        number = session.sender.sent.next_number();
     }
     numbers
+}
+
+/// Sends everything the session has now; returns its sizes on the wire.
+fn sizes(session: &mut Session, now: Instant) -> Vec<u64> {
+    session.handle_timeout(now);
+    let mut out = Vec::new();
+    let sent = core::iter::from_fn(|| {
+        out.clear();
+        session.transmit(now, &mut out).map(|(_, size)| size.get())
+    });
+    sent.collect()
+}
+
+/// Delivers a sealed packet to the session.
+fn deliver(session: &mut Session, now: Instant, number: u64, frames: &[u8]) {
+    let header = Header::new(1, number, 0, false);
+    let mut packet = Vec::new();
+    header.write(&mut packet);
+    packet.extend_from_slice(frames);
+    let key = PacketKey::new(Cipher::ChaCha20Poly1305, &[7; 32]);
+    key.seal(number, header.len(), &mut packet);
+    assert!(session.handle_packet(now, session.peer.address, &header, &mut packet));
+}
+
+#[test]
+fn a_closing_session_sends_close_alone_and_takes_nothing_else() {
+    let mut session = session(&config());
+    session.send_packet(at(0), ChannelId(1), &[0x45; 1000]).unwrap();
+    session.close(at(1), CloseReason::Shutdown);
+    assert!(!session.is_usable() && !session.is_over() && session.poll_event().is_none());
+    // A CLOSE of one byte, or two with its reason.
+    let close = sizes(&mut session, at(1));
+    assert!(close.len() == 1 && close[0] < 28 + 40, "{close:?}");
+    deliver(&mut session, at(2), 0, &frame(&Frame::Settled(7)));
+    assert_eq!(failure(&session), None, "a violation is no longer noticed");
+    let later: usize = (2..1000).map(|ms| sizes(&mut session, at(ms)).len()).sum();
+    assert_eq!(later, 2, "copies after 50 and 150 ms");
+    deliver(&mut session, at(1000), 1, &frame(&Frame::Ping));
+    assert!(sizes(&mut session, at(1099)).is_empty());
+    assert_eq!(sizes(&mut session, at(1100)).len(), 1, "a peer that keeps sending hears again");
+    deliver(&mut session, at(1101), 2, &frame(&Frame::Close(CloseReason::Shutdown)));
+    assert!(session.is_over());
+    assert!(sizes(&mut session, at(1200)).is_empty());
+    assert_eq!((session.poll_timeout(), session.send_time()), (None, None));
+}
+
+#[test]
+fn a_closed_session_sends_nothing() {
+    let mut session = session(&config());
+    session.send_packet(at(0), ChannelId(1), &[0x45; 1000]).unwrap();
+    deliver(&mut session, at(1), 0, &frame(&Frame::Close(CloseReason::Shutdown)));
+    assert!(session.is_over() && !session.is_usable());
+    assert!(sizes(&mut session, at(2)).is_empty());
+    session.close(at(3), CloseReason::Violation);
+    assert!(session.is_over() && sizes(&mut session, at(3)).is_empty());
+    let end = session.take_end();
+    assert_eq!(end, Some(DownReason::ClosedByPeer(CloseReason::Shutdown)));
+}
+
+/// A session whose packet 0 was sent at 1 ms and is not acknowledged, until it is unreachable; and
+/// when that was, in milliseconds.
+fn unreachable() -> (Session, u64) {
+    let mut session = session(&config());
+    session.ping();
+    transmit(&mut session, at(1));
+    let noticed = (2..10_000).find(|ms| {
+        transmit(&mut session, at(*ms));
+        !session.is_reachable()
+    });
+    assert_eq!(session.poll_event(), Some(Event::Unreachable));
+    (session, noticed.unwrap())
+}
+
+#[test]
+fn during_an_outage_only_probes_leave() {
+    let (mut session, noticed) = unreachable();
+    session.send_packet(at(noticed), ChannelId(1), &[0x45; 1000]).unwrap();
+    let sent: Vec<u64> =
+        (noticed..noticed + 5000).flat_map(|ms| sizes(&mut session, at(ms))).collect();
+    assert!(!sent.is_empty() && sent.iter().all(|size| *size < 200), "{sent:?}");
+    assert!(session.is_usable() && !session.is_reachable());
+}
+
+#[test]
+fn a_peer_that_was_silent_gets_data_on_trial_until_it_acknowledges_none() {
+    let (mut session, noticed) = unreachable();
+    let back = noticed + 5000;
+    session.send_packet(at(back), ChannelId(1), &[0x45; 1000]).unwrap();
+    session.take_authentic(at(back), 0, &frame(&Frame::Ping));
+    assert!(!session.is_reachable() && !session.outage.is_frozen());
+    assert!(sizes(&mut session, at(back)).iter().any(|size| *size > 1000));
+    let end = (back..back + 10_000).find(|ms| {
+        transmit(&mut session, at(*ms));
+        session.outage.is_frozen()
+    });
+    assert!(end.is_some() && !session.is_reachable(), "{end:?}");
+}
+
+#[test]
+fn only_an_acknowledgement_of_what_was_sent_during_it_ends_an_outage() {
+    let (mut session, noticed) = unreachable();
+    session.take_authentic(at(noticed), 0, &ack(0..1));
+    assert!(!session.is_reachable(), "packet 0 was sent before");
+    let probes: Vec<u64> =
+        (noticed..noticed + 3000).flat_map(|ms| transmit(&mut session, at(ms))).collect();
+    let newest = *probes.last().unwrap();
+    session.take_authentic(at(noticed + 3000), 1, &ack(newest..newest + 1));
+    assert!(session.is_reachable());
+    assert_eq!(session.poll_event(), Some(Event::Reachable));
+}
+
+#[test]
+fn an_outage_that_lasts_too_long_ends_the_session() {
+    let (mut session, noticed) = unreachable();
+    let end = noticed + config().give_up.as_millis() as u64;
+    session.handle_timeout(at(end - 1));
+    assert!(session.is_usable());
+    session.handle_timeout(at(end));
+    assert!(session.is_over());
+    assert_eq!(session.take_end(), Some(DownReason::GivenUp));
 }
 
 fn failure(session: &Session) -> Option<String> {
@@ -109,7 +230,7 @@ fn a_peer_that_acknowledges_ahead_of_what_comes_is_found_out() {
         session.ping();
         transmit(&mut session, at(n));
         // Anything in flight may have been lost.
-        session.take_authentic(at(n), n, &ack(0..session.sent.next_number()));
+        session.take_authentic(at(n), n, &ack(0..session.sender.sent.next_number()));
         if !session.is_usable() {
             assert!(failure(&session).unwrap().ends_with("was skipped"));
             return;
@@ -148,13 +269,13 @@ fn blocks_that_never_complete_take_no_more_than_half_the_memory() {
     };
     // Every second number never arrives.
     let session = flooded(2, 20_000, |n| frame(&Frame::Repair(repair(n))));
-    assert!(session.decoder.held() as u64 <= MEMORY / 2);
+    assert!(session.receiver.decoder.held() as u64 <= MEMORY / 2);
 }
 
 #[test]
 fn numbers_left_out_take_memory_up_to_a_bound() {
     let session = flooded(2, 40_000, |_| frame(&Frame::Ping));
-    assert!(session.received.held() <= (1 << 14) * ENTRY);
+    assert!(session.receiver.received.held() <= (1 << 14) * ENTRY);
     flooded(1 << 30, 10_000, |_| frame(&Frame::Ping));
 }
 
@@ -187,9 +308,13 @@ fn parts_of_packets_that_never_become_whole_take_what_came_of_them() {
         Packet { channel, lane: (n / 4 % 64) as u8, sequence, part, data: &[1] }
     };
     let session = flooded(1, 200, |n| frame(&Frame::Packet(packet(n))));
-    assert!(session.inbound.held() < 200 * 5 * ENTRY, "{}", session.inbound.held());
+    assert!(
+        session.receiver.inbound.held() < 200 * 5 * ENTRY,
+        "{}",
+        session.receiver.inbound.held()
+    );
     let session = flooded(1, 50_000, |n| frame(&Frame::Packet(packet(n))));
-    assert!(session.inbound.held() as u64 <= MEMORY / 4);
+    assert!(session.receiver.inbound.held() as u64 <= MEMORY / 4);
 }
 
 #[test]
@@ -204,7 +329,7 @@ fn a_peer_that_acknowledges_nothing_is_sent_no_more_than_memory_allows() {
             break;
         }
         transmit(&mut session, at(now));
-        longest = longest.max(session.sent.held() as u64);
+        longest = longest.max(session.sender.sent.held() as u64);
         if now == 20_000 {
             assert!(longest < MEMORY * 8 / 5, "{longest} bytes");
         }
@@ -254,7 +379,7 @@ fn what_is_held_counts_fec_channels_and_what_is_under_way() {
     grows_by(SIZE, &|session| {
         send(session);
         assert_eq!(transmit(session, at(1)).len(), 1);
-        assert_eq!(session.outbound.held(), 0, "it is under way");
+        assert_eq!(session.sender.outbound.held(), 0, "it is under way");
     });
     let (distance, shard) = (100, &[7; SIZE][..]);
     let repair = Repair { distance, stride: 1, count: 50, repairs: 3, index: 0, shard };
@@ -420,7 +545,7 @@ fn whatever_a_peer_sends_a_session_stays_within_its_bound() {
             assert!(held <= BOUND, "seed {seed}, packet {n}: {held} bytes");
             longest = longest.max(held);
         }
-        while session.inbound.poll().is_some() {}
+        while session.receiver.inbound.poll().is_some() {}
     }
     assert!(longest > MEMORY / 4, "{longest} bytes: the adversary is too kind");
 }
@@ -433,7 +558,7 @@ fn with_repairs(rate: Rate, count: usize, shard: usize) -> Session {
     for index in 0..count {
         let block = Block { base: 0, stride: 1, count: 1 };
         let shard = vec![1; shard];
-        session.planner.push(PendingRepair { block, repairs: count, index, shard });
+        session.sender.planner.push(PendingRepair { block, repairs: count, index, shard });
     }
     session
 }
@@ -447,7 +572,7 @@ fn repairs_too_large_for_the_path_hold_up_nothing() {
     let mut out = Vec::new();
     // The first packet belongs to the stream: a turn without one would be wasted.
     assert!(session.transmit(at(2), &mut out).is_some());
-    assert!(session.planner.next().is_none() && !session.streams.has_urgent());
+    assert!(session.sender.planner.next().is_none() && !session.streams.has_urgent());
     session.streams.finish(StreamId(1)).unwrap();
 }
 
@@ -459,6 +584,6 @@ fn a_repair_that_fits_alone_is_not_kept_out_by_what_is_small() {
         let mut session = with_repairs(Rate::auto(), 3, shard);
         let packets = transmit(&mut session, at(2)).len();
         assert!(packets <= 4, "{packets} packets for three repairs of {shard} bytes");
-        assert!(session.planner.next().is_none());
+        assert!(session.sender.planner.next().is_none());
     }
 }

@@ -28,7 +28,7 @@ const AMPLIFICATION: u64 = 3;
 
 /// State of the validation of new addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Path {
+pub(crate) struct Validation {
     candidates: Vec<Candidate>,
     /// No new candidate is accepted before this time.
     calm_until: Instant,
@@ -66,7 +66,7 @@ impl Candidate {
     }
 }
 
-impl Path {
+impl Validation {
     /// Handles an authentic packet of `size` IP bytes from an address other than the current one.
     /// `newest` if no later packet has arrived.
     pub(crate) fn strayed(
@@ -185,10 +185,10 @@ mod tests {
         SocketAddr::from(([192, 0, 2, last], 1))
     }
 
-    /// A path whose peer at address 1 was heard from address 2 at time 0, and the challenges sent
+    /// The validation of a path whose peer at address 1 was heard from address 2 at time 0, and the challenges sent
     /// there and to 1.
-    fn strayed(size: usize) -> (Path, Vec<(SocketAddr, u64)>) {
-        let mut path = Path::default();
+    fn strayed(size: usize) -> (Validation, Vec<(SocketAddr, u64)>) {
+        let mut path = Validation::default();
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         path.strayed(at(0), address(2), size, true, &mut rng);
         let mut asked = Vec::new();
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn many_addresses_take_no_more_room_than_four() {
-        let mut path = Path::default();
+        let mut path = Validation::default();
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         for last in 2..100 {
             path.strayed(at(0), address(last), 1500, true, &mut rng);

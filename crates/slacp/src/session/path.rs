@@ -8,7 +8,9 @@ use units::{ByteCount, Instant};
 
 use super::{Session, ip_udp_overhead};
 use crate::frame::Frame;
+use crate::migration::Validation;
 use crate::packet::{Header, TAG};
+use crate::pmtu::Pmtu;
 use crate::received::ACK_DELAY;
 use crate::rtt::Rtt;
 use crate::sent::Cargo;
@@ -19,7 +21,33 @@ use crate::{Event, PathKey, PathMemory};
 const UNNOTICED: Duration = Duration::from_millis(10);
 /// On a slow link, at most one packet in this many is an MTU probe: larger packets save only 0.6 %
 /// there, and a probe delays the packets behind it.
-pub(super) const PROBE_EVERY: u64 = 64;
+const PROBE_EVERY: u64 = 64;
+
+/// The peer's address as it changes, and the packet size that the path there carries. The current
+/// address is in [`Peer`](super::Peer).
+pub(super) struct Path {
+    pub(super) validation: Validation,
+    /// The address the session has just left, and what it learnt about that path.
+    left: Option<(SocketAddr, Option<PathMemory>)>,
+    pub(super) pmtu: Pmtu,
+    /// On a slow link, the number of bytes sent before the next MTU probe.
+    mtu_probe_from: u64,
+    /// The source address of the packet being processed.
+    pub(super) heard_from: SocketAddr,
+}
+
+impl Path {
+    /// A path to `address` that may carry packets of `mtu` bytes.
+    pub(super) fn new(address: SocketAddr, mtu: u16) -> Self {
+        Self {
+            validation: Validation::default(),
+            left: None,
+            pmtu: Pmtu::new(usize::from(mtu)),
+            mtu_probe_from: PROBE_EVERY * u64::from(mtu),
+            heard_from: address,
+        }
+    }
+}
 
 impl Session {
     /// How long to wait for the answer to a path challenge, with some margin.
@@ -28,27 +56,29 @@ impl Session {
     }
 
     pub(super) fn path_timeout(&self) -> Option<Instant> {
-        self.path.poll_timeout(self.challenge_delay())
+        self.path.validation.poll_timeout(self.challenge_delay())
     }
 
     /// Moves to the peer's new address once it is confirmed.
     pub(super) fn on_path_timeout(&mut self, now: Instant) {
-        let Some((address, rtt)) = self.path.decide(now, self.challenge_delay()) else { return };
+        let Some((address, rtt)) = self.path.validation.decide(now, self.challenge_delay()) else {
+            return;
+        };
         let old = core::mem::replace(&mut self.peer.address, address);
-        self.pmtu.restart();
+        self.path.pmtu.restart();
         // Packets sent to the old address say nothing about the new one.
-        self.last_progress = now;
-        if self.fade.is_some() {
+        self.activity.progress = now;
+        if !self.is_reachable() {
             // The answer to the challenge has just arrived on this path, so probe at once.
-            self.next_probe = now;
+            self.probes.next = now;
         }
         // A new port at the same address is the same path.
         if old.ip() != address.ip() {
-            self.left = Some((old, self.path_memory(now)));
+            self.path.left = Some((old, self.path_memory(now)));
             self.rtt = Rtt::new();
             self.rtt.update(rtt, Duration::ZERO);
             if let Some(auto) = self.rate.auto_mut() {
-                auto.move_to(self.sent.next_number());
+                auto.move_to(self.sender.sent.next_number());
                 self.rate_changed(now);
             }
         }
@@ -57,7 +87,7 @@ impl Session {
 
     /// The path the session has left since the last call, and what it learnt about it.
     pub(crate) fn take_left(&mut self) -> Option<(PathKey, Option<PathMemory>)> {
-        let (address, memory) = self.left.take()?;
+        let (address, memory) = self.path.left.take()?;
         Some((PathKey::new(self.peer.key, address.ip()), memory))
     }
 
@@ -68,7 +98,8 @@ impl Session {
         header: &Header,
         out: &mut Vec<u8>,
     ) -> Option<(SocketAddr, ByteCount)> {
-        let (to, frame) = self.path.next(now, self.peer.address, self.challenge_delay())?;
+        let (to, frame) =
+            self.path.validation.next(now, self.peer.address, self.challenge_delay())?;
         frame.write(out, false);
         self.seal(now, header, out, to, None)
     }
@@ -76,15 +107,15 @@ impl Session {
     /// When the next larger packet size is due to be tried.
     pub(super) fn mtu_probe_at(&self) -> Option<Instant> {
         let usable = self.is_reachable() && self.rate.rate().bits_per_second() > 0;
-        let wanted = self.pmtu.probe_at().filter(|_| usable && !self.probe_pending)?;
-        (self.stats.bytes_sent >= self.mtu_probe_from || !self.is_slow_for_probes())
+        let wanted = self.path.pmtu.probe_at().filter(|_| usable && !self.probes.is_pending())?;
+        (self.stats.bytes_sent >= self.path.mtu_probe_from || !self.is_slow_for_probes())
             .then_some(wanted)
     }
 
     /// Whether an MTU probe would noticeably delay the packets behind it.
     fn is_slow_for_probes(&self) -> bool {
         let noticed = (self.rtt.smoothed() / 10).max(UNNOTICED);
-        self.rate.rate().bytes_in(noticed).get() < self.pmtu.most() as u64
+        self.rate.rate().bytes_in(noticed).get() < self.path.pmtu.most() as u64
     }
 
     /// Builds a packet larger than the known path MTU. A small packet follows it, so that a loss is
@@ -98,31 +129,14 @@ impl Session {
         if self.mtu_probe_at()? > now {
             return None;
         }
-        let probe = self.pmtu.probe(now)?;
+        let probe = self.path.pmtu.probe(now)?;
         Frame::Ping.write(out, false);
-        self.mtu_probe_from = self.stats.bytes_sent + PROBE_EVERY * probe.size as u64;
+        self.path.mtu_probe_from = self.stats.bytes_sent + PROBE_EVERY * probe.size as u64;
         let to = self.peer.address;
         // Padding is zeros.
         out.resize(probe.size - ip_udp_overhead(to) - TAG, 0);
-        self.probe_pending = true;
+        self.ping();
         let cargo = smallvec![Cargo::MtuProbe(probe)];
         self.seal(now, header, out, to, Some((cargo, None)))
-    }
-
-    /// When to check that packets still arrive although more is being sent: if the path starts to
-    /// drop large packets, it drops everything that a busy session sends.
-    pub(super) fn doubt_timeout(&self) -> Option<Instant> {
-        let rtt = self.rtt.smoothed();
-        let delay = self.rtt.probe_delay(ACK_DELAY.max(rtt / 4));
-        let oldest = self.sent.oldest()?;
-        let large =
-            self.is_reachable() && !self.probe_pending && self.pmtu.size() > self.pmtu.least();
-        large.then(|| oldest.max(self.doubted_at) + delay)
-    }
-
-    pub(super) fn on_doubt(&mut self, now: Instant) {
-        self.doubted_at = now;
-        self.probe_pending = true;
-        self.careful = true;
     }
 }

@@ -1,0 +1,154 @@
+//! What an acknowledgement changes, and what becomes of lost cargo.
+
+use core::time::Duration;
+
+use units::Instant;
+
+use super::Session;
+use crate::channels::Piece;
+use crate::event_log::LogEvent;
+use crate::frame::Ack;
+use crate::rate::Acknowledged;
+use crate::sent::{Acked, Cargo, Unsent};
+
+/// Minimum delay between the two copies of a retransmission.
+const SECOND_COPY: Duration = Duration::from_millis(4);
+
+impl Session {
+    pub(super) fn on_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), Unsent> {
+        let acked = self.sender.sent.acknowledge(now, ack)?;
+        if let Some(sent_at) = acked.largest_sent_at.or_else(|| self.only_bound(&acked)) {
+            self.rtt.update(now.saturating_since(sent_at), ack.held);
+            self.follow_pace();
+        }
+        let news = !acked.packets.is_empty();
+        self.measure(now, ack, &acked);
+        self.follow_progress(now, &acked);
+        self.log.record(now, || LogEvent::AckReceived { largest: ack.largest });
+        for (number, packet) in acked.packets {
+            self.log.record(now, || LogEvent::Acknowledged { packet: number });
+            self.path.pmtu.packet_arrived(number, packet.size.into());
+            packet.cargo.into_iter().for_each(|cargo| self.arrived(now, cargo));
+        }
+        for cargo in acked.late {
+            if let Cargo::Stream { stream, range, fin, .. } = cargo {
+                self.streams.on_acknowledged(now, stream, range, fin);
+            }
+        }
+        (0..acked.were_late).for_each(|_| self.loss.was_late());
+        self.take_lost(now);
+        self.streams.wake_writers();
+        if news {
+            self.acknowledged_something();
+        }
+        Ok(())
+    }
+
+    /// Until there is an RTT sample: when the newest acknowledged packet was sent that the peer did
+    /// not hold back. Slightly too long is better than the estimate from a retransmitted handshake.
+    fn only_bound(&self, acked: &Acked) -> Option<Instant> {
+        let sent = acked.packets.iter().map(|(_, packet)| packet.time);
+        sent.max().filter(|_| !self.rtt.is_measured())
+    }
+
+    /// Feeds an acknowledgement to the rate control.
+    fn measure(&mut self, now: Instant, ack: &Ack, acked: &Acked) {
+        let Some(auto) = self.rate.auto_mut() else { return };
+        let packets: Vec<(u64, u16)> = acked.packets.iter().map(|(n, p)| (*n, p.size)).collect();
+        let newest = acked.packets.iter().find(|(number, _)| *number == ack.largest);
+        let times = ack.times.map(|times| (times.clock, times.marks(ack.largest).collect()));
+        let acknowledged = Acknowledged {
+            packets: &packets,
+            newest: newest.map(|(_, packet)| (packet.time, packet.sent_bytes)),
+            largest: ack.largest,
+            held: ack.held,
+            times,
+        };
+        auto.acknowledged(now, self.rtt.smoothed(), &acknowledged);
+        self.rate_changed(now);
+    }
+
+    /// Retransmits lost data.
+    pub(super) fn take_lost(&mut self, now: Instant) {
+        let lost = self.sender.sent.take_lost(now, self.rtt.loss_delay());
+        // A lost MTU probe says nothing about the loss rate of the link.
+        let probes = lost.iter().filter(|(_, packet)| packet.is_mtu_probe()).count();
+        self.stats.packets_lost += (lost.len() - probes) as u64;
+        if let Some(auto) = self.rate.auto_mut() {
+            lost.iter().for_each(|(number, packet)| auto.lost(*number, packet.size));
+        }
+        for (number, packet) in lost {
+            self.log.record(now, || LogEvent::Lost { packet: number });
+            // Losses during a fade say nothing about packet sizes.
+            let judged = !packet.is_mtu_probe() && self.outage.is_past(packet.time);
+            if judged && self.path.pmtu.packet_lost(number, packet.size.into()) {
+                self.stats.black_holes += 1;
+            }
+            packet.cargo.into_iter().for_each(|cargo| self.resend_lost(now, cargo));
+        }
+        for fate in self.sender.sent.take_fates() {
+            self.loss.saw(fate.time, fate.lost);
+        }
+    }
+
+    /// Handles cargo that the peer has received.
+    fn arrived(&mut self, now: Instant, cargo: Cargo) {
+        match cargo {
+            Cargo::Stream { stream, range, fin, .. } => {
+                self.streams.on_acknowledged(now, stream, range, fin);
+            }
+            Cargo::Packet(Piece { channel, .. }) | Cargo::Gone(channel) => {
+                self.sender.outbound.on_acknowledged(channel);
+            }
+            Cargo::Announced(channel, deadline) => {
+                self.sender.outbound.on_announced(channel, deadline);
+            }
+            Cargo::MtuProbe(probe) => self.path.pmtu.arrived(now, probe),
+            Cargo::Control(_) => {}
+        }
+    }
+
+    pub(super) fn resend(&mut self, now: Instant, cargo: Cargo) {
+        match cargo {
+            Cargo::Stream { stream, range, fin, .. } => self.streams.on_lost(stream, range, fin),
+            Cargo::Control(frame) => self.streams.on_control_lost(frame),
+            Cargo::Packet(piece) => self.sender.outbound.resend(now, piece, &mut self.log),
+            Cargo::Gone(channel) => self.sender.outbound.on_gone(channel),
+            Cargo::MtuProbe(probe) => self.path.pmtu.lost(now, probe),
+            Cargo::Announced(..) => {}
+        }
+    }
+
+    /// Resends the oldest cargo that is not acknowledged, although it may have arrived.
+    pub(super) fn resend_oldest(&mut self, now: Instant) {
+        for cargo in self.sender.sent.oldest_cargo() {
+            self.resend(now, cargo);
+        }
+    }
+
+    fn resend_lost(&mut self, now: Instant, cargo: Cargo) {
+        match cargo {
+            Cargo::Stream { again: true, ref range, .. } => {
+                let size = (range.end - range.start) as usize;
+                self.resend_twice(now, cargo, size);
+            }
+            _ => self.resend(now, cargo),
+        }
+    }
+
+    /// Resends data that was lost for the second time: once now, and once more after a burst would
+    /// have passed unless it has arrived by then. If the budget does not allow both copies, only
+    /// the later one is sent.
+    fn resend_twice(&mut self, now: Instant, cargo: Cargo, size: usize) {
+        let burst = self.loss.bursts().map_or(Duration::ZERO, |bursts| bursts.length);
+        let pause = burst.min(self.rtt.smoothed() / 2).max(SECOND_COPY);
+        if self.sender.planner.afford(now, size, true) {
+            self.resend(now, cargo.clone());
+            self.sender.copies.push_back((now + pause, cargo));
+        } else if burst > SECOND_COPY {
+            self.sender.copies.push_back((now + pause, cargo));
+        } else {
+            self.resend(now, cargo);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The keys of a session and when they are renewed (`docs/slacp.md`, Keys).
+
+use core::time::Duration;
+
+use units::Instant;
+
+use super::Session;
+use crate::Config;
+use crate::frame::Frame;
+use crate::packet::Header;
+use crate::phases::{Phases, RekeyError, WornOut};
+use crate::received::ACK_DELAY;
+
+/// The keys in use, and the schedule of their renewal. Packets count in both directions.
+pub(super) struct SessionKeys {
+    phases: Phases,
+    after: Duration,
+    packets: u64,
+    /// When the last change completed, and at which packet count.
+    changed_at: Instant,
+    changed_after: u64,
+    /// Until when packets of the previous key phase are accepted.
+    previous_until: Option<Instant>,
+}
+
+impl SessionKeys {
+    pub(super) fn new(now: Instant, config: &Config, phases: Phases) -> Self {
+        Self {
+            phases: phases.limited(config.key_limits),
+            after: config.rekey_after,
+            packets: config.rekey_packets,
+            changed_at: now,
+            changed_after: 0,
+            previous_until: None,
+        }
+    }
+
+    /// The key phase for outgoing packets.
+    pub(super) fn phase(&self) -> bool {
+        self.phases.phase()
+    }
+
+    /// Number of key renewals so far.
+    pub(super) fn generation(&self) -> u64 {
+        self.phases.generation()
+    }
+
+    /// Whether the keys are within their limits.
+    pub(super) fn check(&self) -> Result<(), WornOut> {
+        self.phases.check()
+    }
+
+    /// Seals a packet whose header carries [`Self::phase`].
+    pub(super) fn seal(&mut self, number: u64, header_len: usize, packet: &mut Vec<u8>) {
+        self.phases.seal(number, header_len, packet);
+    }
+
+    /// Decrypts a packet; `None` if it is not authentic.
+    pub(super) fn open<'a>(
+        &mut self,
+        header: &Header,
+        number: u64,
+        packet: &'a mut [u8],
+    ) -> Option<&'a [u8]> {
+        self.phases.open(header, number, packet)
+    }
+
+    /// When the previous key expires, or, if the peer `is_reachable`, the next change is due;
+    /// `packets` were exchanged so far.
+    fn poll_timeout(&self, packets: u64, is_reachable: bool) -> Option<Instant> {
+        debug_assert!(self.changed_after <= packets, "packets are only ever added");
+        if self.previous_until.is_some() || !self.phases.may_offer() || !is_reachable {
+            return self.previous_until;
+        }
+        let many = packets - self.changed_after >= self.packets;
+        Some(if many || self.phases.are_worn() {
+            Instant::ZERO
+        } else {
+            self.changed_at + self.after
+        })
+    }
+
+    /// Forgets the previous key, or starts the next change with the frame returned.
+    fn handle_timeout(&mut self) -> Option<Frame<'static>> {
+        if self.drop_previous() { None } else { self.phases.offer() }
+    }
+
+    fn drop_previous(&mut self) -> bool {
+        let held = self.previous_until.take().is_some();
+        if held {
+            self.phases.drop_previous();
+        }
+        held
+    }
+
+    /// Whether the packet opened last has completed a key change.
+    fn has_changed(&self) -> bool {
+        self.phases.holds_previous() && self.previous_until.is_none()
+    }
+
+    /// Accepts packets of the previous phase until then.
+    fn changed(&mut self, now: Instant, packets: u64, previous_until: Instant) {
+        self.previous_until = Some(previous_until);
+        self.changed_at = now;
+        self.changed_after = packets;
+    }
+
+    /// Handles the peer's key share; returns the answer, if any.
+    fn on_rekey(
+        &mut self,
+        generation: u64,
+        key: [u8; 32],
+    ) -> Result<Option<Frame<'static>>, RekeyError> {
+        if generation > self.phases.generation() {
+            // A new change has begun, so no packet of the previous phase is in flight.
+            self.drop_previous();
+        }
+        self.phases.on_rekey(generation, key)
+    }
+}
+
+impl Session {
+    /// Packets of both directions, sent or known to have been sent. Numbers that the peer skips
+    /// count as well.
+    fn packets(&self) -> u64 {
+        self.sender.sent.next_number() + self.receiver.received.expected()
+    }
+
+    pub(super) fn rekey_timeout(&self) -> Option<Instant> {
+        self.keys.poll_timeout(self.packets(), self.is_reachable())
+    }
+
+    /// Closes the session if a key is worn out. The terminal renews its keys at half of that limit,
+    /// so a peer that meant to go on would have done so.
+    pub(super) fn check_keys(&mut self, now: Instant) {
+        if let Err(error) = self.keys.check()
+            && self.is_usable()
+        {
+            self.fail(now, &error);
+        }
+    }
+
+    pub(super) fn on_rekey_timeout(&mut self) {
+        if let Some(offer) = self.keys.handle_timeout() {
+            self.streams.send_control(offer);
+        }
+    }
+
+    /// Checks, after a packet was opened, whether it completed a key change.
+    pub(super) fn follow_phase(&mut self, now: Instant) {
+        if self.keys.has_changed() {
+            // RFC 9001 §6.5.
+            let previous_until = now + self.rtt.probe_delay(ACK_DELAY) * 3;
+            self.keys.changed(now, self.packets(), previous_until);
+        }
+    }
+
+    pub(super) fn on_rekey(&mut self, generation: u64, key: [u8; 32]) -> Result<(), RekeyError> {
+        let phase = self.keys.phase();
+        if let Some(answer) = self.keys.on_rekey(generation, key)? {
+            debug_assert!(matches!(answer, Frame::Rekey { .. }));
+            self.streams.send_control(answer);
+        }
+        // The hub switches keys with the first packet of the new phase, which is this one.
+        if self.keys.phase() != phase {
+            self.ping();
+        }
+        Ok(())
+    }
+}

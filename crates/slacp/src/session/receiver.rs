@@ -1,0 +1,62 @@
+//! The receiving side of a session: what has come, what FEC restores, and packets in order.
+
+use core::time::Duration;
+
+use units::Instant;
+
+use crate::Config;
+use crate::channels::Inbound;
+use crate::fec::Decoder;
+use crate::frame::Repair;
+use crate::received::Received;
+
+/// The receiving side of a session. The streams' data is in [`Streams`](crate::streams::Streams).
+pub(super) struct Receiver {
+    pub(super) received: Received,
+    pub(super) decoder: Decoder,
+    pub(super) inbound: Inbound,
+}
+
+impl Receiver {
+    /// Packets of channels may take a quarter of the memory, and FEC half.
+    pub(super) fn new(config: &Config, memory: u64) -> Self {
+        let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self {
+            received: Received::new(),
+            decoder: Decoder::new(part(memory / 2)),
+            inbound: Inbound::new(&config.channels, part(memory / 4)),
+        }
+    }
+
+    /// Memory in bytes.
+    pub(super) fn held(&self) -> usize {
+        self.received.held() + self.decoder.held() + self.inbound.held()
+    }
+
+    /// Handles the contents of a packet as FEC sees them: the `source`, empty if repairs do not
+    /// protect the packet, and the repair it carries. Returns the packets that can be restored now,
+    /// by number.
+    pub(super) fn decode(
+        &mut self,
+        number: u64,
+        source: &[u8],
+        repair: Option<&Repair>,
+    ) -> Vec<(u64, Vec<u8>)> {
+        let mut restored = self.decoder.keep(number, source);
+        if let Some(repair) = repair {
+            restored.extend(self.decoder.repair(number, repair));
+        }
+        restored
+    }
+
+    /// When an acknowledgement is due.
+    pub(super) fn report_at(&self, rtt: Duration) -> Option<Instant> {
+        self.received.report_at(rtt)
+    }
+
+    /// Forgets everything below a number that the peer has settled.
+    pub(super) fn settle(&mut self, floor: u64) {
+        self.received.settle(floor);
+        self.decoder.settle(floor);
+    }
+}

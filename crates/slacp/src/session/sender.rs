@@ -1,0 +1,150 @@
+//! The sending side of a session: what was sent, what protects it, and who is next.
+
+use core::ops::Range;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::Rng;
+use units::{BitRate, Instant};
+
+use crate::Config;
+use crate::channels::Outbound;
+use crate::planner::Planner;
+use crate::scheduler::Scheduler;
+use crate::sent::{Cargo, SentPacket, SentPackets};
+use crate::stats::ENTRY;
+
+/// A SETTLED frame is sent at least once in this many packets.
+const SETTLE_EVERY: u64 = 64;
+
+/// One packet number is skipped at random within this range. A peer that acknowledges packets it
+/// has not received is caught this way; an honest one reports about one packet in 2,000 as missing.
+const LEAVE_OUT: Range<u64> = 64..4096;
+/// For this many packets, skipping waits until no packet is to be protected: a number skipped
+/// inside a FEC block costs the block a repair.
+const LEAVE_OUT_LATER: u64 = 4096;
+
+/// How many recent packet numbers a peer may still refer to.
+const RECENT: u64 = 1 << 16;
+
+/// The sending side of a session. The streams' data is in [`Streams`](crate::streams::Streams).
+pub(super) struct Sender {
+    pub(super) sent: SentPackets,
+    pub(super) planner: Planner,
+    pub(super) scheduler: Scheduler,
+    pub(super) outbound: Outbound,
+    /// Second copies of retransmissions, with the time each is due.
+    pub(super) copies: VecDeque<(Instant, Cargo)>,
+    /// The next packet number to skip.
+    leave_out_at: u64,
+    /// Soft limit of the sent-packet records, in bytes: beyond it no more payload is sent.
+    most_in_flight: usize,
+    /// Hard limit: a peer that leaves more unacknowledged breaks the protocol.
+    most_unacknowledged: usize,
+    /// The floor that the peer was sent last, and when.
+    settled: u64,
+    settled_at: Instant,
+}
+
+impl Sender {
+    pub(super) fn new(
+        now: Instant,
+        config: &Config,
+        memory: u64,
+        rate: BitRate,
+        rng: &mut ChaCha20Rng,
+    ) -> Self {
+        let (classes, mtu) = (config.classes.len(), usize::from(config.mtu));
+        Self {
+            sent: SentPackets::default(),
+            planner: Planner::new(rate),
+            scheduler: Scheduler::new(&config.classes),
+            outbound: Outbound::new(&config.channels, classes, mtu),
+            copies: VecDeque::new(),
+            leave_out_at: left_out_after(0, rng),
+            most_in_flight: most_in_flight(memory),
+            most_unacknowledged: most_unacknowledged(memory),
+            settled: 0,
+            settled_at: now,
+        }
+    }
+
+    /// Memory in bytes.
+    pub(super) fn held(&self) -> usize {
+        let copies = self.copies.len() * ENTRY;
+        self.sent.held() + self.planner.held() + self.outbound.held() + copies
+    }
+
+    /// Whether so much awaits its acknowledgement that only probes may be sent.
+    pub(super) fn is_full(&self) -> bool {
+        self.sent.held() >= self.most_in_flight
+    }
+
+    /// Size of the records in bytes if the peer leaves more unacknowledged than it may.
+    pub(super) fn unacknowledged_too_much(&self) -> Option<usize> {
+        Some(self.sent.held()).filter(|bytes| *bytes > self.most_unacknowledged)
+    }
+
+    /// Whether this side may recently have sent a packet with this number.
+    pub(super) fn may_have_sent(&self, number: u64) -> bool {
+        let next = self.sent.next_number();
+        number < next && number + RECENT >= next
+    }
+
+    /// Records the next packet, and skips the number after it when that is due.
+    pub(super) fn enter(&mut self, packet: Option<SentPacket>, rng: &mut ChaCha20Rng) {
+        let number = self.sent.next_number();
+        self.sent.push(packet);
+        debug_assert_eq!(self.sent.next_number(), number + 1, "packet numbers are consecutive");
+        let waits = if self.planner.gathers() { LEAVE_OUT_LATER } else { 0 };
+        if number + 1 >= self.leave_out_at + waits {
+            self.sent.leave_out();
+            self.leave_out_at = left_out_after(self.sent.next_number(), rng);
+        }
+    }
+
+    /// The floor for a SETTLED frame, if one is due: everything below it has arrived or is lost,
+    /// and no repair needs it. With a probe it is `always` due.
+    pub(super) fn next_settled(
+        &mut self,
+        now: Instant,
+        rtt: Duration,
+        always: bool,
+    ) -> Option<u64> {
+        let settled = self.sent.settled();
+        if !always && settled == self.settled {
+            return None;
+        }
+        let settled = settled.min(self.planner.floor().unwrap_or(u64::MAX));
+        let due = settled >= self.settled + SETTLE_EVERY
+            || (settled > self.settled && now >= self.settled_at + rtt);
+        if !always && !due {
+            return None;
+        }
+        debug_assert!(self.settled <= settled && settled <= self.sent.next_number());
+        self.settled = settled;
+        self.settled_at = now;
+        Some(settled)
+    }
+}
+
+/// The next number to skip, once all numbers below `next` are used.
+fn left_out_after(next: u64, rng: &mut ChaCha20Rng) -> u64 {
+    next + LEAVE_OUT.start + rng.next_u64() % (LEAVE_OUT.end - LEAVE_OUT.start)
+}
+
+/// The size of sent-packet records, in bytes, beyond which only probes are sent. Streams have at
+/// most `memory` bytes in flight; as FEC sources these are stored again in the records, and headers
+/// and records take less than half of a full packet. For packets of channels this is the only
+/// limit.
+fn most_in_flight(memory: u64) -> usize {
+    usize::try_from(memory + memory / 2).unwrap_or(usize::MAX)
+}
+
+/// The size of sent-packet records beyond which a reachable peer is acknowledging nothing, in
+/// violation of the protocol. Probes need at least ten minutes to fill half the memory, even if
+/// that is only 1 MB.
+fn most_unacknowledged(memory: u64) -> usize {
+    usize::try_from(memory).unwrap_or(usize::MAX).saturating_mul(2)
+}
