@@ -8,7 +8,7 @@ mod inbound;
 mod outbound;
 mod piece;
 
-pub(crate) use codel::Law;
+pub(crate) use codel::CoDelParams;
 pub(crate) use config::{CHANNELS, MAX_DEADLINE};
 pub use config::{ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl};
 pub(crate) use inbound::Inbound;

@@ -6,7 +6,7 @@ use units::{Instant, Machine, earliest};
 
 use crate::gate::Gate;
 use crate::hub::Hub;
-use crate::knock::Knocker;
+use crate::knock::KnockKey;
 use crate::packet::{self, Datagram, Header};
 use crate::session::{Session, Wake};
 use crate::terminal::Terminal;
@@ -14,9 +14,9 @@ use crate::{
     ChannelId, Config, Event, KeyPair, LogEntry, Notice, PublicKey, SessionId, StreamError,
 };
 
-mod books;
 mod commands;
 mod common;
+mod schedule;
 mod sessions;
 mod watch;
 
@@ -44,8 +44,8 @@ impl Endpoint {
     /// A hub that serves the terminals with the keys in `allow`. Its ephemeral keys are derived
     /// from `seed`, which must be unpredictable except in tests.
     pub fn hub(config: Config, identity: KeyPair, allow: Vec<PublicKey>, seed: [u8; 32]) -> Self {
-        let knocker = Knocker::new(identity.public());
-        let mut core = Core::new(config, identity, knocker, seed);
+        let knock_key = KnockKey::new(identity.public());
+        let mut core = Core::new(config, identity, knock_key, seed);
         let gate = Gate::new(core.config.handshakes_per_second, &mut core.rng);
         Self { core, role: Role::Hub(Box::new(Hub::new(allow, gate))) }
     }
@@ -59,7 +59,7 @@ impl Endpoint {
         addresses: Vec<SocketAddr>,
         seed: [u8; 32],
     ) -> Self {
-        let core = Core::new(config, identity, Knocker::new(hub), seed);
+        let core = Core::new(config, identity, KnockKey::new(hub), seed);
         Self { core, role: Role::Terminal(Box::new(Terminal::new(addresses))) }
     }
 

@@ -3,15 +3,15 @@
 //! take unbounded memory.
 
 mod adversary;
+mod checked;
+mod choices;
 mod contact;
 mod contacts;
-mod dice;
 mod duel;
 mod forger;
 mod grammar;
 mod owner;
 mod tactics;
-mod watched;
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,7 @@ use crate::crypto::{Cipher, PacketKey};
 use crate::fec::Decoder;
 use crate::frame::{self, Frame};
 use crate::handshake::Keys;
-use crate::knock::Knocker;
+use crate::knock::KnockKey;
 use crate::secret::Secret;
 use crate::session::{Peer, Session, limits};
 use crate::{
@@ -29,10 +29,10 @@ use crate::{
 };
 
 pub use adversary::{Adversary, is_own, own_address};
-pub use dice::Dice;
+pub use checked::{Bound, CheckedEndpoint, Limits};
+pub use choices::Choices;
 pub use duel::adversary;
 pub use owner::Owner;
-pub use watched::{Bound, Limits, Watched};
 
 /// A function that processes untrusted bytes.
 pub type Target = fn(&[u8]);
@@ -79,11 +79,11 @@ pub fn knocked(bytes: &[u8]) {
     let Some((side, body)) = bytes.split_first() else { return };
     let now = Instant::from_nanos(1_000_000_000);
     let key = |seed| KeyPair::from_private([seed; 32]);
-    let knocker = Knocker::new(key(1).public());
+    let knock_key = KnockKey::new(key(1).public());
     if side % 2 == 0 {
         let mut hub = Endpoint::hub(config(), key(1), vec![key(2).public()], [3; 32]);
         let mut initiation = body.to_vec();
-        knocker.seal(&mut initiation);
+        knock_key.seal(&mut initiation);
         let size = initiation.len();
         hub.handle_datagram(now, address(), &mut initiation);
         let mut out = Vec::new();
@@ -102,7 +102,7 @@ pub fn knocked(bytes: &[u8]) {
     if let (Some(place), Some(index)) = (answer.get_mut(1..5), first.get(2..6)) {
         place.copy_from_slice(index);
     }
-    let mut answer = knocker.seal_answer(answer, knocker.check(&first).as_ref());
+    let mut answer = knock_key.seal_answer(answer, knock_key.check(&first).as_ref());
     terminal.handle_datagram(now, address(), &mut answer);
     while terminal.poll_notice().is_some() {}
     terminal.handle_timeout(now);

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::crypto::{Cipher, PacketKey};
 use crate::flow::Limits;
-use crate::knock::{Knocker, MAC, Mac};
+use crate::knock::{KnockKey, MAC, Mac};
 use crate::open::Openings;
 use crate::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, VERSION};
 use crate::phases::expand;
@@ -198,7 +198,7 @@ impl Initiator {
     pub(crate) fn new(
         now: Instant,
         identity: &KeyPair,
-        hub: &Knocker,
+        hub: &KnockKey,
         index: Index,
         params: &Params,
         rng: &mut ChaCha20Rng,
@@ -223,7 +223,7 @@ impl Initiator {
     }
 
     /// Whether a short answer from the hub belongs to this message.
-    pub(crate) fn is_answered_by(&self, hub: &Knocker, answer: &[u8]) -> bool {
+    pub(crate) fn is_answered_by(&self, hub: &KnockKey, answer: &[u8]) -> bool {
         hub.is_answer(answer, Some(&self.knock))
     }
 
@@ -233,7 +233,7 @@ impl Initiator {
         &mut self,
         now: Instant,
         identity: &KeyPair,
-        hub: &Knocker,
+        hub: &KnockKey,
         params: &Params,
         cookie: &Mac,
         rng: &mut ChaCha20Rng,
@@ -310,7 +310,7 @@ pub(crate) struct Message {
 impl Message {
     pub(crate) fn new(
         identity: &KeyPair,
-        hub: &Knocker,
+        hub: &KnockKey,
         index: Index,
         params: &[u8],
         cookie: &Mac,
@@ -479,7 +479,7 @@ mod tests {
 
     /// An initiator for terminal 2, to hub 3.
     fn initiator(rng: &mut ChaCha20Rng, params: &Params) -> Initiator {
-        let hub = Knocker::new(identity(3).public());
+        let hub = KnockKey::new(identity(3).public());
         Initiator::new(Instant::ZERO, &identity(2), &hub, 7, params, rng)
     }
 
@@ -530,7 +530,7 @@ mod tests {
     #[test]
     fn cookies_are_taken_a_few_times() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        let hub = Knocker::new(identity(3).public());
+        let hub = KnockKey::new(identity(3).public());
         let mut initiator = initiator(&mut rng, &params(None));
         for count in 0..9 {
             let sent = initiator.poll(initiator.due()).unwrap();
@@ -584,7 +584,7 @@ mod tests {
         assert!(initiator.poll(Instant::ZERO).is_some());
         let again = initiator.due();
         assert!(initiator.poll(again).is_some());
-        let hub = Knocker::new(identity(3).public());
+        let hub = KnockKey::new(identity(3).public());
         initiator.take_cookie(again, &identity(2), &hub, &params, &[7; MAC], &mut rng);
         assert!(initiator.poll(again).is_some());
         let pause = initiator.due().saturating_since(again);

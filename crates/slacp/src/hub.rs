@@ -12,7 +12,7 @@ use crate::gate::Gate;
 use crate::handshake::{self, Responder};
 use crate::knock::{MAC, Mac};
 use crate::packet::{self, Echo, Header, Index, VERSION};
-use crate::rivals::{Present, Rivals, Verdict};
+use crate::replacement::{Present, Replacement, Verdict};
 use crate::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
 use crate::{CloseReason, Config, Effort, Notice, PublicKey, SessionId};
@@ -48,7 +48,7 @@ pub(crate) struct Hub {
 struct KnownPeer {
     session: Option<SessionId>,
     tentative: Option<Box<Tentative>>,
-    rivals: Rivals,
+    replacement: Replacement,
 }
 
 /// A session that the hub has answered. It replaces the current one when the terminal first uses
@@ -130,7 +130,7 @@ impl Hub {
 
     /// What handshakes have cost so far.
     pub(crate) fn effort(&self, core: &Core) -> Effort {
-        Effort { hashes: core.knocker.hashes() + self.gate.hashes(), handshakes: self.reads }
+        Effort { hashes: core.knock_key.hashes() + self.gate.hashes(), handshakes: self.reads }
     }
 
     /// Number of answered handshakes waiting for their terminals.
@@ -149,7 +149,7 @@ impl Hub {
         if core.shut || datagram.len() > MOST_INITIATION {
             return core.ignore();
         }
-        let Some(knock) = core.knocker.check(datagram) else { return core.ignore() };
+        let Some(knock) = core.knock_key.check(datagram) else { return core.ignore() };
         if self.answered.contains_key(&knock) {
             return self.answer_again(core, now, from, sender, &knock);
         }
@@ -172,7 +172,7 @@ impl Hub {
             return self.ask_for_cookie(core, now, from, sender, &knock);
         }
         let key = responder.peer;
-        let held = self.peers.get(&key).is_some_and(|known| known.rivals.holds(now));
+        let held = self.peers.get(&key).is_some_and(|known| known.replacement.holds(now));
         if held && !self.may_replace(core, now, from, key) {
             return core.ignore();
         }
@@ -207,12 +207,12 @@ impl Hub {
         if !core.may_answer() || datagram.len() > MOST_INITIATION {
             return core.ignore();
         }
-        let Some(knock) = core.knocker.check(datagram) else { return core.ignore() };
+        let Some(knock) = core.knock_key.check(datagram) else { return core.ignore() };
         if self.foreign.is_news(now, from.ip(), version) {
             let (ours, theirs) = (VERSION, version);
             core.notices.push_back(Notice::ForeignTerminal { address: from, ours, theirs });
         }
-        let answer = core.knocker.versions(echo, &knock);
+        let answer = core.knock_key.versions(echo, &knock);
         if answer.len() <= datagram.len() {
             core.answer_later(from, answer);
         }
@@ -232,7 +232,7 @@ impl Hub {
         let hint = packet::unknown(header);
         let answered = hint.len() + MAC <= size && core.may_answer();
         if answered && self.gate.admits_hint(now, from) {
-            core.answer_later(from, core.knocker.seal_answer(hint, None));
+            core.answer_later(from, core.knock_key.seal_answer(hint, None));
         }
     }
 
@@ -248,7 +248,7 @@ impl Hub {
             return;
         }
         let cookie = self.gate.cookie(now, from);
-        let request = core.knocker.cookie_request(sender, &cookie, knock);
+        let request = core.knock_key.cookie_request(sender, &cookie, knock);
         core.answer_later(from, request);
     }
 
@@ -334,7 +334,7 @@ impl Hub {
         let known = self.peers.get_mut(&peer)?;
         let old = known.session.take();
         if old.is_some() {
-            known.rivals.replaced(now);
+            known.replacement.replaced(now);
         }
         let mut tentative = self.take_tentative(&peer)?;
         tentative.session.begin_rtt(rtt);
@@ -360,7 +360,7 @@ impl Hub {
         let Some(session) = core.session(id) else { return true };
         let present = Present { heard: session.last_heard(), patience: session.patience() };
         let served = session.peer.address;
-        match known.rivals.judge(now, present) {
+        match known.replacement.judge(now, present) {
             Verdict::Admit => return true,
             Verdict::Ask => core.ping(id),
             Verdict::Refuse { news } => {

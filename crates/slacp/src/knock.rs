@@ -15,14 +15,14 @@ pub(crate) type Mac = [u8; MAC];
 pub(crate) const MAC: usize = 16;
 
 /// Computes and checks the knocks of a hub's terminals and the tags of the hub's answers.
-pub(crate) struct Knocker {
+pub(crate) struct KnockKey {
     /// The hub whose public key this is derived from.
     pub(crate) hub: PublicKey,
     key: hmac::Key,
     hashes: Cell<u64>,
 }
 
-impl Knocker {
+impl KnockKey {
     pub(crate) fn new(hub: PublicKey) -> Self {
         let mut secret = b"SLACP knock".to_vec();
         secret.extend_from_slice(&hub.0);
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_knock_is_made_for_one_hub_and_one_message() {
-        let (ours, other) = (Knocker::new(PublicKey([1; 32])), Knocker::new(PublicKey([2; 32])));
+        let (ours, other) = (KnockKey::new(PublicKey([1; 32])), KnockKey::new(PublicKey([2; 32])));
         let mut message = b"initiation".to_vec();
         let knock = ours.seal(&mut message);
         assert_eq!(ours.check(&message), Some(knock));
@@ -122,7 +122,7 @@ mod tests {
     fn the_refusal_of_a_hub_of_version_1_is_understood() {
         let initiation = recorded("initiation_2");
         let answer = recorded("answered_with_1");
-        let hub = Knocker::new(KeyPair::from_private([1; 32]).public());
+        let hub = KnockKey::new(KeyPair::from_private([1; 32]).public());
         let knock = hub.check(&initiation).unwrap();
         assert!(hub.is_answer(&answer, Some(&knock)));
         let Some(Datagram::Initiation { sender }) = packet::parse(&initiation) else { panic!() };
@@ -141,11 +141,11 @@ mod tests {
 
     #[test]
     fn an_answer_is_made_for_one_initiation() {
-        let ours = Knocker::new(PublicKey([1; 32]));
+        let ours = KnockKey::new(PublicKey([1; 32]));
         let answer = ours.cookie_request(7, &[3; MAC], &[4; MAC]);
         assert!(ours.is_answer(&answer, Some(&[4; MAC])));
         assert!(!ours.is_answer(&answer, Some(&[5; MAC])));
         assert!(!ours.is_answer(&answer, None));
-        assert!(!Knocker::new(PublicKey([2; 32])).is_answer(&answer, Some(&[4; MAC])));
+        assert!(!KnockKey::new(PublicKey([2; 32])).is_answer(&answer, Some(&[4; MAC])));
     }
 }

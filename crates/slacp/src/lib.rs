@@ -35,7 +35,7 @@ mod rate;
 mod received;
 mod recv_buffer;
 mod reordering;
-mod rivals;
+mod replacement;
 mod rtt;
 mod scheduler;
 mod secret;

@@ -2,8 +2,9 @@
 
 mod arrivals;
 mod auto;
+mod configured;
 mod memory;
-mod told;
+
 mod train;
 
 use core::time::Duration;
@@ -12,9 +13,9 @@ use thiserror::Error;
 use units::{BitRate, Instant};
 
 pub(crate) use auto::{Acknowledged, Auto};
+use configured::ConfiguredRate;
 pub(crate) use memory::Memories;
 pub use memory::{PathKey, PathMemory};
-use told::Told;
 
 /// Where the rate of one direction comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub enum Rate {
 pub enum RateState {
     /// The rate is configured or reported by the modem.
     #[default]
-    Told,
+    Configured,
     /// Nothing is known yet.
     Blind,
     /// A rate was observed and is being confirmed.
@@ -92,21 +93,21 @@ pub enum RateError {
     NoSession,
     /// The configuration sets the rate in another way.
     #[error("the rate is not set by a modem")]
-    NotTold,
+    NotFromModem,
 }
 
 /// The rate control of a session.
 #[derive(Debug)]
 pub(crate) enum Control {
-    Told(Told),
+    Configured(ConfiguredRate),
     Auto(Box<Auto>),
 }
 
 impl Control {
     pub(crate) fn new(rate: &Rate) -> Self {
         match rate {
-            Rate::Fixed(rate) => Self::Told(Told::fixed(*rate)),
-            Rate::Modem { initial } => Self::Told(Told::modem(*initial)),
+            Rate::Fixed(rate) => Self::Configured(ConfiguredRate::fixed(*rate)),
+            Rate::Modem { initial } => Self::Configured(ConfiguredRate::modem(*initial)),
             Rate::Auto { ceiling } => Self::Auto(Box::new(Auto::new(*ceiling))),
         }
     }
@@ -114,7 +115,7 @@ impl Control {
     /// The current rate.
     pub(crate) fn rate(&self) -> BitRate {
         match self {
-            Self::Told(told) => told.rate(),
+            Self::Configured(rate) => rate.rate(),
             Self::Auto(auto) => auto.rate(),
         }
     }
@@ -122,7 +123,7 @@ impl Control {
     /// The rate for the endpoint's shared pacer; `None` if the session paces itself.
     pub(crate) fn shared(&self) -> Option<BitRate> {
         match self {
-            Self::Told(told) => Some(told.rate()),
+            Self::Configured(rate) => Some(rate.rate()),
             Self::Auto(_) => None,
         }
     }
@@ -130,8 +131,8 @@ impl Control {
     /// Applies a new configuration; `false` if it needs a new session.
     pub(crate) fn configure(&mut self, rate: &Rate) -> bool {
         match (self, rate) {
-            (Self::Told(told), Rate::Fixed(rate)) => told.configure(*rate, false),
-            (Self::Told(told), Rate::Modem { initial }) => told.configure(*initial, true),
+            (Self::Configured(own), Rate::Fixed(rate)) => own.configure(*rate, false),
+            (Self::Configured(own), Rate::Modem { initial }) => own.configure(*initial, true),
             _ => false,
         }
     }
@@ -140,7 +141,7 @@ impl Control {
     /// reported.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
         match self {
-            Self::Told(told) => (told.rate().bits_per_second() > 0).then_some(Instant::ZERO),
+            Self::Configured(rate) => (rate.rate().bits_per_second() > 0).then_some(Instant::ZERO),
             Self::Auto(auto) => auto.ready_at(),
         }
     }
@@ -148,42 +149,42 @@ impl Control {
     /// The measuring rate control, if that is the one in use.
     pub(crate) fn auto(&self) -> Option<&Auto> {
         match self {
-            Self::Told(_) => None,
+            Self::Configured(_) => None,
             Self::Auto(auto) => Some(auto),
         }
     }
 
     pub(crate) fn auto_mut(&mut self) -> Option<&mut Auto> {
         match self {
-            Self::Told(_) => None,
+            Self::Configured(_) => None,
             Self::Auto(auto) => Some(auto),
         }
     }
 
     /// Applies a rate reported by the modem.
-    pub(crate) fn tell(
+    pub(crate) fn report(
         &mut self,
         now: Instant,
         rate: BitRate,
         valid_for: Duration,
     ) -> Result<(), RateError> {
         match self {
-            Self::Told(told) => told.tell(now, rate, valid_for),
-            Self::Auto(_) => Err(RateError::NotTold),
+            Self::Configured(own) => own.report(now, rate, valid_for),
+            Self::Auto(_) => Err(RateError::NotFromModem),
         }
     }
 
     /// When [`Self::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self {
-            Self::Told(told) => told.poll_timeout(),
+            Self::Configured(rate) => rate.poll_timeout(),
             Self::Auto(_) => None,
         }
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        if let Self::Told(told) = self {
-            told.handle_timeout(now);
+        if let Self::Configured(rate) = self {
+            rate.handle_timeout(now);
         }
     }
 }

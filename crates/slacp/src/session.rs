@@ -188,7 +188,7 @@ impl Session {
         Stats {
             rtt: self.rtt.smoothed(),
             rate: self.rate.rate(),
-            rate_state: auto.map_or(RateState::Told, Auto::state),
+            rate_state: auto.map_or(RateState::Configured, Auto::state),
             capacity: auto.and_then(Auto::capacity),
             queue: auto.map_or(Duration::ZERO, Auto::queue),
             min_rtt: auto.and_then(Auto::min_rtt),
@@ -318,7 +318,7 @@ impl Session {
         valid_for: Duration,
     ) -> Result<(), RateError> {
         let was_off = self.rate.rate().bits_per_second() == 0;
-        self.rate.tell(now, rate, valid_for)?;
+        self.rate.report(now, rate, valid_for)?;
         if was_off && rate.bits_per_second() > 0 {
             // The modem reports that the link is back: probe at once.
             self.probes.hasten(now);

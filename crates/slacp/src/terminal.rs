@@ -92,13 +92,13 @@ impl Terminal {
     fn initiate(&self, core: &mut Core, now: Instant) -> Option<Initiator> {
         let index = core.claim_index(Owner::Initiator)?;
         let params = core.params(self.present(core));
-        Some(Initiator::new(now, &core.identity, &core.knocker, index, &params, &mut core.rng))
+        Some(Initiator::new(now, &core.identity, &core.knock_key, index, &params, &mut core.rng))
     }
 
     /// The handshake that a short answer belongs to.
     fn answered(&mut self, core: &Core, answer: &[u8]) -> Option<&mut Initiator> {
         let initiator = self.initiator.as_mut()?;
-        initiator.is_answered_by(&core.knocker, answer).then_some(initiator)
+        initiator.is_answered_by(&core.knock_key, answer).then_some(initiator)
     }
 
     pub(crate) fn handle_cookie(
@@ -112,8 +112,8 @@ impl Terminal {
         let params = core.params(self.present(core));
         match self.answered(core, answer).filter(|initiator| initiator.index == receiver) {
             Some(initiator) => {
-                let (identity, knocker) = (&core.identity, &core.knocker);
-                initiator.take_cookie(now, identity, knocker, &params, cookie, &mut core.rng);
+                let (identity, knock_key) = (&core.identity, &core.knock_key);
+                initiator.take_cookie(now, identity, knock_key, &params, cookie, &mut core.rng);
                 // The cookie came from the address the last message went to, so use that one again.
                 self.turn = self.turn.wrapping_sub(1);
             }
@@ -143,7 +143,7 @@ impl Terminal {
     ) {
         let session = self.session.and_then(|id| core.session(id));
         let sent = session.is_some_and(|session| session.may_have_sent(header));
-        if !sent || now < self.hint_again || !core.knocker.is_answer(hint, None) {
+        if !sent || now < self.hint_again || !core.knock_key.is_answer(hint, None) {
             return core.ignore();
         }
         self.doubted = true;
@@ -187,7 +187,7 @@ impl Terminal {
             return core.release_index(receiver);
         }
         let rtt = initiator.first_rtt(now);
-        let key = core.knocker.hub;
+        let key = core.knock_key.hub;
         // From an address other than the one asked: perhaps a copy of the answer.
         let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
         let known = self.addresses.contains(&from);

@@ -22,7 +22,7 @@ use crate::frame::{
     self, Announcement, Frame, Packet, Part, Repair, Report, ReportedTimes, TruncatedOffset,
 };
 use crate::handshake::{self, Keys, Message, Params, Responder, Unsupported};
-use crate::knock::Knocker;
+use crate::knock::KnockKey;
 use crate::open::Openings;
 use crate::packet::{self, Header, INITIATION_BODY, Index};
 use crate::phases::{Phases, expand};
@@ -180,19 +180,19 @@ impl Outcome {
 
 /// Runs the handshake of [`File::handshake`].
 fn outcome() -> Outcome {
-    let knocker = Knocker::new(hub().public());
-    let message = first_message(&knocker, &[0; 16]).0;
+    let knock_key = KnockKey::new(hub().public());
+    let message = first_message(&knock_key, &[0; 16]).0;
     let noise = &message[INITIATION_BODY..message.len() - 16];
     let answer = params(None, true).encode();
     Outcome::of(observed(&prologue(&[0; 16]), 2, noise, &answer))
 }
 
 /// An initiation, its knock, and its ephemeral key.
-fn first_message(knocker: &Knocker, cookie: &[u8; 16]) -> (Vec<u8>, [u8; 16], [u8; 32]) {
+fn first_message(knock_key: &KnockKey, cookie: &[u8; 16]) -> (Vec<u8>, [u8; 16], [u8; 32]) {
     let (mut rng, ephemeral) = generator(if *cookie == [0; 16] { 1 } else { 3 });
     let params = params(Some(0x1234_5678), false).encode();
-    let message = Message::new(&terminal(), knocker, TERMINAL_INDEX, &params, cookie, &mut rng);
-    let knock = knocker.check(&message.datagram).unwrap();
+    let message = Message::new(&terminal(), knock_key, TERMINAL_INDEX, &params, cookie, &mut rng);
+    let knock = knock_key.check(&message.datagram).unwrap();
     (message.datagram, knock, ephemeral)
 }
 
@@ -208,8 +208,8 @@ impl File {
     }
 
     fn handshake(&mut self) {
-        let knocker = Knocker::new(hub().public());
-        let (first, knock, ephemeral) = first_message(&knocker, &[0; 16]);
+        let knock_key = KnockKey::new(hub().public());
+        let (first, knock, ephemeral) = first_message(&knock_key, &[0; 16]);
         let (mut rng, hub_ephemeral) = generator(2);
         let responder = Responder::read(&hub(), &first, &mut rng).unwrap();
         let ours = params(None, true);
@@ -239,10 +239,10 @@ impl File {
     }
 
     fn cookie(&mut self) {
-        let knocker = Knocker::new(hub().public());
-        let (_, knock, _) = first_message(&knocker, &[0; 16]);
-        let request = knocker.cookie_request(TERMINAL_INDEX, &COOKIE, &knock);
-        let (second, second_knock, ephemeral) = first_message(&knocker, &COOKIE);
+        let knock_key = KnockKey::new(hub().public());
+        let (_, knock, _) = first_message(&knock_key, &[0; 16]);
+        let request = knock_key.cookie_request(TERMINAL_INDEX, &COOKIE, &knock);
+        let (second, second_knock, ephemeral) = first_message(&knock_key, &COOKIE);
         assert!(Responder::read(&hub(), &second, &mut generator(4).0).is_ok());
         self.section(
             "cookie",
@@ -258,11 +258,11 @@ impl File {
 
     /// Answers other than a response that sets up a session.
     fn answers(&mut self) {
-        let knocker = Knocker::new(hub().public());
+        let knock_key = KnockKey::new(hub().public());
         let mut foreign = vec![1, 9, 0xe1, 0xe2];
         foreign.extend(bytes::<60>(0));
-        let knock = knocker.seal(&mut foreign);
-        let versions = knocker.versions([0xe1, 0xe2], &knock);
+        let knock = knock_key.seal(&mut foreign);
+        let versions = knock_key.versions([0xe1, 0xe2], &knock);
         self.section("versions", "The answer to an initiation of version 9.")
             .hex("initiation", &foreign)
             .hex("versions", &versions);
@@ -270,7 +270,7 @@ impl File {
         let header = Header { phase: true, ..Header::new(HUB_INDEX, 70_000, 0, true) };
         let mut packet = Vec::new();
         header.write(&mut packet);
-        let unknown = knocker.seal_answer(packet::unknown(&header), None);
+        let unknown = knock_key.seal_answer(packet::unknown(&header), None);
         self.section(
             "unknown",
             "The answer to a packet with this header, whose session is not there.",
@@ -280,7 +280,7 @@ impl File {
 
         let (mut rng, ephemeral) = generator(5);
         let message =
-            Message::new(&terminal(), &knocker, TERMINAL_INDEX, &[33, 1], &[0; 16], &mut rng);
+            Message::new(&terminal(), &knock_key, TERMINAL_INDEX, &[33, 1], &[0; 16], &mut rng);
         let (mut rng, hub_ephemeral) = generator(6);
         let responder = Responder::read(&hub(), &message.datagram, &mut rng).unwrap();
         let refusal = responder.refusal(TERMINAL_INDEX, Unsupported { parameter: 33 });

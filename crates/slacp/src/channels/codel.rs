@@ -19,14 +19,14 @@ const SLACK: Duration = Duration::from_millis(20);
 
 /// The two parameters of RFC 8289 §4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Law {
+pub(crate) struct CoDelParams {
     /// Acceptable standing wait.
     pub(crate) target: Duration,
     /// Round-trip time of the flows inside.
     pub(crate) interval: Duration,
 }
 
-impl Law {
+impl CoDelParams {
     /// Parameters for flows over a hop with this round-trip time: it is the interval, but at least
     /// the RFC's 100 ms, and a twentieth of it is the target.
     pub(crate) fn for_rtt(rtt: Duration) -> Self {
@@ -50,7 +50,13 @@ pub(crate) struct CoDel {
 impl CoDel {
     /// Whether to drop the head of the queue, which has waited for `wait`. The `last` packet in the
     /// queue is never dropped.
-    pub(crate) fn drops(&mut self, now: Instant, wait: Duration, last: bool, law: &Law) -> bool {
+    pub(crate) fn drops(
+        &mut self,
+        now: Instant,
+        wait: Duration,
+        last: bool,
+        law: &CoDelParams,
+    ) -> bool {
         let bad = self.is_bad(now, wait, last, law);
         match self.dropping {
             None if bad => {
@@ -74,7 +80,7 @@ impl CoDel {
     }
 
     /// §5.4, `dodequeue`.
-    fn is_bad(&mut self, now: Instant, wait: Duration, last: bool, law: &Law) -> bool {
+    fn is_bad(&mut self, now: Instant, wait: Duration, last: bool, law: &CoDelParams) -> bool {
         if wait < law.target || last {
             self.first_above = None;
             return false;
@@ -83,7 +89,7 @@ impl CoDel {
     }
 
     /// §5.5: starts dropping, at nearly the previous rate if that was recent.
-    fn enter(&mut self, now: Instant, law: &Law) {
+    fn enter(&mut self, now: Instant, law: &CoDelParams) {
         self.dropping = Some(now);
         let delta = self.count.saturating_sub(self.last_count);
         let recent = now.saturating_since(self.drop_next) < law.interval * 16;
@@ -93,7 +99,7 @@ impl CoDel {
     }
 
     /// §5.3: the more drops there have been, the shorter the interval to the next.
-    fn after(&self, from: Instant, law: &Law) -> Instant {
+    fn after(&self, from: Instant, law: &CoDelParams) -> Instant {
         from + law.interval.div_f64((self.count as f64).sqrt())
     }
 }
@@ -102,7 +108,8 @@ impl CoDel {
 mod tests {
     use super::*;
 
-    const LAW: Law = Law { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+    const LAW: CoDelParams =
+        CoDelParams { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
 
     fn ms(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)

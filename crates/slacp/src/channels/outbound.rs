@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use units::{ByteCount, Instant};
 
-use super::codel::{CoDel, Law};
+use super::codel::{CoDel, CoDelParams};
 use super::piece::{Fit, Piece, Room};
 use super::{ChannelConfig, ChannelError, ChannelId, MAX_PACKET, flow};
 use crate::event_log::{DropReason, EventLog, LogEvent, Unit};
@@ -110,7 +110,7 @@ impl Sender {
     }
 
     /// Decides whether the head of the lane is dropped, and why.
-    fn verdict(&mut self, now: Instant, lane: u8, law: &Law) -> Option<DropReason> {
+    fn verdict(&mut self, now: Instant, lane: u8, law: &CoDelParams) -> Option<DropReason> {
         let lane = self.lanes.get_mut(&lane)?;
         let head = lane.queue.front()?;
         let (wait, size) = (now.saturating_since(head.since), head.data.len());
@@ -296,7 +296,7 @@ impl Outbound {
         now: Instant,
         class: usize,
         room: Room,
-        law: &Law,
+        law: &CoDelParams,
         log: &mut EventLog,
     ) -> Option<Taken> {
         loop {

@@ -11,7 +11,7 @@ use units::{ByteCount, Instant, earliest};
 use super::sessions::{Departure, Sessions};
 use crate::fade::Faded;
 use crate::handshake::Params;
-use crate::knock::Knocker;
+use crate::knock::KnockKey;
 use crate::pacer::Pacer;
 use crate::packet::{Index, NO_INDEX};
 use crate::rate::Memories;
@@ -44,7 +44,7 @@ pub(crate) enum Owner {
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) identity: KeyPair,
-    pub(crate) knocker: Knocker,
+    pub(crate) knock_key: KnockKey,
     pub(crate) rng: ChaCha20Rng,
     pub(super) now: Instant,
     pub(super) pacer: Pacer,
@@ -69,13 +69,18 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(config: Config, identity: KeyPair, knocker: Knocker, seed: [u8; 32]) -> Self {
+    pub(super) fn new(
+        config: Config,
+        identity: KeyPair,
+        knock_key: KnockKey,
+        seed: [u8; 32],
+    ) -> Self {
         Self {
             pacer: Pacer::new(config.rate.initial(), BURST),
             sessions: Sessions::new(),
             config,
             identity,
-            knocker,
+            knock_key,
             rng: ChaCha20Rng::from_seed(*Secret::new(seed)),
             now: Instant::ZERO,
             indices: BTreeMap::new(),
@@ -256,7 +261,7 @@ impl Core {
     }
 
     fn settle_one(&mut self, id: SessionId) {
-        // The session counts as touched until it is refiled.
+        // The session counts as touched until it is rescheduled.
         let Some(session) = self.sessions.get_mut(id) else { return };
         let down = session.take_end().map(|why| (id, Event::Down(why)));
         self.events.extend(down);
@@ -272,7 +277,7 @@ impl Core {
         if session.is_over() {
             return self.forget(id);
         }
-        self.sessions.refile(self.now, id);
+        self.sessions.reschedule(self.now, id);
     }
 
     pub(super) fn poll_timeout(&self) -> Option<(Instant, Wake)> {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use units::{ByteCount, Instant};
 
-use super::books::{Books, Filing, Wants};
+use super::schedule::{Schedule, ScheduleEntry, Wants};
 use crate::SessionId;
 use crate::packet::Index;
 use crate::session::{Session, Wake};
@@ -13,12 +13,12 @@ use crate::session::{Session, Wake};
 /// All sessions of an endpoint.
 ///
 /// A caller of [`Self::get_mut`] may change what the session wants, so the session counts as
-/// touched until [`Self::refile`] has read its wishes and updated the indices.
+/// touched until [`Self::reschedule`] has read what it wants and updated the indices.
 /// [`super::Core::settle`] does that after every input and command; queries in between rely on the
 /// indices alone.
 pub(crate) struct Sessions {
     all: BTreeMap<SessionId, Entry>,
-    books: Books,
+    schedule: Schedule,
     touched: Vec<SessionId>,
     /// How often a session was asked what it wants, or was visited by an iteration.
     #[cfg(test)]
@@ -31,7 +31,7 @@ struct Entry {
     /// The index that its packets carry.
     index: Index,
     touched: bool,
-    file: Filing,
+    scheduled: ScheduleEntry,
 }
 
 /// A packet built by a session.
@@ -46,7 +46,7 @@ impl Sessions {
     pub(super) fn new() -> Self {
         Self {
             all: BTreeMap::new(),
-            books: Books::new(),
+            schedule: Schedule::new(),
             touched: Vec::new(),
             #[cfg(test)]
             looks: core::cell::Cell::new(0),
@@ -54,15 +54,15 @@ impl Sessions {
     }
 
     pub(super) fn insert(&mut self, id: SessionId, index: Index, session: Session) {
-        let (session, file) = (Box::new(session), Filing::new());
-        self.all.insert(id, Entry { session, index, touched: true, file });
+        let (session, scheduled) = (Box::new(session), ScheduleEntry::new());
+        self.all.insert(id, Entry { session, index, touched: true, scheduled });
         self.touched.push(id);
     }
 
     /// Removes a session, also from the indices. Returns it with the index that its packets carry.
     pub(super) fn remove(&mut self, now: Instant, id: SessionId) -> Option<(Index, Box<Session>)> {
         let mut entry = self.all.remove(&id)?;
-        self.books.enter(now, id, &mut entry.file, Wants::default());
+        self.schedule.enter(now, id, &mut entry.scheduled, Wants::default());
         Some((entry.index, entry.session))
     }
 
@@ -106,7 +106,7 @@ impl Sessions {
     /// `false` if there is no such session.
     pub(super) fn set_weight(&mut self, id: SessionId, weight: u32) -> bool {
         let entry = self.all.get_mut(&id);
-        entry.map(|entry| entry.file.set_weight(weight)).is_some()
+        entry.map(|entry| entry.scheduled.set_weight(weight)).is_some()
     }
 
     /// The sessions whose index entries may be stale. The caller refiles each.
@@ -122,54 +122,54 @@ impl Sessions {
     }
 
     /// Reads what a session wants and updates the indices.
-    pub(super) fn refile(&mut self, now: Instant, id: SessionId) {
+    pub(super) fn reschedule(&mut self, now: Instant, id: SessionId) {
         let Some(entry) = self.all.get_mut(&id) else { return };
         #[cfg(test)]
         self.looks.update(|looks| looks + 1);
         entry.touched = false;
         let wants = Wants::of(&entry.session);
-        if wants != entry.file.wants() {
-            self.books.enter(now, id, &mut entry.file, wants);
+        if wants != entry.scheduled.wants() {
+            self.schedule.enter(now, id, &mut entry.scheduled, wants);
         }
     }
 
     /// When the first session wants something, while the link is busy until `link_free`.
     pub(super) fn poll_timeout(&self, link_free: Instant) -> Option<(Instant, Wake)> {
-        debug_assert!(self.touched.is_empty(), "the books are settled");
-        self.books.soonest(link_free, |id| self.all.get(&id).map(|entry| &entry.file))
+        debug_assert!(self.touched.is_empty(), "the schedule is settled");
+        self.schedule.soonest(link_free, |id| self.all.get(&id).map(|entry| &entry.scheduled))
     }
 
     /// Sessions that want to be woken by `now`.
     pub(super) fn due(&self, now: Instant) -> Vec<SessionId> {
-        self.books.due(now)
+        self.schedule.due(now)
     }
 
     /// The first session with an event.
     pub(super) fn with_event(&self) -> Option<SessionId> {
-        self.books.event()
+        self.schedule.event()
     }
 
     /// The first session with a packet for the owner.
     pub(super) fn with_packet(&self) -> Option<SessionId> {
-        self.books.packet()
+        self.schedule.packet()
     }
 
     /// The session with the oldest log entry.
     pub(super) fn with_log(&self) -> Option<SessionId> {
-        self.books.log()
+        self.schedule.log()
     }
 
     /// Builds a packet of the session whose turn it is in `buf`, which must be empty.
     pub(super) fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Departure> {
-        while let Some(id) = self.books.take_sender(now) {
+        while let Some(id) = self.schedule.take_sender(now) {
             let entry = self.all.get_mut(&id)?;
-            self.books.queue(id, &mut entry.file);
+            self.schedule.queue(id, &mut entry.scheduled);
         }
         let mut in_vain = Vec::new();
         let departure = self.transmit_next(now, buf, &mut in_vain);
         for id in in_vain {
             let entry = self.all.get_mut(&id)?;
-            self.books.queue(id, &mut entry.file);
+            self.schedule.queue(id, &mut entry.scheduled);
         }
         departure
     }
@@ -183,15 +183,15 @@ impl Sessions {
         in_vain: &mut Vec<SessionId>,
     ) -> Option<Departure> {
         loop {
-            let id = self.books.turn()?;
+            let id = self.schedule.turn()?;
             let sent = self.get_mut(id)?.transmit(now, buf);
-            let file = &mut self.all.get_mut(&id)?.file;
+            let scheduled = &mut self.all.get_mut(&id)?.scheduled;
             if let Some((to, size)) = sent {
-                self.books.spend(id, file, size.get());
+                self.schedule.spend(id, scheduled, size.get());
                 return Some(Departure { session: id, to, size });
             }
             buf.clear();
-            self.books.dequeue(id, file);
+            self.schedule.dequeue(id, scheduled);
             in_vain.push(id);
         }
     }
@@ -204,7 +204,7 @@ impl Sessions {
     /// What the indices say, and what asking every session would say.
     #[cfg(test)]
     pub(super) fn audit(&self) -> impl Iterator<Item = (SessionId, Wants, Wants)> {
-        self.all.iter().map(|(id, it)| (*id, it.file.wants(), Wants::of(&it.session)))
+        self.all.iter().map(|(id, it)| (*id, it.scheduled.wants(), Wants::of(&it.session)))
     }
 }
 

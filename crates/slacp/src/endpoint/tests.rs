@@ -103,12 +103,12 @@ fn a_cookie_from_anybody_else_is_ignored() {
     let mut terminal = terminal(5);
     let first = drain(&mut terminal, at(0)).remove(0);
     let Some(Datagram::Initiation { sender }) = packet::parse(&first) else { panic!() };
-    let right = Knocker::new(key(HUB).public());
+    let right = KnockKey::new(key(HUB).public());
     let knock = right.check(&first).unwrap();
     for mut forged in [
         right.cookie_request(sender, &[7; 16], &[0; 16]),
         right.cookie_request(sender.wrapping_add(1), &[7; 16], &knock),
-        Knocker::new(key(66).public()).cookie_request(sender, &[7; 16], &knock),
+        KnockKey::new(key(66).public()).cookie_request(sender, &[7; 16], &knock),
     ] {
         terminal.handle_datagram(at(1), address(HUB), &mut forged);
         assert!(drain(&mut terminal, at(1)).is_empty());
@@ -169,7 +169,7 @@ fn another_version_is_told_what_is_spoken_here() {
     hub.handle_datagram(at(0), address(TERMINAL), &mut first.clone());
     assert_eq!(drain(&mut hub, at(0)).len(), 0, "the knock is wrong");
     first.truncate(first.len() - 16);
-    Knocker::new(key(HUB).public()).seal(&mut first);
+    KnockKey::new(key(HUB).public()).seal(&mut first);
     hub.handle_datagram(at(0), address(TERMINAL), &mut first.clone());
     let answer = drain(&mut hub, at(0)).remove(0);
     assert_eq!(packet::spoken(&answer), [packet::VERSION]);
@@ -180,14 +180,14 @@ fn another_version_is_told_what_is_spoken_here() {
 #[test]
 fn a_hub_of_another_version_is_reported_once_and_asked_again() {
     let mut terminal = terminal(5);
-    let knocker = Knocker::new(key(HUB).public());
+    let knock_key = KnockKey::new(key(HUB).public());
     let mut seconds = Vec::new();
     for second in 0..20 {
         for first in drain(&mut terminal, at(second * 1000)) {
             seconds.push(second);
-            let knock = knocker.check(&first).unwrap();
+            let knock = knock_key.check(&first).unwrap();
             let answer = packet::versions([first[2], first[3]], &[1, 3]);
-            let mut answer = knocker.seal_answer(answer, Some(&knock));
+            let mut answer = knock_key.seal_answer(answer, Some(&knock));
             terminal.handle_datagram(at(second * 1000), address(HUB), &mut answer);
         }
     }
@@ -201,10 +201,10 @@ fn a_hub_of_another_version_is_reported_once_and_asked_again() {
 #[test]
 fn a_mandatory_parameter_is_refused_by_name_and_leaves_nothing() {
     let mut hub = hub(config());
-    let knocker = Knocker::new(key(HUB).public());
+    let knock_key = KnockKey::new(key(HUB).public());
     let mut rng = ChaCha20Rng::from_seed([4; 32]);
     // Parameter 33, value 1.
-    let message = Message::new(&key(TERMINAL), &knocker, 7, &[33, 1], &[0; 16], &mut rng);
+    let message = Message::new(&key(TERMINAL), &knock_key, 7, &[33, 1], &[0; 16], &mut rng);
     hub.handle_datagram(at(0), address(TERMINAL), &mut message.datagram.clone());
     let answer = drain(&mut hub, at(0)).remove(0);
     assert!(matches!(packet::parse(&answer), Some(Datagram::Response { receiver: 7, .. })));

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use units::{BitRate, ByteCount, Instant, Machine};
 
-use super::Dice;
+use super::Choices;
 use super::contact::Contact;
 use super::contacts::Contacts;
 use super::forger::{Opening, respond};
@@ -70,10 +70,10 @@ const fn address(net: u8, host: usize) -> SocketAddr {
 }
 
 /// Everything that the grammar allows to a terminal, or to a hub, and more; in
-/// virtual time. What it does follows from its [`Dice`] and its inputs.
+/// virtual time. What it does follows from its [`Choices`] and its inputs.
 pub struct Adversary {
     role: Role,
-    dice: Dice,
+    choices: Choices,
     contacts: Contacts,
     /// Sessions at a time that it wants.
     wanted: usize,
@@ -103,31 +103,31 @@ enum Role {
 
 impl Adversary {
     /// Terminals with these keys, one after another and at once.
-    pub fn terminals(keys: Vec<KeyPair>, hub: PublicKey, mut dice: Dice) -> Self {
+    pub fn terminals(keys: Vec<KeyPair>, hub: PublicKey, mut choices: Choices) -> Self {
         let most = keys.len() as u64;
-        let wanted = if dice.one_in(4) { 1 + dice.below(most) } else { 1 };
+        let wanted = if choices.one_in(4) { 1 + choices.below(most) } else { 1 };
         let openings = VecDeque::new();
-        Self::new(Role::Terminal { keys, hub, openings, idle: None }, wanted as usize, dice)
+        Self::new(Role::Terminal { keys, hub, openings, idle: None }, wanted as usize, choices)
     }
 
     /// Terminals with these keys, all of them at any time.
-    pub fn crowd(keys: Vec<KeyPair>, hub: PublicKey, dice: Dice) -> Self {
+    pub fn crowd(keys: Vec<KeyPair>, hub: PublicKey, choices: Choices) -> Self {
         let (openings, idle) = (VecDeque::new(), Some((0..keys.len()).collect()));
         let wanted = keys.len();
-        let crowd = Self::new(Role::Terminal { keys, hub, openings, idle }, wanted, dice);
+        let crowd = Self::new(Role::Terminal { keys, hub, openings, idle }, wanted, choices);
         Self { assembled: false, rate: CROWD_RATE, initiation: CROWD_INITIATION, ..crowd }
     }
 
     /// A hub gone bad.
-    pub fn hub(identity: KeyPair, dice: Dice) -> Self {
-        Self::new(Role::Hub { identity }, 1, dice)
+    pub fn hub(identity: KeyPair, choices: Choices) -> Self {
+        Self::new(Role::Hub { identity }, 1, choices)
     }
 
-    fn new(role: Role, wanted: usize, mut dice: Dice) -> Self {
-        let rate = dice.pick(&[200_000, 2_000_000, 8_000_000, 16_000_000]);
+    fn new(role: Role, wanted: usize, mut choices: Choices) -> Self {
+        let rate = choices.pick(&[200_000, 2_000_000, 8_000_000, 16_000_000]);
         Self {
             role,
-            dice,
+            choices,
             contacts: Contacts::default(),
             wanted,
             assembled: true,
@@ -149,7 +149,7 @@ impl Adversary {
 
     /// Whether a fuzzer's bytes are used up.
     pub fn is_spent(&self) -> bool {
-        self.dice.is_spent()
+        self.choices.is_spent()
     }
 
     /// Takes a datagram that was sent to one of its addresses.
@@ -169,10 +169,10 @@ impl Adversary {
                 }
             }
             Role::Hub { identity } => {
-                if let Some((answer, forger)) = respond(identity, datagram, &mut self.dice) {
+                if let Some((answer, forger)) = respond(identity, datagram, &mut self.choices) {
                     self.outbox.push_back((own_address(0), answer));
                     self.contacts.clear();
-                    self.contacts.push(Contact::new(forger, None, &mut self.dice));
+                    self.contacts.push(Contact::new(forger, None, &mut self.choices));
                 }
             }
         }
@@ -188,7 +188,7 @@ impl Adversary {
         let key = Some((opening.key, own));
         match opening.complete(datagram) {
             Ok(forger) => {
-                let mut contact = Contact::new(forger, key, &mut self.dice);
+                let mut contact = Contact::new(forger, key, &mut self.choices);
                 let mut out = Vec::new();
                 Frame::Ping.write(&mut out, false);
                 self.outbox.push_back((own, contact.seal(&out, false)));
@@ -213,7 +213,7 @@ impl Adversary {
         }
         let before = self.outbox.len();
         self.assembled |= self.contacts.len() >= self.wanted * 15 / 16;
-        for _ in 0..1 + self.dice.below(BURST) {
+        for _ in 0..1 + self.choices.below(BURST) {
             if self.assembled {
                 self.speak();
             }
@@ -229,28 +229,28 @@ impl Adversary {
             Role::Terminal { idle: Some(idle), .. } => !idle.is_empty(),
             _ => self.contacts.len() < self.wanted,
         };
-        missing || self.dice.one_in(1_000)
+        missing || self.choices.one_in(1_000)
     }
 
     /// Begins a handshake, several at once, or sends old initiations again.
     fn initiate(&mut self, now: Instant) {
         self.next_initiation = self.next_initiation.max(now - CATCH_UP) + self.initiation;
         let Role::Terminal { keys, hub, openings, idle } = &mut self.role else { return };
-        let masses = if self.dice.one_in(8) { 1 + self.dice.below(8) as u32 } else { 1 };
+        let masses = if self.choices.one_in(8) { 1 + self.choices.below(8) as u32 } else { 1 };
         self.next_initiation += self.initiation * (masses - 1);
         for _ in 0..masses {
-            let any = self.dice.below(keys.len() as u64) as usize;
+            let any = self.choices.below(keys.len() as u64) as usize;
             let key = idle.as_mut().and_then(BTreeSet::pop_first).unwrap_or(any);
             let home = own_address(if idle.is_some() { key } else { 0 });
             let identity = keys[key].clone();
-            let opening = Opening::new(now, (key, home), identity, *hub, &mut self.dice);
+            let opening = Opening::new(now, (key, home), identity, *hub, &mut self.choices);
             let mut opening = Box::new(opening);
             let Some(initiation) = opening.datagram(now) else { continue };
             if self.recorded.len() == RECORDED {
                 self.recorded.pop_front();
             }
             self.recorded.push_back(initiation.clone());
-            let false_source = masses > 1 && self.dice.one_in(2);
+            let false_source = masses > 1 && self.choices.one_in(2);
             let from = if false_source { claimed_address(1) } else { home };
             if let Some(idle) = idle.as_mut().filter(|_| false_source) {
                 idle.insert(key);
@@ -263,31 +263,31 @@ impl Adversary {
             openings.push_back(opening);
         }
         if masses > 1 {
-            let nth = self.dice.below(self.recorded.len() as u64) as usize;
-            let from = claimed_address(self.dice.below(4) as usize);
+            let nth = self.choices.below(self.recorded.len() as u64) as usize;
+            let from = claimed_address(self.choices.below(4) as usize);
             self.outbox.extend(self.recorded.get(nth).map(|old| (from, old.clone())));
         }
     }
 
     /// Says something on one of its sessions.
     fn speak(&mut self) {
-        let nth = self.dice.below(self.contacts.len() as u64) as usize;
+        let nth = self.choices.below(self.contacts.len() as u64) as usize;
         let Some(contact) = self.contacts.get_mut(nth) else { return };
         if let Some((at, token)) = contact.challenges.pop_front() {
             // Not every challenge is answered.
-            if !self.dice.one_in(4) {
+            if !self.choices.one_in(4) {
                 let mut out = Vec::new();
                 Frame::PathAnswer(token).write(&mut out, false);
                 self.outbox.push_back((at, contact.seal(&out, false)));
             }
         }
-        let tactic = self.dice.pick(&contact.tactics);
+        let tactic = self.choices.pick(&contact.tactics);
         let mut from = contact.home;
-        if tactic == Tactic::Roam && self.dice.one_in(4) {
-            let n = self.dice.below(4) as usize;
-            from = if self.dice.one_in(2) { own_address(n) } else { claimed_address(n) };
+        if tactic == Tactic::Roam && self.choices.one_in(4) {
+            let n = self.choices.below(4) as usize;
+            from = if self.choices.one_in(2) { own_address(n) } else { claimed_address(n) };
         }
-        if let Some(packet) = tactic.packet(contact, &mut self.dice) {
+        if let Some(packet) = tactic.packet(contact, &mut self.choices) {
             self.outbox.push_back((from, packet));
         }
     }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use super::adversary::own_address;
 use super::forger::Forger;
 use super::tactics::Tactic;
-use super::{Dice, grammar};
+use super::{Choices, grammar};
 use crate::StreamId;
 use crate::frame::{self, Frame, Report, TruncatedOffset};
 
@@ -74,10 +74,10 @@ impl Contact {
     pub(super) fn new(
         forger: Forger,
         terminal: Option<(usize, SocketAddr)>,
-        dice: &mut Dice,
+        choices: &mut Choices,
     ) -> Self {
-        let count = if dice.one_in(2) { 1 } else { 2 + dice.below(2) };
-        let tactics = (0..count).map(|_| dice.pick(&Tactic::ALL)).collect();
+        let count = if choices.one_in(2) { 1 } else { 2 + choices.below(2) };
+        let tactics = (0..count).map(|_| choices.pick(&Tactic::ALL)).collect();
         let acks = [Acks::Honest, Acks::Honest, Acks::Never, Acks::Half, Acks::Anything];
         let (key, home) = terminal.unwrap_or((0, own_address(0)));
         Self {
@@ -86,7 +86,7 @@ impl Contact {
             credit: forger.allowed.memory,
             forger,
             tactics,
-            acks: dice.pick(&acks),
+            acks: choices.pick(&acks),
             next_stream: u64::from(terminal.is_none()),
             written: BTreeMap::new(),
             sent: 0,
@@ -163,12 +163,12 @@ impl Contact {
     }
 
     /// A stream opened here, or a new one.
-    pub(super) fn stream(&mut self, out: &mut Vec<u8>, dice: &mut Dice) -> StreamId {
+    pub(super) fn stream(&mut self, out: &mut Vec<u8>, choices: &mut Choices) -> StreamId {
         let most = self.forger.allowed.max_streams.min(8) as usize;
-        if self.written.len() < most && (self.written.is_empty() || dice.one_in(8)) {
-            return self.open(out, dice);
+        if self.written.len() < most && (self.written.is_empty() || choices.one_in(8)) {
+            return self.open(out, choices);
         }
-        let nth = dice.below(self.written.len() as u64) as usize;
+        let nth = choices.below(self.written.len() as u64) as usize;
         self.written.keys().nth(nth).copied().unwrap_or(StreamId(self.next_stream))
     }
 
@@ -178,20 +178,25 @@ impl Contact {
     }
 
     /// Opens a stream on which the other side may send a lot.
-    pub(super) fn open(&mut self, out: &mut Vec<u8>, dice: &mut Dice) -> StreamId {
-        let credit = if dice.one_in(4) { dice.extreme() } else { 1 << 40 };
-        self.open_for(credit, out, dice)
+    pub(super) fn open(&mut self, out: &mut Vec<u8>, choices: &mut Choices) -> StreamId {
+        let credit = if choices.one_in(4) { choices.extreme() } else { 1 << 40 };
+        self.open_for(credit, out, choices)
     }
 
     /// Opens a stream on which the other side may send `credit`.
-    pub(super) fn open_for(&mut self, credit: u64, out: &mut Vec<u8>, dice: &mut Dice) -> StreamId {
+    pub(super) fn open_for(
+        &mut self,
+        credit: u64,
+        out: &mut Vec<u8>,
+        choices: &mut Choices,
+    ) -> StreamId {
         let stream = StreamId(self.next_stream);
         self.next_stream += 2;
         let allowed = self.forger.allowed;
         let windows = [0, allowed.memory / 64, allowed.memory / 16, allowed.stream_window];
-        let window = if dice.one_in(256) { dice.extreme() } else { dice.pick(&windows) };
+        let window = if choices.one_in(256) { choices.extreme() } else { choices.pick(&windows) };
         self.written.insert(stream, Written { limit: window, credit, ..Written::default() });
-        let open = Box::new(grammar::destination(dice));
+        let open = Box::new(grammar::destination(choices));
         Frame::Open { stream, window, credit, open }.write(out, false);
         stream
     }
@@ -212,7 +217,7 @@ impl Contact {
     }
 
     /// Acknowledges as this adversary does.
-    pub(super) fn acknowledge(&self, out: &mut Vec<u8>, dice: &mut Dice) {
+    pub(super) fn acknowledge(&self, out: &mut Vec<u8>, choices: &mut Choices) {
         let heard = &self.forger.heard;
         if heard.is_empty() || self.acks == Acks::Never {
             return;
@@ -226,7 +231,7 @@ impl Contact {
                 let none = core::iter::empty();
                 frame::write_ack(out, ranges.into_iter(), none, &Report::default(), 800);
             }
-            Acks::Anything => grammar::any_ack(self.forger.heard_end(), out, dice),
+            Acks::Anything => grammar::any_ack(self.forger.heard_end(), out, choices),
             Acks::Honest | Acks::Never => {
                 let none = core::iter::empty();
                 frame::write_ack(out, heard.descending(), none, &Report::default(), 800);

@@ -5,9 +5,9 @@ use core::time::Duration;
 use units::{Instant, Machine};
 
 use super::adversary::{Adversary, is_own, own_address};
+use super::checked::{Bound, CheckedEndpoint};
 use super::owner::Owner;
-use super::watched::{Bound, Watched};
-use super::{Dice, config};
+use super::{Choices, config};
 use crate::{Endpoint, KeyPair};
 
 /// Time passes in such steps: a few probes, keepalives and idle times happen
@@ -22,29 +22,29 @@ const STEPS: usize = 2_000;
 /// odd, else against a hub; the second one is the seed of the owner.
 pub fn adversary(bytes: &[u8]) {
     let [side, seed, bytes @ ..] = bytes else { return };
-    let mut owner_dice = Dice::seeded((*seed).into());
-    let mut owner = Owner::new(&mut owner_dice);
-    let (mut watched, mut adversary) = opponents(side % 2 == 0, Dice::bytes(bytes));
+    let mut owner_choices = Choices::seeded((*seed).into());
+    let mut owner = Owner::new(&mut owner_choices);
+    let (mut endpoint, mut adversary) = opponents(side % 2 == 0, Choices::bytes(bytes));
     let mut now = Instant::from_nanos(1_000_000_000);
     let mut buf = Vec::with_capacity(2_000);
     for _ in 0..STEPS {
         if adversary.is_spent() {
             break;
         }
-        now += if owner_dice.one_in(JUMP) { Duration::from_secs(100) } else { STEP };
+        now += if owner_choices.one_in(JUMP) { Duration::from_secs(100) } else { STEP };
         adversary.handle_timeout(now);
         while let Some((from, mut datagram)) = adversary.transmit() {
-            watched.receive(now, from, &mut datagram);
+            endpoint.receive(now, from, &mut datagram);
         }
-        if watched.poll_timeout().is_some_and(|(at, _)| at <= now) {
-            watched.wake(now);
+        if endpoint.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            endpoint.wake(now);
         }
-        while let Some((session, event)) = watched.poll_event() {
-            owner.handle_event(&mut watched, session, &event, &mut owner_dice);
+        while let Some((session, event)) = endpoint.poll_event() {
+            owner.handle_event(&mut endpoint, session, &event, &mut owner_choices);
         }
-        watched.with(|endpoint| while endpoint.poll_packet().is_some() {});
-        owner.act(now, &mut watched, &[], &mut owner_dice);
-        while let Some(to) = watched.transmit(now, &mut buf) {
+        endpoint.with(|endpoint| while endpoint.poll_packet().is_some() {});
+        owner.act(now, &mut endpoint, &[], &mut owner_choices);
+        while let Some(to) = endpoint.transmit(now, &mut buf) {
             if is_own(to) {
                 adversary.receive(now, to, &mut buf);
             }
@@ -52,18 +52,18 @@ pub fn adversary(bytes: &[u8]) {
     }
 }
 
-fn opponents(hub: bool, dice: Dice) -> (Watched, Adversary) {
+fn opponents(hub: bool, choices: Choices) -> (CheckedEndpoint, Adversary) {
     let key = |seed| KeyPair::from_private([seed; 32]);
     let hub_key = key(1);
     let bound = Bound { base: usize::MAX / 2, session: 0, honest: 0 };
     if hub {
         let keys: Vec<KeyPair> = (2..5).map(key).collect();
         let allow = keys.iter().map(KeyPair::public).collect();
-        let adversary = Adversary::terminals(keys, hub_key.public(), dice);
+        let adversary = Adversary::terminals(keys, hub_key.public(), choices);
         let make = || Endpoint::hub(config(), hub_key, allow, [3; 32]);
-        return (Watched::new(|| 0, bound, make), adversary);
+        return (CheckedEndpoint::new(|| 0, bound, make), adversary);
     }
     let (addresses, public) = (vec![own_address(0)], hub_key.public());
     let make = || Endpoint::terminal(config(), key(2), public, addresses, [3; 32]);
-    (Watched::new(|| 0, bound, make), Adversary::hub(hub_key, dice))
+    (CheckedEndpoint::new(|| 0, bound, make), Adversary::hub(hub_key, choices))
 }

@@ -7,10 +7,10 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use units::{BitRate, Instant, RangeSet};
 
-use super::Dice;
+use super::Choices;
 use crate::flow::Limits;
 use crate::handshake::{Initiator, Keys, Params, Responder};
-use crate::knock::Knocker;
+use crate::knock::KnockKey;
 use crate::open::Openings;
 use crate::packet::{self, Datagram, Header, Index};
 use crate::phases::Phases;
@@ -87,26 +87,26 @@ pub(super) struct Opening {
     pub(super) key: usize,
     pub(super) home: SocketAddr,
     identity: KeyPair,
-    knocker: Knocker,
+    knock_key: KnockKey,
     params: Params,
     rng: ChaCha20Rng,
     initiator: Initiator,
 }
 
 impl Opening {
-    /// Begins one that promises whatever the dice say.
+    /// Begins one that promises whatever the choices say.
     pub(super) fn new(
         now: Instant,
         (key, home): (usize, SocketAddr),
         identity: KeyPair,
         hub: PublicKey,
-        dice: &mut Dice,
+        choices: &mut Choices,
     ) -> Self {
-        let mut rng = ChaCha20Rng::seed_from_u64(dice.bits(64));
-        let (params, index) = (promises(dice), dice.bits(16) as Index);
-        let knocker = Knocker::new(hub);
-        let initiator = Initiator::new(now, &identity, &knocker, index, &params, &mut rng);
-        Self { key, home, identity, knocker, params, rng, initiator }
+        let mut rng = ChaCha20Rng::seed_from_u64(choices.bits(64));
+        let (params, index) = (promises(choices), choices.bits(16) as Index);
+        let knock_key = KnockKey::new(hub);
+        let initiator = Initiator::new(now, &identity, &knock_key, index, &params, &mut rng);
+        Self { key, home, identity, knock_key, params, rng, initiator }
     }
 
     /// The initiation.
@@ -121,10 +121,10 @@ impl Opening {
             return false;
         };
         let asked = receiver == self.initiator.index
-            && self.initiator.is_answered_by(&self.knocker, datagram);
+            && self.initiator.is_answered_by(&self.knock_key, datagram);
         if asked {
-            let Self { identity, knocker, params, rng, initiator, .. } = self;
-            initiator.take_cookie(now, identity, knocker, params, &cookie, rng);
+            let Self { identity, knock_key, params, rng, initiator, .. } = self;
+            initiator.take_cookie(now, identity, knock_key, params, &cookie, rng);
         }
         asked
     }
@@ -147,26 +147,26 @@ impl Opening {
 pub(super) fn respond(
     identity: &KeyPair,
     initiation: &[u8],
-    dice: &mut Dice,
+    choices: &mut Choices,
 ) -> Option<(Vec<u8>, Forger)> {
     let Some(Datagram::Initiation { sender }) = packet::parse(initiation) else { return None };
-    let mut rng = ChaCha20Rng::seed_from_u64(dice.bits(64));
+    let mut rng = ChaCha20Rng::seed_from_u64(choices.bits(64));
     let responder = Responder::read(identity, initiation, &mut rng).ok()?;
     let theirs = responder.params.ok()?;
-    let (ours, index) = (promises(dice), dice.bits(16) as Index);
+    let (ours, index) = (promises(choices), choices.bits(16) as Index);
     let (answer, keys) = responder.answer(index, sender, &ours, ours.cipher(&theirs));
     Some((answer, Forger::new(keys, false, index, sender, theirs.limits, &mut rng)))
 }
 
 /// Any parameters that a side may have, generous in the first place.
-fn promises(dice: &mut Dice) -> Params {
-    let mut amount = |usual| if dice.one_in(4) { dice.extreme() } else { usual };
+fn promises(choices: &mut Choices) -> Params {
+    let mut amount = |usual| if choices.one_in(4) { choices.extreme() } else { usual };
     let (memory, window) = (amount(1 << 40), amount(1 << 28));
     let (streams, channels) = (amount(1 << 16) as u32, amount(u64::MAX) as u32);
     let (openings, rate) = (Openings(amount(3)), amount(10_000_000));
     let limits = Limits { channels, openings, ..Limits::new(memory, window, streams) };
-    let times = if dice.one_in(3) { None } else { Some(dice.one_in(2)) };
-    let present = dice.one_in(4).then(|| dice.extreme());
+    let times = if choices.one_in(3) { None } else { Some(choices.one_in(2)) };
+    let present = choices.one_in(4).then(|| choices.extreme());
     let rate = BitRate::from_bits_per_second(rate);
     Params { limits, rate, present, times, aes: true }
 }

@@ -4,7 +4,7 @@ use core::ops::Range;
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use super::Dice;
+use super::Choices;
 use crate::channels::ChannelId;
 use crate::frame::{
     self, Announcement, Frame, Packet, Part, Repair, Report, ReportedTimes, TruncatedOffset,
@@ -13,137 +13,138 @@ use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};
 
 /// Appends any frame at all of a side that has sealed and heard packets up to
 /// these numbers. It may be one that takes the rest of its packet.
-pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, dice: &mut Dice) {
-    let stream = stream(dice);
+pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
+    let stream = stream(choices);
     let data;
-    let frame = match dice.below(19) {
+    let frame = match choices.below(19) {
         0 => Frame::Ping,
         1 => Frame::Mark,
-        2 => return any_ack(heard, out, dice),
-        3 => Frame::Settled(dice.near(sealed)),
+        2 => return any_ack(heard, out, choices),
+        3 => Frame::Settled(choices.near(sealed)),
         4 => {
-            let (window, credit) = (dice.near(0), dice.extreme());
-            Frame::Open { stream, window, credit, open: Box::new(destination(dice)) }
+            let (window, credit) = (choices.near(0), choices.extreme());
+            Frame::Open { stream, window, credit, open: Box::new(destination(choices)) }
         }
         5 => Frame::Accept(stream),
-        6 => Frame::Reset { stream, reason: reason(dice), sent: dice.near(0) },
-        7 => Frame::SessionCredit(dice.extreme()),
-        8 => Frame::StreamCredit { stream, returns: dice.near(0), limit: dice.extreme() },
+        6 => Frame::Reset { stream, reason: reason(choices), sent: choices.near(0) },
+        7 => Frame::SessionCredit(choices.extreme()),
+        8 => Frame::StreamCredit { stream, returns: choices.near(0), limit: choices.extreme() },
         9 => {
-            data = bytes(600, dice);
-            Frame::Repair(repair(sealed, &data, dice))
+            data = bytes(600, choices);
+            Frame::Repair(repair(sealed, &data, choices))
         }
-        10 => Frame::Rekey { generation: dice.near(1), key: [dice.bits(8) as u8; 32] },
-        11 => Frame::PathChallenge(dice.bits(64)),
-        12 => Frame::PathAnswer(dice.bits(64)),
-        13 => Frame::Channel(announcement(dice)),
+        10 => Frame::Rekey { generation: choices.near(1), key: [choices.bits(8) as u8; 32] },
+        11 => Frame::PathChallenge(choices.bits(64)),
+        12 => Frame::PathAnswer(choices.bits(64)),
+        13 => Frame::Channel(announcement(choices)),
         14 => {
-            data = bytes(200, dice);
-            Frame::Packet(part(&data, dice))
+            data = bytes(200, choices);
+            Frame::Packet(part(&data, choices))
         }
-        15 if dice.one_in(16) => Frame::Close(CloseReason::Shutdown),
-        17 => Frame::Return { stream, returns: dice.near(0), limit: dice.extreme() },
+        15 if choices.one_in(16) => Frame::Close(CloseReason::Shutdown),
+        17 => Frame::Return { stream, returns: choices.near(0), limit: choices.extreme() },
         16 => {
-            data = bytes(600, dice);
-            let offset = TruncatedOffset::compact(dice.near(0));
-            let frame = Frame::Stream { stream, offset, fin: dice.one_in(4), data: &data };
+            data = bytes(600, choices);
+            let offset = TruncatedOffset::compact(choices.near(0));
+            let frame = Frame::Stream { stream, offset, fin: choices.one_in(4), data: &data };
             // A compact frame has no length.
             return frame.write(out, true);
         }
         _ => {
-            data = bytes(600, dice);
-            let offset = TruncatedOffset::new(dice.near(0));
-            Frame::Stream { stream, offset, fin: dice.one_in(4), data: &data }
+            data = bytes(600, choices);
+            let offset = TruncatedOffset::new(choices.near(0));
+            Frame::Stream { stream, offset, fin: choices.one_in(4), data: &data }
         }
     };
-    frame.write(out, dice.one_in(4));
+    frame.write(out, choices.one_in(4));
 }
 
 /// Fewer bytes than `end`, all the same.
-fn bytes(end: u64, dice: &mut Dice) -> Vec<u8> {
-    vec![dice.bits(8) as u8; dice.below(end) as usize]
+fn bytes(end: u64, choices: &mut Choices) -> Vec<u8> {
+    vec![choices.bits(8) as u8; choices.below(end) as usize]
 }
 
 /// Appends an acknowledgement of what may never have been sent; `heard` is one
 /// more than the highest number that was.
-pub(super) fn any_ack(heard: u64, out: &mut Vec<u8>, dice: &mut Dice) {
+pub(super) fn any_ack(heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
     let mut ranges: Vec<Range<u64>> = Vec::new();
-    let mut end = dice.near(heard).max(1);
-    for _ in 0..1 + dice.below(60) {
-        let run = if dice.one_in(8) { 1 + dice.extreme() } else { 1 + dice.below(9) }.min(end);
+    let mut end = choices.near(heard).max(1);
+    for _ in 0..1 + choices.below(60) {
+        let run =
+            if choices.one_in(8) { 1 + choices.extreme() } else { 1 + choices.below(9) }.min(end);
         ranges.push(end - run..end);
-        end = (end - run).saturating_sub(1 + dice.below(5));
+        end = (end - run).saturating_sub(1 + choices.below(5));
         if end == 0 {
             break;
         }
     }
-    let every = 1 + dice.below(5) as usize;
+    let every = 1 + choices.below(5) as usize;
     let restored: Vec<Range<u64>> = ranges.iter().step_by(every).cloned().collect();
-    let age = |dice: &mut Dice| Duration::from_micros(dice.extreme() >> dice.below(62));
-    let times = dice.one_in(2).then(|| {
+    let age = |choices: &mut Choices| Duration::from_micros(choices.extreme() >> choices.below(62));
+    let times = choices.one_in(2).then(|| {
         let mut marks: Vec<_> =
-            (0..dice.below(20)).map(|_| (dice.near(heard), age(dice))).collect();
+            (0..choices.below(20)).map(|_| (choices.near(heard), age(choices))).collect();
         marks.sort();
-        ReportedTimes { clock: dice.bits(32) as u32, marks }
+        ReportedTimes { clock: choices.bits(32) as u32, marks }
     });
-    let held = if dice.one_in(2) { age(dice) } else { Duration::ZERO };
+    let held = if choices.one_in(2) { age(choices) } else { Duration::ZERO };
     frame::write_ack(out, ranges.into_iter(), restored.into_iter(), &Report { held, times }, 900);
 }
 
 /// What a stream is opened for.
-pub(super) fn destination(dice: &mut Dice) -> Open<Destination> {
-    let address = SocketAddr::from(([192, 0, 2, dice.bits(8) as u8], 80));
+pub(super) fn destination(choices: &mut Choices) -> Open<Destination> {
+    let address = SocketAddr::from(([192, 0, 2, choices.bits(8) as u8], 80));
     let destination = match HostName::new("server.example") {
-        Some(name) if dice.one_in(8) => Destination::Name(name, 80),
+        Some(name) if choices.one_in(8) => Destination::Name(name, 80),
         _ => address.into(),
     };
-    Open { destination, source: address, dscp: Some(dice.bits(8) as u8) }
+    Open { destination, source: address, dscp: Some(choices.bits(8) as u8) }
 }
 
 /// A stream that may be there, or not.
-pub(super) fn stream(dice: &mut Dice) -> StreamId {
-    StreamId(if dice.one_in(8) { dice.extreme() } else { dice.below(40) })
+pub(super) fn stream(choices: &mut Choices) -> StreamId {
+    StreamId(if choices.one_in(8) { choices.extreme() } else { choices.below(40) })
 }
 
-pub(super) fn reason(dice: &mut Dice) -> ResetReason {
-    dice.pick(&[ResetReason::Reset, ResetReason::Refused, ResetReason::Limit])
+pub(super) fn reason(choices: &mut Choices) -> ResetReason {
+    choices.pick(&[ResetReason::Reset, ResetReason::Refused, ResetReason::Limit])
 }
 
 /// A repair in a packet whose number is `number`.
-pub(super) fn repair<'a>(number: u64, shard: &'a [u8], dice: &mut Dice) -> Repair<'a> {
-    let repairs = 1 + dice.below(255) as usize;
+pub(super) fn repair<'a>(number: u64, shard: &'a [u8], choices: &mut Choices) -> Repair<'a> {
+    let repairs = 1 + choices.below(255) as usize;
     Repair {
-        distance: if dice.one_in(8) { dice.near(number) } else { 1 + dice.below(600) },
-        stride: if dice.one_in(8) { dice.extreme() } else { 1 + dice.below(4) },
-        count: 1 + dice.below(255) as usize,
+        distance: if choices.one_in(8) { choices.near(number) } else { 1 + choices.below(600) },
+        stride: if choices.one_in(8) { choices.extreme() } else { 1 + choices.below(4) },
+        count: 1 + choices.below(255) as usize,
         repairs,
-        index: dice.below(repairs as u64) as usize,
+        index: choices.below(repairs as u64) as usize,
         shard: &shard[..shard.len() / 2 * 2],
     }
 }
 
-pub(super) fn announcement(dice: &mut Dice) -> Announcement {
-    let deadline = Duration::from_millis(dice.below(10_001));
-    Announcement { channel: channel(dice), deadline }
+pub(super) fn announcement(choices: &mut Choices) -> Announcement {
+    let deadline = Duration::from_millis(choices.below(10_001));
+    Announcement { channel: channel(choices), deadline }
 }
 
 /// One of the channels there are, or another.
-fn channel(dice: &mut Dice) -> ChannelId {
-    let most = if dice.one_in(8) { 32 } else { 4 };
-    ChannelId(dice.below(most) as u8)
+fn channel(choices: &mut Choices) -> ChannelId {
+    let most = if choices.one_in(8) { 32 } else { 4 };
+    ChannelId(choices.below(most) as u8)
 }
 
 /// A packet of a channel, or more often a part of one.
-pub(super) fn part<'a>(data: &'a [u8], dice: &mut Dice) -> Packet<'a> {
+pub(super) fn part<'a>(data: &'a [u8], choices: &mut Choices) -> Packet<'a> {
     let data = if data.is_empty() { &[0][..] } else { data };
-    let total = data.len() + dice.below(65_536 - data.len() as u64) as usize;
-    let offset = dice.below((total - data.len()) as u64 + 1) as usize;
-    let number = if dice.one_in(8) { dice.extreme() } else { dice.below(4_000) };
+    let total = data.len() + choices.below(65_536 - data.len() as u64) as usize;
+    let offset = choices.below((total - data.len()) as u64 + 1) as usize;
+    let number = if choices.one_in(8) { choices.extreme() } else { choices.below(4_000) };
     Packet {
-        channel: channel(dice),
-        lane: dice.below(64) as u8,
+        channel: channel(choices),
+        lane: choices.below(64) as u8,
         sequence: TruncatedOffset::new(number),
-        part: (!dice.one_in(8)).then_some(Part { offset, total }),
+        part: (!choices.one_in(8)).then_some(Part { offset, total }),
         data,
     }
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use units::{BitRate, Instant};
 
-use super::{Dice, Watched};
+use super::{CheckedEndpoint, Choices};
 use crate::{ChannelId, Event, Open, Read, ResetReason, SessionId, StreamId};
 
 /// Streams looked at in one go.
@@ -34,24 +34,24 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// An owner whose manners follow from the dice.
-    pub fn new(dice: &mut Dice) -> Self {
+    /// An owner whose manners follow from the choices.
+    pub fn new(choices: &mut Choices) -> Self {
         Self {
             streams: BTreeMap::new(),
             opened: 0,
             turn: None,
             sessions: Vec::new(),
-            generous: dice.one_in(2),
+            generous: choices.one_in(2),
         }
     }
 
     /// Takes an event of the adversary's session.
     pub fn handle_event(
         &mut self,
-        watched: &mut Watched,
+        endpoint: &mut CheckedEndpoint,
         session: SessionId,
         event: &Event,
-        dice: &mut Dice,
+        choices: &mut Choices,
     ) {
         match event {
             Event::Up { .. } => self.sessions.push(session),
@@ -59,7 +59,7 @@ impl Owner {
                 self.sessions.retain(|other| *other != session);
                 self.streams.retain(|(other, _), _| *other != session);
             }
-            Event::Opened { stream, .. } => self.opened(watched, session, *stream, dice),
+            Event::Opened { stream, .. } => self.opened(endpoint, session, *stream, choices),
             Event::Reset { stream, .. } | Event::Closed(stream) => {
                 self.streams.remove(&(session, *stream));
             }
@@ -69,27 +69,33 @@ impl Owner {
 
     fn opened(
         &mut self,
-        watched: &mut Watched,
+        endpoint: &mut CheckedEndpoint,
         session: SessionId,
         stream: StreamId,
-        dice: &mut Dice,
+        choices: &mut Choices,
     ) {
-        match dice.below(8) {
-            0 => _ = watched.with(|it| it.reset(session, stream, ResetReason::Refused)),
+        match choices.below(8) {
+            0 => _ = endpoint.with(|it| it.reset(session, stream, ResetReason::Refused)),
             1 => {}
-            _ => _ = watched.with(|it| it.accept(session, stream)),
+            _ => _ = endpoint.with(|it| it.accept(session, stream)),
         }
-        let (reads, writes) = (dice.one_in(2), self.generous && dice.one_in(2));
+        let (reads, writes) = (choices.one_in(2), self.generous && choices.one_in(2));
         self.streams.insert((session, stream), Manner { reads, writes });
     }
 
     /// Does this and that. `rates` are what the modem may say.
-    pub fn act(&mut self, now: Instant, watched: &mut Watched, rates: &[BitRate], dice: &mut Dice) {
-        if let Some(session) = self.some_session(dice) {
-            self.use_session(now, watched, session, dice);
+    pub fn act(
+        &mut self,
+        now: Instant,
+        endpoint: &mut CheckedEndpoint,
+        rates: &[BitRate],
+        choices: &mut Choices,
+    ) {
+        if let Some(session) = self.some_session(choices) {
+            self.use_session(now, endpoint, session, choices);
             if !rates.is_empty() {
-                let (rate, time) = (dice.pick(rates), Duration::from_secs(60));
-                let _ = watched.with(|it| it.set_rate(now, session, rate, time));
+                let (rate, time) = (choices.pick(rates), Duration::from_secs(60));
+                let _ = endpoint.with(|it| it.set_rate(now, session, rate, time));
             }
         }
         for _ in 0..LOOKS.min(self.streams.len()) {
@@ -100,58 +106,58 @@ impl Owner {
             let next = next.or_else(|| self.streams.first_key_value());
             let Some((&(session, stream), &manner)) = next else { return };
             self.turn = Some((session, stream));
-            use_stream(watched, session, stream, manner, dice);
+            use_stream(endpoint, session, stream, manner, choices);
         }
     }
 
-    fn some_session(&self, dice: &mut Dice) -> Option<SessionId> {
-        let nth = dice.below(self.sessions.len() as u64) as usize;
+    fn some_session(&self, choices: &mut Choices) -> Option<SessionId> {
+        let nth = choices.below(self.sessions.len() as u64) as usize;
         self.sessions.get(nth).copied()
     }
 
     fn use_session(
         &mut self,
         now: Instant,
-        watched: &mut Watched,
+        endpoint: &mut CheckedEndpoint,
         session: SessionId,
-        dice: &mut Dice,
+        choices: &mut Choices,
     ) {
-        if self.opened < OPENED && dice.one_in(4) {
+        if self.opened < OPENED && choices.one_in(4) {
             let address = SocketAddr::from(([192, 0, 2, 1], 80));
             let open = Open { destination: address, source: address, dscp: None };
-            if let Ok(stream) = watched.with(|it| it.open(now, session, open)) {
+            if let Ok(stream) = endpoint.with(|it| it.open(now, session, open)) {
                 self.opened += 1;
-                let manner = Manner { reads: dice.one_in(2), writes: self.generous };
+                let manner = Manner { reads: choices.one_in(2), writes: self.generous };
                 self.streams.insert((session, stream), manner);
             }
         }
-        if let Some(channel) = ChannelId::new(dice.below(4) as u8) {
+        if let Some(channel) = ChannelId::new(choices.below(4) as u8) {
             let packet = [0x45; 600];
-            let size = 1 + dice.below(packet.len() as u64) as usize;
+            let size = 1 + choices.below(packet.len() as u64) as usize;
             let packet = &packet[..size];
-            let _ = watched.with(|it| it.send_packet(now, session, channel, packet));
+            let _ = endpoint.with(|it| it.send_packet(now, session, channel, packet));
         }
     }
 }
 
 fn use_stream(
-    watched: &mut Watched,
+    endpoint: &mut CheckedEndpoint,
     session: SessionId,
     stream: StreamId,
     manner: Manner,
-    dice: &mut Dice,
+    choices: &mut Choices,
 ) {
     let mut buffer = [0; 4096];
     if manner.writes {
-        let _ = watched.with(|it| it.write(session, stream, &buffer));
+        let _ = endpoint.with(|it| it.write(session, stream, &buffer));
     }
     if manner.reads {
-        let mut read = || watched.with(|it| it.read(session, stream, &mut buffer));
+        let mut read = || endpoint.with(|it| it.read(session, stream, &mut buffer));
         while matches!(read(), Ok(Read::Data(_))) {}
     }
-    match dice.below(64) {
-        0 => _ = watched.with(|it| it.reset(session, stream, ResetReason::TimedOut)),
-        1 => _ = watched.with(|it| it.finish(session, stream)),
+    match choices.below(64) {
+        0 => _ = endpoint.with(|it| it.reset(session, stream, ResetReason::TimedOut)),
+        1 => _ = endpoint.with(|it| it.finish(session, stream)),
         _ => {}
     }
 }

@@ -1,6 +1,6 @@
 //! What an adversary does with a session.
 
-use super::Dice;
+use super::Choices;
 use super::contact::{Contact, ROOM};
 use super::grammar;
 use crate::StreamId;
@@ -76,124 +76,125 @@ impl Tactic {
     ];
 
     /// The next packet that this does, if it does anything.
-    pub(super) fn packet(self, contact: &mut Contact, dice: &mut Dice) -> Option<Vec<u8>> {
+    pub(super) fn packet(self, contact: &mut Contact, choices: &mut Choices) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(ROOM + 64);
-        if dice.one_in(4) {
-            contact.acknowledge(&mut out, dice);
+        if choices.one_in(4) {
+            contact.acknowledge(&mut out, choices);
         }
-        let source = dice.one_in(2);
+        let source = choices.one_in(2);
         match self {
             Self::Silence => {
-                contact.acknowledge(&mut out, dice);
+                contact.acknowledge(&mut out, choices);
                 return (!out.is_empty()).then(|| contact.seal(&out, false));
             }
             Self::Gaps => {
-                let skipped = if dice.one_in(64) { dice.bits(31) } else { 1 + dice.below(3) };
+                let skipped =
+                    if choices.one_in(64) { choices.bits(31) } else { 1 + choices.below(3) };
                 let number = contact.forger.sealed_end + skipped;
                 Frame::Ping.write(&mut out, false);
                 return Some(contact.seal_as(number, &out, source));
             }
-            Self::Replay => return replay(contact, &out, dice),
-            Self::Repairs => repairs(contact, &mut out, dice),
-            Self::Garbage => out.extend((0..dice.below(60)).map(|_| dice.bits(8) as u8)),
+            Self::Replay => return replay(contact, &out, choices),
+            Self::Repairs => repairs(contact, &mut out, choices),
+            Self::Garbage => out.extend((0..choices.below(60)).map(|_| choices.bits(8) as u8)),
             Self::FalseAcks => {
-                grammar::any_ack(contact.forger.heard_end(), &mut out, dice);
+                grammar::any_ack(contact.forger.heard_end(), &mut out, choices);
             }
             Self::Talk | Self::Roam => {
-                let id = contact.stream(&mut out, dice);
+                let id = contact.stream(&mut out, choices);
                 let room = ROOM.saturating_sub(out.len() + 20) as u64;
-                contact.write(id, room.min(1 + dice.below(1200)), &mut out);
+                contact.write(id, room.min(1 + choices.below(1200)), &mut out);
             }
-            _ => self.fill(contact, &mut out, dice),
+            _ => self.fill(contact, &mut out, choices),
         }
         Some(contact.seal(&out, source))
     }
 
     /// Fills a packet with small frames.
-    fn fill(self, contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
-        let most = if self == Self::Pings { 1 } else { 1 + dice.below(200) };
+    fn fill(self, contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+        let most = if self == Self::Pings { 1 } else { 1 + choices.below(200) };
         for _ in 0..most {
             if out.len() + 60 > ROOM {
                 break;
             }
-            self.small(contact, out, dice);
+            self.small(contact, out, choices);
         }
     }
 
-    fn small(self, contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+    fn small(self, contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
         let (sealed, heard) = (contact.forger.sealed_end, contact.forger.heard_end());
         match self {
             Self::OpenReset => {
-                let stream = contact.open(out, dice);
-                if dice.one_in(2) {
-                    contact.write(stream, dice.below(9), out);
+                let stream = contact.open(out, choices);
+                if choices.one_in(2) {
+                    contact.write(stream, choices.below(9), out);
                 }
-                reset(contact, stream, out, dice);
+                reset(contact, stream, out, choices);
             }
-            Self::Islands => island(contact, out, dice),
-            Self::FarEnd => far_end(contact, out, dice),
-            Self::Settle => Frame::Settled(dice.near(sealed)).write(out, false),
-            Self::Credits if dice.one_in(2) => {
-                Frame::SessionCredit(dice.extreme()).write(out, false);
+            Self::Islands => island(contact, out, choices),
+            Self::FarEnd => far_end(contact, out, choices),
+            Self::Settle => Frame::Settled(choices.near(sealed)).write(out, false),
+            Self::Credits if choices.one_in(2) => {
+                Frame::SessionCredit(choices.extreme()).write(out, false);
             }
             Self::Credits => {
-                let (stream, limit) = (grammar::stream(dice), dice.extreme());
-                let returns = match dice.below(4) {
-                    0 => dice.extreme(),
-                    1 => dice.near(contact.taken_back(stream)),
+                let (stream, limit) = (grammar::stream(choices), choices.extreme());
+                let returns = match choices.below(4) {
+                    0 => choices.extreme(),
+                    1 => choices.near(contact.taken_back(stream)),
                     _ => contact.taken_back(stream),
                 };
                 Frame::StreamCredit { stream, returns, limit }.write(out, false);
             }
-            Self::Return => give_back(contact, out, dice),
-            Self::Stall => stall(contact, out, dice),
-            Self::Challenges if dice.one_in(2) => {
-                Frame::PathChallenge(dice.bits(64)).write(out, false);
+            Self::Return => give_back(contact, out, choices),
+            Self::Stall => stall(contact, out, choices),
+            Self::Challenges if choices.one_in(2) => {
+                Frame::PathChallenge(choices.bits(64)).write(out, false);
             }
-            Self::Challenges => Frame::PathAnswer(dice.bits(64)).write(out, false),
-            Self::Rekey => rekey(contact, out, dice),
-            Self::Parts if dice.one_in(32) => {
-                Frame::Channel(grammar::announcement(dice)).write(out, false);
+            Self::Challenges => Frame::PathAnswer(choices.bits(64)).write(out, false),
+            Self::Rekey => rekey(contact, out, choices),
+            Self::Parts if choices.one_in(32) => {
+                Frame::Channel(grammar::announcement(choices)).write(out, false);
             }
-            Self::Parts => Frame::Packet(grammar::part(&[7; 30], dice)).write(out, false),
-            Self::AnyFrames => grammar::any(sealed, heard, out, dice),
-            _ if dice.one_in(2) => Frame::Mark.write(out, false),
+            Self::Parts => Frame::Packet(grammar::part(&[7; 30], choices)).write(out, false),
+            Self::AnyFrames => grammar::any(sealed, heard, out, choices),
+            _ if choices.one_in(2) => Frame::Mark.write(out, false),
             _ => Frame::Ping.write(out, false),
         }
     }
 }
 
 /// Resets a stream of which as much was sent as was, or any lie.
-fn reset(contact: &mut Contact, stream: StreamId, out: &mut Vec<u8>, dice: &mut Dice) {
+fn reset(contact: &mut Contact, stream: StreamId, out: &mut Vec<u8>, choices: &mut Choices) {
     let written = contact.written.remove(&stream).unwrap_or_default();
     let limit = contact.limit(stream);
     let more = limit.saturating_sub(written.sent);
-    let sent = match dice.below(512) {
-        0 => dice.near(limit),
+    let sent = match choices.below(512) {
+        0 => choices.near(limit),
         1..=32 if contact.sent + more <= contact.credit => {
             contact.sent += more;
             limit
         }
         _ => written.sent,
     };
-    Frame::Reset { stream, reason: grammar::reason(dice), sent }.write(out, false);
+    Frame::Reset { stream, reason: grammar::reason(choices), sent }.write(out, false);
 }
 
 /// Writes a few bytes and gives back what may be sent beyond them, or some of it. Once in a
 /// while it is what was never granted, or out of turn.
-fn give_back(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
-    let stream = contact.stream(out, dice);
-    contact.write(stream, dice.below(20), out);
+fn give_back(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+    let stream = contact.stream(out, choices);
+    contact.write(stream, choices.below(20), out);
     let Some(written) = contact.written.get_mut(&stream) else { return };
     let (sent, granted) = (written.sent, written.limit.saturating_sub(written.sent));
-    if dice.one_in(1024) {
-        let (returns, limit) = (dice.near(written.returned + 1), dice.near(written.limit));
+    if choices.one_in(1024) {
+        let (returns, limit) = (choices.near(written.returned + 1), choices.near(written.limit));
         return Frame::Return { stream, returns, limit }.write(out, false);
     }
-    let limit = match dice.below(4) {
+    let limit = match choices.below(4) {
         0 => sent,
         1 => sent + granted,
-        _ => sent + dice.below(granted + 1),
+        _ => sent + choices.below(granted + 1),
     };
     written.returned += 1;
     written.limit = limit;
@@ -201,29 +202,29 @@ fn give_back(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
 }
 
 /// A stream with a small window for what the other side sends, or a little more of it.
-fn stall(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+fn stall(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     let most = contact.forger.allowed.max_streams as usize;
     if contact.written.len() < most {
-        let credit = dice.pick(&[0, 1, 1_000, 20_000, 100_000]);
-        let stream = contact.open_for(credit, out, dice);
-        return contact.write(stream, dice.below(20), out);
+        let credit = choices.pick(&[0, 1, 1_000, 20_000, 100_000]);
+        let stream = contact.open_for(credit, out, choices);
+        return contact.write(stream, choices.below(20), out);
     }
-    let stream = contact.stream(out, dice);
+    let stream = contact.stream(out, choices);
     let returns = contact.taken_back(stream);
     let Some(written) = contact.written.get_mut(&stream) else { return };
-    written.credit = (written.credit + dice.pick(&[0, 0, 1, 100])).min(crate::varint::MAX);
+    written.credit = (written.credit + choices.pick(&[0, 0, 1, 100])).min(crate::varint::MAX);
     Frame::StreamCredit { stream, returns, limit: written.credit }.write(out, false);
 }
 
 /// A byte with nothing beside it, as far as there is credit.
-fn island(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
-    let stream = contact.stream(out, dice);
+fn island(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+    let stream = contact.stream(out, choices);
     let limit = contact.limit(stream);
     let Some(written) = contact.written.get_mut(&stream) else { return };
     // The first byte is never sent, so that nothing can be read.
     let next = written.sent + 2;
     if next > limit || contact.sent + 2 > contact.credit {
-        return byte_at(stream, 1 + dice.below(written.sent.max(1)), out);
+        return byte_at(stream, 1 + choices.below(written.sent.max(1)), out);
     }
     written.sent = next;
     contact.sent += 2;
@@ -231,8 +232,8 @@ fn island(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
 }
 
 /// The last byte that a new stream has credit for.
-fn far_end(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
-    let stream = contact.open(out, dice);
+fn far_end(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+    let stream = contact.open(out, choices);
     let end = contact.limit(stream).min(contact.credit.saturating_sub(contact.sent));
     if let Some(offset) = end.checked_sub(1) {
         byte_at(stream, offset, out);
@@ -240,8 +241,8 @@ fn far_end(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
         contact.written.entry(stream).or_default().sent = end;
     }
     let most = u64::from(contact.forger.allowed.max_streams);
-    if contact.written.len() as u64 >= most || dice.one_in(2) {
-        reset(contact, stream, out, dice);
+    if contact.written.len() as u64 >= most || choices.one_in(2) {
+        reset(contact, stream, out, choices);
     }
 }
 
@@ -251,12 +252,12 @@ fn byte_at(stream: StreamId, offset: u64, out: &mut Vec<u8>) {
 }
 
 /// A repair of any block, or of the same as ever but otherwise.
-fn repairs(contact: &Contact, out: &mut Vec<u8>, dice: &mut Dice) {
+fn repairs(contact: &Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     let number = contact.forger.sealed_end;
-    let size = if dice.one_in(4) { dice.below(600) } else { ROOM as u64 };
-    let shard = vec![dice.bits(8) as u8; (size as usize).min(ROOM.saturating_sub(out.len()))];
-    let mut repair = grammar::repair(number, &shard, dice);
-    if dice.one_in(4) {
+    let size = if choices.one_in(4) { choices.below(600) } else { ROOM as u64 };
+    let shard = vec![choices.bits(8) as u8; (size as usize).min(ROOM.saturating_sub(out.len()))];
+    let mut repair = grammar::repair(number, &shard, choices);
+    if choices.one_in(4) {
         // A block of long ago that never was, in all of its 255 repairs.
         repair = crate::frame::Repair { distance: number, stride: 1, count: 200, ..repair };
     }
@@ -264,9 +265,9 @@ fn repairs(contact: &Contact, out: &mut Vec<u8>, dice: &mut Dice) {
 }
 
 /// A proper change of keys, or an improper one.
-fn rekey(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
-    if dice.one_in(65_536) {
-        let frame = Frame::Rekey { generation: dice.near(1), key: [dice.bits(8) as u8; 32] };
+fn rekey(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+    if choices.one_in(65_536) {
+        let frame = Frame::Rekey { generation: choices.near(1), key: [choices.bits(8) as u8; 32] };
         return frame.write(out, false);
     }
     contact.forger.phases.drop_previous();
@@ -278,13 +279,13 @@ fn rekey(contact: &mut Contact, out: &mut Vec<u8>, dice: &mut Dice) {
 }
 
 /// A packet of before, or another one with its number.
-fn replay(contact: &mut Contact, frames: &[u8], dice: &mut Dice) -> Option<Vec<u8>> {
-    if contact.recorded.is_empty() || dice.one_in(8) {
-        let number = dice.near(contact.forger.sealed_end).min(contact.forger.sealed_end + 300);
+fn replay(contact: &mut Contact, frames: &[u8], choices: &mut Choices) -> Option<Vec<u8>> {
+    if contact.recorded.is_empty() || choices.one_in(8) {
+        let number = choices.near(contact.forger.sealed_end).min(contact.forger.sealed_end + 300);
         let mut frames = frames.to_vec();
         Frame::Ping.write(&mut frames, false);
-        return Some(contact.seal_as(number, &frames, dice.one_in(2)));
+        return Some(contact.seal_as(number, &frames, choices.one_in(2)));
     }
-    let nth = dice.below(contact.recorded.len() as u64) as usize;
+    let nth = choices.below(contact.recorded.len() as u64) as usize;
     contact.recorded.get(nth).cloned()
 }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use units::Instant;
 
 use super::{Session, ip_udp_overhead};
-use crate::channels::{Law, Piece, Room};
+use crate::channels::{CoDelParams, Piece, Room};
 use crate::event_log::{LogEvent, Unit};
 use crate::frame::{self, Announcement, Frame, STREAM_OVERHEAD, TruncatedOffset};
 use crate::packet::TAG;
@@ -171,7 +171,7 @@ impl Session {
         packet: &mut Filling,
         class: usize,
     ) -> Option<usize> {
-        let law = Law::for_rtt(self.rtt.smoothed());
+        let law = CoDelParams::for_rtt(self.rtt.smoothed());
         let taken =
             self.sender.outbound.next_new(now, class, packet.room(), &law, &mut self.log)?;
         self.write_piece(now, packet, taken.piece);

@@ -76,7 +76,7 @@ fn only_a_modem_tells_rates() {
     let (now, transfer) = (path.now, path.transfer(0));
     let id = transfer.hub_id();
     let answer = transfer.hub.set_rate(now, id, BitRate::from_mbit(5), ms(1000));
-    assert_eq!(answer, Err(RateError::NotTold));
+    assert_eq!(answer, Err(RateError::NotFromModem));
 }
 
 /// Checks that a case takes at most `seconds`, and that its start loses at most 2 %.

@@ -92,8 +92,8 @@ impl Net {
             return;
         }
         let core = &self.nodes[n].core;
-        for (id, books, truth) in core.sessions.audit() {
-            assert_eq!(books, truth, "{id:?} of node {n}");
+        for (id, schedule, truth) in core.sessions.audit() {
+            assert_eq!(schedule, truth, "{id:?} of node {n}");
         }
         let link_free = core.pacer.ready_at();
         let scan = core.sessions.iter().fold(None, |soonest, (_, session)| {

@@ -5,8 +5,8 @@
 //! The rate is the capacity, corrected so that this queue becomes [`target`]. The target is larger
 //! at smaller rates: all sessions see the same queue, so their rates converge.
 
-mod doubt;
 mod forecast;
+mod overflow;
 mod probe;
 
 use core::time::Duration;
@@ -17,8 +17,8 @@ use super::{PACKET, Plan};
 use crate::rate::RateState;
 use crate::rate::arrivals::Window;
 use crate::rate::train::Measured;
-use doubt::{Doubt, Lost};
 use forecast::{Forecast, Outcome};
+use overflow::{Lost, OverflowTest};
 use probe::{Found, Probe};
 
 /// Queue that a session of [`TARGET_RATE`] keeps when alone, in seconds; it scales with the inverse
@@ -148,7 +148,7 @@ pub(super) struct Cruise {
     /// Upper bound of the capacity within the round.
     ceiling: f64,
     probe: Probe,
-    doubt: Doubt,
+    overflow_test: OverflowTest,
 }
 
 impl Cruise {
@@ -180,7 +180,7 @@ impl Cruise {
             over: 0.0,
             ceiling: capacity,
             probe: Probe::new(),
-            doubt: Doubt::new(),
+            overflow_test: OverflowTest::new(),
         }
     }
 
@@ -286,13 +286,13 @@ impl Cruise {
     fn look_for_overflow(&mut self, look: Duration, window: Window, newest: Instant) {
         let chance = self.chance.unwrap_or(0.0);
         let lost = Lost { missing: window.missing, chance, deviation: deviation(chance, window) };
-        let Some(came) = self.doubt.overflow(look, newest, lost) else { return };
+        let Some(came) = self.overflow_test.overflow(look, newest, lost) else { return };
         self.chance = Some(window.missing);
         let share = came / (1.0 - window.missing).max(0.1);
         self.capacity = share.min(self.capacity).max(super::SLOWEST);
         self.best = self.capacity;
         self.boost = 1.0;
-        self.doubt.overflows_above(self.capacity);
+        self.overflow_test.overflows_above(self.capacity);
     }
 
     fn look_for_empty(&mut self, now: Instant, rtt: Duration, queue: f64) {
@@ -366,7 +366,7 @@ impl Cruise {
         let error = self.aim(now) - expected;
         let (least, most) = CORRECTION;
         let rate = self.capacity * (1.0 + (error / SETTLE).clamp(least, most));
-        self.rate = rate.min(self.doubt.most(now)).max(self.held()).min(self.most);
+        self.rate = rate.min(self.overflow_test.most(now)).max(self.held()).min(self.most);
         let draining = error < -2.0 * self.target();
         self.state = if draining { RateState::Draining } else { RateState::Cruising };
     }
@@ -381,7 +381,7 @@ impl Cruise {
     fn learn(&mut self, now: Instant, window: Window, newest: Instant, standing: bool) {
         self.torn_since = window.torn.then(|| self.torn_since.unwrap_or(now));
         let paused = |since: Instant| now.saturating_since(since) < PAUSE;
-        let chance = if self.doubt.marks(newest) {
+        let chance = if self.overflow_test.marks(newest) {
             self.chance.unwrap_or(0.0)
         } else {
             self.learn_loss(window)
@@ -417,7 +417,9 @@ impl Cruise {
                 self.excess = (window.missing - known.unwrap_or(0.0)).max(0.0);
                 return known.unwrap_or(0.0);
             }
-            Some(chance) if self.doubt.is_above(window.sent) => self.at_most(chance, window),
+            Some(chance) if self.overflow_test.is_above(window.sent) => {
+                self.at_most(chance, window)
+            }
             _ if longest < EMPTY * self.smooth_target() + self.noise => {
                 let chance = self.chance.unwrap_or(window.missing);
                 chance + (window.missing - chance) * GAIN
@@ -448,7 +450,7 @@ impl Cruise {
         let free = self.empty && now >= self.dipped_until;
         let used = !self.limited && window.sent > 0.95 * self.capacity;
         let more = free && used;
-        if !self.doubt.marks(now) {
+        if !self.overflow_test.marks(now) {
             self.boost = if more { (self.boost * 2.0).min(MOST_BOOST) } else { 1.0 };
         }
         self.best = self.capacity.max(self.best * FADING);
@@ -459,7 +461,7 @@ impl Cruise {
         }
         if self.empty && used {
             let chance = self.chance.unwrap_or(0.0);
-            self.doubt.end_round(now, self.look(rtt), chance, window.delivered);
+            self.overflow_test.end_round(now, self.look(rtt), chance, window.delivered);
         }
         self.probe.end_round(!self.empty, self.foreign > 0);
         self.queued = !self.empty;

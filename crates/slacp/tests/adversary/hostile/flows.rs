@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use slacp::fuzzing::Watched;
+use slacp::fuzzing::CheckedEndpoint;
 use slacp::{Destination, Event, Open, Read, ResetReason, SessionId, StreamId};
 use units::Instant;
 
@@ -62,22 +62,33 @@ impl Flows {
     }
 
     /// Opens a stream, if there may be another.
-    pub fn open(&mut self, now: Instant, watched: &mut Watched, session: SessionId, port: u16) {
+    pub fn open(
+        &mut self,
+        now: Instant,
+        endpoint: &mut CheckedEndpoint,
+        session: SessionId,
+        port: u16,
+    ) {
         let address = SocketAddr::from(([192, 0, 2, 1], port));
         let open = Open { destination: address, source: address, dscp: None };
-        if let Ok(id) = watched.with(|it| it.open(now, session, open)) {
+        if let Ok(id) = endpoint.with(|it| it.open(now, session, open)) {
             self.map.insert(id, Flow { port, opened: now, ..Flow::default() });
             self.ready.insert(id);
         }
     }
 
-    pub fn handle_event(&mut self, watched: &mut Watched, session: SessionId, event: &Event) {
+    pub fn handle_event(
+        &mut self,
+        endpoint: &mut CheckedEndpoint,
+        session: SessionId,
+        event: &Event,
+    ) {
         match event {
             Event::Opened { stream, open } => {
                 let Destination::Address(to) = open.destination else { panic!("{open:?}") };
                 self.map.insert(*stream, Flow { port: to.port(), ..Flow::default() });
                 self.ready.insert(*stream);
-                watched.with(|it| it.accept(session, *stream)).unwrap();
+                endpoint.with(|it| it.accept(session, *stream)).unwrap();
             }
             Event::Reset { stream, reason } => {
                 let flow = self.map.remove(stream);
@@ -94,17 +105,17 @@ impl Flows {
 
     /// Reads and writes what there is. An exchange that is over is followed by
     /// another.
-    pub fn pump(&mut self, now: Instant, watched: &mut Watched, session: SessionId) {
+    pub fn pump(&mut self, now: Instant, endpoint: &mut CheckedEndpoint, session: SessionId) {
         while let Some(id) = self.ready.pop_first() {
             let Some(flow) = self.map.get_mut(&id) else { continue };
             let before = flow.ended;
-            flow.read(self.side, watched, session, id, &mut self.received);
-            flow.write(self.side, watched, session, id);
+            flow.read(self.side, endpoint, session, id, &mut self.received);
+            flow.write(self.side, endpoint, session, id);
             if self.side == 0 && flow.port == EXCHANGE && flow.ended && !before {
                 let time = now.saturating_since(flow.opened).as_secs_f64();
                 self.slowest = self.slowest.max(time);
                 self.exchanges += 1;
-                self.open(now, watched, session, EXCHANGE);
+                self.open(now, endpoint, session, EXCHANGE);
             }
         }
     }
@@ -114,7 +125,7 @@ impl Flow {
     fn read(
         &mut self,
         side: usize,
-        watched: &mut Watched,
+        endpoint: &mut CheckedEndpoint,
         session: SessionId,
         id: StreamId,
         received: &mut BTreeMap<u16, u64>,
@@ -124,7 +135,7 @@ impl Flow {
         }
         let mut buf = [0; PIECE];
         loop {
-            match watched.with(|it| it.read(session, id, &mut buf)) {
+            match endpoint.with(|it| it.read(session, id, &mut buf)) {
                 Ok(Read::Data(count)) => {
                     let want = bytes(self.port.into(), 1 - side, self.received, count);
                     assert!(buf[..count] == *want, "{id:?} is wrong at {}", self.received);
@@ -141,7 +152,13 @@ impl Flow {
         }
     }
 
-    fn write(&mut self, side: usize, watched: &mut Watched, session: SessionId, id: StreamId) {
+    fn write(
+        &mut self,
+        side: usize,
+        endpoint: &mut CheckedEndpoint,
+        session: SessionId,
+        id: StreamId,
+    ) {
         let total = sizes(self.port)[side];
         if self.finished || side == 1 && self.port == EXCHANGE && !self.ended {
             return;
@@ -149,11 +166,11 @@ impl Flow {
         while self.sent < total {
             let count = (total - self.sent).min(PIECE as u64) as usize;
             let bytes = bytes(self.port.into(), side, self.sent, count);
-            match watched.with(|it| it.write(session, id, bytes)) {
+            match endpoint.with(|it| it.write(session, id, bytes)) {
                 Ok(0) | Err(_) => return,
                 Ok(count) => self.sent += count as u64,
             }
         }
-        self.finished = watched.with(|it| it.finish(session, id)).is_ok();
+        self.finished = endpoint.with(|it| it.finish(session, id)).is_ok();
     }
 }

@@ -12,7 +12,9 @@ use std::sync::OnceLock;
 
 use link::testkit::{Mangle, Net, Peer, UDP_IPV4_OVERHEAD};
 use link::{LinkConfig, Loss, QueueLimit};
-use slacp::fuzzing::{Adversary, Bound, Dice, Limits, Owner, Watched, is_own, own_address};
+use slacp::fuzzing::{
+    Adversary, Bound, CheckedEndpoint, Choices, Limits, Owner, is_own, own_address,
+};
 use slacp::{
     ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, Event, KeyPair, PublicKey, Rate,
     SessionId,
@@ -110,13 +112,13 @@ impl Honest {
 
 /// An endpoint with honest and other sessions, and its owner.
 pub struct Host {
-    pub watched: Watched,
+    pub endpoint: CheckedEndpoint,
     me: SocketAddr,
     pub honest: Vec<Honest>,
     /// What this side opens when its session is up.
     opens: Vec<u16>,
     owner: Owner,
-    dice: Dice,
+    choices: Choices,
     rates: Vec<BitRate>,
     /// By how much its clock is ahead of the world's, and when that changes.
     ahead: Duration,
@@ -133,14 +135,19 @@ pub struct Host {
 }
 
 impl Host {
-    fn new(watched: Watched, me: SocketAddr, honest: Vec<Honest>, mut dice: Dice) -> Self {
+    fn new(
+        endpoint: CheckedEndpoint,
+        me: SocketAddr,
+        honest: Vec<Honest>,
+        mut choices: Choices,
+    ) -> Self {
         Self {
-            watched,
+            endpoint,
             me,
             honest,
             opens: Vec::new(),
-            owner: Owner::new(&mut dice),
-            dice,
+            owner: Owner::new(&mut choices),
+            choices,
             rates: Vec::new(),
             ahead: Duration::ZERO,
             step: None,
@@ -162,7 +169,7 @@ impl Host {
     }
 
     fn handle_events(&mut self, now: Instant) {
-        while let Some((session, event)) = self.watched.poll_event() {
+        while let Some((session, event)) = self.endpoint.poll_event() {
             if !self.is_for_honest(now, session, &event) {
                 match event {
                     Event::Up { .. } => _ = self.hostile.insert(session),
@@ -170,20 +177,20 @@ impl Host {
                     _ => {}
                 }
                 self.most_hostile = self.most_hostile.max(self.hostile.len());
-                self.owner.handle_event(&mut self.watched, session, &event, &mut self.dice);
+                self.owner.handle_event(&mut self.endpoint, session, &event, &mut self.choices);
             }
         }
-        self.watched.with(|endpoint| while endpoint.poll_packet().is_some() {});
+        self.endpoint.with(|endpoint| while endpoint.poll_packet().is_some() {});
     }
 
     /// Takes the event if it is of an honest session.
     fn is_for_honest(&mut self, now: Instant, session: SessionId, event: &Event) -> bool {
-        let Self { honest, watched, opens, trouble, .. } = self;
+        let Self { honest, endpoint, opens, trouble, .. } = self;
         if let Event::Up { peer, .. } = event {
             let Some(honest) = honest.iter_mut().find(|it| it.key == *peer) else { return false };
-            watched.honest += usize::from(honest.session.is_none());
+            endpoint.honest += usize::from(honest.session.is_none());
             honest.session = Some(session);
-            opens.drain(..).for_each(|port| honest.flows.open(now, watched, session, port));
+            opens.drain(..).for_each(|port| honest.flows.open(now, endpoint, session, port));
             return true;
         }
         let Some(honest) = honest.iter_mut().find(|it| it.session == Some(session)) else {
@@ -192,7 +199,7 @@ impl Host {
         if matches!(event, Event::Down(_) | Event::Unreachable) {
             trouble.push(event.clone());
         }
-        honest.flows.handle_event(watched, session, event);
+        honest.flows.handle_event(endpoint, session, event);
         true
     }
 
@@ -200,27 +207,27 @@ impl Host {
         self.handle_events(now);
         for honest in &mut self.honest {
             if let Some(session) = honest.session {
-                honest.flows.pump(now, &mut self.watched, session);
+                honest.flows.pump(now, &mut self.endpoint, session);
             }
         }
         if self.next_look <= now {
             self.next_look = now + LOOK;
-            self.owner.act(now, &mut self.watched, &self.rates, &mut self.dice);
+            self.owner.act(now, &mut self.endpoint, &self.rates, &mut self.choices);
             let honest = self.honest.iter().filter_map(|honest| honest.session);
-            self.watched.check_figures(self.hostile.iter().copied().chain(honest), &LIMITS);
+            self.endpoint.check_figures(self.hostile.iter().copied().chain(honest), &LIMITS);
         }
         self.handle_events(now);
     }
 
     fn receive(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
         let now = self.local(now);
-        self.watched.receive(now, from, datagram);
+        self.endpoint.receive(now, from, datagram);
         self.look_after(now);
     }
 
     fn transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
         let now = self.local(now);
-        let to = self.watched.transmit(now, &mut self.buf)?;
+        let to = self.endpoint.transmit(now, &mut self.buf)?;
         if is_own(to) {
             self.elsewhere += (self.buf.len() + UDP_IPV4_OVERHEAD) as u64;
         }
@@ -228,7 +235,7 @@ impl Host {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let next = self.watched.poll_timeout().map(|(at, _)| at).into_iter();
+        let next = self.endpoint.poll_timeout().map(|(at, _)| at).into_iter();
         let local = next.chain([self.next_look]).min()?;
         let world = Instant::from_nanos(local.as_nanos()) - self.ahead;
         Some(self.step.map_or(world, |(when, _)| world.min(when)))
@@ -236,8 +243,8 @@ impl Host {
 
     fn wake(&mut self, now: Instant) {
         let now = self.local(now);
-        if self.watched.poll_timeout().is_some_and(|(at, _)| at <= now) {
-            self.watched.wake(now);
+        if self.endpoint.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            self.endpoint.wake(now);
         }
         self.look_after(now);
     }
@@ -369,9 +376,9 @@ impl Case {
     }
 
     fn chosen(seed: u64, crowd: bool) -> Self {
-        let mut dice = Dice::seeded(seed);
-        let mut case = Self::plain(dice.one_in(3), crowd);
-        match dice.below(6) {
+        let mut choices = Choices::seeded(seed);
+        let mut case = Self::plain(choices.one_in(3), crowd);
+        match choices.below(6) {
             0 => case.rate = Rate::auto(),
             1 => {
                 case.rate = Rate::Modem { initial: case.forward };
@@ -379,12 +386,12 @@ impl Case {
             }
             _ => {}
         }
-        if dice.one_in(8) {
-            let by = dice.pick(&[1_000, 60_000, 800_000, 86_400_000]);
-            case.step = Some((at(1_000 + dice.below(1_000)), Duration::from_millis(by)));
+        if choices.one_in(8) {
+            let by = choices.pick(&[1_000, 60_000, 800_000, 86_400_000]);
+            case.step = Some((at(1_000 + choices.below(1_000)), Duration::from_millis(by)));
         }
-        case.keys = dice.pick(&[1, 4, 20]);
-        case.stalled = if dice.one_in(4) { 3 } else { 0 };
+        case.keys = choices.pick(&[1, 4, 20]);
+        case.stalled = if choices.one_in(4) { 3 } else { 0 };
         case
     }
 
@@ -416,8 +423,8 @@ pub fn net(seed: u64, case: &Case, other: Other) -> Net<Party> {
     if other == Other::Honest {
         served.push(Honest::new(key(HOSTILE_KEY).public(), 1));
     }
-    let watched = Watched::new(live_bytes, BOUND, make);
-    let mut hub = Host::new(watched, hub_address(), served, Dice::seeded(seed ^ 1));
+    let endpoint = CheckedEndpoint::new(live_bytes, BOUND, make);
+    let mut hub = Host::new(endpoint, hub_address(), served, Choices::seeded(seed ^ 1));
     hub.rates.clone_from(&case.told);
     hub.step = case.step;
 
@@ -426,8 +433,9 @@ pub fn net(seed: u64, case: &Case, other: Other) -> Net<Party> {
             let config = config(RETURN.into());
             Endpoint::terminal(config, key(n), hub_key, vec![hub_address()], [n as u8; 32])
         };
-        let watched = Watched::new(live_bytes, BOUND, make);
-        let mut host = Host::new(watched, place, vec![Honest::new(hub_key, 0)], Dice::seeded(0));
+        let endpoint = CheckedEndpoint::new(live_bytes, BOUND, make);
+        let mut host =
+            Host::new(endpoint, place, vec![Honest::new(hub_key, 0)], Choices::seeded(0));
         host.opens = vec![DOWN, UP, EXCHANGE];
         host
     };
@@ -439,7 +447,7 @@ pub fn net(seed: u64, case: &Case, other: Other) -> Net<Party> {
         Other::Honest => honest.push(terminal(HOSTILE_KEY, own_address(0))),
         Other::Adversary => {
             let make = if case.crowd { Adversary::crowd } else { Adversary::terminals };
-            adversary = Some(Box::new(make(hostile, hub_key, Dice::seeded(seed ^ 2))));
+            adversary = Some(Box::new(make(hostile, hub_key, Choices::seeded(seed ^ 2))));
         }
     }
     join(seed, case, Party::Near(hub.into()), Party::Far { honest, adversary })
@@ -451,11 +459,11 @@ pub fn mirror(seed: u64, case: &Case) -> Net<Party> {
     let rate = case.rate.clone();
     let make =
         || Endpoint::terminal(config(rate), key(HONEST_KEY), public, vec![own_address(0)], [2; 32]);
-    let watched = Watched::new(live_bytes, BOUND, make);
-    let mut host = Host::new(watched, hub_address(), Vec::new(), Dice::seeded(seed ^ 1));
+    let endpoint = CheckedEndpoint::new(live_bytes, BOUND, make);
+    let mut host = Host::new(endpoint, hub_address(), Vec::new(), Choices::seeded(seed ^ 1));
     host.rates.clone_from(&case.told);
     host.step = case.step;
-    let adversary = Some(Box::new(Adversary::hub(key(HUB_KEY), Dice::seeded(seed ^ 2))));
+    let adversary = Some(Box::new(Adversary::hub(key(HUB_KEY), Choices::seeded(seed ^ 2))));
     join(seed, case, Party::Near(host.into()), Party::Far { honest: Vec::new(), adversary })
 }
 
@@ -554,7 +562,7 @@ pub fn run(net: &mut Net<Party>, case: &Case) -> Outcome {
         elsewhere: elsewhere as f64 / forward,
         in_time,
         others: near(net).most_hostile,
-        most: near(net).watched.most,
+        most: near(net).endpoint.most,
     };
     assert!(
         trouble.is_empty() || near(net).ahead > Duration::ZERO,
@@ -566,5 +574,5 @@ pub fn run(net: &mut Net<Party>, case: &Case) -> Outcome {
 /// Runs a world without an honest terminal.
 pub fn run_alone(net: &mut Net<Party>) -> f64 {
     net.run_for(Duration::from_millis(END)).unwrap_or_else(|stalled| panic!("{stalled}"));
-    near(net).watched.most
+    near(net).endpoint.most
 }

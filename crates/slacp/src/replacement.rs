@@ -17,7 +17,7 @@ const OUTDATED: Duration = Duration::from_secs(10);
 
 /// What is known about the machines that use one key.
 #[derive(Debug, Default)]
-pub(crate) struct Rivals {
+pub(crate) struct Replacement {
     /// A newcomer is suspected until then.
     suspect_until: Instant,
     /// When the current session was asked whether it is alive.
@@ -46,7 +46,7 @@ pub(crate) enum Verdict {
     Refuse { news: bool },
 }
 
-impl Rivals {
+impl Replacement {
     /// Whether a newcomer is held off unless the current session is dead.
     pub(crate) fn holds(&self, now: Instant) -> bool {
         now < self.held_until
@@ -97,47 +97,47 @@ mod tests {
         Instant::from_nanos((seconds * 1e9) as u64)
     }
 
-    fn judge(rivals: &mut Rivals, now: f64, heard: f64) -> Verdict {
-        rivals.judge(at(now), Present { heard: at(heard), patience: PATIENCE })
+    fn judge(replacement: &mut Replacement, now: f64, heard: f64) -> Verdict {
+        replacement.judge(at(now), Present { heard: at(heard), patience: PATIENCE })
     }
 
     #[test]
     fn the_first_newcomer_in_a_minute_is_admitted_and_the_next_when_nothing_answers() {
-        let mut rivals = Rivals::default();
-        assert_eq!(judge(&mut rivals, 100.0, 99.9), Verdict::Admit);
-        rivals.replaced(at(100.0));
-        assert_eq!(judge(&mut rivals, 110.0, 109.0), Verdict::Ask);
-        assert_eq!(judge(&mut rivals, 111.9, 109.0), Verdict::Ask);
-        assert_eq!(judge(&mut rivals, 112.0, 109.0), Verdict::Admit);
-        rivals.replaced(at(112.0));
-        assert_eq!(judge(&mut rivals, 172.0, 171.9), Verdict::Admit);
+        let mut replacement = Replacement::default();
+        assert_eq!(judge(&mut replacement, 100.0, 99.9), Verdict::Admit);
+        replacement.replaced(at(100.0));
+        assert_eq!(judge(&mut replacement, 110.0, 109.0), Verdict::Ask);
+        assert_eq!(judge(&mut replacement, 111.9, 109.0), Verdict::Ask);
+        assert_eq!(judge(&mut replacement, 112.0, 109.0), Verdict::Admit);
+        replacement.replaced(at(112.0));
+        assert_eq!(judge(&mut replacement, 172.0, 171.9), Verdict::Admit);
     }
 
     #[test]
     fn a_session_that_answers_stays_and_the_pauses_grow() {
-        let (mut rivals, mut now, mut news) = (Rivals::default(), 100.0, 0);
-        rivals.replaced(at(now));
+        let (mut replacement, mut now, mut news) = (Replacement::default(), 100.0, 0);
+        replacement.replaced(at(now));
         while now < 3700.0 {
             now += 1.0;
-            let verdict = judge(&mut rivals, now, now - 0.1);
+            let verdict = judge(&mut replacement, now, now - 0.1);
             assert_ne!(verdict, Verdict::Admit, "at {now}");
             news += usize::from(verdict == Verdict::Refuse { news: true });
         }
         // 5, 10, 20, 40, 80, 160 s, then every 300 s.
         assert!((14..=18).contains(&news), "{news}");
-        assert!(rivals.holds(at(now)));
+        assert!(replacement.holds(at(now)));
         // It dies while the other is held off.
-        assert_eq!(judge(&mut rivals, now + 20.0, now), Verdict::Ask);
-        assert_eq!(judge(&mut rivals, now + 22.0, now), Verdict::Admit);
+        assert_eq!(judge(&mut replacement, now + 20.0, now), Verdict::Ask);
+        assert_eq!(judge(&mut replacement, now + 22.0, now), Verdict::Admit);
     }
 
     #[test]
     fn an_old_answer_is_asked_for_again() {
-        let mut rivals = Rivals::default();
-        rivals.replaced(at(100.0));
-        assert_eq!(judge(&mut rivals, 101.0, 100.5), Verdict::Ask);
+        let mut replacement = Replacement::default();
+        replacement.replaced(at(100.0));
+        assert_eq!(judge(&mut replacement, 101.0, 100.5), Verdict::Ask);
         // It answered, and no newcomer came again. Then it died.
-        assert_eq!(judge(&mut rivals, 120.0, 101.5), Verdict::Ask);
-        assert_eq!(judge(&mut rivals, 122.0, 101.5), Verdict::Admit);
+        assert_eq!(judge(&mut replacement, 120.0, 101.5), Verdict::Ask);
+        assert_eq!(judge(&mut replacement, 122.0, 101.5), Verdict::Admit);
     }
 }

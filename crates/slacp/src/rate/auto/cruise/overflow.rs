@@ -6,7 +6,7 @@ use core::time::Duration;
 use units::Instant;
 
 /// Minimum share of losses to test.
-const DOUBTFUL: f64 = 0.05;
+const SUSPICIOUS: f64 = 0.05;
 /// A test is due at once if the share lost is this multiple of what the last test found, or of the
 /// share below.
 const HURRY: f64 = 2.0;
@@ -54,7 +54,7 @@ struct Test {
 }
 
 #[derive(Debug)]
-pub(super) struct Doubt {
+pub(super) struct OverflowTest {
     /// Rounds until the next test.
     left: u32,
     /// The test whose result is pending.
@@ -73,7 +73,7 @@ pub(super) struct Doubt {
     rounds: u32,
 }
 
-impl Doubt {
+impl OverflowTest {
     pub(super) fn new() -> Self {
         Self {
             left: PAUSE.0,
@@ -93,7 +93,7 @@ impl Doubt {
         self.left = self.left.saturating_sub(1);
         self.passes = self.passes.and_then(|(rate, left)| Some((rate, left.checked_sub(1)?)));
         let is_due = self.left == 0 || chance > HURRY * self.found;
-        if chance < DOUBTFUL {
+        if chance < SUSPICIOUS {
             self.less = 0;
         } else if is_due && self.test.is_none() {
             let until = now + window.mul_f64(WINDOWS) + MARGIN;
@@ -169,11 +169,11 @@ mod tests {
     }
 
     /// The start of the next test, with rounds of 200 ms.
-    fn next_test(doubt: &mut Doubt, mut now: u64) -> u64 {
+    fn next_test(test: &mut OverflowTest, mut now: u64) -> u64 {
         loop {
             now += 200;
-            doubt.end_round(at(now), WINDOW, 0.2, CAME);
-            if doubt.most(at(now)) < CAME {
+            test.end_round(at(now), WINDOW, 0.2, CAME);
+            if test.most(at(now)) < CAME {
                 return now;
             }
         }
@@ -181,33 +181,33 @@ mod tests {
 
     #[test]
     fn an_overflow_ends_when_less_is_sent() {
-        let mut doubt = Doubt::new();
+        let mut test = OverflowTest::new();
         let mut now = 0;
         for n in 0..TIMES {
-            now = next_test(&mut doubt, now);
-            assert!(doubt.marks(at(now)) && !doubt.marks(at(now - 1)));
-            assert_eq!(doubt.overflow(WINDOW, at(now + 50), lost(0.1)), None, "too early");
-            let found = doubt.overflow(WINDOW, at(now + 100), lost(0.0));
+            now = next_test(&mut test, now);
+            assert!(test.marks(at(now)) && !test.marks(at(now - 1)));
+            assert_eq!(test.overflow(WINDOW, at(now + 50), lost(0.1)), None, "too early");
+            let found = test.overflow(WINDOW, at(now + 100), lost(0.0));
             assert_eq!(found, (n == TIMES - 1).then_some(CAME));
-            assert!(doubt.marks(at(now + 200)) && !doubt.marks(at(now + 300)));
+            assert!(test.marks(at(now + 200)) && !test.marks(at(now + 300)));
         }
-        doubt.overflows_above(CAME);
-        assert!(doubt.is_above(1.1 * CAME) && !doubt.is_above(CAME));
+        test.overflows_above(CAME);
+        assert!(test.is_above(1.1 * CAME) && !test.is_above(CAME));
         for _ in 0..=ROUNDS.0 {
-            doubt.end_round(at(now), WINDOW, 0.0, CAME);
+            test.end_round(at(now), WINDOW, 0.0, CAME);
         }
-        assert!(!doubt.is_above(1.1 * CAME), "the link may have become faster");
+        assert!(!test.is_above(1.1 * CAME), "the link may have become faster");
     }
 
     #[test]
     fn chance_is_tested_ever_more_seldom() {
-        let mut doubt = Doubt::new();
+        let mut test = OverflowTest::new();
         let mut now = 0;
         let mut pause = PAUSE.0;
         for missing in [0.2, 0.15, 0.11, 0.25, 0.2] {
-            let next = next_test(&mut doubt, now);
+            let next = next_test(&mut test, now);
             assert_eq!(next - now, u64::from(pause) * 200);
-            assert_eq!(doubt.overflow(WINDOW, at(next + 100), lost(missing)), None);
+            assert_eq!(test.overflow(WINDOW, at(next + 100), lost(missing)), None);
             pause = if now == 0 { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
             now = next;
         }
@@ -215,30 +215,30 @@ mod tests {
 
     #[test]
     fn many_losses_are_tested_at_once() {
-        let mut doubt = Doubt::new();
-        doubt.end_round(at(0), WINDOW, 0.25, CAME);
-        assert!(doubt.most(at(0)) < CAME);
+        let mut test = OverflowTest::new();
+        test.end_round(at(0), WINDOW, 0.25, CAME);
+        assert!(test.most(at(0)) < CAME);
         let lost = Lost { missing: 0.25, chance: 0.25, deviation: 0.014 };
-        assert_eq!(doubt.overflow(WINDOW, at(100), lost), None);
-        doubt.end_round(at(200), WINDOW, 0.3, CAME);
-        assert!(doubt.most(at(200)).is_infinite(), "it is chance");
+        assert_eq!(test.overflow(WINDOW, at(100), lost), None);
+        test.end_round(at(200), WINDOW, 0.3, CAME);
+        assert!(test.most(at(200)).is_infinite(), "it is chance");
     }
 
     #[test]
     fn few_losses_are_no_matter() {
-        let mut doubt = Doubt::new();
+        let mut test = OverflowTest::new();
         for round in 0..1000 {
-            doubt.end_round(at(round * 200), WINDOW, 0.04, CAME);
-            assert!(doubt.most(at(round * 200)).is_infinite());
+            test.end_round(at(round * 200), WINDOW, 0.04, CAME);
+            assert!(test.most(at(round * 200)).is_infinite());
         }
     }
 
     #[test]
     fn a_test_without_an_acknowledgement_says_nothing() {
-        let mut doubt = Doubt::new();
-        let now = next_test(&mut doubt, 0);
-        assert_eq!(doubt.overflow(WINDOW, at(now + 1000), lost(0.0)), None);
-        assert_eq!((doubt.less, doubt.test.is_none()), (0, true));
-        assert!(doubt.most(at(now)).is_infinite());
+        let mut test = OverflowTest::new();
+        let now = next_test(&mut test, 0);
+        assert_eq!(test.overflow(WINDOW, at(now + 1000), lost(0.0)), None);
+        assert_eq!((test.less, test.test.is_none()), (0, true));
+        assert!(test.most(at(now)).is_infinite());
     }
 }

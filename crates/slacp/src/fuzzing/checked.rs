@@ -62,7 +62,7 @@ fn fill_tables() {
 }
 
 /// An endpoint that is called only through this.
-pub struct Watched {
+pub struct CheckedEndpoint {
     endpoint: Endpoint,
     /// Bytes allocated and not freed in this thread.
     live: fn() -> isize,
@@ -85,7 +85,7 @@ pub struct Watched {
     last_turn: Instant,
 }
 
-impl Watched {
+impl CheckedEndpoint {
     /// Watches what `make` makes. `live` tells how much memory is in use; zero
     /// always if that is not known.
     pub fn new(live: fn() -> isize, bound: Bound, make: impl FnOnce() -> Endpoint) -> Self {

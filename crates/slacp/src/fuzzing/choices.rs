@@ -8,7 +8,7 @@ use rand_core::{Rng, SeedableRng};
 use crate::varint;
 
 /// A source of choices. The same source gives the same choices.
-pub struct Dice(Source);
+pub struct Choices(Source);
 
 enum Source {
     Seeded(Box<ChaCha8Rng>),
@@ -16,7 +16,7 @@ enum Source {
     Bytes(VecDeque<u8>),
 }
 
-impl Dice {
+impl Choices {
     /// Choices without end.
     pub fn seeded(seed: u64) -> Self {
         Self(Source::Seeded(Box::new(ChaCha8Rng::seed_from_u64(seed))))

@@ -35,16 +35,16 @@ impl Wants {
 
 /// The index entries of one session, stored beside the session.
 #[derive(Debug)]
-pub(super) struct Filing {
+pub(super) struct ScheduleEntry {
     wants: Wants,
-    /// Whether it is in [`Books::turns`].
+    /// Whether it is in [`Schedule::turns`].
     queued: bool,
     /// The virtual start time of its next packet, or the earliest one if it has none.
     next: u64,
     weight: u32,
 }
 
-impl Filing {
+impl ScheduleEntry {
     pub(super) fn new() -> Self {
         Self { wants: Wants::default(), queued: false, next: 0, weight: 1 }
     }
@@ -65,7 +65,7 @@ const STEPS: u64 = 256;
 
 /// Ordered sets with at most one entry per session. Moving an entry costs one removal and one
 /// insertion, and the first entry is always the exact minimum.
-pub(super) struct Books {
+pub(super) struct Schedule {
     wakes: BTreeSet<(Instant, SessionId)>,
     /// Sessions whose time to send has not come.
     senders: BTreeSet<(Instant, SessionId)>,
@@ -80,7 +80,7 @@ pub(super) struct Books {
     logs: BTreeSet<(Instant, SessionId)>,
 }
 
-impl Books {
+impl Schedule {
     pub(super) fn new() -> Self {
         Self {
             wakes: BTreeSet::new(),
@@ -94,17 +94,23 @@ impl Books {
     }
 
     /// Records what a session wants at `now`, replacing its previous entry.
-    pub(super) fn enter(&mut self, now: Instant, id: SessionId, file: &mut Filing, wants: Wants) {
-        let old = core::mem::replace(&mut file.wants, wants);
-        let time = |wish: Option<(Instant, Wake)>| wish.map(|(time, _)| time);
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        entry: &mut ScheduleEntry,
+        wants: Wants,
+    ) {
+        let old = core::mem::replace(&mut entry.wants, wants);
+        let time = |at: Option<(Instant, Wake)>| at.map(|(time, _)| time);
         move_entry(&mut self.wakes, id, time(old.wake), time(wants.wake));
         move_entry(&mut self.logs, id, old.log, wants.log);
         set_entry(&mut self.events, id, old.event, wants.event);
         set_entry(&mut self.packets, id, old.packet, wants.packet);
-        let before = time(old.send).filter(|_| !file.queued);
-        let after = time(wants.send).filter(|time| !file.queued || *time > now);
+        let before = time(old.send).filter(|_| !entry.queued);
+        let after = time(wants.send).filter(|time| !entry.queued || *time > now);
         if after.is_some() || wants.send.is_none() {
-            self.dequeue(id, file);
+            self.dequeue(id, entry);
         }
         move_entry(&mut self.senders, id, before, after);
     }
@@ -117,15 +123,15 @@ impl Books {
     }
 
     /// Queues a session for turns. It saves up nothing while it has nothing to send.
-    pub(super) fn queue(&mut self, id: SessionId, file: &mut Filing) {
-        file.next = file.next.max(self.virtual_now);
-        file.queued = self.turns.insert((file.next, id));
+    pub(super) fn queue(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
+        entry.next = entry.next.max(self.virtual_now);
+        entry.queued = self.turns.insert((entry.next, id));
     }
 
     /// Removes a session from the turns.
-    pub(super) fn dequeue(&mut self, id: SessionId, file: &mut Filing) {
-        if core::mem::take(&mut file.queued) {
-            self.turns.remove(&(file.next, id));
+    pub(super) fn dequeue(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
+        if core::mem::take(&mut entry.queued) {
+            self.turns.remove(&(entry.next, id));
         }
     }
 
@@ -135,23 +141,23 @@ impl Books {
     }
 
     /// Charges a session for the bytes it sent in its turn.
-    pub(super) fn spend(&mut self, id: SessionId, file: &mut Filing, bytes: u64) {
-        self.dequeue(id, file);
-        self.virtual_now = file.next;
-        file.next += bytes * STEPS / u64::from(file.weight);
-        self.queue(id, file);
+    pub(super) fn spend(&mut self, id: SessionId, entry: &mut ScheduleEntry, bytes: u64) {
+        self.dequeue(id, entry);
+        self.virtual_now = entry.next;
+        entry.next += bytes * STEPS / u64::from(entry.weight);
+        self.queue(id, entry);
     }
 
     /// The first time at which any session wants something, while the link is busy until
-    /// `link_free`. `file` returns the entry of a session.
+    /// `link_free`. `entry` returns the entry of a session.
     pub(super) fn soonest<'a>(
         &self,
         link_free: Instant,
-        file: impl Fn(SessionId) -> Option<&'a Filing>,
+        entry: impl Fn(SessionId) -> Option<&'a ScheduleEntry>,
     ) -> Option<(Instant, Wake)> {
-        let wake = self.wakes.first().and_then(|(_, id)| file(*id)?.wants.wake);
+        let wake = self.wakes.first().and_then(|(_, id)| entry(*id)?.wants.wake);
         let waiting = self.senders.first().map(|(_, id)| *id);
-        let send = |id| file(id)?.wants.send.map(|(time, why)| (time.max(link_free), why));
+        let send = |id| entry(id)?.wants.send.map(|(time, why)| (time.max(link_free), why));
         let senders = earliest(self.turn().and_then(send), waiting.and_then(send));
         earliest(wake, senders)
     }
