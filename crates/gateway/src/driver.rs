@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use os::Timer;
 use slacp::{Event, Notice, Wake};
 use tokio::sync::mpsc::UnboundedSender;
 use units::{Instant, Machine};
@@ -17,7 +18,6 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::hop::{Hop, HopEvent};
 use crate::sources::Sources;
-use crate::timer::Timer;
 use crate::tunnel::Port;
 use crate::udp::{Batch, Reception, UdpLink};
 

@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use crate::netlink::{BaseChain, Socket};
+use os::netlink::netfilter::{BaseChain, Socket};
+
 use crate::rule::Mark;
 
 /// A chain that drops what it does not accept.

@@ -42,7 +42,6 @@ pub mod log;
 mod metrics;
 mod names;
 mod netfilter;
-mod netlink;
 mod nft_table;
 mod notify;
 mod ops;
@@ -67,7 +66,6 @@ mod tcp;
 pub mod terminal;
 #[cfg(test)]
 mod testkit;
-mod timer;
 mod tunnel;
 mod udp;
 mod window;

@@ -95,7 +95,7 @@ fn listen(domain: Domain, address: SocketAddr) -> io::Result<Socket> {
     }
     tcp::set_transparent(&SockRef::from(&socket), domain == Domain::IPV6)?;
     tcp::choose_congestion_control(SockRef::from(&socket));
-    tcp::keep_syns(&socket)?;
+    os::socket::save_syns(&socket)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
-use crate::netlink::{Batch, Socket};
+use os::netlink::netfilter::{Batch, Socket};
+
 use crate::rule::{COUNTER, Term};
 
 const FAMILY: libc::c_int = libc::NFPROTO_INET;

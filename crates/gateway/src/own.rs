@@ -8,15 +8,16 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
+use netlink_packet_route::route::RouteType;
+use os::netlink::RouteSocket;
 use pep::egress::{Egress, Refusal};
-use rtnetlink::packet_route::route::RouteType;
 
 use crate::error::RunError;
-use crate::routing::Kernel;
+use crate::routing::kind_of;
 
 /// Looks up this machine's addresses.
 #[derive(Clone)]
-pub(crate) struct OwnAddresses(Arc<Mutex<Kernel>>);
+pub(crate) struct OwnAddresses(Arc<Mutex<RouteSocket>>);
 
 impl OwnAddresses {
     /// Opens the lookup in the calling thread's network namespace.
@@ -24,7 +25,7 @@ impl OwnAddresses {
     /// # Errors
     /// If the kernel cannot be asked: a gateway must not guess.
     pub(crate) fn open() -> Result<Self, RunError> {
-        let kernel = Kernel::open().map_err(RunError::OwnAddresses)?;
+        let kernel = RouteSocket::open().map_err(RunError::OwnAddresses)?;
         Ok(Self(Arc::new(Mutex::new(kernel))))
     }
 
@@ -44,7 +45,7 @@ impl OwnAddresses {
     }
 
     fn kind_of(&self, address: IpAddr) -> io::Result<Option<RouteType>> {
-        self.0.lock().expect("nobody panics while asking").kind_of(address)
+        kind_of(&mut self.0.lock().expect("nobody panics while asking"), address)
     }
 
     /// Whether the other side may make us connect to `to`.
@@ -71,7 +72,7 @@ mod tests {
                 (has("127.0.0.1"), has("127.9.9.9"), has("::1")),
                 (Some(true), Some(true), Some(true))
             );
-            give_address("lo:1", [192, 0, 2, 7].into());
+            give_address("lo", [192, 0, 2, 7].into());
             assert_eq!(
                 (has("192.0.2.7"), has("192.0.2.8")),
                 (Some(true), Some(true)),

@@ -67,7 +67,7 @@ impl Proxy {
         let failed = |cause| RunError::Listen { address, cause };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         tcp::choose_congestion_control(&listener);
-        tcp::keep_syns(&listener).map_err(failed)?;
+        os::socket::save_syns(&listener).map_err(failed)?;
         tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);
         let (handshakes, order) = (JoinSet::new(), VecDeque::new());
         Ok(Self { listener, config, handshakes, order, paused_until: None })

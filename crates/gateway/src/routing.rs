@@ -7,20 +7,19 @@
 
 mod kind;
 
+pub(crate) use self::kind::kind_of;
+
 use std::io;
 
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
-use pep::traffic::Version;
-use rtnetlink::packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
-};
-use rtnetlink::packet_route::route::{
+use netlink_packet_route::route::{
     RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
-use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
-use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
-use rtnetlink::sys::{Socket, protocols::NETLINK_ROUTE};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use os::netlink::RouteSocket;
+use pep::traffic::Version;
 
 use crate::netfilter::{SLOTS, Slot, is_claimed};
 use crate::refusal::{Operation, Refusal};
@@ -51,12 +50,12 @@ impl Routing {
         slot: Slot,
         versions: &[Version],
     ) -> Result<(Self, Option<Refusal>), Refusal> {
-        let mut kernel = Kernel::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+        let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         for other in (0..SLOTS).map(Slot) {
             let leftover =
                 other == slot || !is_claimed(other).map_err(Refusal::of(Operation::Nftables))?;
             if leftover {
-                kernel.sweep(other).map_err(Refusal::of(Operation::Route(Version::V4)))?;
+                sweep(&mut kernel, other).map_err(Refusal::of(Operation::Route(Version::V4)))?;
             }
         }
         // From here on an error drops the value, which removes what was installed.
@@ -71,13 +70,13 @@ impl Routing {
     /// # Errors
     /// The kernel's refusal for IPv4.
     pub(crate) fn restore(&self, versions: &[Version]) -> Result<Option<Refusal>, Refusal> {
-        let mut kernel = Kernel::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+        let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         for_versions(versions, |version| self.add(&mut kernel, version))
     }
 
-    fn add(&self, kernel: &mut Kernel, version: Version) -> Result<(), Refusal> {
+    fn add(&self, kernel: &mut RouteSocket, version: Version) -> Result<(), Refusal> {
         let rule = rule(self.slot.mark(), table(self.slot), version);
-        kernel.add(route(self.slot, version), rule, version)
+        ensure(kernel, route(self.slot, version), rule, version)
     }
 }
 
@@ -99,7 +98,8 @@ pub(crate) fn for_versions(
 
 impl Drop for Routing {
     fn drop(&mut self) {
-        if let Err(error) = Kernel::open().and_then(|mut kernel| kernel.sweep(self.slot)) {
+        if let Err(error) = RouteSocket::open().and_then(|mut kernel| sweep(&mut kernel, self.slot))
+        {
             tracing::warn!("cannot remove routing table {}: {error}", table(self.slot));
         }
     }
@@ -173,138 +173,27 @@ pub(crate) fn family(version: Version) -> AddressFamily {
     }
 }
 
-/// A netlink socket to the kernel's routing tables.
-pub(crate) struct Kernel {
-    socket: Socket,
-    sequence: u32,
+/// Removes everything of `slot`, including duplicates.
+fn sweep(kernel: &mut RouteSocket, slot: Slot) -> io::Result<()> {
+    for version in [Version::V4, Version::V6] {
+        let rule = || rule(slot.mark(), table(slot), version);
+        while kernel.remove(RouteNetlinkMessage::DelRule(rule()))? {}
+        while kernel.remove(RouteNetlinkMessage::DelRoute(route(slot, version)))? {}
+    }
+    Ok(())
 }
 
-impl Kernel {
-    /// Opens a socket in the calling thread's network namespace.
-    pub(crate) fn open() -> io::Result<Self> {
-        Ok(Self { socket: Socket::new(NETLINK_ROUTE)?, sequence: 0 })
-    }
-
-    /// Removes everything of `slot`, including duplicates.
-    fn sweep(&mut self, slot: Slot) -> io::Result<()> {
-        for version in [Version::V4, Version::V6] {
-            let rule = || rule(slot.mark(), table(slot), version);
-            while self.remove(RouteNetlinkMessage::DelRule(rule()))? {}
-            while self.remove(RouteNetlinkMessage::DelRoute(route(slot, version)))? {}
-        }
-        Ok(())
-    }
-
-    /// Ensures that a route, and the rule that leads to it, exist exactly once.
-    pub(crate) fn add(
-        &mut self,
-        route: RouteMessage,
-        rule: RuleMessage,
-        version: Version,
-    ) -> Result<(), Refusal> {
-        let mut add = |message| match self.request(message, NLM_F_CREATE | NLM_F_EXCL) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            done => done,
-        };
-        let route = add(RouteNetlinkMessage::NewRoute(route));
-        route.map_err(Refusal::of(Operation::Route(version)))?;
-        let rule = add(RouteNetlinkMessage::NewRule(rule));
-        rule.map_err(Refusal::of(Operation::Rule(version)))
-    }
-
-    /// Removes something; returns whether it existed.
-    pub(crate) fn remove(&mut self, message: RouteNetlinkMessage) -> io::Result<bool> {
-        match self.request(message, 0) {
-            Ok(()) => Ok(true),
-            Err(error) if is_absence(&error) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// All routes of all tables.
-    pub(crate) fn routes(&mut self) -> io::Result<Vec<RouteMessage>> {
-        let mut routes = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let mut all = RouteMessage::default();
-            all.header.address_family = family;
-            self.send(RouteNetlinkMessage::GetRoute(all), NLM_F_DUMP)?;
-            while self.receive_routes(&mut routes)? {}
-        }
-        Ok(routes)
-    }
-
-    /// Receives a part of a list; returns whether there is more.
-    fn receive_routes(&mut self, routes: &mut Vec<RouteMessage>) -> io::Result<bool> {
-        let (bytes, _) = self.socket.recv_from_full()?;
-        let mut rest = bytes.as_slice();
-        while !rest.is_empty() {
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                .map_err(io::Error::other)?;
-            let length = (message.header.length as usize).next_multiple_of(4).max(16);
-            rest = rest.get(length..).unwrap_or_default();
-            if message.header.sequence_number != self.sequence {
-                continue;
-            }
-            match message.payload {
-                NetlinkPayload::Done(_) => return Ok(false),
-                NetlinkPayload::Error(error) => return Err(error.to_io()),
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
-                    routes.push(route);
-                }
-                _ => {}
-            }
-        }
-        Ok(true)
-    }
-
-    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
-        self.sequence += 1;
-        let mut message = NetlinkMessage::from(message);
-        message.header.flags = NLM_F_REQUEST | flags;
-        message.header.sequence_number = self.sequence;
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0).map(drop)
-    }
-
-    /// Sends a request and waits for its completion.
-    pub(crate) fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
-        self.send(message, NLM_F_ACK | flags)?;
-        self.answer()?.map(drop)
-    }
-
-    /// Waits for the answer to the last request: a refusal, a message, or `None` for a mere
-    /// acknowledgement.
-    ///
-    /// # Errors
-    /// If no answer can be received.
-    fn answer(&mut self) -> io::Result<io::Result<Option<RouteNetlinkMessage>>> {
-        loop {
-            let (answer, _) = self.socket.recv_from_full()?;
-            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
-                .map_err(io::Error::other)?;
-            if answer.header.sequence_number != self.sequence {
-                continue;
-            }
-            match answer.payload {
-                NetlinkPayload::InnerMessage(message) => return Ok(Ok(Some(message))),
-                NetlinkPayload::Error(error) => {
-                    return Ok(error.code.map_or(Ok(None), |_| Err(error.to_io())));
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// ENOENT for a rule, ESRCH for a route; EAFNOSUPPORT or EOPNOTSUPP without IPv6; ENODEV if IPv6 is
-/// off on the loopback device.
-pub(crate) fn is_absence(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::ENOENT | libc::ESRCH | libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::ENODEV)
-    )
+/// Ensures that a route, and the rule that leads to it, exist exactly once.
+pub(crate) fn ensure(
+    kernel: &mut RouteSocket,
+    route: RouteMessage,
+    rule: RuleMessage,
+    version: Version,
+) -> Result<(), Refusal> {
+    let route = kernel.ensure(RouteNetlinkMessage::NewRoute(route));
+    route.map_err(Refusal::of(Operation::Route(version)))?;
+    let rule = kernel.ensure(RouteNetlinkMessage::NewRule(rule));
+    rule.map_err(Refusal::of(Operation::Rule(version)))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use os::netlink::netfilter::Batch;
 use pep::traffic::{Prefix, Subject, TCP, Version};
 
-use crate::netlink::Batch;
 use crate::policy;
 
 /// Attribute numbers (`linux/netfilter/nf_tables.h`).

@@ -1,10 +1,9 @@
 //! Kernel TCP settings on one side of a solo gateway.
 
 use std::io;
-use std::os::fd::AsRawFd;
 
+use os::socket::{Buffer, set_buffer, set_max_pacing_rate};
 use socket2::{Domain, SockRef, Socket, Type};
-use units::ByteCount;
 
 use crate::config::SideConfig;
 use crate::error::RunError;
@@ -21,16 +20,16 @@ impl SideConfig {
             set.map_err(|error| ("congestion_control", error))?;
         }
         if let Some(size) = self.send_buffer {
-            let set = set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, size);
+            let set = set_buffer(&**socket, Buffer::Send, size);
             set.map_err(|error| ("send_buffer", error))?;
         }
         if let Some(size) = self.receive_buffer {
-            let set = set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, size);
+            let set = set_buffer(&**socket, Buffer::Receive, size);
             set.map_err(|error| ("receive_buffer", error))?;
         }
         if let Some(rate) = self.pacing_rate {
             let bytes_per_second = rate.bits_per_second() / 8;
-            let set = set(socket, libc::SO_MAX_PACING_RATE, bytes_per_second);
+            let set = set_max_pacing_rate(&**socket, bytes_per_second);
             set.map_err(|error| ("pacing_rate", error))?;
         }
         Ok(())
@@ -75,39 +74,10 @@ impl SideConfig {
     }
 }
 
-/// Sets a buffer size, beyond the system's limit (`net.core.wmem_max`, `rmem_max`) if privileged.
-/// The kernel doubles it for bookkeeping, so the given size is what remains for data.
-fn set_buffer(
-    socket: &SockRef<'_>,
-    forced: libc::c_int,
-    usual: libc::c_int,
-    size: ByteCount,
-) -> io::Result<()> {
-    let size = libc::c_int::try_from(size.get()).unwrap_or(libc::c_int::MAX / 2);
-    match set(socket, forced, size) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => set(socket, usual, size),
-        result => result,
-    }
-}
-
-fn set<T: Copy>(socket: &SockRef<'_>, option: libc::c_int, value: T) -> io::Result<()> {
-    let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the address and the length are those of `value`.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const value).cast(),
-            length,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 #[cfg(test)]
 mod tests {
-    use units::BitRate;
+    use os::socket::max_pacing_rate;
+    use units::{BitRate, ByteCount};
 
     use super::*;
 
@@ -129,19 +99,7 @@ mod tests {
         assert!(socket.tcp_congestion().unwrap().starts_with(b"reno"));
         assert_eq!(socket.send_buffer_size().unwrap(), 2 * 65_536);
         assert_eq!(socket.recv_buffer_size().unwrap(), 2 * 32_768);
-        let mut rate = 0u64;
-        let mut length = size_of_val(&rate) as libc::socklen_t;
-        // SAFETY: the address and the length are those of `rate`.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_MAX_PACING_RATE,
-                (&raw mut rate).cast(),
-                &raw mut length,
-            )
-        };
-        assert_eq!((result, rate), (0, 1_000_000));
+        assert_eq!(max_pacing_rate(&socket).unwrap(), 1_000_000);
     }
 
     #[test]

@@ -7,15 +7,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
 
+use nix::unistd::read;
+use os::Watched;
+use os::netlink::netfilter;
 use pep::traffic::{Syn, Version};
 use slacp::ResetReason;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
-use crate::netlink;
 use crate::rule::Mark;
 
 /// IPPROTO_RAW: a socket that sends whole IP packets.
@@ -23,7 +22,7 @@ const WHOLE_PACKETS: i32 = libc::IPPROTO_RAW;
 
 /// Receives withheld SYNs.
 pub(crate) struct SynTap {
-    socket: AsyncFd<OwnedFd>,
+    socket: Watched,
     waiting: VecDeque<Syn>,
     buffer: Vec<u8>,
 }
@@ -34,12 +33,7 @@ impl SynTap {
     /// # Errors
     /// The kernel's refusal: without CAP_NET_ADMIN, or if the group is taken.
     pub(crate) fn open(group: u16) -> io::Result<Self> {
-        let socket = netlink::Socket::open()?;
-        socket.listen_to_log(group)?;
-        let descriptor = socket.into_descriptor();
-        // SAFETY: the descriptor is open, its owner goes into the AsyncFd and is
-        // neither replaced nor closed there.
-        let socket = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?;
+        let socket = Watched::new(netfilter::Socket::open()?.listen_to_log(group)?)?;
         Ok(Self { socket, waiting: VecDeque::new(), buffer: vec![0; 128 << 10] })
     }
 
@@ -53,21 +47,14 @@ impl SynTap {
             let Ok(mut ready) = self.socket.readable().await else {
                 return std::future::pending().await;
             };
-            let received = ready.try_io(|fd| receive(fd.get_ref(), &mut self.buffer));
+            let received = ready.try_io(|fd| Ok(read(fd.get_ref(), &mut self.buffer)?));
             // ENOBUFS: some SYNs were lost. Clients will retransmit them.
             if let Ok(Ok(length)) = received {
-                let packets = netlink::logged_packets(&self.buffer[..length]);
+                let packets = netfilter::logged_packets(&self.buffer[..length]);
                 self.waiting.extend(packets.filter_map(Syn::parse));
             }
         }
     }
-}
-
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-    let (data, room) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: `data` points to `room` bytes that nothing else references.
-    let length = unsafe { libc::recv(socket.as_raw_fd(), data, room, 0) };
-    usize::try_from(length).map_err(|_| io::Error::last_os_error())
 }
 
 /// Lets withheld SYNs in, or refuses them.

@@ -4,7 +4,7 @@ mod ends;
 
 use std::any::type_name;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -12,6 +12,7 @@ use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid};
+use os::netlink::RouteSocket;
 
 pub(crate) use self::ends::{abort, assert_reset, payload, read_all, speak_urgently};
 
@@ -34,7 +35,7 @@ pub(crate) fn in_namespace<F: FnOnce() + Send + 'static>(work: F) {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
             return skip(&format!("no network namespace: {error}"));
         }
-        bring_up("lo");
+        RouteSocket::open().unwrap().bring_up("lo", None, true).unwrap();
         work();
     });
     inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -72,35 +73,9 @@ fn in_user_namespace(closure: &str) {
     }
 }
 
-/// `ip link set NAME up`, by ioctl.
-fn bring_up(name: &str) {
-    set_device(name, libc::SIOCSIFFLAGS, |request| {
-        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    });
-}
-
-/// Adds an IPv4 address to a device; `lo:1` is a further one of `lo`.
+/// Adds an IPv4 address of a /24 subnet to a device.
 pub(crate) fn give_address(name: &str, address: Ipv4Addr) {
-    set_device(name, libc::SIOCSIFADDR, |request| {
-        let mut sa_data = [0; 14];
-        sa_data[2..6].copy_from_slice(&address.octets().map(|byte| byte as libc::c_char));
-        let sa_family = libc::AF_INET as libc::sa_family_t;
-        request.ifr_ifru.ifru_addr = libc::sockaddr { sa_family, sa_data };
-    });
-}
-
-fn set_device(name: &str, what: libc::Ioctl, fill: impl Fn(&mut libc::ifreq)) {
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
-    // SAFETY: all zeroes is a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    fill(&mut request);
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
-    // SAFETY: the requests read an ifreq.
-    let result = unsafe { libc::ioctl(fd, what, &raw const request) };
-    assert_eq!(result, 0, "{name}: {}", io::Error::last_os_error());
+    RouteSocket::open().unwrap().add_address(name, (address.into(), 24)).unwrap();
 }
 
 /// Output of `nft` in the caller's namespace, given `input`; skips the test if `nft` is missing.

@@ -13,15 +13,13 @@
 
 mod admit;
 mod device;
-mod link;
 mod route;
 mod table;
-mod tun;
-mod veth;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use nix::net::if_::if_nametoindex;
 use pep::egress::Egress;
 use pep::traffic::{DEFAULT_CHANNEL, Packet, Policy, Prefix};
 use slacp::SessionId;
@@ -82,7 +80,8 @@ impl Tunnel {
         let refused = |refusal| RunError::Tunnel { name: config.name.clone(), refusal };
         let table = Table::claim(selection, &config.name);
         let table = table.map_err(Refusal::of(Operation::Nftables)).map_err(refused)?;
-        let index = link::index(&config.name).map_err(RunError::System)?;
+        let index = if_nametoindex(config.name.as_str());
+        let index = index.map_err(|errno| RunError::System(errno.into()))?;
         let (route, without_v6) = Route::install(table.place(), index).map_err(refused)?;
         if let Some(refusal) = &without_v6 {
             warn_of(refusal);

@@ -3,15 +3,16 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
 
+use os::socket::{Buffer, set_buffer};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use units::ByteCount;
 
-/// Socket buffers in bytes: 64 ms at 1 Gbit/s, for while we are busy.
-const KERNEL_BUFFER: libc::c_int = 8 << 20;
+/// Socket buffers: 64 ms at 1 Gbit/s, for while we are busy.
+const KERNEL_BUFFER: ByteCount = ByteCount::new(8 << 20);
 /// Maximum UDP payload over IPv4; GRO and GSO stay below it too.
 const LARGEST_PAYLOAD: usize = 65_507;
 /// Maximum coalesced receptions per system call.
@@ -35,8 +36,11 @@ impl UdpLink {
         if local.is_ipv6() {
             socket.set_only_v6(false)?;
         }
-        enlarge(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
-        enlarge(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+        for buffer in [Buffer::Receive, Buffer::Send] {
+            if let Err(error) = set_buffer(&socket, buffer, KERNEL_BUFFER) {
+                tracing::debug!("cannot enlarge the UDP socket's {buffer:?} buffer: {error}");
+            }
+        }
         socket.bind(&local.into())?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let socket = UdpSocket::from_std(socket.into())?;
@@ -165,26 +169,6 @@ impl Batch {
         self.bytes.extend_from_slice(datagram);
         self.count += 1;
         true
-    }
-}
-
-/// Exceeds the system's limit if permitted, otherwise goes up to it.
-fn enlarge(socket: &Socket, forced: libc::c_int, plain: libc::c_int) {
-    let size = KERNEL_BUFFER;
-    let set = |option: libc::c_int| {
-        // SAFETY: the address and the length are those of `size`.
-        unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                (&raw const size).cast(),
-                size_of_val(&size) as libc::socklen_t,
-            ) == 0
-        }
-    };
-    if !set(forced) && !set(plain) {
-        tracing::debug!("cannot enlarge the UDP socket's buffers: {}", io::Error::last_os_error());
     }
 }
 

@@ -15,16 +15,17 @@ mod copy;
 
 use std::io;
 
+use netlink_packet_core::NLM_F_CREATE;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{RouteMessage, RouteMetric};
+use netlink_packet_route::rule::RuleMessage;
+use os::netlink::RouteSocket;
 use pep::traffic::Version;
-use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::route::{RouteMessage, RouteMetric};
-use rtnetlink::packet_route::rule::RuleMessage;
 
 pub(crate) use self::changes::Changes;
 use crate::config::SideConfig;
 use crate::nft_table::{self, NftTable};
-use crate::routing::{self, Kernel};
+use crate::routing;
 use crate::rule::Mark;
 
 /// Routing tables 5940 and up, one per place.
@@ -88,7 +89,7 @@ impl Window {
         let places = (0..PLACES).map(Place);
         let (place, claim) = NftTable::claim(places, Place::name, |_| vec![])?;
         let window = Self { place, metrics, _claim: claim };
-        let mut kernel = Kernel::open()?;
+        let mut kernel = RouteSocket::open()?;
         for other in (0..PLACES).map(Place) {
             if other == place || !nft_table::is_there(&other.name())? {
                 sweep(&mut kernel, other)?;
@@ -109,7 +110,7 @@ impl Window {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn copy(&self) -> io::Result<()> {
-        let mut kernel = Kernel::open()?;
+        let mut kernel = RouteSocket::open()?;
         let routes = kernel.routes()?;
         let wanted = copy::wanted(&routes, self.place.table(), &self.metrics)?;
         let present = copy::present(&routes, self.place.table());
@@ -130,16 +131,16 @@ impl Window {
     }
 
     /// Whether the rule exists, which adding it again shows.
-    fn has_rules(&self, kernel: &mut Kernel) -> bool {
+    fn has_rules(&self, kernel: &mut RouteSocket) -> bool {
         let add = RouteNetlinkMessage::NewRule(self.place.rule(Version::V4));
-        let added = kernel.request(add, NLM_F_CREATE | NLM_F_EXCL);
+        let added = kernel.create(add);
         added.is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST))
     }
 
-    fn add_rules(&self, kernel: &mut Kernel) -> io::Result<()> {
+    fn add_rules(&self, kernel: &mut RouteSocket) -> io::Result<()> {
         for version in VERSIONS {
             let rule = RouteNetlinkMessage::NewRule(self.place.rule(version));
-            match kernel.request(rule, NLM_F_CREATE | NLM_F_EXCL) {
+            match kernel.create(rule) {
                 // The machine has no IPv6, or it is switched off.
                 Err(_) if version == Version::V6 => {}
                 added => added?,
@@ -151,7 +152,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        let swept = Kernel::open().and_then(|mut kernel| sweep(&mut kernel, self.place));
+        let swept = RouteSocket::open().and_then(|mut kernel| sweep(&mut kernel, self.place));
         if let Err(error) = swept {
             tracing::warn!("cannot remove routing table {}: {error}", self.place.table());
         }
@@ -159,7 +160,7 @@ impl Drop for Window {
 }
 
 /// Removes everything of `place`, rules first: an incomplete table would misroute packets.
-fn sweep(kernel: &mut Kernel, place: Place) -> io::Result<()> {
+fn sweep(kernel: &mut RouteSocket, place: Place) -> io::Result<()> {
     for version in VERSIONS {
         while kernel.remove(RouteNetlinkMessage::DelRule(place.rule(version)))? {}
     }

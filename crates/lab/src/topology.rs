@@ -178,7 +178,7 @@ impl Network {
     ) -> Result<(), TopologyError> {
         self.inside(Place::Host(node), |place| {
             let mut netlink = open(place)?;
-            netlink.bring_up("lo", u16::MAX, true).map_err(refused(place, || "lo".into()))?;
+            netlink.bring_up("lo", Some(u16::MAX), true).map_err(refused(place, || "lo".into()))?;
             for (device, address) in devices(node) {
                 let on = |crossing: &&Crossing| (crossing.from, crossing.device) == (node, device);
                 match crossings.iter().find(on) {
@@ -187,7 +187,7 @@ impl Network {
                         set_up_quiet(place, &mut netlink, device, crossing.mtu)?;
                     }
                     None => netlink
-                        .bring_up(device, extent.lan_mtu(), true)
+                        .bring_up(device, Some(extent.lan_mtu()), true)
                         .map_err(refused(place, || device.to_owned()))?,
                 }
                 for address in address.spoken() {
@@ -279,12 +279,12 @@ fn set_up_quiet(
     device: &str,
     mtu: u16,
 ) -> Result<(), TopologyError> {
-    os::offload::switch_off(device).map_err(|cause| TopologyError::Offloads {
+    os::device::offload::switch_off(device).map_err(|cause| TopologyError::Offloads {
         place,
         device: device.to_owned(),
         cause,
     })?;
-    netlink.bring_up(device, mtu, false).map_err(refused(place, || device.to_owned()))
+    netlink.bring_up(device, Some(mtu), false).map_err(refused(place, || device.to_owned()))
 }
 
 fn apply(place: Place, settings: &[Setting]) -> Result<(), TopologyError> {

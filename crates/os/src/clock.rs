@@ -64,6 +64,15 @@ impl WallClock {
     }
 }
 
+/// Whether the kernel considers the wall clock synchronised (adjtimex(2)); `None` if unknown.
+pub fn is_synchronised() -> Option<bool> {
+    // SAFETY: all zeroes is a valid timex that changes nothing.
+    let mut timex: libc::timex = unsafe { core::mem::zeroed() };
+    // SAFETY: without a mode, the call only writes the state to the address given.
+    let state = unsafe { libc::adjtimex(&raw mut timex) };
+    (state >= 0).then_some(state != libc::TIME_ERROR)
+}
+
 fn nanos(clock: ClockId) -> u64 {
     let time = clock_gettime(clock).expect("both clocks exist on every Linux");
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64

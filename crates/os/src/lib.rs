@@ -4,10 +4,10 @@
 
 pub mod clock;
 pub mod descriptor;
+pub mod device;
 mod ipv6;
 pub mod namespace;
 pub mod netlink;
-pub mod offload;
 mod option;
 pub mod packet;
 mod places;
@@ -15,6 +15,10 @@ pub mod priority;
 pub mod process;
 pub mod socket;
 pub mod station;
+mod timer;
+mod watched;
 
 pub use ipv6::{any_address, has_ipv6};
 pub use places::{PlaceError, Places, PrivateDirectory, RUN_VARIABLE};
+pub use timer::Timer;
+pub use watched::Watched;

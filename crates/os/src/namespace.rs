@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::fstat;
 
-pub use enter::{EnterError, enter, expect_one_thread};
+pub use enter::{EnterError, enter, enter_user, expect_one_thread};
 pub use net::NetNs;
 
 /// The namespaces that a process can move to: those of a process that [entered](enter) its own,

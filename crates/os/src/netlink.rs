@@ -1,8 +1,9 @@
-//! Netlink (netlink(7)): devices, addresses, routes and rules of a network namespace.
+//! Netlink (netlink(7)): devices, addresses, routes, rules and nftables of a network namespace.
 
 mod link;
+pub mod netfilter;
 mod route;
 mod socket;
 
 pub use link::End;
-pub use route::RouteSocket;
+pub use route::{RouteSocket, is_absence, watch_changes};

@@ -1,7 +1,7 @@
 //! Socket options (setsockopt(2)) for which `nix` and `socket2` have no function.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use nix::errno::Errno;
 
@@ -22,15 +22,16 @@ pub(crate) fn set<T: Copy>(
 /// Reads the beginning of an option's value, a structure of numbers. Returns its length, at most
 /// that of `bytes`.
 pub(crate) fn get(
-    socket: impl AsFd,
+    socket: RawFd,
     level: libc::c_int,
     option: libc::c_int,
     bytes: &mut [u8],
 ) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(bytes.len()).unwrap_or(libc::socklen_t::MAX);
-    let (fd, to) = (socket.as_fd().as_raw_fd(), bytes.as_mut_ptr().cast());
-    // SAFETY: the kernel writes at most `length` bytes, which `bytes` has.
-    let code = unsafe { libc::getsockopt(fd, level, option, to, &raw mut length) };
+    let to = bytes.as_mut_ptr().cast();
+    // SAFETY: the kernel writes at most `length` bytes, which `bytes` has. If nothing or something
+    // else has this number, it refuses.
+    let code = unsafe { libc::getsockopt(socket, level, option, to, &raw mut length) };
     Errno::result(code)?;
     Ok(length as usize)
 }

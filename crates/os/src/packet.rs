@@ -5,7 +5,8 @@ mod ring;
 mod socket;
 mod tap;
 
+pub(crate) use port::is_ipv6;
 pub use port::{Port, is_ip};
 pub use ring::{Frame, RING_BYTES, Ring};
-pub(crate) use socket::{Hears, Layer, hear_everything, open};
+pub(crate) use socket::{Hears, Layer, address, bind, hear_everything, open, send_to, unbound};
 pub use tap::Tap;

@@ -5,7 +5,7 @@ mod handle;
 mod signals;
 mod supervise;
 
-pub use fork::{fork, threads};
+pub use fork::{fork, in_child, threads};
 pub use handle::Handle;
 pub use signals::{endings, leave_signals_to_the_command};
 pub use supervise::attend;

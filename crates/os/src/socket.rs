@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};
+use units::ByteCount;
 
 use crate::option;
 
@@ -24,14 +25,14 @@ pub enum Buffer {
     Receive,
 }
 
-/// Sets the size of a buffer in bytes, beyond the system's limit (`net.core.wmem_max`, `rmem_max`)
+/// Sets the size of a buffer, beyond the system's limit (`net.core.wmem_max`, `rmem_max`)
 /// if privileged, otherwise up to it (socket(7)). The kernel doubles it for bookkeeping, so the
 /// given size is what remains for data.
 ///
 /// # Errors
 /// Those of setsockopt(2).
-pub fn set_buffer(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<()> {
-    let bytes = bytes.min(i32::MAX as usize / 2);
+pub fn set_buffer(socket: impl AsFd, buffer: Buffer, size: ByteCount) -> io::Result<()> {
+    let bytes = size.get().min(i32::MAX as u64 / 2) as usize;
     let forced = match buffer {
         Buffer::Send => setsockopt(&socket, sockopt::SndBufForce, &bytes),
         Buffer::Receive => setsockopt(&socket, sockopt::RcvBufForce, &bytes),
@@ -67,7 +68,7 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Resu
 /// Those of getsockopt(2).
 pub fn max_pacing_rate(socket: impl AsFd) -> io::Result<u64> {
     let mut rate = [0; size_of::<u64>()];
-    option::get(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
+    option::get(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
     Ok(u64::from_ne_bytes(rate))
 }
 
@@ -99,20 +100,18 @@ pub fn save_syns(listener: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// Those of getsockopt(2).
 pub fn saved_syn(socket: impl AsFd) -> io::Result<Vec<u8>> {
-    let mut syn = vec![0; SYN_ROOM];
-    let length = option::get(socket, libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut syn)?;
+    let (fd, mut syn) = (socket.as_fd().as_raw_fd(), vec![0; SYN_ROOM]);
+    let length = option::get(fd, libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut syn)?;
     syn.truncate(length);
     Ok(syn)
 }
 
 /// Whether the next byte to read from a TCP socket is marked as urgent (sockatmark(3)).
-///
-/// # Errors
-/// Those of ioctl(2).
-pub fn is_at_urgent(socket: impl AsFd) -> io::Result<bool> {
+pub fn is_at_urgent(socket: impl AsFd) -> bool {
     /// From asm-generic/sockios.h.
     const SIOCATMARK: libc::Ioctl = 0x8905;
-    Ok(number(socket, SIOCATMARK)? != 0)
+    // Other sockets have no urgent bytes.
+    number(socket, SIOCATMARK).is_ok_and(|number| number != 0)
 }
 
 /// Bytes that the peer of a TCP socket has not acknowledged, including the FIN (`SIOCOUTQ`, tcp(7)).
@@ -131,4 +130,67 @@ fn number(socket: impl AsFd, request: libc::Ioctl) -> io::Result<libc::c_int> {
     let code = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), request, &raw mut number) };
     Errno::result(code)?;
     Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+
+    use nix::sys::socket::getsockopt;
+
+    use super::*;
+
+    fn connected(listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn listener() -> TcpListener {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
+    }
+
+    #[test]
+    fn buffers_have_room_for_the_size() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        set_buffer(&socket, Buffer::Send, ByteCount::new(65_536)).unwrap();
+        set_buffer(&socket, Buffer::Receive, ByteCount::new(32_768)).unwrap();
+        assert_eq!(getsockopt(&socket, sockopt::SndBuf).unwrap(), 2 * 65_536);
+        assert_eq!(getsockopt(&socket, sockopt::RcvBuf).unwrap(), 2 * 32_768);
+        set_buffer(&socket, Buffer::Send, ByteCount::new(u64::MAX)).unwrap();
+    }
+
+    #[test]
+    fn the_syn_is_kept_for_one_question() {
+        let listener = listener();
+        save_syns(&listener).unwrap();
+        let (_client, server) = connected(&listener);
+        let syn = saved_syn(&server).unwrap();
+        assert_eq!((syn[0], syn[9]), (0x45, 6), "an IPv4 header, TCP");
+        assert_eq!(saved_syn(&server).unwrap(), []);
+    }
+
+    #[test]
+    fn bytes_are_acknowledged_and_urgent_ones_are_marked() {
+        let (mut client, mut server) = connected(&listener());
+        client.write_all(b"plain").unwrap();
+        server.read_exact(&mut [0; 5]).unwrap();
+        assert!(!is_at_urgent(&server));
+        while unacknowledged(&client).unwrap() > 0 {}
+        setsockopt(&server, sockopt::OobInline, &true).unwrap();
+        let flags = nix::sys::socket::MsgFlags::MSG_OOB;
+        nix::sys::socket::send(client.as_raw_fd(), b"!", flags).unwrap();
+        server.peek(&mut [0]).unwrap();
+        assert!(is_at_urgent(&server));
+    }
+
+    #[test]
+    fn rates_and_windows_are_limited() {
+        let (client, _server) = connected(&listener());
+        assert_eq!(max_pacing_rate(&client).unwrap(), u64::MAX);
+        set_max_pacing_rate(&client, 1_000_000).unwrap();
+        assert_eq!(max_pacing_rate(&client).unwrap(), 1_000_000);
+        clamp_window(&client, 8192).unwrap();
+        set_least_ttl(&client, false, 255).unwrap();
+    }
 }

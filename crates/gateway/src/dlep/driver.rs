@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use os::Timer;
 use pep::dlep::{Output, Phase, Report, Router};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
@@ -17,7 +18,6 @@ use units::Machine;
 use super::signals::{self, Signals};
 use super::{DlepConfig, Way};
 use crate::clock;
-use crate::timer::Timer;
 
 /// Size of the read buffer, in bytes.
 const READ: usize = 16 << 10;

@@ -232,19 +232,10 @@ fn time() -> Finding {
     if since < PAST {
         return Finding::warn("clock", "the clock is not set", mend);
     }
-    if is_synchronised() == Some(false) {
+    if os::clock::is_synchronised() == Some(false) {
         return Finding::warn("clock", "the clock is not synchronised", mend);
     }
     Finding::ok("clock", "set")
-}
-
-/// Whether the kernel considers its clock synchronised; `None` if unknown.
-fn is_synchronised() -> Option<bool> {
-    // SAFETY: all zeroes is a valid timex that changes nothing.
-    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: adjtimex with no mode writes the state to the address given.
-    let state = unsafe { libc::adjtimex(&raw mut timex) };
-    (state >= 0).then_some(state != libc::TIME_ERROR)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl SocketEnd {
 
     /// Whether the next bytes to read begin with an urgent one.
     pub(super) fn is_at_urgent(&self) -> bool {
-        tcp::is_at_urgent(&*self.socket)
+        os::socket::is_at_urgent(&*self.socket)
     }
 
     /// Call after each read: the kernel keeps re-enabling delayed ACKs.

@@ -1,44 +1,17 @@
-use rtnetlink::packet_core::NLM_F_DUMP;
-
 use super::*;
 use crate::netfilter::Table;
 use crate::testkit::in_namespace;
 
 const BOTH: [Version; 2] = [Version::V4, Version::V6];
 
-impl Kernel {
-    /// All answers to a list request.
-    fn list(&mut self, message: RouteNetlinkMessage) -> Vec<RouteNetlinkMessage> {
-        let mut message = NetlinkMessage::from(message);
-        message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0).unwrap();
-        let mut found = Vec::new();
-        loop {
-            let (answer, _) = self.socket.recv_from_full().unwrap();
-            let mut rest = answer.as_slice();
-            while !rest.is_empty() {
-                let part = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).unwrap();
-                rest = &rest[(part.header.length as usize).next_multiple_of(4).min(rest.len())..];
-                match part.payload {
-                    NetlinkPayload::InnerMessage(message) => found.push(message),
-                    _ => return found,
-                }
-            }
-        }
-    }
-}
-
 /// The tables of our rules, then of our routes.
 fn ours() -> (Vec<u32>, Vec<u32>) {
-    let mut kernel = Kernel::open().unwrap();
+    let mut kernel = RouteSocket::open().unwrap();
     let (mut rules, mut routes) = (Vec::new(), Vec::new());
     for version in BOTH {
         let mut rule = RuleMessage::default();
         rule.header.family = family(version);
-        for found in kernel.list(RouteNetlinkMessage::GetRule(rule)) {
+        for found in kernel.list(RouteNetlinkMessage::GetRule(rule)).unwrap() {
             let RouteNetlinkMessage::NewRule(rule) = found else { continue };
             let is_ours = rule.attributes.contains(&RuleAttribute::Protocol(PROTOCOL));
             rules.extend(rule.attributes.iter().filter_map(|attribute| match attribute {
@@ -48,7 +21,7 @@ fn ours() -> (Vec<u32>, Vec<u32>) {
         }
         let mut route = RouteMessage::default();
         route.header.address_family = family(version);
-        for found in kernel.list(RouteNetlinkMessage::GetRoute(route)) {
+        for found in kernel.list(RouteNetlinkMessage::GetRoute(route)).unwrap() {
             let RouteNetlinkMessage::NewRoute(route) = found else { continue };
             let is_ours = route.header.protocol == PROTOCOL;
             routes.extend(route.attributes.iter().filter_map(|attribute| match attribute {
@@ -111,7 +84,7 @@ fn what_goes_with_ipv6_comes_back_with_it() {
 fn the_mark_leads_to_the_table_and_the_table_to_this_machine() {
     in_namespace(|| {
         let _routing = Routing::install(Slot(2), &BOTH).unwrap().0;
-        let mut kernel = Kernel::open().unwrap();
+        let mut kernel = RouteSocket::open().unwrap();
         for (version, nowhere) in [(Version::V4, "192.0.2.9"), (Version::V6, "2001:db8::9")] {
             let mut route = RouteMessage::default();
             route.header.address_family = family(version);

@@ -1,19 +1,28 @@
 //! The tunnel's network device, through which packets pass between the kernel and us.
 
+use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
 
-use tokio::io::unix::AsyncFd;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::net::if_::if_nametoindex;
+use os::Watched;
+use os::device::veth::Near;
+use os::device::{tun, veth};
+use os::netlink::RouteSocket;
 
-use super::veth::Near;
-use super::{link, tun, veth};
 use crate::config::{TunnelConfig, TunnelDevice};
 use crate::refusal::{Operation, Refusal};
+
+/// The IPv4 dummy address (RFC 7600 §4.8), for interfaces without an address of their own.
+const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 /// The device. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Device {
-    fd: AsyncFd<OwnedFd>,
+    fd: Watched,
     /// Where to send packets on a veth device; `None` for TUN.
     near: Option<Near>,
 }
@@ -41,11 +50,10 @@ impl Device {
     }
 
     fn set_up(fd: OwnedFd, near: Option<Near>, config: &TunnelConfig) -> io::Result<Self> {
-        link::bring_up(&config.name, config.mtu)?;
-        link::accept_from_anywhere(&config.name)?;
-        // SAFETY: an `OwnedFd` refers to the same open descriptor as long as it lives.
-        let fd = unsafe { AsyncFd::register(fd) }?;
-        Ok(Self { fd, near })
+        // Without ARP, neighbour discovery and multicast it sends only what is routed into it.
+        RouteSocket::open()?.bring_up(&config.name, Some(config.mtu), false)?;
+        accept_from_anywhere(&config.name)?;
+        Ok(Self { fd: Watched::new(fd)?, near })
     }
 
     /// Type of the device, for the log.
@@ -72,12 +80,31 @@ impl Device {
     /// If the device is down, or its queue is full.
     pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
         let sent = match &self.near {
-            None => nix::unistd::write(self.fd.get_ref(), packet)?,
-            Some(near) => near.send(self.fd.get_ref(), packet)?,
+            None => nix::unistd::write(self.fd.as_fd(), packet)?,
+            Some(near) => near.send(&self.fd, packet)?,
         };
         debug_assert_eq!(sent, packet.len(), "a packet goes as a whole");
         Ok(())
     }
+}
+
+/// Makes the kernel accept packets from the device although it would route replies elsewhere:
+/// reverse path filtering ignores marks. The larger of the interface's `rp_filter` and that of
+/// `all` applies; loose mode accepts packets only on a device that has an IPv4 address.
+fn accept_from_anywhere(name: &str) -> io::Result<()> {
+    const LOOSE: &str = "2";
+    let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+    if let Err(error) = fs::write(&path, LOOSE) {
+        tracing::warn!("{path}: {error}: a strict filter would drop packets from the hop");
+    }
+    let mut address = AddressMessage::default();
+    address.header.family = AddressFamily::Inet;
+    address.header.prefix_len = 32;
+    // Never chosen as a source address.
+    address.header.scope = AddressScope::Host;
+    address.header.index = if_nametoindex(name)?;
+    address.attributes = vec![AddressAttribute::Local(DUMMY.into())];
+    RouteSocket::open()?.create(RouteNetlinkMessage::NewAddress(address))
 }
 
 /// Whether the error means that we cannot use TUN.

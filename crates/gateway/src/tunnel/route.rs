@@ -6,14 +6,15 @@
 
 use std::io;
 
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteScope, RouteType};
+use os::netlink::RouteSocket;
 use pep::traffic::Version;
-use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteScope, RouteType};
 
 use crate::netfilter::SLOTS;
 use crate::nft_table::is_there;
 use crate::refusal::{Operation, Refusal};
-use crate::routing::{self, Kernel, PROTOCOL};
+use crate::routing::{self, PROTOCOL};
 use crate::rule::Mark;
 
 /// Routing tables 5920 and up, one per place.
@@ -58,7 +59,7 @@ impl Route {
     /// # Errors
     /// The kernel's refusal for IPv4.
     pub(crate) fn install(place: Place, device: u32) -> Result<(Self, Option<Refusal>), Refusal> {
-        let mut kernel = Kernel::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+        let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         for other in (0..SLOTS).map(Place) {
             let leftover = other == place
                 || !is_there(&other.table_name()).map_err(Refusal::of(Operation::Nftables))?;
@@ -75,21 +76,21 @@ impl Route {
 
     /// As [`crate::routing::Routing::restore`].
     pub(crate) fn restore(&self) -> Result<Option<Refusal>, Refusal> {
-        let mut kernel = Kernel::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+        let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         routing::for_versions(&VERSIONS, |version| self.add(&mut kernel, version))
     }
 
-    fn add(&self, kernel: &mut Kernel, version: Version) -> Result<(), Refusal> {
+    fn add(&self, kernel: &mut RouteSocket, version: Version) -> Result<(), Refusal> {
         let mut route = route(self.place, version);
         route.attributes.push(RouteAttribute::Oif(self.device));
         let rule = routing::rule(self.place.mark(), self.place.routes(), version);
-        kernel.add(route, rule, version)
+        routing::ensure(kernel, route, rule, version)
     }
 }
 
 impl Drop for Route {
     fn drop(&mut self) {
-        let swept = Kernel::open().and_then(|mut kernel| sweep(&mut kernel, self.place));
+        let swept = RouteSocket::open().and_then(|mut kernel| sweep(&mut kernel, self.place));
         if let Err(error) = swept {
             tracing::warn!("cannot remove routing table {}: {error}", self.place.routes());
         }
@@ -97,7 +98,7 @@ impl Drop for Route {
 }
 
 /// Removes everything of `place`, including duplicates.
-fn sweep(kernel: &mut Kernel, place: Place) -> io::Result<()> {
+fn sweep(kernel: &mut RouteSocket, place: Place) -> io::Result<()> {
     for version in VERSIONS {
         let rule = || routing::rule(place.mark(), place.routes(), version);
         while kernel.remove(RouteNetlinkMessage::DelRule(rule()))? {}

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rtnetlink::packet_route::route::{
+use netlink_packet_route::route::{
     RouteAttribute, RouteFlags, RouteHeader, RouteMetric, RouteType,
 };
 
@@ -82,11 +82,11 @@ fn copy(route: &Route, table: u32, metrics: &[RouteMetric]) -> Route {
     all.retain(|own| metrics.iter().all(|new| kind(own) != kind(new)));
     all.extend_from_slice(metrics);
     // The order in which the kernel lists them.
-    all.sort_by_key(rtnetlink::packet_core::Nla::kind);
+    all.sort_by_key(netlink_packet_core::Nla::kind);
     if !all.is_empty() {
         copy.attributes.push(RouteAttribute::Metrics(all));
     }
-    copy.attributes.sort_by_key(rtnetlink::packet_core::Nla::kind);
+    copy.attributes.sort_by_key(netlink_packet_core::Nla::kind);
     copy.attributes.push(RouteAttribute::Table(table));
     copy
 }

@@ -1,6 +1,6 @@
 //! Checks the copy of the main table in the kernel.
 
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteProtocol, RouteScope};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteProtocol, RouteScope};
 
 use super::*;
 use crate::testkit::in_namespace;
@@ -19,12 +19,12 @@ fn side() -> SideConfig {
 /// A main table route to 10.`net`.0.0/16.
 fn route(net: u8, own: &[RouteMetric]) -> Route {
     let mut route = Route::default();
-    route.header.address_family = rtnetlink::packet_route::AddressFamily::Inet;
+    route.header.address_family = netlink_packet_route::AddressFamily::Inet;
     route.header.destination_prefix_length = 16;
     route.header.table = 254;
     route.header.protocol = RouteProtocol::Static;
     route.header.scope = RouteScope::Link;
-    route.header.kind = rtnetlink::packet_route::route::RouteType::Unicast;
+    route.header.kind = netlink_packet_route::route::RouteType::Unicast;
     let destination = RouteAddress::Inet([10, net, 0, 0].into());
     route.attributes =
         vec![RouteAttribute::Destination(destination), RouteAttribute::Oif(LOOPBACK)];
@@ -36,12 +36,12 @@ fn route(net: u8, own: &[RouteMetric]) -> Route {
 
 fn add(route: Route) {
     let add = RouteNetlinkMessage::NewRoute(route);
-    Kernel::open().unwrap().request(add, NLM_F_CREATE).unwrap();
+    RouteSocket::open().unwrap().request(add, NLM_F_CREATE).unwrap();
 }
 
 /// Metrics of each IPv4 route in the first place's table.
 fn copied() -> Vec<Vec<RouteMetric>> {
-    let routes = Kernel::open().unwrap().routes().unwrap();
+    let routes = RouteSocket::open().unwrap().routes().unwrap();
     let table = copy::present(&routes, FIRST_TABLE).into_iter();
     let v4 = table.filter(|it| it.header.address_family == routing::family(Version::V4));
     let metrics = |route: Route| {
@@ -66,7 +66,7 @@ fn the_copy_follows_the_main_table_and_goes_with_its_owner() {
         window.copy().unwrap();
         assert_eq!(copied().len(), 2);
         let remove = RouteNetlinkMessage::DelRoute(route(1, &[]));
-        Kernel::open().unwrap().request(remove, 0).unwrap();
+        RouteSocket::open().unwrap().request(remove, 0).unwrap();
         window.copy().unwrap();
         assert_eq!(copied(), [windows.to_vec()]);
 

@@ -70,19 +70,24 @@ pub fn expect_one_thread() -> Result<(), EnterError> {
 
 /// Enters a user namespace if the process may not create the others otherwise.
 fn leave_users() -> Result<(), EnterError> {
-    let (uid, gid) = (Uid::effective(), Gid::effective());
-    if uid.is_root() && unshare(CloneFlags::CLONE_NEWNS).is_ok() {
+    if Uid::effective().is_root() && unshare(CloneFlags::CLONE_NEWNS).is_ok() {
         return Ok(());
     }
-    unshare(CloneFlags::CLONE_NEWUSER).map_err(EnterError::refused("create a user namespace"))?;
-    let write = |file: &str, text: &str| {
-        fs::write(format!("/proc/self/{file}"), text)
-            .map_err(EnterError::refused("map the user into a user namespace"))
-    };
+    enter_user().map_err(EnterError::refused("create a user namespace"))
+}
+
+/// Moves the process, which must have one thread, into a user namespace in which it is root
+/// (user_namespaces(7)).
+///
+/// # Errors
+/// The kernel's refusal: EPERM where users may not create any.
+pub fn enter_user() -> io::Result<()> {
+    let (uid, gid) = (Uid::effective(), Gid::effective());
+    unshare(CloneFlags::CLONE_NEWUSER)?;
     // gid_map may only be written after setgroups(2) has been given up.
-    write("setgroups", "deny")?;
-    write("gid_map", &format!("0 {gid} 1"))?;
-    write("uid_map", &format!("0 {uid} 1"))
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/gid_map", format!("0 {gid} 1"))?;
+    fs::write("/proc/self/uid_map", format!("0 {uid} 1"))
 }
 
 /// Mounts a `/proc` that shows the lab's processes. Some containers forbid it; the lab then works

@@ -32,8 +32,16 @@ impl NetNs {
         // affecting this one.
         in_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
-            Self::open(Path::new("/proc/thread-self/ns/net"))
+            Self::current()
         })
+    }
+
+    /// The namespace of the calling thread.
+    ///
+    /// # Errors
+    /// If there is no `/proc`.
+    pub fn current() -> io::Result<Self> {
+        Self::open(Path::new("/proc/thread-self/ns/net"))
     }
 
     /// Opens the namespace at `path`, such as `/proc/1/ns/net`.

@@ -37,12 +37,12 @@ impl RouteSocket {
         self.create(RouteNetlinkMessage::NewLink(pair))
     }
 
-    /// Brings `device` up with this MTU. Without `neighbours`, no kernel-generated packets leave
+    /// Brings `device` up, with this MTU or that which it has. Without `neighbours`, no kernel-generated packets leave
     /// it: no ARP, no neighbour discovery, no multicast.
     ///
     /// # Errors
     /// The kernel's refusal; ENODEV without the device.
-    pub fn bring_up(&mut self, device: &str, mtu: u16, neighbours: bool) -> io::Result<()> {
+    pub fn bring_up(&mut self, device: &str, mtu: Option<u16>, neighbours: bool) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = if_nametoindex(device)?;
         link.header.flags = LinkFlags::Up;
@@ -51,8 +51,26 @@ impl RouteSocket {
             link.header.flags |= LinkFlags::Noarp;
             link.header.change_mask |= LinkFlags::Noarp | LinkFlags::Multicast;
         }
-        link.attributes = vec![LinkAttribute::Mtu(mtu.into())];
+        link.attributes = mtu.map(|mtu| LinkAttribute::Mtu(mtu.into())).into_iter().collect();
         self.request(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
+    /// MTU of `device` in bytes.
+    ///
+    /// # Errors
+    /// ENODEV without the device.
+    pub fn mtu(&mut self, device: &str) -> io::Result<u32> {
+        let mut link = LinkMessage::default();
+        link.header.index = if_nametoindex(device)?;
+        let RouteNetlinkMessage::NewLink(link) = self.query(RouteNetlinkMessage::GetLink(link))?
+        else {
+            return Err(io::Error::other(format!("no answer about {device}")));
+        };
+        let mtu = link.attributes.into_iter().find_map(|attribute| match attribute {
+            LinkAttribute::Mtu(mtu) => Some(mtu),
+            _ => None,
+        });
+        mtu.ok_or_else(|| io::Error::other(format!("{device} has no MTU")))
     }
 
     /// Adds an address, given with its prefix length, to `device`. It is usable at once (IPv6
@@ -92,4 +110,23 @@ fn describe(end: &End<'_>) -> LinkMessage {
     ];
     link.attributes.extend(end.station.map(|station| LinkAttribute::Address(station.to_vec())));
     link
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mtu_is_that_of_the_device() {
+        let mut kernel = RouteSocket::open().unwrap();
+        assert!(kernel.mtu("lo").unwrap() >= 1500);
+        assert_eq!(kernel.mtu("no-such").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn a_subnet_of_two_has_no_broadcast_address() {
+        let address = [10, 1, 0, 2].into();
+        assert_eq!(broadcast(address, 24), Some([10, 1, 0, 255].into()));
+        assert_eq!([broadcast(address, 31), broadcast(address, 32)], [None, None]);
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
@@ -44,22 +45,56 @@ impl RouteSocket {
         self.request(message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
+    /// Creates what may exist already.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn ensure(&mut self, message: RouteNetlinkMessage) -> io::Result<()> {
+        match self.create(message) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            created => created,
+        }
+    }
+
+    /// Removes something; returns whether it existed.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn remove(&mut self, message: RouteNetlinkMessage) -> io::Result<bool> {
+        match self.request(message, 0) {
+            Ok(()) => Ok(true),
+            Err(error) if is_absence(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Sends a request and waits for its completion.
     ///
     /// # Errors
     /// The kernel's refusal.
     pub fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.send(message, NLM_F_ACK | flags)?;
-        self.answer()?.map(drop)
+        self.answer().map(drop)
     }
 
-    /// Sends a request and waits for what it asks for.
+    /// Sends a request for one object and waits for it.
+    pub(super) fn query(
+        &mut self,
+        message: RouteNetlinkMessage,
+    ) -> io::Result<RouteNetlinkMessage> {
+        self.send(message, 0)?;
+        self.answer()?.ok_or_else(|| io::Error::other("an acknowledgement for an answer"))
+    }
+
+    /// All objects of a kind: the answers to a request such as `GetRule`.
     ///
     /// # Errors
     /// The kernel's refusal.
-    fn query(&mut self, message: RouteNetlinkMessage) -> io::Result<Option<RouteNetlinkMessage>> {
-        self.send(message, 0)?;
-        self.answer()?
+    pub fn list(&mut self, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.send(message, NLM_F_DUMP)?;
+        let mut found = Vec::new();
+        while self.receive_part(&mut found)? {}
+        Ok(found)
     }
 
     /// Adds a route to a subnet, given with its prefix length, through a neighbour.
@@ -76,16 +111,24 @@ impl RouteSocket {
         self.create(RouteNetlinkMessage::NewRoute(route))
     }
 
+    /// The route that packets to `to` take.
+    ///
+    /// # Errors
+    /// If there is none: the kernel's errors are those of connect(2).
+    pub fn route(&mut self, to: IpAddr) -> io::Result<RouteMessage> {
+        let host = if to.is_ipv4() { 32 } else { 128 };
+        match self.query(RouteNetlinkMessage::GetRoute(route_to((to, host))))? {
+            RouteNetlinkMessage::NewRoute(route) => Ok(route),
+            other => Err(io::Error::other(format!("no route but {other:?}"))),
+        }
+    }
+
     /// The next hop for packets to `to`; `to` itself if it is a neighbour.
     ///
     /// # Errors
     /// If there is no route.
     pub fn next_hop(&mut self, to: IpAddr) -> io::Result<IpAddr> {
-        let host = if to.is_ipv4() { 32 } else { 128 };
-        let route = match self.query(RouteNetlinkMessage::GetRoute(route_to((to, host))))? {
-            Some(RouteNetlinkMessage::NewRoute(route)) => route,
-            _ => return Ok(to),
-        };
+        let route = self.route(to)?;
         let gateway = route.attributes.into_iter().find_map(|attribute| match attribute {
             RouteAttribute::Gateway(RouteAddress::Inet(gateway)) => Some(gateway.into()),
             RouteAttribute::Gateway(RouteAddress::Inet6(gateway)) => Some(gateway.into()),
@@ -103,14 +146,17 @@ impl RouteSocket {
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut all = RouteMessage::default();
             all.header.address_family = family;
-            self.send(RouteNetlinkMessage::GetRoute(all), NLM_F_DUMP)?;
-            while self.receive_routes(&mut routes)? {}
+            let found = self.list(RouteNetlinkMessage::GetRoute(all))?;
+            routes.extend(found.into_iter().filter_map(|message| match message {
+                RouteNetlinkMessage::NewRoute(route) => Some(route),
+                _ => None,
+            }));
         }
         Ok(routes)
     }
 
     /// Receives a part of a list; returns whether there is more.
-    fn receive_routes(&mut self, routes: &mut Vec<RouteMessage>) -> io::Result<bool> {
+    fn receive_part(&mut self, found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
         let bytes = self.socket.receive()?;
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
@@ -123,9 +169,7 @@ impl RouteSocket {
             match message.payload {
                 NetlinkPayload::Done(_) => return Ok(false),
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
-                    routes.push(route);
-                }
+                NetlinkPayload::InnerMessage(message) => found.push(message),
                 _ => {}
             }
         }
@@ -143,21 +187,17 @@ impl RouteSocket {
         self.socket.send(&bytes)
     }
 
-    /// Waits for the answer to the last request: a refusal, a message, or `None` for a mere
-    /// acknowledgement.
-    ///
-    /// # Errors
-    /// If no answer can be received.
-    fn answer(&mut self) -> io::Result<io::Result<Option<RouteNetlinkMessage>>> {
+    /// Waits for the answer to the last request: a message, or `None` for a mere acknowledgement.
+    fn answer(&mut self) -> io::Result<Option<RouteNetlinkMessage>> {
         loop {
             let answer = parse(&self.socket.receive()?)?;
             if answer.header.sequence_number != self.sequence {
                 continue;
             }
             match answer.payload {
-                NetlinkPayload::InnerMessage(message) => return Ok(Ok(Some(message))),
+                NetlinkPayload::InnerMessage(message) => return Ok(Some(message)),
                 NetlinkPayload::Error(error) => {
-                    return Ok(error.code.map_or(Ok(None), |_| Err(error.to_io())));
+                    return error.code.map_or(Ok(None), |_| Err(error.to_io()));
                 }
                 _ => {}
             }
@@ -175,6 +215,28 @@ fn route_to((to, prefix): (IpAddr, u8)) -> RouteMessage {
 
 pub(super) fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+/// Whether something to remove, or looked for, does not exist: ENOENT for a rule, ESRCH for a route;
+/// EAFNOSUPPORT or EOPNOTSUPP without IPv6; ENODEV if IPv6 is off on the loopback device.
+pub fn is_absence(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOENT | libc::ESRCH | libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::ENODEV)
+    )
+}
+
+/// A descriptor, non-blocking, that becomes readable when a route or device of the calling thread's
+/// network namespace changes. What it reads are netlink messages.
+///
+/// # Errors
+/// Those of socket(2).
+pub fn watch_changes() -> io::Result<OwnedFd> {
+    /// Multicast groups 1, 7 and 11 (`linux/rtnetlink.h`): links, IPv4 routes, IPv6 routes.
+    const GROUPS: u32 = 1 << 0 | 1 << 6 | 1 << 10;
+    let socket = Socket::open(SockProtocol::NetlinkRoute, SockFlag::SOCK_NONBLOCK)?;
+    socket.join(GROUPS)?;
+    Ok(socket.into())
 }
 
 fn parse(bytes: &[u8]) -> io::Result<NetlinkMessage<RouteNetlinkMessage>> {

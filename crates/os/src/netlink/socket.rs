@@ -4,18 +4,30 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
+    socket,
 };
 
 /// A socket for one netlink protocol.
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
 
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        socket.0
+    }
+}
+
 impl Socket {
     /// Opens a socket in the calling thread's network namespace.
     pub(super) fn open(protocol: SockProtocol, flags: SockFlag) -> io::Result<Self> {
         let flags = flags | SockFlag::SOCK_CLOEXEC;
         Ok(Self(socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?))
+    }
+
+    /// Receives the messages of these multicast groups, given as a bit mask.
+    pub(super) fn join(&self, groups: u32) -> io::Result<()> {
+        Ok(bind(self.0.as_raw_fd(), &NetlinkAddr::new(0, groups))?)
     }
 
     /// Sends messages to the kernel.

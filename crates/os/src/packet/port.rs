@@ -97,6 +97,6 @@ pub fn is_ip(packet: &[u8]) -> bool {
     is_ipv6(packet) || packet.first().is_some_and(|first| first >> 4 == 4)
 }
 
-fn is_ipv6(packet: &[u8]) -> bool {
+pub(crate) fn is_ipv6(packet: &[u8]) -> bool {
     packet.first().is_some_and(|first| first >> 4 == 6)
 }

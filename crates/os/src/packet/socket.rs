@@ -1,7 +1,7 @@
 //! A packet socket, its address and its ring.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
@@ -56,7 +56,7 @@ pub(crate) fn open(
 }
 
 /// A packet socket that receives nothing yet: a ring has to exist first.
-pub(super) fn unbound(layer: Layer, hears: Hears, flags: SockFlag) -> io::Result<OwnedFd> {
+pub(crate) fn unbound(layer: Layer, hears: Hears, flags: SockFlag) -> io::Result<OwnedFd> {
     let socket = socket(AddressFamily::Packet, layer.socket_type(), flags, None)?;
     let ignore = i32::from(hears == Hears::Incoming);
     option::set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, ignore)?;
@@ -67,7 +67,7 @@ pub(super) fn unbound(layer: Layer, hears: Hears, flags: SockFlag) -> io::Result
 pub(super) fn dropped(socket: &OwnedFd) -> io::Result<u64> {
     // `struct tpacket_stats`: packets, drops.
     let mut stats = [0; 8];
-    option::get(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats)?;
+    option::get(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats)?;
     let [.., a, b, c, d] = stats;
     Ok(u32::from_ne_bytes([a, b, c, d]).into())
 }
@@ -84,7 +84,7 @@ pub(crate) fn hear_everything(socket: &OwnedFd, index: u32) -> io::Result<()> {
 }
 
 /// The address of a station on the device with this index.
-pub(super) fn address(index: u32, protocol: i32, station: [u8; 6]) -> libc::sockaddr_ll {
+pub(crate) fn address(index: u32, protocol: i32, station: [u8; 6]) -> libc::sockaddr_ll {
     let mut sll_addr = [0; 8];
     sll_addr[..6].copy_from_slice(&station);
     libc::sockaddr_ll {
@@ -98,10 +98,24 @@ pub(super) fn address(index: u32, protocol: i32, station: [u8; 6]) -> libc::sock
     }
 }
 
-pub(super) fn bind(socket: &OwnedFd, address: &libc::sockaddr_ll) -> io::Result<()> {
+pub(crate) fn bind(socket: &OwnedFd, address: &libc::sockaddr_ll) -> io::Result<()> {
     let (address, length) = (core::ptr::from_ref(address), size_of::<libc::sockaddr_ll>());
     // SAFETY: the pointer and the length describe one address.
     let code = unsafe { libc::bind(socket.as_raw_fd(), address.cast(), length as libc::socklen_t) };
     Errno::result(code)?;
     Ok(())
+}
+
+/// Sends a packet to a station.
+pub(crate) fn send_to(
+    socket: impl AsFd,
+    packet: &[u8],
+    address: &libc::sockaddr_ll,
+) -> io::Result<usize> {
+    let (data, to) = (packet.as_ptr().cast(), core::ptr::from_ref(address).cast());
+    let (fd, length) = (socket.as_fd().as_raw_fd(), size_of::<libc::sockaddr_ll>());
+    // SAFETY: the pointers and lengths describe the packet and the address, which the kernel only
+    // reads.
+    let sent = unsafe { libc::sendto(fd, data, packet.len(), 0, to, length as libc::socklen_t) };
+    Ok(Errno::result(sent)? as usize)
 }

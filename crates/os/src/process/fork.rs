@@ -1,8 +1,9 @@
 //! Forks a process of one thread.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 
+use nix::sys::wait::waitpid;
 use nix::unistd::ForkResult;
 
 /// Number of threads of this process.
@@ -25,6 +26,30 @@ pub fn fork() -> io::Result<ForkResult> {
     }
     // SAFETY: this is the only thread, so the child has everything it had.
     Ok(unsafe { nix::unistd::fork() }?)
+}
+
+/// Runs `work` in a child process and returns what it says.
+///
+/// # Errors
+/// As for [`fork`]; `UnexpectedEof` if the child ended before it said anything.
+pub fn in_child(work: impl FnOnce() -> String) -> io::Result<String> {
+    let (reader, writer) = io::pipe()?;
+    match fork()? {
+        ForkResult::Child => {
+            drop(reader);
+            let mut writer = writer;
+            let _ = writer.write_all(work().as_bytes());
+            // SAFETY: ends the child without running the parent's exit handlers.
+            unsafe { libc::_exit(0) }
+        }
+        ForkResult::Parent { child } => {
+            drop(writer);
+            let said = io::read_to_string(reader);
+            let _ = waitpid(child, None);
+            let said = said?;
+            if said.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(said) }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the kernel knows about a TCP connection (`TCP_INFO`, tcp(7)).
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use crate::option;
@@ -20,9 +20,24 @@ impl TcpInfo {
     /// # Errors
     /// ENOPROTOOPT or EOPNOTSUPP if it is no TCP socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        Self::of_number(socket.as_fd().as_raw_fd())
+    }
+
+    /// The same for the socket that has this descriptor number now, if any.
+    ///
+    /// # Errors
+    /// As for [`Self::of`], and EBADF.
+    pub fn of_number(socket: RawFd) -> io::Result<Self> {
         let mut bytes = [0; LENGTH];
         option::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
         Ok(Self(bytes))
+    }
+
+    /// Whether the connection has failed, or is closed on both sides (`tcpi_state`).
+    pub fn is_closed(&self) -> bool {
+        /// `TCP_CLOSE` of `net/tcp_states.h`.
+        const CLOSE: u8 = 7;
+        self.0[0] == CLOSE
     }
 
     /// The smoothed round-trip time (`tcpi_rtt`, RFC 6298); `None` if not yet known.

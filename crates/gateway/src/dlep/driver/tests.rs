@@ -140,7 +140,7 @@ async fn what_a_router_has_passed_on_is_not_heard() {
 fn a_modem_is_found_on_its_interface() {
     in_namespace(|| {
         // The kernel does not receive multicast sent from 127.0.0.1.
-        give_address("lo:1", OURS);
+        give_address("lo", OURS);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let listening = UdpSocket::bind(("0.0.0.0", PORT)).await.unwrap();

@@ -1,4 +1,4 @@
-//! A timer with a precision of some tens of microseconds. Tokio's timers count milliseconds, in
+//! A timer for tokio with a precision of some tens of microseconds. Tokio's own timers count milliseconds, in
 //! which a 50 Mbit/s link sends four packets: pacing would become bursts.
 
 use std::io;
@@ -11,8 +11,8 @@ use units::Instant;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// A single deadline on the clock of [`crate::clock::now`].
-pub(crate) struct Timer {
+/// A single deadline on the clock of [`crate::clock::now`] (timerfd_create(2)).
+pub struct Timer {
     fd: AsyncFd<Descriptor>,
     deadline: Option<Instant>,
 }
@@ -31,7 +31,10 @@ impl Timer {
     ///
     /// # Errors
     /// If the process has no descriptor left.
-    pub(crate) fn new() -> io::Result<Self> {
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let fd = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
         // SAFETY: the descriptor is open, its owner goes into the AsyncFd and is
@@ -41,7 +44,10 @@ impl Timer {
     }
 
     /// Sets or clears the deadline.
-    pub(crate) fn set(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of timerfd_settime(2).
+    pub fn set(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         if deadline == self.deadline {
             return Ok(());
         }
@@ -58,7 +64,10 @@ impl Timer {
     }
 
     /// Waits until the deadline has passed, and clears it.
-    pub(crate) async fn expired(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// While the runtime shuts down.
+    pub async fn expired(&mut self) -> io::Result<()> {
         self.fd.readable_mut().await?.clear_ready();
         self.deadline = None;
         Ok(())

@@ -9,6 +9,8 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use std::os::fd::AsRawFd;
 
+use super::request;
+
 /// `ETHTOOL_GFEATURES` and `ETHTOOL_SFEATURES` of linux/ethtool.h.
 const GET_FEATURES: u32 = 0x3a;
 const SET_FEATURES: u32 = 0x3b;
@@ -66,18 +68,11 @@ pub fn switch_off(device: &str) -> io::Result<()> {
 
 fn ioctl<T>(device: &str, argument: &mut T) -> io::Result<()> {
     let any = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-    let request = interface_request(device, core::ptr::from_mut(argument).cast());
+    let mut request = request(device);
+    request.ifr_ifru.ifru_data = core::ptr::from_mut(argument).cast();
     // SAFETY: SIOCETHTOOL takes an ifreq whose data points to the command's
     // structure; `T` is one of the two above, with its true size inside.
-    let code = unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCETHTOOL as _, &request) };
+    let code = unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     Errno::result(code)?;
     Ok(())
-}
-
-fn interface_request(device: &str, data: *mut libc::c_char) -> libc::ifreq {
-    let mut name = [0; libc::IFNAMSIZ];
-    for (to, from) in name[..libc::IFNAMSIZ - 1].iter_mut().zip(device.bytes()) {
-        *to = from as libc::c_char;
-    }
-    libc::ifreq { ifr_name: name, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: data } }
 }
