@@ -5,7 +5,7 @@
 //! 1. What `deny` lists is refused.
 //! 2. What `reach` does not list is refused. A hub's default lists every address, a
 //!    terminal's none.
-//! 3. Special addresses ([`special`]) are refused unless a line of `reach` lies inside
+//! 3. Special addresses (`special`) are refused unless a line of `reach` lies inside
 //!    their range; this machine's own, unless a line is that address alone. So
 //!    `0.0.0.0/0` opens neither, nor does `10.0.0.0/8` open our own `10.0.0.1`: an
 //!    operator who lists a network does not mean this machine.
