@@ -16,7 +16,7 @@ use crate::bulk_flow;
 use crate::congestion::CongestionControl;
 use crate::flow::{self, FlowError};
 use crate::flow_report::FlowReport;
-use crate::report::Progress;
+use crate::outcome::Progress;
 use crate::sockets::SocketOptions;
 use crate::window::Window;
 use stats::jain_index;

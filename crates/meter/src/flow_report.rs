@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use units::{BitRate, ByteCount};
 
 use crate::bulk::Direction;
-use crate::report::Outcome;
+use crate::outcome::Outcome;
 use crate::sender::SenderReport;
 
 /// One flow of a bulk transfer.

@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout};
 use units::ByteCount;
 
 use crate::congestion::CongestionControl;
+use crate::outcome::{Outcome, Progress};
 use crate::page_connection::Connection;
-use crate::report::{Outcome, Progress};
 use stats::Summary;
 
 /// How objects are fetched.

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use crate::flow::{self, FlowError};
 use crate::http::{self, Object, RequestHead, ResponseHead};
+use crate::outcome::Outcome;
 use crate::page::{HttpMode, Loading};
 use crate::payload::{Payload, Side, flow_key};
-use crate::report::Outcome;
 use crate::sockets::SocketOptions;
 use crate::stream::Sink;
 

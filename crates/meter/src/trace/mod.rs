@@ -12,7 +12,6 @@
 //! windows (which are not transmitted), and TCP within tunnels or IP fragments.
 
 mod analysis;
-mod columns;
 mod connection;
 mod delivery;
 mod file;
@@ -24,12 +23,13 @@ mod link_type;
 mod moments;
 mod packet;
 mod plot;
+mod print;
 mod ranges;
 mod report;
 mod rtt;
 mod segment;
 mod sequence;
-pub mod svg;
+mod svg;
 mod window;
 
 pub use analysis::{Analysis, CONNECTIONS_MAX, PLOTTED_MAX, Trace, TraceOptions, analyse};

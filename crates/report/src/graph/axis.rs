@@ -67,7 +67,9 @@ impl Axis {
             true if self.from_zero => 0.0..(high * (1.0 + MARGIN)).max(LEAST),
             true => {
                 let margin = ((high - low) * MARGIN).max(LEAST);
-                low - margin..high + margin
+                // Nothing below 0 is promised to readers where there is nothing.
+                let start = if low >= 0.0 { (low - margin).max(0.0) } else { low - margin };
+                start..high + margin
             }
         }
     }
@@ -161,6 +163,8 @@ mod tests {
         };
         let data = || [2.0, f64::NAN, 4.0].into_iter();
         near(Axis::new("").ends(data()), 1.92, 4.08);
+        near(Axis::new("").ends([0.0, 10.0].into_iter()), 0.0, 10.4);
+        near(Axis::new("").ends([-1.0, 1.0].into_iter()), -1.08, 1.08);
         near(Axis::new("").from_zero().ends(data()), 0.0, 4.16);
         near(Axis::new("").logarithmic().ends(data()), 1.8, 4.4);
         near(Axis::new("").range(1.0..3.0).ends(data()), 1.0, 3.0);

@@ -33,13 +33,13 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn write(directory: &Path, sections: &[Section]) -> Result<(), Box<dyn std::error::Error>> {
+fn write(directory: &Path, sections: &[Section]) -> std::io::Result<()> {
     let graphs = directory.join("validation");
     fs::create_dir_all(&graphs)?;
     for plot in sections.iter().flat_map(|section| &section.plots) {
-        fs::write(graphs.join(plot.name).with_extension("svg"), draw::plot(plot)?)?;
+        fs::write(graphs.join(plot.name).with_extension("svg"), draw::plot(plot))?;
     }
-    Ok(fs::write(directory.join("validation.md"), page(sections))?)
+    fs::write(directory.join("validation.md"), page(sections))
 }
 
 fn page(sections: &[Section]) -> String {

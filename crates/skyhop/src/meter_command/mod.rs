@@ -4,7 +4,6 @@ mod bulk;
 mod compare;
 mod page;
 mod rr;
-mod text;
 mod trace;
 mod udp;
 
@@ -122,45 +121,17 @@ impl Output {
             return Ok(serde_json::to_string_pretty(report)? + "\n");
         }
         if self.csv {
-            let head = if run == 1 { csv_head(report).to_owned() + "\n" } else { String::new() };
-            return Ok(head + &csv(run, report));
+            return Ok(report.csv(run));
         }
         let title = |runs| format!("run {run} of {runs}\n");
         let title = Some(self.runs).filter(|&runs| runs > 1).map(title);
-        Ok(title.unwrap_or_default() + &text(report))
+        Ok(title.unwrap_or_default() + &report.to_string())
     }
 }
 
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the report")
-}
-
-fn text(report: &Report) -> String {
-    match report {
-        Report::Bulk(report) => bulk::text(report),
-        Report::Rr(report) => rr::text(report),
-        Report::Page(report) => page::text(report),
-        Report::Udp(report) => udp::text(report),
-    }
-}
-
-fn csv_head(report: &Report) -> &'static str {
-    match report {
-        Report::Bulk(_) => bulk::CSV_HEAD,
-        Report::Rr(_) => rr::CSV_HEAD,
-        Report::Page(_) => page::CSV_HEAD,
-        Report::Udp(_) => udp::CSV_HEAD,
-    }
-}
-
-fn csv(run: u32, report: &Report) -> String {
-    match report {
-        Report::Bulk(report) => bulk::csv(run, report),
-        Report::Rr(report) => rr::csv(run, report),
-        Report::Page(report) => page::csv(run, report),
-        Report::Udp(report) => udp::csv(run, report),
-    }
 }
 
 async fn serve(args: &ServeArgs) -> Result<ExitCode> {

@@ -1,14 +1,10 @@
 //! `skyhop meter page`.
 
-use std::fmt::Write as _;
-
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use meter::page::ObjectReport;
-use meter::{HttpMode, PageOptions, PageReport, Progress};
+use meter::{HttpMode, PageOptions, Progress};
 use units::ByteCount;
 
-use super::text::{csv_line, outcome, seconds, size, state};
 use super::{Output, Target, Tcp, fresh_key};
 
 /// Maximum number of objects on a page.
@@ -97,57 +93,6 @@ fn objects(text: &str) -> Result<Vec<ByteCount>> {
         bail!("no objects in {text:?}");
     }
     Ok(objects)
-}
-
-pub(super) fn text(report: &PageReport) -> String {
-    let mut text = format!(
-        "{:>6}  {:>4}  {:>10}  {:>9}  {:>9}  {:>9}  {}\n",
-        "object", "conn", "size", "start", "first", "time", "outcome"
-    );
-    for object in &report.objects {
-        let _ = writeln!(
-            text,
-            "{:>6}  {:>4}  {:>10}  {:>9}  {:>9}  {:>9}  {}",
-            object.object,
-            object.connection.map_or_else(|| "-".to_owned(), |it| it.to_string()),
-            size(object.bytes),
-            seconds(object.start),
-            seconds(object.first_byte),
-            seconds(object.time),
-            outcome(&object.outcome),
-        );
-    }
-    let complete = report.objects.iter().filter(|object| object.outcome.is_complete());
-    let (complete, all, total) =
-        (complete.count(), report.objects.len(), seconds(Some(report.total)));
-    let _ = write!(text, "{complete} of {all} objects complete; page load time {total}");
-    if let Some(times) = report.object_seconds {
-        let (median, mean, max) = (times.median, times.mean, times.max);
-        let _ = write!(text, "; objects: median {median:.3} s, mean {mean:.3} s, max {max:.3} s");
-    }
-    text + "\n"
-}
-
-/// The columns of [`csv`].
-pub(super) const CSV_HEAD: &str =
-    "run,object,connection,bytes,state,start_seconds,first_byte_seconds,seconds";
-
-/// One CSV line per object.
-pub(super) fn csv(run: u32, report: &PageReport) -> String {
-    let line = |object: &ObjectReport| {
-        let time = |time: Option<std::time::Duration>| time.map(|it| it.as_secs_f64().to_string());
-        csv_line(&[
-            Some(run.to_string()),
-            Some(object.object.to_string()),
-            object.connection.map(|connection| connection.to_string()),
-            Some(object.bytes.to_string()),
-            Some(state(&object.outcome).to_owned()),
-            time(object.start),
-            time(object.first_byte),
-            time(object.time),
-        ])
-    };
-    report.objects.iter().map(line).collect()
 }
 
 #[cfg(test)]

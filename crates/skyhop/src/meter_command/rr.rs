@@ -1,13 +1,10 @@
 //! `skyhop meter rr`.
 
-use std::fmt::Write as _;
-
 use anyhow::{Result, bail};
 use clap::Args;
-use meter::{Progress, RrOptions, RrReport};
+use meter::{Progress, RrOptions};
 use units::ByteCount;
 
-use super::text::{csv_line, outcome, seconds};
 use super::{Output, Target, Tcp, fresh_key};
 
 /// Arguments of `skyhop meter rr`.
@@ -51,50 +48,4 @@ impl RrArgs {
             progress: Progress::default(),
         })
     }
-}
-
-pub(super) fn text(report: &RrReport) -> String {
-    let mut text = format!(
-        "{:>4}  {:>9}  {:>9}  {:>9}  {}\n",
-        "conn", "connect", "total", "answered", "outcome"
-    );
-    for connection in &report.connections {
-        let _ = writeln!(
-            text,
-            "{:>4}  {:>9}  {:>9}  {:>9}  {}",
-            connection.connection,
-            seconds(connection.connect),
-            seconds(Some(connection.total)),
-            format!("{}/{}", connection.responses.len(), connection.asked),
-            outcome(&connection.outcome),
-        );
-    }
-    let total = seconds(Some(report.total));
-    let _ =
-        write!(text, "{} of {} requests answered in {total}", report.answered(), report.asked());
-    if let Some(times) = report.response_seconds {
-        let _ = write!(
-            text,
-            "; response time: median {:.3} s, mean {:.3} s, p99 {:.3} s, min {:.3} s, max {:.3} s",
-            times.median, times.mean, times.p99, times.min, times.max
-        );
-    }
-    text + "\n"
-}
-
-/// The columns of [`csv`].
-pub(super) const CSV_HEAD: &str = "run,connection,index,seconds";
-
-/// One CSV line per answered request.
-pub(super) fn csv(run: u32, report: &RrReport) -> String {
-    let responses = report.connections.iter().flat_map(|connection| &connection.responses);
-    let line = |response: &meter::rr::Response| {
-        csv_line(&[
-            Some(run.to_string()),
-            Some(response.connection.to_string()),
-            Some(response.index.to_string()),
-            Some(response.time.as_secs_f64().to_string()),
-        ])
-    };
-    responses.map(line).collect()
 }

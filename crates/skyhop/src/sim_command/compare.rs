@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use report::{Column, Table, dash, four_digits};
 use sim::Metric;
 use sim::published::{Claim, Published, Value, figure};
 
 use super::Given;
 use super::replicate::{Job, Outcome};
-use super::table::number;
 
 /// The runs of one file.
 struct Runs<'a> {
@@ -65,31 +65,25 @@ impl Runs<'_> {
     }
 }
 
+/// A table of our values beside the published ones; empty if none of the cases was run.
 fn values(runs: &Runs<'_>, values: &[Value]) -> Result<String> {
-    let mut text = String::new();
-    let widest = values.iter().map(|value| value.case.chars().count()).max();
-    let wide = widest.unwrap_or_default().max(26) + 2;
+    let mut table = Table::new([
+        Column::left("where").at_least(18),
+        Column::left("case").at_least(26),
+        Column::left("figure").at_least(30),
+        Column::right("published").at_least(12),
+        Column::right("ours").at_least(10),
+        Column::right("ratio").at_least(7),
+        Column::left(""),
+    ]);
     for Value { case, of, metric, value, place, note } in values {
         let Some(ours) = runs.ours(case, of, metric)? else { continue };
-        if text.is_empty() {
-            let (what, theirs) = ("figure", "published");
-            let _ = writeln!(
-                text,
-                "  {:<20}{:<wide$}{what:<32}{theirs:>12}{:>12}{:>9}",
-                "where", "case", "ours", "ratio"
-            );
-        }
+        let ratio = dash((*value != 0.0).then(|| format!("{:.2}", ours / value)));
         let what = format!("{of} {metric}");
-        let ratio = if *value == 0.0 { "-".to_owned() } else { format!("{:.2}", ours / value) };
-        let _ = writeln!(
-            text,
-            "  {place:<20}{case:<wide$}{what:<32}{:>12}{:>12}{ratio:>9}{}{note}",
-            number(*value),
-            number(ours),
-            if note.is_empty() { "" } else { "  " },
-        );
+        let [theirs, ours] = [*value, ours].map(four_digits);
+        table.row([place, case, &what, &theirs, &ours, &ratio, note]);
     }
-    Ok(text)
+    Ok(if table.is_empty() { String::new() } else { table.indent(2).to_string() })
 }
 
 fn claims(runs: &Runs<'_>, claims: &[Claim]) -> Result<String> {
@@ -111,8 +105,8 @@ fn claims(runs: &Runs<'_>, claims: &[Claim]) -> Result<String> {
         let _ = writeln!(
             text,
             "    {of} {metric}: {case} / {by} = {} / {} = {quotient:.2}, published {wanted}: {verdict}",
-            number(first),
-            number(second),
+            four_digits(first),
+            four_digits(second),
         );
     }
     Ok(text)

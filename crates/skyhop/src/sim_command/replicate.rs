@@ -87,5 +87,5 @@ fn graphs(args: &Args, job: &Job<'_>, run: &Run) -> Result<Vec<(String, String)>
     if args.svg.is_none() || job.seed != 1 {
         return Ok(Vec::new());
     }
-    draw::run(job.case, run)
+    Ok(draw::run(job.case, run))
 }

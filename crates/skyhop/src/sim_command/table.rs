@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use report::{Column, Csv, Table, four_digits};
 use sim::Metric;
 use stats::median;
 
@@ -10,24 +11,17 @@ use super::replicate::{Job, Outcome};
 
 /// One CSV line per figure per run.
 pub(super) fn csv(given: &[Given], jobs: &[Job<'_>], outcomes: &[Outcome]) -> String {
-    let mut text = "file,case,seed,of,metric,value\n".to_owned();
+    let mut csv = Csv::new(&["file", "case", "seed", "of", "metric", "value"]);
     for (job, outcome) in jobs.iter().zip(outcomes) {
-        let file = quoted(&given[job.file].path.display().to_string());
+        let file = given[job.file].path.display().to_string();
         for Metric { of, name, value } in &outcome.metrics {
-            let case = quoted(&job.case.name);
-            let _ = writeln!(text, "{file},{case},{},{of},{name},{value}", job.seed);
+            let (case, seed) = (job.case.name.clone(), job.seed.to_string());
+            let fields =
+                [file.clone(), case, seed, of.to_string(), name.to_string(), value.to_string()];
+            csv.row(fields.map(Some));
         }
     }
-    text
-}
-
-/// RFC 4180 §2.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
+    csv.into_text()
 }
 
 /// One table per file: figures down, cases across.
@@ -45,8 +39,7 @@ pub(super) fn text(given: &[Given], jobs: &[Job<'_>], outcomes: &[Outcome]) -> S
                 .collect();
             let separator = if case.name.is_empty() { "" } else { " – " };
             let _ = writeln!(text, "{}{separator}{}", case.description, case.name);
-            text += &figures(&runs);
-            text.push('\n');
+            let _ = writeln!(text, "{}", figures(&runs));
         }
     }
     text.pop();
@@ -54,30 +47,26 @@ pub(super) fn text(given: &[Given], jobs: &[Job<'_>], outcomes: &[Outcome]) -> S
 }
 
 /// One case: the median, and the range if there are several runs.
-fn figures(runs: &[&[Metric]]) -> String {
-    let mut text = String::new();
+fn figures(runs: &[&[Metric]]) -> Table {
+    let mut table = Table::new([
+        Column::left("").at_least(14),
+        Column::left("").at_least(24),
+        Column::right("").at_least(14),
+        Column::left(""),
+    ]);
     for Metric { of, name, .. } in runs.first().copied().unwrap_or_default() {
         let find = |run: &&[Metric]| {
             run.iter().find(|metric| metric.of == *of && metric.name == *name).map(|it| it.value)
         };
         let values: Vec<f64> = runs.iter().filter_map(find).collect();
         let middle = median(&values).unwrap_or(f64::NAN);
-        let _ = write!(text, "  {of:<16}{name:<26}{:>14}", number(middle));
-        if values.len() > 1 {
-            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let _ = write!(text, "   {} … {}", number(least), number(most));
-        }
-        text.push('\n');
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let range = match values.len() {
+            0 | 1 => String::new(),
+            _ => format!(" {} … {}", four_digits(least), four_digits(most)),
+        };
+        table.row([of.to_string(), name.to_string(), four_digits(middle), range]);
     }
-    text
-}
-
-/// Formats to four digits; whole numbers in full.
-pub(super) fn number(value: f64) -> String {
-    if value == value.trunc() && value.abs() < 1e12 {
-        return format!("{value}");
-    }
-    let digits = 3 - (value.abs().log10().floor() as i32).clamp(-6, 3);
-    format!("{value:.*}", digits.max(0) as usize)
+    table.indent(2)
 }

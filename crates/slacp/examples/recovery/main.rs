@@ -61,7 +61,7 @@ fn directory(arguments: &[OsString]) -> Result<PathBuf, String> {
 fn write(scenario: &Scenario, directory: &Path) -> io::Result<()> {
     let logs = scenario.run();
     let recovery = Recovery::of(&events(&logs.hub), &events(&logs.terminal), scenario::CHANNEL);
-    let picture = draw::draw(scenario.title, &recovery).map_err(io::Error::other)?;
+    let picture = draw::draw(scenario.title, &recovery);
     let name = scenario.name;
     for (file, text) in [
         (format!("recovery-{name}.svg"), picture),

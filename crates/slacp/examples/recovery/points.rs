@@ -106,14 +106,6 @@ impl Recovery {
             }
         }
     }
-
-    /// All points.
-    pub(crate) fn points(&self) -> impl Iterator<Item = &Point> {
-        let lines = [&self.sent, &self.received, &self.delivered, &self.acknowledged];
-        let rare =
-            [&self.resent, &self.resent_received, &self.restored, &self.restored_acknowledgements];
-        lines.into_iter().chain(rare).flatten()
-    }
 }
 
 /// The number of a packet of this channel.

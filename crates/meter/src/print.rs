@@ -1,0 +1,106 @@
+//! Reports as tables for people and as CSV for programs.
+
+mod bulk;
+mod compare;
+mod page;
+mod rr;
+mod udp;
+
+use core::fmt;
+use std::time::Duration;
+
+use report::{Csv, dash};
+use units::BitRate;
+
+use crate::any_report::Report;
+use crate::bulk::Direction;
+use crate::outcome::Outcome;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&match self {
+            Self::Bulk(report) => bulk::text(report),
+            Self::Rr(report) => rr::text(report),
+            Self::Page(report) => page::text(report),
+            Self::Udp(report) => udp::text(report),
+        })
+    }
+}
+
+impl Report {
+    /// CSV: a line for each flow, request, object or direction of this run. The first run's begin
+    /// with the names of the columns.
+    pub fn csv(&self, run: u32) -> String {
+        let names: &[&str] = match self {
+            Self::Bulk(_) => &bulk::COLUMNS,
+            Self::Rr(_) => &rr::COLUMNS,
+            Self::Page(_) => &page::COLUMNS,
+            Self::Udp(_) => &udp::COLUMNS,
+        };
+        let mut csv = if run == 1 { Csv::new(names) } else { Csv::continued(names.len()) };
+        match self {
+            Self::Bulk(report) => bulk::csv(&mut csv, run, report),
+            Self::Rr(report) => rr::csv(&mut csv, run, report),
+            Self::Page(report) => page::csv(&mut csv, run, report),
+            Self::Udp(report) => udp::csv(&mut csv, run, report),
+        }
+        csv.into_text()
+    }
+}
+
+pub(crate) fn seconds(time: Option<Duration>) -> String {
+    dash(time.map(|time| format!("{:.3} s", time.as_secs_f64())))
+}
+
+pub(crate) fn milliseconds(time: Option<Duration>) -> String {
+    dash(time.map(|time| format!("{:.1} ms", time.as_secs_f64() * 1e3)))
+}
+
+pub(crate) fn rate(rate: Option<BitRate>) -> String {
+    dash(rate.map(|rate| format!("{:.2} Mbit/s", rate.bits_per_second() as f64 / 1e6)))
+}
+
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.2} kB", bytes as f64 / 1e3),
+        _ => format!("{:.2} MB", bytes as f64 / 1e6),
+    }
+}
+
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Download => "down",
+        Direction::Upload => "up",
+    }
+}
+
+/// An outcome for people.
+fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Complete => "complete, verified".to_owned(),
+        Outcome::Unfinished => "unfinished at the time limit".to_owned(),
+        Outcome::Truncated => "truncated".to_owned(),
+        Outcome::Corrupt { offset } => format!("corrupt from byte {offset}"),
+        Outcome::Failed { error } => format!("failed: {error}"),
+    }
+}
+
+/// An outcome for programs: the same word as in the JSON.
+fn state(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Complete => "complete",
+        Outcome::Unfinished => "unfinished",
+        Outcome::Truncated => "truncated",
+        Outcome::Corrupt { .. } => "corrupt",
+        Outcome::Failed { .. } => "failed",
+    }
+}
+
+/// Seconds as a CSV field.
+pub(crate) fn seconds_field(time: Option<Duration>) -> Option<String> {
+    time.map(|time| time.as_secs_f64().to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Bulk transfers.
+
+use std::fmt::Write as _;
+
+use report::{Column, Csv, Table, dash};
+
+use super::{milliseconds, outcome, rate, seconds, seconds_field, size, state, way};
+use crate::bulk::{BulkReport, DirectionSum};
+use crate::flow_report::FlowReport;
+use crate::sender::SenderReport;
+
+pub(super) fn text(report: &BulkReport) -> String {
+    let mut table = Table::new([
+        Column::right("flow"),
+        Column::left("way").at_least(4),
+        Column::right("start").at_least(9),
+        Column::right("connect").at_least(9),
+        Column::right("first").at_least(9),
+        Column::right("total").at_least(9),
+        Column::right("moved").at_least(10),
+        Column::right("goodput").at_least(14),
+        Column::right("retrans"),
+        Column::right("min RTT").at_least(9),
+        Column::right("mean RTT").at_least(9),
+        Column::left("outcome"),
+    ]);
+    report.flows.iter().for_each(|flow| table.row(cells(flow)));
+    let complete = report.flows.iter().filter(|flow| flow.outcome.is_complete()).count();
+    let mut text = table.to_string();
+    let _ = writeln!(
+        text,
+        "{} of {} flows complete: {} in {}, {}",
+        complete,
+        report.flows.len(),
+        size(report.moved_bytes),
+        seconds(Some(report.total)),
+        rate(report.goodput),
+    );
+    for sum in &report.sums {
+        text += &sum_line(sum, report.flows.len() / report.sums.len());
+    }
+    text
+}
+
+fn cells(flow: &FlowReport) -> [String; 12] {
+    let sender = flow.sender.as_ref();
+    [
+        flow.flow.to_string(),
+        way(flow.direction).to_owned(),
+        seconds(Some(flow.start)),
+        seconds(flow.connect),
+        seconds(flow.first_byte),
+        seconds(Some(flow.total)),
+        size(flow.moved_bytes),
+        rate(flow.goodput),
+        dash(sender.map(|sender| sender.retransmitted_segments)),
+        milliseconds(sender.and_then(|sender| sender.min_rtt)),
+        milliseconds(sender.and_then(|sender| sender.mean_rtt)),
+        outcome(&flow.outcome),
+    ]
+}
+
+fn sum_line(sum: &DirectionSum, flows: usize) -> String {
+    let mut text = format!(
+        "{}: {} in {}, {}, {} segments retransmitted",
+        way(sum.direction),
+        size(sum.moved_bytes),
+        seconds(Some(sum.total)),
+        rate(sum.goodput),
+        sum.retransmitted_segments,
+    );
+    if let (Some(jain), 2..) = (sum.jain_index, flows) {
+        let _ = write!(text, ", Jain's index {jain:.3}");
+    }
+    text + "\n"
+}
+
+pub(super) const COLUMNS: [&str; 19] = [
+    "run",
+    "flow",
+    "direction",
+    "client",
+    "state",
+    "asked_bytes",
+    "moved_bytes",
+    "start_seconds",
+    "connect_seconds",
+    "first_byte_seconds",
+    "total_seconds",
+    "receive_seconds",
+    "goodput_bits_per_second",
+    "sent_bytes",
+    "segments",
+    "retransmitted_segments",
+    "retransmitted_bytes",
+    "min_rtt_seconds",
+    "mean_rtt_seconds",
+];
+
+pub(super) fn csv(csv: &mut Csv, run: u32, report: &BulkReport) {
+    report.flows.iter().for_each(|flow| csv.row(fields(run, flow)));
+}
+
+fn fields(run: u32, flow: &FlowReport) -> [Option<String>; 19] {
+    let count = |of: fn(&SenderReport) -> u64| flow.sender.as_ref().map(|it| of(it).to_string());
+    let sender = flow.sender.as_ref();
+    [
+        Some(run.to_string()),
+        Some(flow.flow.to_string()),
+        Some(way(flow.direction).to_owned()),
+        flow.client.map(|client| client.to_string()),
+        Some(state(&flow.outcome).to_owned()),
+        flow.asked_bytes.map(|bytes| bytes.to_string()),
+        Some(flow.moved_bytes.to_string()),
+        seconds_field(Some(flow.start)),
+        seconds_field(flow.connect),
+        seconds_field(flow.first_byte),
+        seconds_field(Some(flow.total)),
+        seconds_field(flow.receive),
+        flow.goodput.map(|goodput| goodput.bits_per_second().to_string()),
+        count(|sender| sender.sent_bytes),
+        count(|sender| sender.segments),
+        count(|sender| sender.retransmitted_segments),
+        count(|sender| sender.retransmitted_bytes),
+        seconds_field(sender.and_then(|sender| sender.min_rtt)),
+        seconds_field(sender.and_then(|sender| sender.mean_rtt)),
+    ]
+}

@@ -1,0 +1,96 @@
+//! Comparisons of runs.
+
+use core::fmt;
+
+use report::{Column, Table, dash};
+use stats::{Interval, Intervals};
+
+use crate::compare::{Comparison, Figures, Gain, MetricComparison};
+use crate::metric::Metric;
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.workload)?;
+        for metric in &self.metrics {
+            write!(f, "\n{}", table(metric))?;
+        }
+        writeln!(
+            f,
+            "\nt, boot  intervals of the mean at 95 % and 98 %: Student's t, bootstrap (seed {})\n\
+             gain     how many times better than the first file, with bootstrap intervals",
+            self.seed
+        )
+    }
+}
+
+fn table(comparison: &MetricComparison) -> Table {
+    let (title, scale) = title(comparison.metric);
+    let number = |name| Column::right(name).at_least(9);
+    let interval = |name| Column::right(name).at_least(21);
+    let columns = [
+        Column::left("file"),
+        Column::right("runs"),
+        number("mean"),
+        number("median"),
+        number("min"),
+        number("max"),
+        interval("t 95 %"),
+        interval("t 98 %"),
+        interval("boot 95 %"),
+        interval("boot 98 %"),
+        Column::left(""),
+    ];
+    let mut table = Table::new(columns).title(title);
+    let widest =
+        comparison.files.iter().map(|it| it.file.chars().count()).max().unwrap_or(0).max(4);
+    for file in &comparison.files {
+        table.row(cells(file, scale));
+        if let Some(gain) = file.gain {
+            table.note(format!("{:widest$}  {}", "", gain_text(gain)));
+        }
+    }
+    table
+}
+
+fn title(metric: Metric) -> (&'static str, f64) {
+    match metric {
+        Metric::GoodputBitsPerSecond => ("goodput, Mbit/s", 1e-6),
+        Metric::CompletionSeconds => ("completion time, s", 1.0),
+        Metric::JainIndex => ("Jain's index", 1.0),
+        Metric::RetransmittedSegments => ("retransmitted segments", 1.0),
+        Metric::MeanObjectSeconds => ("mean time of an object, s", 1.0),
+        Metric::LossRatio => ("loss, %", 100.0),
+        Metric::JitterSeconds => ("jitter, ms", 1e3),
+        Metric::MedianResponseSeconds => ("median response time, ms", 1e3),
+        Metric::P99ResponseSeconds => ("99th percentile of the response times, ms", 1e3),
+    }
+}
+
+fn cells(file: &Figures, scale: f64) -> Vec<String> {
+    let summary = &file.summary;
+    let mut cells = vec![file.file.clone(), summary.count.to_string()];
+    let figures = [summary.mean, summary.median, summary.min, summary.max];
+    cells.extend(figures.map(|value| format!("{:.3}", value * scale)));
+    for found in [file.student_t, file.bootstrap] {
+        for pick in [|it: Intervals| it.ci95, |it: Intervals| it.ci98] {
+            cells.push(dash(found.map(|it| interval(pick(it), scale))));
+        }
+    }
+    if file.incomplete > 0 {
+        cells.push(format!("{} incomplete left out", file.incomplete));
+    }
+    cells
+}
+
+fn gain_text(gain: Gain) -> String {
+    let mut text = format!("gain {:.3}", gain.ratio);
+    if let Some(found) = gain.bootstrap {
+        let (ci95, ci98) = (interval(found.ci95, 1.0), interval(found.ci98, 1.0));
+        text += &format!(", 95 %: {ci95}, 98 %: {ci98}");
+    }
+    text
+}
+
+fn interval(interval: Interval, scale: f64) -> String {
+    format!("{:.3} to {:.3}", interval.low * scale, interval.high * scale)
+}

@@ -1,0 +1,66 @@
+//! Pages.
+
+use std::fmt::Write as _;
+
+use report::{Column, Csv, Table, dash};
+
+use super::{outcome, seconds, seconds_field, size, state};
+use crate::page::PageReport;
+
+pub(super) fn text(report: &PageReport) -> String {
+    let mut table = Table::new([
+        Column::right("object"),
+        Column::right("conn"),
+        Column::right("size").at_least(10),
+        Column::right("start").at_least(9),
+        Column::right("first").at_least(9),
+        Column::right("time").at_least(9),
+        Column::left("outcome"),
+    ]);
+    for object in &report.objects {
+        table.row([
+            object.object.to_string(),
+            dash(object.connection),
+            size(object.bytes),
+            seconds(object.start),
+            seconds(object.first_byte),
+            seconds(object.time),
+            outcome(&object.outcome),
+        ]);
+    }
+    let complete = report.objects.iter().filter(|object| object.outcome.is_complete()).count();
+    let (all, total) = (report.objects.len(), seconds(Some(report.total)));
+    let mut text = format!("{table}{complete} of {all} objects complete; page load time {total}");
+    if let Some(times) = report.object_seconds {
+        let (median, mean, max) = (times.median, times.mean, times.max);
+        let _ = write!(text, "; objects: median {median:.3} s, mean {mean:.3} s, max {max:.3} s");
+    }
+    text + "\n"
+}
+
+pub(super) const COLUMNS: [&str; 8] = [
+    "run",
+    "object",
+    "connection",
+    "bytes",
+    "state",
+    "start_seconds",
+    "first_byte_seconds",
+    "seconds",
+];
+
+/// A line per object.
+pub(super) fn csv(csv: &mut Csv, run: u32, report: &PageReport) {
+    for object in &report.objects {
+        csv.row([
+            Some(run.to_string()),
+            Some(object.object.to_string()),
+            object.connection.map(|connection| connection.to_string()),
+            Some(object.bytes.to_string()),
+            Some(state(&object.outcome).to_owned()),
+            seconds_field(object.start),
+            seconds_field(object.first_byte),
+            seconds_field(object.time),
+        ]);
+    }
+}

@@ -1,0 +1,77 @@
+//! Datagrams at a constant rate.
+
+use report::{Column, Csv, Table};
+
+use super::{milliseconds, outcome, rate, seconds_field, way};
+use crate::udp::{UdpFlow, UdpReport};
+
+pub(super) fn text(report: &UdpReport) -> String {
+    let mut table = Table::new([
+        Column::left("way").at_least(4),
+        Column::right("sent").at_least(8),
+        Column::right("received"),
+        Column::right("lost").at_least(8),
+        Column::right("loss").at_least(8),
+        Column::right("reordered"),
+        Column::right("duplicates"),
+        Column::right("corrupt"),
+        Column::right("jitter").at_least(9),
+        Column::right("goodput").at_least(14),
+    ]);
+    for flow in &report.flows {
+        let counts = &flow.counts;
+        table.row([
+            way(flow.direction).to_owned(),
+            flow.sent.to_string(),
+            counts.received.to_string(),
+            flow.lost.to_string(),
+            loss(flow),
+            counts.reordered.to_string(),
+            counts.duplicates.to_string(),
+            counts.corrupt.to_string(),
+            milliseconds(Some(counts.jitter)),
+            rate(flow.goodput),
+        ]);
+    }
+    format!("{table}{}\n", outcome(&report.outcome))
+}
+
+fn loss(flow: &UdpFlow) -> String {
+    match flow.sent {
+        0 => "-".to_owned(),
+        sent => format!("{:.3} %", flow.lost as f64 / sent as f64 * 100.0),
+    }
+}
+
+pub(super) const COLUMNS: [&str; 11] = [
+    "run",
+    "direction",
+    "sent",
+    "received",
+    "lost",
+    "reordered",
+    "duplicates",
+    "corrupt",
+    "jitter_seconds",
+    "span_seconds",
+    "goodput_bits_per_second",
+];
+
+/// A line per direction.
+pub(super) fn csv(csv: &mut Csv, run: u32, report: &UdpReport) {
+    for flow in &report.flows {
+        csv.row([
+            Some(run.to_string()),
+            Some(way(flow.direction).to_owned()),
+            Some(flow.sent.to_string()),
+            Some(flow.counts.received.to_string()),
+            Some(flow.lost.to_string()),
+            Some(flow.counts.reordered.to_string()),
+            Some(flow.counts.duplicates.to_string()),
+            Some(flow.counts.corrupt.to_string()),
+            seconds_field(Some(flow.counts.jitter)),
+            seconds_field(Some(flow.counts.span)),
+            flow.goodput.map(|goodput| goodput.bits_per_second().to_string()),
+        ]);
+    }
+}
