@@ -60,6 +60,7 @@ pub use congestion::{CongestionControl, CongestionError};
 pub use flow_report::FlowReport;
 pub use outcome::{Outcome, Progress};
 pub use page::{HttpMode, PageOptions, PageReport, page};
+pub use payload::fresh_key;
 pub use rr::{RrOptions, RrReport, request_reply};
 pub use sender::SenderReport;
 pub use server::{ServeError, serve};

@@ -23,6 +23,15 @@ pub enum Side {
     Server,
 }
 
+/// A key from the system's random numbers, so that no data of an earlier run can pass for this
+/// one's.
+///
+/// # Errors
+/// If the system has none.
+pub fn fresh_key() -> std::io::Result<u64> {
+    getrandom::u64().map_err(std::io::Error::from)
+}
+
 /// A deterministic stream of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payload {

@@ -15,11 +15,10 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use clap::Subcommand;
 use lab::{Capture, Direction, Lab, Node, Preset};
+use study::{Pair, Server};
 
 pub(crate) use self::link_args::LinkArgs;
 use self::stats::Stats;
-use crate::meter_server::Server;
-use crate::pair::Pair;
 
 /// `skyhop lab …`
 #[derive(clap::Args)]
@@ -124,7 +123,8 @@ impl Drop for Watching {
 
 impl GatewaysArg {
     fn start(&self, lab: &Lab, preset: &Preset) -> anyhow::Result<Option<Pair>> {
-        self.gateways.then(|| Pair::start(lab, preset)).transpose()
+        let start = || Ok(Pair::start(lab, preset, &crate::own_program()?)?);
+        self.gateways.then(start).transpose()
     }
 }
 
@@ -200,7 +200,8 @@ fn start(preset: &Preset, seed: u64) -> anyhow::Result<Lab> {
 fn serve_meter(lab: &Lab) -> anyhow::Result<Vec<Server>> {
     let gateway =
         |node: &Node| matches!(node, Node::Hub | Node::Terminal | Node::FurtherTerminal(_));
-    lab.nodes().filter(|node| !gateway(node)).map(|node| Server::start(lab, node)).collect()
+    let nodes = lab.nodes().filter(|node| !gateway(node));
+    nodes.map(|node| Ok(Server::start(lab, node)?)).collect()
 }
 
 /// Waits for the command; returns the exit code that a shell would report.
@@ -211,7 +212,7 @@ fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
         Err(error) => return Ok(not_run(&command, &error)),
     };
     let status = match pair {
-        Some(pair) => pair.attend(child),
+        Some(pair) => pair.attend(child, |error| eprintln!("skyhop: {error}")),
         None => child.wait(),
     };
     Ok(ExitCode::from(code_of(status?)))

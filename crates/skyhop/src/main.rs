@@ -1,20 +1,20 @@
 //! Parses the command line and calls the commands.
 
-mod demo;
+mod demo_command;
 mod doctor_command;
 mod gateway_command;
 mod init_command;
 mod lab_command;
 mod meter_command;
-mod meter_server;
 mod operate;
-mod pair;
 mod sim_command;
 mod tcp_command;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -33,7 +33,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Measure what the gateway pair gains on this machine, in under two minutes
-    Demo(demo::Args),
+    Demo(demo_command::Args),
     /// Run the gateway on the earth station's side of the hop
     Hub(gateway_command::HubArgs),
     /// Run the gateway on the clients' side of the hop
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         Err(error) => return explain(&error),
     };
     let done = match cli.command {
-        Command::Demo(args) => demo::run(&args),
+        Command::Demo(args) => demo_command::run(&args),
         Command::Hub(args) => gateway_command::hub(&args),
         Command::Terminal(args) => gateway_command::terminal(&args),
         Command::Solo(args) => gateway_command::solo(&args),
@@ -112,6 +112,11 @@ fn print(text: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }
+}
+
+/// This program's file, to run gateways with.
+fn own_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's executable")
 }
 
 /// Prints an error on one line.

@@ -9,11 +9,11 @@ use lab::{
     Capture, Change, Changed, Detached, Foothold, Keeper, LabName, Overrides, Preset, Stand,
     Standings,
 };
+use study::Pair;
 
 use super::inside::choose;
 use super::link_args::{LinkArgs, LinkOptions};
 use super::{GatewaysArg, describe};
-use crate::pair::Pair;
 
 /// `skyhop lab up …`
 #[derive(clap::Args)]

@@ -165,9 +165,9 @@ fn some_bytes(text: &str) -> Result<ByteCount, String> {
     Ok(bytes)
 }
 
-/// A random payload key, so that no data of an earlier run can pass for this one's.
-pub(crate) fn fresh_key() -> Result<u64> {
-    getrandom::u64().map_err(|error| anyhow!("cannot get random numbers from the kernel: {error}"))
+/// A random payload key.
+fn fresh_key() -> Result<u64> {
+    meter::fresh_key().context("cannot get random numbers from the kernel")
 }
 
 /// First address of `host`, a name or an address, with or without a port.

@@ -1,10 +1,7 @@
 //! `skyhop sim`.
 
 mod capture;
-mod compare;
-mod draw;
 mod replicate;
-mod table;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -12,9 +9,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use sim::scenario::{Case, Scenario};
+use sim::published::Published;
+use sim::scenario::Scenario;
+use study::runs::{self, File};
 
-use replicate::Job;
+use replicate::{Job, Outcome};
 
 /// Arguments of `skyhop sim`.
 #[derive(Debug, clap::Args)]
@@ -61,19 +60,14 @@ enum At {
     Terminal,
 }
 
-/// A file and its scenario.
-struct Given {
-    path: PathBuf,
-    cases: Vec<Case>,
-}
-
 /// Runs the scenarios.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let given = args.files.iter().map(|path| read(path, args)).collect::<Result<Vec<_>>>()?;
-    let published = args.published.then(|| compare::read(&given)).transpose()?;
-    let jobs = given.iter().enumerate().flat_map(|(file, given)| {
+    let files = args.files.iter().map(|path| read(path, args)).collect::<Result<Vec<_>>>()?;
+    let published = args.published.then(|| files.iter().map(read_published).collect());
+    let published: Option<Vec<Published>> = published.transpose()?;
+    let jobs = files.iter().enumerate().flat_map(|(file, scenario)| {
         let seeds = 1..=u64::from(args.seeds.get());
-        given
+        scenario
             .cases
             .iter()
             .flat_map(move |case| seeds.clone().map(move |seed| Job { file, case, seed }))
@@ -81,18 +75,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let jobs: Vec<Job<'_>> = jobs.collect();
     let outcomes = replicate::all(args, &jobs)?;
     if let Some(directory) = &args.svg {
-        draw::all(directory, &given, &jobs, &outcomes)?;
+        write_graphs(directory, &files, &jobs, &outcomes)?;
     }
+    let done = jobs.iter().zip(&outcomes).map(|(job, outcome)| {
+        let Job { file, case, seed } = *job;
+        runs::Run { file, case, seed, metrics: &outcome.metrics }
+    });
+    let done: Vec<runs::Run<'_>> = done.collect();
     let text = match published {
-        Some(published) => compare::all(&given, &published, &jobs, &outcomes)?,
-        None if args.csv => table::csv(&given, &jobs, &outcomes),
-        None => table::text(&given, &jobs, &outcomes),
+        Some(published) => runs::beside_published(&files, &published, &done)?,
+        None if args.csv => runs::csv(&files, &done),
+        None => runs::text(&files, &done),
     };
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(path: &Path, args: &Args) -> Result<Given> {
+fn read(path: &Path, args: &Args) -> Result<File> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     let mut cases = Scenario::parse(&shown, &text)?.cases;
@@ -103,5 +102,31 @@ fn read(path: &Path, args: &Args) -> Result<Given> {
             bail!("{shown} has no case {name:?}: it has {}", names.join(", "));
         }
     }
-    Ok(Given { path: path.to_owned(), cases })
+    Ok(File { path: path.to_owned(), cases })
+}
+
+/// Reads the published values beside a scenario file.
+fn read_published(file: &File) -> Result<Published> {
+    let path = file.path.with_extension("published.toml");
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
+    Ok(Published::parse(&shown, &text)?)
+}
+
+/// Writes the graphs of all runs that have them.
+fn write_graphs(
+    directory: &Path,
+    files: &[File],
+    jobs: &[Job<'_>],
+    outcomes: &[Outcome],
+) -> Result<()> {
+    let cannot = |path: &Path| format!("cannot write {}", path.display());
+    std::fs::create_dir_all(directory).with_context(|| cannot(directory))?;
+    for (job, outcome) in jobs.iter().zip(outcomes) {
+        for (name, text) in &outcome.graphs {
+            let path = directory.join(runs::file_name(&files[job.file].path, job.case, name));
+            std::fs::write(&path, text).with_context(|| cannot(&path))?;
+        }
+    }
+    Ok(())
 }

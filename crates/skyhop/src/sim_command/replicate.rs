@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sim::Metric;
 use sim::scenario::{Case, Run};
 
-use super::{Args, capture, draw};
+use super::{Args, capture};
 
 /// A run to make.
 pub(super) struct Job<'a> {
@@ -87,5 +87,5 @@ fn graphs(args: &Args, job: &Job<'_>, run: &Run) -> Result<Vec<(String, String)>
     if args.svg.is_none() || job.seed != 1 {
         return Ok(Vec::new());
     }
-    Ok(draw::run(job.case, run))
+    Ok(study::runs::graphs(job.case, run))
 }

@@ -1,97 +1,92 @@
-//! Builds the table on the screen from the measurements.
+//! The tables of a study.
 
-use super::entry::Entry;
+use report::{Column, Table, aligned};
 use stats::Spread;
 
-use super::figures::{Figures, Limit, Response, gain};
-use super::plan::{Task, Way, Work};
-use super::table::{Row, render};
+use crate::entry::Entry;
+use crate::figures::{Figures, Limit, Response, gain};
+use crate::plan::{Task, Way, Work};
 
-/// Column heads, on two lines.
-type Head = [[&'static str; 7]; 2];
-const FLOW_HEAD: Head = [
-    ["", "time", "first byte", "goodput", "goodput", "share ¹", "gain ²"],
-    ["", "s", "s", "Mbit/s", "/ limit", "", ""],
-];
-const PIECES_HEAD: Head = [
-    ["", "time", "median", "p99", "goodput", "share ¹", "gain ²"],
-    ["", "s", "ms", "ms", "Mbit/s", "", ""],
-];
+/// Figures of a way in its row.
+const FIGURES: usize = 6;
 
 /// A way that this machine cannot measure.
 #[derive(Debug, Clone, serde::Serialize)]
-pub(crate) struct Unavailable {
+pub struct Unavailable {
     /// The way.
-    pub(crate) way: Way,
+    pub way: Way,
     /// Reason.
-    pub(crate) reason: String,
+    pub reason: String,
 }
 
 /// Input of the table.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub struct Source<'a> {
     /// The measurements.
-    pub(crate) entries: &'a [&'a Entry],
+    pub entries: &'a [&'a Entry],
     /// The sections, in order.
-    pub(crate) tasks: &'a [Task],
+    pub tasks: &'a [Task],
     /// The rows of each section, in order, including unavailable ways.
-    pub(crate) ways: &'a [Way],
+    pub ways: &'a [Way],
     /// The ways that could not be measured.
-    pub(crate) unavailable: &'a [Unavailable],
+    pub unavailable: &'a [Unavailable],
     /// Upper bounds, forward then return.
-    pub(crate) limits: [&'a Limit; 2],
+    pub limits: [&'a Limit; 2],
 }
 
 /// The whole table with its footnotes.
-pub(crate) fn text(source: &Source<'_>) -> String {
-    let mut rows = Vec::new();
-    for &task in source.tasks {
-        rows.extend(section(task, source));
-        rows.push(Row::Blank);
-    }
-    render(&rows) + &footnotes(source)
+pub fn text(source: &Source<'_>) -> String {
+    let sections: Vec<Table> = source.tasks.iter().map(|&task| section(task, source)).collect();
+    aligned(&sections) + &footnotes(source)
 }
 
-/// A task's title, heads and rows.
-pub(crate) fn section(task: Task, source: &Source<'_>) -> Vec<Row> {
+/// The table of a task.
+pub fn section(task: Task, source: &Source<'_>) -> Table {
     let entries: Vec<&Entry> =
         source.entries.iter().copied().filter(|entry| entry.task == task).collect();
-    let head = if is_flow(task) { FLOW_HEAD } else { PIECES_HEAD };
-    let mut rows = vec![Row::Title(task.to_string())];
-    rows.extend(head.iter().map(|line| Row::cells(line)));
+    let mut table = Table::new(columns(task)).title(task.to_string()).indent(2);
     for way in source.ways {
         let of_way: Vec<&Entry> = entries.iter().copied().filter(|e| e.way == *way).collect();
         let absent = source.unavailable.iter().find(|absent| absent.way == *way);
         match (of_way.is_empty(), absent) {
-            (true, Some(_)) => rows.push(remark_only(way, "not available here".to_owned())),
+            (true, Some(_)) => table.row(remark_only(way, "not available here".to_owned())),
             (true, None) => {}
-            (false, _) => rows.push(row(way, &of_way, &entries)),
+            (false, _) => table.row(row(way, &of_way, &entries)),
         }
     }
-    rows
+    table
+}
+
+/// The figures of a way, then a remark.
+fn columns(task: Task) -> Vec<Column> {
+    let names = match is_flow(task) {
+        true => ["time\ns", "first byte\ns", "goodput\nMbit/s", "goodput\n/ limit"],
+        false => ["time\ns", "median\nms", "p99\nms", "goodput\nMbit/s"],
+    };
+    let figures = names.into_iter().chain(["share ¹", "gain ²"]).map(Column::right);
+    [Column::left("")].into_iter().chain(figures).chain([Column::left("")]).collect()
 }
 
 fn is_flow(task: Task) -> bool {
     matches!(task.work(), Work::Flow(_))
 }
 
-fn remark_only(way: &Way, remark: String) -> Row {
-    Row::Cells { cells: vec![name(way)], remark }
-}
-
-fn name(way: &Way) -> String {
-    format!("  {way}")
+fn remark_only(way: &Way, remark: String) -> Vec<String> {
+    let mut cells = vec![String::new(); FIGURES];
+    cells.insert(0, way.to_string());
+    cells.push(remark);
+    cells
 }
 
 /// The row of one way. `all` are the entries of the whole section.
-fn row(way: &Way, entries: &[&Entry], all: &[&Entry]) -> Row {
+fn row(way: &Way, entries: &[&Entry], all: &[&Entry]) -> Vec<String> {
     let figures = figures_of(entries);
     let Some(time) = Spread::of(figures.iter().map(|it| it.seconds)) else {
         return remark_only(way, remark(entries));
     };
     let unfinished = figures.iter().filter(|figures| !figures.complete).count();
     let more = if unfinished * 2 >= figures.len() { ">" } else { "" };
-    let mut cells = vec![name(way), format!("{more}{}", format!("{time:.2}"))];
+    let mut cells = vec![way.to_string(), format!("{more}{time:.2}")];
     let of = |what: fn(&Figures) -> f64| Spread::of(figures.iter().map(what));
     let mbit = of(|it| it.goodput / 1e6).map_or_else(String::new, |mbit| format!("{mbit:.2}"));
     if is_flow(entries[0].task) {
@@ -103,8 +98,8 @@ fn row(way: &Way, entries: &[&Entry], all: &[&Entry]) -> Row {
         cells.push(mbit);
     }
     cells.push(percent(of(|it| it.share)));
-    cells.push(gain_cell(way, all));
-    Row::Cells { cells, remark: remark(entries) }
+    cells.extend([gain_cell(way, all), remark(entries)]);
+    cells
 }
 
 fn figures_of(entries: &[&Entry]) -> Vec<Figures> {
@@ -133,7 +128,7 @@ fn gain_cell(way: &Way, all: &[&Entry]) -> String {
 }
 
 /// The pair's median goodput over that of the best plain way, from the entries of one task.
-pub(crate) fn gain_of_pair(all: &[&Entry]) -> Option<f64> {
+pub fn gain_of_pair(all: &[&Entry]) -> Option<f64> {
     let goodput = |way: &Way| {
         let of_way: Vec<&Entry> = all.iter().copied().filter(|it| it.way == *way).collect();
         Some(Spread::of(figures_of(&of_way).iter().map(|it| it.goodput))?.median)
@@ -163,7 +158,7 @@ fn remark(entries: &[&Entry]) -> String {
 }
 
 /// How much arrived, and in what time.
-pub(crate) fn done(task: Task, figures: &Figures) -> String {
+pub fn done(task: Task, figures: &Figures) -> String {
     let Figures { done, seconds, .. } = figures;
     match task.work() {
         Work::Flow(_) => format!("{:.2} MB in {seconds:.1} s", *done as f64 / 1e6),

@@ -5,34 +5,34 @@ use std::time::Duration;
 use serde::Serialize;
 use units::{BitRate, ByteCount, Probability};
 
-use super::plan::{Task, Work};
+use crate::plan::{Task, Work};
 
 /// Upper bound for one direction of the link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Limit {
+pub struct Limit {
     /// Rate of the link.
-    pub(crate) rate: BitRate,
+    pub rate: BitRate,
     /// Packet error rate, 0 to 1.
-    pub(crate) per: Probability,
+    pub per: Probability,
     /// Round-trip time with empty queues.
-    pub(crate) rtt: Duration,
+    pub rtt: Duration,
 }
 
 impl Limit {
     /// Bits per second delivered when the link is never idle: rate × (1 − PER).
-    pub(crate) fn bits_per_second(&self) -> f64 {
+    pub fn bits_per_second(&self) -> f64 {
         self.rate.bits_per_second() as f64 * (1.0 - self.per.get())
     }
 
     /// Minimum time for `bytes`, in seconds: one RTT (request up, first byte down) plus
     /// serialisation at the limit.
-    pub(crate) fn seconds(&self, bytes: u64) -> f64 {
+    pub fn seconds(&self, bytes: u64) -> f64 {
         self.rtt.as_secs_f64() + bytes as f64 * 8.0 / self.bits_per_second()
     }
 
     /// Minimum time for `done` units of a task, in seconds: the time of its bytes, or, for objects
     /// and requests, of those that must follow each other. 0 if nothing was done.
-    pub(crate) fn least_seconds(&self, task: Task, done: u64) -> f64 {
+    pub fn least_seconds(&self, task: Task, done: u64) -> f64 {
         match task.work() {
             _ if done == 0 => 0.0,
             Work::Flow(_) => self.seconds(done),
@@ -45,41 +45,41 @@ impl Limit {
 
 /// The figures of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// Whether everything arrived and was verified.
-    pub(crate) complete: bool,
+    pub complete: bool,
     /// Bytes, objects or replies received.
-    pub(crate) done: u64,
+    pub done: u64,
     /// Payload bytes in `done`.
-    pub(crate) moved_bytes: u64,
+    pub moved_bytes: u64,
     /// Time from before the first connect to the last byte, or until the measurement gave up.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// Time from before the connect to the first payload byte; with several flows, the latest one.
     /// `None` if any flow received nothing, and for objects and requests.
-    pub(crate) first_byte_seconds: Option<f64>,
+    pub first_byte_seconds: Option<f64>,
     /// Response times of objects or requests; `None` if none completed.
-    pub(crate) response: Option<Response>,
+    pub response: Option<Response>,
     /// Payload over time, in bit/s.
-    pub(crate) goodput: f64,
+    pub goodput: f64,
     /// Goodput as a fraction of rate × (1 − PER).
-    pub(crate) of_limit: f64,
+    pub of_limit: f64,
     /// Minimum time for the work done, as a fraction of the time it took.
-    pub(crate) share: f64,
+    pub share: f64,
 }
 
 /// Response times of all objects of a page or all requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Response {
+pub struct Response {
     /// Median.
-    pub(crate) median_seconds: f64,
+    pub median_seconds: f64,
     /// 99th percentile.
-    pub(crate) p99_seconds: f64,
+    pub p99_seconds: f64,
 }
 
 impl Figures {
     /// Figures for `done` bytes, objects or replies in `seconds`, without first-byte and response
     /// times.
-    pub(crate) fn new(task: Task, done: u64, seconds: f64, limit: &Limit) -> Self {
+    pub fn new(task: Task, done: u64, seconds: f64, limit: &Limit) -> Self {
         let size = match task.work() {
             Work::Flow(_) => ByteCount::new(1),
             Work::Pieces { size, .. } => size,
@@ -100,7 +100,7 @@ impl Figures {
     }
 
     /// Adds the response times of objects or requests.
-    pub(crate) fn with_responses(self, seconds: &[f64]) -> Self {
+    pub fn with_responses(self, seconds: &[f64]) -> Self {
         let response = stats::Summary::of(seconds)
             .map(|times| Response { median_seconds: times.median, p99_seconds: times.p99 });
         Self { response, ..self }
@@ -108,7 +108,7 @@ impl Figures {
 }
 
 /// Ratio of `ours` to the best of `plain` (higher is better). `None` if `plain` is empty.
-pub(crate) fn gain(ours: f64, plain: impl Iterator<Item = f64>) -> Option<f64> {
+pub fn gain(ours: f64, plain: impl Iterator<Item = f64>) -> Option<f64> {
     let best = plain.reduce(f64::max)?;
     (best > 0.0).then(|| ours / best)
 }

@@ -1,15 +1,24 @@
-//! Compares results with published values.
+//! Compares figures with published values.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
 use report::{Column, Table, dash, four_digits};
 use sim::Metric;
 use sim::published::{Claim, Published, Value, figure};
+use thiserror::Error;
 
-use super::Given;
-use super::replicate::{Job, Outcome};
+use super::{File, Run};
+
+/// A published value is about a figure that the case does not have.
+#[derive(Debug, Error)]
+#[error("{}: case {case:?} has no figure {of}.{metric}", path.display())]
+pub struct NoFigure {
+    path: PathBuf,
+    case: String,
+    of: String,
+    metric: String,
+}
 
 /// The runs of one file.
 struct Runs<'a> {
@@ -17,31 +26,22 @@ struct Runs<'a> {
     all: Vec<(&'a str, &'a [Metric])>,
 }
 
-/// Reads the published values of each file.
-pub(super) fn read(given: &[Given]) -> Result<Vec<Published>> {
-    let one = |given: &Given| {
-        let path = given.path.with_extension("published.toml");
-        let shown = path.display().to_string();
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
-        Ok(Published::parse(&shown, &text)?)
-    };
-    given.iter().map(one).collect()
-}
-
-/// One table per file.
-pub(super) fn all(
-    given: &[Given],
+/// For each file, a table of our values beside the published ones, and its claims with verdicts.
+/// Cases that were not run are left out.
+///
+/// # Errors
+/// If a published value is about a figure that its case does not have.
+pub fn beside_published(
+    files: &[File],
     published: &[Published],
-    jobs: &[Job<'_>],
-    outcomes: &[Outcome],
-) -> Result<String> {
+    runs: &[Run<'_>],
+) -> Result<String, NoFigure> {
     let mut text = String::new();
-    for (file, (given, published)) in given.iter().zip(published).enumerate() {
-        let of_file = jobs.iter().zip(outcomes).filter(|(job, _)| job.file == file);
-        let all = of_file.map(|(job, outcome)| (&job.case.name[..], &outcome.metrics[..]));
-        let runs = Runs { path: &given.path, all: all.collect() };
-        let _ = writeln!(text, "{}\n  {}", given.path.display(), published.source);
+    for (index, (file, published)) in files.iter().zip(published).enumerate() {
+        let of_file = runs.iter().filter(|run| run.file == index);
+        let all = of_file.map(|run| (&run.case.name[..], run.metrics)).collect();
+        let runs = Runs { path: &file.path, all };
+        let _ = writeln!(text, "{}\n  {}", file.path.display(), published.source);
         text += &values(&runs, &published.value)?;
         text += &claims(&runs, &published.claim)?;
         text.push('\n');
@@ -52,21 +52,22 @@ pub(super) fn all(
 
 impl Runs<'_> {
     /// Our value for a case; `None` if the case was not run.
-    fn ours(&self, case: &str, of: &str, metric: &str) -> Result<Option<f64>> {
+    fn ours(&self, case: &str, of: &str, metric: &str) -> Result<Option<f64>, NoFigure> {
         let own = self.all.iter().filter(|(name, _)| *name == case);
         let own: Vec<&[Metric]> = own.map(|(_, metrics)| *metrics).collect();
         if own.is_empty() {
             return Ok(None);
         }
-        let Some(value) = figure(&own, of, metric) else {
-            bail!("{}: case {case:?} has no figure {of}.{metric}", self.path.display());
-        };
-        Ok(Some(value))
+        let value = figure(&own, of, metric).ok_or_else(|| {
+            let [case, of, metric] = [case, of, metric].map(str::to_owned);
+            NoFigure { path: self.path.to_owned(), case, of, metric }
+        });
+        value.map(Some)
     }
 }
 
 /// A table of our values beside the published ones; empty if none of the cases was run.
-fn values(runs: &Runs<'_>, values: &[Value]) -> Result<String> {
+fn values(runs: &Runs<'_>, values: &[Value]) -> Result<String, NoFigure> {
     let mut table = Table::new([
         Column::left("where").at_least(18),
         Column::left("case").at_least(26),
@@ -86,7 +87,7 @@ fn values(runs: &Runs<'_>, values: &[Value]) -> Result<String> {
     Ok(if table.is_empty() { String::new() } else { table.indent(2).to_string() })
 }
 
-fn claims(runs: &Runs<'_>, claims: &[Claim]) -> Result<String> {
+fn claims(runs: &Runs<'_>, claims: &[Claim]) -> Result<String, NoFigure> {
     let mut text = String::new();
     for Claim { says, of, metric, case, by, least, most, place } in claims {
         let both = [runs.ours(case, of, metric)?, runs.ours(by, of, metric)?];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sim::{App, AppId, Deed, Key, Notice, Path, Tally, Turn, World};
 use units::Instant;
 
-use super::super::plan::{DOWNLOAD, OBJECT, REPLY, REQUEST, Task, UPLOAD, Work};
+use crate::plan::{DOWNLOAD, OBJECT, REPLY, REQUEST, Task, UPLOAD, Work};
 
 /// Size of a meter's flow request, its receipt, or an HTTP request, in bytes.
 const ASK: u64 = 80;

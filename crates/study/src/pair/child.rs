@@ -1,15 +1,16 @@
 //! A gateway as a child process: start, wait, stop.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result, anyhow};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use super::PairError;
 
 /// Printed by a gateway once it is in service.
 const READY: &str = "ready";
@@ -36,10 +37,17 @@ impl Gateway {
     ///
     /// # Errors
     /// If the program cannot be started.
-    pub(crate) fn start(name: String, mut command: Command, config: &str) -> Result<Self> {
+    pub(crate) fn start(
+        name: String,
+        mut command: Command,
+        config: &str,
+    ) -> Result<Self, PairError> {
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = command.spawn().with_context(|| format!("cannot start the {name}"))?;
+        let mut process = match command.spawn() {
+            Ok(process) => process,
+            Err(cause) => return Err(PairError::Start { name, cause }),
+        };
         let lines = lines_of(process.stdout.take().expect("stdout is piped"));
         let complaints = thread::spawn({
             let stderr = process.stderr.take().expect("stderr is piped");
@@ -56,7 +64,7 @@ impl Gateway {
     ///
     /// # Errors
     /// If it exits first, or does not report within `limit`.
-    pub(crate) fn wait_ready(&mut self, limit: Duration) -> Result<()> {
+    pub(crate) fn wait_ready(&mut self, limit: Duration) -> Result<(), PairError> {
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -80,8 +88,9 @@ impl Gateway {
     ///
     /// # Errors
     /// If it has failed, with its stderr.
-    pub(crate) fn check(&mut self) -> Result<()> {
-        match self.process.try_wait().context("cannot watch a gateway")? {
+    pub(crate) fn check(&mut self) -> Result<(), PairError> {
+        let status = self.process.try_wait();
+        match status.map_err(|cause| self.lost(cause))? {
             Some(status) if !status.success() => Err(self.failure(&format!("ended ({status})"))),
             _ => Ok(()),
         }
@@ -91,7 +100,7 @@ impl Gateway {
     ///
     /// # Errors
     /// If it fails, with its stderr.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<(), PairError> {
         self.check()?;
         let status = self.end()?;
         if !status.success() {
@@ -101,7 +110,11 @@ impl Gateway {
     }
 
     /// Sends SIGTERM, then SIGKILL if that does not help.
-    fn end(&mut self) -> Result<ExitStatus> {
+    fn end(&mut self) -> Result<ExitStatus, PairError> {
+        self.terminate().map_err(|cause| self.lost(cause))
+    }
+
+    fn terminate(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.process.try_wait()? {
             return Ok(status);
         }
@@ -115,17 +128,22 @@ impl Gateway {
             thread::sleep(LOOK_INTERVAL);
         }
         self.process.kill()?;
-        Ok(self.process.wait()?)
+        self.process.wait()
     }
 
     /// Describes its failure together with its stderr. Call it after the child has exited.
-    fn failure(&mut self, what: &str) -> Error {
+    fn failure(&mut self, what: &str) -> PairError {
         let said = self.complaints.take().and_then(|thread| thread.join().ok());
         let said = match said.as_deref().map(str::trim) {
             None | Some("") => "no message",
             Some(said) => said,
         };
-        anyhow!("the {} {what}: {said}", self.name)
+        let (name, what, said) = (self.name.clone(), what.to_owned(), said.to_owned());
+        PairError::Failed { name, what, said }
+    }
+
+    fn lost(&self, cause: io::Error) -> PairError {
+        PairError::Process { name: self.name.clone(), cause }
     }
 }
 

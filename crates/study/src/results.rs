@@ -1,51 +1,52 @@
-//! All results of a demo.
+//! All results of a study.
 
 use serde::Serialize;
 
-use super::entry::{Entry, Record};
-use super::figures::Limit;
-use super::machine::Machine;
-use super::plan::{Plan, Way};
-use super::summary::{Source, Unavailable};
+use crate::entry::{Entry, Record};
+use crate::figures::Limit;
+use crate::machine::Machine;
+use crate::page;
+use crate::plan::{Plan, Way};
+use crate::summary::{self, Source, Unavailable};
 
-/// All results of a demo.
-pub(crate) struct Results {
+/// All results of a study.
+pub struct Results {
     /// What was run.
-    pub(crate) plan: Plan,
+    pub plan: Plan,
     /// The ways that were planned, including unavailable ones.
-    pub(crate) ways: Vec<Way>,
+    pub ways: Vec<Way>,
     /// The ways that this machine could not measure.
-    pub(crate) unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<Unavailable>,
     /// Upper bounds, forward then return.
-    pub(crate) limits: [Limit; 2],
+    pub limits: [Limit; 2],
     /// All records in the order they ran.
-    pub(crate) records: Vec<Record>,
-    /// Where and how the demo ran.
-    pub(crate) setting: Setting,
+    pub records: Vec<Record>,
+    /// Where and how the study ran.
+    pub setting: Setting,
 }
 
-/// Where and how a demo ran.
+/// Where and how a study ran.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Setting {
+pub struct Setting {
     /// The link, in one line.
-    pub(crate) link: String,
+    pub link: String,
     /// Why it was simulated in virtual time; `None` if real packets were used.
-    pub(crate) simulated: Option<String>,
+    pub simulated: Option<String>,
     /// Seed of the first round.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Number of rounds.
-    pub(crate) rounds: u32,
+    pub rounds: u32,
     /// The machine.
-    pub(crate) machine: Machine,
+    pub machine: Machine,
     /// Version of skyhop.
-    pub(crate) version: &'static str,
+    pub version: &'static str,
     /// The command line.
-    pub(crate) command: String,
+    pub command: String,
 }
 
 impl Setting {
     /// First line of every output.
-    pub(crate) fn title(&self) -> String {
+    pub fn title(&self) -> String {
         match &self.simulated {
             None => self.link.clone(),
             Some(why) => format!("SIMULATED in virtual time ({why}).\n{}", self.link),
@@ -65,24 +66,43 @@ struct Json<'a> {
 
 impl Results {
     /// The result of each measurement.
-    pub(crate) fn entries(&self) -> Vec<&Entry> {
+    pub fn entries(&self) -> Vec<&Entry> {
         self.records.iter().map(|record| &record.entry).collect()
     }
 
     /// The input of the tables.
-    pub(crate) fn source<'a>(&'a self, entries: &'a [&'a Entry]) -> Source<'a> {
+    pub fn source<'a>(&'a self, entries: &'a [&'a Entry]) -> Source<'a> {
         let limits = [&self.limits[0], &self.limits[1]];
         let (tasks, ways) = (&self.plan.tasks, &self.ways);
         Source { entries, tasks, ways, unavailable: &self.unavailable, limits }
     }
 
     /// Whether anything failed. Running out of time is not a failure.
-    pub(crate) fn any_failed(&self) -> bool {
+    pub fn any_failed(&self) -> bool {
         self.records.iter().any(|record| record.entry.failure.is_some())
     }
 
+    /// The title, the tables and their footnotes.
+    pub fn text(&self) -> String {
+        let entries = self.entries();
+        format!("{}\n\n{}", self.setting.title(), summary::text(&self.source(&entries)))
+    }
+
+    /// The page with tables and graphs, as one HTML file.
+    pub fn html(&self) -> String {
+        page::html(self)
+    }
+
+    /// The bar chart of all times, as an SVG file.
+    pub fn picture(&self) -> String {
+        page::times(self).file()
+    }
+
     /// All results as JSON.
-    pub(crate) fn json(&self) -> serde_json::Result<String> {
+    ///
+    /// # Errors
+    /// If a figure is no number, which would be a bug.
+    pub fn json(&self) -> serde_json::Result<String> {
         let json = Json {
             setting: &self.setting,
             limits_bits_per_second: self.limits.map(|limit| limit.bits_per_second()),

@@ -1,27 +1,54 @@
 //! A meter server on a host of a lab.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
-use anyhow::{Context, Result};
 use lab::{Lab, Node};
+use thiserror::Error;
 use tokio::sync::oneshot;
 
+/// Why a meter server cannot be started.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The port is taken.
+    #[error("cannot listen on {address} of {node}: {cause}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// The host.
+        node: Node,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// There is no runtime or thread for it.
+    #[error("cannot start the meter's server: {cause}")]
+    Start {
+        /// The system's error.
+        cause: io::Error,
+    },
+}
+
 /// A running server; it stops when dropped.
-pub(crate) struct Server {
+pub struct Server {
     /// Its IPv4 address. It also answers on its IPv6 address and by name.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     _stop: oneshot::Sender<()>,
 }
 
 impl Server {
     /// Starts a server on `node` of `lab`.
-    pub(crate) fn start(lab: &Lab, node: Node) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If the port is taken, or there is no thread for it.
+    pub fn start(lab: &Lab, node: Node) -> Result<Self, ServerError> {
         let any = os::any_address(meter::DEFAULT_PORT);
         let listener = lab.node(node).run(|| TcpListener::bind(any));
-        let listener = listener.with_context(|| format!("cannot listen on {any} of {node}"))?;
+        let listener =
+            listener.map_err(|cause| ServerError::Listen { address: any, node, cause })?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("cannot start the server's runtime")?;
+        let runtime = runtime.map_err(|cause| ServerError::Start { cause })?;
         let (stop, stopped) = oneshot::channel();
         let serve = async move {
             tokio::select! {
@@ -38,7 +65,7 @@ impl Server {
         thread::Builder::new()
             .name("meter-server".into())
             .spawn(body)
-            .context("cannot start the server's thread")?;
+            .map_err(|cause| ServerError::Start { cause })?;
         let address = SocketAddr::from((lab.address4(node), meter::DEFAULT_PORT));
         Ok(Self { address, _stop: stop })
     }

@@ -7,7 +7,7 @@ fn record(task: Task, way: &Way, per: f64) -> Record {
     let per = Probability::new(per).unwrap();
     let overrides = Overrides { per: Some(per), ..Overrides::default() };
     let preset = &Preset::load("geo").unwrap().with(&overrides).unwrap();
-    let limit = super::super::measure::limits(preset, per)[usize::from(task == Task::Upload)];
+    let limit = crate::measure::limits(preset, per)[usize::from(task == Task::Upload)];
     Simulation { round: 0, task, way, preset, seed: 1, limit }.run().unwrap()
 }
 

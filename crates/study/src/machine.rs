@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// The machine's properties, without anything that identifies it.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// Kernel name and release, such as `Linux 6.12.0`.
     kernel: String,
     /// Processor model, if the kernel reports one.
@@ -17,7 +17,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Reads the properties of this machine.
-    pub(crate) fn this() -> Self {
+    pub fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let release = read("/proc/sys/kernel/osrelease");
         Self {

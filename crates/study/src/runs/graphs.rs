@@ -2,37 +2,16 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
 use report::{Axis, Colour, Graph, Series};
 use sim::scenario::{Case, Run};
 use sim::{MarkKind, Probe, Sender};
 use units::Instant;
 
-use super::Given;
-use super::replicate::{Job, Outcome};
-
-/// Writes the graphs of all runs that have them.
-pub(super) fn all(
-    directory: &Path,
-    given: &[Given],
-    jobs: &[Job<'_>],
-    outcomes: &[Outcome],
-) -> Result<()> {
-    let cannot = |path: &Path| format!("cannot write {}", path.display());
-    std::fs::create_dir_all(directory).with_context(|| cannot(directory))?;
-    for (job, outcome) in jobs.iter().zip(outcomes) {
-        let stem = given[job.file].path.file_stem().unwrap_or_default().to_string_lossy();
-        for (name, text) in &outcome.graphs {
-            let case = if job.case.name.is_empty() {
-                String::new()
-            } else {
-                format!("-{}", job.case.name)
-            };
-            let path = directory.join(plain(&format!("{stem}{case}-{name}")) + ".svg");
-            std::fs::write(&path, text).with_context(|| cannot(&path))?;
-        }
-    }
-    Ok(())
+/// The name of a graph's file.
+pub fn file_name(scenario: &Path, case: &Case, graph: &str) -> String {
+    let stem = scenario.file_stem().unwrap_or_default().to_string_lossy();
+    let case = if case.name.is_empty() { String::new() } else { format!("-{}", case.name) };
+    plain(&format!("{stem}{case}-{graph}")) + ".svg"
 }
 
 /// Makes a text usable as a file name.
@@ -42,7 +21,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Names and SVG texts of a run's graphs.
-pub(super) fn run(case: &Case, run: &Run) -> Vec<(String, String)> {
+pub fn graphs(case: &Case, run: &Run) -> Vec<(String, String)> {
     let probe: &Probe = run.world.probe();
     let mut graphs = Vec::new();
     for sender in probe.senders.iter().filter(|sender| sender.has_sent()) {

@@ -1,17 +1,18 @@
-//! The gateway pair in a lab: this program as hub and as terminal.
+//! The gateway pair in a lab: one program as hub and as terminal.
 
 mod child;
 
 use std::fmt::Write as _;
 use std::io;
+use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result};
-use gateway::keys::{PrivateKey, format_public_key};
+use gateway::keys::{KeyError, PrivateKey, format_public_key};
 use lab::{Direction, LAN_DEVICE, Lab, Node, Preset, Site};
+use thiserror::Error;
 use units::ByteCount;
 
 use self::child::Gateway;
@@ -25,28 +26,68 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Minimum window: more than enough for any link at these rates.
 const LEAST_WINDOW: ByteCount = ByteCount::new(64_000_000);
 
+/// Why a gateway pair failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PairError {
+    /// No key could be made.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A gateway's program cannot be run.
+    #[error("cannot start the {name}: {cause}")]
+    Start {
+        /// The gateway.
+        name: String,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// A gateway's process cannot be watched.
+    #[error("cannot watch the {name}: {cause}")]
+    Process {
+        /// The gateway.
+        name: String,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// A gateway ended, or did not get ready.
+    #[error("the {name} {what}: {said}")]
+    Failed {
+        /// The gateway.
+        name: String,
+        /// What happened.
+        what: String,
+        /// What it wrote to stderr.
+        said: String,
+    },
+}
+
 /// A hub and a terminal (in a star, all terminals) in service.
-pub(crate) struct Pair {
+pub struct Pair {
     hub: Gateway,
     terminals: Vec<Gateway>,
 }
 
 impl Pair {
-    /// Starts all gateways with fresh keys and waits until they carry connections.
-    pub(crate) fn start(lab: &Lab, preset: &Preset) -> Result<Self> {
+    /// Starts all gateways with fresh keys and waits until they carry connections. `program` is
+    /// skyhop's own.
+    ///
+    /// # Errors
+    /// If a gateway cannot be started or fails.
+    pub fn start(lab: &Lab, preset: &Preset, program: &Path) -> Result<Self, PairError> {
         let hub_key = PrivateKey::generate()?;
         let hosts: Vec<Node> = lab.nodes().filter(|node| is_terminal(*node)).collect();
         let keys = hosts.iter().map(|_| PrivateKey::generate()).collect::<Result<Vec<_>, _>>()?;
         let limit = READY_LIMIT + 5 * preset.rtt();
         let control = |node| control(lab, node);
         let config = control(Node::Hub) + &hub_config(preset, &hub_key, hosts.iter().zip(&keys));
-        let mut hub = start(lab, Node::Hub, "hub", &config)?;
+        let start = |host, role, config: &str| start(lab, host, (program, role), config);
+        let mut hub = start(Node::Hub, "hub", &config)?;
         hub.wait_ready(limit)?;
         let config =
             |host, key| control(host) + &terminal_config(lab, preset, &hub_key, (host, key));
-        let start = |(host, key)| start(lab, host, "terminal", &config(host, key));
+        let start = |(host, key)| start(host, "terminal", &config(host, key));
         let terminals = hosts.into_iter().zip(&keys).map(start);
-        let mut terminals = terminals.collect::<Result<Vec<_>>>()?;
+        let mut terminals = terminals.collect::<Result<Vec<_>, _>>()?;
         terminals.iter_mut().try_for_each(|terminal| terminal.wait_ready(limit))?;
         Ok(Self { hub, terminals })
     }
@@ -55,7 +96,7 @@ impl Pair {
     ///
     /// # Errors
     /// If one has failed, with its stderr.
-    pub(crate) fn check(&mut self) -> Result<()> {
+    pub fn check(&mut self) -> Result<(), PairError> {
         self.terminals.iter_mut().try_for_each(Gateway::check)?;
         self.hub.check()
     }
@@ -64,17 +105,21 @@ impl Pair {
     ///
     /// # Errors
     /// If one fails, with its stderr.
-    pub(crate) fn stop(self) -> Result<()> {
+    pub fn stop(self) -> Result<(), PairError> {
         self.terminals.into_iter().try_for_each(Gateway::stop)?;
         self.hub.stop()
     }
 
-    /// Waits for `command` to end, then stops the gateways. A gateway failure is reported on stderr
-    /// as it happens; the command continues without it.
+    /// Waits for `command` to end, then stops the gateways. `tell` hears of a gateway's failure when
+    /// it happens; the command continues without it.
     ///
     /// # Errors
     /// If waiting for the command fails.
-    pub(crate) fn attend(mut self, mut command: Child) -> io::Result<ExitStatus> {
+    pub fn attend(
+        mut self,
+        mut command: Child,
+        tell: impl Fn(&PairError),
+    ) -> io::Result<ExitStatus> {
         let (sender, ended) = channel();
         thread::spawn(move || sender.send(command.wait()));
         let mut failed = false;
@@ -83,26 +128,26 @@ impl Pair {
                 Ok(status) => break status,
                 Err(RecvTimeoutError::Disconnected) => break Err(io::ErrorKind::Other.into()),
                 Err(RecvTimeoutError::Timeout) if failed => {}
-                Err(RecvTimeoutError::Timeout) => failed = self.check().inspect_err(tell).is_err(),
+                Err(RecvTimeoutError::Timeout) => failed = self.check().inspect_err(&tell).is_err(),
             }
         };
         if !failed {
-            let _ = self.stop().inspect_err(tell);
+            let _ = self.stop().inspect_err(&tell);
         }
         status
     }
-}
-
-fn tell(error: &Error) {
-    eprintln!("skyhop: {error:#}");
 }
 
 fn is_terminal(node: Node) -> bool {
     node.site().is_some_and(|site| node == site.terminal())
 }
 
-fn start(lab: &Lab, node: Node, role: &str, config: &str) -> Result<Gateway> {
-    let program = std::env::current_exe().context("cannot find this program's executable")?;
+fn start(
+    lab: &Lab,
+    node: Node,
+    (program, role): (&Path, &str),
+    config: &str,
+) -> Result<Gateway, PairError> {
     let mut command = lab.command(node, program);
     // Its log is shown only on failure, when nothing below a warning helps.
     command.args([role, "/dev/stdin"]).env("SKYHOP_LOG", "warn");

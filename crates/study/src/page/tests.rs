@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use units::{BitRate, Probability};
 
-use super::super::figures::Limit;
-use super::super::machine::Machine;
-use super::super::plan::Plan;
-use super::super::results::Setting;
 use super::*;
+use crate::figures::Limit;
+use crate::machine::Machine;
+use crate::plan::Plan;
+use crate::results::Setting;
 
 fn limit() -> Limit {
     let (rate, per) = (BitRate::from_mbit(50), Probability::new(0.01).unwrap());
@@ -87,8 +87,8 @@ fn what_is_simulated_is_called_so() {
 
 #[test]
 fn a_picture_of_its_own_has_its_style() {
-    let picture = picture(&results(None));
-    assert!(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox="));
+    let picture = results(None).picture();
+    assert!(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" "));
     assert!(picture.contains("prefers-color-scheme: dark") && picture.ends_with("</svg>\n"));
 }
 

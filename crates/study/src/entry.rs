@@ -5,50 +5,53 @@ use std::time::Duration;
 use meter::{BulkReport, Outcome, PageReport, RrReport};
 use serde::Serialize;
 
-use super::figures::{Figures, Limit};
-use super::plan::{Task, Way};
+use crate::figures::{Figures, Limit};
+use crate::plan::{Task, Way};
 
 /// Below this RTT the connect time cannot show who answered: a busy machine adds as much.
 const TELLING_RTT: Duration = Duration::from_millis(200);
 
 /// The result of one measurement.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Round, counted from 0.
-    pub(crate) round: u32,
+    pub round: u32,
     /// What was measured.
-    pub(crate) task: Task,
+    pub task: Task,
     /// Path of the traffic: through the pair or as plain TCP.
-    pub(crate) way: Way,
+    pub way: Way,
     /// The figures; `None` if the measurement failed.
-    pub(crate) figures: Option<Figures>,
+    pub figures: Option<Figures>,
     /// Reason for the failure.
-    pub(crate) failure: Option<String>,
+    pub failure: Option<String>,
 }
 
 /// Everything recorded about one measurement.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Record {
+pub struct Record {
     /// The result.
     #[serde(flatten)]
-    pub(crate) entry: Entry,
+    pub entry: Entry,
     /// Seed of the link's loss model.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Progress over time: seconds from the start, and the bytes, objects or replies received.
-    pub(crate) trail: Vec<(f64, u64)>,
+    pub trail: Trail,
     /// Response time of each object or reply, in seconds; empty for flows.
-    pub(crate) response_seconds: Vec<f64>,
+    pub response_seconds: Vec<f64>,
     /// 99th percentile of how late packets left the lab's links, in seconds; `None` in virtual
     /// time.
-    pub(crate) lateness_seconds: Option<f64>,
+    pub lateness_seconds: Option<f64>,
     /// The meter's report; `None` if a gateway failed.
-    pub(crate) report: Option<Report>,
+    pub report: Option<Report>,
 }
+
+/// Progress samples of one measurement: seconds since its start, and the count at that time.
+pub type Trail = Vec<(f64, u64)>;
 
 /// The raw report behind an entry.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Report {
+pub enum Report {
     /// A download or upload.
     Bulk(BulkReport),
     /// A page load.
@@ -59,7 +62,7 @@ pub(crate) enum Report {
 
 impl Report {
     /// The figures, given the limit of the link in the direction of the payload.
-    pub(crate) fn figures(&self, task: Task, limit: &Limit) -> Figures {
+    pub fn figures(&self, task: Task, limit: &Limit) -> Figures {
         let figures = |done, seconds: Duration, complete| {
             let figures = Figures::new(task, done, seconds.as_secs_f64(), limit);
             // All bytes may have arrived although the connection did not end properly.
@@ -88,7 +91,7 @@ impl Report {
     }
 
     /// Response time of each object or reply, in seconds.
-    pub(crate) fn response_seconds(&self) -> Vec<f64> {
+    pub fn response_seconds(&self) -> Vec<f64> {
         let times: Vec<Duration> = match self {
             Self::Bulk(_) => Vec::new(),
             Self::Page(report) => {
@@ -104,7 +107,7 @@ impl Report {
     }
 
     /// Why there are no figures, or why they cannot be trusted.
-    pub(crate) fn failure(&self, way: &Way, rtt: Duration) -> Option<String> {
+    pub fn failure(&self, way: &Way, rtt: Duration) -> Option<String> {
         let failure = self.outcomes().into_iter().find_map(words);
         failure.or_else(|| (*way == Way::Pair).then(|| self.not_carried(rtt)).flatten())
     }

@@ -1,4 +1,4 @@
-//! The demo in virtual time, for machines without network namespaces.
+//! The back end in virtual time, for machines without network namespaces.
 //!
 //! Same link, same work, but everything is a model: the hosts' TCP is crate `tcp` with Linux
 //! settings, the pair is the real protocol (`slacp::Endpoint`) between relays, and the LANs are
@@ -16,11 +16,11 @@ use tcp::cc::SpecError;
 use units::{BitRate, ByteCount, Instant};
 
 use self::work::Client;
-use super::display::{Trail, note};
-use super::entry::{Entry, Record};
-use super::figures::{Figures, Limit};
-use super::plan::{Task, Way, Work};
+use crate::entry::{Entry, Record, Trail};
+use crate::figures::{Figures, Limit};
 use crate::pair::window;
+use crate::plan::{Task, Way, Work};
+use crate::progress::note;
 
 /// Virtual time limit of a task.
 const ALLOWANCE: Duration = Duration::from_secs(60);

@@ -1,31 +1,30 @@
-//! What the demo runs, and in which order.
+//! What a study runs, and in which order.
 
 use std::fmt;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use meter::CongestionControl;
 use serde::{Serialize, Serializer};
 use units::ByteCount;
 
 /// Payload of the download.
-pub(crate) const DOWNLOAD: ByteCount = ByteCount::new(20_000_000);
+pub const DOWNLOAD: ByteCount = ByteCount::new(20_000_000);
 /// Payload of the upload.
-pub(crate) const UPLOAD: ByteCount = ByteCount::new(3_000_000);
+pub const UPLOAD: ByteCount = ByteCount::new(3_000_000);
 /// Objects on the page.
-pub(crate) const OBJECTS: u32 = 40;
+pub const OBJECTS: u32 = 40;
 /// Size of each object: 2 MB in all.
-pub(crate) const OBJECT: ByteCount = ByteCount::new(50_000);
+pub const OBJECT: ByteCount = ByteCount::new(50_000);
 /// Maximum parallel connections for the page.
-pub(crate) const PAGE_CONNECTIONS: u32 = 6;
+pub const PAGE_CONNECTIONS: u32 = 6;
 /// Total number of requests.
-pub(crate) const REQUESTS: u32 = 100;
+pub const REQUESTS: u32 = 100;
 /// Connections that share the requests.
-pub(crate) const CONNECTIONS: u32 = 20;
+pub const CONNECTIONS: u32 = 20;
 /// Payload of a request.
-pub(crate) const REQUEST: ByteCount = ByteCount::new(1_000);
+pub const REQUEST: ByteCount = ByteCount::new(1_000);
 /// Payload of a reply.
-pub(crate) const REPLY: ByteCount = ByteCount::new(10_000);
+pub const REPLY: ByteCount = ByteCount::new(10_000);
 /// Kernel congestion controls to compare with, besides the machine's default.
 const PLAIN: [&str; 2] = ["cubic", "bbr"];
 /// Overhead of a measurement: starting the lab, waiting for the pair, stopping both.
@@ -34,9 +33,9 @@ const AROUND: Duration = Duration::from_millis(1500);
 const LEAST: Duration = Duration::from_secs(2);
 
 /// A task to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Task {
+pub enum Task {
     /// One flow from the server to the client.
     Download,
     /// A web page with a new connection for each object.
@@ -51,7 +50,7 @@ pub(crate) enum Task {
 
 /// The data that a task moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
+pub enum Work {
     /// This many bytes in one flow.
     Flow(ByteCount),
     /// Objects or replies, each requested once an earlier one is complete.
@@ -67,11 +66,11 @@ pub(crate) enum Work {
 
 impl Task {
     /// All tasks in the order they run.
-    pub(crate) const ALL: [Self; 5] =
+    pub const ALL: [Self; 5] =
         [Self::Download, Self::Page, Self::PageKeepAlive, Self::Requests, Self::Upload];
 
     /// The data that the task moves.
-    pub(crate) fn work(self) -> Work {
+    pub fn work(self) -> Work {
         match self {
             Self::Download => Work::Flow(DOWNLOAD),
             Self::Upload => Work::Flow(UPLOAD),
@@ -83,7 +82,7 @@ impl Task {
     }
 
     /// Final value of the progress counter: bytes, objects or replies.
-    pub(crate) fn total(self) -> u64 {
+    pub fn total(self) -> u64 {
         match self.work() {
             Work::Flow(bytes) => bytes.get(),
             Work::Pieces { count, .. } => count.into(),
@@ -91,7 +90,7 @@ impl Task {
     }
 
     /// Short name, for narrow places.
-    pub(crate) fn short(self) -> String {
+    pub fn short(self) -> String {
         match self {
             Self::Download | Self::Upload => self.to_string(),
             Self::Page => "Web page, new connections".to_owned(),
@@ -101,7 +100,7 @@ impl Task {
     }
 
     /// Name of the units of work.
-    pub(crate) fn parts(self) -> &'static str {
+    pub fn parts(self) -> &'static str {
         match self {
             Self::Download | Self::Upload => "bytes",
             Self::Page | Self::PageKeepAlive => "objects",
@@ -112,7 +111,7 @@ impl Task {
     /// Whether all ways run concurrently, each in its own lab. Tasks that mostly wait for the link
     /// leave the machine idle and can share it; tasks that fill the link get the machine to
     /// themselves.
-    pub(crate) fn is_shared(self) -> bool {
+    pub fn is_shared(self) -> bool {
         matches!(self.work(), Work::Pieces { .. })
     }
 
@@ -146,7 +145,7 @@ impl fmt::Display for Task {
 
 /// How the traffic crosses the link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Way {
+pub enum Way {
     /// As plain TCP of the end hosts, with this congestion control.
     Plain {
         /// The congestion control.
@@ -160,7 +159,7 @@ pub(crate) enum Way {
 
 impl Way {
     /// All ways in the order of the table, on a machine with this default congestion control.
-    pub(crate) fn all(default: Option<&CongestionControl>) -> Vec<Self> {
+    pub fn all(default: Option<&CongestionControl>) -> Vec<Self> {
         let known = PLAIN.iter().map(|name| name.parse().expect("a name"));
         let mut names: Vec<CongestionControl> = known.collect();
         let further = default.filter(|default| !names.contains(default)).cloned();
@@ -170,7 +169,7 @@ impl Way {
     }
 
     /// The congestion control to set on the end hosts.
-    pub(crate) fn congestion_control(&self) -> Option<&CongestionControl> {
+    pub fn congestion_control(&self) -> Option<&CongestionControl> {
         match self {
             Self::Plain { name, .. } => Some(name),
             Self::Pair => None,
@@ -202,30 +201,30 @@ impl Serialize for Way {
 /// What to run: everything once per round. All ways of a task run back to back or concurrently, so
 /// that changes in the machine's load affect them alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Number of rounds.
-    pub(crate) rounds: u32,
+    pub rounds: u32,
     /// Tasks, in order.
-    pub(crate) tasks: Vec<Task>,
+    pub tasks: Vec<Task>,
     /// Ways, in the order of the table.
-    pub(crate) ways: Vec<Way>,
+    pub ways: Vec<Way>,
 }
 
 impl Plan {
     /// Runs only the tasks in `only`, or all if it is empty.
-    pub(crate) fn new(rounds: u32, only: &[Task], ways: Vec<Way>) -> Self {
+    pub fn new(rounds: u32, only: &[Task], ways: Vec<Way>) -> Self {
         let wanted = |task: &Task| only.is_empty() || only.contains(task);
         Self { rounds, tasks: Task::ALL.into_iter().filter(wanted).collect(), ways }
     }
 
     /// Number of measurements.
-    pub(crate) fn len(&self) -> usize {
+    pub fn measurements(&self) -> usize {
         self.rounds as usize * self.tasks.len() * self.ways.len()
     }
 
     /// The ways of a task; those of one group run concurrently. The way likely to finish first goes
     /// first, because the others share the time it leaves.
-    pub(crate) fn groups(&self, task: Task) -> Vec<Vec<&Way>> {
+    pub fn groups(&self, task: Task) -> Vec<Vec<&Way>> {
         let ways = self.ways.iter().rev();
         if task.is_shared() { vec![ways.collect()] } else { ways.map(|way| vec![way]).collect() }
     }
@@ -234,7 +233,7 @@ impl Plan {
     /// more groups of the same task to come: what remains of the budgets up to this task, less an
     /// equal share for each remaining group. Among groups run back to back, none gets more than
     /// half of its task's budget.
-    pub(crate) fn allowance(&self, task: Task, elapsed: Duration, after: usize) -> Duration {
+    pub fn allowance(&self, task: Task, elapsed: Duration, after: usize) -> Duration {
         let so_far = self.tasks.iter().filter(|each| **each <= task);
         let end: Duration = so_far.map(|each| each.budget()).sum();
         let groups = self.groups(task).len() as u32;
@@ -256,7 +255,7 @@ mod tests {
     fn only_restricts_and_keeps_the_order() {
         let plan = Plan::new(2, &[Task::Requests, Task::Download], ways());
         assert_eq!(plan.tasks, [Task::Download, Task::Requests]);
-        assert_eq!(plan.len(), 12);
+        assert_eq!(plan.measurements(), 12);
         assert_eq!(Plan::new(1, &[], ways()).tasks, Task::ALL);
     }
 

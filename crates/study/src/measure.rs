@@ -4,9 +4,9 @@
 //! from the one before.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
 use lab::{Faults, Lab, Node, Preset};
 use meter::{
     Amount, BulkOptions, CongestionControl, CongestionError, Directions, HttpMode, PageOptions,
@@ -15,16 +15,16 @@ use meter::{
 use tokio::runtime;
 use units::ByteCount;
 
-use super::display::{Display, Trail};
-use super::entry::{Entry, Record, Report};
-use super::figures::Limit;
-use super::plan::{
+use crate::StudyError;
+use crate::entry::{Entry, Record, Report, Trail};
+use crate::figures::Limit;
+use crate::meter_server::Server;
+use crate::pair::Pair;
+use crate::plan::{
     CONNECTIONS, DOWNLOAD, OBJECT, OBJECTS, PAGE_CONNECTIONS, REPLY, REQUEST, REQUESTS, Task,
     UPLOAD, Way,
 };
-use crate::meter_command::fresh_key;
-use crate::meter_server::Server;
-use crate::pair::Pair;
+use crate::progress::{Display, watched};
 
 /// A measurement to run.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +43,8 @@ pub(crate) struct Measurement<'a> {
     pub(crate) limit: Limit,
     /// Time limit for the traffic.
     pub(crate) allowance: Duration,
+    /// The program that runs the gateways.
+    pub(crate) program: &'a Path,
 }
 
 impl Measurement<'_> {
@@ -50,8 +52,8 @@ impl Measurement<'_> {
     ///
     /// # Errors
     /// If the lab cannot be started. A failing gateway or transfer is a result, not an error.
-    pub(crate) fn run(&self, display: &Display) -> Result<Record> {
-        let lab = Lab::start(self.preset, self.seed).context("cannot start the lab")?;
+    pub(crate) fn run(&self, display: &dyn Display) -> Result<Record, StudyError> {
+        let lab = start(self.preset, self.seed)?;
         let server = Server::start(&lab, Node::Server)?;
         let crossed = self.cross(&lab, server.address, display);
         warn_of(lab.faults());
@@ -62,7 +64,7 @@ impl Measurement<'_> {
                 let trail = cut(trail, &entry);
                 (entry, Some(report), trail)
             }
-            Err(error) => (self.failed(format!("{error:#}")), None, Vec::new()),
+            Err(error) => (self.failed(error.to_string()), None, Vec::new()),
         };
         let response_seconds = report.as_ref().map(Report::response_seconds).unwrap_or_default();
         let lateness_seconds = Some(lateness);
@@ -70,17 +72,23 @@ impl Measurement<'_> {
     }
 
     /// Sends the task's traffic across the link.
-    fn cross(&self, lab: &Lab, server: SocketAddr, display: &Display) -> Result<(Report, Trail)> {
+    fn cross(
+        &self,
+        lab: &Lab,
+        server: SocketAddr,
+        display: &dyn Display,
+    ) -> Result<(Report, Trail), StudyError> {
         let mut pair = match self.way {
-            Way::Pair => Some(Pair::start(lab, self.preset)?),
+            Way::Pair => Some(Pair::start(lab, self.preset, self.program)?),
             Way::Plain { .. } => None,
         };
         let progress = Progress::default();
-        let key = fresh_key()?;
-        let shown = (self.task, self.way, self.allowance);
-        let (report, trail) = display.during(shown, &progress, || {
+        let key = meter::fresh_key().map_err(|cause| StudyError::Random { cause })?;
+        let bar = display.begin(self.task, self.way, self.allowance);
+        let (report, trail) = watched(&*bar, &progress, || {
             lab.node(Node::Client).run(|| self.traffic(server, key, &progress))
         });
+        drop(bar);
         if let Some(pair) = &mut pair {
             pair.check()?;
         }
@@ -100,9 +108,14 @@ impl Measurement<'_> {
     }
 
     /// Runs the task's traffic. The calling thread must be on the host `client`.
-    fn traffic(&self, server: SocketAddr, key: u64, progress: &Progress) -> Result<Report> {
+    fn traffic(
+        &self,
+        server: SocketAddr,
+        key: u64,
+        progress: &Progress,
+    ) -> Result<Report, StudyError> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("cannot start the client's runtime")?;
+        let runtime = runtime.map_err(|cause| StudyError::Runtime { cause })?;
         let flow = |directions, bytes| self.flow(server, directions, bytes, (key, progress));
         let page = |mode| self.page(server, mode, (key, progress));
         Ok(runtime.block_on(async {
@@ -168,6 +181,10 @@ impl Measurement<'_> {
     }
 }
 
+fn start(preset: &Preset, seed: u64) -> Result<Lab, StudyError> {
+    Lab::start(preset, seed).map_err(|cause| StudyError::Lab { cause })
+}
+
 /// Drops the samples after the last byte, while both ends only close.
 fn cut(mut trail: Trail, entry: &Entry) -> Trail {
     if let Some(figures) = entry.figures.filter(|figures| figures.complete) {
@@ -185,8 +202,8 @@ impl Hosts {
     ///
     /// # Errors
     /// If the lab cannot be started.
-    pub(crate) fn start(preset: &Preset) -> Result<Self> {
-        Ok(Self(Lab::start(preset, 0).context("cannot start the lab")?))
+    pub(crate) fn start(preset: &Preset) -> Result<Self, StudyError> {
+        start(preset, 0).map(Self)
     }
 
     /// Default congestion control of the hosts, if the kernel reports it.

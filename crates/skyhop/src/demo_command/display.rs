@@ -1,0 +1,88 @@
+//! Progress of the demo on stderr.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use study::{Bar, Entry, Task, Way, Work};
+
+/// Announces measurements and reports their outcome: with a progress bar each on a terminal, in
+/// plain lines elsewhere.
+pub(super) struct Display {
+    total: usize,
+    done: usize,
+    bars: MultiProgress,
+}
+
+/// The bar of a measurement, which goes when it is dropped.
+struct Shown {
+    bars: MultiProgress,
+    bar: ProgressBar,
+}
+
+impl Display {
+    pub(super) fn new() -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let target =
+            if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        Self { total: 0, done: 0, bars: MultiProgress::with_draw_target(target) }
+    }
+}
+
+impl study::Display for Display {
+    fn start(&mut self, title: &str, measurements: usize) {
+        eprintln!("{title}");
+        (self.total, self.done) = (measurements, 0);
+    }
+
+    fn begin(&self, task: Task, way: &Way, limit: Duration) -> Box<dyn Bar> {
+        let bar = self.bars.add(bar(task, way, limit));
+        Box::new(Shown { bars: self.bars.clone(), bar })
+    }
+
+    fn done(&mut self, entry: &Entry) {
+        self.done += 1;
+        let count = format!("[{}/{}]", self.done, self.total);
+        eprintln!("{count:>7} {}: {}", title(entry.task, &entry.way), result(entry));
+    }
+}
+
+impl Bar for Shown {
+    fn set(&self, count: u64) {
+        self.bar.set_position(count);
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        self.bars.remove(&self.bar);
+    }
+}
+
+fn bar(task: Task, way: &Way, limit: Duration) -> ProgressBar {
+    let unit = match task.work() {
+        Work::Flow(_) => "{decimal_bytes}/{decimal_total_bytes}".to_owned(),
+        Work::Pieces { .. } => format!("{{pos}}/{{len}} {}", task.parts()),
+    };
+    let limit = limit.as_secs();
+    let template = format!("{{msg:47}} {{wide_bar}} {unit} {{elapsed}} of {limit}s");
+    let style = ProgressStyle::with_template(&template).expect("the template is well-formed");
+    ProgressBar::new(task.total()).with_style(style).with_message(title(task, way))
+}
+
+fn title(task: Task, way: &Way) -> String {
+    format!("{}, {way}", task.short())
+}
+
+fn result(entry: &Entry) -> String {
+    let Some(it) = entry.figures else {
+        return format!("failed: {}", entry.failure.as_deref().unwrap_or("nothing came"));
+    };
+    let end = if it.complete { "" } else { "not finished, " };
+    let done = match entry.task.work() {
+        Work::Flow(_) => format!("{:.2} MB", it.moved_bytes as f64 / 1e6),
+        Work::Pieces { .. } => format!("{} {}", it.done, entry.task.parts()),
+    };
+    format!("{end}{done} in {:.2} s, {:.2} Mbit/s", it.seconds, it.goodput / 1e6)
+}

@@ -1,0 +1,218 @@
+//! What the gateway pair gains on this machine.
+//!
+//! Transfers, web pages and requests cross a satellite link with real packets, first through the
+//! pair, then as plain kernel TCP with each congestion control. See [`crate::plan`] for what runs
+//! and [`crate::figures`] for the meaning of the figures. Machines without network namespaces
+//! simulate it.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::{Overrides, Preset, PresetError};
+use units::{BitRate, Probability, format_duration};
+
+use crate::StudyError;
+use crate::entry::Record;
+use crate::figures::Limit;
+use crate::machine::Machine;
+use crate::measure::{Hosts, Measurement, limits};
+use crate::plan::{Plan, Task, Way};
+use crate::progress::Display;
+use crate::results::{Results, Setting};
+use crate::simulate::Simulation;
+use crate::summary::Unavailable;
+
+/// Preset of the satellite link.
+const PRESET: &str = "geo";
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Rate of the forward link (download).
+    pub rate: BitRate,
+    /// Rate of the return link (upload).
+    pub return_rate: BitRate,
+    /// One-way delay.
+    pub delay: Duration,
+    /// Packet error rate of both links.
+    pub per: Probability,
+    /// Seed of the link's losses; each round uses the next one.
+    pub seed: u64,
+    /// Number of rounds.
+    pub rounds: u32,
+    /// The tasks to run; all if empty.
+    pub only: Vec<Task>,
+    /// The program that runs the gateways: skyhop's own.
+    pub program: PathBuf,
+    /// The command line, shown with the results.
+    pub command: String,
+}
+
+/// The demo: what the gateway pair gains.
+#[derive(Debug)]
+pub struct Demo {
+    options: Options,
+    preset: Preset,
+    /// Forward, then return.
+    limits: [Limit; 2],
+}
+
+impl Demo {
+    /// A demo over a geostationary link with these options.
+    ///
+    /// # Errors
+    /// If the options make no link.
+    pub fn new(options: Options) -> Result<Self, PresetError> {
+        let overrides = Overrides {
+            rate: Some(options.rate),
+            return_rate: Some(options.return_rate),
+            delay: Some(options.delay),
+            per: Some(options.per),
+            ..Overrides::default()
+        };
+        let preset = Preset::load(PRESET)?.with(&overrides)?;
+        Ok(Self { limits: limits(&preset, options.per), preset, options })
+    }
+
+    /// Runs everything with real packets, or simulates it if this machine cannot start a lab. The
+    /// process must have entered namespaces of its own (`lab::enter`).
+    ///
+    /// # Errors
+    /// If a lab fails later. A transfer that fails is a result.
+    pub fn run(&self, display: &mut dyn Display) -> Result<Results, StudyError> {
+        let hosts = match Hosts::start(&self.preset) {
+            Ok(hosts) => hosts,
+            Err(error) => return self.make_do(&error.to_string(), display),
+        };
+        let (ways, unavailable) = ways(&hosts);
+        drop(hosts);
+        let is_present = |way: &&Way| unavailable.iter().all(|absent| absent.way != **way);
+        let present = ways.iter().filter(is_present).cloned().collect();
+        let plan = Plan::new(self.options.rounds, &self.options.only, present);
+        let setting = self.setting(None);
+        display.start(&setting.title(), plan.measurements());
+        let records = self.measure(&plan, display)?;
+        Ok(Results { plan, ways, unavailable, limits: self.limits, records, setting })
+    }
+
+    /// Simulates everything because no lab can be started.
+    ///
+    /// # Errors
+    /// As [`Demo::simulate`].
+    pub fn make_do(&self, error: &str, display: &mut dyn Display) -> Result<Results, StudyError> {
+        self.simulate(format!("no network namespaces here: {error}"), display)
+    }
+
+    /// Runs everything in virtual time. `why` is shown with the results.
+    ///
+    /// # Errors
+    /// If the simulator has no model of a congestion control.
+    pub fn simulate(&self, why: String, display: &mut dyn Display) -> Result<Results, StudyError> {
+        let ways = Way::all(None);
+        let plan = Plan::new(self.options.rounds, &self.options.only, ways.clone());
+        let setting = self.setting(Some(why));
+        display.start(&setting.title(), plan.measurements());
+        let mut records = Vec::new();
+        for round in 0..plan.rounds {
+            for &task in &plan.tasks {
+                for way in plan.ways.iter().rev() {
+                    let (limit, seed) = (self.limit(task), self.seed(round));
+                    let preset = &self.preset;
+                    let record = Simulation { round, task, way, preset, seed, limit }.run()?;
+                    display.done(&record.entry);
+                    records.push(record);
+                }
+            }
+        }
+        let (unavailable, limits) = (Vec::new(), self.limits);
+        Ok(Results { plan, ways, unavailable, limits, records, setting })
+    }
+
+    fn measure(&self, plan: &Plan, display: &mut dyn Display) -> Result<Vec<Record>, StudyError> {
+        let mut records = Vec::new();
+        for round in 0..plan.rounds {
+            let start = Instant::now();
+            for &task in &plan.tasks {
+                let groups = plan.groups(task);
+                for (index, group) in groups.iter().enumerate() {
+                    let after = groups.len() - 1 - index;
+                    let allowance = plan.allowance(task, start.elapsed(), after);
+                    let measurement = |way| self.measurement(round, task, way, allowance);
+                    let group: Vec<_> = group.iter().map(|way| measurement(way)).collect();
+                    let done = at_the_same_time(&group, display)?;
+                    done.iter().for_each(|record| display.done(&record.entry));
+                    records.extend(done);
+                }
+            }
+        }
+        Ok(records)
+    }
+
+    fn measurement<'a>(
+        &'a self,
+        round: u32,
+        task: Task,
+        way: &'a Way,
+        allowance: Duration,
+    ) -> Measurement<'a> {
+        let (limit, seed, program) = (self.limit(task), self.seed(round), &self.options.program);
+        Measurement { round, task, way, preset: &self.preset, seed, limit, allowance, program }
+    }
+
+    /// Upper bound of the link in the direction of the task's payload.
+    fn limit(&self, task: Task) -> Limit {
+        self.limits[usize::from(task == Task::Upload)]
+    }
+
+    fn seed(&self, round: u32) -> u64 {
+        self.options.seed.wrapping_add(round.into())
+    }
+
+    fn link(&self) -> String {
+        let Options { rate, return_rate, per, seed, rounds, .. } = &self.options;
+        let rates = format!("{rate} down, {return_rate} up");
+        let rtt = format_duration(self.preset.rtt());
+        let (per, queue) = (per.get() * 100.0, &self.preset.forward.queue);
+        let runs = if *rounds == 1 { String::new() } else { format!(", {rounds} runs") };
+        format!("Satellite link: {rates}, {rtt} RTT, PER {per} %, queue {queue}, seed {seed}{runs}")
+    }
+
+    fn setting(&self, simulated: Option<String>) -> Setting {
+        Setting {
+            link: self.link(),
+            simulated,
+            seed: self.options.seed,
+            rounds: self.options.rounds,
+            machine: Machine::this(),
+            version: env!("CARGO_PKG_VERSION"),
+            command: self.options.command.clone(),
+        }
+    }
+}
+
+/// All ways to cross the link, and those that this machine cannot measure.
+fn ways(hosts: &Hosts) -> (Vec<Way>, Vec<Unavailable>) {
+    let ways = Way::all(hosts.default_congestion_control().as_ref());
+    let check = |way: &Way| {
+        let error = hosts.check(way.congestion_control()?).err()?;
+        Some(Unavailable { way: way.clone(), reason: error.to_string() })
+    };
+    let unavailable = ways.iter().filter_map(check).collect();
+    (ways, unavailable)
+}
+
+/// Runs the measurements of a group concurrently, each in its own thread and lab.
+fn at_the_same_time(
+    group: &[Measurement<'_>],
+    display: &dyn Display,
+) -> Result<Vec<Record>, StudyError> {
+    thread::scope(|scope| {
+        let start = |measurement| scope.spawn(move || Measurement::run(measurement, display));
+        let running: Vec<_> = group.iter().map(start).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<Record, StudyError>>| {
+            thread.join().unwrap_or(Err(StudyError::Panicked))
+        };
+        running.into_iter().map(join).collect()
+    })
+}

@@ -1,0 +1,36 @@
+//! Experiments and their results.
+//!
+//! A study is a [`plan`]: tasks, and ways to carry their traffic across a satellite link. It runs
+//! on one of two back ends: in the lab, with real packets and kernels (`measure`), or in the
+//! simulator, in virtual time (`simulate`). [`results`] holds what came out and shows it as a
+//! table, a page, a picture and JSON.
+//!
+//! Today there is one study, [`Demo`]: what the gateway pair gains on this machine. [`runs`] shows
+//! the figures of scenario files in the simulator.
+
+#![forbid(unsafe_code)]
+
+mod demo;
+pub mod entry;
+mod error;
+pub mod figures;
+pub mod machine;
+mod measure;
+mod meter_server;
+mod page;
+mod pair;
+pub mod plan;
+mod progress;
+pub mod results;
+pub mod runs;
+mod simulate;
+pub mod summary;
+
+pub use demo::{Demo, Options};
+pub use entry::Entry;
+pub use error::StudyError;
+pub use meter_server::{Server, ServerError};
+pub use pair::{Pair, PairError};
+pub use plan::{Plan, Task, Way, Work};
+pub use progress::{Bar, Display};
+pub use results::Results;

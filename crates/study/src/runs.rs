@@ -1,0 +1,94 @@
+//! Runs of scenario files in the simulator: their figures as tables and CSV, beside published
+//! values, and as graphs.
+
+mod graphs;
+mod published;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use report::{Column, Csv, Table, four_digits};
+use sim::Metric;
+use sim::scenario::Case;
+use stats::median;
+
+pub use graphs::{file_name, graphs};
+pub use published::{NoFigure, beside_published};
+
+/// A scenario file.
+#[derive(Debug)]
+pub struct File {
+    /// Its path as given.
+    pub path: PathBuf,
+    /// The cases that are run.
+    pub cases: Vec<Case>,
+}
+
+/// The figures of one run.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// Index of the file.
+    pub file: usize,
+    /// The case.
+    pub case: &'a Case,
+    /// Seed of the run.
+    pub seed: u64,
+    /// The figures.
+    pub metrics: &'a [Metric],
+}
+
+/// CSV: a line per figure per run.
+pub fn csv(files: &[File], runs: &[Run<'_>]) -> String {
+    let mut csv = Csv::new(&["file", "case", "seed", "of", "metric", "value"]);
+    for run in runs {
+        let file = files[run.file].path.display().to_string();
+        for Metric { of, name, value } in run.metrics {
+            let (case, seed) = (run.case.name.clone(), run.seed.to_string());
+            let fields =
+                [file.clone(), case, seed, of.to_string(), name.to_string(), value.to_string()];
+            csv.row(fields.map(Some));
+        }
+    }
+    csv.into_text()
+}
+
+/// A table for each case: its figures, and their range if there are several runs.
+pub fn text(files: &[File], runs: &[Run<'_>]) -> String {
+    let mut text = String::new();
+    for case in files.iter().flat_map(|file| &file.cases) {
+        let of_case = runs.iter().filter(|run| core::ptr::eq(run.case, case));
+        let figures = figures(&of_case.map(|run| run.metrics).collect::<Vec<_>>());
+        let separator = if case.name.is_empty() { "" } else { " – " };
+        let _ = writeln!(text, "{}{separator}{}\n{figures}", case.description, case.name);
+    }
+    text.pop();
+    text
+}
+
+/// One case: the median, and the range if there are several runs.
+fn figures(runs: &[&[Metric]]) -> Table {
+    let mut table = Table::new([
+        Column::left("").at_least(14),
+        Column::left("").at_least(24),
+        Column::right("").at_least(14),
+        Column::left(""),
+    ]);
+    for Metric { of, name, .. } in runs.first().copied().unwrap_or_default() {
+        let find = |run: &&[Metric]| {
+            run.iter().find(|metric| metric.of == *of && metric.name == *name).map(|it| it.value)
+        };
+        let values: Vec<f64> = runs.iter().filter_map(find).collect();
+        let middle = median(&values).unwrap_or(f64::NAN);
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let range = match values.len() {
+            0 | 1 => String::new(),
+            _ => format!(" {} … {}", four_digits(least), four_digits(most)),
+        };
+        table.row([of.to_string(), name.to_string(), four_digits(middle), range]);
+    }
+    table.indent(2)
+}
+
+#[cfg(test)]
+mod tests;
