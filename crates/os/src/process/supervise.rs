@@ -45,7 +45,7 @@ pub(crate) fn split() -> io::Result<()> {
     }
 }
 
-/// Runs a command and waits for it, as [`supervise`] does for a lab: passes on signals and keeps
+/// Runs a command and waits for it, as `supervise` does for a lab: passes on signals and keeps
 /// the terminal's foreground. Returns its exit code, or 128 + the signal that ended it. The command
 /// is killed when this process ends.
 ///
