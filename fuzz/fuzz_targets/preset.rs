@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| lab::fuzzing::preset(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| scenario::fuzzing::preset(bytes));

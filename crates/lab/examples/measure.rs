@@ -15,7 +15,8 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use lab::{Lab, Node, Overrides, Preset, Queue};
+use lab::{Lab, Node, Overrides, Preset};
+use link::QueueSize;
 use nix::cmsg_space;
 use nix::sys::prctl;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
@@ -98,7 +99,7 @@ fn start(rate: BitRate, delay: Duration) -> Result<Lab, Failure> {
     let overrides = Overrides {
         rate: Some(rate),
         delay: Some(delay),
-        queue: Some(Queue::Bytes(ByteCount::new(10_000_000))),
+        queue: Some(QueueSize::Bytes(ByteCount::new(10_000_000))),
         ..Overrides::default()
     };
     Ok(Lab::start(&Preset::load("geo")?.with(&overrides)?, 1)?)

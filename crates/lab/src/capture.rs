@@ -15,6 +15,7 @@ use report::pcapng::{self, Packet};
 use thiserror::Error;
 
 use crate::crossing::Crossing;
+use crate::preset::Links as _;
 use crate::{LAN_DEVICE, Lab, Node};
 
 /// How often the taps are emptied. Their rings hold 50 ms at 150,000 packets a second.

@@ -9,16 +9,18 @@ use std::process::Command;
 use link::{Counters, Link, LinkConfig, Outage};
 use os::packet::{Port, RING_BYTES};
 use os::{RUN_VARIABLE, clock};
+use scenario::Preset;
 use thiserror::Error;
 use units::Instant;
 
 use crate::crossing::{Crossing, Extent};
 use crate::driver::{Driver, Faults, Gauges, Lane};
 use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
+use crate::preset::Links as _;
 use crate::scratch::RunDirectory;
 use crate::server::Services;
 use crate::topology::{self, Network};
-use crate::{Lateness, LinkName, NetNs, Node, Preset, Site, TopologyError, UnknownNode, hosts};
+use crate::{Lateness, LinkName, NetNs, Node, Site, TopologyError, UnknownNode, hosts};
 
 /// Why a lab did not start.
 #[derive(Debug, Error)]

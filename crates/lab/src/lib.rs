@@ -31,8 +31,6 @@ mod crossing;
 mod driver;
 mod environment;
 mod exit;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 mod hosts;
 mod join;
 mod lab;
@@ -57,11 +55,10 @@ pub use environment::{FindError, LAB_VARIABLE, NETNS_VARIABLE, find_netns};
 pub use join::Entry;
 pub use lab::{ChangeError, Lab, StartError};
 pub use lateness::Lateness;
-pub use link::{DisciplineChoice as Discipline, DisciplineError, QueueError, QueueSize as Queue};
 pub use link_name::LinkName;
 pub use node::{Further, Node, Site, UnknownNode};
 pub use os::namespace::{EnterError, NetNs, enter};
-pub use preset::{Direction, Overrides, Preset, PresetError, TerrestrialOverrides, TraceFault};
+pub use scenario::{LinkSpec, Overrides, Preset, TerrestrialOverrides};
 pub use server::TestObject;
 pub use standing::{
     AskError, Change, Changed, Detached, FaultsStatus, Foothold, Found, HostStatus, Keeper,

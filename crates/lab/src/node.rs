@@ -15,6 +15,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use scenario::Preset;
 use thiserror::Error;
 
 /// A host of the lab: `client – terminal ═ hub – server`, and in a star more
@@ -58,7 +59,7 @@ impl Site {
     /// The site that every lab has.
     pub const FIRST: Self = Self(1);
     /// Maximum number of sites in a lab.
-    pub const MOST: u8 = 32;
+    pub const MOST: u8 = Preset::MOST_TERMINALS;
 
     /// The site with this number, from 1 to [`Self::MOST`].
     pub fn new(number: u8) -> Option<Self> {

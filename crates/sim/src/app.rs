@@ -10,11 +10,11 @@ use core::time::Duration;
 
 use units::Instant;
 
-pub use bulk::{Amount, Bulk, Direction};
+pub use bulk::{Amount, Bulk};
 pub use cbr::Cbr;
-pub use page::{Method, Page};
+pub use page::Page;
 pub use request::RequestReply;
-pub use users::{Sizes, Users};
+pub use users::Users;
 
 use crate::World;
 use crate::packet::Datagram;

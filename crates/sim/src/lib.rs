@@ -17,23 +17,21 @@ mod network;
 mod packet;
 mod path;
 mod probe;
-pub mod published;
-pub mod scenario;
+mod run;
 mod slab;
 mod socket;
 mod split;
 mod talk;
 mod world;
 
-pub use app::{
-    Amount, App, AppId, Bulk, Cbr, Deed, Direction, Method, Notice, Page, RequestReply, Sizes,
-    Tally, Users,
-};
-pub use metric::Metric;
+pub use app::{Amount, App, AppId, Bulk, Cbr, Deed, Notice, Page, RequestReply, Tally, Users};
+pub use metric::{Metric, figure};
 pub use network::{Hop, LaneId};
 pub use packet::{Body, Datagram, NodeId, Packet};
 pub use path::{Leg, Path};
 pub use probe::{Line, Load, Mark, MarkKind, Probe, Sender, State};
+pub use run::Run;
+pub use scenario::{Direction, Method, Sizes};
 pub use slab::Key;
 pub use talk::{Closer, ENDLESS, Turn};
 pub use world::{Tap, World};

@@ -17,6 +17,14 @@ pub struct Metric {
     pub value: f64,
 }
 
+/// The median of a metric over runs; `None` if no run has it.
+pub fn figure(runs: &[&[Metric]], of: &str, name: &str) -> Option<f64> {
+    let find = |metrics: &&[Metric]| {
+        metrics.iter().find(|metric| metric.of == of && metric.name == name).map(|it| it.value)
+    };
+    median(&runs.iter().filter_map(find).collect::<Vec<_>>())
+}
+
 /// The metrics of a flow, over its applications.
 pub(crate) fn of_flow(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     let mut metrics = Vec::new();

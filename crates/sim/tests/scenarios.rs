@@ -5,9 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sim::Metric;
-use sim::published::{Published, figure};
-use sim::scenario::{Case, Scenario};
+use scenario::{Case, Published, Scenario};
+use sim::{Metric, Run, figure};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
@@ -52,7 +51,7 @@ fn every_file_is_read_and_every_published_value_has_its_case() {
 }
 
 fn run(case: &Case) -> Vec<Metric> {
-    let mut run = case.build(1);
+    let mut run = Run::new(case, 1);
     run.finish();
     run.metrics()
 }
@@ -62,7 +61,7 @@ fn ratios(stem: &str, metric: &str) -> Vec<f64> {
     let scenario = read(&format!("{stem}.toml"));
     let values = published(&format!("{stem}.published.toml")).value;
     let values = values.into_iter().filter(|value| value.metric == metric);
-    let ratio = |value: sim::published::Value| {
+    let ratio = |value: scenario::Value| {
         let case = scenario.cases.iter().find(|case| case.name == value.case).unwrap();
         figure(&[&run(case)], &value.of, metric).unwrap() / value.value
     };

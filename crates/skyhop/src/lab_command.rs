@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use clap::Subcommand;
-use lab::{Capture, Direction, Lab, Node, Preset};
+use lab::{Capture, Lab, LinkSpec, Node, Preset};
 use study::{Pair, Server};
 
 pub(crate) use self::link_args::LinkArgs;
@@ -251,7 +251,7 @@ fn describe(preset: &Preset) -> String {
 }
 
 /// The link's rate, or the range of a traced rate.
-fn rates(direction: &Direction) -> String {
-    let (least, greatest) = (direction.rate.least(), direction.rate.greatest());
+fn rates(link: &LinkSpec) -> String {
+    let (least, greatest) = (link.rate.least(), link.rate.greatest());
     if least == greatest { greatest.to_string() } else { format!("{least} to {greatest}") }
 }

@@ -67,8 +67,10 @@ fn mistakes_are_one_line_and_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = folder.path().join("wrong.toml");
     std::fs::write(&wrong, "description = \"x\"\ntime = \"soon\"\n").unwrap();
+    let preset = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenario/presets/geo.toml");
     for (file, args, expected) in [
-        (wrong.clone(), &[][..], "missing field `hop`"),
+        (wrong.clone(), &[][..], "wrong.toml:2: time: \"soon\" is not a duration: expected"),
+        (preset, &[], "geo.toml: this is a link preset, not a scenario"),
         (folder.path().join("none.toml"), &[], "cannot read"),
         (
             scenario("opnet.toml"),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::{Overrides, Preset, PresetError};
+use scenario::{FileError, Overrides, Preset};
 use units::{BitRate, Probability, format_duration};
 
 use crate::StudyError;
@@ -63,7 +63,7 @@ impl Demo {
     ///
     /// # Errors
     /// If the options make no link.
-    pub fn new(options: Options) -> Result<Self, PresetError> {
+    pub fn new(options: Options) -> Result<Self, FileError> {
         let overrides = Overrides {
             rate: Some(options.rate),
             return_rate: Some(options.return_rate),

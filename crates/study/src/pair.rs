@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use gateway::keys::{KeyError, PrivateKey, format_public_key};
-use lab::{Direction, LAN_DEVICE, Lab, Node, Preset, Site};
+use lab::{LAN_DEVICE, Lab, LinkSpec, Node, Preset, Site};
 use thiserror::Error;
 use units::ByteCount;
 
@@ -200,7 +200,7 @@ fn terminal_config(
 
 /// Settings common to both sides: the key, the sending rate (changes are detected), and windows of
 /// at least two BDP.
-fn common(preset: &Preset, key: &PrivateKey, sends: &Direction) -> String {
+fn common(preset: &Preset, key: &PrivateKey, sends: &LinkSpec) -> String {
     let greatest = sends.peak_rate(preset.mtu);
     let rate = if sends.rate_changes() {
         format!("rate = \"auto\"\nmaximum_rate = \"{greatest}\"")

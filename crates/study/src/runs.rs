@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use report::{Column, Csv, Table, four_digits};
+use scenario::Case;
 use sim::Metric;
-use sim::scenario::Case;
 use stats::median;
 
 pub use graphs::{file_name, graphs};

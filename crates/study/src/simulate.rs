@@ -9,7 +9,7 @@ mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lab::{Direction, Preset};
+use lab::{LinkSpec, Preset};
 use link::{LinkConfig, Loss, QueueLimit};
 use sim::{Hop, Leg, NodeId, Path, World};
 use tcp::cc::SpecError;
@@ -124,7 +124,7 @@ impl Simulation<'_> {
         if *self.way != Way::Pair {
             return Ok(Path::direct(client, server, ends()));
         }
-        let gateway = |link: &Direction| {
+        let gateway = |link: &LinkSpec| {
             let greatest = link.peak_rate(self.preset.mtu);
             let mut config = slacp::Config::new(greatest);
             if link.rate_changes() {

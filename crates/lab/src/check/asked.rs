@@ -2,10 +2,14 @@
 
 use core::time::Duration;
 
-use link::{Delay, Encapsulation, Jitter, LinkConfig, Loss, QueueLimit, Rate};
+use link::{
+    Delay, DisciplineChoice, Encapsulation, Jitter, LinkConfig, Loss, QueueLimit, QueueSize, Rate,
+};
+use scenario::{LinkSpec, Preset};
 use units::BitRate;
 
-use crate::{Direction, Discipline, LinkName, Preset, Queue, Site};
+use crate::preset::Links as _;
+use crate::{LinkName, Site};
 
 /// One direction of a preset's link.
 #[derive(Debug, Clone)]
@@ -14,13 +18,13 @@ pub(super) struct Asked {
     /// The maximum rate of MTU-sized packets.
     pub(super) rate: BitRate,
     /// The discipline as written in the preset.
-    pub(super) discipline: Discipline,
+    pub(super) discipline: DisciplineChoice,
 }
 
 impl Asked {
     /// A link of the lab.
     pub(super) fn of(preset: &Preset, name: LinkName) -> Self {
-        let (direction, (_, mtu)) = (preset.direction(name), preset.scale(name));
+        let (direction, (_, mtu)) = (preset.spec(name), preset.scale(name));
         Self {
             link: preset.link(name),
             rate: direction.peak_rate(mtu),
@@ -71,11 +75,11 @@ impl Asked {
 }
 
 /// Whether queue drops can be identified: nothing else loses packets, and all take the same time.
-pub(super) fn is_plain(direction: &Direction) -> bool {
-    let Direction { rate, encapsulation, jitter, loss, outages, discipline, .. } = direction;
+pub(super) fn is_plain(link: &LinkSpec) -> bool {
+    let LinkSpec { rate, encapsulation, jitter, loss, outages, discipline, .. } = link;
     let constant = matches!(rate, Rate::Constant(_)) && *encapsulation == Encapsulation::None;
     let sure = *loss == Loss::None && outages.is_empty() && *jitter == Jitter::None;
-    constant && sure && *discipline == Discipline::DropTail
+    constant && sure && *discipline == DisciplineChoice::DropTail
 }
 
 /// The same lab with the same queues, and links without losses or other disturbances.
@@ -86,10 +90,10 @@ pub(super) fn plain(preset: &Preset) -> Preset {
         direction.rate = direction.peak_rate(mtu).into();
         direction.encapsulation = Encapsulation::None;
         direction.delay = Delay::Constant(direction.delay.greatest());
-        (direction.discipline, direction.ecn) = (Discipline::DropTail, false);
+        (direction.discipline, direction.ecn) = (DisciplineChoice::DropTail, false);
         direction.queue = match preset.link(name).queue {
-            QueueLimit::Packets(packets) => Queue::Packets(packets),
-            QueueLimit::Bytes(bytes) => Queue::Bytes(bytes),
+            QueueLimit::Packets(packets) => QueueSize::Packets(packets),
+            QueueLimit::Bytes(bytes) => QueueSize::Bytes(bytes),
         };
     }
     plain
@@ -109,13 +113,13 @@ pub(super) fn lossless(preset: &Preset) -> Preset {
 pub(super) fn drop_tail(preset: &Preset) -> Preset {
     let mut tail = preset.clone();
     for (_, direction) in directions(&mut tail) {
-        (direction.discipline, direction.ecn) = (Discipline::DropTail, false);
+        (direction.discipline, direction.ecn) = (DisciplineChoice::DropTail, false);
     }
     tail
 }
 
 /// The directions of a preset, each with a link that it configures.
-fn directions(preset: &mut Preset) -> impl Iterator<Item = (LinkName, &mut Direction)> {
+fn directions(preset: &mut Preset) -> impl Iterator<Item = (LinkName, &mut LinkSpec)> {
     let hop = [
         (LinkName::Forward, &mut preset.forward),
         (LinkName::Return(Site::FIRST), &mut preset.ret),

@@ -7,13 +7,15 @@ use std::thread;
 
 use os::clock::{self, WallClock};
 use os::packet::Tap;
+use scenario::Preset;
 
 use super::CheckError;
 use super::flows::PATIENCE;
 use super::judge::Trace;
 use super::probe::{self, Flow};
 use super::span::Span;
-use crate::{Lab, Node, Preset};
+use crate::preset::Links as _;
+use crate::{Lab, Node};
 
 /// How long to wait for stragglers after the last expected arrival.
 const GRACE: Duration = Duration::from_millis(100);
@@ -55,7 +57,7 @@ impl Bench {
                 .connect((peer.address4(), probe::PORT))
                 .map_err(|cause| CheckError::Socket { node: peer, cause })?;
         }
-        let ways = links.map(|link| preset.direction(link));
+        let ways = links.map(|link| preset.spec(link));
         let longest = ways.map(|way| way.delay.greatest() + way.jitter.greatest());
         Ok(Self { lab, span, taps, sockets, delay: longest[0].max(longest[1]) })
     }

@@ -2,13 +2,17 @@
 
 use core::time::Duration;
 
+use link::DisciplineChoice;
+use scenario::Preset;
+
 use super::asked::{self, Asked};
 use super::bench::Bench;
 use super::judge::Trace;
 use super::span::Span;
 use super::verdict::Direction;
 use super::{CheckError, CheckReport, DriverReport, flows, reach};
-use crate::{Discipline, Lateness, Preset};
+use crate::Lateness;
+use crate::preset::Links as _;
 
 /// TCP retransmits a SYN after 1, 3, 7, 15 and 31 s (RFC 6298).
 const RETRANSMISSIONS: Duration = Duration::from_secs(32);
@@ -68,7 +72,7 @@ fn measure(
     let mut counted = faults;
     // Queue drops are only predictable if the link does nothing else.
     let plain = asked::plain(preset);
-    if !span.links().into_iter().all(|link| asked::is_plain(preset.direction(link))) {
+    if !span.links().into_iter().all(|link| asked::is_plain(preset.spec(link))) {
         drop(bench);
         bench = Bench::start(&plain, seed, span)?;
         counted = 0;
@@ -114,7 +118,7 @@ fn overload(
     faults: &mut u64,
     progress: &mut impl FnMut(&str),
 ) -> Result<Option<[Option<Trace>; 2]>, CheckError> {
-    let has_one = |link: &Asked| link.discipline != Discipline::DropTail;
+    let has_one = |link: &Asked| link.discipline != DisciplineChoice::DropTail;
     if !links.iter().any(has_one) {
         return Ok(None);
     }

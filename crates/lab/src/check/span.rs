@@ -1,6 +1,8 @@
 //! The measured part of the path.
 
-use crate::{HOP_DEVICE, LAN_DEVICE, LinkName, Node, Preset, Site};
+use scenario::Preset;
+
+use crate::{HOP_DEVICE, LAN_DEVICE, LinkName, Node, Site};
 
 /// A part of the path with a link in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

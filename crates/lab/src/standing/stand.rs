@@ -10,13 +10,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use os::namespace::Namespaces;
 use os::{clock, process};
+use scenario::Preset;
 use units::Instant;
 
 use super::detach::Foothold;
 use super::protocol::{Change, Reply, Request, receive, send};
 use super::slot::Taken;
 use super::status::{Facts, Status};
-use crate::{Lab, Node, Preset};
+use crate::{Lab, Node};
 
 /// How often the lab checks on itself, in milliseconds.
 const LOOK_MS: u16 = 500;

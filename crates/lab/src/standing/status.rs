@@ -3,10 +3,12 @@
 use core::time::Duration;
 
 use link::{Delay, ErrorModel, Loss, Rate, Tally};
+use scenario::Preset;
 use serde::{Deserialize, Serialize};
 use units::format_duration;
 
-use crate::{Faults, Gauge, Lab, Lateness, Preset};
+use crate::preset::Links as _;
+use crate::{Faults, Gauge, Lab, Lateness};
 
 /// The status of a lab at a moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -148,7 +150,7 @@ impl Status {
 }
 
 fn link_status(preset: &Preset, gauge: &Gauge) -> LinkStatus {
-    let direction = preset.direction(gauge.link);
+    let direction = preset.spec(gauge.link);
     let counters = &gauge.counters;
     LinkStatus {
         link: gauge.link.to_string(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use scenario::Direction;
 use units::{ByteCount, Instant};
 
 use super::{App, AppId, Deed, Notice};
@@ -9,15 +10,6 @@ use crate::path::Path;
 use crate::slab::Key;
 use crate::talk::{Closer, ENDLESS, Turn};
 use crate::world::World;
-
-/// The sending side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// The server, as soon as it is connected.
-    Down,
-    /// The client.
-    Up,
-}
 
 /// The amount of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

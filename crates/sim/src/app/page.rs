@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use scenario::Method;
 use units::Instant;
 
 use super::{App, AppId, Deed, Notice};
@@ -11,25 +12,6 @@ use crate::path::Path;
 use crate::slab::Key;
 use crate::talk::{Closer, Turn};
 use crate::world::World;
-
-/// How objects are fetched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// HTTP/1.0: a connection per object, at most this many at a time.
-    Http10(u32),
-    /// This many persistent connections, each with one outstanding request.
-    KeepAlive(u32),
-    /// This many persistent connections, with all requests sent at once.
-    Pipelining(u32),
-}
-
-impl Method {
-    const fn connections(self) -> u32 {
-        match self {
-            Self::Http10(count) | Self::KeepAlive(count) | Self::Pipelining(count) => count,
-        }
-    }
-}
 
 /// Loads a document and, once it has arrived, the objects it refers to; repeatedly.
 #[derive(Debug)]

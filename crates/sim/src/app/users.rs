@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use link::Dice;
+use scenario::Sizes;
 use units::Instant;
 
 use super::{App, AppId, Deed, Notice};
@@ -13,24 +14,6 @@ use crate::path::Path;
 use crate::slab::Key;
 use crate::talk::{Closer, Turn};
 use crate::world::World;
-
-/// Sizes of replies, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Sizes {
-    /// A fixed size.
-    Fixed(u64),
-    /// Heavy-tailed: the probability of more than `x` is `(least/x)^alpha`, truncated at `most`
-    /// (Crovella and Bestavros, "Self-similarity in World Wide Web traffic", 1997: alpha 1.1 to
-    /// 1.3).
-    Pareto {
-        /// Minimum size.
-        least: u64,
-        /// Maximum size; larger ones are reduced to it.
-        most: u64,
-        /// Exponent of the tail; must be above 0.
-        alpha: f64,
-    },
-}
 
 /// Requests at random times (Poisson), each over its own connection.
 #[derive(Debug)]

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gateway::keys::PrivateKey;
-use lab::{Cabled, Lab, Node, Preset, Queue};
+use lab::{Cabled, Lab, Node, Preset};
+use link::QueueSize;
 use slacp::Config;
 use units::BitRate;
 
@@ -155,7 +156,7 @@ fn link(rtt: Duration, queue: f64) -> Result<Preset, Failure> {
     let mut preset = Preset::load("geo")?;
     for direction in [&mut preset.forward, &mut preset.ret] {
         direction.delay = (rtt / 2).into();
-        direction.queue = Queue::Bdp(queue);
+        direction.queue = QueueSize::Bdp(queue);
     }
     Ok(preset)
 }

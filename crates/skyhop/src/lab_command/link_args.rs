@@ -4,8 +4,10 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use std::path::PathBuf;
 
-use lab::{Discipline, Overrides, Preset, PresetError, Queue, TerrestrialOverrides};
-use link::{Encapsulation, ErrorModel, GilbertElliott, Jitter, Outage};
+use link::{
+    DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Outage, QueueSize,
+};
+use scenario::{FileError, Overrides, Preset, TerrestrialOverrides};
 use units::{BitRate, Probability, parse_duration};
 
 /// Link of a new lab.
@@ -87,11 +89,11 @@ pub(super) struct LinkOptions {
     outages: Vec<Outage>,
     /// Queue size of both links: "1 BDP", "100 packets", 64kB
     #[arg(long, value_name = "SIZE", help_heading = "Link")]
-    queue: Option<Queue>,
+    queue: Option<QueueSize>,
     /// Queue discipline of both links: drop-tail, "red [min=5] [max=15] [max-p=0.1]
     /// [weight=0.002]", "codel [target=30ms] [interval=600ms]"
     #[arg(long, value_name = "NAME", help_heading = "Link")]
-    discipline: Option<Discipline>,
+    discipline: Option<DisciplineChoice>,
     /// Let RED or CoDel mark ECN-capable packets instead of dropping them
     #[arg(long, help_heading = "Link")]
     ecn: bool,
@@ -107,12 +109,12 @@ pub(super) struct LinkOptions {
     terrestrial_per: Option<Probability>,
     /// Queue size of the link between hub and server
     #[arg(long, value_name = "SIZE", help_heading = "Link")]
-    terrestrial_queue: Option<Queue>,
+    terrestrial_queue: Option<QueueSize>,
 }
 
 impl LinkArgs {
     /// The preset with the options applied.
-    pub(crate) fn preset(&self) -> Result<Preset, PresetError> {
+    pub(crate) fn preset(&self) -> Result<Preset, FileError> {
         let overrides =
             Overrides { mtu: self.lab.mtu, terminals: self.lab.terminals, ..self.link.overrides() };
         Preset::load(&self.preset)?.with(&overrides)

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow, bail};
 use clap::Parser;
 use lab::{
-    Capture, Change, Changed, Detached, Foothold, Keeper, LabName, Overrides, Preset, Stand,
-    Standings,
+    Capture, Change, Changed, Detached, Foothold, Keeper, LabName, Preset, Stand, Standings,
 };
+use scenario::Overrides;
 use study::Pair;
 
 use super::inside::choose;

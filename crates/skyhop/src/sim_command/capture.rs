@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use report::pcapng::{self, Packet as Captured};
-use sim::scenario::Run;
+use sim::Run;
 use sim::{NodeId, Packet, Tap};
 use units::Instant;
 

@@ -9,8 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use sim::published::Published;
-use sim::scenario::Scenario;
+use scenario::{Published, Scenario};
 use study::runs::{self, File};
 
 use replicate::{Job, Outcome};
@@ -93,8 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 fn read(path: &Path, args: &Args) -> Result<File> {
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-    let mut cases = Scenario::parse(&shown, &text)?.cases;
+    let mut cases = Scenario::load(path)?.cases;
     if let Some(name) = &args.case {
         let names: Vec<_> = cases.iter().map(|case| format!("{:?}", case.name)).collect();
         cases.retain(|case| case.name == *name);
@@ -107,10 +105,7 @@ fn read(path: &Path, args: &Args) -> Result<File> {
 
 /// Reads the published values beside a scenario file.
 fn read_published(file: &File) -> Result<Published> {
-    let path = file.path.with_extension("published.toml");
-    let shown = path.display().to_string();
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
-    Ok(Published::parse(&shown, &text)?)
+    Ok(Published::load(&file.path.with_extension("published.toml"))?)
 }
 
 /// Writes the graphs of all runs that have them.

@@ -7,8 +7,9 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use scenario::Case;
 use sim::Metric;
-use sim::scenario::{Case, Run};
+use sim::Run;
 
 use super::{Args, capture};
 
@@ -66,7 +67,7 @@ fn progress(jobs: usize) -> ProgressBar {
 }
 
 fn one(args: &Args, jobs: &[Job<'_>], job: &Job<'_>, bar: &ProgressBar) -> Result<Outcome> {
-    let mut run = job.case.build(job.seed);
+    let mut run = Run::new(job.case, job.seed);
     let pcap = args.pcap.as_ref().filter(|_| core::ptr::eq(job, &jobs[0]));
     let capture = pcap.map(|path| capture::start(path, args.pcap_at, &mut run)).transpose()?;
     let mut shown = 0;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use report::{Axis, Colour, Graph, Series};
-use sim::scenario::{Case, Run};
+use scenario::Case;
+use sim::Run;
 use sim::{MarkKind, Probe, Sender};
 use units::Instant;
 

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use report::{Column, Table, dash, four_digits};
+use scenario::{Claim, Published, Value};
 use sim::Metric;
-use sim::published::{Claim, Published, Value, figure};
+use sim::figure;
 use thiserror::Error;
 
 use super::{File, Run};

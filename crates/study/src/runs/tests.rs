@@ -1,5 +1,4 @@
-use sim::published::Published;
-use sim::scenario::Scenario;
+use scenario::{Published, Scenario};
 
 use super::*;
 

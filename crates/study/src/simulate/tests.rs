@@ -1,4 +1,4 @@
-use lab::Overrides;
+use scenario::Overrides;
 use units::Probability;
 
 use super::*;

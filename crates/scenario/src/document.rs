@@ -1,0 +1,89 @@
+//! A TOML file as parsed, in which every key and value still knows its line.
+
+mod reader;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::At;
+use crate::folder::Folder;
+use crate::{FileError, FileKind};
+use reader::Reader;
+
+/// A file, or one of its cases.
+#[derive(Debug, Clone)]
+pub(crate) struct Document<'a> {
+    /// Its name in errors.
+    pub(crate) origin: &'a str,
+    /// Where the files are that it names.
+    pub(crate) folder: Folder<'a>,
+    pub(crate) text: &'a str,
+    pub(crate) root: Spanned<DeValue<'a>>,
+    /// The name of the case.
+    pub(crate) case: Option<String>,
+}
+
+impl<'a> Document<'a> {
+    /// Parses TOML that should be a file of `kind`.
+    pub(crate) fn parse(
+        origin: &'a str,
+        folder: Folder<'a>,
+        text: &'a str,
+        kind: FileKind,
+    ) -> Result<Self, FileError> {
+        let table = DeTable::parse(text).map_err(|error| syntax(origin, text, &error))?;
+        if let Some(found) = kind.mistaken_for(table.get_ref()) {
+            return Err(FileError::Kind { file: origin.to_owned(), found, expected: kind });
+        }
+        let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+        Ok(Self { origin, folder, text, root, case: None })
+    }
+
+    /// Reads the whole document as `T`.
+    pub(crate) fn read<'d, T: Deserialize<'d>>(&'d self) -> Result<T, FileError> {
+        let reader = Reader::new(self);
+        T::deserialize(reader.clone()).map_err(|fault| reader.locate(fault))
+    }
+
+    /// The position of the value at `path`, or else of what it should be in.
+    pub(crate) fn at(&self, path: &str) -> At {
+        self.at_start(self.find(path))
+    }
+
+    /// The position of what starts at this byte.
+    fn at_start(&self, start: Option<usize>) -> At {
+        let line = start.map(|start| line_at(self.text, start));
+        At { file: self.origin.into(), line, case: self.case.as_deref().map(Into::into) }
+    }
+
+    /// Where the value at `path` starts, or else the innermost list or table that it should be in.
+    fn find(&self, path: &str) -> Option<usize> {
+        let (mut value, mut start) = (&self.root, None);
+        for key in path.split('.') {
+            let inner = match value.get_ref() {
+                DeValue::Table(table) => table.get(key),
+                DeValue::Array(list) => key.parse().ok().and_then(|at: usize| list.get(at)),
+                _ => None,
+            };
+            let Some(inner) = inner else { break };
+            (value, start) = (inner, Some(inner.span().start));
+        }
+        start
+    }
+}
+
+/// The line of a byte, from 1.
+fn line_at(text: &str, at: usize) -> u32 {
+    let before = text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+    u32::try_from(before + 1).unwrap_or(u32::MAX)
+}
+
+fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> FileError {
+    let line = line_at(text, error.span().map_or(0, |span| span.start));
+    FileError::Syntax {
+        at: At { file: origin.into(), line: Some(line), case: None },
+        text: text.lines().nth(line as usize - 1).unwrap_or_default().trim().to_owned(),
+        message: error.message().replace('\n', ", "),
+    }
+}

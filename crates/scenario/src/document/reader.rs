@@ -1,0 +1,258 @@
+//! Reads Rust types from a document through serde. What serde reports is put together with its
+//! place: the key, the line, and the value as written.
+
+use core::fmt::Display;
+
+use serde::de::{
+    DeserializeSeed, Deserializer, Error, Expected, IntoDeserializer as _, MapAccess, SeqAccess,
+    Unexpected, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use toml::Spanned;
+use toml::de::{DeInteger, DeString, DeValue};
+
+use super::Document;
+use crate::FileError;
+
+/// A value of a document.
+#[derive(Clone)]
+pub(super) struct Reader<'d> {
+    document: &'d Document<'d>,
+    value: &'d Spanned<DeValue<'d>>,
+    /// The key, such as `hop.forward.rate`; empty for the whole document.
+    path: String,
+}
+
+/// What serde reports.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("expected {0}")]
+    Expected(String),
+    #[error("{0}")]
+    Unreadable(String),
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    #[error("unknown key")]
+    UnknownKey(&'static [&'static str]),
+    /// Any of the others, with its place.
+    #[error(transparent)]
+    Located(Box<FileError>),
+}
+
+impl<'d> Reader<'d> {
+    pub(super) fn new(document: &'d Document<'d>) -> Self {
+        Self { document, value: &document.root, path: String::new() }
+    }
+
+    fn within(&self, key: &str, value: &'d Spanned<DeValue<'d>>) -> Self {
+        Self { document: self.document, value, path: self.path_of(key) }
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Adds the place of this value to `fault`, unless it has one.
+    pub(super) fn locate(&self, fault: Fault) -> FileError {
+        let start = (!self.path.is_empty()).then(|| self.value.span().start);
+        let (at, key) = (self.document.at_start(start), self.path.clone());
+        match fault {
+            Fault::Located(error) => *error,
+            Fault::Expected(expected) => {
+                FileError::Value { at, key, value: shown(self.value.get_ref()), expected }
+            }
+            Fault::Missing(field) => {
+                FileError::Missing { at, key: self.path_of(field), expected: String::new() }
+            }
+            fault => FileError::Unreadable { at, key, message: fault.to_string() },
+        }
+    }
+
+    /// Adds the place of a key of this table to `fault`.
+    fn locate_key(&self, key: &Spanned<DeString<'_>>, fault: Fault) -> Fault {
+        let Fault::UnknownKey(known) = fault else { return fault };
+        let at = self.document.at_start(Some(key.span().start));
+        let (key, table) = (key.get_ref().clone().into_owned(), self.path.clone());
+        let known = known.to_vec();
+        Fault::Located(Box::new(FileError::UnknownKey { at, key, table, known }))
+    }
+}
+
+impl<'d> Deserializer<'d> for Reader<'d> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'d>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.value.get_ref() {
+            DeValue::String(text) => visitor.visit_str(text),
+            DeValue::Boolean(value) => visitor.visit_bool(*value),
+            DeValue::Integer(number) => match integer(number) {
+                Some(number) => visitor.visit_i64(number),
+                None => Err(Fault::Expected("a smaller number".to_owned())),
+            },
+            DeValue::Float(number) => match number.as_str().parse() {
+                Ok(number) => visitor.visit_f64(number),
+                Err(_) => Err(Fault::Expected("a number".to_owned())),
+            },
+            DeValue::Datetime(time) => visitor.visit_str(&time.to_string()),
+            DeValue::Array(list) => {
+                visitor.visit_seq(Elements { list: &self, rest: list.iter().enumerate() })
+            }
+            DeValue::Table(table) => {
+                visitor.visit_map(Entries { table: &self, rest: table.iter(), value: None })
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'d>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'d>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    /// Words of a fixed set.
+    fn deserialize_enum<V: Visitor<'d>>(
+        self,
+        _: &'static str,
+        words: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match self.value.get_ref() {
+            DeValue::String(text) => visitor.visit_enum(text.as_ref().into_deserializer()),
+            _ => Err(Fault::unknown_variant("", words)),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        <V: Visitor<'d>>
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf
+        unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+struct Elements<'a, 'd, I> {
+    list: &'a Reader<'d>,
+    rest: I,
+}
+
+impl<'d, I: Iterator<Item = (usize, &'d Spanned<DeValue<'d>>)>> SeqAccess<'d>
+    for Elements<'_, 'd, I>
+{
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'d>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Fault> {
+        let Some((at, value)) = self.rest.next() else { return Ok(None) };
+        self.list.within(&at.to_string(), value).fill(seed).map(Some)
+    }
+}
+
+struct Entries<'a, 'd, I> {
+    table: &'a Reader<'d>,
+    rest: I,
+    /// The value of the key that was read last.
+    value: Option<Reader<'d>>,
+}
+
+type Entry<'d> = (&'d Spanned<DeString<'d>>, &'d Spanned<DeValue<'d>>);
+
+impl<'d, I: Iterator<Item = Entry<'d>>> MapAccess<'d> for Entries<'_, 'd, I> {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'d>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Fault> {
+        let Some((key, value)) = self.rest.next() else { return Ok(None) };
+        self.value = Some(self.table.within(key.get_ref(), value));
+        let read = seed.deserialize(key.get_ref().as_ref().into_deserializer());
+        read.map(Some).map_err(|fault| self.table.locate_key(key, fault))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'d>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let value = self.value.take();
+        value.ok_or_else(|| Fault::custom("a value before its key"))?.fill(seed)
+    }
+}
+
+impl<'d> Reader<'d> {
+    /// Reads what `seed` makes of this value.
+    fn fill<T: DeserializeSeed<'d>>(self, seed: T) -> Result<T::Value, Fault> {
+        let place = self.clone();
+        seed.deserialize(self).map_err(|fault| Fault::Located(Box::new(place.locate(fault))))
+    }
+}
+
+impl Error for Fault {
+    /// A message that begins with "expected" says only what would be accepted.
+    fn custom<T: Display>(message: T) -> Self {
+        let message = message.to_string();
+        match message.strip_prefix("expected ") {
+            Some(expected) => Self::Expected(expected.to_owned()),
+            None => Self::Unreadable(message),
+        }
+    }
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::Expected(plain(&expected.to_string()))
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::Expected(plain(&expected.to_string()))
+    }
+
+    fn unknown_variant(_: &str, words: &'static [&'static str]) -> Self {
+        let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
+        Self::Expected(format!("one of {}", words.join(", ")))
+    }
+
+    fn unknown_field(_: &str, known: &'static [&'static str]) -> Self {
+        Self::UnknownKey(known)
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::Missing(field)
+    }
+}
+
+/// What serde expects, without the names of Rust's types.
+fn plain(expected: &str) -> String {
+    match expected {
+        "a nonzero u64" => "a whole number above 0".to_owned(),
+        "u8" => format!("a whole number from 0 to {}", u8::MAX),
+        "u16" => format!("a whole number from 0 to {}", u16::MAX),
+        "u32" => format!("a whole number from 0 to {}", u32::MAX),
+        "u64" => "a whole number".to_owned(),
+        "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a string" => "a text in quotes".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "a table".to_owned(),
+        _ if expected.starts_with("struct ") => "a table".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn integer(number: &DeInteger<'_>) -> Option<i64> {
+    i64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+/// A value as written, if it is a single one.
+fn shown(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("{text:?}"),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(list) => format!("a list of {}", list.len()),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}

@@ -1,0 +1,60 @@
+//! Reads the files that users name. Nothing else in this crate does I/O.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::FileError;
+use crate::preset::built_in;
+
+/// Maximum size of a file: a day of opportunities at 100 Mbit/s is a few gigabytes, which nobody
+/// wants in memory.
+const GREATEST_FILE: u64 = 64 << 20;
+
+/// What the paths in a file are relative to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Folder<'a> {
+    /// Nothing: there are only the files that are compiled in.
+    BuiltIn,
+    /// A directory.
+    Disk(&'a Path),
+}
+
+impl<'a> Folder<'a> {
+    /// The directory of `file`.
+    pub(crate) fn of(file: &'a Path) -> Self {
+        Self::Disk(file.parent().unwrap_or(Path::new("")))
+    }
+
+    /// The contents of the file at `path`.
+    pub(crate) fn read(self, path: &Path) -> io::Result<String> {
+        match self {
+            Self::Disk(folder) => read(&folder.join(path)),
+            Self::BuiltIn => {
+                let known = built_in::TRACES.iter().find(|(name, _)| Path::new(name) == path);
+                let missing = || io::ErrorKind::NotFound.into();
+                known.map(|(_, text)| (*text).to_owned()).ok_or_else(missing)
+            }
+        }
+    }
+
+    /// Where a file is that has been named, and its contents.
+    pub(crate) fn open(self, path: &Path) -> Result<(PathBuf, String), FileError> {
+        let whole = match self {
+            Self::Disk(folder) => folder.join(path),
+            Self::BuiltIn => path.to_owned(),
+        };
+        match self.read(path) {
+            Ok(text) => Ok((whole, text)),
+            Err(cause) => Err(FileError::Read { file: whole.display().to_string(), cause }),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_types, reason = "the one place that reads files")]
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(GREATEST_FILE + 1).read_to_string(&mut text)?;
+    let long = || format!("it exceeds {} MiB", GREATEST_FILE >> 20);
+    if text.len() as u64 > GREATEST_FILE { Err(io::Error::other(long())) } else { Ok(text) }
+}

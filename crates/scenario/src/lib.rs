@@ -1,0 +1,41 @@
+//! The files in which users describe links, networks and traffic: TOML in, validated types out.
+//!
+//! | file | type | used by |
+//! |---|---|---|
+//! | link preset (`docs/presets.md`) | [`Preset`] | the lab, scenarios |
+//! | scenario (`docs/sim.md`) | [`Scenario`] | the simulator |
+//! | published values (`docs/published.md`) | [`Published`] | comparisons with the simulator |
+//!
+//! A direction of a link is a [`LinkSpec`] in all of them, and [`LinkSpec::config`] is the only
+//! place that turns "1 BDP" into bytes. A file is parsed into raw structs (from which the JSON
+//! schemas of [`schemas`] follow), and these into types in which every value is right. What is
+//! wrong is a [`FileError`], which names file, line, key, value and what would be accepted.
+//!
+//! Files are read in one place (`folder`): presets, traces and scenarios by their path.
+
+mod document;
+mod error;
+mod folder;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod kind;
+mod link_spec;
+mod place;
+mod preset;
+mod published;
+mod scenario;
+mod schema;
+mod text;
+mod trace;
+
+pub use error::{At, FileError};
+pub use kind::FileKind;
+pub use link_spec::LinkSpec;
+pub use preset::{Overrides, Preset, TerrestrialOverrides};
+pub use published::{Claim, Published, Value};
+pub use scenario::{
+    Amount, Case, Direction, Flow, Gateways, Hop, Links, Method, Network, Scenario, Sizes, Split,
+    Traffic,
+};
+pub use schema::schemas;
+pub use trace::TraceFault;

@@ -1,0 +1,129 @@
+//! A link as written in a file, or as changed on the command line.
+
+use core::num::NonZeroU64;
+
+use link::{
+    Delay, DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Loss, Outage,
+    QueueSize, Rate,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{BitRate, Probability};
+
+use super::LinkSpec;
+use crate::text::{Text, Time, Words};
+use crate::trace::Source;
+
+/// One direction of a link.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[schemars(rename = "Link")]
+pub(crate) struct RawLink {
+    /// Rate after encapsulation; above 0, at most 1000 Gbit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["50 Mbit/s"]))]
+    pub(crate) rate: Option<Text<BitRate>>,
+    /// Instead of `rate`: a trace of rates, or one in mahimahi's format; a path or its lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["fade.rate", ["0s 50 Mbit/s", "60s 20 Mbit/s", "loop 90s"]]))]
+    pub(crate) rate_trace: Option<Source>,
+    /// How packets are encapsulated: none, fixed SIZE, aal5 [llc], mpe [packed], ule [npa]
+    /// [packed], gse [3|6].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["none", "fixed 18 B", "aal5 llc", "mpe packed", "ule", "gse"]))]
+    pub(crate) encapsulation: Option<Text<Encapsulation>>,
+    /// One-way delay; at most 60 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["300 ms"]))]
+    pub(crate) delay: Option<Text<Time>>,
+    /// Instead of `delay`: a trace of delays; a path or its lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["pass.delay", ["0s 20 ms", "15s 35 ms", "loop 30s"]]))]
+    pub(crate) delay_trace: Option<Source>,
+    /// Extra delay of each packet, from 0 to this; `reordering` lets packets overtake each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["5 ms", "5 ms reordering"]))]
+    pub(crate) jitter: Option<Text<Jitter>>,
+    /// Size of the queue. A BDP is the greatest rate that packets of the MTU get × the greatest
+    /// round-trip time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["1 BDP", "100 packets", "64 kB"]))]
+    pub(crate) queue: Option<Text<QueueSize>>,
+    /// Queue discipline: drop-tail, red [min=5] [max=15] [max-p=0.1] [weight=0.002], codel
+    /// [target=30ms] [interval=600ms].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["drop-tail", "red", "codel"]))]
+    pub(crate) discipline: Option<Text<DisciplineChoice>>,
+    /// RED or CoDel mark ECN-capable packets instead of dropping them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ecn: Option<bool>,
+    /// Probability that a packet is lost. One loss model at most: `per`, `ber`, `burst`,
+    /// `gilbert-elliott`, `loss-period`, `loss-trace`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["1 %", "0.01"]))]
+    pub(crate) per: Option<Text<Probability>>,
+    /// Probability of a bit error; a packet with an error is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["1e-6"]))]
+    pub(crate) ber: Option<Text<Probability>>,
+    /// Error bursts: none, low, medium, high, huge, or the least and greatest durations of good
+    /// and bad times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["medium", "good=10s..30s bad=60ms"]))]
+    pub(crate) burst: Option<Words<ErrorModel>>,
+    /// A two-state Markov chain that moves with each packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["good-to-bad=1% bad-to-good=20% loss-good=0 loss-bad=1"]))]
+    pub(crate) gilbert_elliott: Option<Words<GilbertElliott>>,
+    /// Every packet with a number divisible by this is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) loss_period: Option<NonZeroU64>,
+    /// A trace of packet error rates; a path or its lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["rain.loss", ["0s 0", "60s 1 %"]]))]
+    pub(crate) loss_trace: Option<Source>,
+    /// Times at which everything is lost, counted from the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["60s+10s", "15s+30ms every 15s"]]))]
+    pub(crate) outages: Option<Vec<Text<Outage>>>,
+}
+
+impl From<&LinkSpec> for RawLink {
+    fn from(link: &LinkSpec) -> Self {
+        let mut raw = Self {
+            encapsulation: Some(Text(link.encapsulation)),
+            jitter: Some(Text(link.jitter)),
+            queue: Some(Text(link.queue)),
+            discipline: Some(Text(link.discipline)),
+            ecn: Some(link.ecn),
+            outages: Some(link.outages.iter().copied().map(Text).collect()),
+            ..Self::default()
+        };
+        match &link.rate {
+            Rate::Constant(rate) => raw.rate = Some(Text(*rate)),
+            Rate::Trace(trace) => raw.rate_trace = Some(Source::lines_of(trace)),
+            Rate::Opportunities(all) => {
+                let lines = all.to_string().lines().map(str::to_owned).collect();
+                raw.rate_trace = Some(Source::Lines(lines));
+            }
+            // A new kind of rate in `link` has to be added here.
+            other => unreachable!("no text for {other:?}"),
+        }
+        match &link.delay {
+            Delay::Constant(delay) => raw.delay = Some(Text(Time(*delay))),
+            Delay::Trace(trace) => raw.delay_trace = Some(Source::lines_of(trace)),
+            other => unreachable!("no text for {other:?}"),
+        }
+        match &link.loss {
+            Loss::None => raw.per = Some(Text(Probability::ZERO)),
+            Loss::Per(per) => raw.per = Some(Text(*per)),
+            Loss::Ber(ber) => raw.ber = Some(Text(*ber)),
+            Loss::Burst(burst) => raw.burst = Some(Words((*burst).into())),
+            Loss::Periodic(period) => raw.loss_period = Some(*period),
+            Loss::GilbertElliott(model) => raw.gilbert_elliott = Some(Words(*model)),
+            Loss::Trace(trace) => raw.loss_trace = Some(Source::lines_of(trace)),
+            other => unreachable!("no text for {other:?}"),
+        }
+        raw
+    }
+}

@@ -1,0 +1,222 @@
+//! Turns written values into valid ones.
+
+use core::fmt::Display;
+use core::time::Duration;
+
+use link::{
+    Delay, DisciplineChoice, Encapsulation, ErrorModel, Jitter, Loss, Outage, QueueSize, Rate,
+    Trace, TraceValue,
+};
+use units::{BitRate, ByteCount, Probability, format_duration};
+
+use super::LinkSpec;
+use super::raw::RawLink;
+use crate::FileError;
+use crate::place::Place;
+use crate::text::Text;
+use crate::trace::{Source, TraceFault, parse_rates};
+
+const GREATEST_RATE: BitRate = BitRate::from_mbit(1_000_000);
+const GREATEST_DELAY: Duration = Duration::from_secs(60);
+const GREATEST_OVERHEAD: ByteCount = ByteCount::new(1000);
+/// Bursts that come more often than this amount to losses of single packets.
+const LEAST_CYCLE: Duration = Duration::from_millis(1);
+
+/// The valid values written for a link.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changes {
+    rate: Option<Rate>,
+    encapsulation: Option<Encapsulation>,
+    delay: Option<Delay>,
+    jitter: Option<Jitter>,
+    loss: Option<Loss>,
+    outages: Option<Vec<Outage>>,
+    queue: Option<QueueSize>,
+    discipline: Option<DisciplineChoice>,
+    ecn: Option<bool>,
+}
+
+impl LinkSpec {
+    /// Reads a complete link.
+    pub(crate) fn read(place: &Place<'_>, raw: RawLink) -> Result<Self, FileError> {
+        let changes = Changes::read(place, raw)?;
+        let rate = || place.missing("rate", "a rate, such as \"50 Mbit/s\", or a rate-trace");
+        let delay = || place.missing("delay", "a duration, such as \"300 ms\", or a delay-trace");
+        let queue = || place.missing("queue", "\"1 BDP\", \"100 packets\" or a size");
+        let link = Self {
+            rate: changes.rate.ok_or_else(rate)?,
+            encapsulation: changes.encapsulation.unwrap_or_default(),
+            delay: changes.delay.ok_or_else(delay)?,
+            jitter: changes.jitter.unwrap_or_default(),
+            loss: changes.loss.unwrap_or(Loss::None),
+            outages: changes.outages.unwrap_or_default(),
+            queue: changes.queue.ok_or_else(queue)?,
+            discipline: changes.discipline.unwrap_or_default(),
+            ecn: changes.ecn.unwrap_or_default(),
+        };
+        link.check_marking(place).map(|()| link)
+    }
+
+    /// Checks that ECN is only enabled for a discipline that can mark.
+    pub(crate) fn check_marking(&self, place: &Place<'_>) -> Result<(), FileError> {
+        let good = !self.ecn || self.discipline != DisciplineChoice::DropTail;
+        let value = format!("true with {}", self.discipline);
+        place.check(good, "ecn", value, "a discipline that marks: red or codel")
+    }
+
+    /// Replaces what `changes` has values for.
+    pub(crate) fn change(&mut self, changes: Changes) {
+        fn set<T>(value: &mut T, new: Option<T>) {
+            if let Some(new) = new {
+                *value = new;
+            }
+        }
+        set(&mut self.rate, changes.rate);
+        set(&mut self.encapsulation, changes.encapsulation);
+        set(&mut self.delay, changes.delay);
+        set(&mut self.jitter, changes.jitter);
+        set(&mut self.loss, changes.loss);
+        set(&mut self.outages, changes.outages);
+        set(&mut self.queue, changes.queue);
+        set(&mut self.discipline, changes.discipline);
+        set(&mut self.ecn, changes.ecn);
+    }
+}
+
+impl Changes {
+    /// Reads the given values.
+    pub(crate) fn read(place: &Place<'_>, raw: RawLink) -> Result<Self, FileError> {
+        Ok(Self {
+            loss: loss(place, &raw)?,
+            rate: rate(place, own(raw.rate), raw.rate_trace.as_ref())?,
+            encapsulation: encapsulation(place, own(raw.encapsulation))?,
+            delay: delay(place, raw.delay.map(|text| text.0.0), raw.delay_trace.as_ref())?,
+            jitter: jitter(place, own(raw.jitter))?,
+            outages: raw.outages.map(|all| all.into_iter().map(|text| text.0).collect()),
+            queue: own(raw.queue),
+            discipline: own(raw.discipline),
+            ecn: raw.ecn,
+        })
+    }
+}
+
+fn own<T>(text: Option<Text<T>>) -> Option<T> {
+    text.map(|text| text.0)
+}
+
+fn rate(
+    place: &Place<'_>,
+    rate: Option<BitRate>,
+    source: Option<&Source>,
+) -> Result<Option<Rate>, FileError> {
+    place.one_of([("rate", text(rate)), ("rate-trace", text(source))])?;
+    let (key, rate) = match (rate, source) {
+        (Some(rate), _) => ("rate", Rate::Constant(rate)),
+        (_, Some(source)) => ("rate-trace", read(place, "rate-trace", source, parse_rates)?),
+        (None, None) => return Ok(None),
+    };
+    let greatest = rate.greatest();
+    let good = greatest.bits_per_second() > 0 && greatest <= GREATEST_RATE;
+    let value = if source.is_some() { format!("up to {greatest}") } else { greatest.to_string() };
+    let expected = format!("above 0, at most {GREATEST_RATE}");
+    place.check(good, key, value, expected).map(|()| Some(rate))
+}
+
+fn delay(
+    place: &Place<'_>,
+    delay: Option<Duration>,
+    source: Option<&Source>,
+) -> Result<Option<Delay>, FileError> {
+    place.one_of([("delay", delay.map(format_duration)), ("delay-trace", text(source))])?;
+    let (key, delay) = match (delay, source) {
+        (Some(delay), _) => ("delay", Delay::Constant(delay)),
+        (_, Some(source)) => ("delay-trace", Delay::Trace(trace(place, "delay-trace", source)?)),
+        (None, None) => return Ok(None),
+    };
+    short(place, key, delay.greatest()).map(|()| Some(delay))
+}
+
+fn jitter(place: &Place<'_>, jitter: Option<Jitter>) -> Result<Option<Jitter>, FileError> {
+    short(place, "jitter", jitter.unwrap_or_default().greatest()).map(|()| jitter)
+}
+
+fn short(place: &Place<'_>, key: &str, delay: Duration) -> Result<(), FileError> {
+    let expected = format!("at most {}", format_duration(GREATEST_DELAY));
+    place.check(delay <= GREATEST_DELAY, key, format_duration(delay), expected)
+}
+
+fn encapsulation(
+    place: &Place<'_>,
+    encapsulation: Option<Encapsulation>,
+) -> Result<Option<Encapsulation>, FileError> {
+    if let Some(Encapsulation::Fixed(overhead)) = encapsulation {
+        let expected = format!("at most fixed {GREATEST_OVERHEAD}");
+        let value = format!("fixed {overhead}");
+        place.check(overhead <= GREATEST_OVERHEAD, "encapsulation", value, expected)?;
+    }
+    Ok(encapsulation)
+}
+
+fn loss(place: &Place<'_>, raw: &RawLink) -> Result<Option<Loss>, FileError> {
+    let burst = raw.burst.map(|words| words.0);
+    let chain = raw.gilbert_elliott.map(|words| words.0);
+    let [per, ber] = [raw.per, raw.ber].map(own);
+    place.one_of([
+        ("per", text(per)),
+        ("ber", text(ber)),
+        ("burst", text(burst)),
+        ("gilbert-elliott", text(chain)),
+        ("loss-period", text(raw.loss_period)),
+        ("loss-trace", text(raw.loss_trace.as_ref())),
+    ])?;
+    Ok(match (burst, chain, raw.loss_period, &raw.loss_trace) {
+        (Some(burst), ..) => Some(bursts(place, burst)?),
+        (_, Some(chain), ..) => Some(Loss::GilbertElliott(chain)),
+        (_, _, Some(period), _) => Some(Loss::Periodic(period)),
+        (.., Some(source)) => Some(Loss::Trace(trace(place, "loss-trace", source)?)),
+        _ => single_losses(per, ber),
+    })
+}
+
+fn bursts(place: &Place<'_>, model: ErrorModel) -> Result<Loss, FileError> {
+    let good = model.burst().is_none_or(|burst| burst.mean_cycle() >= LEAST_CYCLE);
+    let expected = format!("at least {} from burst to burst", format_duration(LEAST_CYCLE));
+    place.check(good, "burst", model, expected).map(|()| model.into())
+}
+
+/// Independent losses of single packets.
+fn single_losses(per: Option<Probability>, ber: Option<Probability>) -> Option<Loss> {
+    match (per, ber) {
+        (None, None) => None,
+        (Some(Probability::ZERO), _) | (_, Some(Probability::ZERO)) => Some(Loss::None),
+        (Some(per), _) => Some(Loss::Per(per)),
+        (None, Some(ber)) => Some(Loss::Ber(ber)),
+    }
+}
+
+fn trace<T: TraceValue>(
+    place: &Place<'_>,
+    key: &str,
+    source: &Source,
+) -> Result<Trace<T>, FileError> {
+    read(place, key, source, |text| Ok(Trace::parse(text)?))
+}
+
+fn read<T>(
+    place: &Place<'_>,
+    key: &str,
+    source: &Source,
+    parse: impl FnOnce(&str) -> Result<T, TraceFault>,
+) -> Result<T, FileError> {
+    let text = source.read(place.folder());
+    text.and_then(|text| parse(&text)).map_err(|cause| FileError::Trace {
+        at: place.at(key),
+        key: place.key(key),
+        value: source.to_string(),
+        cause: Box::new(cause),
+    })
+}
+
+fn text(value: Option<impl Display>) -> Option<String> {
+    value.map(|value| value.to_string())
+}

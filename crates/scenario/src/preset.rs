@@ -1,0 +1,146 @@
+//! Presets describe a satellite link.
+//!
+//! A preset is a TOML file. The built-in ones (directory `presets`) are compiled in; users' own
+//! files work the same way. Each field can be overridden ([`Overrides`]).
+
+pub(crate) mod built_in;
+mod overrides;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::time::Duration;
+use std::path::Path;
+
+use link::LinkConfig;
+
+use crate::document::Document;
+use crate::folder::Folder;
+use crate::place::Place;
+use crate::{FileError, FileKind, LinkSpec};
+use built_in::BUILT_IN;
+
+pub use overrides::{Overrides, TerrestrialOverrides};
+pub(crate) use raw::RawPreset;
+
+/// A satellite hop: two links and an MTU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preset {
+    /// `geo`; for a user's file, the file name without `.toml`.
+    pub name: String,
+    /// A description in one line.
+    pub description: String,
+    /// Hub → terminal.
+    pub forward: LinkSpec,
+    /// Terminal → hub.
+    pub ret: LinkSpec,
+    /// MTU of the hop in bytes.
+    pub mtu: u16,
+    /// Number of terminals, from 1 to [`Self::MOST_TERMINALS`]. They share the forward link and
+    /// have a return link each.
+    pub terminals: u8,
+    /// Both directions between hub and server; `None` for a LAN.
+    pub terrestrial: Option<LinkSpec>,
+}
+
+/// The minimum MTU of a link that carries IPv6 (RFC 8200 §5).
+const LEAST_MTU: u16 = 1280;
+/// The maximum MTU: no packet link exceeds jumbo frames.
+const GREATEST_MTU: u16 = 9216;
+
+impl Preset {
+    /// Maximum number of terminals.
+    pub const MOST_TERMINALS: u8 = 32;
+
+    /// The built-in presets.
+    pub fn built_in() -> impl Iterator<Item = Self> {
+        let parsed = |(name, text): (&str, &str)| Self::parse(name, name, Folder::BuiltIn, text);
+        BUILT_IN.into_iter().map(move |each| parsed(each).expect("tests parse every built-in"))
+    }
+
+    /// Loads the built-in preset of that name, or the file at that path.
+    ///
+    /// # Errors
+    /// If there is none, or it does not describe a valid link.
+    pub fn load(preset: &str) -> Result<Self, FileError> {
+        Self::load_from(Folder::Disk(Path::new("")), preset)
+    }
+
+    /// Loads the built-in preset of that name, or the file at that path in `folder`.
+    pub(crate) fn load_from(folder: Folder<'_>, preset: &str) -> Result<Self, FileError> {
+        if preset.contains('/') || preset.ends_with(".toml") {
+            let (path, text) = folder.open(Path::new(preset))?;
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            return Self::parse(&name, &path.display().to_string(), Folder::of(&path), &text);
+        }
+        match BUILT_IN.iter().find(|(name, _)| *name == preset) {
+            Some((name, text)) => Self::parse(name, name, Folder::BuiltIn, text),
+            None => {
+                let known = BUILT_IN.map(|(name, _)| name).join(", ");
+                Err(FileError::UnknownPreset { name: preset.to_owned(), known })
+            }
+        }
+    }
+
+    /// Parses a preset, which may refer only to built-in traces.
+    ///
+    /// # Errors
+    /// If it does not describe a valid link.
+    pub fn from_text(text: &str) -> Result<Self, FileError> {
+        Self::parse("own", "own.toml", Folder::BuiltIn, text)
+    }
+
+    /// Round-trip time of the empty hop for packets of no length, without jitter; the maximum if
+    /// the delay changes.
+    pub fn rtt(&self) -> Duration {
+        self.forward.delay.greatest() + self.ret.delay.greatest()
+    }
+
+    /// The links, forward and return.
+    pub fn links(&self) -> [LinkConfig; 2] {
+        [&self.forward, &self.ret].map(|link| link.config(self.rtt(), self.mtu))
+    }
+
+    /// Round-trip time between client and server for packets of no length on empty links; the
+    /// maximum if a delay changes.
+    pub fn path_rtt(&self) -> Duration {
+        let twice = |link: &LinkSpec| 2 * link.delay.greatest();
+        self.rtt() + self.terrestrial.as_ref().map_or(Duration::ZERO, twice)
+    }
+
+    fn parse(name: &str, origin: &str, folder: Folder<'_>, text: &str) -> Result<Self, FileError> {
+        let document = Document::parse(origin, folder, text, FileKind::Preset)?;
+        let raw: RawPreset = document.read()?;
+        let place = Place::file(&document);
+        check_mtu(&place, raw.mtu)?;
+        check_terminals(&place, raw.terminals)?;
+        let link = |key, raw| LinkSpec::read(&place.within(key), raw);
+        Ok(Self {
+            name: name.to_owned(),
+            description: raw.description,
+            forward: link("forward", raw.forward)?,
+            ret: link("return", raw.ret)?,
+            mtu: raw.mtu,
+            terminals: raw.terminals,
+            terrestrial: raw.terrestrial.map(|raw| link("terrestrial", raw)).transpose()?,
+        })
+    }
+}
+
+pub(crate) fn check_mtu(place: &Place<'_>, mtu: u16) -> Result<(), FileError> {
+    let expected = format!("{LEAST_MTU} (the least for IPv6) to {GREATEST_MTU}");
+    place.check((LEAST_MTU..=GREATEST_MTU).contains(&mtu), "mtu", mtu, expected)
+}
+
+fn check_terminals(place: &Place<'_>, terminals: u8) -> Result<(), FileError> {
+    let good = (1..=Preset::MOST_TERMINALS).contains(&terminals);
+    place.check(good, "terminals", terminals, format!("1 to {}", Preset::MOST_TERMINALS))
+}
+
+/// Writes a complete preset file, with all keys and with traces inline.
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&toml::to_string(&RawPreset::from(self)).map_err(|_| fmt::Error)?)
+    }
+}

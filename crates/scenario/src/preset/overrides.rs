@@ -1,0 +1,174 @@
+//! Changes to a preset.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+
+use link::{
+    DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Loss, Outage, QueueSize,
+};
+use units::{BitRate, Probability};
+
+use super::{Preset, check_mtu, check_terminals};
+use crate::folder::Folder;
+use crate::link_spec::Changes;
+use crate::link_spec::raw::RawLink;
+use crate::place::Place;
+use crate::text::{Text, Time, Words};
+use crate::trace::Source;
+use crate::{FileError, LinkSpec};
+
+/// Changes to a preset; `None` or empty leaves a field as it is. A rate replaces a trace of rates
+/// and vice versa, and one loss model replaces another.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Overrides {
+    /// Rate of the forward link.
+    pub rate: Option<BitRate>,
+    /// Rate trace of the forward link: a file in the format of [`link::Trace`] or of mahimahi.
+    pub rate_trace: Option<PathBuf>,
+    /// Rate of the return link.
+    pub return_rate: Option<BitRate>,
+    /// Rate trace of the return link.
+    pub return_rate_trace: Option<PathBuf>,
+    /// Encapsulation of both links.
+    pub encapsulation: Option<Encapsulation>,
+    /// One-way delay of both links.
+    pub delay: Option<Duration>,
+    /// One-way delay trace of both links.
+    pub delay_trace: Option<PathBuf>,
+    /// Jitter of both links.
+    pub jitter: Option<Jitter>,
+    /// Packet error rate of both links.
+    pub per: Option<Probability>,
+    /// Bit error rate of both links.
+    pub ber: Option<Probability>,
+    /// Error bursts of both links.
+    pub burst: Option<ErrorModel>,
+    /// Gilbert-Elliott model of both links.
+    pub gilbert_elliott: Option<GilbertElliott>,
+    /// Loses the last of every this many packets on each link.
+    pub loss_period: Option<NonZeroU64>,
+    /// Packet error rate trace of both links.
+    pub loss_trace: Option<PathBuf>,
+    /// Outages of both links, replacing the preset's.
+    pub outages: Vec<Outage>,
+    /// Queue of both links.
+    pub queue: Option<QueueSize>,
+    /// Discipline of both queues.
+    pub discipline: Option<DisciplineChoice>,
+    /// Whether both queues mark packets instead of dropping them.
+    pub ecn: Option<bool>,
+    /// MTU of the hop in bytes.
+    pub mtu: Option<u16>,
+    /// Number of terminals.
+    pub terminals: Option<u8>,
+    /// Changes to the terrestrial link.
+    pub terrestrial: TerrestrialOverrides,
+}
+
+/// Changes to the terrestrial link, in both directions; `None` leaves a field as it is. If there is
+/// no such link, any change creates one: 1 Gbit/s without delay or losses, with a queue of 1 BDP of
+/// the whole path.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct TerrestrialOverrides {
+    /// The rate in each direction.
+    pub rate: Option<BitRate>,
+    /// The one-way delay.
+    pub delay: Option<Duration>,
+    /// Packet error rate, replacing other losses.
+    pub per: Option<Probability>,
+    /// The queue in each direction.
+    pub queue: Option<QueueSize>,
+}
+
+impl Preset {
+    /// Applies changes to the preset. Paths are relative to the working directory.
+    ///
+    /// # Errors
+    /// If the result is not a valid link.
+    pub fn with(mut self, overrides: &Overrides) -> Result<Self, FileError> {
+        let options = |prefix| Place::options(prefix, Folder::Disk(Path::new("")));
+        let place = options("--");
+        self.mtu = overrides.mtu.unwrap_or(self.mtu);
+        check_mtu(&place, self.mtu)?;
+        let both = Changes::read(&place, overrides.of_both())?;
+        for link in [&mut self.forward, &mut self.ret] {
+            link.change(both.clone());
+            link.check_marking(&place)?;
+        }
+        self.forward.change(Changes::read(&place, overrides.of_forward())?);
+        self.ret.change(Changes::read(&options("--return-"), overrides.of_return())?);
+        self.terminals = overrides.terminals.unwrap_or(self.terminals);
+        check_terminals(&place, self.terminals)?;
+        if overrides.terrestrial != TerrestrialOverrides::default() {
+            let written = overrides.terrestrial.written();
+            let changes = Changes::read(&options("--terrestrial-"), written)?;
+            self.terrestrial.get_or_insert_with(usual_terrestrial).change(changes);
+        }
+        Ok(self)
+    }
+}
+
+impl TerrestrialOverrides {
+    fn written(&self) -> RawLink {
+        RawLink {
+            rate: self.rate.map(Text),
+            delay: self.delay.map(Time).map(Text),
+            per: self.per.map(Text),
+            queue: self.queue.map(Text),
+            ..RawLink::default()
+        }
+    }
+}
+
+impl Overrides {
+    fn of_both(&self) -> RawLink {
+        let outages = || self.outages.iter().copied().map(Text).collect();
+        RawLink {
+            encapsulation: self.encapsulation.map(Text),
+            delay: self.delay.map(Time).map(Text),
+            delay_trace: file(&self.delay_trace),
+            jitter: self.jitter.map(Text),
+            queue: self.queue.map(Text),
+            discipline: self.discipline.map(Text),
+            ecn: self.ecn,
+            per: self.per.map(Text),
+            ber: self.ber.map(Text),
+            burst: self.burst.map(Words),
+            gilbert_elliott: self.gilbert_elliott.map(Words),
+            loss_period: self.loss_period,
+            loss_trace: file(&self.loss_trace),
+            outages: (!self.outages.is_empty()).then(outages),
+            ..RawLink::default()
+        }
+    }
+
+    fn of_forward(&self) -> RawLink {
+        let (rate, rate_trace) = (self.rate.map(Text), file(&self.rate_trace));
+        RawLink { rate, rate_trace, ..RawLink::default() }
+    }
+
+    fn of_return(&self) -> RawLink {
+        let (rate, rate_trace) = (self.return_rate.map(Text), file(&self.return_rate_trace));
+        RawLink { rate, rate_trace, ..RawLink::default() }
+    }
+}
+
+fn file(path: &Option<PathBuf>) -> Option<Source> {
+    path.clone().map(Source::File)
+}
+
+/// The terrestrial link that options change if the preset has none.
+fn usual_terrestrial() -> LinkSpec {
+    LinkSpec {
+        rate: BitRate::from_mbit(1000).into(),
+        encapsulation: Encapsulation::None,
+        delay: Duration::ZERO.into(),
+        jitter: Jitter::None,
+        loss: Loss::None,
+        outages: Vec::new(),
+        queue: QueueSize::Bdp(1.0),
+        discipline: DisciplineChoice::default(),
+        ecn: false,
+    }
+}

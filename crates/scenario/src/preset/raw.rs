@@ -1,0 +1,48 @@
+//! Presets as written in the file.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Preset;
+use crate::link_spec::raw::RawLink;
+
+/// A link preset of skyhop's lab: a satellite hop (docs/presets.md).
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "skyhop link preset")]
+pub(crate) struct RawPreset {
+    /// One line.
+    pub(super) description: String,
+    /// The longest IP packet on the hop, in bytes.
+    #[schemars(range(min = 1280, max = 9216))]
+    pub(super) mtu: u16,
+    /// Number of terminals, which share the forward link and have a return link each.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 32))]
+    pub(super) terminals: u8,
+    /// Hub to terminal.
+    pub(super) forward: RawLink,
+    /// Terminal to hub.
+    #[serde(rename = "return")]
+    pub(super) ret: RawLink,
+    /// Between hub and server, in both directions; a LAN if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) terrestrial: Option<RawLink>,
+}
+
+fn one() -> u8 {
+    1
+}
+
+impl From<&Preset> for RawPreset {
+    fn from(preset: &Preset) -> Self {
+        Self {
+            description: preset.description.clone(),
+            mtu: preset.mtu,
+            forward: (&preset.forward).into(),
+            ret: (&preset.ret).into(),
+            terminals: preset.terminals,
+            terrestrial: preset.terrestrial.as_ref().map(Into::into),
+        }
+    }
+}

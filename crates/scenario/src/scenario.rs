@@ -1,0 +1,226 @@
+//! Scenarios: files that describe networks and the traffic on them (`docs/sim.md`).
+
+mod cases;
+mod flow;
+mod gateways;
+mod network;
+mod raw;
+mod tcp;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use ::tcp::Config;
+use link::LinkConfig;
+use units::format_duration;
+
+use crate::document::Document;
+use crate::folder::Folder;
+use crate::place::{Place, quoted};
+use crate::preset::check_mtu;
+use crate::{FileError, FileKind, LinkSpec, Preset};
+
+pub use flow::{Amount, Direction, Flow, Method, Sizes, Traffic};
+pub use gateways::{Gateways, Split};
+pub use network::Network;
+pub(crate) use raw::RawScenario;
+use raw::{RawHop, RawTcp};
+
+/// A parsed file with one or more cases.
+#[derive(Debug)]
+pub struct Scenario {
+    /// In the order of the file.
+    pub cases: Vec<Case>,
+}
+
+/// A network and the traffic on it.
+#[derive(Debug)]
+pub struct Case {
+    /// Its name; empty if the file has no cases.
+    pub name: String,
+    /// The description from the file.
+    pub description: String,
+    /// Maximum simulated time; the run ends earlier if every application is done.
+    pub time: Duration,
+    /// Sampling interval for plots.
+    pub sample: Duration,
+    /// Numbers of nodes.
+    pub network: Network,
+    /// The satellite hop.
+    pub hop: Hop,
+    /// Between hub and servers, in both directions. `None`: the hub is the server.
+    pub server_side: Option<LinkSpec>,
+    /// Between terminals and clients, in both directions. `None`: terminals are the clients.
+    pub client_side: Option<LinkSpec>,
+    /// TCP endpoints by name.
+    pub tcp: BTreeMap<String, Arc<Config>>,
+    /// Where connections are split, if they are.
+    pub gateways: Option<Gateways>,
+    /// Applications.
+    pub flows: Vec<Flow>,
+}
+
+/// The satellite hop of a case.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hop {
+    /// Hub → terminal.
+    pub forward: LinkSpec,
+    /// Terminal → hub.
+    pub ret: LinkSpec,
+    /// The longest IP packet in bytes, to which sizes in BDPs refer.
+    pub mtu: u16,
+}
+
+/// The links of a case.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Links {
+    /// Hub → terminal.
+    pub forward: LinkConfig,
+    /// Terminal → hub.
+    pub ret: LinkConfig,
+    /// Between hub and servers, in both directions.
+    pub server_side: Option<LinkConfig>,
+    /// Between terminals and clients, in both directions.
+    pub client_side: Option<LinkConfig>,
+}
+
+/// MTU of links of which the file does not say it: that of Ethernet.
+const MTU: u16 = 1500;
+const LEAST_SAMPLE: Duration = Duration::from_micros(100);
+
+impl Scenario {
+    /// Reads the file at `path`. Paths in it are relative to its directory.
+    ///
+    /// # Errors
+    /// If it cannot be read or is not a valid scenario.
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let (_, text) = Folder::Disk(Path::new("")).open(path)?;
+        Self::parse_in(&path.display().to_string(), Folder::of(path), &text)
+    }
+
+    /// Parses a file that names no others; `origin` is its name in errors.
+    ///
+    /// # Errors
+    /// If it is not a valid scenario.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, FileError> {
+        Self::parse_in(origin, Folder::BuiltIn, text)
+    }
+
+    fn parse_in(origin: &str, folder: Folder<'_>, text: &str) -> Result<Self, FileError> {
+        let document = Document::parse(origin, folder, text, FileKind::Scenario)?;
+        let cases = cases::split(document)?;
+        Ok(Self { cases: cases.iter().map(Case::read).collect::<Result<_, _>>()? })
+    }
+}
+
+impl Case {
+    fn read(document: &Document<'_>) -> Result<Self, FileError> {
+        let raw: RawScenario = document.read()?;
+        let place = Place::file(document);
+        let time = place.time("time", Some(raw.time))?.unwrap_or_default();
+        place.check(!time.is_zero(), "time", format_duration(time), "above 0")?;
+        let sample = place.time("sample", raw.sample)?.unwrap_or(Duration::from_millis(100));
+        let expected = format!("{} or more", format_duration(LEAST_SAMPLE));
+        place.check(sample >= LEAST_SAMPLE, "sample", format_duration(sample), expected)?;
+        let side = |key, raw: Option<_>| {
+            raw.map(|raw| LinkSpec::read(&place.within(key), raw)).transpose()
+        };
+        let case = Self {
+            name: document.case.clone().unwrap_or_default(),
+            description: raw.description,
+            time,
+            sample,
+            network: Network::read(&place.within("network"), &raw.network)?,
+            hop: Hop::read(&place, raw.hop)?,
+            server_side: side("server-side", raw.server_side)?,
+            client_side: side("client-side", raw.client_side)?,
+            tcp: endpoints(&place, &raw.tcp)?,
+            gateways: Gateways::read(&place.within("gateways"), raw.gateways)?,
+            flows: flow::read_all(&place, &raw.flow)?,
+        };
+        case.check(&place).map(|()| case)
+    }
+
+    /// Checks that concern several parts.
+    fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
+        let sides = [self.server_side.is_some(), self.client_side.is_some()];
+        self.network.check(&place.within("network"), sides)?;
+        for (number, flow) in self.flows.iter().enumerate() {
+            let place = place.within(format!("flow.{number}"));
+            for (key, name) in ["tcp", "server-tcp"].into_iter().zip(&flow.tcp) {
+                self.knows(&place, key, name)?;
+            }
+        }
+        let Some(gateways) = &self.gateways else { return Ok(()) };
+        let place = place.within("gateways");
+        self.knows(&place, "tcp", &gateways.tcp)?;
+        self.knows(&place, "lan-tcp", &gateways.lan_tcp)?;
+        gateways.check(&place, self.network.mesh, sides)
+    }
+
+    fn knows(&self, place: &Place<'_>, key: &str, name: &str) -> Result<(), FileError> {
+        let names: Vec<_> = self.tcp.keys().map(String::as_str).collect();
+        let expected = format!("one of the [tcp.NAME]: {}", names.join(", "));
+        place.check(self.tcp.contains_key(name), key, quoted(name), expected)
+    }
+
+    /// Round-trip propagation delay between client and server; the greatest if delays change.
+    pub fn round_trip(&self) -> Duration {
+        let sides = self.server_side.iter().chain(&self.client_side);
+        let sides: Duration = sides.map(|side| 2 * side.delay.greatest()).sum();
+        self.hop.forward.delay.greatest() + self.hop.ret.delay.greatest() + sides
+    }
+
+    /// The links. Sizes in BDPs refer to the whole round trip.
+    pub fn links(&self) -> Links {
+        let rtt = self.round_trip();
+        let side = |link: &Option<LinkSpec>| link.as_ref().map(|link| link.config(rtt, MTU));
+        Links {
+            forward: self.hop.forward.config(rtt, self.hop.mtu),
+            ret: self.hop.ret.config(rtt, self.hop.mtu),
+            server_side: side(&self.server_side),
+            client_side: side(&self.client_side),
+        }
+    }
+}
+
+impl Hop {
+    fn read(place: &Place<'_>, raw: RawHop) -> Result<Self, FileError> {
+        let raw = match raw {
+            RawHop::Links(raw) => raw,
+            RawHop::Preset(name) => {
+                let preset = Preset::load_from(place.folder(), &name);
+                let Preset { forward, ret, mtu, .. } = preset.map_err(|error| match error {
+                    FileError::UnknownPreset { .. } | FileError::Read { .. } => {
+                        place.unreadable("hop", error)
+                    }
+                    within_preset => within_preset,
+                })?;
+                return Ok(Self { forward, ret, mtu });
+            }
+        };
+        let place = place.within("hop");
+        let mtu = raw.mtu.unwrap_or(MTU);
+        check_mtu(&place, mtu)?;
+        let forward = LinkSpec::read(&place.within("forward"), raw.forward)?;
+        let ret = raw.ret.map(|raw| LinkSpec::read(&place.within("return"), raw)).transpose()?;
+        let ret = ret.unwrap_or_else(|| forward.clone());
+        Ok(Self { forward, ret, mtu })
+    }
+}
+
+fn endpoints(
+    place: &Place<'_>,
+    raw: &BTreeMap<String, RawTcp>,
+) -> Result<BTreeMap<String, Arc<Config>>, FileError> {
+    let default = tcp::read(place, &RawTcp::new())?;
+    let mut all = BTreeMap::from([("default".to_owned(), default)]);
+    for (name, raw) in raw {
+        all.insert(name.clone(), tcp::read(&place.within(format!("tcp.{name}")), raw)?);
+    }
+    Ok(all)
+}

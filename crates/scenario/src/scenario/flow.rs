@@ -1,0 +1,170 @@
+//! Flows of a scenario: what its applications do.
+
+mod read;
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use units::{BitRate, ByteCount};
+
+pub(super) use read::read_all;
+
+/// One or more identical applications.
+#[derive(Debug, Clone)]
+pub struct Flow {
+    /// Its name: 1 to 64 letters, digits, - and _.
+    pub name: String,
+    /// Number of applications, 1 to 100,000.
+    pub count: u32,
+    /// When the first application starts.
+    pub start: Duration,
+    /// Time between the starts of the applications.
+    pub spacing: Duration,
+    /// The names of the client's and the server's TCP.
+    pub tcp: [String; 2],
+    /// What each application does.
+    pub traffic: Traffic,
+    /// Whether to record windows and segments.
+    pub watch: bool,
+}
+
+/// What an application does.
+#[derive(Debug, Clone)]
+pub enum Traffic {
+    /// One transfer at full speed.
+    Bulk {
+        /// The sending side.
+        direction: Direction,
+        /// How much.
+        amount: Amount,
+    },
+    /// Requests and replies over one connection.
+    Request {
+        /// Size of a request in bytes.
+        request: u64,
+        /// Size of a reply in bytes.
+        reply: u64,
+        /// Pause between a reply and the next request.
+        think: Duration,
+        /// Number of requests.
+        repeat: u64,
+    },
+    /// Web pages.
+    Page {
+        /// How objects are fetched.
+        method: Method,
+        /// Size of a request in bytes.
+        request: u64,
+        /// Sizes of the objects in bytes, the document first.
+        objects: Arc<[u64]>,
+        /// Pause between pages.
+        think: Duration,
+        /// Number of pages.
+        repeat: u64,
+    },
+    /// Requests of many users at random times (Poisson), each over its own connection.
+    Users {
+        /// Mean time between requests, over all users.
+        every: Duration,
+        /// Size of a request in bytes.
+        request: u64,
+        /// Size of a reply.
+        sizes: Sizes,
+        /// From the flow's start on; `None`: to the end.
+        time: Option<Duration>,
+    },
+    /// Datagrams at a constant rate.
+    Udp {
+        /// The sending side.
+        direction: Direction,
+        /// Rate of the payload.
+        rate: BitRate,
+        /// Payload of a datagram in bytes.
+        size: u32,
+        /// From the flow's start on; `None`: to the end.
+        time: Option<Duration>,
+    },
+}
+
+/// The sending side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Direction {
+    /// The server.
+    Down,
+    /// The client.
+    Up,
+}
+
+/// The size of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amount {
+    /// In bytes.
+    Bytes(ByteCount),
+    /// As much as possible in this time, from the flow's start on.
+    Time(Duration),
+}
+
+/// How the objects of a page are fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// HTTP/1.0: a connection per object, at most this many at a time.
+    Http10(u32),
+    /// This many persistent connections, each with one outstanding request.
+    KeepAlive(u32),
+    /// This many persistent connections, with all requests sent at once.
+    Pipelining(u32),
+}
+
+/// Sizes of replies, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sizes {
+    /// A fixed size.
+    Fixed(u64),
+    /// Heavy-tailed: the probability of more than `x` is `(least/x)^alpha`, truncated at `most`
+    /// (Crovella and Bestavros, "Self-similarity in World Wide Web traffic", 1997: alpha 1.1 to
+    /// 1.3).
+    Pareto {
+        /// Minimum size.
+        least: u64,
+        /// Maximum size; larger ones are reduced to it.
+        most: u64,
+        /// Exponent of the tail; must be above 0.
+        alpha: f64,
+    },
+}
+
+/// What an application does, as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(super) enum Kind {
+    Bulk,
+    Request,
+    Page,
+    Users,
+    Udp,
+}
+
+/// How the objects of a page are fetched, as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(super) enum HttpMethod {
+    #[serde(rename = "http/1.0")]
+    Http10,
+    KeepAlive,
+    Pipelining,
+}
+
+impl Method {
+    /// The greatest number of connections at a time.
+    pub const fn connections(self) -> u32 {
+        match self {
+            Self::Http10(count) | Self::KeepAlive(count) | Self::Pipelining(count) => count,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Reads flows.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use units::{BitRate, ByteCount, format_duration};
+
+use super::super::raw::{DatagramSize, RawFlow};
+use super::{Amount, Direction, Flow, HttpMethod, Kind, Method, Sizes, Traffic};
+use crate::FileError;
+use crate::place::{Place, quoted};
+use crate::text::Text;
+
+const MOST_FLOWS: usize = 1000;
+/// Maximum size of a transfer; anything larger is a typing error.
+const MOST_BYTES: u64 = 1 << 50;
+/// Maximum number of applications per flow, and of objects per page.
+const MOST_COUNT: u32 = 100_000;
+const MOST_OBJECTS: usize = 10_000;
+/// Maximum number of requests or pages per application.
+const MOST_REPEAT: u64 = 1_000_000;
+/// Default payload of a datagram, in bytes.
+const DATAGRAM: u32 = 1000;
+
+impl Kind {
+    /// Its name, and the keys that only some kinds have.
+    const fn keys(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Bulk => ("bulk", &["direction", "bytes", "time", "watch"]),
+            Self::Request => ("request", &["request", "reply", "think", "repeat"]),
+            Self::Page => {
+                ("page", &["request", "method", "connections", "objects", "think", "repeat"])
+            }
+            Self::Users => ("users", &["request", "every", "sizes", "time"]),
+            Self::Udp => ("udp", &["direction", "rate", "size", "time"]),
+        }
+    }
+}
+
+/// Reads all `[[flow]]`.
+pub(in super::super) fn read_all(
+    place: &Place<'_>,
+    raw: &[RawFlow],
+) -> Result<Vec<Flow>, FileError> {
+    let good = (1..=MOST_FLOWS).contains(&raw.len());
+    place.check(good, "flow", format!("{} of them", raw.len()), "1 to 1000: [[flow]]")?;
+    let mut all: Vec<Flow> = Vec::new();
+    for (number, raw) in raw.iter().enumerate() {
+        let place = place.within(format!("flow.{number}"));
+        let flow = Flow::read(&place, raw)?;
+        let is_new = all.iter().all(|other| other.name != flow.name);
+        place.check(is_new, "name", quoted(&flow.name), "a name that no earlier flow has")?;
+        all.push(flow);
+    }
+    Ok(all)
+}
+
+impl Flow {
+    fn read(place: &Place<'_>, raw: &RawFlow) -> Result<Self, FileError> {
+        let name = &raw.name;
+        let good = !name.is_empty()
+            && name.len() <= 64
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+        place.check(good, "name", quoted(name), "1 to 64 letters, digits, - and _")?;
+        let count = raw.count.unwrap_or(1);
+        place.check((1..=MOST_COUNT).contains(&count), "count", count, "1 to 100,000")?;
+        fitting(place, raw)?;
+        let client = raw.tcp.clone().unwrap_or_else(|| "default".to_owned());
+        let server = raw.server_tcp.clone().unwrap_or_else(|| client.clone());
+        Ok(Self {
+            name: name.clone(),
+            count,
+            start: place.time("start", raw.start)?.unwrap_or_default(),
+            spacing: place.time("spacing", raw.spacing)?.unwrap_or_default(),
+            tcp: [client, server],
+            traffic: traffic(place, raw)?,
+            watch: raw.watch.unwrap_or(count <= 8),
+        })
+    }
+}
+
+/// Checks that there are no keys that have no meaning for this kind.
+fn fitting(place: &Place<'_>, raw: &RawFlow) -> Result<(), FileError> {
+    let (kind, keys) = raw.kind.keys();
+    let given = [
+        ("direction", raw.direction.is_some()),
+        ("bytes", raw.bytes.is_some()),
+        ("time", raw.time.is_some()),
+        ("request", raw.request.is_some()),
+        ("reply", raw.reply.is_some()),
+        ("think", raw.think.is_some()),
+        ("repeat", raw.repeat.is_some()),
+        ("method", raw.method.is_some()),
+        ("connections", raw.connections.is_some()),
+        ("objects", raw.objects.is_some()),
+        ("every", raw.every.is_some()),
+        ("sizes", raw.sizes.is_some()),
+        ("rate", raw.rate.is_some()),
+        ("size", raw.size.is_some()),
+        ("watch", raw.watch.is_some()),
+    ];
+    let odd = given.into_iter().find(|(key, given)| *given && !keys.contains(key));
+    odd.map_or(Ok(()), |(key, _)| {
+        let expected = format!("a key that a flow of kind {kind:?} has: {}", keys.join(", "));
+        Err(place.wrong(key, "a value", expected))
+    })
+}
+
+fn traffic(place: &Place<'_>, raw: &RawFlow) -> Result<Traffic, FileError> {
+    let time = || place.time("time", raw.time);
+    let think = || Ok(place.time("think", raw.think)?.unwrap_or_default());
+    let repeat = || {
+        let repeat = raw.repeat.unwrap_or(1);
+        let good = (1..=MOST_REPEAT).contains(&repeat);
+        place.check(good, "repeat", repeat, "1 to 1,000,000").map(|()| repeat)
+    };
+    let request = || bytes(place, "request", raw.request);
+    let direction = raw.direction.unwrap_or(Direction::Down);
+    Ok(match raw.kind {
+        Kind::Bulk => Traffic::Bulk { direction, amount: amount(place, raw)? },
+        Kind::Request => Traffic::Request {
+            request: request()?,
+            reply: bytes(place, "reply", raw.reply)?,
+            think: think()?,
+            repeat: repeat()?,
+        },
+        Kind::Page => Traffic::Page {
+            method: method(place, raw)?,
+            request: request()?,
+            objects: objects(place, raw)?,
+            think: think()?,
+            repeat: repeat()?,
+        },
+        Kind::Users => Traffic::Users {
+            every: every(place, raw)?,
+            request: request()?,
+            sizes: sizes(place, raw)?,
+            time: time()?,
+        },
+        Kind::Udp => Traffic::Udp {
+            direction,
+            rate: rate(place, raw)?,
+            size: datagram(place, raw)?,
+            time: time()?,
+        },
+    })
+}
+
+fn bytes(place: &Place<'_>, key: &str, size: Option<Text<ByteCount>>) -> Result<u64, FileError> {
+    let Text(size) = size.ok_or_else(|| place.missing(key, "a size, such as \"20 MB\""))?;
+    let good = (1..=MOST_BYTES).contains(&size.get());
+    place.check(good, key, size, "1 B to 2^50 B").map(|()| size.get())
+}
+
+fn amount(place: &Place<'_>, raw: &RawFlow) -> Result<Amount, FileError> {
+    match (raw.bytes, place.time("time", raw.time)?) {
+        (Some(_), None) => Ok(Amount::Bytes(ByteCount::new(bytes(place, "bytes", raw.bytes)?))),
+        (None, Some(time)) => Ok(Amount::Time(time)),
+        (Some(_), Some(time)) => {
+            Err(place.wrong("time", format_duration(time), "either bytes or time, not both"))
+        }
+        (None, None) => Err(place.missing("bytes", "either bytes or time")),
+    }
+}
+
+fn method(place: &Place<'_>, raw: &RawFlow) -> Result<Method, FileError> {
+    let connections = raw.connections.unwrap_or(1);
+    let good = (1..=1000).contains(&connections);
+    place.check(good, "connections", connections, "1 to 1000")?;
+    Ok(match raw.method.unwrap_or(HttpMethod::KeepAlive) {
+        HttpMethod::Http10 => Method::Http10(connections),
+        HttpMethod::KeepAlive => Method::KeepAlive(connections),
+        HttpMethod::Pipelining => Method::Pipelining(connections),
+    })
+}
+
+fn objects(place: &Place<'_>, raw: &RawFlow) -> Result<Arc<[u64]>, FileError> {
+    let Some(list) = &raw.objects else {
+        return Err(place.missing("objects", "a list of sizes, the document first"));
+    };
+    let good = (1..=MOST_OBJECTS).contains(&list.len());
+    place.check(good, "objects", format!("{} of them", list.len()), "1 to 10,000")?;
+    // `"6 x 847 kB"` means six of them.
+    let mut all = Vec::new();
+    for text in list {
+        let (times, size) = match text.split_once(" x ") {
+            Some((times, size)) => (times.trim().parse().ok(), size),
+            None => (Some(1), text.as_str()),
+        };
+        let good = times.filter(|times| (1..=MOST_OBJECTS - all.len()).contains(times));
+        let expected = "a size, or \"6 x 10 kB\"; 10,000 objects in all";
+        let times = good.ok_or_else(|| place.wrong("objects", quoted(text), expected))?;
+        let size = size_in(place, "objects", size)?;
+        all.extend(core::iter::repeat_n(size, times));
+    }
+    Ok(all.into())
+}
+
+fn size_in(place: &Place<'_>, key: &str, text: &str) -> Result<u64, FileError> {
+    let size = text.parse().map_err(|error| place.unreadable(key, error))?;
+    bytes(place, key, Some(Text(size)))
+}
+
+fn every(place: &Place<'_>, raw: &RawFlow) -> Result<Duration, FileError> {
+    let every = place.time("every", raw.every)?;
+    let every = every.ok_or_else(|| place.missing("every", "a duration, such as \"100 ms\""))?;
+    let good = every >= Duration::from_micros(1);
+    place.check(good, "every", format_duration(every), "1 us or more").map(|()| every)
+}
+
+fn sizes(place: &Place<'_>, raw: &RawFlow) -> Result<Sizes, FileError> {
+    let Some(text) = &raw.sizes else {
+        return Err(place.missing("sizes", "a size, or \"pareto least=2kB most=1MB alpha=1.2\""));
+    };
+    let Some(words) = text.strip_prefix("pareto ") else {
+        return size_in(place, "sizes", text).map(Sizes::Fixed);
+    };
+    pareto(words).ok_or_else(|| {
+        let expected = "\"pareto least=2kB most=1MB alpha=1.2\" with 1 B <= least <= most and \
+                        0.1 <= alpha <= 100";
+        place.wrong("sizes", quoted(text), expected)
+    })
+}
+
+fn pareto(words: &str) -> Option<Sizes> {
+    let (mut least, mut most, mut alpha) = (None, None, None);
+    for word in words.split_whitespace() {
+        let (name, value) = word.split_once('=')?;
+        match name {
+            "least" => least = value.parse::<ByteCount>().ok(),
+            "most" => most = value.parse::<ByteCount>().ok(),
+            "alpha" => alpha = value.parse::<f64>().ok(),
+            _ => return None,
+        }
+    }
+    let (least, most, alpha) = (least?.get(), most?.get(), alpha?);
+    let good = least > 0 && least <= most && most <= MOST_BYTES && (0.1..=100.0).contains(&alpha);
+    good.then_some(Sizes::Pareto { least, most, alpha })
+}
+
+fn rate(place: &Place<'_>, raw: &RawFlow) -> Result<BitRate, FileError> {
+    let missing = || place.missing("rate", "a rate, such as \"1 Mbit/s\"");
+    let Text(rate) = raw.rate.ok_or_else(missing)?;
+    let good = (1000..=1_000_000_000_000).contains(&rate.bits_per_second());
+    place.check(good, "rate", rate, "1 kbit/s to 1000 Gbit/s").map(|()| rate)
+}
+
+/// Payload of a datagram in bytes.
+fn datagram(place: &Place<'_>, raw: &RawFlow) -> Result<u32, FileError> {
+    let size = match raw.size {
+        None => return Ok(DATAGRAM),
+        Some(DatagramSize::Bytes(size)) => size,
+        Some(DatagramSize::Text(Text(size))) => size.get(),
+    };
+    let good = (1..=1472).contains(&size);
+    let expected = "\"1 B\" to \"1472 B\" of payload";
+    place.check(good, "size", ByteCount::new(size), expected).map(|()| size as u32)
+}

@@ -1,0 +1,118 @@
+//! Split gateways of a scenario.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use units::BitRate;
+
+use super::raw::RawGateways;
+use crate::FileError;
+use crate::place::Place;
+use crate::text::Text;
+
+/// Where connections are split, and how the parts are joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateways {
+    /// Where.
+    pub split: Split,
+    /// The name of the TCP on the hop.
+    pub tcp: String,
+    /// The name of the TCP towards the hosts.
+    pub lan_tcp: String,
+    /// SLACP's configured rate on the forward link; `None`: that of the link.
+    pub forward_rate: Option<BitRate>,
+    /// SLACP's configured rate on the return link; `None`: that of the link.
+    pub return_rate: Option<BitRate>,
+}
+
+/// Where connections are split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// By one gateway, at the hub.
+    Two,
+    /// By a gateway on each side, with TCP between them.
+    ThreeTcp,
+    /// By a gateway on each side, with SLACP between them.
+    ThreeSlacp,
+    /// Nowhere: SLACP carries whole packets.
+    Packets,
+}
+
+/// Where connections are split, as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(super) enum Splitting {
+    None,
+    Two,
+    Three,
+    Packets,
+}
+
+/// The protocol between two gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(super) enum HopProtocol {
+    Tcp,
+    Slacp,
+}
+
+impl Gateways {
+    pub(super) fn read(
+        place: &Place<'_>,
+        raw: Option<RawGateways>,
+    ) -> Result<Option<Self>, FileError> {
+        let Some(raw) = raw else { return Ok(None) };
+        let split = match (raw.split, raw.hop.unwrap_or(HopProtocol::Tcp)) {
+            (Splitting::None, _) => return Ok(None),
+            (Splitting::Two, HopProtocol::Tcp) => Split::Two,
+            (Splitting::Three, HopProtocol::Tcp) => Split::ThreeTcp,
+            (Splitting::Three, HopProtocol::Slacp) => Split::ThreeSlacp,
+            (Splitting::Packets, HopProtocol::Slacp) => Split::Packets,
+            (Splitting::Packets, HopProtocol::Tcp) => {
+                return Err(place.wrong("hop", "\"tcp\"", "\"slacp\" to carry packets"));
+            }
+            (Splitting::Two, HopProtocol::Slacp) => {
+                let expected = "a gateway on each side: split = \"three\"";
+                return Err(place.wrong("hop", "\"slacp\"", expected));
+            }
+        };
+        let rate = |key, rate: Option<Text<BitRate>>| {
+            let rate = rate.map(|text| text.0);
+            let good = rate.is_none_or(|rate| rate.bits_per_second() > 0);
+            place.check(good, key, "0 bit/s", "above 0").map(|()| rate)
+        };
+        let name = |name: Option<String>| name.unwrap_or_else(|| "default".to_owned());
+        Ok(Some(Self {
+            split,
+            tcp: name(raw.tcp),
+            lan_tcp: name(raw.lan_tcp),
+            forward_rate: rate("forward-rate", raw.forward_rate)?,
+            return_rate: rate("return-rate", raw.return_rate)?,
+        }))
+    }
+
+    /// Checks that there are networks where gateways need them.
+    pub(super) fn check(
+        &self,
+        place: &Place<'_>,
+        mesh: bool,
+        [server_side, client_side]: [bool; 2],
+    ) -> Result<(), FileError> {
+        let split = match self.split {
+            Split::Two => "\"two\"",
+            Split::ThreeTcp | Split::ThreeSlacp => "\"three\"",
+            Split::Packets => "\"packets\"",
+        };
+        place.check(!mesh, "split", split, "no gateways in a mesh")?;
+        let behind = |key| format!("a network behind the gateway: [{key}]");
+        place.check(server_side, "split", split, behind("server-side"))?;
+        let good = client_side || self.split == Split::Two;
+        place.check(good, "split", split, behind("client-side"))
+    }
+
+    /// Whether SLACP runs between two gateways.
+    pub fn has_slacp(&self) -> bool {
+        matches!(self.split, Split::ThreeSlacp | Split::Packets)
+    }
+}

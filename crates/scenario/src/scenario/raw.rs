@@ -1,0 +1,258 @@
+//! Scenarios as written in the file.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use units::{BitRate, ByteCount};
+
+use super::flow::{Direction, HttpMethod, Kind};
+use super::gateways::{HopProtocol, Splitting};
+use crate::link_spec::raw::RawLink;
+use crate::text::{Text, Time};
+
+/// A scenario of skyhop's simulator (docs/sim.md).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(title = "skyhop scenario")]
+pub(crate) struct RawScenario {
+    /// One line.
+    pub(super) description: String,
+    /// Maximum simulated time; the run ends earlier if every application is done.
+    #[schemars(extend("examples" = ["60 s"]))]
+    pub(super) time: Text<Time>,
+    /// Interval between samples for graphs; 100 us or more.
+    #[schemars(extend("default" = "100 ms"))]
+    pub(super) sample: Option<Text<Time>>,
+    /// Numbers of nodes.
+    #[serde(default)]
+    pub(super) network: RawNetwork,
+    /// The satellite hop: links, or the name or path of a preset.
+    pub(super) hop: RawHop,
+    /// Between hub and servers, in both directions. Without it the hub is the server.
+    pub(super) server_side: Option<RawLink>,
+    /// Between terminals and clients, in both directions. Without it terminals are the clients.
+    pub(super) client_side: Option<RawLink>,
+    /// TCP endpoints by name. `default` is the profile linux.
+    #[serde(default)]
+    pub(super) tcp: BTreeMap<String, RawTcp>,
+    /// Split gateways at hub and terminals.
+    pub(super) gateways: Option<RawGateways>,
+    /// Applications.
+    #[serde(default)]
+    pub(super) flow: Vec<RawFlow>,
+    /// Several scenarios in one file.
+    #[serde(default)]
+    #[expect(dead_code, reason = "split off before (cases.rs); part of the schema")]
+    pub(super) case: Vec<RawCase>,
+}
+
+/// Numbers of nodes.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[schemars(rename = "Network")]
+pub(super) struct RawNetwork {
+    /// Terminals; more than one are a star. All hear the forward link.
+    #[schemars(range(min = 1, max = 100_000), extend("default" = 1))]
+    pub(super) terminals: Option<u32>,
+    /// Servers behind the hub, each with links of its own.
+    #[schemars(range(min = 1, max = 100_000), extend("default" = 1))]
+    pub(super) servers: Option<u32>,
+    /// Clients behind each terminal, each with links of its own.
+    #[schemars(range(min = 1, max = 100_000), extend("default" = 1))]
+    pub(super) clients: Option<u32>,
+    /// Links that terminals share towards the hub; 0: each has its own.
+    #[schemars(extend("default" = 0))]
+    pub(super) return_channels: Option<u32>,
+    /// Terminals talk to the next one, each on its own carrier.
+    #[schemars(extend("default" = false))]
+    pub(super) mesh: Option<bool>,
+}
+
+/// The satellite hop.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged, rename = "Hop")]
+pub(super) enum RawHop {
+    /// The name of a built-in preset, or the path of another.
+    Preset(#[schemars(extend("examples" = ["geo", "leo", "site.toml"]))] String),
+    /// Its links.
+    Links(Box<RawLinks>),
+}
+
+/// The links of the satellite hop.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(rename = "Links")]
+pub(super) struct RawLinks {
+    /// The longest IP packet, in bytes, to which sizes in BDPs and queue disciplines refer.
+    #[schemars(range(min = 1280, max = 9216), extend("default" = 1500))]
+    pub(super) mtu: Option<u16>,
+    /// Hub to terminal.
+    pub(super) forward: RawLink,
+    /// Terminal to hub; by default as forward.
+    #[serde(rename = "return")]
+    pub(super) ret: Option<RawLink>,
+}
+
+impl<'de> Deserialize<'de> for RawHop {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(HopVisitor)
+    }
+}
+
+/// Unlike an untagged enumeration, it passes on what is wrong with a link.
+struct HopVisitor;
+
+impl<'de> Visitor<'de> for HopVisitor {
+    type Value = RawHop;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a preset, or a table with forward and return")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<RawHop, E> {
+        Ok(RawHop::Preset(name.to_owned()))
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<RawHop, M::Error> {
+        RawLinks::deserialize(MapAccessDeserializer::new(map)).map(Box::new).map(RawHop::Links)
+    }
+}
+
+/// TCP options, by their names in `tcp::Config::set`.
+pub(super) type RawTcp = BTreeMap<String, Setting>;
+
+/// The value of a TCP option.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a text, a number, true or false")]
+#[schemars(inline)]
+pub(super) enum Setting {
+    Switch(bool),
+    Whole(i64),
+    Number(f64),
+    Text(String),
+}
+
+/// Split gateways.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(rename = "Gateways")]
+pub(super) struct RawGateways {
+    /// Where connections are split.
+    pub(super) split: Splitting,
+    /// The protocol between two gateways.
+    #[schemars(extend("default" = "tcp"))]
+    pub(super) hop: Option<HopProtocol>,
+    /// The name of the TCP on the hop.
+    #[schemars(extend("default" = "default"))]
+    pub(super) tcp: Option<String>,
+    /// The name of the TCP towards the hosts.
+    #[schemars(extend("default" = "default"))]
+    pub(super) lan_tcp: Option<String>,
+    /// SLACP's configured rate on the forward link; by default that of the link.
+    #[schemars(extend("examples" = ["20 Mbit/s"]))]
+    pub(super) forward_rate: Option<Text<BitRate>>,
+    /// SLACP's configured rate on the return link; by default that of the link.
+    #[schemars(extend("examples" = ["4 Mbit/s"]))]
+    pub(super) return_rate: Option<Text<BitRate>>,
+}
+
+/// One or more identical applications. Which keys it may have follows from its kind.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(rename = "Flow")]
+pub(super) struct RawFlow {
+    /// 1 to 64 letters, digits, - and _.
+    #[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,64}$"))]
+    pub(super) name: String,
+    /// What the applications do.
+    pub(super) kind: Kind,
+    /// Number of applications.
+    #[schemars(range(min = 1, max = 100_000), extend("default" = 1))]
+    pub(super) count: Option<u32>,
+    /// When the first application starts.
+    #[schemars(extend("default" = "0 s"))]
+    pub(super) start: Option<Text<Time>>,
+    /// Time between the starts of the applications.
+    #[schemars(extend("default" = "0 s"))]
+    pub(super) spacing: Option<Text<Time>>,
+    /// The name of the client's TCP.
+    #[schemars(extend("default" = "default"))]
+    pub(super) tcp: Option<String>,
+    /// The name of the server's TCP; by default the client's.
+    pub(super) server_tcp: Option<String>,
+    /// bulk, udp: to the client (down) or to the server (up).
+    #[schemars(extend("default" = "down"))]
+    pub(super) direction: Option<Direction>,
+    /// bulk: size of a transfer; or `time`.
+    #[schemars(extend("examples" = ["20 MB"]))]
+    pub(super) bytes: Option<Text<ByteCount>>,
+    /// bulk, users, udp: duration.
+    #[schemars(extend("examples" = ["30 s"]))]
+    pub(super) time: Option<Text<Time>>,
+    /// request, page, users: size of a request.
+    #[schemars(extend("examples" = ["300 B"]))]
+    pub(super) request: Option<Text<ByteCount>>,
+    /// request: size of a reply.
+    #[schemars(extend("examples" = ["1 kB"]))]
+    pub(super) reply: Option<Text<ByteCount>>,
+    /// request, page: pause between a reply and the next request.
+    #[schemars(extend("default" = "0 s"))]
+    pub(super) think: Option<Text<Time>>,
+    /// request, page: number of requests or pages.
+    #[schemars(range(min = 1, max = 1_000_000), extend("default" = 1))]
+    pub(super) repeat: Option<u64>,
+    /// page: how HTTP uses connections.
+    #[schemars(extend("default" = "keep-alive"))]
+    pub(super) method: Option<HttpMethod>,
+    /// page: number of connections.
+    #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
+    pub(super) connections: Option<u32>,
+    /// page: sizes, the document first.
+    #[schemars(extend("examples" = [["10 kB", "6 x 20 kB"]]))]
+    pub(super) objects: Option<Vec<String>>,
+    /// users: mean time between requests of all clients together.
+    #[schemars(extend("examples" = ["100 ms"]))]
+    pub(super) every: Option<Text<Time>>,
+    /// users: size of a reply.
+    #[schemars(extend("examples" = ["20 kB", "pareto least=2kB most=1MB alpha=1.2"]))]
+    pub(super) sizes: Option<String>,
+    /// udp: rate of the payload.
+    #[schemars(extend("examples" = ["1 Mbit/s"]))]
+    pub(super) rate: Option<Text<BitRate>>,
+    /// udp: payload of a datagram in bytes, 1 to 1472.
+    #[schemars(extend("default" = 1000))]
+    pub(super) size: Option<DatagramSize>,
+    /// bulk: record windows and segments for graphs; by default for up to 8 applications.
+    pub(super) watch: Option<bool>,
+}
+
+/// A number of bytes as a number or as text.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected \"1 B\" to \"1472 B\" of payload")]
+#[schemars(inline)]
+pub(super) enum DatagramSize {
+    Bytes(u64),
+    Text(Text<ByteCount>),
+}
+
+/// A scenario that differs from the file in some keys.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Case")]
+pub(super) struct RawCase {
+    /// Its name.
+    pub(super) name: String,
+    /// New values by key, such as `"flow.0.bytes"`.
+    #[serde(default)]
+    #[schemars(schema_with = "any_table", default)]
+    #[expect(dead_code, reason = "the values are taken from the document, with their lines")]
+    pub(super) set: BTreeMap<String, IgnoredAny>,
+}
+
+fn any_table(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object" })
+}

@@ -1,0 +1,132 @@
+//! A run of a scenario: its world, and its metrics.
+
+mod applications;
+mod network;
+#[cfg(test)]
+mod tests;
+
+use scenario::Case;
+use units::{BitRate, Instant};
+
+use crate::app::AppId;
+use crate::metric::{self, Metric};
+use crate::network::LaneId;
+use crate::packet::NodeId;
+use crate::world::World;
+use applications::Applications;
+use network::{Network, Nodes};
+
+/// A case with a seed, ready to run.
+#[derive(Debug)]
+pub struct Run {
+    /// The network and everything on it.
+    pub world: World,
+    end: Instant,
+    flows: Vec<(String, Vec<AppId>)>,
+    /// The hop's links, forward and return.
+    lanes: [Vec<LaneId>; 2],
+    rates: [BitRate; 2],
+    nodes: Nodes,
+}
+
+impl Run {
+    /// Builds the world of a case; the same seed gives the same run.
+    pub fn new(case: &Case, seed: u64) -> Self {
+        let mut world = World::new(seed);
+        world.sample_every(case.sample);
+        let (nodes, lanes) = Network::lay(case, &mut world);
+        for (label, lanes) in ["forward", "return"].into_iter().zip(&lanes) {
+            if let [only] = lanes[..] {
+                world.watch_lane(label.to_owned(), only);
+            }
+        }
+        let flows = Applications { case, nodes: &nodes }.start(&mut world);
+        let rates = [&case.hop.forward, &case.hop.ret].map(|link| link.rate.greatest());
+        Self { world, end: Instant::ZERO + case.time, flows, lanes, rates, nodes }
+    }
+
+    /// Runs for another hundredth of the case's time, at most to its end. Returns whether anything
+    /// is left.
+    pub fn advance(&mut self) -> bool {
+        let step = self.end.saturating_since(Instant::ZERO) / 100;
+        let next = (self.world.now() + step).min(self.end);
+        let done = self.world.run_until_done(next);
+        !done && self.world.now() < self.end
+    }
+
+    /// The fraction of the case's time that has passed, in 0..=1.
+    pub fn progress(&self) -> f64 {
+        let all = self.end.saturating_since(Instant::ZERO).as_secs_f64();
+        self.world.now().saturating_since(Instant::ZERO).as_secs_f64() / all
+    }
+
+    /// Runs to the end.
+    pub fn finish(&mut self) {
+        while self.advance() {}
+    }
+
+    /// The servers.
+    pub fn servers(&self) -> Vec<NodeId> {
+        self.nodes.servers.clone()
+    }
+
+    /// The clients.
+    pub fn clients(&self) -> Vec<NodeId> {
+        self.nodes.clients.concat()
+    }
+
+    /// The hub and the first terminal.
+    pub fn hop(&self) -> [NodeId; 2] {
+        [self.nodes.hub.unwrap_or(NodeId(0)), self.nodes.terminals[0]]
+    }
+
+    /// The metrics, in an order that depends only on the scenario.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let mut all = Vec::new();
+        for (name, apps) in &self.flows {
+            let tallies: Vec<_> = apps.iter().map(|app| self.world.tally(*app)).collect();
+            all.extend(metric::of_flow(name, &tallies));
+            all.extend(self.of_sender(name));
+        }
+        for (number, of) in ["forward", "return"].into_iter().enumerate() {
+            all.extend(self.of_links(of, &self.lanes[number], self.rates[number]));
+        }
+        all
+    }
+
+    /// Metrics recorded at a flow's first sender on a host.
+    fn of_sender(&self, flow: &str) -> Vec<Metric> {
+        let senders = self.world.probe().senders.iter();
+        let own =
+            |label: &str| label.strip_prefix(flow).is_some_and(|rest| rest.starts_with(['.', '-']));
+        // The server's end is on the last segment of the connection.
+        let mut own = senders.filter(|sender| own(&sender.label) && sender.has_sent());
+        let Some(sender) = own.next_back() else { return Vec::new() };
+        let metric = |name, value| Metric { of: flow.to_owned(), name, value };
+        let mut all = Vec::new();
+        if let Some((mean, most)) = sender.outstanding() {
+            all.push(metric("outstanding-mean-bytes", mean));
+            all.push(metric("outstanding-max-bytes", most as f64));
+        }
+        let srtt = sender.states.iter().rev().find_map(|state| state.srtt);
+        all.extend(srtt.map(|srtt| metric("srtt-s", srtt.as_secs_f64())));
+        all
+    }
+
+    fn of_links(&self, of: &str, lanes: &[LaneId], rate: BitRate) -> Vec<Metric> {
+        let elapsed = self.world.now().saturating_since(Instant::ZERO).as_secs_f64();
+        let counters = || lanes.iter().map(|lane| self.world.counters(*lane));
+        let sum = |of: fn(&link::Counters) -> u64| counters().map(of).sum::<u64>() as f64;
+        let delivered = sum(|counters| counters.delivered.bytes.get());
+        let capacity = rate.bits_per_second() as f64 * elapsed * lanes.len() as f64 / 8.0;
+        let peak = lanes.iter().map(|lane| self.world.peak_queue(*lane)).max();
+        let metric = |name, value| Metric { of: of.to_owned(), name, value };
+        vec![
+            metric("utilisation", delivered / capacity),
+            metric("delivered-packets", sum(|counters| counters.delivered.packets)),
+            metric("dropped-packets", sum(|counters| counters.dropped_queue.packets)),
+            metric("lost-packets", sum(|counters| counters.lost.packets)),
+            metric("peak-queue-packets", peak.unwrap_or(0) as f64),
+        ]
+    }
+}

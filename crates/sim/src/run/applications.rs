@@ -1,0 +1,109 @@
+//! Starts the applications of a case.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use scenario::{Case, Direction, Flow, Split, Traffic};
+use units::Instant;
+
+use super::network::Nodes;
+use crate::app::{Amount, App, AppId, Bulk, Cbr, Page, RequestReply, Users};
+use crate::packet::NodeId;
+use crate::path::{Leg, Path};
+use crate::talk::Turn;
+use crate::world::World;
+
+/// The applications of a case on its nodes.
+pub(super) struct Applications<'a> {
+    pub(super) case: &'a Case,
+    pub(super) nodes: &'a Nodes,
+}
+
+impl Applications<'_> {
+    /// Adds all to the world; returns those of each flow, with its name.
+    pub(super) fn start(&self, world: &mut World) -> Vec<(String, Vec<AppId>)> {
+        let flow = |flow: &Flow| {
+            let all = (0..flow.count).map(|number| self.start_one(world, flow, number));
+            (flow.name.clone(), all.collect())
+        };
+        self.case.flows.iter().map(flow).collect()
+    }
+
+    fn start_one(&self, world: &mut World, flow: &Flow, number: u32) -> AppId {
+        let start = Instant::ZERO + flow.start + flow.spacing * number;
+        let ends = self.nodes.ends(number, self.case.network.mesh);
+        let path = || Arc::new(self.path(ends, flow));
+        let until = |time: Option<Duration>| start + time.unwrap_or(self.case.time);
+        let app: Box<dyn App> = match &flow.traffic {
+            Traffic::Bulk { direction, amount } => {
+                let amount = match amount {
+                    scenario::Amount::Bytes(bytes) => Amount::Bytes(*bytes),
+                    scenario::Amount::Time(time) => Amount::Until(start + *time),
+                };
+                let mut bulk = Bulk::new(path(), *direction, amount, start);
+                bulk.watch = flow.watch.then(|| match flow.count {
+                    1 => flow.name.clone(),
+                    _ => format!("{}-{}", flow.name, number + 1),
+                });
+                Box::new(bulk)
+            }
+            Traffic::Request { request, reply, think, repeat } => {
+                let turn = Turn { request: *request, reply: *reply };
+                Box::new(RequestReply::new(path(), turn, *think, *repeat, start))
+            }
+            Traffic::Page { method, request, objects, think, repeat } => {
+                let objects = Arc::clone(objects);
+                Box::new(Page::new(path(), *method, *request, objects, start, (*repeat, *think)))
+            }
+            Traffic::Users { every, request, sizes, time } => {
+                let paths = self.all_paths(flow);
+                let seed = world.draw_seed();
+                let span = [start, until(*time)];
+                Box::new(Users::new(paths, *every, (*request, *sizes), span, seed))
+            }
+            Traffic::Udp { direction, rate, size, time } => {
+                let [client, _, server] = ends;
+                let (from, to) = match direction {
+                    Direction::Down => (server, client),
+                    Direction::Up => (client, server),
+                };
+                let (rate, size, stop) = (*rate, *size, until(*time));
+                Box::new(Cbr { from, to, rate, size, start, stop })
+            }
+        };
+        world.add_app(app)
+    }
+
+    /// The paths of users, one for each client.
+    fn all_paths(&self, flow: &Flow) -> Vec<Arc<Path>> {
+        let count = self.nodes.clients.iter().map(Vec::len).sum::<usize>() as u32;
+        let ends = (0..count).map(|number| self.nodes.ends(number, self.case.network.mesh));
+        ends.map(|ends| Arc::new(self.path(ends, flow))).collect()
+    }
+
+    fn path(&self, [client, terminal, server]: [NodeId; 3], flow: &Flow) -> Path {
+        let tcp = |name: &String| Arc::clone(&self.case.tcp[name]);
+        let [near, far] = flow.tcp.each_ref().map(tcp);
+        let gateways = match &self.case.gateways {
+            Some(gateways) if gateways.split != Split::Packets => gateways,
+            _ => return Path::direct(client, server, [near, far]),
+        };
+        let (hub, lan, hop) = (self.hub_of(), tcp(&gateways.lan_tcp), tcp(&gateways.tcp));
+        let last = Leg::Tcp(Arc::clone(&lan), far);
+        if gateways.split == Split::Two {
+            let first = Leg::Tcp(near, hop);
+            return Path::split(client, &[hub], server, vec![first, last]);
+        }
+        let middle = match gateways.split {
+            Split::ThreeSlacp => Leg::Slacp,
+            _ => Leg::Tcp(Arc::clone(&hop), hop),
+        };
+        let legs = vec![Leg::Tcp(near, lan), middle, last];
+        Path::split(client, &[terminal, hub], server, legs)
+    }
+
+    /// The hub is the first node.
+    fn hub_of(&self) -> NodeId {
+        NodeId(0)
+    }
+}

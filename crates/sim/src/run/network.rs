@@ -1,0 +1,166 @@
+//! Nodes and links of a case.
+
+use link::LinkConfig;
+use scenario::{Case, Gateways, LinkSpec, Links, Split};
+use units::BitRate;
+
+use crate::network::{Hop, LaneId};
+use crate::packet::NodeId;
+use crate::world::World;
+
+/// The nodes by role.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    pub(super) servers: Vec<NodeId>,
+    pub(super) hub: Option<NodeId>,
+    pub(super) terminals: Vec<NodeId>,
+    /// By terminal.
+    pub(super) clients: Vec<Vec<NodeId>>,
+}
+
+impl Nodes {
+    /// Client, terminal and server of a flow's application with this number, assigned in turn.
+    pub(super) fn ends(&self, number: u32, mesh: bool) -> [NodeId; 3] {
+        let number = number as usize;
+        let place = number % self.terminals.len();
+        let clients = &self.clients[place];
+        let client = clients[number / self.terminals.len() % clients.len()];
+        let server = if mesh {
+            let others = &self.clients[(place + 1) % self.terminals.len()];
+            others[number / self.terminals.len() % others.len()]
+        } else {
+            self.servers[number % self.servers.len()]
+        };
+        [client, self.terminals[place], server]
+    }
+}
+
+/// Builds the network of a case.
+pub(super) struct Network<'a> {
+    case: &'a Case,
+    world: &'a mut World,
+    links: Links,
+    nodes: Nodes,
+}
+
+impl Network<'_> {
+    /// Creates nodes, links and routes; returns the nodes and the hop's links.
+    pub(super) fn lay(case: &Case, world: &mut World) -> (Nodes, [Vec<LaneId>; 2]) {
+        let mut network = Network { case, world, links: case.links(), nodes: Nodes::default() };
+        let lanes = network.lay_all();
+        (network.nodes, lanes)
+    }
+
+    fn lay_all(&mut self) -> [Vec<LaneId>; 2] {
+        let hub = self.world.add_node();
+        self.nodes.hub = Some(hub);
+        self.lay_servers(hub);
+        let count = self.case.network.terminals;
+        self.nodes.terminals = (0..count).map(|_| self.world.add_node()).collect();
+        for place in 0..count as usize {
+            self.lay_clients(self.nodes.terminals[place]);
+        }
+        let lanes = if count == 1 { self.lay_pair(hub) } else { self.lay_star(hub) };
+        if let Some(gateways) = &self.case.gateways
+            && gateways.has_slacp()
+        {
+            self.lay_slacp(hub, gateways);
+        }
+        lanes
+    }
+
+    fn lay_servers(&mut self, hub: NodeId) {
+        let count = self.case.network.servers;
+        self.nodes.servers = match self.links.server_side.clone() {
+            None => vec![hub],
+            Some(side) => (0..count).map(|_| self.host_at(hub, &side)).collect(),
+        };
+    }
+
+    fn lay_clients(&mut self, terminal: NodeId) {
+        let count = self.case.network.clients;
+        let clients = match self.links.client_side.clone() {
+            None => vec![terminal],
+            Some(side) => (0..count).map(|_| self.host_at(terminal, &side)).collect(),
+        };
+        self.nodes.clients.push(clients);
+    }
+
+    /// Adds a host connected to a router by its own link.
+    fn host_at(&mut self, router: NodeId, side: &LinkConfig) -> NodeId {
+        let host = self.world.add_node();
+        let to = self.world.connect(host, side.clone());
+        let from = self.world.connect(router, side.clone());
+        self.world.set_route(router, host, Hop::Lane(to));
+        self.world.set_default_route(host, Hop::Lane(from));
+        host
+    }
+
+    /// A single terminal, with a link in each direction.
+    fn lay_pair(&mut self, hub: NodeId) -> [Vec<LaneId>; 2] {
+        let terminal = self.nodes.terminals[0];
+        let forward = self.world.connect(terminal, self.links.forward.clone());
+        let ret = self.world.connect(hub, self.links.ret.clone());
+        self.world.set_default_route(hub, Hop::Lane(forward));
+        self.world.set_default_route(terminal, Hop::Lane(ret));
+        [vec![forward], vec![ret]]
+    }
+
+    /// Several terminals. All receive the hub's carrier. On the return path each has its own link,
+    /// or they share some; in a mesh all terminals receive these too.
+    fn lay_star(&mut self, hub: NodeId) -> [Vec<LaneId>; 2] {
+        let (case, sky) = (self.case, self.world.add_node());
+        let forward = self.world.connect(sky, self.links.forward.clone());
+        self.world.set_default_route(hub, Hop::Lane(forward));
+        let heard_by = if case.network.mesh { sky } else { hub };
+        let own = case.network.terminals;
+        let channels =
+            if case.network.return_channels > 0 { case.network.return_channels } else { own };
+        let link = |_| self.world.connect(heard_by, self.links.ret.clone());
+        let ret: Vec<_> = (0..channels).map(link).collect();
+        self.world.set_default_route(sky, Hop::Node(hub));
+        for place in 0..own as usize {
+            let terminal = self.nodes.terminals[place];
+            self.world.set_default_route(terminal, Hop::Lane(ret[place % ret.len()]));
+            self.world.set_route(sky, terminal, Hop::Node(terminal));
+            for at in 0..self.nodes.clients[place].len() {
+                let client = self.nodes.clients[place][at];
+                self.world.set_route(sky, client, Hop::Node(terminal));
+            }
+        }
+        [vec![forward], ret]
+    }
+
+    /// SLACP uses the rates that the links leave to IP packets, unless the file says otherwise.
+    fn lay_slacp(&mut self, hub: NodeId, gateways: &Gateways) {
+        let config = |told: Option<BitRate>, link: &LinkSpec| {
+            let rate = told.unwrap_or(link.peak_rate(self.case.hop.mtu));
+            let mut config = slacp::Config::new(slacp::Rate::Fixed(rate));
+            // The channel is within SLACP's limits.
+            let added = World::add_tunnel(&mut config, slacp::ErrorControl::FecArq);
+            debug_assert_eq!(added, Ok(()));
+            config
+        };
+        let forward = config(gateways.forward_rate, &self.case.hop.forward);
+        let ret = config(gateways.return_rate, &self.case.hop.ret);
+        let terminals = self.nodes.terminals.clone();
+        self.world.add_hub(hub, forward, &terminals);
+        for terminal in terminals {
+            self.world.add_terminal(terminal, ret.clone(), hub);
+            if gateways.split == Split::Packets {
+                self.lay_tunnel(hub, terminal);
+            }
+        }
+    }
+
+    /// Hosts' packets go through the session, gateways' own packets over the link.
+    fn lay_tunnel(&mut self, hub: NodeId, terminal: NodeId) {
+        let place = self.nodes.terminals.iter().position(|known| *known == terminal);
+        for client in place.map_or(Vec::new(), |place| self.nodes.clients[place].clone()) {
+            self.world.set_route(hub, client, Hop::Tunnel(terminal));
+        }
+        for server in self.nodes.servers.clone() {
+            self.world.set_route(terminal, server, Hop::Tunnel(hub));
+        }
+    }
+}

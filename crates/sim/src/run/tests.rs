@@ -1,0 +1,166 @@
+use scenario::Scenario;
+
+use super::*;
+
+const GOOD: &str = r#"
+description = "a test"
+time = "20 s"
+
+[hop.forward]
+rate = "10 Mbit/s"
+delay = "250 ms"
+queue = "1 BDP"
+
+[tcp.old]
+profile = "reference"
+receive-buffer = "32 KiB"
+
+[[flow]]
+name = "ftp"
+kind = "bulk"
+bytes = "500 kB"
+tcp = "old"
+"#;
+
+fn run(case: &Case, seed: u64) -> Vec<Metric> {
+    let mut run = Run::new(case, seed);
+    run.finish();
+    run.metrics()
+}
+
+fn value(metrics: &[Metric], of: &str, name: &str) -> f64 {
+    let known = metrics.iter().find(|metric| metric.of == of && metric.name == name);
+    known.unwrap_or_else(|| panic!("no {of}.{name} in {metrics:?}")).value
+}
+
+#[test]
+fn a_scenario_runs() {
+    let scenario = Scenario::parse("x.toml", GOOD).unwrap();
+    let metrics = run(&scenario.cases[0], 1);
+    assert_eq!(value(&metrics, "ftp", "bytes"), 500_000.0);
+    // A window of 32 KiB per RTT of at least half a second: at least 7.6 s.
+    let time = value(&metrics, "ftp", "time-median-s");
+    assert!((7.6..14.0).contains(&time), "{time}");
+    assert!(value(&metrics, "ftp", "outstanding-max-bytes") <= 32_768.0);
+}
+
+#[test]
+fn every_nth_packet_can_be_lost() {
+    let text = GOOD.replace("queue = \"1 BDP\"", "queue = \"1 BDP\"\nloss-period = 100");
+    let text = text.replace("20 s", "60 s");
+    let metrics = run(&Scenario::parse("x.toml", &text).unwrap().cases[0], 1);
+    assert_eq!(value(&metrics, "ftp", "bytes"), 500_000.0);
+    // Without `[hop.return]` the return link loses acknowledgements at the same rate.
+    for link in ["forward", "return"] {
+        let packets = |name| value(&metrics, link, name);
+        let sent = packets("delivered-packets") + packets("lost-packets");
+        assert!(sent > 100.0 && packets("lost-packets") == (sent / 100.0).floor(), "{metrics:?}");
+    }
+}
+
+#[test]
+fn every_kind_of_network_and_flow_runs() {
+    let star = r#"
+description = "a star"
+time = "60 s"
+[network]
+terminals = 3
+clients = 2
+servers = 2
+return-channels = 2
+[hop.forward]
+rate = "10 Mbit/s"
+delay = "250 ms"
+queue = "100 packets"
+[hop.return]
+rate = "1 Mbit/s"
+delay = "250 ms"
+queue = "100 packets"
+[server-side]
+rate = "100 Mbit/s"
+delay = "10 ms"
+queue = "100 packets"
+[client-side]
+rate = "100 Mbit/s"
+delay = "1 ms"
+queue = "100 packets"
+[gateways]
+split = "three"
+hop = "slacp"
+return-rate = "600 kbit/s"
+[[flow]]
+name = "bulk"
+kind = "bulk"
+count = 6
+bytes = "100 kB"
+direction = "up"
+start = "2 s"
+[[flow]]
+name = "rr"
+kind = "request"
+request = "100 B"
+reply = "1 kB"
+repeat = 3
+start = "2 s"
+[[flow]]
+name = "page"
+kind = "page"
+method = "http/1.0"
+connections = 3
+request = "300 B"
+objects = ["10 kB", "6 x 2 kB"]
+start = "2 s"
+[[flow]]
+name = "web"
+kind = "users"
+every = "1 s"
+request = "300 B"
+sizes = "pareto least=2kB most=1MB alpha=1.2"
+start = "2 s"
+time = "30 s"
+[[flow]]
+name = "udp"
+kind = "udp"
+rate = "100 kbit/s"
+start = "2 s"
+time = "10 s"
+"#;
+    let mesh = star.replace("return-channels = 2", "mesh = true").replace(
+        "[gateways]\nsplit = \"three\"\nhop = \"slacp\"\nreturn-rate = \"600 kbit/s\"\n",
+        "",
+    );
+    let plain = star.replace("hop = \"slacp\"", "hop = \"tcp\"");
+    let two = star.replace("split = \"three\"\nhop = \"slacp\"", "split = \"two\"");
+    let packets = star.replace("\"three\"", "\"packets\"");
+    for text in [star, &plain, &two, &mesh, &packets] {
+        let case = &Scenario::parse("x.toml", text).unwrap().cases[0];
+        let metrics = run(case, 1);
+        for (flow, done) in [("bulk", 6.0), ("rr", 3.0), ("page", 1.0)] {
+            assert_eq!(value(&metrics, flow, "done"), done, "{flow} {metrics:?}");
+        }
+        assert!(value(&metrics, "web", "done") > 10.0);
+        assert_eq!(value(&metrics, "udp", "lost-share"), 0.0);
+        for metric in &metrics {
+            assert!(metric.name != "broken" || metric.value == 0.0, "{metric:?}");
+        }
+        assert_eq!(metrics, run(case, 1));
+        assert_ne!(metrics, run(case, 2));
+    }
+}
+
+#[test]
+fn presets_and_every_kind_of_trace_carry_a_transfer() {
+    let (before, rest) = GOOD.split_once("[hop.forward]").unwrap();
+    let (_, after) = rest.split_once("[tcp.old]").unwrap();
+    // 1500 bytes every 10 ms are 1.2 Mbit/s.
+    let opportunities = "[hop.forward]\nrate-trace = [\"10\"]\ndelay = \"20 ms\"\n\
+                         queue = \"64 kB\"\n";
+    for (hop, at_least) in [("hop = \"leo\"\n", 0.7), ("", 3.33)] {
+        let links = if hop.is_empty() { opportunities } else { "" };
+        let text = format!("{hop}{before}{links}[tcp.old]{after}");
+        let metrics = run(&Scenario::parse("x.toml", &text).unwrap().cases[0], 1);
+        assert_eq!(value(&metrics, "ftp", "bytes"), 500_000.0);
+        let time = value(&metrics, "ftp", "time-median-s");
+        assert!((at_least..4.0 * at_least).contains(&time), "{hop} {time}");
+    }
+}
