@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use gateway::config::SoloConfig;
+use gateway::config::read_solo;
 use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, splice};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::pipe;
@@ -147,7 +147,7 @@ fn solo() -> Round {
     let path = directory.path().join("solo.toml");
     let text = format!("allow_loopback = true\n[proxy]\nlisten = \"{entrance}\"\n");
     std::fs::write(&path, text).unwrap();
-    let config = SoloConfig::read(&path).unwrap();
+    let config = read_solo(&path).unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let relaying = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::config::SideConfig;
 use pep::egress::Egress;
 use slacp::ResetReason;
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::config::SideConfig;
 use crate::own::OwnAddresses;
+use crate::side::Settings;
 use crate::tcp;
 
 /// Source address and packet marks of an outgoing connection.

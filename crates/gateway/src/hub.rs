@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pep::admission::{Bypass, Quotas};
-use pep::config::PermittedTerminal;
+use pep::config::{HubConfig, PermittedTerminal};
 use pep::egress::Egress;
 use pep::traffic::{Policy, Prefix};
 use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::class::LiveClasses;
 use crate::clock;
-use crate::config::HubConfig;
+use crate::config::read_hub;
 use crate::connections::Origin;
 use crate::counters::Counters;
 use crate::error::RunError;
@@ -62,7 +62,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let (names, policy) = (names(&config), policy(&config));
     let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false);
     let ops = Operations::start(Role::Hub, &config.operation, peers)?;
-    let mut endpoint = Endpoint::hub(config.link, config.identity.pair(), allow, seed);
+    let mut endpoint = Endpoint::hub(config.link, config.identity, allow, seed);
     endpoint.set_memory(Quotas::memory(&config.terminals));
     let (classes, counters) =
         (Arc::new(LiveClasses::new(config.classes)), Arc::new(Counters::default()));
@@ -258,7 +258,7 @@ impl Hub {
 
     /// Applies a changed configuration. An invalid one changes nothing.
     fn reload(&mut self) -> Result<Vec<String>, String> {
-        let config = HubConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
+        let config = read_hub(&self.ops.file()?).map_err(|error| error.to_string())?;
         self.gateway.set_patience(config.connect_timeout);
         if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;

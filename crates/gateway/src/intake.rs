@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pep::admission::{Bypass, BypassClock};
+use pep::config::{InterceptConfig, SideConfig};
 use pep::traffic::Policy;
 
 use crate::clock;
-use crate::config::{InterceptConfig, SideConfig};
 use crate::counters::Counters;
 use crate::error::RunError;
 use crate::interception::{Arrival, Arrived, Interception};

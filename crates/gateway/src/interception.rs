@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
+use pep::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
 use pep::traffic::{Policy, Version};
 use slacp::Open;
 
-use crate::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
 use crate::deferral::{Deferral, Question};
 use crate::error::RunError;
 use crate::firewall;

@@ -3,12 +3,13 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use pep::config::SideConfig;
 use pep::traffic::Version;
 use slacp::Open;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::config::SideConfig;
+use crate::side::Settings;
 use crate::tcp;
 
 /// The kernel limits it to `net.core.somaxconn`.

@@ -4,33 +4,33 @@ mod fixed;
 mod limits;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pep::admission::{Bypass, Drain};
 use pep::bottleneck::End;
+use pep::config::OperationConfig;
 use pep::periodic::Periodic;
 use pep::traffic::Policy;
 use slacp::{PublicKey, Rate};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use units::{BitRate, ByteCount, Instant};
+use units::{BitRate, Instant};
 
 use self::fixed::Fixed;
 use self::limits::Limited;
 use crate::clock;
 use crate::connections::{Entry, Origin};
-use crate::control::{Answer, Call, ControlPath, Request, Server};
+use crate::control::{Answer, Call, Request, Server};
 use crate::counters::Counters;
-use crate::dlep::{self, DlepConfig};
+use crate::dlep;
 use crate::error::RunError;
 use crate::events::Following;
 use crate::hop::Hop;
 use crate::intake::Intake;
-use crate::log::{self, LogFilter};
+use crate::log;
 use crate::metrics::MetricsServer;
 use crate::notify::Notifier;
 use crate::path_store::PathStore;
@@ -52,35 +52,6 @@ const SIGN: Duration = Duration::from_secs(5);
 const SAVE: Duration = Duration::from_secs(60);
 /// Maximum queued requests.
 const WAITING: usize = 32;
-
-/// Operational settings.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OperationConfig {
-    /// Location of the control socket. Key `control`: a path, or `"none"`.
-    pub control: ControlPath,
-    /// While the streams of all sessions (on a solo gateway: the pipes) hold more than this, new
-    /// connections pass unaccelerated. Key `total_memory`, default half of the machine's memory.
-    pub total_memory: Option<ByteCount>,
-    /// Maximum number of connections. Key `max_connections`, default limited by the process's
-    /// descriptors.
-    pub max_connections: Option<u64>,
-    /// A peer silent for this long is probed with TCP keep-alives. Shorter detects dead peers
-    /// sooner, at the cost of packets on the LAN. Key `keepalive`, default 60 s.
-    pub keepalive: Option<Duration>,
-    /// Address of the metrics server. Section `metrics`, key `listen`, default none.
-    pub metrics: Option<SocketAddr>,
-    /// Directory for what was learnt about paths, so that sessions resume at their remembered rate.
-    /// Key `state`, default none.
-    pub state: Option<PathBuf>,
-    /// Log filter. Key `log`, default `"info"`.
-    pub log: Option<LogFilter>,
-    /// Upper limit on the rate that a modem reports. Key `maximum_rate`, default none.
-    pub maximum_rate: Option<BitRate>,
-    /// How to obtain the rate from the modem. Section `dlep`, default none.
-    pub dlep: Option<DlepConfig>,
-    /// The configuration file, if it can be read again.
-    pub file: Option<PathBuf>,
-}
 
 /// A gateway as its operators see it: its connections, and its hop if it has one.
 #[derive(Clone, Copy)]

@@ -11,6 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pep::config::{ProxyConfig, SideConfig};
 use pep::proxy::{Handshake, Request, Step};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,10 +22,10 @@ use units::Instant;
 
 pub(crate) use self::carry::{Exit, carry, turn_away};
 use crate::clock;
-use crate::config::{ProxyConfig, SideConfig};
 use crate::error::RunError;
 use crate::leg::Leg;
 use crate::listener::is_exhaustion;
+use crate::side::Settings;
 use crate::tcp;
 
 /// Time limit for a handshake.

@@ -3,18 +3,35 @@
 use std::io;
 
 use os::socket::{Buffer, set_buffer, set_max_pacing_rate};
+use pep::config::SideConfig;
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::config::SideConfig;
 use crate::error::RunError;
 
-impl SideConfig {
+/// What the kernel is told of a side.
+pub(crate) trait Settings {
     /// Applies the settings to a socket before it connects or listens; accepted sockets inherit
     /// them.
     ///
     /// # Errors
     /// The key that the system refuses, and its reason.
-    pub(crate) fn apply(&self, socket: &SockRef<'_>) -> Result<(), (&'static str, io::Error)> {
+    fn apply(&self, socket: &SockRef<'_>) -> Result<(), (&'static str, io::Error)>;
+
+    /// Applies the settings to a listener whose connections' packets bear `mark`.
+    fn apply_to_listener(&self, socket: &SockRef<'_>, mark: Option<u32>);
+
+    /// Checks that the system accepts the settings.
+    ///
+    /// # Errors
+    /// The key that it refuses. `section` is the name of the side.
+    fn check(&self, section: &'static str) -> Result<(), RunError>;
+
+    /// The error for a refused key of this side.
+    fn refused(&self, section: &'static str, key: &'static str, cause: io::Error) -> RunError;
+}
+
+impl Settings for SideConfig {
+    fn apply(&self, socket: &SockRef<'_>) -> Result<(), (&'static str, io::Error)> {
         if let Some(name) = &self.congestion_control {
             let set = socket.set_tcp_congestion(name.as_bytes());
             set.map_err(|error| ("congestion_control", error))?;
@@ -35,31 +52,20 @@ impl SideConfig {
         Ok(())
     }
 
-    /// Applies the settings to a listener whose connections' packets bear `mark`.
-    pub(crate) fn apply_to_listener(&self, socket: &SockRef<'_>, mark: Option<u32>) {
+    fn apply_to_listener(&self, socket: &SockRef<'_>, mark: Option<u32>) {
         // Cannot fail: the settings were tried on another socket, and the mark needs no more
         // privilege than the routes it selects.
         let _ = self.apply(socket);
         let _ = mark.map(|mark| socket.set_mark(mark));
     }
 
-    /// Checks that the system accepts the settings.
-    ///
-    /// # Errors
-    /// The key that it refuses. `section` is the name of the side.
-    pub(crate) fn check(&self, section: &'static str) -> Result<(), RunError> {
+    fn check(&self, section: &'static str) -> Result<(), RunError> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).map_err(RunError::System)?;
         let applied = self.apply(&SockRef::from(&socket));
         applied.map_err(|(key, cause)| self.refused(section, key, cause))
     }
 
-    /// The error for a refused key of this side.
-    pub(crate) fn refused(
-        &self,
-        section: &'static str,
-        key: &'static str,
-        cause: io::Error,
-    ) -> RunError {
+    fn refused(&self, section: &'static str, key: &'static str, cause: io::Error) -> RunError {
         let quoted = |value: Option<String>| format!("{:?}", value.unwrap_or_default());
         let number = |value: Option<u32>| value.unwrap_or_default().to_string();
         let value = match key {

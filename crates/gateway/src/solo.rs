@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pep::admission::Bypass;
+use pep::config::SoloConfig;
 use pep::egress::Egress;
 use pep::traffic::Policy;
 use tokio::task::JoinSet;
 
 use self::server::Server;
 use self::windows::Windows;
-use crate::config::SoloConfig;
+use crate::config::read_solo;
 use crate::counters::Counters;
 use crate::dial::Dialer;
 use crate::error::RunError;
@@ -30,6 +31,7 @@ use crate::netfilter::{PASSING, Scope};
 use crate::ops::{Operations, Own, Task, View};
 use crate::peers::Peers;
 use crate::proxy::{self, Exit, Proxy, Wish};
+use crate::side::Settings;
 use crate::status::Role;
 
 /// How long new connections pass unaccelerated after the descriptors ran out.
@@ -150,7 +152,7 @@ impl Solo {
 
     /// Applies a changed configuration to new connections. An invalid one changes nothing.
     fn reload(&mut self) -> Result<Vec<String>, String> {
-        let config = SoloConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
+        let config = read_solo(&self.ops.file()?).map_err(|error| error.to_string())?;
         for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
             side.check(section).map_err(|error| error.to_string())?;
         }

@@ -7,13 +7,14 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use pep::admission::{Backoff, Bypass};
+use pep::config::{InterceptConfig, TerminalConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::traffic::Policy;
 use slacp::{Destination, Endpoint, Event, ResetReason, SessionId};
 
 use crate::class::LiveClasses;
 use crate::clock;
-use crate::config::{InterceptConfig, TerminalConfig, TunnelConfig};
+use crate::config::read_terminal;
 use crate::connections::Origin;
 use crate::counters::Counters;
 use crate::dial::Dialer;
@@ -59,7 +60,7 @@ pub async fn run(
     };
     let link = bind(config.listen.unwrap_or_else(|| any_address(&hubs)))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
-    let identity = config.identity.pair();
+    let identity = config.identity;
     let looking = hubs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let names = [(config.hub_key, HUB.to_owned())].into();
     let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, true);
@@ -210,7 +211,7 @@ impl Terminal {
 
     /// Applies a changed configuration. An invalid one changes nothing.
     fn reload(&mut self) -> Result<Vec<String>, String> {
-        let config = TerminalConfig::read(&self.ops.file()?).map_err(|error| error.to_string())?;
+        let config = read_terminal(&self.ops.file()?).map_err(|error| error.to_string())?;
         if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
             if let Some(tunnel) = &self.tunnel {

@@ -20,13 +20,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use nix::net::if_::if_nametoindex;
+use pep::config::{InterceptConfig, TunnelConfig};
 use pep::egress::Egress;
+use pep::routes::Paths;
 use pep::traffic::{DEFAULT_CHANNEL, Packet, Policy, Prefix};
 use slacp::SessionId;
 use tokio::task::JoinHandle;
 
 use crate::class::LiveClasses;
-use crate::config::{InterceptConfig, TunnelConfig};
 use crate::counters::Counters;
 use crate::error::RunError;
 use crate::hop::Hop;
@@ -34,7 +35,6 @@ use crate::refusal::{Operation, Refusal};
 use crate::rule::REFUSED;
 use crate::status::TunnelStatus;
 use device::Device;
-use pep::routes::Paths;
 use route::{Place, Route};
 use table::Table;
 

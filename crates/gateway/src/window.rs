@@ -20,10 +20,10 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteMessage, RouteMetric};
 use netlink_packet_route::rule::RuleMessage;
 use os::netlink::RouteSocket;
+use pep::config::SideConfig;
 use pep::traffic::Version;
 
 pub(crate) use self::changes::Changes;
-use crate::config::SideConfig;
 use crate::nft_table::{self, NftTable};
 use crate::routing;
 use crate::rule::Mark;

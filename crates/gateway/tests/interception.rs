@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use gateway::RunError;
-use gateway::config::{HubConfig, TerminalConfig};
+use gateway::config::{read_hub, read_terminal};
 use gateway::keys::{PrivateKey, format_public_key};
 use lab::{Lab, NetNs, Node, Overrides, Preset};
 use socket2::{Domain, Socket, Type};
@@ -241,7 +241,7 @@ impl Place {
             format_public_key(&one.public()),
             format_public_key(&other.public())
         );
-        let config = HubConfig::read(&self.write("hub.toml", &text)).unwrap();
+        let config = read_hub(&self.write("hub.toml", &text)).unwrap();
         Running::start(self.lab.node(Node::Hub), move |stop| gateway::hub::run(config, stop))
     }
 
@@ -261,7 +261,7 @@ impl Place {
             self.lab.address4(Node::Hub),
             format_public_key(&self.keys[0].public())
         );
-        let config = TerminalConfig::read(&self.write("terminal.toml", &text)).unwrap();
+        let config = read_terminal(&self.write("terminal.toml", &text)).unwrap();
         let node = self.lab.node(Node::Terminal);
         Running::start(node, move |stop| gateway::terminal::run(config, stop))
     }

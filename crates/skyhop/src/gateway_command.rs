@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gateway::RunError;
-use gateway::config::{HubConfig, SoloConfig, TerminalConfig};
+use gateway::config::{read_hub, read_solo, read_terminal};
 use gateway::keys::{PrivateKey, format_public_key};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -52,7 +52,7 @@ pub(crate) struct KeygenArgs {
 
 /// Runs a hub until SIGINT or SIGTERM.
 pub(crate) fn hub(args: &HubArgs) -> anyhow::Result<ExitCode> {
-    let config = HubConfig::read(&args.config)?;
+    let config = read_hub(&args.config)?;
     if args.print_rules {
         crate::print(&gateway::hub::print_rules(&config))?;
         return Ok(ExitCode::SUCCESS);
@@ -63,7 +63,7 @@ pub(crate) fn hub(args: &HubArgs) -> anyhow::Result<ExitCode> {
 
 /// Runs a terminal until SIGINT or SIGTERM.
 pub(crate) fn terminal(args: &TerminalArgs) -> anyhow::Result<ExitCode> {
-    let config = TerminalConfig::read(&args.config)?;
+    let config = read_terminal(&args.config)?;
     if args.print_rules {
         crate::print(&gateway::terminal::print_rules(&config))?;
         return Ok(ExitCode::SUCCESS);
@@ -74,7 +74,7 @@ pub(crate) fn terminal(args: &TerminalArgs) -> anyhow::Result<ExitCode> {
 
 /// Runs a solo gateway until SIGINT or SIGTERM.
 pub(crate) fn solo(args: &SoloArgs) -> anyhow::Result<ExitCode> {
-    let config = SoloConfig::read(&args.config)?;
+    let config = read_solo(&args.config)?;
     if args.print_rules {
         crate::print(&gateway::solo::print_rules(&config))?;
         return Ok(ExitCode::SUCCESS);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use gateway::config::{HubConfig, TerminalConfig};
+use gateway::config::{read_hub, read_terminal};
 use gateway::hub::PORT as HUB_PORT;
 use gateway::keys::{PrivateKey, format_public_key};
 
@@ -88,8 +88,8 @@ fn write_checked(paths: &[PathBuf; 2], texts: [&str; 2]) -> Result<()> {
         write_new(path, text).with_context(|| format!("cannot write {}", path.display()))
     });
     let checked = written.and_then(|()| {
-        HubConfig::read(&paths[0])?;
-        TerminalConfig::read(&paths[1])?;
+        read_hub(&paths[0])?;
+        read_terminal(&paths[1])?;
         Ok(())
     });
     if checked.is_err() {
@@ -180,8 +180,7 @@ mod tests {
         let args = args(directory.path());
         run(&args).unwrap();
         let paths = ["hub.toml", "ship-1.toml"].map(|name| args.directory.join(name));
-        let (hub, terminal) =
-            (HubConfig::read(&paths[0]).unwrap(), TerminalConfig::read(&paths[1]).unwrap());
+        let (hub, terminal) = (read_hub(&paths[0]).unwrap(), read_terminal(&paths[1]).unwrap());
         assert_eq!(terminal.hub_key, hub.identity.public());
         assert_eq!(hub.terminals[0].key, terminal.identity.public());
         assert_eq!(hub.terminals[0].name, "ship-1");
@@ -202,15 +201,15 @@ mod tests {
         let args = args(directory.path());
         run(&args).unwrap();
         let paths = ["hub.toml", "ship-1.toml"].map(|name| args.directory.join(name));
-        let before = TerminalConfig::read(&paths[1]).unwrap().accept;
+        let before = read_terminal(&paths[1]).unwrap().accept;
         for path in &paths {
             let text = fs::read_to_string(path).unwrap();
             let text = text.replace("# deny", "deny").replace("# [accept]", "[accept]");
             fs::write(path, text.replace("# to", "to")).unwrap();
         }
-        let default = HubConfig::read(&paths[0]).unwrap().terminals[0].egress.clone();
+        let default = read_hub(&paths[0]).unwrap().terminals[0].egress.clone();
         assert_ne!(default, gateway::Egress::everywhere());
-        assert_ne!(TerminalConfig::read(&paths[1]).unwrap().accept, before);
+        assert_ne!(read_terminal(&paths[1]).unwrap().accept, before);
     }
 
     #[test]
@@ -225,8 +224,8 @@ mod tests {
             path
         });
         let logs = [
-            HubConfig::read(&hub).unwrap().operation.log,
-            TerminalConfig::read(&terminal).unwrap().operation.log,
+            read_hub(&hub).unwrap().operation.log,
+            read_terminal(&terminal).unwrap().operation.log,
         ];
         assert_eq!(
             logs.map(|log| log.map(|log| log.to_string())),

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::parse::{LONGEST_INTERFACE_NAME, quoted};
-use super::{ConfigError, Source, raw};
+use pep::config::{DlepConfig, Modem};
 use pep::dlep::PORT;
 
-use crate::dlep::{DlepConfig, Way};
+use super::parse::{LONGEST_INTERFACE_NAME, quoted};
+use super::{ConfigError, Source, raw};
 
 const WHERE: &str = "the interface that the modem is on, like interface = \"wan0\", or its \
                      address, like modem = \"192.0.2.1\"";
@@ -26,7 +26,7 @@ impl Source {
             let problem = "[dlep] needs rate = \"modem\"";
             return Err(self.value("rate", rate_words(rate), problem));
         }
-        let way = match (raw.interface, raw.modem) {
+        let modem = match (raw.interface, raw.modem) {
             (None, None) => return Err(self.missing("dlep.interface", WHERE)),
             (Some(_), Some(modem)) => {
                 let problem = "`interface` is set too: expected one of the two";
@@ -37,13 +37,13 @@ impl Source {
                 let problem = "expected the name of an interface, 1 to 15 characters";
                 fits.then_some(())
                     .ok_or_else(|| self.value("dlep.interface", quoted(&name), problem))?;
-                Way::Discover(name)
+                Modem::Discover(name)
             }
-            (None, Some(modem)) => Way::Modem(self.modem(&modem)?),
+            (None, Some(modem)) => Modem::At(self.modem(&modem)?),
         };
         let heartbeat = raw.heartbeat.map(|text| self.heartbeat(&text)).transpose()?;
         Ok(DlepConfig {
-            way,
+            modem,
             heartbeat: heartbeat.unwrap_or(HEARTBEAT),
             gtsm: raw.gtsm.unwrap_or(true),
         })

@@ -4,13 +4,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pep::config::{ControlPath, DlepConfig, LogFilter, OperationConfig};
 use units::BitRate;
 
 use super::parse::quoted;
-use super::{ConfigError, OperationConfig, Source, raw};
-use crate::control::ControlPath;
-use crate::dlep::DlepConfig;
-use crate::log::LogFilter;
+use super::{ConfigError, Source, raw};
 
 /// Lower bound: the kernel counts in seconds.
 const SHORTEST_KEEPALIVE: Duration = Duration::from_secs(1);

@@ -5,19 +5,19 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pep::admission::Quota;
-use pep::config::PermittedTerminal;
+use pep::config::{
+    HubAddress, HubConfig, InterceptConfig, PermittedTerminal, ProxyConfig, TerminalConfig,
+};
 use pep::egress::Egress;
 use pep::traffic::Prefix;
-use slacp::PublicKey;
+use slacp::{KeyPair, PublicKey};
 use units::ByteCount;
 use zeroize::Zeroizing;
 
 use super::operation;
 use super::policy::Choice;
 use super::rate::Written;
-use super::{
-    ConfigError, HubAddress, HubConfig, InterceptConfig, ProxyConfig, Source, TerminalConfig, raw,
-};
+use super::{ConfigError, Source, raw};
 use crate::cpu;
 use crate::keys::{KEY_FORM, PrivateKey, parse_public_key};
 
@@ -149,7 +149,7 @@ impl Source {
         &self,
         inline: Option<String>,
         file: Option<String>,
-    ) -> Result<PrivateKey, ConfigError> {
+    ) -> Result<KeyPair, ConfigError> {
         let key = match (inline, file) {
             (Some(_), Some(file)) => {
                 let problem = "`private_key` is set too: expected one of the two";
@@ -161,7 +161,8 @@ impl Source {
             (Some(text), None) => self.inline_key(&Zeroizing::new(text)),
             (None, Some(file)) => PrivateKey::read_file(&self.relative(&file)),
         };
-        key.map_err(|cause| ConfigError::Key { file: self.file.clone(), cause })
+        key.map(|key| key.pair())
+            .map_err(|cause| ConfigError::Key { file: self.file.clone(), cause })
     }
 
     fn public_key(
@@ -176,14 +177,8 @@ impl Source {
     fn hub_address(&self, text: Option<String>) -> Result<HubAddress, ConfigError> {
         const ACCEPTED: &str = "an address and a UDP port, like \"hub.example.net:5900\"";
         let text = text.ok_or_else(|| self.missing("hub", ACCEPTED))?;
-        let is_address = text.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0);
-        let is_name = text.rsplit_once(':').is_some_and(|(host, port)| {
-            !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok_and(|p| p != 0)
-        });
-        if !is_address && !is_name {
-            return Err(self.value("hub", quoted(&text), format!("expected {ACCEPTED}")));
-        }
-        Ok(HubAddress(text))
+        let hub = HubAddress::new(text.clone());
+        hub.ok_or_else(|| self.value("hub", quoted(&text), format!("expected {ACCEPTED}")))
     }
 
     fn socket_address(&self, text: &str) -> Result<SocketAddr, ConfigError> {

@@ -1,6 +1,9 @@
 //! Section `[proxy]`.
 
-use super::{Answer, ConfigError, Names, ProxyConfig, Source, parse::quoted, raw};
+use pep::config::{Answer, Names, ProxyConfig};
+
+use super::parse::quoted;
+use super::{ConfigError, Source, raw};
 
 const NAMES: &str = "proxy.names";
 const ANSWERS: &str = "expected \"early\" or \"deferred\"";

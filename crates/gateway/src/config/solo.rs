@@ -1,11 +1,12 @@
 //! The configuration of a solo gateway.
 
+use pep::config::{SideConfig, SoloConfig};
 use units::{BitRate, ByteCount};
 
 use super::operation::Written;
 use super::parse::quoted;
 use super::policy::Choice;
-use super::{ConfigError, SideConfig, SoloConfig, Source, raw};
+use super::{ConfigError, Source, raw};
 
 /// TCP_CA_NAME_MAX without the terminating zero.
 const LONGEST_CONGESTION_CONTROL: usize = 15;

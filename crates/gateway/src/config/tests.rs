@@ -1,13 +1,17 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use pep::admission::Quota;
-use pep::egress::Target;
+use pep::config::{
+    Answer, ControlPath, DlepConfig, Modem, Names, OperationConfig, ProxyConfig, SideConfig,
+    TunnelConfig, TunnelDevice,
+};
+use pep::egress::{Egress, Target};
 use pep::traffic::Action;
 use units::{BitRate, ByteCount};
 
 use super::*;
-use crate::control::ControlPath;
 use crate::keys::format_public_key;
 
 /// A key pair for tests only.
@@ -29,15 +33,15 @@ impl Directory {
     }
 
     fn terminal(&self, text: &str) -> Result<TerminalConfig, ConfigError> {
-        TerminalConfig::read(&self.write("terminal.toml", 0o600, text))
+        read_terminal(&self.write("terminal.toml", 0o600, text))
     }
 
     fn solo(&self, text: &str) -> Result<SoloConfig, ConfigError> {
-        SoloConfig::read(&self.write("solo.toml", 0o644, text))
+        read_solo(&self.write("solo.toml", 0o644, text))
     }
 
     fn hub(&self, text: &str) -> Result<HubConfig, ConfigError> {
-        HubConfig::read(&self.write("hub.toml", 0o600, text))
+        read_hub(&self.write("hub.toml", 0o600, text))
     }
 }
 
@@ -185,9 +189,9 @@ fn a_modem_is_asked_for_its_rate_where_it_is() {
         directory.hub(&format!("{text}\n[dlep]\n{keys}")).map(|config| config.operation.dlep)
     };
     const MODEM: &str = "rate = \"modem\"\ninitial_rate = \"1 Mbit/s\"";
-    let config = |way| DlepConfig { way, heartbeat: Duration::from_secs(5), gtsm: true };
+    let config = |modem| DlepConfig { modem, heartbeat: Duration::from_secs(5), gtsm: true };
     let found = with(MODEM, "interface = \"wan0\"").unwrap();
-    assert_eq!(found, Some(config(Way::Discover("wan0".to_owned()))));
+    assert_eq!(found, Some(config(Modem::Discover("wan0".to_owned()))));
     for (modem, address) in [
         ("192.0.2.1", "192.0.2.1:854"),
         ("192.0.2.1:99", "192.0.2.1:99"),
@@ -195,7 +199,7 @@ fn a_modem_is_asked_for_its_rate_where_it_is() {
         ("[2001:db8::1]:99", "[2001:db8::1]:99"),
     ] {
         let found = with(MODEM, &format!("modem = \"{modem}\"")).unwrap();
-        assert_eq!(found, Some(config(Way::Modem(address.parse().unwrap()))));
+        assert_eq!(found, Some(config(Modem::At(address.parse().unwrap()))));
     }
     let all = with(MODEM, "modem = \"192.0.2.1\"\nheartbeat = \"1 min\"\ngtsm = false");
     let all = all.unwrap().unwrap();
@@ -490,7 +494,7 @@ fn a_bad_hub_configuration_is_told_in_one_line() {
 fn a_key_in_an_open_file_is_refused() {
     let directory = Directory::new();
     let path = directory.write("terminal.toml", 0o644, &terminal_with("", ""));
-    let error = TerminalConfig::read(&path).unwrap_err().to_string();
+    let error = read_terminal(&path).unwrap_err().to_string();
     assert!(error.contains("chmod 600"), "{error}");
 }
 
@@ -501,12 +505,15 @@ fn a_key_file_is_found_beside_the_configuration() {
     let inline = format!("private_key = \"{PRIVATE}\"");
     let text = hub_with(&inline, "private_key_file = \"hub.key\"");
     let path = directory.write("hub.toml", 0o644, &text);
-    assert_eq!(HubConfig::read(&path).unwrap().identity.to_base64(), PRIVATE);
+    assert_eq!(
+        read_hub(&path).unwrap().identity.public(),
+        PrivateKey::parse(PRIVATE).unwrap().public()
+    );
 }
 
 #[test]
 fn a_missing_file_is_named() {
-    let error = HubConfig::read(Path::new("/nowhere/hub.toml")).unwrap_err().to_string();
+    let error = read_hub(Path::new("/nowhere/hub.toml")).unwrap_err().to_string();
     assert!(error.contains("/nowhere/hub.toml"), "{error}");
 }
 

@@ -1,9 +1,9 @@
 //! Section `[tunnel]`.
 
-use pep::config::PermittedTerminal;
+use pep::config::{PermittedTerminal, TunnelConfig, TunnelDevice};
 
 use super::parse::quoted;
-use super::{ConfigError, Source, TunnelConfig, TunnelDevice, raw};
+use super::{ConfigError, Source, raw};
 
 const NAME: &str = "skyhop0";
 /// IFNAMSIZ without the terminating zero.

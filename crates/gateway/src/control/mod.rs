@@ -10,6 +10,6 @@ mod server;
 
 pub use client::{Control, ControlError};
 pub(crate) use path::check_usual;
-pub use path::{ControlPath, default_directories};
+pub use path::default_directories;
 pub use protocol::{Answer, PROTOCOL, Request};
 pub(crate) use server::{Call, Server};

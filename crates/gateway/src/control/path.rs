@@ -11,18 +11,6 @@ use os::{PlaceError, Places, PrivateDirectory, RUN_VARIABLE};
 
 use crate::status::Role;
 
-/// Location of the control socket. Key `control`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum ControlPath {
-    /// The default path, if it is free.
-    #[default]
-    Usual,
-    /// This path; the gateway does not start without it.
-    At(PathBuf),
-    /// No control socket.
-    None,
-}
-
 fn places() -> Places {
     Places::of_user(RUN_VARIABLE)
 }

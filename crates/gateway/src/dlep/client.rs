@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
+use pep::config::DlepConfig;
 use pep::dlep::{Phase, Report, Row};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::DlepConfig;
 use super::driver::Driver;
 use crate::clock;
 use crate::status::{DlepDestination, DlepStatus};

@@ -10,13 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use os::Timer;
+use pep::config::{DlepConfig, Modem};
 use pep::dlep::{Output, Phase, Report, Router};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use units::Machine;
 
 use super::signals::{self, Signals};
-use super::{DlepConfig, Way};
 use crate::clock;
 
 /// Size of the read buffer, in bytes.
@@ -65,9 +65,9 @@ impl Driver {
         report: watch::Sender<Report>,
         stop: Arc<Notify>,
     ) -> io::Result<Self> {
-        let configured = match &config.way {
-            Way::Modem(modem) => Some(*modem),
-            Way::Discover(_) => None,
+        let configured = match &config.modem {
+            Modem::At(modem) => Some(*modem),
+            Modem::Discover(_) => None,
         };
         Ok(Self {
             router: Router::new(clock::now(), configured, config.heartbeat),
@@ -147,9 +147,9 @@ impl Driver {
             }
             Output::Connect(modem) => {
                 self.signals = None;
-                let interface = match &self.config.way {
-                    Way::Discover(interface) => Some(interface.clone()),
-                    Way::Modem(_) => None,
+                let interface = match &self.config.modem {
+                    Modem::Discover(interface) => Some(interface.clone()),
+                    Modem::At(_) => None,
                 };
                 let (gtsm, heartbeat) = (self.config.gtsm, self.config.heartbeat);
                 let opening = signals::connect(modem, interface, gtsm, heartbeat);
@@ -161,7 +161,7 @@ impl Driver {
     }
 
     fn send_signal(&mut self, signal: &[u8]) -> io::Result<()> {
-        let Way::Discover(interface) = &self.config.way else { return Ok(()) };
+        let Modem::Discover(interface) = &self.config.modem else { return Ok(()) };
         if self.signals.is_none() {
             self.signals = Some(Signals::open(interface, self.config.gtsm)?);
         }

@@ -7,14 +7,16 @@ use std::path::Path;
 
 use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
+use pep::config::{
+    ControlPath, HubConfig, InterceptConfig, Modem, OperationConfig, SoloConfig, TerminalConfig,
+};
 use slacp::Rate;
 
 use super::machine::has_net_admin;
 use super::{Finding, knock, reach, refused};
-use crate::config::{
-    ConfigError, HubConfig, InterceptConfig, OperationConfig, SoloConfig, TerminalConfig, Way,
-};
-use crate::control::{Answer, Control, ControlPath, Request, default_directories};
+use crate::config::{ConfigError, read_hub, read_solo, read_terminal};
+use crate::control::{Answer, Control, Request, default_directories};
+use crate::side::Settings;
 use crate::status::{Role, Status};
 
 pub(super) fn examine(path: &Path) -> Vec<Finding> {
@@ -41,9 +43,9 @@ enum Config {
 /// Reads a configuration of any role.
 fn read(path: &Path) -> Result<Config, ConfigError> {
     match fs::read_to_string(path).map_or(Role::Hub, |text| role(&text)) {
-        Role::Terminal => TerminalConfig::read(path).map(|it| Config::Terminal(Box::new(it))),
-        Role::Hub => HubConfig::read(path).map(|it| Config::Hub(Box::new(it))),
-        Role::Solo => SoloConfig::read(path).map(|it| Config::Solo(Box::new(it))),
+        Role::Terminal => read_terminal(path).map(|it| Config::Terminal(Box::new(it))),
+        Role::Hub => read_hub(path).map(|it| Config::Hub(Box::new(it))),
+        Role::Solo => read_solo(path).map(|it| Config::Solo(Box::new(it))),
     }
 }
 
@@ -155,10 +157,10 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
             ),
         });
     }
-    let looked_for = match &dlep.way {
-        Way::Modem(modem) => format!("asked at {modem}"),
-        Way::Discover(name) if is_running(name) == Some(true) => format!("looked for on {name}"),
-        Way::Discover(name) => {
+    let looked_for = match &dlep.modem {
+        Modem::At(modem) => format!("asked at {modem}"),
+        Modem::Discover(name) if is_running(name) == Some(true) => format!("looked for on {name}"),
+        Modem::Discover(name) => {
             let mend =
                 format!("set `dlep.interface` to an interface of this machine: {}", devices());
             let text = format!("{name} does not exist or is down; {initial} is used");
@@ -293,8 +295,9 @@ fn device_to(address: SocketAddr) -> Option<(String, std::net::IpAddr)> {
 
 #[cfg(test)]
 mod tests {
+    use pep::config::DlepConfig;
+
     use super::*;
-    use crate::config::DlepConfig;
     use crate::status::DlepStatus;
 
     #[test]
@@ -316,16 +319,16 @@ mod tests {
     #[test]
     fn who_tells_the_rate_is_told() {
         let rate = Rate::Modem { initial: units::BitRate::from_mbit(9) };
-        let verdict = |way, status: Option<&Status>| {
+        let verdict = |found, status: Option<&Status>| {
             let heartbeat = std::time::Duration::from_secs(5);
-            let dlep = Some(DlepConfig { way, heartbeat, gtsm: true });
+            let dlep = Some(DlepConfig { modem: found, heartbeat, gtsm: true });
             let operation = OperationConfig { dlep, ..OperationConfig::default() };
             let finding = modem(&rate, &operation, status).unwrap();
             (finding.verdict.as_str(), finding.text)
         };
-        let lo = || Way::Discover("lo".to_owned());
+        let lo = || Modem::Discover("lo".to_owned());
         assert!(verdict(lo(), None).1.contains("looked for on lo"));
-        assert_eq!(verdict(Way::Discover("no-such".to_owned()), None).0, "warn");
+        assert_eq!(verdict(Modem::Discover("no-such".to_owned()), None).0, "warn");
         for (state, expected) in [("up", "ok"), ("connecting", "warn")] {
             let dlep = Some(DlepStatus { state: state.to_owned(), ..DlepStatus::default() });
             let status = Status { dlep, ..Status::default() };

@@ -7,12 +7,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
+use pep::config::TerminalConfig;
 use slacp::{Endpoint, Event};
 use units::Machine;
 
 use super::Finding;
 use crate::clock;
-use crate::config::TerminalConfig;
 use crate::keys::{format_public_key, random_bytes};
 
 const CHECK: &str = "hub";
@@ -68,7 +68,7 @@ fn knock(config: &TerminalConfig, addresses: &[SocketAddr]) -> io::Result<Answer
         UdpSocket::bind(os::any_address(0))?
     };
     let seed = random_bytes().map_err(io::Error::other)?;
-    let (link, pair) = (config.link.clone(), config.identity.pair());
+    let (link, pair) = (config.link.clone(), config.identity.clone());
     let mut endpoint = Endpoint::terminal(link, pair, config.hub_key, addresses.to_vec(), seed);
     let (began, mut sent) = (Instant::now(), Instant::now());
     let mut datagram = Vec::new();

@@ -4,11 +4,11 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use pep::config::{HubConfig, TerminalConfig};
 use pep::egress::Egress;
 use pep::traffic::Prefix;
 
 use super::Finding;
-use crate::config::{HubConfig, TerminalConfig};
 
 const DNS: u16 = 53;
 const CHECK: &str = "reach";

@@ -6,12 +6,12 @@
 
 use std::fs::OpenOptions;
 
+use pep::config::{Answer, InterceptConfig, TunnelConfig, TunnelDevice};
 use pep::traffic::Version;
 
 use super::Finding;
 use super::machine::has_net_admin;
 use crate::capability::Capability;
-use crate::config::{Answer, InterceptConfig, TunnelConfig, TunnelDevice};
 use crate::netfilter::Slot;
 use crate::refusal::{Operation, Refusal};
 use crate::routing::is_loopback_up;

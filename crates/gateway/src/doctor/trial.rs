@@ -5,9 +5,9 @@ use std::io;
 use nix::sched::{CloneFlags, unshare};
 use os::netlink::RouteSocket;
 use os::{namespace, process};
+use pep::config::InterceptConfig;
 
 use super::Finding;
-use crate::config::InterceptConfig;
 use crate::interception::Interception;
 use crate::netfilter::Scope;
 use crate::refusal::{LATER, without_v6};

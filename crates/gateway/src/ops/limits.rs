@@ -4,8 +4,8 @@ use std::fs;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pep::admission::{Limits, Resources};
+use pep::config::OperationConfig;
 
-use super::OperationConfig;
 use crate::status::{MemoryStatus, Role};
 
 /// Memory assumed if the machine does not report it, in bytes.

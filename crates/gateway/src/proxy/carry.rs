@@ -7,6 +7,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use pep::config::{Answer, Names};
 use pep::proxy::Dialect;
 use pep::relay::Side;
 use pep::traffic::Prefix;
@@ -14,7 +15,6 @@ use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::io::AsyncWriteExt;
 
 use super::{Wish, refuse};
-use crate::config::{Answer, Names};
 use crate::connections::{Origin, Registered};
 use crate::counters::Counters;
 use crate::dial::{self, Dialer};

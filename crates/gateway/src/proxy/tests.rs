@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pep::config::{Answer, Names};
 use pep::egress::Egress;
 use tokio::sync::oneshot;
 
@@ -9,7 +10,6 @@ use pep::proxy::Dialect;
 use slacp::{Destination, HostName};
 
 use super::*;
-use crate::config::{Answer, Names};
 use crate::counters::Counters;
 use crate::dial::Dialer;
 

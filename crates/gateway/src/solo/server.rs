@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use pep::config::SoloConfig;
 use pep::relay::PATIENCE;
 use slacp::Open;
 use tokio::net::TcpStream;
@@ -12,7 +13,6 @@ use tokio::time::{sleep, timeout};
 
 use super::RECOVERY;
 use crate::clock;
-use crate::config::SoloConfig;
 use crate::connections::Registered;
 use crate::counters::Counters;
 use crate::deferral::Question;

@@ -2,8 +2,10 @@
 
 use std::future::pending;
 
-use crate::config::SideConfig;
+use pep::config::SideConfig;
+
 use crate::error::RunError;
+use crate::side::Settings;
 use crate::window::{Changes, Window};
 
 /// Configured initial windows in segments: sending, receiving.

@@ -12,8 +12,8 @@ use os::Watched;
 use os::device::veth::Near;
 use os::device::{tun, veth};
 use os::netlink::RouteSocket;
+use pep::config::{TunnelConfig, TunnelDevice};
 
-use crate::config::{TunnelConfig, TunnelDevice};
 use crate::refusal::{Operation, Refusal};
 
 /// The IPv4 dummy address (RFC 7600 §4.8), for interfaces without an address of their own.

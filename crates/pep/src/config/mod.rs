@@ -1,5 +1,15 @@
-//! The typed configuration of a gateway.
+//! The typed configuration of a gateway: valid as it stands, whatever file it came from.
 
-mod terminals;
+mod hub;
+mod intercept;
+mod log;
+mod operation;
+mod solo;
+mod terminal;
 
-pub use terminals::PermittedTerminal;
+pub use hub::{HubConfig, PermittedTerminal};
+pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};
+pub use log::{LogFilter, LogFilterError};
+pub use operation::{ControlPath, DlepConfig, Modem, OperationConfig};
+pub use solo::{SideConfig, SoloConfig};
+pub use terminal::{HubAddress, TerminalConfig};

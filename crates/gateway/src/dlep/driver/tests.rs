@@ -9,7 +9,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 use units::BitRate;
 
-use super::super::DlepConfig;
 use super::super::client::Client;
 use super::super::signals::{Signals, connect};
 use super::*;
@@ -88,14 +87,14 @@ async fn listen_at(address: Ipv4Addr, hops: u32) -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-fn config(way: Way) -> DlepConfig {
-    DlepConfig { way, heartbeat: Duration::from_secs(1), gtsm: true }
+fn config(modem: pep::config::Modem) -> DlepConfig {
+    DlepConfig { modem, heartbeat: Duration::from_secs(1), gtsm: true }
 }
 
 #[tokio::test]
 async fn a_modem_tells_dies_and_comes_back() {
     let (listener, address) = listen(255).await;
-    let mut client = Client::start(config(Way::Modem(address))).unwrap();
+    let mut client = Client::start(config(pep::config::Modem::At(address))).unwrap();
     let mut modem = Modem::accept(&listener, 20).await;
     let report = known(&mut client, |report| report.phase == Phase::Up).await;
     assert_eq!((rate(&report), report.modem), (Some(20), Some(address)));
@@ -148,8 +147,8 @@ fn a_modem_is_found_on_its_interface() {
             let lo = socket2::InterfaceIndexOrAddress::Index(lo);
             SockRef::from(&listening).join_multicast_v4_n(&group, &lo).unwrap();
             let (listener, address) = listen_at(OURS, 255).await;
-            let way = Way::Discover("lo".to_owned());
-            let mut client = Client::start(config(way)).unwrap();
+            let modem = pep::config::Modem::Discover("lo".to_owned());
+            let mut client = Client::start(config(modem)).unwrap();
             let router = discovered(&listening).await;
             let point = Item::ConnectionPoint {
                 address: address.ip(),

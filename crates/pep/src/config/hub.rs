@@ -1,0 +1,65 @@
+//! The configuration of a hub.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use slacp::{KeyPair, PublicKey};
+
+use super::intercept::{InterceptConfig, TunnelConfig};
+use super::operation::OperationConfig;
+use crate::admission::Quota;
+use crate::egress::Egress;
+use crate::traffic::{Classes, Policy, Prefix};
+
+/// Configuration of a hub.
+#[derive(Debug, Clone)]
+pub struct HubConfig {
+    /// The hub's key. Key `private_key` or `private_key_file`.
+    pub identity: KeyPair,
+    /// Local UDP address; `None` is port 5900 on all addresses. Key `listen`.
+    pub listen: Option<SocketAddr>,
+    /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `mtu`, `memory`, `stream_window`.
+    pub link: slacp::Config,
+    /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
+    pub connect_timeout: Duration,
+    /// Shows servers the client's address instead of this machine's. The client must then be in the
+    /// networks of its terminal. Key `transparent`, default false; needs CAP_NET_ADMIN.
+    pub transparent: bool,
+    /// Lets clients of one terminal reach those of another through the hub. Key `mesh`, default
+    /// false.
+    pub mesh: bool,
+    /// Connections to intercept towards the terminals' networks; `None` intercepts nothing. Section
+    /// `intercept`.
+    pub intercept: Option<InterceptConfig>,
+    /// Permitted terminals; at least one. Sections `[[terminal]]`.
+    pub terminals: Vec<PermittedTerminal>,
+    /// Operational settings. Keys `control`, `metrics`, `state`, `total_memory`, `max_connections`,
+    /// `keepalive`, `log`.
+    pub operation: OperationConfig,
+    /// Carries packets that are not split over the hop; `None` leaves them alone. Section `tunnel`,
+    /// which requires `networks` for every terminal.
+    pub tunnel: Option<TunnelConfig>,
+    /// Traffic classes that share the rate. Sections `[[class]]`.
+    pub classes: Classes,
+    /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then
+    /// sections `[[policy]]`.
+    pub policies: Vec<Policy>,
+}
+
+/// A terminal that a hub serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PermittedTerminal {
+    /// Name in the log.
+    pub name: String,
+    /// The terminal's public key.
+    pub key: PublicKey,
+    /// Addresses of its clients, as seen from the hub's side. Networks of different terminals must
+    /// not overlap. Key `networks`, default none.
+    pub networks: Vec<Prefix>,
+    /// Destinations its clients may reach through the hub. Keys `reach` and `deny`; by default
+    /// those of section `egress`, or else everything except special addresses and the hub's own.
+    pub egress: Egress,
+    /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
+    /// by default those of section `limits`; and `memory`.
+    pub quota: Quota,
+}

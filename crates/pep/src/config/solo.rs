@@ -1,0 +1,62 @@
+//! The configuration of a solo gateway.
+
+use std::time::Duration;
+
+use units::{BitRate, ByteCount};
+
+use super::intercept::{InterceptConfig, ProxyConfig};
+use super::operation::OperationConfig;
+use crate::traffic::Policy;
+
+/// Configuration of a solo gateway. At least one of `intercept` and `proxy` is set.
+#[derive(Debug, Clone)]
+pub struct SoloConfig {
+    /// Connections to intercept; `None` intercepts nothing. Section `intercept`.
+    pub intercept: Option<InterceptConfig>,
+    /// What to split or bypass; the first match decides. Key `intercept.bypass`, then sections
+    /// `[[policy]]`.
+    pub policies: Vec<Policy>,
+    /// SOCKS5 and HTTP proxy; `None` runs none. Section `proxy`.
+    pub proxy: Option<ProxyConfig>,
+    /// TCP settings towards clients. Section `lan`.
+    pub lan: SideConfig,
+    /// TCP settings towards servers. Section `wan`.
+    pub wan: SideConfig,
+    /// Shows servers the client's address on intercepted connections. Key `transparent`, default
+    /// false.
+    pub transparent: bool,
+    /// Lets clients reach services on this machine's loopback addresses. Key `allow_loopback`,
+    /// default false.
+    pub allow_loopback: bool,
+    /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
+    pub connect_timeout: Duration,
+    /// Operational settings. Keys `control`, `metrics`, `total_memory`, `max_connections`,
+    /// `keepalive`, `log`.
+    pub operation: OperationConfig,
+}
+
+/// Kernel TCP settings on one side of a solo gateway. `None` keeps the system's default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SideConfig {
+    /// Name in the kernel. Key `congestion_control`, default the system's; on the LAN side CUBIC or
+    /// Reno, which cost little.
+    pub congestion_control: Option<String>,
+    /// Bytes waiting to be sent or acknowledged; must hold one BDP to fill the path. Autotuned by
+    /// default. Key `send_buffer`.
+    pub send_buffer: Option<ByteCount>,
+    /// Bytes waiting to be read, and so the maximum window. Autotuned by default. Key
+    /// `receive_buffer`.
+    pub receive_buffer: Option<ByteCount>,
+    /// Maximum sending rate of one connection. Key `pacing_rate`.
+    pub pacing_rate: Option<BitRate>,
+    /// Initial congestion window in segments; default 10, the kernel's (RFC 6928). Needs
+    /// CAP_NET_ADMIN. Key `initial_window`.
+    pub initial_window: Option<u32>,
+    /// Initial receive window in segments, limited by the receive buffer. Needs CAP_NET_ADMIN. Key
+    /// `initial_receive_window`.
+    pub initial_receive_window: Option<u32>,
+    /// Disables delayed ACKs. The kernel waits up to 40 ms to send an ACK with a reply, which
+    /// stalls a sender that holds back the rest of a message (Nagle's algorithm). Costs extra ACKs.
+    /// Key `quick_ack`, default false.
+    pub quick_ack: bool,
+}

@@ -1,0 +1,86 @@
+//! The configuration of a terminal.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use slacp::{KeyPair, PublicKey};
+
+use super::intercept::{InterceptConfig, ProxyConfig, TunnelConfig};
+use super::operation::OperationConfig;
+use crate::egress::Egress;
+use crate::traffic::{Classes, Policy};
+
+/// Configuration of a terminal.
+#[derive(Debug, Clone)]
+pub struct TerminalConfig {
+    /// The terminal's key. Key `private_key` or `private_key_file`.
+    pub identity: KeyPair,
+    /// The hub's address or name, with the UDP port. Key `hub`.
+    pub hub: HubAddress,
+    /// The hub's public key. Key `hub_key`.
+    pub hub_key: PublicKey,
+    /// The local UDP address; `None` lets the system choose. Key `listen`.
+    pub listen: Option<SocketAddr>,
+    /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `mtu`, `memory`, `stream_window`.
+    pub link: slacp::Config,
+    /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
+    pub connect_timeout: Duration,
+    /// Connects with the original client's address, instead of this machine's, for connections from
+    /// the hub's side. Key `transparent`, default false; needs CAP_NET_ADMIN.
+    pub transparent: bool,
+    /// Connections to intercept; `None` intercepts nothing. Section `intercept`.
+    pub intercept: Option<InterceptConfig>,
+    /// SOCKS5 and HTTP proxy; `None` runs none. Section `proxy`.
+    pub proxy: Option<ProxyConfig>,
+    /// Destinations that connections and packets from the hub's side may reach; none by default.
+    /// Section `accept`.
+    pub accept: Egress,
+    /// Operational settings. Keys `control`, `metrics`, `state`, `total_memory`, `max_connections`,
+    /// `keepalive`, `log`.
+    pub operation: OperationConfig,
+    /// Carries packets that are not split over the hop; `None` leaves them alone. Section `tunnel`,
+    /// which requires `intercept`.
+    pub tunnel: Option<TunnelConfig>,
+    /// Traffic classes that share the rate. Sections `[[class]]`.
+    pub classes: Classes,
+    /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then
+    /// sections `[[policy]]`.
+    pub policies: Vec<Policy>,
+}
+
+/// Address of the hub as `host:port`, not resolved yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubAddress(String);
+
+impl HubAddress {
+    /// An address and a port, or a name and a port; `None` for any other text, and for port 0.
+    pub fn new(text: String) -> Option<Self> {
+        let is_address = text.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0);
+        let is_name = text.rsplit_once(':').is_some_and(|(host, port)| {
+            !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok_and(|p| p != 0)
+        });
+        (is_address || is_name).then_some(Self(text))
+    }
+
+    /// `host:port`, in the form that a resolver accepts.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hub_has_a_host_and_a_port() {
+        for text in ["hub.example.net:5900", "192.0.2.1:1", "[2001:db8::1]:5900"] {
+            assert_eq!(HubAddress::new(text.to_owned()).unwrap().as_str(), text);
+        }
+        for text in
+            ["", "hub", ":5900", "hub:", "hub:0", "192.0.2.1:0", "2001:db8::1:5900", "h:65536"]
+        {
+            assert_eq!(HubAddress::new(text.to_owned()), None, "{text}");
+        }
+    }
+}
