@@ -1,12 +1,12 @@
 //! Runs replications in parallel.
 
 use std::io::IsTerminal;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+use rayon::ThreadPoolBuilder;
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 use scenario::Case;
 use sim::Metric;
 use sim::Run;
@@ -36,24 +36,13 @@ pub(super) fn all(args: &Args, jobs: &[Job<'_>]) -> Result<Vec<Outcome>> {
     let threads = args.threads.or_else(|| thread::available_parallelism().ok());
     let threads = threads.map_or(1, std::num::NonZero::get).min(jobs.len());
     let bar = progress(jobs.len());
-    let next = AtomicUsize::new(0);
-    let slots: Vec<_> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let place = jobs.iter().position(|other| core::ptr::eq(other, job));
-                    let outcome = one(args, jobs, job, &bar);
-                    if let Some(mut slot) = place.and_then(|place| slots[place].lock().ok()) {
-                        *slot = Some(outcome);
-                    }
-                }
-            });
-        }
-    });
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let run = |(index, job)| one(args, job, index == 0, &bar);
+    // One job at a time: some take much longer than others.
+    let run_all = || jobs.par_iter().enumerate().with_max_len(1).map(run).collect::<Vec<_>>();
+    let outcomes = pool.install(run_all);
     bar.finish_and_clear();
-    let done = slots.into_iter().map(|slot| slot.into_inner().ok().flatten());
-    done.map(|outcome| outcome.context("a run did not finish")?).collect()
+    outcomes.into_iter().collect()
 }
 
 fn progress(jobs: usize) -> ProgressBar {
@@ -66,9 +55,10 @@ fn progress(jobs: usize) -> ProgressBar {
     bar.with_message(if jobs == 1 { "1 run".to_owned() } else { format!("{jobs} runs") })
 }
 
-fn one(args: &Args, jobs: &[Job<'_>], job: &Job<'_>, bar: &ProgressBar) -> Result<Outcome> {
+/// Makes one run; the `first` of all is the one to capture.
+fn one(args: &Args, job: &Job<'_>, first: bool, bar: &ProgressBar) -> Result<Outcome> {
     let mut run = Run::new(job.case, job.seed);
-    let pcap = args.pcap.as_ref().filter(|_| core::ptr::eq(job, &jobs[0]));
+    let pcap = args.pcap.as_ref().filter(|_| first);
     let capture = pcap.map(|path| capture::start(path, args.pcap_at, &mut run)).transpose()?;
     let mut shown = 0;
     loop {

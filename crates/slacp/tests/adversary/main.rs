@@ -12,11 +12,11 @@ mod hop;
 mod hostile;
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use hostile::{Case, Other, Outcome, SECONDS, describe, mirror, net, run, run_alone};
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 use slacp::Rate;
 
 /// What an honest session beside another gets at least, in shares of what it
@@ -31,40 +31,25 @@ fn seeds(usual: Range<u64>) -> Range<u64> {
     first.parse().unwrap()..end.parse().unwrap()
 }
 
-/// Runs every seed, on all processors, and tells which fail and how.
+/// Runs every seed, on all processors. `run` returns the share of the memory bound that was used.
+/// Prints how to replay each seed that fails.
 fn each(seeds: Range<u64>, run: impl Fn(u64) -> f64 + Sync) {
-    let next = AtomicU64::new(seeds.start);
-    let failures = Mutex::new(Vec::new());
-    let most = Mutex::new((0.0, 0));
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return;
-            }
-            match catch_unwind(AssertUnwindSafe(|| run(seed))) {
-                Ok(held) => {
-                    let mut most = most.lock().unwrap();
-                    *most = if held > most.0 { (held, seed) } else { *most };
-                }
-                Err(why) => {
-                    let formatted = why.downcast_ref::<String>().map(String::as_str);
-                    let text = formatted.or(why.downcast_ref().copied()).unwrap_or_default();
-                    failures.lock().unwrap().push((seed, text.to_owned()));
-                }
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        (0..threads).for_each(|_| _ = scope.spawn(work));
-    });
-    let (most, failures) = (*most.lock().unwrap(), failures.into_inner().unwrap());
-    println!("{seeds:?}: at most {:.0} % of the bound held, by seed {}", most.0 * 100.0, most.1);
-    for (seed, text) in &failures {
+    let all: Vec<u64> = seeds.clone().collect();
+    let attempt = |&seed: &u64| (seed, catch_unwind(AssertUnwindSafe(|| run(seed))));
+    let outcomes: Vec<_> = all.par_iter().with_max_len(1).map(attempt).collect();
+    let held = |(seed, outcome): &(u64, Result<f64, _>)| Some((*outcome.as_ref().ok()?, *seed));
+    let most = outcomes.iter().filter_map(held).max_by(|a, b| a.0.total_cmp(&b.0));
+    let (most, by) = most.unwrap_or_default();
+    println!("{seeds:?}: at most {:.0} % of the bound held, by seed {by}", most * 100.0);
+    let failures =
+        outcomes.iter().filter_map(|(seed, outcome)| Some((seed, outcome.as_ref().err()?)));
+    for (seed, why) in failures.clone() {
+        let formatted = why.downcast_ref::<String>().map(String::as_str);
+        let text = formatted.or(why.downcast_ref().copied()).unwrap_or_default();
         println!("SLACP_SEEDS={seed}..{}: {text}", seed + 1);
     }
-    assert!(failures.is_empty(), "{} seeds of {seeds:?} fail", failures.len());
+    let failed = failures.count();
+    assert!(failed == 0, "{failed} seeds of {seeds:?} fail");
 }
 
 /// Losses make runs differ: the least of as many tells what is usual.
