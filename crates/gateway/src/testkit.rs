@@ -3,27 +3,20 @@
 mod ends;
 
 use std::any::type_name;
-use std::fs;
 use std::io::Write;
 use std::net::Ipv4Addr;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
-use nix::unistd::{Gid, Uid};
+use nix::unistd::Uid;
 use os::netlink::RouteSocket;
+use os::testkit::{run_in_user_namespace, skip};
 
 pub(crate) use self::ends::{abort, assert_reset, payload, read_all, speak_urgently};
 
 /// Set while a test runs inside a user namespace.
 const INSIDE: &str = "SKYHOP_TEST_INSIDE";
-
-/// Reports that a test cannot run here; fails where every test must run.
-pub(crate) fn skip(why: &str) {
-    assert!(std::env::var_os("SKYHOP_REQUIRE_LAB").is_none(), "must not be skipped: {why}");
-    eprintln!("SKIPPED: {why}");
-}
 
 /// Runs `work`, the whole body of a test, in an empty network namespace with loopback up;
 /// unprivileged users get a user namespace first. Skips the test if neither works.
@@ -33,7 +26,7 @@ pub(crate) fn in_namespace<F: FnOnce() + Send + 'static>(work: F) {
     }
     let inside = thread::spawn(move || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-            return skip(&format!("no network namespace: {error}"));
+            return skip(format!("no network namespace: {error}"));
         }
         RouteSocket::open().unwrap().bring_up("lo", None, true).unwrap();
         work();
@@ -50,18 +43,7 @@ fn in_user_namespace(closure: &str) {
     let program = std::env::current_exe().unwrap();
     let mut again = Command::new(program);
     again.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
-    let (uid, gid) = (Uid::effective(), Gid::effective());
-    let (uid_map, gid_map) = (format!("0 {uid} 1"), format!("0 {gid} 1"));
-    // SAFETY: the child is single-threaded; it makes system calls and allocates little, which the C
-    // library allows after fork.
-    unsafe {
-        again.pre_exec(move || {
-            unshare(CloneFlags::CLONE_NEWUSER)?;
-            fs::write("/proc/self/setgroups", "deny")?;
-            fs::write("/proc/self/gid_map", &gid_map)?;
-            fs::write("/proc/self/uid_map", &uid_map)
-        });
-    }
+    run_in_user_namespace(&mut again);
     match again.output() {
         Ok(output) => {
             let [told, complained] =
@@ -69,7 +51,7 @@ fn in_user_namespace(closure: &str) {
             eprint!("{complained}");
             assert!(output.status.success() && told.contains("1 passed"), "{test}, inside: {told}");
         }
-        Err(error) => skip(&format!("no user namespace: {error}")),
+        Err(error) => skip(format!("no user namespace: {error}")),
     }
 }
 

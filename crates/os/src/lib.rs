@@ -15,6 +15,8 @@ pub mod priority;
 pub mod process;
 pub mod socket;
 pub mod station;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
 mod timer;
 mod watched;
 

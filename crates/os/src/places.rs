@@ -306,6 +306,7 @@ mod tests {
     use tempfile::tempdir;
 
     use super::*;
+    use crate::testkit::skip;
 
     const VARIABLE: &str = "SKYHOP_TEST_DIR";
 
@@ -412,8 +413,7 @@ mod tests {
     #[test]
     fn another_user_s_directory_is_refused_and_the_next_place_taken() {
         if !geteuid().is_root() {
-            println!("SKIPPED: only root can give a directory away");
-            return;
+            return skip("only root can give a directory away");
         }
         let scratch = tempdir().unwrap();
         let [squatted, own] = ["squatted", "own"].map(|name| scratch.path().join(name));

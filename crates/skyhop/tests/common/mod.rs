@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::Uid;
+use os::testkit::heed_signals;
 
 pub(crate) use self::running::{Remains, Running};
+pub(crate) use os::testkit::skip;
 
 /// User id of `nobody`; any user but root would do.
 const ORDINARY: u32 = 65534;
@@ -85,20 +86,6 @@ impl Runner {
     }
 }
 
-/// Restores default signal handling. A shell's background job ignores SIGINT, `nohup` ignores
-/// SIGHUP, and child processes inherit that.
-fn heed_signals(command: &mut Command) {
-    // SAFETY: only sigaction(2) is called between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            for ending in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
-                signal(ending, SigHandler::SigDfl)?;
-            }
-            Ok(())
-        });
-    }
-}
-
 /// Runs `check` as every available user, if labs are possible.
 pub(crate) fn as_each_user(check: impl Fn(&Runner)) {
     let ordinary = Uid::effective().is_root().then(Runner::ordinary);
@@ -115,16 +102,10 @@ pub(crate) fn as_myself(check: impl Fn(&Runner)) {
 fn where_possible(runner: &Runner, check: impl Fn(&Runner)) {
     let output = runner.shell(&[], "true").output().unwrap();
     if output.status.code() == Some(2) {
-        skip(&String::from_utf8_lossy(&output.stderr));
+        skip(text(&output.stderr));
     } else {
         check(runner);
     }
-}
-
-/// Reports that a test cannot run; fails where it must run.
-pub(crate) fn skip(why: &str) {
-    println!("SKIPPED: {}", why.trim());
-    assert!(std::env::var_os("SKYHOP_REQUIRE_LAB").is_none_or(|value| value != "1"), "{why}");
 }
 
 pub(crate) fn is_present(program: &str) -> bool {

@@ -36,7 +36,7 @@ fn lines(runner: &Runner, script: &str) -> Vec<String> {
 
 fn all_present(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| !is_present(program));
-    missing.map(|program| skip(&format!("{program} is missing"))).is_none()
+    missing.map(|program| skip(format!("{program} is missing"))).is_none()
 }
 
 /// Whether this is an address of the lab's client: a server that sees it was not reached through

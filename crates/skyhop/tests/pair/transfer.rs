@@ -29,7 +29,7 @@ fn number(text: &str) -> f64 {
 
 fn all_present(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| !is_present(program));
-    missing.map(|program| skip(&format!("{program} is missing"))).is_none()
+    missing.map(|program| skip(format!("{program} is missing"))).is_none()
 }
 
 #[test]

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
+use os::testkit::NoSockets;
 
 use super::assert_transfer;
-use super::filter::{NO_NFTABLES, NoSockets};
 use crate::bare;
 use crate::clean_up::path;
 use crate::common::{as_each_user, assert_refused, is_present, skip, text};
@@ -83,7 +83,7 @@ const MACHINES: [Machine; 12] = [
     },
     Machine {
         name: "no nftables",
-        filter: Some(NO_NFTABLES),
+        filter: Some(NoSockets::NFTABLES),
         outcome: Refused(&["the nftables table: EPROTONOSUPPORT: ", "modprobe nf_tables"]),
         doctor: &["the nftables table: EPROTONOSUPPORT: ", "modprobe nf_tables"],
         ..USUAL

@@ -1,6 +1,5 @@
 //! Real-world machines: shared by several users, or lacking something.
 
-mod filter;
 mod missing;
 mod places;
 mod shared;

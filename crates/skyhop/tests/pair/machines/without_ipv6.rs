@@ -7,9 +7,9 @@ use std::process::Command;
 
 use lab::{LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
+use os::testkit::NoSockets;
 
 use super::assert_transfer;
-use super::filter::NO_IPV6;
 use crate::bare;
 use crate::common::{Runner, as_each_user, text};
 use crate::gateways::{Keys, accept_any, both, connect_from, listen_on};
@@ -21,7 +21,7 @@ const TOLD: &str = "IPv6 connections are not intercepted: the IPv6 listener: EAF
 /// A script in a lab with these options, on a kernel without IPv6.
 fn in_lab(runner: &Runner, options: &[&str], script: &str) -> Command {
     let mut command = runner.shell(options, script);
-    NO_IPV6.restrain(&mut command);
+    NoSockets::IPV6.restrain(&mut command);
     command
 }
 
@@ -170,7 +170,7 @@ fn without_ipv6_in_the_kernel_the_demo_measures() {
     crate::common::as_myself(|runner| {
         let mut demo = runner.skyhop();
         demo.args(["demo", "--only", "download", "--rate", "100Mbit/s", "--delay", "25ms"]);
-        NO_IPV6.restrain(&mut demo);
+        NoSockets::IPV6.restrain(&mut demo);
         let output = demo.current_dir(directory.path()).output().unwrap();
         let table = text(&output.stdout);
         assert!(output.status.success() && !table.contains("SIMULATED"), "{output:?}");

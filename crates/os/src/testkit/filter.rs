@@ -1,26 +1,20 @@
 //! Simulates kernels that lack a feature, with a system call filter (seccomp).
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Sockets for the kernel to refuse, and the error.
-#[derive(Clone, Copy)]
-pub(super) struct NoSockets {
+use nix::errno::Errno;
+use nix::sys::prctl;
+
+/// Sockets that the kernel refuses, and its error.
+#[derive(Debug, Clone, Copy)]
+pub struct NoSockets {
     family: libc::c_int,
     /// `None` matches any protocol.
     protocol: Option<libc::c_int>,
     errno: libc::c_int,
 }
-
-/// A kernel without IPv6.
-pub(super) const NO_IPV6: NoSockets =
-    NoSockets { family: libc::AF_INET6, protocol: None, errno: libc::EAFNOSUPPORT };
-/// A kernel without netfilter's netlink, or a container that blocks it.
-pub(super) const NO_NFTABLES: NoSockets = NoSockets {
-    family: libc::AF_NETLINK,
-    protocol: Some(libc::NETLINK_NETFILTER),
-    errno: libc::EPROTONOSUPPORT,
-};
 
 /// Offsets in `struct seccomp_data`: system call number, and lower half of an argument.
 const NUMBER: u32 = 0;
@@ -37,8 +31,19 @@ fn instruction(code: u32, k: u32, skipped: u8) -> libc::sock_filter {
 }
 
 impl NoSockets {
-    /// The command and its children get no such socket.
-    pub(super) fn restrain(self, command: &mut Command) {
+    /// A kernel without IPv6.
+    pub const IPV6: Self =
+        Self { family: libc::AF_INET6, protocol: None, errno: libc::EAFNOSUPPORT };
+
+    /// A kernel without netfilter's netlink, or a container that blocks it.
+    pub const NFTABLES: Self = Self {
+        family: libc::AF_NETLINK,
+        protocol: Some(libc::NETLINK_NETFILTER),
+        errno: libc::EPROTONOSUPPORT,
+    };
+
+    /// Refuses such sockets to a command and its children.
+    pub fn restrain(self, command: &mut Command) {
         let mut tests = vec![(NUMBER, libc::SYS_socket as u32), (argument(0), self.family as u32)];
         tests.extend(self.protocol.map(|protocol| (argument(2), protocol as u32)));
         let count = tests.len();
@@ -53,16 +58,11 @@ impl NoSockets {
         let install = move || {
             let program =
                 libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-            // SAFETY: the program outlives the calls; the kernel copies it.
-            let refused = unsafe {
-                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
-                    || libc::prctl(
-                        libc::PR_SET_SECCOMP,
-                        libc::SECCOMP_MODE_FILTER,
-                        &raw const program,
-                    ) < 0
-            };
-            if refused { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+            prctl::set_no_new_privs()?;
+            let mode = libc::SECCOMP_MODE_FILTER;
+            // SAFETY: the program outlives the call; the kernel copies it.
+            let code = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
+            Errno::result(code).map(drop).map_err(io::Error::from)
         };
         // SAFETY: only system calls, on memory that is already allocated.
         unsafe { command.pre_exec(install) };
