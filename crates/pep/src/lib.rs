@@ -12,6 +12,7 @@ pub mod dlep;
 pub mod egress;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod keys;
 pub mod periodic;
 pub mod proxy;
 pub mod rates;

@@ -26,10 +26,18 @@ impl<'a> Folder<'a> {
         Self::Disk(file.parent().unwrap_or(Path::new("")))
     }
 
+    /// Where the file at `path` is.
+    pub(crate) fn locate(self, path: &Path) -> PathBuf {
+        match self {
+            Self::Disk(folder) => folder.join(path),
+            Self::BuiltIn => path.to_owned(),
+        }
+    }
+
     /// The contents of the file at `path`.
     pub(crate) fn read(self, path: &Path) -> io::Result<String> {
         match self {
-            Self::Disk(folder) => read(&folder.join(path)),
+            Self::Disk(_) => read(&self.locate(path)),
             Self::BuiltIn => {
                 let known = built_in::TRACES.iter().find(|(name, _)| Path::new(name) == path);
                 let missing = || io::ErrorKind::NotFound.into();
@@ -40,10 +48,7 @@ impl<'a> Folder<'a> {
 
     /// Where a file is that has been named, and its contents.
     pub(crate) fn open(self, path: &Path) -> Result<(PathBuf, String), FileError> {
-        let whole = match self {
-            Self::Disk(folder) => folder.join(path),
-            Self::BuiltIn => path.to_owned(),
-        };
+        let whole = self.locate(path);
         match self.read(path) {
             Ok(text) => Ok((whole, text)),
             Err(cause) => Err(FileError::Read { file: whole.display().to_string(), cause }),

@@ -23,6 +23,10 @@ pub enum FileKind {
 }
 
 impl FileKind {
+    /// Keys of the sides of a pair, which a solo gateway does not have. Both have what its other
+    /// keys show.
+    const OF_A_PAIR: [&str; 5] = ["private_key", "private_key_file", "rate", "hub", "terminal"];
+
     /// Top-level keys by which each kind is recognised; the first kind that has one is it.
     const SIGNS: [(Self, &[&str]); 6] = [
         (Self::Scenario, &["hop", "flow", "case", "server-side", "client-side", "gateways"]),
@@ -33,11 +37,24 @@ impl FileKind {
         (Self::Solo, &["lan", "wan", "intercept", "proxy"]),
     ];
 
+    /// What the TOML appears to be; `None` if it shows nothing or is no TOML.
+    pub fn guess(text: &str) -> Option<Self> {
+        let file = DeTable::parse(text).ok()?;
+        Self::shown(file.get_ref()).next()
+    }
+
     /// What `file` appears to be if not `self`.
     pub(crate) fn mistaken_for(self, file: &DeTable<'_>) -> Option<Self> {
-        let shows = |(_, signs): &&(Self, &[&str])| signs.iter().any(|key| file.contains_key(*key));
-        let shown = || Self::SIGNS.iter().filter(shows).map(|(kind, _)| *kind);
-        if shown().any(|kind| kind == self) { None } else { shown().next() }
+        if Self::shown(file).any(|kind| kind == self) { None } else { Self::shown(file).next() }
+    }
+
+    fn shown(file: &DeTable<'_>) -> impl Iterator<Item = Self> {
+        let has = |keys: &[&str]| keys.iter().any(|key| file.contains_key(*key));
+        let of_a_pair = has(&Self::OF_A_PAIR);
+        let shows = move |(kind, signs): &&(Self, &[&str])| {
+            has(signs) && !(*kind == Self::Solo && of_a_pair)
+        };
+        Self::SIGNS.iter().filter(shows).map(|(kind, _)| *kind)
     }
 }
 
@@ -56,6 +73,10 @@ impl fmt::Display for FileKind {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::gateway::ConfigFile;
     use crate::{Preset, Published, Scenario};
 
     const TERMINAL: &str = "hub = \"hub.example.net:5900\"\nhub_key = \"x\"\n[intercept]\n";
@@ -88,6 +109,37 @@ mod tests {
                 assert_eq!(told == Err(confused), found != expected, "{found} {expected} {told:?}");
             }
         }
+    }
+
+    #[test]
+    fn gateways_are_told_apart_by_the_keys_that_only_they_have() {
+        let path = Path::new("own.toml");
+        let key = |_| Ok::<_, &str>(slacp::KeyPair::from_private([7; 32]));
+        let error = |expected, text| {
+            let file = ConfigFile { path, text, regular: true };
+            let told = match expected {
+                FileKind::Hub => file.hub(key).map(drop),
+                FileKind::Terminal => file.terminal(key).map(drop),
+                _ => file.solo().map(drop),
+            };
+            told.unwrap_err().to_string()
+        };
+        for (found, text) in
+            [(FileKind::Terminal, TERMINAL), (FileKind::Hub, HUB), (FileKind::Solo, SOLO)]
+        {
+            assert_eq!(FileKind::guess(text), Some(found));
+            for expected in [FileKind::Terminal, FileKind::Hub, FileKind::Solo] {
+                let confused = format!("own.toml: this is {found}, not {expected}");
+                let fits = expected == found;
+                assert!(fits || error(expected, text) == confused, "{found} {expected}");
+            }
+        }
+        // Nothing in these shows which side of a pair they are.
+        let text = "rate = \"auto\"\nprivate_key = \"x\"\n[intercept]\ninterfaces = [\"lan0\"]\n";
+        assert_eq!(FileKind::guess(text), None);
+        assert!(error(FileKind::Terminal, text).starts_with("own.toml: hub is missing"));
+        assert!(error(FileKind::Hub, text).starts_with("own.toml: terminal is missing"));
+        assert!(error(FileKind::Solo, text).starts_with("own.toml:2: unknown key `private_key`"));
     }
 
     #[test]

@@ -1,23 +1,27 @@
-//! The files in which users describe links, networks and traffic: TOML in, validated types out.
+//! The files in which users describe links, networks, traffic and gateways: TOML in, validated
+//! types out.
 //!
 //! | file | type | used by |
 //! |---|---|---|
 //! | link preset (`docs/presets.md`) | [`Preset`] | the lab, scenarios |
 //! | scenario (`docs/sim.md`) | [`Scenario`] | the simulator |
 //! | published values (`docs/published.md`) | [`Published`] | comparisons with the simulator |
+//! | configuration of a gateway (`docs/configuration.md`) | [`gateway::ConfigFile`] | `gateway` |
 //!
 //! A direction of a link is a [`LinkSpec`] in all of them, and [`LinkSpec::config`] is the only
 //! place that turns "1 BDP" into bytes. A file is parsed into raw structs (from which the JSON
 //! schemas of [`schemas`] follow), and these into types in which every value is right. What is
 //! wrong is a [`FileError`], which names file, line, key, value and what would be accepted.
 //!
-//! Files are read in one place (`folder`): presets, traces and scenarios by their path.
+//! Files are read in one place (`folder`): presets, traces and scenarios by their path. Gateways
+//! read their own, because of the private keys in them.
 
 mod document;
 mod error;
 mod folder;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod gateway;
 mod kind;
 mod link_spec;
 mod place;

@@ -128,6 +128,6 @@ impl<'a> Place<'a> {
 }
 
 /// As written in the file.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("{text:?}")
+pub(crate) fn quoted(text: impl Display) -> String {
+    format!("{:?}", text.to_string())
 }

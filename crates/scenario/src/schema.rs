@@ -3,15 +3,19 @@
 use schemars::{Schema, schema_for};
 
 use crate::Published;
+use crate::gateway::{RawHub, RawSolo, RawTerminal};
 use crate::preset::RawPreset;
 use crate::scenario::RawScenario;
 
 /// The schemas by the names of their files in `schemas/`.
-pub fn schemas() -> [(&'static str, Schema); 3] {
+pub fn schemas() -> [(&'static str, Schema); 6] {
     [
         ("preset.schema.json", schema_for!(RawPreset)),
         ("scenario.schema.json", schema_for!(RawScenario)),
         ("published.schema.json", schema_for!(Published)),
+        ("terminal.schema.json", schema_for!(RawTerminal)),
+        ("hub.schema.json", schema_for!(RawHub)),
+        ("solo.schema.json", schema_for!(RawSolo)),
     ]
 }
 
@@ -96,6 +100,28 @@ mod tests {
             let wrong = good.replace(from, to);
             assert!(!validator.is_valid(&json(&wrong)), "{wrong}");
             assert!(crate::Scenario::parse("x.toml", &wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_schemas_of_gateways_accept_their_files_and_name_their_keys() {
+        const HOP: &str = "private_key = 'x'\nrate = 'auto'\nmtu = 1400\nlog = 'warn'\n";
+        const TUNNEL: &str = "[tunnel]\ndevice = 'tun'\n[[policy]]\nports = [22, 'udp/443']\n\
+                              action = 'bypass'\n[intercept]\ninterfaces = ['lan0']\n";
+        let terminal = format!("hub = 'h:5900'\nhub_key = 'x'\n{HOP}{TUNNEL}");
+        let hub = format!("{HOP}{TUNNEL}[[terminal]]\nname = 'ship'\nkey = 'x'\nweight = 3\n");
+        let solo = "[proxy]\nlisten = '[::1]:1080'\nanswer = 'early'\n[wan]\nquick_ack = true\n";
+        for (name, text, wrong) in [
+            ("terminal", &*terminal, [("hub = ", "hubb = "), ("'tun'", "'tap'"), ("1400", "100")]),
+            ("hub", &hub, [("key = 'x'\nw", "w"), ("weight = 3", "weight = 0"), ("22", "true")]),
+            ("solo", solo, [("listen", "listn"), ("'early'", "'late'"), ("true", "1")]),
+        ] {
+            let validator = validator(&format!("{name}.schema.json"));
+            assert!(validator.is_valid(&json(text)), "{text}");
+            for (from, to) in wrong {
+                assert!(text.contains(from), "{from}");
+                assert!(!validator.is_valid(&json(&text.replace(from, to))), "{name}: {to}");
+            }
         }
     }
 }

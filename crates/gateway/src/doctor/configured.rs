@@ -10,11 +10,12 @@ use os::netlink::RouteSocket;
 use pep::config::{
     ControlPath, HubConfig, InterceptConfig, Modem, OperationConfig, SoloConfig, TerminalConfig,
 };
+use scenario::FileKind;
 use slacp::Rate;
 
 use super::machine::has_net_admin;
 use super::{Finding, knock, reach, refused};
-use crate::config::{ConfigError, read_hub, read_solo, read_terminal};
+use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::control::{Answer, Control, Request, default_directories};
 use crate::side::Settings;
 use crate::status::{Role, Status};
@@ -41,7 +42,7 @@ enum Config {
 }
 
 /// Reads a configuration of any role.
-fn read(path: &Path) -> Result<Config, ConfigError> {
+fn read(path: &Path) -> Result<Config, FileError> {
     match fs::read_to_string(path).map_or(Role::Hub, |text| role(&text)) {
         Role::Terminal => read_terminal(path).map(|it| Config::Terminal(Box::new(it))),
         Role::Hub => read_hub(path).map(|it| Config::Hub(Box::new(it))),
@@ -49,17 +50,12 @@ fn read(path: &Path) -> Result<Config, ConfigError> {
     }
 }
 
-/// Guesses the role: only a terminal has a `hub`, and only hubs and terminals have a key and a
-/// rate.
+/// Guesses the role. Hubs and terminals have a rate, and only a terminal has a `hub`.
 fn role(text: &str) -> Role {
-    let keys = text.lines().filter_map(|line| line.split_once('=')).map(|(key, _)| key.trim());
-    let has = |names: &[&str]| keys.clone().any(|key| names.contains(&key));
-    if has(&["hub", "hub_key"]) {
-        Role::Terminal
-    } else if has(&["private_key", "private_key_file", "rate"]) {
-        Role::Hub
-    } else {
-        Role::Solo
+    match FileKind::guess(text) {
+        Some(FileKind::Terminal) => Role::Terminal,
+        Some(FileKind::Solo) => Role::Solo,
+        _ => Role::Hub,
     }
 }
 

@@ -1,9 +1,11 @@
 //! The configuration of a terminal.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use slacp::{KeyPair, PublicKey};
+use thiserror::Error;
 
 use super::intercept::{InterceptConfig, ProxyConfig, TunnelConfig};
 use super::operation::OperationConfig;
@@ -52,15 +54,26 @@ pub struct TerminalConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubAddress(String);
 
-impl HubAddress {
-    /// An address and a port, or a name and a port; `None` for any other text, and for port 0.
-    pub fn new(text: String) -> Option<Self> {
+/// The text is not a host and a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("expected {}", HubAddress::FORM)]
+pub struct HubAddressError;
+
+impl FromStr for HubAddress {
+    type Err = HubAddressError;
+
+    fn from_str(text: &str) -> Result<Self, HubAddressError> {
         let is_address = text.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0);
         let is_name = text.rsplit_once(':').is_some_and(|(host, port)| {
             !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok_and(|p| p != 0)
         });
-        (is_address || is_name).then_some(Self(text))
+        (is_address || is_name).then(|| Self(text.to_owned())).ok_or(HubAddressError)
     }
+}
+
+impl HubAddress {
+    /// Its form, for error messages.
+    pub const FORM: &str = "an address and a UDP port, like \"hub.example.net:5900\"";
 
     /// `host:port`, in the form that a resolver accepts.
     pub fn as_str(&self) -> &str {
@@ -75,12 +88,12 @@ mod tests {
     #[test]
     fn a_hub_has_a_host_and_a_port() {
         for text in ["hub.example.net:5900", "192.0.2.1:1", "[2001:db8::1]:5900"] {
-            assert_eq!(HubAddress::new(text.to_owned()).unwrap().as_str(), text);
+            assert_eq!(text.parse::<HubAddress>().unwrap().as_str(), text);
         }
         for text in
             ["", "hub", ":5900", "hub:", "hub:0", "192.0.2.1:0", "2001:db8::1:5900", "h:65536"]
         {
-            assert_eq!(HubAddress::new(text.to_owned()), None, "{text}");
+            assert_eq!(text.parse::<HubAddress>(), Err(HubAddressError), "{text}");
         }
     }
 }

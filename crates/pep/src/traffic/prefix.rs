@@ -45,7 +45,7 @@ pub enum PrefixError {
     #[error("expected a prefix, like \"10.0.0.0/8\" or \"2001:db8::/32\"")]
     Malformed,
     /// The address has bits set after the prefix, most likely by mistake.
-    #[error("it has bits beyond the prefix: did you mean {meant}?")]
+    #[error("expected {meant}, or a longer prefix: there are bits beyond this one")]
     HostBits {
         /// The prefix that contains the address.
         meant: Prefix,

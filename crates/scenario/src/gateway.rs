@@ -1,0 +1,172 @@
+//! Configuration files of gateways: TOML in, the types of [`pep::config`] out.
+//!
+//! A terminal:
+//!
+//! ```toml
+//! private_key_file = "terminal.key"
+//! hub = "hub.example.net:5900"
+//! hub_key = "6Vv2ZmPFGh0mLPqGSmGBkXzGUvlzEKOmwP8yTFhxRmA="
+//! rate = "10 Mbit/s"           # the return link, on which this side sends
+//!
+//! [intercept]
+//! interfaces = ["lan0"]        # interfaces towards the clients
+//! bypass = ["10.0.0.0/8"]      # destinations that pass unaccelerated
+//!
+//! [accept]                     # connections from the hub's side; none without this section
+//! to = ["10.1.0.0/16:22"]
+//!
+//! [proxy]                      # instead of [intercept], or in addition
+//! listen = "127.0.0.1:1080"    # SOCKS5 and HTTP CONNECT
+//! ```
+//!
+//! A hub:
+//!
+//! ```toml
+//! private_key_file = "hub.key"
+//! rate = "50 Mbit/s"           # the forward link, on which this side sends
+//!
+//! [[terminal]]
+//! name = "ship-1"
+//! key = "0YJ7D8fzVCLh8TbVzDyv7B8cnX3sCXMlyUd2KVeuJgE="
+//! networks = ["10.1.0.0/16", "fd00:1::/64"]   # addresses of its clients
+//! deny = ["10.0.0.0/8"]        # destinations that its clients may not reach
+//! ```
+//!
+//! Nothing here does I/O: the caller reads the file, and the private key that it names.
+
+mod classes;
+mod dlep;
+mod egress;
+mod entrances;
+mod hop;
+mod limits;
+mod operation;
+mod pair;
+mod policies;
+mod rate;
+mod raw;
+mod sections;
+mod solo;
+#[cfg(test)]
+mod tests;
+mod tunnel;
+mod values;
+
+use core::fmt::Display;
+use core::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use pep::config::{HubConfig, SoloConfig, TerminalConfig};
+use serde::Deserialize;
+use slacp::KeyPair;
+
+use crate::document::Document;
+use crate::folder::Folder;
+use crate::place::{Place, quoted};
+use crate::{FileError, FileKind};
+pub(crate) use raw::{RawHub, RawSolo, RawTerminal};
+
+/// IFNAMSIZ without the terminating zero.
+const LONGEST_INTERFACE_NAME: usize = 15;
+
+/// A gateway's file as it was read.
+#[derive(Debug, Clone, Copy)]
+pub struct ConfigFile<'a> {
+    /// Where it is.
+    pub path: &'a Path,
+    /// What is in it.
+    pub text: &'a str,
+    /// Whether it is a regular file: it can be read again, and paths in it are relative to its
+    /// directory. Paths in others, such as `/dev/stdin`, are relative to the working directory.
+    pub regular: bool,
+}
+
+/// Where a gateway's private key is.
+pub enum KeySource {
+    /// In the configuration: base64 text.
+    Inline(String),
+    /// In this file.
+    File(PathBuf),
+}
+
+impl ConfigFile<'_> {
+    /// Parses a hub's configuration; `key` reads its private key.
+    ///
+    /// # Errors
+    /// If it is not a valid hub's configuration, or `key` fails.
+    pub fn hub<E: Display>(
+        &self,
+        key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
+    ) -> Result<HubConfig, FileError> {
+        self.parse(FileKind::Hub, |place, raw| pair::hub(place, raw, self, key))
+    }
+
+    /// Parses a terminal's configuration; `key` reads its private key.
+    ///
+    /// # Errors
+    /// If it is not a valid terminal's configuration, or `key` fails.
+    pub fn terminal<E: Display>(
+        &self,
+        key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
+    ) -> Result<TerminalConfig, FileError> {
+        self.parse(FileKind::Terminal, |place, raw| pair::terminal(place, raw, self, key))
+    }
+
+    /// Parses a solo gateway's configuration.
+    ///
+    /// # Errors
+    /// If it is not a valid solo gateway's configuration.
+    pub fn solo(&self) -> Result<SoloConfig, FileError> {
+        self.parse(FileKind::Solo, |place, raw| solo::read(place, raw, self))
+    }
+
+    fn parse<R: for<'d> Deserialize<'d>, T>(
+        &self,
+        kind: FileKind,
+        read: impl FnOnce(&Place<'_>, R) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        let origin = self.path.display().to_string();
+        let folder = if self.regular { Folder::of(self.path) } else { Folder::Disk(Path::new("")) };
+        let document = Document::parse(&origin, folder, self.text, kind)?;
+        let raw = document.read()?;
+        read(&Place::file(&document), raw)
+    }
+}
+
+/// Reads the private key with `read`.
+fn identity<E: Display>(
+    place: &Place<'_>,
+    inline: Option<String>,
+    file: Option<String>,
+    read: impl FnOnce(KeySource) -> Result<KeyPair, E>,
+) -> Result<KeyPair, FileError> {
+    const FILE: &str = "private_key_file";
+    let (key, source) = match (inline, file) {
+        (Some(_), Some(file)) => {
+            let expected = "only one of `private_key` and `private_key_file`";
+            return Err(place.wrong(FILE, quoted(file), expected));
+        }
+        (None, None) => return Err(place.missing(FILE, "a file written by `skyhop keygen`")),
+        (Some(text), None) => ("private_key", KeySource::Inline(text)),
+        (None, Some(file)) => (FILE, KeySource::File(place.folder().locate(Path::new(&file)))),
+    };
+    read(source).map_err(|error| place.unreadable(key, error))
+}
+
+/// An optional number within `range`; `unit` is empty or a plural with a space before it.
+fn number(
+    place: &Place<'_>,
+    key: &str,
+    value: Option<i64>,
+    (range, unit): (RangeInclusive<i64>, &str),
+) -> Result<Option<i64>, FileError> {
+    let good = value.is_none_or(|value| range.contains(&value));
+    let expected = format!("{} to {}{unit}", range.start(), range.end());
+    place.check(good, key, value.unwrap_or_default(), expected).map(|()| value)
+}
+
+/// The name of a network interface.
+fn interface(place: &Place<'_>, key: &str, name: &str) -> Result<(), FileError> {
+    let good = (1..=LONGEST_INTERFACE_NAME).contains(&name.len()) && name.is_ascii();
+    place.check(good, key, quoted(name), "the name of an interface, 1 to 15 characters")
+}

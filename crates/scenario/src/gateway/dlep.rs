@@ -1,0 +1,60 @@
+//! Section `[dlep]`.
+
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+
+use pep::config::{DlepConfig, Modem};
+use pep::dlep::PORT;
+use units::format_duration;
+
+use super::{interface, sections};
+use crate::FileError;
+use crate::place::{Place, quoted};
+
+const WHERE: &str = "the interface that the modem is on, like interface = \"wan0\", or its \
+                     address, like modem = \"192.0.2.1\"";
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// RFC 8175 §7.3.1 requires at least one second.
+const HEARTBEATS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+
+pub(super) fn read(
+    place: &Place<'_>,
+    raw: sections::Dlep,
+    rate: &slacp::Rate,
+) -> Result<DlepConfig, FileError> {
+    let written = match rate {
+        slacp::Rate::Fixed(rate) => quoted(rate),
+        _ => quoted("auto"),
+    };
+    let good = matches!(rate, slacp::Rate::Modem { .. });
+    place.check(good, "rate", written, "\"modem\", which [dlep] needs")?;
+    let place = place.within("dlep");
+    let modem = match (raw.interface, raw.modem) {
+        (None, None) => return Err(place.missing("interface", WHERE)),
+        (Some(_), Some(modem)) => {
+            let expected = "only one of `interface` and `modem`";
+            return Err(place.wrong("modem", quoted(modem), expected));
+        }
+        (Some(name), None) => {
+            interface(&place, "interface", &name)?;
+            Modem::Discover(name)
+        }
+        (None, Some(address)) => Modem::At(modem(&place, &address)?),
+    };
+    let heartbeat = raw.heartbeat.map_or(HEARTBEAT, |time| time.0.0);
+    let value = quoted(format_duration(heartbeat));
+    place.check(HEARTBEATS.contains(&heartbeat), "heartbeat", value, "1 s to 1 h")?;
+    Ok(DlepConfig { modem, heartbeat, gtsm: raw.gtsm.unwrap_or(true) })
+}
+
+/// A unicast address, with a port unless it is DLEP's.
+fn modem(place: &Place<'_>, text: &str) -> Result<SocketAddr, FileError> {
+    let alone = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
+    let modem = alone.or_else(|_| text.parse::<SocketAddr>());
+    let good = modem.ok().filter(|modem| {
+        !modem.ip().is_unspecified() && !modem.ip().is_multicast() && modem.port() != 0
+    });
+    let expected = format!("an address, with a port if it is not {PORT}");
+    good.ok_or_else(|| place.wrong("modem", quoted(text), expected))
+}

@@ -1,0 +1,62 @@
+//! How connections come in: sections `[intercept]` and `[proxy]`.
+
+use pep::config::{Answer, InterceptConfig, Names, ProxyConfig};
+use pep::traffic::Prefix;
+
+use super::{interface, sections};
+use crate::FileError;
+use crate::place::Place;
+use crate::text::Text;
+
+const INTERFACES: &str = "the interfaces to the clients, like [\"lan0\"]";
+
+/// Interception and proxy. Without section `[intercept]` it is an error if it is `needed`.
+pub(super) fn read(
+    place: &Place<'_>,
+    intercept: Option<sections::Intercept>,
+    proxy: Option<sections::Proxy>,
+    needed: bool,
+) -> Result<(Option<InterceptConfig>, Option<ProxyConfig>), FileError> {
+    let proxy = proxy.map(|raw| self::proxy(place, raw)).transpose()?;
+    if intercept.is_none() && needed {
+        return Err(place.missing("intercept.interfaces", INTERFACES));
+    }
+    let intercept = intercept.map(|raw| self::intercept(place, raw)).transpose()?;
+    Ok((intercept, proxy))
+}
+
+pub(super) fn intercept(
+    place: &Place<'_>,
+    raw: sections::Intercept,
+) -> Result<InterceptConfig, FileError> {
+    let place = place.within("intercept");
+    let interfaces = raw.interfaces.ok_or_else(|| place.missing("interfaces", INTERFACES))?;
+    place.check(!interfaces.is_empty(), "interfaces", "[]", INTERFACES)?;
+    for (index, name) in interfaces.iter().enumerate() {
+        interface(&place, &format!("interfaces.{index}"), name)?;
+    }
+    let answer = raw.answer.map_or(Answer::Early, Into::into);
+    Ok(InterceptConfig { interfaces, answer, own_traffic: raw.own_traffic.unwrap_or(false) })
+}
+
+/// Destinations that pass unaccelerated.
+pub(super) fn bypass(raw: Option<&sections::Intercept>) -> Vec<Prefix> {
+    raw.map_or_else(Vec::new, |raw| raw.bypass.iter().map(|prefix| prefix.0).collect())
+}
+
+fn proxy(place: &Place<'_>, raw: sections::Proxy) -> Result<ProxyConfig, FileError> {
+    const LISTEN: &str = "an address and a TCP port, like \"127.0.0.1:1080\"";
+    const CLIENTS: &str = "the addresses that may use the proxy, like [\"10.1.0.0/16\"]";
+    let place = place.within("proxy");
+    let Text(listen) = raw.listen.ok_or_else(|| place.missing("listen", LISTEN))?;
+    let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
+    if clients.is_empty() && !listen.0.ip().to_canonical().is_loopback() {
+        return Err(place.missing("clients", CLIENTS));
+    }
+    Ok(ProxyConfig {
+        listen: listen.0,
+        clients,
+        answer: raw.answer.map_or(Answer::Early, Into::into),
+        names: raw.names.map_or(Names::Hub, Into::into),
+    })
+}

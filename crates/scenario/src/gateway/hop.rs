@@ -1,0 +1,65 @@
+//! Settings of the hop: `mtu`, `memory`, `stream_window`; and `connect_timeout`.
+
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
+use units::{ByteCount, format_duration};
+
+use super::number;
+use crate::FileError;
+use crate::place::{Place, quoted};
+use crate::text::{Text, Time};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+const LONGEST_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
+/// The minimum that every IPv4 host accepts (RFC 1122 §3.3.2), up to a jumbo frame.
+const MTU: RangeInclusive<i64> = 576..=9216;
+const LEAST_SIZE: ByteCount = ByteCount::new(64_000);
+
+/// The keys as written.
+pub(super) struct Hop {
+    pub(super) mtu: Option<i64>,
+    pub(super) memory: Option<Text<ByteCount>>,
+    pub(super) stream_window: Option<Text<ByteCount>>,
+}
+
+impl Hop {
+    pub(super) fn read(
+        self,
+        place: &Place<'_>,
+        rate: slacp::Rate,
+    ) -> Result<slacp::Config, FileError> {
+        let mut link = slacp::Config::new(rate);
+        if let Some(mtu) = number(place, "mtu", self.mtu, (MTU, " bytes"))? {
+            link.mtu = mtu as u16;
+        }
+        link.memory = size(place, "memory", self.memory)?.unwrap_or(link.memory);
+        let window = size(place, "stream_window", self.stream_window)?;
+        link.stream_window = window.unwrap_or(link.stream_window.min(link.memory));
+        let expected = format!("at most the memory, {}", link.memory);
+        let good = link.stream_window <= link.memory;
+        place.check(good, "stream_window", quoted(link.stream_window), expected)?;
+        Ok(link)
+    }
+}
+
+/// An optional amount of memory.
+pub(super) fn size(
+    place: &Place<'_>,
+    key: &str,
+    size: Option<Text<ByteCount>>,
+) -> Result<Option<ByteCount>, FileError> {
+    let Some(Text(size)) = size else { return Ok(None) };
+    let expected = format!("at least {LEAST_SIZE}");
+    place.check(size >= LEAST_SIZE, key, quoted(size), expected).map(|()| Some(size))
+}
+
+pub(super) fn connect_timeout(
+    place: &Place<'_>,
+    time: Option<Text<Time>>,
+) -> Result<Duration, FileError> {
+    let time = time.map_or(CONNECT_TIMEOUT, |time| time.0.0);
+    let good = !time.is_zero() && time <= LONGEST_CONNECT_TIMEOUT;
+    let value = quoted(format_duration(time));
+    place.check(good, "connect_timeout", value, "more than 0 s, at most 10 min").map(|()| time)
+}

@@ -1,0 +1,199 @@
+//! Both sides of a pair: terminals, and hubs with the terminals that they permit.
+
+use core::fmt::Display;
+
+use pep::admission::Quota;
+use pep::config::{HubAddress, HubConfig, PermittedTerminal, TerminalConfig};
+use pep::egress::Egress;
+use pep::keys::KEY_FORM;
+use pep::traffic::Prefix;
+use slacp::{KeyPair, PublicKey};
+
+use super::hop::Hop;
+use super::operation::Operation;
+use super::policies::Choice;
+use super::rate::Rates;
+use super::values::Key;
+use super::{ConfigFile, KeySource, RawHub, RawTerminal, identity, sections};
+use super::{classes, dlep, egress, entrances, hop, limits, operation, policies, tunnel};
+use crate::FileError;
+use crate::place::{Place, quoted};
+use crate::text::Text;
+
+pub(super) fn terminal<E: Display>(
+    place: &Place<'_>,
+    raw: RawTerminal,
+    file: &ConfigFile<'_>,
+    key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
+) -> Result<TerminalConfig, FileError> {
+    let rates = Rates { rate: raw.rate, initial: raw.initial_rate, maximum: raw.maximum_rate };
+    let (rate, maximum_rate) = rates.read(place)?;
+    let dlep = raw.dlep.map(|raw| dlep::read(place, raw, &rate)).transpose()?;
+    let operation = Operation {
+        control: raw.control,
+        state: raw.state,
+        metrics: raw.metrics,
+        total_memory: raw.total_memory,
+        max_connections: raw.max_connections,
+        keepalive: raw.keepalive,
+        log: raw.log,
+    };
+    let hop = Hop { mtu: raw.mtu, memory: raw.memory, stream_window: raw.stream_window };
+    let mut link = hop.read(place, rate)?;
+    let tunnel = raw.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
+    let classes = classes::read(place, raw.class, tunnel.is_some(), &mut link)?;
+    let bypass = entrances::bypass(raw.intercept.as_ref());
+    let needs_interception = tunnel.is_some() || raw.proxy.is_none();
+    let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;
+    let choice = Choice { split: intercept.is_some(), tunnel: tunnel.is_some() };
+    let hub_address = || place.missing("hub", HubAddress::FORM);
+    Ok(TerminalConfig {
+        operation: operation::OperationConfig {
+            maximum_rate,
+            dlep,
+            ..operation.read(place, file)?
+        },
+        identity: identity(place, raw.private_key, raw.private_key_file, key)?,
+        hub: raw.hub.ok_or_else(hub_address)?.0,
+        hub_key: public_key(place, "hub_key", raw.hub_key)?,
+        listen: raw.listen.map(|address| address.0.0),
+        link,
+        connect_timeout: hop::connect_timeout(place, raw.connect_timeout)?,
+        transparent: raw.transparent.unwrap_or(false),
+        intercept,
+        proxy,
+        accept: egress::accept(place, raw.accept)?,
+        tunnel,
+        classes,
+        policies: policies::read(place, bypass, raw.policy, choice)?,
+    })
+}
+
+pub(super) fn hub<E: Display>(
+    place: &Place<'_>,
+    raw: RawHub,
+    file: &ConfigFile<'_>,
+    key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
+) -> Result<HubConfig, FileError> {
+    let rates = Rates { rate: raw.rate, initial: raw.initial_rate, maximum: raw.maximum_rate };
+    let (rate, maximum_rate) = rates.read(place)?;
+    let dlep = raw.dlep.map(|raw| dlep::read(place, raw, &rate)).transpose()?;
+    let operation = Operation {
+        control: raw.control,
+        state: raw.state,
+        metrics: raw.metrics,
+        total_memory: raw.total_memory,
+        max_connections: raw.max_connections,
+        keepalive: raw.keepalive,
+        log: raw.log,
+    };
+    let hop = Hop { mtu: raw.mtu, memory: raw.memory, stream_window: raw.stream_window };
+    let mut link = hop.read(place, rate)?;
+    link.names = true;
+    let tunnel = raw.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
+    let classes = classes::read(place, raw.class, tunnel.is_some(), &mut link)?;
+    egress::no_allow_loopback(place, raw.allow_loopback)?;
+    let usual = egress::usual(place, raw.egress)?;
+    let limits = limits::usual(place, raw.limits)?;
+    let terminals = permitted(place, raw.terminal, &usual, limits)?;
+    let transparent = raw.transparent.unwrap_or(false);
+    let needs_networks = raw.intercept.is_some() || transparent;
+    check_networks(place, &terminals, tunnel.is_some(), needs_networks)?;
+    let bypass = entrances::bypass(raw.intercept.as_ref());
+    let choice = Choice { split: raw.intercept.is_some(), tunnel: tunnel.is_some() };
+    Ok(HubConfig {
+        operation: operation::OperationConfig {
+            maximum_rate,
+            dlep,
+            ..operation.read(place, file)?
+        },
+        identity: identity(place, raw.private_key, raw.private_key_file, key)?,
+        listen: raw.listen.map(|address| address.0.0),
+        link,
+        connect_timeout: hop::connect_timeout(place, raw.connect_timeout)?,
+        mesh: raw.mesh.unwrap_or(false),
+        transparent,
+        intercept: raw.intercept.map(|raw| entrances::intercept(place, raw)).transpose()?,
+        terminals,
+        tunnel,
+        classes,
+        policies: policies::read(place, bypass, raw.policy, choice)?,
+    })
+}
+
+fn public_key(
+    place: &Place<'_>,
+    name: &str,
+    key: Option<Text<Key>>,
+) -> Result<PublicKey, FileError> {
+    key.map(|key| key.0.0).ok_or_else(|| place.missing(name, KEY_FORM))
+}
+
+/// The sections `[[terminal]]`.
+fn permitted(
+    place: &Place<'_>,
+    raw: Vec<sections::PermittedTerminal>,
+    usual: &Egress,
+    limits: Quota,
+) -> Result<Vec<PermittedTerminal>, FileError> {
+    if raw.is_empty() {
+        return Err(place.missing("terminal", "at least one section [[terminal]]"));
+    }
+    let mut terminals: Vec<PermittedTerminal> = Vec::with_capacity(raw.len());
+    for (index, raw) in raw.into_iter().enumerate() {
+        let place = place.within("terminal").within(index);
+        let quota = limits::of_terminal(&place, limits, &raw)?;
+        let name = raw.name;
+        let is_new = terminals.iter().all(|other| other.name != name);
+        place.check(is_new, "name", quoted(&name), "a name that no earlier terminal has")?;
+        let key = public_key(&place, "key", raw.key)?;
+        if let Some(other) = terminals.iter().find(|other| other.key == key) {
+            let problem = format!("{} has the same key: expected another", other.name);
+            return Err(place.unreadable("key", problem));
+        }
+        let networks = networks(&place, raw.networks, &terminals)?;
+        let egress = egress::of_terminal(&place, usual, raw.reach, raw.deny)?;
+        terminals.push(PermittedTerminal { name, key, networks, egress, quota });
+    }
+    Ok(terminals)
+}
+
+/// Networks of a terminal's clients. Fails if they overlap those of `others`.
+fn networks(
+    place: &Place<'_>,
+    networks: Vec<Text<Prefix>>,
+    others: &[PermittedTerminal],
+) -> Result<Vec<Prefix>, FileError> {
+    let theirs = || others.iter().flat_map(|other| other.networks.iter().map(move |n| (other, n)));
+    for (index, Text(network)) in networks.iter().enumerate() {
+        if let Some((other, taken)) = theirs().find(|(_, taken)| taken.overlaps(*network)) {
+            let expected =
+                format!("networks that do not overlap: {} already has {taken}", other.name);
+            return Err(place.wrong(&format!("networks.{index}"), quoted(network), expected));
+        }
+    }
+    Ok(networks.into_iter().map(|network| network.0).collect())
+}
+
+/// Checks that terminals have the `networks` that other settings need. The tunnel drops packets of
+/// a terminal without networks, so it needs those of every terminal.
+fn check_networks(
+    place: &Place<'_>,
+    terminals: &[PermittedTerminal],
+    tunnel: bool,
+    any: bool,
+) -> Result<(), FileError> {
+    let bare = terminals.iter().position(|terminal| terminal.networks.is_empty());
+    if let Some(index) = bare.filter(|_| tunnel) {
+        let name = &terminals[index].name;
+        let expected =
+            format!("the addresses behind {name}, like [\"10.1.0.0/16\"], which [tunnel] needs");
+        return Err(place.missing(&format!("terminal.{index}.networks"), &expected));
+    }
+    if any && terminals.iter().all(|terminal| terminal.networks.is_empty()) {
+        const EXPECTED: &str = "the addresses behind a terminal, like [\"10.1.0.0/16\"], which \
+                                [intercept] and `transparent` need";
+        return Err(place.missing("terminal.0.networks", EXPECTED));
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Sections `[[policy]]`: what to split, tunnel or bypass.
+
+use pep::traffic::{Action, MOST_RULES, Policy, Prefix, policy_rules};
+
+use super::classes::{DSCP_FORM, PORTS_FORM, code_point, each, ports};
+use super::sections;
+use crate::FileError;
+use crate::place::{Place, quoted};
+use crate::text::Text;
+
+/// Name of the policy that stands for `intercept.bypass`.
+const BYPASS: &str = "intercept.bypass";
+
+/// The actions available to policies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choice {
+    /// Whether connections are intercepted.
+    pub(super) split: bool,
+    /// Whether there is a tunnel; never on a solo gateway.
+    pub(super) tunnel: bool,
+}
+
+/// All policies of a gateway, starting with those of `bypass`.
+pub(super) fn read(
+    place: &Place<'_>,
+    bypass: Vec<Prefix>,
+    raw: Vec<sections::Policy>,
+    choice: Choice,
+) -> Result<Vec<Policy>, FileError> {
+    let mut policies = Vec::with_capacity(raw.len() + 1);
+    if !bypass.is_empty() {
+        policies.push(Policy { to: bypass, ..Policy::new(BYPASS, Action::Bypass) });
+    }
+    if !raw.is_empty() && !choice.split && !choice.tunnel {
+        const EXPECTED: &str = "the interfaces to the clients, like [\"lan0\"]: [[policy]] \
+                                applies to intercepted traffic";
+        return Err(place.missing("intercept.interfaces", EXPECTED));
+    }
+    for (index, raw) in raw.into_iter().enumerate() {
+        let place = place.within("policy").within(index);
+        let policy = policy(&place, index + 1, raw, choice)?;
+        check_order(&place, &policies, &policy)?;
+        policies.push(policy);
+    }
+    let rules = policy_rules(&policies);
+    let expected = format!(
+        "at most {MOST_RULES} in all: each combination of `to`, `from`, `ports` and `dscp` makes \
+         a rule"
+    );
+    place.check(rules <= MOST_RULES, "policy", format!("{rules} rules"), expected)?;
+    Ok(policies)
+}
+
+fn policy(
+    place: &Place<'_>,
+    number: usize,
+    raw: sections::Policy,
+    choice: Choice,
+) -> Result<Policy, FileError> {
+    const ACTIONS: &str = "\"split\", \"tunnel\" or \"bypass\"";
+    let prefixes = |all: Vec<Text<Prefix>>| all.into_iter().map(|prefix| prefix.0).collect();
+    let policy = Policy {
+        name: raw.name.unwrap_or_else(|| number.to_string()),
+        to: prefixes(raw.to),
+        from: prefixes(raw.from),
+        ports: each(place, "ports", &raw.ports, PORTS_FORM, ports)?,
+        dscp: each(place, "dscp", &raw.dscp, DSCP_FORM, code_point)?,
+        action: raw.action.ok_or_else(|| place.missing("action", ACTIONS))?.into(),
+    };
+    let refused = |expected| Err(place.wrong("action", quoted(policy.action.as_str()), expected));
+    match policy.action {
+        Action::Tunnel if !choice.tunnel => {
+            refused("section [tunnel] with it, or \"split\" or \"bypass\"")
+        }
+        Action::Split if !choice.split => {
+            refused("section [intercept] with it, or \"tunnel\" or \"bypass\"")
+        }
+        Action::Split if !policy.fits_tcp() => {
+            refused("TCP ports, as only TCP can be split, or \"tunnel\" or \"bypass\"")
+        }
+        _ => Ok(policy),
+    }
+}
+
+/// Checks that a policy has a unique name, and that earlier policies do not shadow it.
+fn check_order(place: &Place<'_>, before: &[Policy], policy: &Policy) -> Result<(), FileError> {
+    let name = quoted(&policy.name);
+    let is_new = before.iter().all(|other| other.name != policy.name);
+    place.check(is_new, "name", &name, "a name that no earlier policy has")?;
+    let Some(other) = before.iter().find(|other| other.fits_all()) else { return Ok(()) };
+    let expected = format!(
+        "another order, or to, from, ports or dscp in the earlier policy {:?}, which matches \
+         everything",
+        other.name
+    );
+    Err(place.wrong("name", name, expected))
+}

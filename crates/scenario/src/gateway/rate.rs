@@ -1,0 +1,65 @@
+//! Source of a side's rate: `rate`, `initial_rate` and `maximum_rate`.
+
+use units::BitRate;
+
+use super::values::RateChoice;
+use crate::FileError;
+use crate::place::{Place, quoted};
+use crate::text::Text;
+
+const RATE: &str =
+    "the rate at which this side sends, like \"10 Mbit/s\", or \"auto\", or \"modem\"";
+const INITIAL: &str = "the rate while the modem reports none, like \"10 Mbit/s\"";
+
+/// The three keys as written.
+pub(super) struct Rates {
+    pub(super) rate: Option<Text<RateChoice>>,
+    pub(super) initial: Option<Text<BitRate>>,
+    pub(super) maximum: Option<Text<BitRate>>,
+}
+
+impl Rates {
+    /// The source of the rate, and the maximum that overrides it.
+    pub(super) fn read(
+        self,
+        place: &Place<'_>,
+    ) -> Result<(slacp::Rate, Option<BitRate>), FileError> {
+        let choice = self.rate.ok_or_else(|| place.missing("rate", RATE))?.0;
+        let initial = rate(place, "initial_rate", self.initial)?;
+        let maximum = rate(place, "maximum_rate", self.maximum)?;
+        let source = match (choice, initial) {
+            (RateChoice::Auto, _) => slacp::Rate::Auto { ceiling: maximum },
+            (RateChoice::Modem, Some(initial)) => slacp::Rate::Modem { initial },
+            (RateChoice::Modem, None) => return Err(place.missing("initial_rate", INITIAL)),
+            (RateChoice::Fixed(rate), _) => slacp::Rate::Fixed(above_zero(place, "rate", rate)?),
+        };
+        if let Some(initial) = initial {
+            let expected = "no such key, or rate = \"modem\"";
+            let good = choice == RateChoice::Modem;
+            place.check(good, "initial_rate", quoted(initial), expected)?;
+        }
+        if let Some(maximum) = maximum {
+            let expected = "no such key, or rate = \"auto\" or \"modem\"";
+            let good = !matches!(choice, RateChoice::Fixed(_));
+            place.check(good, "maximum_rate", quoted(maximum), expected)?;
+            let least = initial.unwrap_or(maximum);
+            let expected = format!("at least the initial_rate, {least}");
+            place.check(maximum >= least, "maximum_rate", quoted(maximum), expected)?;
+        }
+        Ok((source, maximum))
+    }
+}
+
+/// An optional rate above zero.
+pub(super) fn rate(
+    place: &Place<'_>,
+    key: &str,
+    rate: Option<Text<BitRate>>,
+) -> Result<Option<BitRate>, FileError> {
+    rate.map(|rate| above_zero(place, key, rate.0)).transpose()
+}
+
+fn above_zero(place: &Place<'_>, key: &str, rate: BitRate) -> Result<BitRate, FileError> {
+    let expected = "a rate above 0, like \"10 Mbit/s\"";
+    place.check(rate.bits_per_second() > 0, key, quoted(rate), expected).map(|()| rate)
+}

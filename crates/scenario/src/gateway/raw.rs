@@ -1,0 +1,223 @@
+//! The files of gateways as written.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use units::{BitRate, ByteCount};
+
+use super::sections::{
+    Accept, Class, Dlep, Egress, Intercept, Limits, Metrics, PermittedTerminal, Policy, Proxy,
+    Side, Tunnel,
+};
+use super::values::{Address, Key, RateChoice};
+use crate::text::{Text, Time};
+use pep::config::{HubAddress, LogFilter};
+
+/// The configuration of a terminal (docs/configuration.md).
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "skyhop terminal")]
+pub(crate) struct RawTerminal {
+    /// This gateway's private key in base64; or `private_key_file`.
+    pub(super) private_key: Option<String>,
+    /// A file with the private key, which only its owner can read.
+    pub(super) private_key_file: Option<String>,
+    /// Host and UDP port of the hub.
+    #[schemars(required, extend("examples" = ["hub.example.net:5900"]))]
+    pub(super) hub: Option<Text<HubAddress>>,
+    /// The hub's public key.
+    #[schemars(required)]
+    pub(super) hub_key: Option<Text<Key>>,
+    /// The rate of the return link, on which this side sends: a rate, `auto` or `modem`.
+    #[schemars(required, extend("examples" = ["10 Mbit/s", "auto", "modem"]))]
+    pub(super) rate: Option<Text<RateChoice>>,
+    /// With `rate = "modem"`: the rate while nothing is reported.
+    #[schemars(extend("examples" = ["10 Mbit/s"]))]
+    pub(super) initial_rate: Option<Text<BitRate>>,
+    /// With `auto` or `modem`: the upper limit of a session's rate on this side.
+    #[schemars(extend("examples" = ["50 Mbit/s"]))]
+    pub(super) maximum_rate: Option<Text<BitRate>>,
+    /// The control socket: a path, or `none`.
+    pub(super) control: Option<String>,
+    /// A directory that keeps what `rate = "auto"` has learnt about paths.
+    #[schemars(extend("examples" = ["/var/lib/skyhop"]))]
+    pub(super) state: Option<String>,
+    /// The metrics server.
+    pub(super) metrics: Option<Metrics>,
+    /// How to obtain the rate from the modem.
+    pub(super) dlep: Option<Dlep>,
+    /// While all sessions together hold more, new connections pass unaccelerated; by default half
+    /// of the machine's memory.
+    #[schemars(extend("examples" = ["1 GB"]))]
+    pub(super) total_memory: Option<Text<ByteCount>>,
+    /// The most connections carried.
+    #[schemars(range(min = 1))]
+    pub(super) max_connections: Option<i64>,
+    /// The local UDP address.
+    #[schemars(extend("examples" = ["[::]:5900"]))]
+    pub(super) listen: Option<Text<Address>>,
+    /// The longest IP packet to send over the hop, in bytes.
+    #[schemars(range(min = 576, max = 9216), extend("default" = 1500))]
+    pub(super) mtu: Option<i64>,
+    /// The most that all streams of a session hold, in each direction.
+    #[schemars(extend("default" = "256 MB"))]
+    pub(super) memory: Option<Text<ByteCount>>,
+    /// The most that one stream holds.
+    #[schemars(extend("default" = "64 MB"))]
+    pub(super) stream_window: Option<Text<ByteCount>>,
+    /// How long a connection to a destination may take to open; at most 10 min.
+    #[schemars(extend("default" = "30 s"))]
+    pub(super) connect_timeout: Option<Text<Time>>,
+    /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
+    #[schemars(extend("default" = "60 s"))]
+    pub(super) keepalive: Option<Text<Time>>,
+    /// What the log shows: a level, or levels of single modules.
+    #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
+    pub(super) log: Option<Text<LogFilter>>,
+    /// Connect with the client's address and port instead of this machine's.
+    #[schemars(extend("default" = false))]
+    pub(super) transparent: Option<bool>,
+    /// Connections to intercept.
+    pub(super) intercept: Option<Intercept>,
+    /// The SOCKS5 and HTTP CONNECT proxy.
+    pub(super) proxy: Option<Proxy>,
+    /// What the hub's side and other terminals may reach behind this terminal; nothing without it.
+    pub(super) accept: Option<Accept>,
+    /// Traffic that is not split crosses the hop too, if both sides have this section.
+    pub(super) tunnel: Option<Tunnel>,
+    /// How traffic shares the rate; by default interactive traffic goes before bulk.
+    #[serde(default)]
+    pub(super) class: Vec<Class>,
+    /// What is split, tunnelled or bypassed; the first match decides.
+    #[serde(default)]
+    pub(super) policy: Vec<Policy>,
+}
+
+/// The configuration of a hub (docs/configuration.md).
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "skyhop hub")]
+pub(crate) struct RawHub {
+    /// This gateway's private key in base64; or `private_key_file`.
+    pub(super) private_key: Option<String>,
+    /// A file with the private key, which only its owner can read.
+    pub(super) private_key_file: Option<String>,
+    /// The rate of the forward link, on which this side sends: a rate, `auto` or `modem`.
+    #[schemars(required, extend("examples" = ["50 Mbit/s", "auto", "modem"]))]
+    pub(super) rate: Option<Text<RateChoice>>,
+    /// With `rate = "modem"`: the rate while nothing is reported.
+    #[schemars(extend("examples" = ["50 Mbit/s"]))]
+    pub(super) initial_rate: Option<Text<BitRate>>,
+    /// With `auto` or `modem`: the upper limit of a session's rate on this side.
+    #[schemars(extend("examples" = ["50 Mbit/s"]))]
+    pub(super) maximum_rate: Option<Text<BitRate>>,
+    /// The control socket: a path, or `none`.
+    pub(super) control: Option<String>,
+    /// A directory that keeps what `rate = "auto"` has learnt about paths.
+    #[schemars(extend("examples" = ["/var/lib/skyhop"]))]
+    pub(super) state: Option<String>,
+    /// The metrics server.
+    pub(super) metrics: Option<Metrics>,
+    /// How to obtain the rate from the modem.
+    pub(super) dlep: Option<Dlep>,
+    /// While all sessions together hold more, new connections are refused; by default half of the
+    /// machine's memory.
+    #[schemars(extend("examples" = ["4 GB"]))]
+    pub(super) total_memory: Option<Text<ByteCount>>,
+    /// The most connections carried.
+    #[schemars(range(min = 1))]
+    pub(super) max_connections: Option<i64>,
+    /// The local UDP address; by default port 5900 of every address.
+    #[schemars(extend("examples" = ["[::]:5900"]))]
+    pub(super) listen: Option<Text<Address>>,
+    /// The longest IP packet to send over the hop, in bytes.
+    #[schemars(range(min = 576, max = 9216), extend("default" = 1500))]
+    pub(super) mtu: Option<i64>,
+    /// The most that all streams of a session hold, in each direction.
+    #[schemars(extend("default" = "256 MB"))]
+    pub(super) memory: Option<Text<ByteCount>>,
+    /// The most that one stream holds.
+    #[schemars(extend("default" = "64 MB"))]
+    pub(super) stream_window: Option<Text<ByteCount>>,
+    /// How long a connection to a destination may take to open; at most 10 min.
+    #[schemars(extend("default" = "30 s"))]
+    pub(super) connect_timeout: Option<Text<Time>>,
+    /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
+    #[schemars(extend("default" = "60 s"))]
+    pub(super) keepalive: Option<Text<Time>>,
+    /// What the log shows: a level, or levels of single modules.
+    #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
+    pub(super) log: Option<Text<LogFilter>>,
+    /// A key of earlier versions, to say what replaces it.
+    #[schemars(skip)]
+    pub(super) allow_loopback: Option<bool>,
+    /// What all terminals may reach through the hub.
+    pub(super) egress: Option<Egress>,
+    /// Limits of each terminal.
+    pub(super) limits: Option<Limits>,
+    /// Clients of one terminal may reach those of another.
+    #[schemars(extend("default" = false))]
+    pub(super) mesh: Option<bool>,
+    /// Connect with the client's address and port instead of this machine's.
+    #[schemars(extend("default" = false))]
+    pub(super) transparent: Option<bool>,
+    /// Connections to intercept towards the terminals' networks.
+    pub(super) intercept: Option<Intercept>,
+    /// Traffic that is not split crosses the hop too, if both sides have this section.
+    pub(super) tunnel: Option<Tunnel>,
+    /// How traffic shares the rate; by default interactive traffic goes before bulk.
+    #[serde(default)]
+    pub(super) class: Vec<Class>,
+    /// What is split, tunnelled or bypassed; the first match decides.
+    #[serde(default)]
+    pub(super) policy: Vec<Policy>,
+    /// The terminals that may connect.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub(super) terminal: Vec<PermittedTerminal>,
+}
+
+/// The configuration of a solo gateway (docs/solo.md).
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "skyhop solo gateway")]
+pub(crate) struct RawSolo {
+    /// The control socket: a path, or `none`.
+    pub(super) control: Option<String>,
+    /// The metrics server.
+    pub(super) metrics: Option<Metrics>,
+    /// While more waits in pipes, new connections pass unaccelerated; by default half of the
+    /// machine's memory.
+    #[schemars(extend("examples" = ["1 GB"]))]
+    pub(super) total_memory: Option<Text<ByteCount>>,
+    /// The most connections carried.
+    #[schemars(range(min = 1))]
+    pub(super) max_connections: Option<i64>,
+    /// How long a connection to a destination may take to open; at most 10 min.
+    #[schemars(extend("default" = "30 s"))]
+    pub(super) connect_timeout: Option<Text<Time>>,
+    /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
+    #[schemars(extend("default" = "60 s"))]
+    pub(super) keepalive: Option<Text<Time>>,
+    /// What the log shows: a level, or levels of single modules.
+    #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
+    pub(super) log: Option<Text<LogFilter>>,
+    /// Servers see the clients' addresses (with other ports) for intercepted connections.
+    #[schemars(extend("default" = false))]
+    pub(super) transparent: Option<bool>,
+    /// Clients may reach services on this machine's own loopback addresses.
+    #[schemars(extend("default" = false))]
+    pub(super) allow_loopback: Option<bool>,
+    /// Connections to intercept.
+    pub(super) intercept: Option<Intercept>,
+    /// The SOCKS5 and HTTP CONNECT proxy.
+    pub(super) proxy: Option<Proxy>,
+    /// What is split and what is bypassed; the first match decides.
+    #[serde(default)]
+    pub(super) policy: Vec<Policy>,
+    /// TCP towards clients.
+    #[serde(default)]
+    pub(super) lan: Side,
+    /// TCP towards servers.
+    #[serde(default)]
+    pub(super) wan: Side,
+}

@@ -1,0 +1,34 @@
+//! Section `[tunnel]`.
+
+use core::ops::RangeInclusive;
+
+use pep::config::{TunnelConfig, TunnelDevice};
+
+use super::{LONGEST_INTERFACE_NAME, number, sections};
+use crate::FileError;
+use crate::place::{Place, quoted};
+
+const NAME: &str = "skyhop0";
+/// From the IPv6 minimum link MTU to a jumbo frame.
+const MTU: RangeInclusive<i64> = 1280..=9216;
+/// Ethernet's MTU. A packet channel also takes packets longer than the hop's MTU.
+const USUAL_MTU: u16 = 1500;
+
+pub(super) fn read(
+    place: &Place<'_>,
+    raw: sections::Tunnel,
+    link: &slacp::Config,
+) -> Result<TunnelConfig, FileError> {
+    let place = place.within("tunnel");
+    let name = raw.name.unwrap_or_else(|| NAME.to_owned());
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let good = (1..=LONGEST_INTERFACE_NAME).contains(&name.len()) && name.bytes().all(known);
+    let expected = "a device name of 1 to 15 letters, digits, or any of \"-_.\"";
+    place.check(good, "name", quoted(&name), expected)?;
+    let mtu = number(&place, "mtu", raw.mtu, (MTU, " bytes"))?;
+    Ok(TunnelConfig {
+        name,
+        device: raw.device.map_or(TunnelDevice::Auto, Into::into),
+        mtu: mtu.map_or(link.mtu.max(USUAL_MTU), |mtu| mtu as u16),
+    })
+}

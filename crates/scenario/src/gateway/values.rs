@@ -1,0 +1,190 @@
+//! Values of gateways' files.
+
+use core::fmt;
+use core::str::FromStr;
+use std::net::SocketAddr;
+
+use pep::config;
+use pep::keys::{KeyTextError, parse_public_key};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use slacp::{ErrorControl, PublicKey};
+use units::BitRate;
+
+/// A local or remote address with a port.
+#[derive(Clone, Copy)]
+pub(super) struct Address(pub(super) SocketAddr);
+
+impl FromStr for Address {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        const EXPECTED: &str =
+            "expected an address and a port, like \"127.0.0.1:1080\" or \"[::]:5900\"";
+        text.parse().map(Self).map_err(|_| EXPECTED)
+    }
+}
+
+/// A public key.
+#[derive(Clone, Copy)]
+pub(super) struct Key(pub(super) PublicKey);
+
+impl FromStr for Key {
+    type Err = KeyTextError;
+
+    fn from_str(text: &str) -> Result<Self, KeyTextError> {
+        parse_public_key(text).map(Self)
+    }
+}
+
+/// Where a side's rate comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RateChoice {
+    /// The operator.
+    Fixed(BitRate),
+    /// Measurement.
+    Auto,
+    /// The modem.
+    Modem,
+}
+
+impl FromStr for RateChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "modem" => Ok(Self::Modem),
+            _ => {
+                let rate = text.parse().map_err(|e| format!("{e}, or \"auto\", or \"modem\""));
+                rate.map(Self::Fixed)
+            }
+        }
+    }
+}
+
+impl fmt::Display for RateChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(rate) => rate.fmt(f),
+            Self::Auto => f.write_str("auto"),
+            Self::Modem => f.write_str("modem"),
+        }
+    }
+}
+
+/// An element of a list of code points, ports or protocols: a name or a number.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a number, or a text in quotes")]
+#[schemars(inline)]
+pub(super) enum Item {
+    Number(i64),
+    Text(String),
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+/// When a client is answered.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(super) enum Answer {
+    Early,
+    Deferred,
+}
+
+impl From<Answer> for config::Answer {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Early => Self::Early,
+            Answer::Deferred => Self::Deferred,
+        }
+    }
+}
+
+/// Where names are resolved.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(super) enum Names {
+    Hub,
+    Here,
+}
+
+impl From<Names> for config::Names {
+    fn from(names: Names) -> Self {
+        match names {
+            Names::Hub => Self::Hub,
+            Names::Here => Self::Here,
+        }
+    }
+}
+
+/// Type of the tunnel's device.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(super) enum Device {
+    Auto,
+    Tun,
+    Veth,
+}
+
+impl From<Device> for config::TunnelDevice {
+    fn from(device: Device) -> Self {
+        match device {
+            Device::Auto => Self::Auto,
+            Device::Tun => Self::Tun,
+            Device::Veth => Self::Veth,
+        }
+    }
+}
+
+/// What a policy does.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(super) enum Action {
+    Split,
+    Tunnel,
+    Bypass,
+}
+
+impl From<Action> for pep::traffic::Action {
+    fn from(action: Action) -> Self {
+        match action {
+            Action::Split => Self::Split,
+            Action::Tunnel => Self::Tunnel,
+            Action::Bypass => Self::Bypass,
+        }
+    }
+}
+
+/// Error control of a class's packets.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(super) enum Channel {
+    None,
+    Fec,
+    Arq,
+    FecArq,
+}
+
+impl From<Channel> for ErrorControl {
+    fn from(channel: Channel) -> Self {
+        match channel {
+            Channel::None => Self::None,
+            Channel::Fec => Self::Fec,
+            Channel::Arq => Self::Arq,
+            Channel::FecArq => Self::FecArq,
+        }
+    }
+}
