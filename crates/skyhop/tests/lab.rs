@@ -1,7 +1,7 @@
 //! `skyhop lab` with the real binary and real kernels, as root (if the tests run as root) and as an
 //! ordinary user.
 //!
-//! Tests named `inside_…` are programs for the others: they run in a lab.
+//! Functions named `inside_…` are [programs](common::program) that tests run in a lab.
 
 mod common;
 
@@ -14,6 +14,7 @@ use std::process::Stdio;
 use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
 
+use self::common::program::{self, Program, programs, run};
 use self::common::{
     OWN, Runner, Running, as_each_user, as_myself, assert_echo, assert_refused, assert_takes,
     connect_time, is_present, skip, text,
@@ -35,8 +36,6 @@ fn a_connection_takes_one_round_trip() {
     as_each_user(|runner| runner.inside(&[], "inside_connections_take_600_ms"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
 fn inside_connections_take_600_ms() {
     for address in [IpAddr::from(Node::Server.address4()), Node::Server.address6().into()] {
         assert_takes(Duration::from_millis(600), OWN, || connect_time((address, 7)));
@@ -49,8 +48,6 @@ fn the_echo_service_honours_a_half_close() {
     as_each_user(|runner| runner.inside(&fast, "inside_a_half_close_is_answered_with_the_rest"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
 fn inside_a_half_close_is_answered_with_the_rest() {
     // By name: the lab's hosts are in /etc/hosts.
     assert_echo("server:7", 200_000, 0);
@@ -86,8 +83,6 @@ fn packets_are_lost_as_asked() {
     as_each_user(|runner| runner.inside(&lossy, "inside_a_tenth_is_lost"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
 fn inside_a_tenth_is_lost() {
     const SENT: u64 = 4000;
     const GROUP: u64 = 200;
@@ -141,8 +136,6 @@ fn segmentation_offload_does_not_reach_the_hop() {
     as_each_user(|runner| runner.inside(&fast, "inside_one_large_send_becomes_packets"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
 fn inside_one_large_send_becomes_packets() {
     let (sender, receiver) = udp_pair(Node::Terminal, Node::Hub);
     let before = packets_sent(Node::Terminal, "sat0");
@@ -168,8 +161,8 @@ fn set_udp_segment(socket: &UdpSocket, size: i32) {
 #[test]
 fn commands_run_on_the_host_that_is_asked_for() {
     as_each_user(|runner| {
-        let inside = "\"$TESTS\" --ignored --exact inside_this_is_server";
-        let on = runner.shell(&["--on", "server"], inside).output().unwrap();
+        let inside = program::command("inside_this_is_server");
+        let on = runner.shell(&["--on", "server"], &inside).output().unwrap();
         assert!(on.status.success(), "{on:?}");
         let exec = format!("\"$SKYHOP\" lab exec server -- {inside}; exit $((9 + $?))");
         let exec = runner.shell(&["--on", "client"], &exec).output().unwrap();
@@ -177,8 +170,6 @@ fn commands_run_on_the_host_that_is_asked_for() {
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
 fn inside_this_is_server() {
     assert_eq!(std::env::var(lab::LAB_VARIABLE).as_deref(), Ok("geo"));
     TcpListener::bind((Node::Server.address4(), 0)).unwrap();
@@ -408,4 +399,18 @@ fn assert_window_limited(runner: &Runner, delay: &str, load: &str, published: f6
     }
     let best = ratios.iter().copied().fold(0.0, f64::max);
     assert!((0.8..=1.05).contains(&best), "{delay} {load}: {ratios:?} of {published} bit/s");
+}
+
+const PROGRAMS: &[Program] = programs![
+    inside_connections_take_600_ms,
+    inside_a_half_close_is_answered_with_the_rest,
+    inside_a_tenth_is_lost,
+    inside_one_large_send_becomes_packets,
+    inside_this_is_server
+];
+
+/// Runs the program that a test has started in a lab.
+#[test]
+fn program() {
+    run(PROGRAMS);
 }

@@ -1,7 +1,7 @@
 //! `skyhop tcp` against the kernel, with the real binary in the lab: every byte arrives, with every
 //! combination of options and losses.
 //!
-//! Tests named `inside_…` are programs for the others: they run in a lab.
+//! Functions named `inside_…` are [programs](common::program) that tests run in a lab.
 
 mod common;
 
@@ -16,6 +16,7 @@ use lab::{Node, TestObject, find_netns};
 use nix::errno::Errno;
 use socket2::{Domain, Socket, Type};
 
+use self::common::program::{Program, programs, run};
 use self::common::{Runner, as_each_user, as_myself, assert_refused, text};
 
 /// Number of combinations of the four switches.
@@ -84,18 +85,12 @@ fn objects_come_whole_to_the_kernel() {
             options.extend(["--seed", "7"]);
             // On the worst link, the two sides have different settings.
             let shift = if per == "5%" { 3 } else { 0 };
-            let script = format!(
-                "SHIFT={shift} SIZE={size} exec \"$TESTS\" --ignored --exact inside_the_kernel_gets --nocapture"
-            );
-            let output = runner.shell(&options, &script).output().unwrap();
-            let said = [text(&output.stdout), text(&output.stderr)].join("\n");
-            assert!(output.status.success() && said.contains("1 passed"), "PER {per}: {said}");
+            let variables = format!("SHIFT={shift} SIZE={size}");
+            runner.inside_with(&options, "inside_the_kernel_gets", &variables);
         });
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
 fn inside_the_kernel_gets() {
     let size = std::env::var("SIZE").unwrap();
     let shift: usize = std::env::var("SHIFT").unwrap().parse().unwrap();
@@ -217,8 +212,6 @@ fn fast_open_is_the_kernels() {
     as_myself(|runner| runner.inside(&link("0"), "inside_fast_open"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
 fn inside_fast_open() {
     let [client, server] = [Node::Client, Node::Server].map(|node| find_netns(node).unwrap());
     for host in [&client, &server] {
@@ -311,14 +304,9 @@ fn marks_slow_both_down() {
 fn marks_at(runner: &Runner, rate: &str, size: &str) {
     let mut link = vec!["--delay", "20ms", "--rate", rate, "--queue", "1MB"];
     link.extend(["--discipline", "codel", "--ecn"]);
-    let script = format!("SIZE={size} exec \"$TESTS\" --ignored --exact inside_marks --nocapture");
-    let output = runner.shell(&link, &script).output().unwrap();
-    let said = [text(&output.stdout), text(&output.stderr)].join("\n");
-    assert!(output.status.success() && said.contains("1 passed"), "{rate}: {said}");
+    runner.inside_with(&link, "inside_marks", &format!("SIZE={size}"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
 fn inside_marks() {
     let size = std::env::var("SIZE").unwrap();
     let [client, server] = [Node::Client, Node::Server].map(|node| find_netns(node).unwrap());
@@ -408,4 +396,12 @@ fn what_is_refused_or_wrong_is_said() {
             assert_refused(&output, parts);
         }
     });
+}
+
+const PROGRAMS: &[Program] = programs![inside_the_kernel_gets, inside_fast_open, inside_marks];
+
+/// Runs the program that a test has started in a lab.
+#[test]
+fn program() {
+    run(PROGRAMS);
 }

@@ -1,6 +1,7 @@
 //! Shared helpers for tests of the real binary in real labs.
 #![allow(dead_code, unused_imports, reason = "each test program uses its part of it")]
 
+pub(crate) mod program;
 mod running;
 
 use std::fs::{self, Permissions};
@@ -58,13 +59,23 @@ impl Runner {
         command
     }
 
-    /// Runs one of the `inside_…` tests in a lab with these options.
-    pub(crate) fn inside(&self, options: &[&str], test: &str) {
-        let script = format!("exec \"$TESTS\" --ignored --exact {test} --nocapture");
-        let output = self.shell(options, &script).output().unwrap();
+    /// Runs a [program] in a lab with these options.
+    pub(crate) fn inside(&self, options: &[&str], program: &str) {
+        self.inside_with(options, program, "");
+    }
+
+    /// Runs a [program] with these environment variables, as in a shell command.
+    pub(crate) fn inside_with(&self, options: &[&str], program: &str, variables: &str) {
+        let script = format!("{variables} {}", program::command(program));
+        self.assert_passes(self.shell(options, &script), program);
+    }
+
+    /// Runs a command that must succeed, and run one [program].
+    pub(crate) fn assert_passes(&self, mut command: Command, program: &str) {
+        let output = command.output().unwrap();
         let said = [text(&output.stdout), text(&output.stderr)].join("\n");
         assert!(output.status.success(), "as {:?}: {}\n{said}", self.user, output.status);
-        assert!(said.contains("1 passed"), "{test} did not run: {said}");
+        assert!(said.contains("1 passed"), "{program} did not run: {said}");
     }
 
     /// `skyhop lab` with these arguments.

@@ -90,9 +90,7 @@ fn signals_that_end_a_gateway_leave_nothing() {
     check("inside_signals_leave_nothing");
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_signals_leave_nothing() {
+pub(crate) fn inside_signals_leave_nothing() {
     [Node::Terminal, Node::Hub].into_iter().for_each(set_operators_own);
     let (mirror, pair) = (Mirror::start(PORT), Pair::new());
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
@@ -121,9 +119,7 @@ fn a_killed_terminal_is_in_nobodys_way() {
     check("inside_a_terminal_is_killed");
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_terminal_is_killed() {
+pub(crate) fn inside_a_terminal_is_killed() {
     let (mirror, pair) = (Mirror::start(PORT), Pair::new());
     let before = traces(Node::Terminal);
     let (hub, terminal) = pair.both();
@@ -151,9 +147,7 @@ fn whatever_is_killed_is_in_nobodys_way() {
 }
 
 /// The remains of a killed gateway are harmless, and the next start removes them.
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_each_is_killed() {
+pub(crate) fn inside_each_is_killed() {
     [Node::Terminal, Node::Hub].into_iter().for_each(set_operators_own);
     let (mirror, keys) = (Mirror::start(PORT), Keys::new(1));
     let before = [Node::Terminal, Node::Hub].map(traces);

@@ -162,9 +162,7 @@ fn a_browser_loads_a_page_with_all_its_pictures() {
     as_myself(|runner| runner.inside(&LOSSY, "clients::inside_a_browser_loads_a_page"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_browser_loads_a_page() {
+pub(crate) fn inside_a_browser_loads_a_page() {
     static PICTURES_SERVED: AtomicUsize = AtomicUsize::new(0);
     let listener = listen(8080);
     thread::spawn(move || {

@@ -25,9 +25,7 @@ fn code_points_cross_the_hop() {
     as_myself(|runner| runner.inside(lossless(), "code_points::inside_they_cross"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_they_cross() {
+pub(crate) fn inside_they_cross() {
     let (pair, sockets, listener) = (Pair::new(), Sockets::new(), listen_and_keep_syns());
     let hub = pair.hub_with_keys(&sockets.key("hub"), "");
     for answer in ["early", "deferred"] {
@@ -55,9 +53,7 @@ fn a_gateway_alone_keeps_code_points() {
     as_myself(|runner| runner.inside(lossless(), "code_points::inside_alone"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_alone() {
+pub(crate) fn inside_alone() {
     let listener = listen_and_keep_syns();
     let mut solo = Gateway::start(Node::Terminal, "solo", "[intercept]\ninterfaces = [\"lan0\"]\n");
     solo.wait_for("ready");

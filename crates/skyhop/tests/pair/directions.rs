@@ -59,9 +59,7 @@ fn the_hub_carries_connections_to_what_is_behind_its_terminals() {
     as_each_user(|runner| runner.inside(bare(), "directions::inside_the_hub_takes_over"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_the_hub_takes_over() {
+pub(crate) fn inside_the_hub_takes_over() {
     let keys = Keys::new(1);
     let mut hub = keys.intercepting_hub("", "");
     let wait = |carried| {
@@ -91,9 +89,7 @@ fn terminals_reach_each_other_if_the_hub_allows_it() {
     as_myself(|runner| runner.inside(&options, "directions::inside_terminals_meet"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_terminals_meet() {
+pub(crate) fn inside_terminals_meet() {
     let keys = Keys::new(2);
     let client2 = Node::client(2).unwrap();
     let failure = |address| {
@@ -124,9 +120,7 @@ fn the_hop_may_be_of_ipv6() {
     as_myself(|runner| runner.inside(bare(), "directions::inside_a_hop_of_ipv6"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_hop_of_ipv6() {
+pub(crate) fn inside_a_hop_of_ipv6() {
     let (keys, sockets) = (Keys::new(1), Sockets::new());
     let at = IpAddr::from(Node::Hub.address6());
     let config = keys.terminal_config(1, &sockets.key("terminal"), "");
@@ -150,9 +144,7 @@ fn a_terminal_with_a_wrong_key_gets_nothing() {
     as_myself(|runner| runner.inside(&options, "directions::inside_a_stranger"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_stranger() {
+pub(crate) fn inside_a_stranger() {
     let (keys, sockets) = (Keys::new(1), Sockets::new());
     let mut hub = keys.hub(&sockets.key("hub"), "");
     let terminal = keys.terminal(1, "", "");
@@ -194,9 +186,7 @@ fn a_gateway_takes_over_the_connections_of_its_own_machine() {
     as_each_user(|runner| runner.inside(bare(), "directions::inside_own_connections"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_own_connections() {
+pub(crate) fn inside_own_connections() {
     let keys = Keys::new(1);
     for answer in ["early", "deferred"] {
         let setting = format!("own_traffic = true\nanswer = \"{answer}\"");

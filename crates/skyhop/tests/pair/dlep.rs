@@ -132,9 +132,7 @@ fn a_modem_tells_its_rate_by_dlep() {
     as_each_user(|runner| runner.inside(bare(), "dlep::inside_a_modem_tells"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_modem_tells() {
+pub(crate) fn inside_a_modem_tells() {
     let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
     let hub = keys.hub(&sockets.key("hub"), "");
     let modem = Modem::v4();

@@ -54,9 +54,7 @@ fn a_client_does_not_reach_the_hub_s_own_services_by_any_address_or_name() {
     as_each_user(|runner| runner.inside(lossless(), "egress::inside_own_services"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_own_services() {
+pub(crate) fn inside_own_services() {
     let (pair, own) = (Pair::new(), both(Node::Hub, PORT));
     let listeners = own.map(|address| listen_on(Node::Hub, address));
     let (hub, gate) = (pair.hub(), terminal(&pair));
@@ -94,9 +92,7 @@ fn a_terminal_accepts_from_the_hub_s_side_only_what_its_own_file_lists() {
     as_each_user(|runner| runner.inside(lossless(), "egress::inside_a_terminal_accepts"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_terminal_accepts() {
+pub(crate) fn inside_a_terminal_accepts() {
     let keys = Keys::new(1);
     let [v4, v6] = both(Node::Client, PORT);
     let hub = keys.intercepting_hub("", "answer = \"deferred\"");
@@ -135,9 +131,7 @@ fn packets_of_the_tunnel_go_where_connections_may_go() {
     as_each_user(|runner| runner.inside(lossless(), "egress::inside_packets"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_packets() {
+pub(crate) fn inside_packets() {
     [Node::Server, Node::Hub, Node::Client].into_iter().for_each(echo_on);
     let [server, hub_itself, clients] =
         [Node::Server, Node::Hub, Node::Client].map(|node| both(node, tunnel::PORT));
@@ -181,9 +175,7 @@ fn terminals_meet_only_where_the_hub_lets_the_one_and_the_other_accepts() {
     as_myself(|runner| runner.inside(&options, "egress::inside_a_mesh"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_mesh() {
+pub(crate) fn inside_a_mesh() {
     let keys = Keys::new(2);
     let client2 = Node::client(2).unwrap();
     let [v4, v6] = both(client2, PORT);
@@ -215,9 +207,7 @@ fn a_terminal_gets_no_more_connections_than_its_hub_grants() {
     as_myself(|runner| runner.inside(lossless(), "egress::inside_a_limit"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_limit() {
+pub(crate) fn inside_a_limit() {
     let pair = Pair::new();
     let hub = pair.hub_with("max_connections = 2\n");
     let section = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\nanswer = \"deferred\"\n");

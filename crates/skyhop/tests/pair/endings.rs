@@ -25,9 +25,7 @@ fn a_server_may_answer_after_the_clients_end() {
     as_each_user(|runner| runner.inside(&LOSSY, "endings::inside_a_server_answers_after_the_end"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_server_answers_after_the_end() {
+pub(crate) fn inside_a_server_answers_after_the_end() {
     let listener = listen(PORT);
     for address in addresses(PORT) {
         let mut client = connect(address);
@@ -50,9 +48,7 @@ fn a_client_may_go_on_after_the_servers_end() {
     as_myself(|runner| runner.inside(&LOSSY, "endings::inside_the_server_ends_first"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_the_server_ends_first() {
+pub(crate) fn inside_the_server_ends_first() {
     let listener = listen(PORT);
     for address in addresses(PORT) {
         let mut client = connect(address);
@@ -77,9 +73,7 @@ fn a_refused_connection_is_reset() {
     as_each_user(|runner| runner.inside(&LOSSY, "endings::inside_a_closed_port_refuses"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_closed_port_refuses() {
+pub(crate) fn inside_a_closed_port_refuses() {
     // A port that refused passes unaccelerated for a while.
     addresses(CLOSED).into_iter().for_each(|address| assert_refused_or_reset(address, b""));
     for address in addresses(CLOSED + 1) {
@@ -92,9 +86,7 @@ fn an_unreachable_destination_resets_the_connection() {
     as_myself(|runner| runner.inside(&LOSSY, "endings::inside_nobody_has_this_address"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_nobody_has_this_address() {
+pub(crate) fn inside_nobody_has_this_address() {
     // On the server's LAN, where the hub's ARP requests stay unanswered.
     let nobody4 = Ipv4Addr::from_bits(Node::Server.address4().to_bits() + 75);
     let nobody6 = Ipv6Addr::from_bits(Node::Server.address6().to_bits() + 75);
@@ -121,9 +113,7 @@ fn a_reset_in_mid_transfer_reaches_the_other_end() {
     as_each_user(|runner| runner.inside(&LOSSY, "endings::inside_either_end_resets"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_either_end_resets() {
+pub(crate) fn inside_either_end_resets() {
     let listener = listen(PORT);
     for address in addresses(PORT) {
         let open = || (connect(address), accept(&listener));
@@ -164,9 +154,7 @@ fn a_slow_reader_loses_nothing_though_the_sender_closes_at_once() {
     as_each_user(|runner| runner.inside(&LOSSY, "endings::inside_the_sender_has_left_long_ago"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_the_sender_has_left_long_ago() {
+pub(crate) fn inside_the_sender_has_left_long_ago() {
     let listener = listen(PORT);
     for address in addresses(PORT) {
         let client = connect(address);

@@ -24,9 +24,7 @@ fn a_client_finds_the_address_that_answers_after_one_that_refused() {
     as_each_user(|runner| runner.inside(bare(), "eyeballs::inside_an_address_refuses"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_an_address_refuses() {
+pub(crate) fn inside_an_address_refuses() {
     let keys = Keys::new(1);
     let (hub, terminal) = (keys.hub("", ""), keys.terminal(1, "", ""));
     find_the_other_address(PORT);

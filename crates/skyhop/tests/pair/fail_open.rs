@@ -18,9 +18,7 @@ fn connections_pass_while_there_is_no_hub() {
     as_each_user(|runner| runner.inside(bare(), "fail_open::inside_the_hub_comes_and_goes"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_the_hub_comes_and_goes() {
+pub(crate) fn inside_the_hub_comes_and_goes() {
     let (mirror, pair) = (Mirror::start(PORT), Pair::new());
     let mut terminal = pair.terminal();
     mirror.assert_passes_by();

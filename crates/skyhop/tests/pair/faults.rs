@@ -32,9 +32,7 @@ fn a_full_gateway_lets_new_connections_pass_and_old_ones_live() {
     as_myself(|runner| runner.inside(bare(), "faults::inside_a_terminal_is_full"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_terminal_is_full() {
+pub(crate) fn inside_a_terminal_is_full() {
     let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
     let at = sockets.path("terminal");
     let bounds = "max_connections = 3\ntotal_memory = \"1 MB\"";
@@ -83,9 +81,7 @@ fn a_full_hub_sends_new_connections_past_it_and_old_ones_live() {
     as_myself(|runner| runner.inside(bare(), "faults::inside_a_hub_is_full"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_hub_is_full() {
+pub(crate) fn inside_a_hub_is_full() {
     let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
     let (at_hub, at) = (sockets.path("hub"), sockets.path("terminal"));
     let bounds = "max_connections = 3\ntotal_memory = \"1 MB\"";
@@ -134,9 +130,7 @@ fn clients_pass_by_while_a_side_has_no_descriptors() {
 /// Descriptor limit of the side that runs out of them.
 const DESCRIPTORS: usize = 80;
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_terminal_has_no_descriptors() {
+pub(crate) fn inside_a_terminal_has_no_descriptors() {
     let keys = Keys::new(1);
     let hub = keys.hub("", "");
     let proxy = "[proxy]\nlisten = \"0.0.0.0:1080\"\nclients = [\"0.0.0.0/0\"]\n";
@@ -148,9 +142,7 @@ fn inside_a_terminal_has_no_descriptors() {
     hub.end_by(Signal::SIGTERM);
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_hub_has_no_descriptors() {
+pub(crate) fn inside_a_hub_has_no_descriptors() {
     let keys = Keys::new(1);
     let config = keys.hub_config("", "[metrics]\nlisten = \"127.0.0.1:9590\"\n");
     let mut hub = Gateway::start_poor(Node::Hub, "hub", &config, DESCRIPTORS);
@@ -186,9 +178,7 @@ fn starts_and_stops_leave_nothing() {
 }
 
 /// `SKYHOP_CYCLES=1000 cargo test -p skyhop --test pair starts_and_stops` runs longer.
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_starts_and_stops() {
+pub(crate) fn inside_starts_and_stops() {
     let cycles = std::env::var("SKYHOP_CYCLES").map_or(CYCLES, |text| text.parse().unwrap());
     let (mirror, keys) = (Mirror::start(PORT), Keys::new(1));
     let before = traces(Node::Terminal);
@@ -221,9 +211,7 @@ fn a_terminal_keeps_what_it_learnt_of_its_path_and_tells_systemd() {
     as_each_user(|runner| runner.inside(bare(), "faults::inside_a_terminal_remembers"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_terminal_remembers() {
+pub(crate) fn inside_a_terminal_remembers() {
     let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
     let (kept, at) = (sockets.path("kept"), sockets.path("terminal"));
     let keys_of_terminal =
@@ -282,9 +270,7 @@ fn an_idle_client_that_is_gone_is_found_out() {
 }
 
 /// Neither end sends, so only the terminal's keep-alive detects it.
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_client_is_gone() {
+pub(crate) fn inside_a_client_is_gone() {
     let listener = listen(PORT);
     let keys = Keys::new(1);
     let hub = keys.hub("", "");

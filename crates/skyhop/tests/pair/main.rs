@@ -1,7 +1,7 @@
 //! The gateway pair with real programs and real kernels: the real binary in the lab, as root (if
 //! the tests run as root) and as an ordinary user.
 //!
-//! Tests named `inside_…` are programs for the others: they run in a lab.
+//! Functions named `inside_…` are [programs](common::program) that tests run in a lab.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -26,6 +26,7 @@ mod inside;
 mod machines;
 mod operate;
 mod policy;
+mod programs;
 mod protocols;
 mod proxy;
 mod quic;
@@ -61,4 +62,10 @@ fn bare() -> &'static [&'static str] {
 /// wait for ever (RFC 9293 §3.5.1, half-open connections).
 fn lossless() -> &'static [&'static str] {
     &LOSSY[1..LOSSY.len() - 2]
+}
+
+/// Runs the program that a test has started in a lab.
+#[test]
+fn program() {
+    common::program::run(programs::PROGRAMS);
 }

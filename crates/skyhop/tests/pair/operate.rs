@@ -73,9 +73,7 @@ fn a_running_pair_tells_how_it_is() {
     as_each_user(|runner| runner.inside(bare(), "operate::inside_a_pair_is_asked"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_pair_is_asked() {
+pub(crate) fn inside_a_pair_is_asked() {
     let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
     let hub = keys.hub(&sockets.key("hub"), "");
     let modem =
@@ -126,9 +124,7 @@ fn a_client_is_marked_as_claimed_where_only_the_terminal_says_who_it_is() {
     as_myself(|runner| runner.inside(bare(), "operate::inside_clients_are_claimed"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_clients_are_claimed() {
+pub(crate) fn inside_clients_are_claimed() {
     let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
     let known = keys.hub_config(&sockets.key("hub"), "");
     let lines = known.lines().filter(|line| !line.starts_with("networks ="));
@@ -200,9 +196,7 @@ fn a_terminal_that_drains_ends_with_its_last_connection() {
     as_each_user(|runner| runner.inside(bare(), "operate::inside_a_terminal_drains"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_terminal_drains() {
+pub(crate) fn inside_a_terminal_drains() {
     let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
     let hub = keys.hub(&sockets.key("hub"), "");
     let terminal = keys.terminal(1, &sockets.key("terminal"), "");
@@ -237,9 +231,7 @@ fn a_pair_that_init_writes_works_and_the_doctor_says_so() {
     as_each_user(|runner| runner.inside(bare(), "operate::inside_a_new_pair_is_examined"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_new_pair_is_examined() {
+pub(crate) fn inside_a_new_pair_is_examined() {
     let (mirror, sockets) = (Mirror::start(PORT), Sockets::new());
     let directory = sockets.path("new");
     let init = |interface: &str| {
@@ -305,9 +297,7 @@ fn a_pair_takes_a_changed_configuration_and_exports_its_metrics() {
     as_each_user(|runner| runner.inside(bare(), "operate::inside_a_pair_reloads"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_pair_reloads() {
+pub(crate) fn inside_a_pair_reloads() {
     let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
     let state = format!("{}\nstate = {:?}", sockets.key("hub"), sockets.path("kept"));
     let good = keys.hub_config(&state, "[metrics]\nlisten = \"127.0.0.1:9590\"");

@@ -31,9 +31,7 @@ fn policies_decide_what_is_split_tunnelled_and_bypassed() {
     as_each_user(|runner| runner.inside(lossless(), "policy::inside_policies_decide"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_policies_decide() {
+pub(crate) fn inside_policies_decide() {
     let (pair, sockets) = (Pair::new(), Sockets::new());
     let (hub, terminal) = start(&pair, &sockets);
     for (client, server) in
@@ -92,9 +90,7 @@ fn other_policies_are_for_connections_to_come() {
     as_myself(|runner| runner.inside(lossless(), "policy::inside_policies_change"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_policies_change() {
+pub(crate) fn inside_policies_change() {
     let (pair, sockets, mirror) = (Pair::new(), Sockets::new(), Mirror::start(SPLIT));
     let (file, control) = (sockets.path("terminal.toml"), sockets.path("terminal"));
     let write = |action: &str| {
@@ -137,9 +133,7 @@ fn datagrams_go_as_policies_say() {
     as_myself(|runner| runner.inside(lossless(), "policy::inside_datagrams"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_datagrams() {
+pub(crate) fn inside_datagrams() {
     const POLICIES: &str = "[[policy]]\nports = [\"udp/4101\"]\naction = \"bypass\"\n\
                             [[policy]]\nports = [\"udp/4102\"]\naction = \"tunnel\"\n\
                             [[policy]]\ndscp = [\"CS1\"]\naction = \"split\"\n\

@@ -26,9 +26,7 @@ fn icmp_and_ipsec_cross_whole() {
     as_each_user(|runner| runner.inside(&LOSSY, "protocols::inside_icmp_and_ipsec"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_icmp_and_ipsec() {
+pub(crate) fn inside_icmp_and_ipsec() {
     let pair = Pair::new();
     let (hub, terminal) = both(&pair, NETWORKS);
     for (server, client) in addresses(0).into_iter().zip(both_of(Node::Client, 0)) {

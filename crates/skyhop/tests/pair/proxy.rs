@@ -63,9 +63,7 @@ fn curl_gets_there_in_both_dialects_and_with_both_answers() {
     check("inside_curl_asks");
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_curl_asks() {
+pub(crate) fn inside_curl_asks() {
     let pair = Pair::new();
     let hub = pair.hub();
     for answer in ["early", "deferred"] {
@@ -97,9 +95,7 @@ fn a_refusal_is_told_in_the_clients_own_words() {
     check("inside_a_closed_port");
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_closed_port() {
+pub(crate) fn inside_a_closed_port() {
     let (pair, url) = (Pair::new(), format!("http://server:{CLOSED}/"));
     let hub = pair.hub();
     let mut terminal = pair.terminal_with(&section("deferred"));
@@ -148,9 +144,7 @@ fn a_proxied_connection_ends_as_it_is_ended() {
     check("inside_ends");
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_ends() {
+pub(crate) fn inside_ends() {
     let (pair, listener) = (Pair::new(), listen(PORT));
     let hub = pair.hub();
     let mut terminal = pair.terminal_with(&section("early"));
@@ -210,9 +204,7 @@ fn names_are_resolved_by_the_hub() {
 /// exist.
 const NAMES: [&str; 3] = ["far.example", "moved.example", "nowhere.example"];
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_names() {
+pub(crate) fn inside_names() {
     let (pair, listener) = (Pair::new(), listen(PORT));
     let (server, nobody) = (Node::Server.address4(), Node::Hub.address4());
     let hosts = format!("{server} {0}\n{nobody} {1}\n{server} {1}\n", NAMES[0], NAMES[1]);
@@ -257,9 +249,7 @@ fn a_terminal_whose_names_are_slow_has_no_more_resolved_than_its_hub_grants() {
     check("inside_slow_names");
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_slow_names() {
+pub(crate) fn inside_slow_names() {
     let (pair, directory) = (Pair::new(), tempfile::tempdir().unwrap());
     // A FIFO without a writer: a process that reads it blocks for ever.
     let hosts = directory.path().join("hosts");
@@ -295,9 +285,7 @@ fn a_stranger_is_not_served() {
     check("inside_a_stranger");
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_stranger() {
+pub(crate) fn inside_a_stranger() {
     let pair = Pair::new();
     let terminal = pair.terminal_with(&section("early").replace("10.0.0.0/8", "192.0.2.0/24"));
     let at = find_netns(Node::Client).unwrap();

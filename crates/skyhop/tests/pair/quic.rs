@@ -24,9 +24,7 @@ fn quic_goes_through_the_packet_channel() {
     as_each_user(|runner| runner.inside(&LOSSY, "quic::inside_quic_is_fetched"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_quic_is_fetched() {
+pub(crate) fn inside_quic_is_fetched() {
     let (pair, sockets) = (Pair::new(), Sockets::new());
     let (hub, terminal) = start(&pair, &sockets);
     for server in both(Node::Server, PORT) {

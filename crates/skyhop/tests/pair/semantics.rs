@@ -40,15 +40,11 @@ fn tcp_is_tcp_when_the_answer_is_deferred() {
     as_each_user(|runner| runner.inside(bare(), "semantics::inside_deferred"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_early() {
+pub(crate) fn inside_early() {
     check(false);
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_deferred() {
+pub(crate) fn inside_deferred() {
     check(true);
 }
 
@@ -59,9 +55,7 @@ fn a_hub_that_dies_is_in_no_deferred_connection_s_way() {
 
 /// The SYN withheld by the terminal is lost; the client retransmits it, and it passes
 /// unaccelerated.
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_the_hub_dies() {
+pub(crate) fn inside_the_hub_dies() {
     let keys = Keys::new(1);
     let hub = keys.hub("", "");
     let terminal = keys.terminal(1, "", "answer = \"deferred\"");
@@ -92,15 +86,11 @@ fn tcp_is_tcp_through_a_gateway_alone_that_defers() {
     as_each_user(|runner| runner.inside(lossless(), "semantics::inside_alone_deferred"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_alone_early() {
+pub(crate) fn inside_alone_early() {
     check_alone("early");
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_alone_deferred() {
+pub(crate) fn inside_alone_deferred() {
     check_alone("deferred");
 }
 

@@ -21,9 +21,7 @@ fn terminals_share_the_rate_of_their_hub_by_their_weights() {
     as_myself(|runner| runner.inside(&options, "shares::inside_weights"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_weights() {
+pub(crate) fn inside_weights() {
     let (keys, sockets) = (Keys::new(2), Sockets::new());
     let equal = keys.hub_config(&format!("rate = \"20 Mbit/s\"\n{}", sockets.key("hub")), "");
     let first_more = equal.replace("name = \"1\"\n", "name = \"1\"\nweight = 3\n");
@@ -80,9 +78,7 @@ fn the_streams_of_a_terminal_hold_what_its_section_says_at_most() {
     as_myself(|runner| runner.inside(lossless(), "shares::inside_little_memory"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_little_memory() {
+pub(crate) fn inside_little_memory() {
     const MEMORY: u64 = 200_000;
     let (keys, sockets) = (Keys::new(1), Sockets::new());
     let config = keys.hub_config(&sockets.key("hub"), "");

@@ -28,9 +28,7 @@ fn the_rules_shown_are_those_that_are_set() {
     as_each_user(|runner| runner.inside(bare(), "shown::inside_rules"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_rules() {
+pub(crate) fn inside_rules() {
     let keys = Keys::new(1);
     let tunnelled = "[[policy]]\nports = [25]\naction = \"tunnel\"\n[tunnel]\ndevice = \"veth\"\n";
     for answer in ["early", "deferred"] {

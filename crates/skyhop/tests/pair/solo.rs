@@ -45,9 +45,7 @@ fn files_arrive_whole_in_both_directions() {
     as_each_user(|runner| runner.inside(bare(), "solo::inside_files"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_files() {
+pub(crate) fn inside_files() {
     let solo = solo(CONFIG);
     // The gateway answers, not the server.
     let mut connections = 6;
@@ -78,9 +76,7 @@ fn connections_end_as_they_are_ended() {
     as_myself(|runner| runner.inside(lossless(), "solo::inside_ends"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_ends() {
+pub(crate) fn inside_ends() {
     let (listener, solo) = (listen(PORT), solo(CONFIG));
     for address in addresses(PORT) {
         let open = || (connect(address), accept(&listener));
@@ -142,9 +138,7 @@ fn a_gateway_alone_tells_how_it_is_and_does_what_it_is_told() {
     as_each_user(|runner| runner.inside(bare(), "solo::inside_it_is_operated"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_it_is_operated() {
+pub(crate) fn inside_it_is_operated() {
     let (mirror, sockets) = (Mirror::start(PORT), Sockets::new());
     let (file, control) = (sockets.path("solo.toml"), sockets.path("solo"));
     let heard = UnixDatagram::bind(sockets.path("systemd")).unwrap();
@@ -218,9 +212,7 @@ fn each_side_has_its_initial_window() {
     as_each_user(|runner| runner.inside(bare(), "solo::inside_windows"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_windows() {
+pub(crate) fn inside_windows() {
     let (listener, sockets) = (listen(PORT), Sockets::new());
     let before = traces(Node::Terminal);
     let sides = "[lan]\ninitial_window = 24\nquick_ack = true\n\
@@ -255,9 +247,7 @@ fn each_side_acknowledges_at_once_if_asked() {
     as_myself(|runner| runner.inside(&NEAR, "solo::inside_quick_ack"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_quick_ack() {
+pub(crate) fn inside_quick_ack() {
     let listener = listen(PORT);
     for (lan, wan) in [(false, false), (true, false), (false, true)] {
         let config = "[intercept]\ninterfaces = [\"lan0\"]\n";
@@ -302,9 +292,7 @@ fn clients_pass_by_while_there_is_no_memory() {
     as_myself(|runner| runner.inside(bare(), "solo::inside_memory_runs_out"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_memory_runs_out() {
+pub(crate) fn inside_memory_runs_out() {
     let (mirror, sockets) = (Mirror::start(PORT), Sockets::new());
     let at = sockets.path("solo");
     // A socket buffer smaller than a pipe leaves data in the pipe.
@@ -360,9 +348,7 @@ fn clients_pass_by_while_there_are_no_descriptors() {
     as_myself(|runner| runner.inside(bare(), "solo::inside_descriptors_run_out"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_descriptors_run_out() {
+pub(crate) fn inside_descriptors_run_out() {
     const MOST: usize = 80;
     let mirror = Mirror::start(PORT);
     let config = format!("{CONFIG}[proxy]\nlisten = \"0.0.0.0:1080\"\nclients = [\"0.0.0.0/0\"]\n");
@@ -392,9 +378,7 @@ fn a_server_sees_the_client_if_asked() {
     as_myself(|runner| runner.inside(bare(), "solo::inside_transparent"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_transparent() {
+pub(crate) fn inside_transparent() {
     let listener = listen(PORT);
     let solo = solo(&format!("transparent = true\n{CONFIG}"));
     for address in addresses(PORT) {
@@ -420,9 +404,7 @@ fn policies_decide_what_a_gateway_alone_splits() {
     as_myself(|runner| runner.inside(bare(), "solo::inside_policies"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_policies() {
+pub(crate) fn inside_policies() {
     let (split, past) = (Mirror::start(PORT), Mirror::start(PORT + 1));
     let sockets = Sockets::new();
     let (file, control) = (sockets.path("solo.toml"), sockets.path("solo"));

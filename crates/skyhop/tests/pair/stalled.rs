@@ -21,15 +21,11 @@ fn a_download_beside_six_or_sixty_that_stalled_takes_what_it_takes_alone() {
     }
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_6_stall() {
+pub(crate) fn inside_6_stall() {
     assert_undisturbed_by(6);
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_60_stall() {
+pub(crate) fn inside_60_stall() {
     assert_undisturbed_by(60);
 }
 

@@ -153,9 +153,7 @@ fn iperf3_runs_in_both_directions() {
     as_each_user(|runner| runner.inside(&LOSSY, "transfer::inside_iperf3_measures"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_iperf3_measures() {
+pub(crate) fn inside_iperf3_measures() {
     for options in [&["-4"][..], &["-4", "-R"], &["-6"], &["-6", "-R"]] {
         let mut server = find_netns(Node::Server).unwrap().command("iperf3");
         server.args(["--server", "--one-off", "--forceflush"]).stdout(Stdio::piped());

@@ -54,9 +54,7 @@ fn servers_see_the_client() {
     as_each_user(|runner| runner.inside(bare(), "transparent::inside_servers_see_the_client"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_servers_see_the_client() {
+pub(crate) fn inside_servers_see_the_client() {
     nft(&["-f", "-"], FIREWALL);
     let before = nft(&["-s", "list", "ruleset"], "");
     let keys = Keys::new(1);
@@ -110,9 +108,7 @@ fn no_terminal_connects_in_another_s_name() {
     as_myself(|runner| runner.inside(bare(), "transparent::inside_a_terminal_forges"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_terminal_forges() {
+pub(crate) fn inside_a_terminal_forges() {
     let keys = Keys::new(2);
     let hub = keys.hub("transparent = true", "");
     // The second terminal replaces the first, so the client's address is not behind it.

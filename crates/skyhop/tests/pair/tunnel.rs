@@ -130,9 +130,7 @@ fn datagrams_cross_whole_and_in_order() {
     as_each_user(|runner| runner.inside(&LOSSY, "tunnel::inside_datagrams_cross"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_datagrams_cross() {
+pub(crate) fn inside_datagrams_cross() {
     echo();
     let servers = addresses(PORT);
     let plain = stream(&client(servers[0]));
@@ -175,9 +173,7 @@ fn datagrams_do_not_wait_behind_a_download() {
     as_myself(|runner| runner.inside(&LOSSY[..6], "tunnel::inside_a_download_runs"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_download_runs() {
+pub(crate) fn inside_a_download_runs() {
     echo();
     let pair = Pair::new();
     let (hub, terminal) = both(&pair, NETWORKS);
@@ -235,9 +231,7 @@ fn packets_from_elsewhere_are_dropped() {
     as_myself(|runner| runner.inside(&LOSSY[..6], "tunnel::inside_clients_are_strangers"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_clients_are_strangers() {
+pub(crate) fn inside_clients_are_strangers() {
     echo();
     let pair = Pair::new();
     let (hub, terminal) = both(&pair, "networks = [\"10.77.0.0/16\"]");
@@ -255,9 +249,7 @@ fn datagrams_pass_while_there_is_no_hub() {
     as_each_user(|runner| runner.inside(&LOSSY[..6], "tunnel::inside_the_hub_comes_and_goes"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_the_hub_comes_and_goes() {
+pub(crate) fn inside_the_hub_comes_and_goes() {
     echo();
     let sockets = addresses(PORT).map(client);
     let pair = Pair::new();

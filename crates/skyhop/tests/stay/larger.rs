@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use lab::{Node, find_netns};
 
 use crate::common::{
-    OWN, as_each_user, as_myself, assert_echo, assert_refused, assert_takes, connect_time, text,
+    OWN, as_each_user, as_myself, assert_echo, assert_refused, assert_takes, connect_time, program,
+    text,
 };
 
 const STAR: [&str; 4] = ["--terminals", "3", "--delay", "20ms"];
@@ -17,9 +18,7 @@ fn three_terminals_transfer_at_once() {
     as_each_user(|runner| runner.inside(&STAR, "larger::inside_three_clients_transfer_at_once"));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_three_clients_transfer_at_once() {
+pub(crate) fn inside_three_clients_transfer_at_once() {
     let clients = [1, 2, 3].map(|number| Node::client(number).unwrap());
     std::thread::scope(|scope| {
         for (number, client) in clients.into_iter().enumerate() {
@@ -40,9 +39,7 @@ fn clients_reach_each_other_through_the_hub() {
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_client3_is_two_hops_away() {
+pub(crate) fn inside_client3_is_two_hops_away() {
     let third = Node::client(3).unwrap();
     let (v4, v6): (IpAddr, IpAddr) = (third.address4().into(), third.address6().into());
     let listener = find_netns(third).unwrap().run(|| TcpListener::bind("[::]:5000").unwrap());
@@ -75,9 +72,7 @@ fn all_terminals_share_the_forward_link() {
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_two_downloads_share_8_mbit() {
+pub(crate) fn inside_two_downloads_share_8_mbit() {
     const BYTES: usize = 500_000;
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -107,9 +102,7 @@ fn each_terminal_of_a_star_has_its_gateway() {
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_both_clients_are_answered_at_once() {
+pub(crate) fn inside_both_clients_are_answered_at_once() {
     for number in [1, 2] {
         let there = find_netns(Node::client(number).unwrap()).unwrap();
         there.run(|| {
@@ -128,9 +121,7 @@ fn the_terrestrial_delay_adds_up() {
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_server_is_160_ms_away() {
+pub(crate) fn inside_server_is_160_ms_away() {
     for server in [IpAddr::from(Node::Server.address4()), Node::Server.address6().into()] {
         for (from, ms) in [(Node::Client, 160), (Node::Hub, 100)] {
             let connect = || connect_time((server, 7));
@@ -159,13 +150,8 @@ fn the_terrestrial_link_loses_and_paces_what_it_is_told_to() {
             "50 packets",
             "--stats",
         ];
-        let output = runner
-            .shell(
-                &options,
-                "exec \"$TESTS\" --ignored --exact larger::inside_500_kb_take_a_second",
-            )
-            .output()
-            .unwrap();
+        let script = program::command("larger::inside_500_kb_take_a_second");
+        let output = runner.shell(&options, &script).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let said = text(&output.stderr);
         let lost = |link: &str| {
@@ -180,9 +166,7 @@ fn the_terrestrial_link_loses_and_paces_what_it_is_told_to() {
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_500_kb_take_a_second() {
+pub(crate) fn inside_500_kb_take_a_second() {
     let start = Instant::now();
     download(500_000);
     assert!(start.elapsed() > Duration::from_secs(1), "{:?}", start.elapsed());
@@ -260,9 +244,7 @@ fn every_end_of_every_link_is_captured() {
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_both_clients_echo() {
+pub(crate) fn inside_both_clients_echo() {
     for number in [1, 2] {
         let there = find_netns(Node::client(number).unwrap()).unwrap();
         there.run(|| assert_echo((Node::Server.address4(), 7), 75_000, number.into()));

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use super::stays::Stays;
 use crate::common::{
-    OWN, Runner, as_each_user, as_myself, assert_refused, assert_takes, connect_time, text,
+    OWN, Runner, as_each_user, as_myself, assert_refused, assert_takes, connect_time, program, text,
 };
 
 const FAST: [&str; 6] = ["--delay", "5ms", "--rate", "200Mbit/s", "--return-rate", "200Mbit/s"];
@@ -23,9 +23,9 @@ fn a_lab_stays_until_it_is_told_to_end() {
         let status = stays.status("one");
         assert_eq!((&status["preset"], &status["seed"]), (&"geo".into(), &7.into()), "{status:#}");
         assert_eq!(status["links"].as_array().unwrap().len(), 2, "{status:#}");
-        let script =
-            "\"$TESTS\" --ignored --exact up::inside_server_is_100_ms_away >&2; exit $((7 + $?))";
-        let output = stays.shell("one", "client", script).output().unwrap();
+        let program = program::command("up::inside_server_is_100_ms_away");
+        let script = format!("{program} >&2; exit $((7 + $?))");
+        let output = stays.shell("one", "client", &script).output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{output:?}");
         // The only lab need not be named.
         assert_eq!(stays.ok(&["exec", "hub", "--", "echo", "here"]), "here");
@@ -37,9 +37,7 @@ fn a_lab_stays_until_it_is_told_to_end() {
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_server_is_100_ms_away() {
+pub(crate) fn inside_server_is_100_ms_away() {
     assert_takes(Duration::from_millis(100), OWN, || connect_time("server:7"));
     assert_eq!(std::env::var(lab::LAB_VARIABLE).as_deref(), Ok("geo"));
     // Other hosts are found from here, as from inside any lab.
@@ -214,8 +212,8 @@ fn an_outage_can_be_announced_and_ended() {
         let stays = Stays::new(runner);
         stays.up("one", &["--delay", "5ms"]);
         let reachable = || {
-            let script = "\"$TESTS\" --ignored --exact up::inside_server_answers";
-            stays.shell("one", "client", script).output().unwrap().status.success()
+            let script = program::command("up::inside_server_answers");
+            stays.shell("one", "client", &script).output().unwrap().status.success()
         };
         assert!(reachable());
         stays.ok(&["set", "one", "--outage", "0s+1000s"]);
@@ -225,9 +223,7 @@ fn an_outage_can_be_announced_and_ended() {
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_server_answers() {
+pub(crate) fn inside_server_answers() {
     let server = (lab::Node::Server.address4(), 7).into();
     std::net::TcpStream::connect_timeout(&server, Duration::from_secs(2)).unwrap();
 }

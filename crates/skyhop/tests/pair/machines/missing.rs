@@ -238,22 +238,13 @@ fn a_machine_that_lacks_something_carries_connections_or_says_what_to_mend() {
     as_each_user(|runner| {
         for (index, machine) in MACHINES.iter().enumerate() {
             println!("{:?}: {}", runner.user, machine.name);
-            let script = format!(
-                "MACHINE={index} exec \"$TESTS\" --ignored --exact \
-                 machines::missing::inside_such_a_machine --nocapture"
-            );
-            let output = runner.shell(bare(), &script).output().unwrap();
-            let said = [text(&output.stdout), text(&output.stderr)].join("\n");
-            let name = machine.name;
-            assert!(output.status.success(), "{name}, as {:?}: {said}", runner.user);
-            assert!(said.contains("1 passed"), "{name}: {said}");
+            let program = "machines::missing::inside_such_a_machine";
+            runner.inside_with(bare(), program, &format!("MACHINE={index}"));
         }
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_such_a_machine() {
+pub(crate) fn inside_such_a_machine() {
     let index: usize = std::env::var("MACHINE").unwrap().parse().unwrap();
     MACHINES[index].check();
 }
@@ -279,9 +270,7 @@ const FIREWALL: &str = "table inet operators { chain incoming {
 /// Longer than a round trip to the terminal, which answers at once.
 const DROPPED: Duration = Duration::from_millis(500);
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_behind_a_firewall() {
+pub(crate) fn inside_behind_a_firewall() {
     const TOLD: &str = "a firewall drops by default (nftables: inet operators incoming)";
     let nft = |rules: &str| {
         let mut command = find_netns(Node::Terminal).unwrap().command(path("nft").unwrap());

@@ -1,9 +1,9 @@
 //! Real-world machines: shared by several users, or lacking something.
 
-mod missing;
+pub(crate) mod missing;
 mod places;
 mod shared;
-mod without_ipv6;
+pub(crate) mod without_ipv6;
 
 use std::io::Write;
 use std::net::Shutdown;

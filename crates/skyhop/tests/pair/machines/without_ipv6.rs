@@ -11,7 +11,7 @@ use os::testkit::NoSockets;
 
 use super::assert_transfer;
 use crate::bare;
-use crate::common::{Runner, as_each_user, text};
+use crate::common::{Runner, as_each_user, program, text};
 use crate::gateways::{Keys, accept_any, both, connect_from, listen_on};
 use crate::inside::Gateway;
 
@@ -28,17 +28,12 @@ fn in_lab(runner: &Runner, options: &[&str], script: &str) -> Command {
 #[test]
 fn without_ipv6_in_the_kernel_lab_pair_solo_and_doctor_work_on_ipv4() {
     let inside = "machines::without_ipv6::inside_a_kernel_without_ipv6";
-    let script = format!("exec \"$TESTS\" --ignored --exact {inside} --nocapture");
     as_each_user(|runner| {
-        let output = in_lab(runner, bare(), &script).output().unwrap();
-        let said = [text(&output.stdout), text(&output.stderr)].join("\n");
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        runner.assert_passes(in_lab(runner, bare(), &program::command(inside)), inside);
     });
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_a_kernel_without_ipv6() {
+pub(crate) fn inside_a_kernel_without_ipv6() {
     assert!(std::net::UdpSocket::bind("[::]:0").is_err(), "there is no filter");
     let keys = Keys::new(1);
     let hub = keys.hub("", "[tunnel]");
@@ -69,9 +64,7 @@ fn with_ipv6_switched_off_hub_terminal_and_solo_work_on_ipv4() {
     as_each_user(|runner| runner.inside(bare(), inside));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_ipv6_is_switched_off() {
+pub(crate) fn inside_ipv6_is_switched_off() {
     for node in [Node::Terminal, Node::Hub] {
         for scope in ["all", "default"] {
             let setting = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
@@ -100,9 +93,7 @@ fn ipv6_that_goes_on_and_off_is_followed() {
     as_each_user(|runner| runner.inside(bare(), inside));
 }
 
-#[test]
-#[ignore = "runs inside a lab"]
-fn inside_ipv6_goes_on_and_off() {
+pub(crate) fn inside_ipv6_goes_on_and_off() {
     const ON: &str = "IPv6 connections are intercepted too";
     // The LAN keeps its addresses; only the path to the gateway goes.
     let switch = |off: &str| {

@@ -1,0 +1,34 @@
+//! Programs that run in a lab, on behalf of a test outside it.
+//!
+//! They are functions of the test binary, so that they are never older than the test: its test
+//! `program` runs the one that an environment variable names, and nothing in an ordinary run.
+
+/// Names the program to run.
+const VARIABLE: &str = "SKYHOP_TEST_PROGRAM";
+
+/// A name, and what it stands for. A program fails by panicking.
+pub(crate) type Program = (&'static str, fn());
+
+/// A table of functions with their paths as names.
+macro_rules! programs {
+    ($($path:path),* $(,)?) => {
+        &[$((stringify!($path), $path as fn())),*]
+    };
+}
+pub(crate) use programs;
+
+/// The shell command that runs the program `name` in a lab.
+pub(crate) fn command(name: &str) -> String {
+    format!("env {VARIABLE}={name} \"$TESTS\" --exact program --nocapture")
+}
+
+/// Runs the program that [`command`] names, if it has started this process.
+///
+/// # Panics
+/// If the program fails, or none has this name.
+pub(crate) fn run(programs: &[Program]) {
+    let Ok(name) = std::env::var(VARIABLE) else { return };
+    let program = programs.iter().find(|(each, _)| *each == name);
+    let (_, program) = program.unwrap_or_else(|| panic!("there is no program {name}"));
+    program();
+}
