@@ -8,11 +8,11 @@ mod common;
 use core::time::Duration;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::process::Stdio;
 
 use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
+use nix::sys::socket::{setsockopt, sockopt};
 
 use self::common::program::{self, Program, programs, run};
 use self::common::{
@@ -139,23 +139,13 @@ fn segmentation_offload_does_not_reach_the_hop() {
 fn inside_one_large_send_becomes_packets() {
     let (sender, receiver) = udp_pair(Node::Terminal, Node::Hub);
     let before = packets_sent(Node::Terminal, "sat0");
-    set_udp_segment(&sender, 1200);
+    setsockopt(&sender, sockopt::UdpGsoSegment, &1200).unwrap();
     sender.send(&[7; 12_000]).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     for _ in 0..10 {
         assert_eq!(receiver.recv(&mut [0; 65_536]).unwrap(), 1200);
     }
     assert_eq!(packets_sent(Node::Terminal, "sat0") - before, 10);
-}
-
-/// Makes the kernel split sent data into datagrams of `size` (UDP_SEGMENT).
-fn set_udp_segment(socket: &UdpSocket, size: i32) {
-    let (value, length) = (core::ptr::from_ref(&size).cast(), size_of::<i32>() as u32);
-    // SAFETY: the pointer and the length describe one integer.
-    let code = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, length)
-    };
-    assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
 }
 
 #[test]

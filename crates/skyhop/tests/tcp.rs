@@ -8,12 +8,12 @@ mod common;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use lab::{Node, TestObject, find_netns};
-use nix::errno::Errno;
+use nix::sys::socket::{setsockopt, sockopt};
+use os::socket::TcpInfo;
 use socket2::{Domain, Socket, Type};
 
 use self::common::program::{Program, programs, run};
@@ -215,20 +215,20 @@ fn fast_open_is_the_kernels() {
 fn inside_fast_open() {
     let [client, server] = [Node::Client, Node::Server].map(|node| find_netns(node).unwrap());
     for host in [&client, &server] {
-        host.run(|| fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3")).unwrap();
+        // For clients (1), servers (2), and without asking each listener (0x400).
+        host.run(|| fs::write("/proc/sys/net/ipv4/tcp_fastopen", "0x403")).unwrap();
     }
     // The kernel is the client.
     let mut serving = Serving::start("syn-data=fast-open", 2);
     let with_data = [(); 2].map(|()| {
         let stream = client.run(|| connect_fast_open(SERVED_BY_US)).unwrap();
         fetch(stream.try_clone().unwrap(), "100kB");
-        has_syn_data(&stream)
+        TcpInfo::of(&stream).unwrap().has_syn_data()
     });
     assert_eq!(with_data, [false, true]);
     assert_eq!(serving.end().len(), 2);
     // The kernel is the server.
     let listener = server.run(|| TcpListener::bind(("10.2.0.2", 8081))).unwrap();
-    set_tcp_option(&listener, libc::TCP_FASTOPEN, 16).unwrap();
     let mut getting = client.command(std::env::var_os("SKYHOP").unwrap());
     getting.args(["tcp", "get", "http://10.2.0.2:8081/100kB", "--times", "2"]);
     let child = getting.args(["--options", "syn-data=fast-open"]).stdout(Stdio::piped()).spawn();
@@ -243,7 +243,7 @@ fn inside_fast_open() {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n").unwrap();
         let object = TestObject::named("100kB").unwrap().chunks().flatten().collect::<Vec<_>>();
         stream.write_all(&object).unwrap();
-        has_syn_data(&stream)
+        TcpInfo::of(&stream).unwrap().has_syn_data()
     });
     assert_eq!(with_data, [false, true]);
     let output = child.unwrap().wait_with_output().unwrap();
@@ -255,37 +255,9 @@ const SERVED_BY_US: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 2, 0, 102), 80);
 /// A connection whose SYN waits for the first data (TCP_FASTOPEN_CONNECT).
 fn connect_fast_open(server: (Ipv4Addr, u16)) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    set_tcp_option(&socket, libc::TCP_FASTOPEN_CONNECT, 1)?;
+    setsockopt(&socket, sockopt::TcpFastOpenConnect, &true)?;
     socket.connect(&SocketAddr::from(server).into())?;
     Ok(socket.into())
-}
-
-fn set_tcp_option(socket: &impl AsRawFd, option: i32, value: i32) -> io::Result<()> {
-    let (value, length) = (&raw const value, size_of::<i32>() as u32);
-    // SAFETY: the option is an int, and the pointer refers to one.
-    let code = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value.cast(), length)
-    };
-    Errno::result(code).map(drop).map_err(io::Error::from)
-}
-
-/// Whether data in the SYN was sent or accepted, and acknowledged with it (TCP_INFO).
-fn has_syn_data(stream: &TcpStream) -> bool {
-    const TCPI_OPT_SYN_DATA: u8 = 32; // linux/tcp.h
-    tcp_info(stream).tcpi_options & TCPI_OPT_SYN_DATA != 0
-}
-
-fn tcp_info(stream: &TcpStream) -> libc::tcp_info {
-    // SAFETY: all zeroes is a valid tcp_info, which contains only numbers.
-    let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
-    let mut length = size_of::<libc::tcp_info>() as u32;
-    let (to, room) = ((&raw mut info).cast(), &raw mut length);
-    // SAFETY: the kernel writes at most `length` bytes, the size of `info`.
-    let code = unsafe {
-        libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, room)
-    };
-    assert_eq!(code, 0, "{}", io::Error::last_os_error());
-    info
 }
 
 /// RFC 3168: a queue that marks instead of dropping slows either sender down without losses, at any

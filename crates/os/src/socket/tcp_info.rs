@@ -40,6 +40,14 @@ impl TcpInfo {
         self.0[0] == CLOSE
     }
 
+    /// Whether data in the SYN was sent or accepted, and acknowledged with it (`tcpi_options`; TCP
+    /// Fast Open, RFC 7413).
+    pub fn has_syn_data(&self) -> bool {
+        /// `TCPI_OPT_SYN_DATA` of `linux/tcp.h`.
+        const SYN_DATA: u8 = 32;
+        self.0[5] & SYN_DATA != 0
+    }
+
     /// The smoothed round-trip time (`tcpi_rtt`, RFC 6298); `None` if not yet known.
     pub fn rtt(&self) -> Option<Duration> {
         Some(self.u32_at(68)).filter(|micros| *micros > 0).map(micros)

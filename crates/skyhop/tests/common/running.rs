@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use os::process::Handle;
 
 use super::Runner;
 
@@ -21,7 +22,7 @@ pub(crate) struct Running {
 
 /// The processes and namespaces of a lab, which must not outlive it.
 pub(crate) struct Remains {
-    processes: Vec<OwnedFd>,
+    processes: Vec<Handle>,
     namespaces: BTreeSet<PathBuf>,
     /// Keeps the namespaces open, so that another lab's cannot reuse their numbers.
     _pinned: Vec<File>,
@@ -60,7 +61,8 @@ impl Remains {
         let inside = descendants(supervisor);
         assert!(inside.len() >= 2, "init and lab: {inside:?}");
         let all = inside.iter().chain([&supervisor]);
-        let processes = all.map(|pid| open_process(*pid)).collect();
+        let open = |pid: &u32| Handle::open(*pid).unwrap().expect("it runs");
+        let processes = all.map(open).collect();
         let own = fs::read_link("/proc/self/ns/net").unwrap();
         let held = inside.iter().flat_map(|pid| held_netns(*pid));
         let held: Vec<_> = held.filter(|(_, netns)| *netns != own).collect();
@@ -72,11 +74,7 @@ impl Remains {
     /// Sends a signal to all processes.
     pub(crate) fn signal(&self, signal: Signal) {
         for process in &self.processes {
-            let (fd, none) = (process.as_raw_fd(), core::ptr::null::<libc::siginfo_t>());
-            // SAFETY: a null siginfo is allowed.
-            let code =
-                unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal as i32, none, 0) };
-            assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
+            assert!(process.signal(signal).unwrap(), "a process has ended");
         }
     }
 
@@ -125,12 +123,4 @@ fn held_netns(pid: u32) -> Vec<(PathBuf, PathBuf)> {
     let links = links.chain([PathBuf::from(format!("/proc/{pid}/ns/net"))]);
     let held = links.filter_map(|link| fs::read_link(&link).ok().map(|target| (link, target)));
     held.filter(|(_, target)| target.to_string_lossy().starts_with("net:")).collect()
-}
-
-fn open_process(pid: u32) -> OwnedFd {
-    // SAFETY: no pointers are involved.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor is new.
-    unsafe { OwnedFd::from_raw_fd(fd as i32) }
 }

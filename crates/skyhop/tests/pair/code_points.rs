@@ -3,12 +3,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
 
 use lab::{Node, find_netns};
 use nix::sys::signal::Signal;
+use os::socket::{save_syns, saved_syn};
 use serde_json::Value;
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, Socket, Type};
 
 use crate::common::as_myself;
 use crate::inside::{Gateway, PATIENCE, Pair, accept, addresses, payload};
@@ -111,39 +111,14 @@ fn listen_and_keep_syns() -> TcpListener {
     let listener = find_netns(Node::Server)
         .unwrap()
         .run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).unwrap());
-    let on: libc::c_int = 1;
-    // SAFETY: the address and the length are those of `on`.
-    let result = unsafe {
-        libc::setsockopt(
-            SockRef::from(&listener).as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_SAVE_SYN,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    save_syns(&listener).unwrap();
     listener
 }
 
 /// DSCP of an accepted connection's SYN.
 fn code_point(socket: &TcpStream) -> io::Result<u32> {
-    let mut syn = [0u8; 256];
-    let mut length = syn.len() as libc::socklen_t;
-    // SAFETY: TCP_SAVED_SYN writes as many bytes as `length` allows.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_SAVED_SYN,
-            syn.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    assert!(length >= 20, "no SYN was kept");
+    let syn = saved_syn(socket)?;
+    assert!(syn.len() >= 20, "no SYN was kept");
     let first = u32::from_be_bytes([syn[0], syn[1], syn[2], syn[3]]);
     Ok(if first >> 28 == 4 { first >> 18 & 0x3f } else { first >> 22 & 0x3f })
 }

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 
 use gateway::keys::{PrivateKey, format_public_key};
 use lab::{LAN_DEVICE, Node, find_netns};
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
@@ -213,24 +211,9 @@ impl Pair {
     /// A hub with this file as its hosts file, these keys before the first section, and `more` at
     /// the end.
     pub(crate) fn hub_that_reads(&self, hosts: &Path, keys: &str, more: &str) -> Gateway {
-        let skyhop = std::env::var_os("SKYHOP").unwrap();
-        let mut command = find_netns(Node::Hub).unwrap().command(skyhop);
-        command.args(["hub", "/dev/stdin"]);
-        let path = hosts.to_owned();
-        let cover = move || {
-            unshare(CloneFlags::CLONE_NEWNS)?;
-            mount(
-                None::<&str>,
-                "/",
-                None::<&str>,
-                MsFlags::MS_PRIVATE | MsFlags::MS_REC,
-                None::<&str>,
-            )?;
-            mount(Some(&path), "/etc/hosts", None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
-            Ok(())
-        };
-        // SAFETY: only system calls, on memory that is already allocated.
-        unsafe { command.pre_exec(cover) };
+        let cover = "mount --bind \"$1\" /etc/hosts && exec \"$SKYHOP\" hub /dev/stdin";
+        let mut command = find_netns(Node::Hub).unwrap().command("unshare");
+        command.args(["--mount", "sh", "-c", cover, "sh"]).arg(hosts);
         let mut hub = Gateway::run(command, &self.hub_config(keys, more));
         hub.wait_for("ready");
         hub

@@ -495,18 +495,6 @@ fn read_late(mut reader: &TcpStream, mut sender: TcpStream) {
 
 /// Closes a socket silently: the kernel forgets the connection.
 pub(crate) fn vanish(socket: TcpStream) {
-    const TCP_REPAIR: libc::c_int = 19;
-    let on: libc::c_int = 1;
-    // SAFETY: the address and the length are those of `on`.
-    let result = unsafe {
-        libc::setsockopt(
-            std::os::fd::AsRawFd::as_raw_fd(&socket),
-            libc::IPPROTO_TCP,
-            TCP_REPAIR,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    setsockopt(&socket, sockopt::TcpRepair, &1).unwrap();
     drop(socket);
 }

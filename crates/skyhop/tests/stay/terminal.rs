@@ -1,38 +1,30 @@
 //! A terminal window is closed while a lab runs in it.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command};
 
-use nix::pty::openpty;
-use nix::unistd::setsid;
+use nix::fcntl::OFlag;
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+use os::testkit::take_terminal;
 
 use super::stays::Stays;
 use crate::common::{Remains, as_each_user};
 
 /// Starts a command on its own pseudo-terminal; returns the other end.
 fn on_a_terminal(mut command: Command) -> (Child, File) {
-    let pty = openpty(None, None).unwrap();
-    let end = |fd: &OwnedFd| fd.try_clone().unwrap();
-    command.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(end(&pty.slave));
-    let (slave, master) = (pty.slave, File::from(pty.master));
-    let (terminal, other) = (slave.as_raw_fd(), master.as_raw_fd());
-    // SAFETY: only system calls, on descriptors that are open until exec.
-    unsafe {
-        command.pre_exec(move || {
-            setsid()?;
-            if libc::ioctl(terminal, libc::TIOCSCTTY, 0) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            libc::close(other);
-            libc::close(terminal);
-            Ok(())
-        });
-    }
-    let child = command.spawn().unwrap();
-    (child, master)
+    let other = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
+    grantpt(&other).unwrap();
+    unlockpt(&other).unwrap();
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits());
+    let terminal = options.open(ptsname_r(&other).unwrap()).unwrap();
+    let end = || terminal.try_clone().unwrap();
+    command.stdin(end()).stdout(end()).stderr(end());
+    take_terminal(&mut command);
+    (command.spawn().unwrap(), OwnedFd::from(other).into())
 }
 
 /// Reads until the terminal shows `text`.
