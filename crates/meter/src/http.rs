@@ -4,16 +4,16 @@
 //! congestion control of the server's socket. The body is the server's payload ([`crate::payload`])
 //! for that key.
 
+pub mod head;
+
 use std::io;
 
 use thiserror::Error;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
+use self::head::HEAD_MAX;
 use crate::congestion::CongestionControl;
 use crate::stream::patiently;
-
-/// Maximum size of a head, in bytes.
-const HEAD_MAX: u64 = 8192;
 
 /// The requested object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(crate) async fn read_head<R: AsyncBufRead + Unpin>(
     reader: &mut R,
 ) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
-    let mut limited = reader.take(HEAD_MAX);
+    let mut limited = reader.take(HEAD_MAX as u64);
     while !bytes.ends_with(b"\r\n\r\n") {
         if patiently(limited.read_until(b'\n', &mut bytes)).await? == 0 {
             let cut = io::Error::new(io::ErrorKind::InvalidData, "the reply's head has no end");
@@ -104,24 +104,13 @@ impl Object {
 impl RequestHead {
     /// Encodes it for `version` (`1.0` or `1.1`).
     pub(crate) fn encode(&self, version: &str, host: &str) -> String {
-        let connection = if self.persistent { "keep-alive" } else { "close" };
-        let target = self.object.target();
-        format!(
-            "GET {target} HTTP/{version}\r\nHost: {host}\r\nUser-Agent: skyhop\r\n\
-             Connection: {connection}\r\n\r\n"
-        )
+        head::get(&self.object.target(), version, host, self.persistent)
     }
 
     pub(crate) fn decode(head: &str) -> Result<Self, HttpError> {
-        let (line, fields) = head.split_once("\r\n").unwrap_or((head, ""));
-        let foreign = || HttpError::Line { line: line.to_owned() };
-        let mut words = line.split(' ');
-        let (Some(method), Some(target), Some(version), None) =
-            (words.next(), words.next(), words.next(), words.next())
-        else {
-            return Err(foreign());
-        };
-        let persistent = persistent(version, fields).ok_or_else(foreign)?;
+        let request = head::Request::parse(head.as_bytes()).ok().flatten();
+        let head::Request { method, target, persistent } =
+            request.ok_or_else(|| HttpError::foreign(head))?;
         let object = Object::of_target(target).filter(|_| method == "GET");
         let object = object.ok_or_else(|| HttpError::Target { target: target.to_owned() })?;
         Ok(Self { object, persistent })
@@ -130,41 +119,24 @@ impl RequestHead {
 
 impl ResponseHead {
     pub(crate) fn encode(&self) -> String {
-        let connection = if self.persistent { "keep-alive" } else { "close" };
-        format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
-             Content-Length: {}\r\nConnection: {connection}\r\n\r\n",
-            self.length
-        )
+        head::ok(self.length, self.persistent)
     }
 
     pub(crate) fn decode(head: &str) -> Result<Self, HttpError> {
-        let (line, fields) = head.split_once("\r\n").unwrap_or((head, ""));
-        let foreign = || HttpError::Line { line: line.to_owned() };
-        let (version, status) = line.split_once(' ').ok_or_else(foreign)?;
-        let persistent = persistent(version, fields).ok_or_else(foreign)?;
-        if !status.starts_with("200") {
-            return Err(HttpError::Status { status: status.to_owned() });
+        let response = head::Response::parse(head.as_bytes()).ok().flatten();
+        let response = response.ok_or_else(|| HttpError::foreign(head))?;
+        let head::Response { status, reason, length, persistent, .. } = response;
+        if status != 200 {
+            return Err(HttpError::Status { status: format!("{status} {reason}") });
         }
-        let length = field(fields, "content-length").and_then(|text| text.parse().ok());
         Ok(Self { length: length.ok_or(HttpError::Length)?, persistent })
     }
 }
 
-/// RFC 9112 §9.3: HTTP/1.1 connections persist by default, HTTP/1.0 ones do not.
-fn persistent(version: &str, fields: &str) -> Option<bool> {
-    let option = field(fields, "connection");
-    match version {
-        "HTTP/1.1" => Some(!option.is_some_and(|option| option.eq_ignore_ascii_case("close"))),
-        "HTTP/1.0" => Some(option.is_some_and(|option| option.eq_ignore_ascii_case("keep-alive"))),
-        _ => None,
+impl HttpError {
+    fn foreign(head: &str) -> Self {
+        Self::Line { line: head.lines().next().unwrap_or_default().to_owned() }
     }
-}
-
-fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
-    let pairs = fields.lines().filter_map(|line| line.split_once(':'));
-    let mut named = pairs.filter(|(found, _)| found.eq_ignore_ascii_case(name));
-    named.next().map(|(_, value)| value.trim())
 }
 
 #[cfg(test)]
@@ -172,16 +144,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn persistence_follows_version_and_field() {
-        let of = |version: &str, field: &str| {
-            let head = format!("GET /object/1/2 {version}\r\n{field}\r\n\r\n");
-            RequestHead::decode(&head).unwrap().persistent
-        };
-        assert!(of("HTTP/1.1", "Host: a") && !of("HTTP/1.1", "connection: Close"));
-        assert!(!of("HTTP/1.0", "Host: a") && of("HTTP/1.0", "Connection: keep-alive"));
-    }
 
     #[test]
     fn what_is_foreign_is_told() {

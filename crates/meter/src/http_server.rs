@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::congestion::CongestionError;
+use crate::http::head::refusal;
 use crate::http::{self, HttpError, RequestHead, ResponseHead};
 use crate::payload::{Payload, Side};
 use crate::sender;
@@ -64,7 +65,6 @@ pub(crate) async fn serve(stream: &mut TcpStream, first: &[u8]) -> Result<(), Ht
 }
 
 async fn refuse<W: AsyncWriteExt + Unpin>(writer: &mut W, status: &str) -> io::Result<()> {
-    let text = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    writer.write_all(text.as_bytes()).await?;
+    writer.write_all(refusal(status).as_bytes()).await?;
     writer.shutdown().await
 }

@@ -6,6 +6,7 @@ use core::str::FromStr;
 
 use bytes::Bytes;
 use lab::TestObject;
+use meter::http::head;
 use tcp::{Connection, Event, Segment, State, wire};
 use thiserror::Error;
 use units::{Instant, Machine};
@@ -13,8 +14,6 @@ use units::{Instant, Machine};
 use super::drive::{Side, back};
 use super::report::Got;
 
-/// Maximum length of a reply's head, in bytes.
-const HEAD_MAX: usize = 8192;
 const HTTP_PORT: u16 = 80;
 
 /// URL of an object: `http://server/1MB` or `server:80/1MB`.
@@ -106,10 +105,7 @@ impl Client {
         now: Instant,
         target: &Target,
     ) -> Self {
-        let request = format!(
-            "GET /{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: skyhop\r\nConnection: close\r\n\r\n",
-            target.name, target.host
-        );
+        let request = head::get(&format!("/{}", target.name), "1.1", &target.host, false);
         let mut client = Self {
             tcp,
             way,
@@ -218,26 +214,17 @@ impl Reply {
             return self.compare(data);
         }
         self.head.extend_from_slice(data);
-        let mut fields = [httparse::EMPTY_HEADER; 64];
-        let mut response = httparse::Response::new(&mut fields);
-        let length = match response.parse(&self.head) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) if self.head.len() <= HEAD_MAX => return Ok(()),
-            _ => return Err(GetError::NoHttp),
-        };
-        let status = response.code.unwrap_or_default();
-        if status != 200 {
-            return Err(GetError::Status { status });
+        let response = head::Response::parse(&self.head).map_err(|_| GetError::NoHttp)?;
+        let Some(response) = response else { return Ok(()) };
+        if response.status != 200 {
+            return Err(GetError::Status { status: response.status });
         }
         let expected = self.object.size().get();
-        let told =
-            response.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
-        let told = told.and_then(|field| core::str::from_utf8(field.value).ok()?.parse().ok());
-        if let Some(told) = told.filter(|told| *told != expected) {
+        if let Some(told) = response.length.filter(|told| *told != expected) {
             return Err(GetError::Length { told, expected });
         }
         self.in_body = true;
-        let body = self.head.split_off(length);
+        let body = self.head.split_off(response.size);
         self.compare(&body)
     }
 

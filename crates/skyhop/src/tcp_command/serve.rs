@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use lab::TestObject;
+use meter::http::head::{self, HeadError, Request};
 use tcp::{Config, Connection, Event, Segment, SeqNr, State, Stats, SynData, refusal, wire};
 use units::{ByteCount, Instant, Machine};
 
@@ -14,8 +15,6 @@ use super::report::Served;
 
 /// Maximum number of concurrent connections; further SYNs are ignored.
 const MOST: usize = 1000;
-/// Maximum length of a request's head, in bytes.
-const HEAD_MAX: usize = 8192;
 /// Bytes written ahead of what can be sent. The rest is generated meanwhile: generating the whole
 /// object first would delay its first byte.
 const AHEAD: ByteCount = ByteCount::new(256 << 10);
@@ -191,11 +190,7 @@ impl Flow {
     fn hear(&mut self, data: &Bytes) {
         let Talk::Head(head) = &mut self.talk else { return };
         head.extend_from_slice(data);
-        let (reply, object) = match answer(head) {
-            Some(reply) => reply,
-            None if head.len() > HEAD_MAX => (refuse("431 Request Header Fields Too Large"), None),
-            None => return,
-        };
+        let Some((reply, object)) = answer(head) else { return };
         self.asked = object;
         let rest: Box<dyn Iterator<Item = Vec<u8>>> = match object {
             Some(object) => Box::new(object.chunks()),
@@ -230,36 +225,28 @@ impl Flow {
 }
 
 /// The head of the reply, and the object that follows; `None` until the request is complete.
-fn answer(head: &[u8]) -> Option<(String, Option<TestObject>)> {
-    let mut fields = [httparse::EMPTY_HEADER; 64];
-    let mut request = httparse::Request::new(&mut fields);
-    match request.parse(head) {
-        Ok(httparse::Status::Partial) => return None,
-        Ok(httparse::Status::Complete(_)) => {}
-        Err(_) => return Some((refuse("400 Bad Request"), None)),
+fn answer(bytes: &[u8]) -> Option<(String, Option<TestObject>)> {
+    let refuse = |status| Some((head::refusal(status), None));
+    let request = match Request::parse(bytes) {
+        Ok(None) => return None,
+        Ok(Some(request)) => request,
+        Err(HeadError::TooLong) => return refuse("431 Request Header Fields Too Large"),
+        Err(_) => return refuse("400 Bad Request"),
+    };
+    let is_head = request.method == "HEAD";
+    if request.method != "GET" && !is_head {
+        return refuse("405 Method Not Allowed");
     }
-    let is_head = request.method == Some("HEAD");
-    if request.method != Some("GET") && !is_head {
-        return Some((refuse("405 Method Not Allowed"), None));
-    }
-    let name = request.path.and_then(|path| path.strip_prefix('/'));
+    let name = request.target.strip_prefix('/');
     let Some(object) = name.and_then(TestObject::named) else {
-        return Some((refuse("404 Not Found"), None));
+        return refuse("404 Not Found");
     };
     Some((head_of(object), (!is_head).then_some(object)))
 }
 
 /// The reply's head for an object.
 pub(super) fn head_of(object: TestObject) -> String {
-    format!(
-        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nContent-Type: application/octet-stream\r\n\
-         Connection: close\r\n\r\n",
-        object.size().get()
-    )
-}
-
-fn refuse(status: &str) -> String {
-    format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    head::ok(object.size().get(), false)
 }
 
 #[cfg(test)]

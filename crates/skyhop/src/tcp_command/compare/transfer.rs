@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, ensure};
 use lab::{Capture, LAN_DEVICE, Lab, NetNs, Node, Preset, TestObject};
 use meter::CongestionControl;
+use meter::http::head::get;
 use os::station::{Station, spare_addresses};
 use socket2::SockRef;
 use tcp::Config;
@@ -79,7 +80,8 @@ impl Transfer<'_> {
 /// Fetches the object and verifies it.
 fn fetch(mut stream: TcpStream, object: TestObject) -> Result<()> {
     let size = object.size().get();
-    write!(stream, "GET /{size}B HTTP/1.1\r\nHost: server\r\n\r\n")?;
+    let request = get(&format!("/{size}B"), "1.1", "server", false);
+    stream.write_all(request.as_bytes())?;
     read_head(&mut stream)?;
     let mut got = Vec::new();
     for chunk in object.chunks() {
