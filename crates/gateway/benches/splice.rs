@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use gateway::config::read_solo;
 use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, splice};
+use nix::sys::socket::{MsgFlags, recv};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::pipe;
 use stats::Spread;
@@ -88,15 +89,13 @@ fn server() -> (SocketAddr, JoinHandle<()>) {
 /// Receives and discards everything; returns the rate.
 fn receive(socket: &TcpStream) -> f64 {
     let began = Instant::now();
-    let mut got = 0;
+    let (mut got, mut room) = (0, vec![0; 1 << 20]);
     loop {
-        // SAFETY: with MSG_TRUNC TCP drops the bytes and writes nowhere.
-        let count = unsafe {
-            libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), 1 << 20, libc::MSG_TRUNC)
-        };
-        match u64::try_from(count).expect("the connection is not reset") {
+        // With MSG_TRUNC TCP drops the bytes and writes nowhere.
+        let count = recv(socket.as_raw_fd(), &mut room, MsgFlags::MSG_TRUNC);
+        match count.expect("the connection is not reset") {
             0 => break,
-            count => got += count,
+            count => got += count as u64,
         }
     }
     assert_eq!(got, BYTES);

@@ -14,6 +14,8 @@
 //! datagrams; relays move bytes between TCP sockets and its streams; interception redirects
 //! clients' connections to us and is removed on every kind of exit.
 
+#![forbid(unsafe_code)]
+
 mod capability;
 mod class;
 mod clock;

@@ -19,6 +19,7 @@ use gateway::RunError;
 use gateway::config::{read_hub, read_terminal};
 use gateway::keys::{PrivateKey, format_public_key};
 use lab::{Lab, NetNs, Node, Overrides, Preset};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use os::testkit::skip;
 use socket2::{Domain, Socket, Type};
 use tokio::sync::oneshot;
@@ -139,35 +140,29 @@ fn out_of_descriptors(place: &Place) {
 
 /// Uses up the process's file descriptors.
 struct Hoard {
-    limit: libc::rlimit,
+    /// The soft and the hard limit before.
+    limits: (u64, u64),
     files: Vec<fs::File>,
 }
 
 impl Hoard {
     /// Limits the descriptors to little more than are in use.
     fn begin() -> Self {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the address is that of an rlimit.
-        assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }, 0);
+        let limits = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
         let highest = open.filter_map(|fd| fd.file_name().to_str()?.parse::<u64>().ok()).max();
-        Self::set(libc::rlimit { rlim_cur: highest.unwrap() + 1, ..limit });
-        Self { limit, files: Vec::new() }
+        setrlimit(Resource::RLIMIT_NOFILE, highest.unwrap() + 1, limits.1).unwrap();
+        Self { limits, files: Vec::new() }
     }
 
     fn take_all(&mut self) {
         self.files.extend(std::iter::from_fn(|| fs::File::open("/dev/null").ok()));
     }
-
-    fn set(limit: libc::rlimit) {
-        // SAFETY: the address is that of an rlimit.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
-    }
 }
 
 impl Drop for Hoard {
     fn drop(&mut self) {
-        Self::set(self.limit);
+        setrlimit(Resource::RLIMIT_NOFILE, self.limits.0, self.limits.1).unwrap();
     }
 }
 

@@ -20,6 +20,8 @@
 //! Not modelled: anything that needs two directions or several senders (shared
 //! capacity, DAMA, contention, MAC delays).
 
+#![forbid(unsafe_code)]
+
 mod config;
 mod counters;
 mod delay;

@@ -2,6 +2,8 @@
 //!
 //! All `unsafe` code of the project is here, except for that of `slacp`'s secrets.
 
+#![allow(unsafe_code)]
+
 pub mod clock;
 pub mod descriptor;
 pub mod device;

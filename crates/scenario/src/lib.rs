@@ -16,6 +16,8 @@
 //! Files are read in one place (`folder`): presets, traces and scenarios by their path. Gateways
 //! read their own, because of the private keys in them.
 
+#![forbid(unsafe_code)]
+
 mod document;
 mod error;
 mod folder;

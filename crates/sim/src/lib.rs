@@ -5,6 +5,8 @@
 //! [`slacp::Endpoint`]. It uses no clock, threads or files; the same world with the same seed runs
 //! identically, bit for bit.
 
+#![forbid(unsafe_code)]
+
 mod agenda;
 mod app;
 mod chance;

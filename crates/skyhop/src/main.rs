@@ -1,5 +1,7 @@
 //! Parses the command line and calls the commands.
 
+#![forbid(unsafe_code)]
+
 mod demo_command;
 mod doctor_command;
 mod gateway_command;

@@ -3,6 +3,8 @@
 //! This is a sans-I/O crate: an [`Endpoint`] takes datagrams and the time, and returns datagrams
 //! and events. The gateway drives it over a UDP socket; tests drive it over a simulated link.
 
+#![deny(unsafe_code)]
+
 mod api;
 mod channels;
 mod crypto;
@@ -38,6 +40,7 @@ mod reordering;
 mod replacement;
 mod rtt;
 mod scheduler;
+#[allow(unsafe_code, reason = "wipes the values of other crates")]
 mod secret;
 mod send_buffer;
 mod sent;

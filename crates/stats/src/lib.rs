@@ -3,6 +3,8 @@
 //! Each figure has one definition in the project: quantiles are those of [`percentile`], intervals
 //! those of [`student_t`] and [`Bootstrap`].
 
+#![forbid(unsafe_code)]
+
 mod confidence;
 mod spread;
 mod summary;

@@ -1,5 +1,7 @@
 //! A TCP endpoint for research and for the wire (`docs/tcp.md`).
 
+#![forbid(unsafe_code)]
+
 pub mod cc;
 mod config;
 mod connection;

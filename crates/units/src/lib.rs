@@ -6,6 +6,8 @@
 //! print in everyday notation (`"50 Mbit/s"`, `"20 MB"`, `"600 ms"`, `"1e-6"`). Mbit/s and MB are
 //! decimal; KiB, MiB and GiB are binary.
 
+#![forbid(unsafe_code)]
+
 mod byte_count;
 mod duration;
 mod instant;

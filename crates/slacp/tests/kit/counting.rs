@@ -1,6 +1,6 @@
 //! Counts the allocations of each thread, and so of each test.
 
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(dead_code, unreachable_pub, missing_docs, unsafe_code)]
 
 use core::alloc::Layout;
 use core::cell::Cell;
