@@ -388,7 +388,7 @@ fn classes_change(good: &str, at_hub: &Path, write: impl Fn(&str)) {
     assert_eq!(seen["sessions"][0]["classes"][0]["maximum_bit_s"], 1_000_000);
     write(&format!("{slow}\n{}", mail.replace("weight = 7", "weight = 0")));
     let refused = skyhop(&["reload"], at_hub);
-    assert!(text(&refused.stderr).contains("class.weight"), "{refused:?}");
+    assert!(text(&refused.stderr).contains("class.0.weight"), "{refused:?}");
     assert_eq!(classes(), [row("mail", 7), row("default", 1)]);
 }
 

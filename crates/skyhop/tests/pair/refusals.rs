@@ -85,8 +85,8 @@ fn a_bad_configuration() {
         ("50 Mbit/s", "fast", ["rate", "fast"]),
         ("50 Mbit/s", "0 bit/s", ["rate", "0 bit/s"]),
         ("127.0.0.1:0", "localhost", ["listen", "localhost"]),
-        ("rate =", "speed =", ["line 3", "speed"]),
-        ("[[terminal]]", "[[terminal]", ["line 4", "[[terminal]"]),
+        ("rate =", "speed =", ["gateway.toml:3: ", "speed"]),
+        ("[[terminal]]", "[[terminal]", ["gateway.toml:4: ", "[[terminal]"]),
         ("name = \"ship\"", "", ["terminal", "name"]),
     ] {
         assert_refused(&desk.run("hub", &with(&hub, from, to)), &parts);
@@ -94,13 +94,13 @@ fn a_bad_configuration() {
     let terminal = terminal();
     for (from, to, parts) in [
         ("127.0.0.1:9", "127.0.0.1", ["hub", "127.0.0.1"]),
-        ("hub_key", "key_of_the_hub", ["line 3", "key_of_the_hub"]),
+        ("hub_key", "key_of_the_hub", ["gateway.toml:3: ", "key_of_the_hub"]),
         ("[\"lo\"]", "[]", ["intercept.interfaces", "lan0"]),
         ("private_key =", "private_key_file =", ["gateway.toml", "No such file"]),
     ] {
         assert_refused(&desk.run("terminal", &with(&terminal, from, to)), &parts);
     }
-    assert_refused(&desk.run("terminal", &hub), &["gateway.toml"]);
+    assert_refused(&desk.run("terminal", &hub), &["gateway.toml: this is the configuration of a hub"]);
     assert_refused(&desk.run_file("hub", Path::new("/no/such/file.toml")), &["No such file"]);
 }
 
