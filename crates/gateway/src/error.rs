@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::keys::KeyError;
+use crate::config::keys::KeyError;
 use crate::refusal::Refusal;
 
 /// Why a gateway does not start, or stops. Each prints as one line.

@@ -11,23 +11,23 @@ use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
-use crate::class::LiveClasses;
-use crate::connections::Origin;
-use crate::counters::Counters;
-use crate::dial::Caller;
-use crate::driver::Driver;
 use crate::error::RunError;
+use crate::hop::class::LiveClasses;
+use crate::hop::driver::Driver;
+use crate::hop::sources::Sources;
+use crate::hop::udp::UdpLink;
 use crate::hop::{Hop, HopEvent, Stream};
-use crate::interception::Arrival;
-use crate::listener::Accepted;
-use crate::netfilter::PASSING;
-use crate::ops::View;
-use crate::own::OwnAddresses;
+use crate::intercept::Arrival;
+use crate::intercept::listener::Accepted;
+use crate::intercept::netfilter::PASSING;
+use crate::intercept::own::OwnAddresses;
+use crate::operate::View;
+use crate::operate::connections::Origin;
+use crate::operate::counters::Counters;
 use crate::proxy::{self, Exit, Wish};
 use crate::relay;
-use crate::sources::Sources;
+use crate::relay::dial::Caller;
 use crate::tunnel::Port;
-use crate::udp::UdpLink;
 
 /// Time for the last packets of connections when a gateway stops.
 const LAST_PACKETS: Duration = Duration::from_millis(300);
@@ -276,7 +276,7 @@ mod tests {
     use units::BitRate;
 
     use super::*;
-    use crate::keys::{PrivateKey, random_bytes};
+    use crate::config::keys::{PrivateKey, random_bytes};
 
     /// A hub on loopback without terminals.
     fn hub(transparent: bool) -> Gateway {

@@ -16,25 +16,25 @@ use pep::traffic::{Policy, Prefix};
 use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 
-use crate::class::LiveClasses;
 use crate::clock;
+use crate::config::keys::random_bytes;
 use crate::config::read_hub;
-use crate::connections::Origin;
-use crate::counters::Counters;
 use crate::error::RunError;
 use crate::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
+use crate::hop::class::LiveClasses;
+use crate::hop::peers::Peers;
+use crate::hop::udp::UdpLink;
 use crate::hop::{HopEvent, Stream};
-use crate::intake::{self, Intake};
-use crate::interception::{self, Arrival, Interception};
-use crate::keys::random_bytes;
-use crate::names::Resolver;
-use crate::netfilter::Scope;
-use crate::ops::{Operations, Own, Task};
-use crate::own::OwnAddresses;
-use crate::peers::Peers;
-use crate::status::Role;
+use crate::intercept::intake::{self, Intake};
+use crate::intercept::netfilter::Scope;
+use crate::intercept::own::OwnAddresses;
+use crate::intercept::{self, Arrival, Interception};
+use crate::operate::connections::Origin;
+use crate::operate::counters::Counters;
+use crate::operate::status::Role;
+use crate::operate::{Operations, Own, Task};
+use crate::relay::names::Resolver;
 use crate::tunnel::{self, Admitted, Selection, Traffic, Tunnel};
-use crate::udp::UdpLink;
 use pep::routes::{Route, Sites};
 
 /// Default UDP port of a hub.
@@ -111,7 +111,7 @@ fn policy(config: &HubConfig) -> DialPolicy {
 /// The rules, routes and table that a hub with `config` installs while all its terminals are
 /// reachable, in nft and ip syntax.
 pub fn print_rules(config: &HubConfig) -> String {
-    let mut rules = interception::print_hub_rules(config);
+    let mut rules = intercept::print_hub_rules(config);
     let Some(tunnel) = &config.tunnel else { return rules };
     let hop = config.listen.map_or(PORT, |address| address.port());
     let networks: Vec<Prefix> =

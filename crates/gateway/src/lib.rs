@@ -13,66 +13,45 @@
 //! The endpoint of `slacp` decides and has no clock; the driver hands it the time and the
 //! datagrams; relays move bytes between TCP sockets and its streams; interception redirects
 //! clients' connections to us and is removed on every kind of exit.
+//!
+//! | folder | holds |
+//! |---|---|
+//! | `config` | reading of configuration files and keys |
+//! | `intercept` | how connections come in: tables, rules, routes, listeners, deferred answers |
+//! | `proxy` | the other way in: SOCKS5 and HTTP CONNECT |
+//! | `relay` | connections and their sockets: dialling, copying, splicing, name lookups |
+//! | `hop` | the endpoint's driver, its UDP socket, and what is known of peers |
+//! | `tunnel` | packets that are not split |
+//! | `dlep` | the modem's reports |
+//! | `operate` | control socket, metrics, status, log, service manager |
+//! | `doctor` | checks of machine and configuration |
+//! | `solo` | a gateway without a counterpart |
 
 #![forbid(unsafe_code)]
 
 mod capability;
-mod class;
 mod clock;
 pub mod config;
-mod connections;
-pub mod control;
-mod counters;
-mod cpu;
-mod deferral;
-mod dial;
 mod dlep;
 pub mod doctor;
-mod driver;
 mod error;
-mod events;
-mod firewall;
 mod gateway;
 mod hop;
 pub mod hub;
-mod intake;
-mod interception;
-pub mod keys;
-mod leg;
-mod listener;
-pub mod log;
-mod metrics;
-mod names;
-mod netfilter;
-mod nft_table;
-mod notify;
-mod ops;
-mod own;
-mod path_store;
-mod peers;
-mod pipe;
-pub mod policy;
+mod intercept;
+mod operate;
 mod proxy;
 mod refusal;
-mod refusals;
 mod relay;
-mod routing;
-mod rule;
-mod scratch;
-mod side;
 pub mod solo;
-mod sources;
-pub mod status;
-mod syn_tap;
-mod tcp;
 pub mod terminal;
 #[cfg(test)]
 mod testkit;
 mod tunnel;
-mod udp;
-mod window;
 
+pub use config::keys;
 pub use error::RunError;
+pub use operate::{control, log, status};
 pub use pep::admission::Quota;
 pub use pep::egress::Egress;
 pub use refusal::Refusal;

@@ -12,24 +12,24 @@ use pep::egress::Egress;
 use pep::traffic::Policy;
 use slacp::{Destination, Endpoint, Event, ResetReason, SessionId};
 
-use crate::class::LiveClasses;
 use crate::clock;
+use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
-use crate::connections::Origin;
-use crate::counters::Counters;
-use crate::dial::Dialer;
 use crate::error::RunError;
 use crate::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
 use crate::hop::HopEvent;
-use crate::intake::{self, Intake};
-use crate::interception::{self, Arrival, Interception};
-use crate::keys::random_bytes;
-use crate::netfilter::{PASSING, Scope};
-use crate::ops::{Operations, Own, Task};
-use crate::own::OwnAddresses;
-use crate::peers::Peers;
+use crate::hop::class::LiveClasses;
+use crate::hop::peers::Peers;
+use crate::intercept::intake::{self, Intake};
+use crate::intercept::netfilter::{PASSING, Scope};
+use crate::intercept::own::OwnAddresses;
+use crate::intercept::{self, Arrival, Interception};
+use crate::operate::connections::Origin;
+use crate::operate::counters::Counters;
+use crate::operate::status::Role;
+use crate::operate::{Operations, Own, Task};
 use crate::proxy::{self, Exit, Proxy};
-use crate::status::Role;
+use crate::relay::dial::Dialer;
 use crate::tunnel::{self, Selection, Tunnel};
 
 /// A terminal does not know which networks are behind its only hub, so the client's address stays
@@ -125,7 +125,7 @@ pub async fn run(
 /// The rules, routes and tables that a terminal with `config` installs while its hub is reachable,
 /// in nft and ip syntax.
 pub fn print_rules(config: &TerminalConfig) -> String {
-    let mut rules = interception::print_rules(config);
+    let mut rules = intercept::print_rules(config);
     if let Some((tunnel, selection)) =
         tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept))
     {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::driver::Driver;
 use crate::clock;
-use crate::status::{DlepDestination, DlepStatus};
+use crate::operate::status::{DlepDestination, DlepStatus};
 
 /// A running DLEP router; stops when dropped.
 #[derive(Debug)]

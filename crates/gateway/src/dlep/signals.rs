@@ -14,8 +14,8 @@ use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
-use crate::netfilter::PASSING;
-use crate::tcp;
+use crate::intercept::netfilter::PASSING;
+use crate::relay::tcp;
 
 /// Multicast group of modems (§15.15, §15.16).
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 117);

@@ -16,9 +16,9 @@ use slacp::Rate;
 use super::machine::has_net_admin;
 use super::{Finding, knock, reach, refused};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
-use crate::control::{Answer, Control, Request, default_directories};
-use crate::side::Settings;
-use crate::status::{Role, Status};
+use crate::operate::control::{Answer, Control, Request, default_directories};
+use crate::operate::status::{Role, Status};
+use crate::relay::side::Settings;
 
 pub(super) fn examine(path: &Path) -> Vec<Finding> {
     let config = match read(path) {
@@ -294,7 +294,7 @@ mod tests {
     use pep::config::DlepConfig;
 
     use super::*;
-    use crate::status::DlepStatus;
+    use crate::operate::status::DlepStatus;
 
     #[test]
     fn each_role_has_its_keys() {

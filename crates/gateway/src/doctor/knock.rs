@@ -13,7 +13,7 @@ use units::Machine;
 
 use super::Finding;
 use crate::clock;
-use crate::keys::{format_public_key, random_bytes};
+use crate::config::keys::{format_public_key, random_bytes};
 
 const CHECK: &str = "hub";
 /// Time limit for the hub's answer: several retries over the slowest hop.

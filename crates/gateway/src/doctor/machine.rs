@@ -8,11 +8,11 @@ use pep::traffic::Version;
 
 use super::Finding;
 use crate::capability::Capability;
-use crate::control::check_usual;
-use crate::firewall;
-use crate::netfilter::Slot;
+use crate::intercept::firewall;
+use crate::intercept::netfilter::Slot;
+use crate::intercept::routing::is_loopback_up;
+use crate::operate::control::check_usual;
 use crate::refusal::{Operation, Refusal, without_v6};
-use crate::routing::is_loopback_up;
 
 /// The first kernel with everything that interception needs.
 const KERNEL: (u32, u32) = (5, 12);

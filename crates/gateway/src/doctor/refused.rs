@@ -12,10 +12,10 @@ use pep::traffic::Version;
 use super::Finding;
 use super::machine::has_net_admin;
 use crate::capability::Capability;
-use crate::netfilter::Slot;
+use crate::intercept::netfilter::Slot;
+use crate::intercept::routing::is_loopback_up;
+use crate::intercept::syn_tap::Usher;
 use crate::refusal::{Operation, Refusal};
-use crate::routing::is_loopback_up;
-use crate::syn_tap::Usher;
 
 /// Checks for interception.
 pub(super) fn interception(config: &InterceptConfig) -> Vec<Finding> {

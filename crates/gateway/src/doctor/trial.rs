@@ -8,8 +8,8 @@ use os::{namespace, process};
 use pep::config::InterceptConfig;
 
 use super::Finding;
-use crate::interception::Interception;
-use crate::netfilter::Scope;
+use crate::intercept::Interception;
+use crate::intercept::netfilter::Scope;
 use crate::refusal::{LATER, without_v6};
 
 const CHECK: &str = "interception";

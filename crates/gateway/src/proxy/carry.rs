@@ -15,13 +15,13 @@ use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::io::AsyncWriteExt;
 
 use super::{Wish, refuse};
-use crate::connections::{Origin, Registered};
-use crate::counters::Counters;
-use crate::dial::{self, Dialer};
 use crate::hop::{Hop, Stream};
-use crate::leg::Leg;
-use crate::names::Resolver;
+use crate::operate::connections::{Origin, Registered};
+use crate::operate::counters::Counters;
 use crate::relay;
+use crate::relay::dial::{self, Dialer};
+use crate::relay::leg::Leg;
+use crate::relay::names::Resolver;
 
 /// Maximum concurrent lookups per client; as many may wait. Browsers need no more at once than a
 /// page has hosts.

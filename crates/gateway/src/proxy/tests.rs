@@ -10,8 +10,8 @@ use pep::proxy::Dialect;
 use slacp::{Destination, HostName};
 
 use super::*;
-use crate::counters::Counters;
-use crate::dial::Dialer;
+use crate::operate::counters::Counters;
+use crate::relay::dial::Dialer;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -11,9 +11,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::counters::Counter;
-use crate::pipe::CAPACITY;
-use crate::tcp;
+use crate::operate::counters::Counter;
+use crate::relay::pipe::CAPACITY;
+use crate::relay::tcp;
 use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
 
 /// A client and a server with a relay between them.

@@ -11,7 +11,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::hop::Stream;
-use crate::{dial, leg, tcp};
+use crate::relay::{dial, leg, tcp};
 
 /// A leg of a relayed connection. Dropping it before both of its directions have ended resets it:
 /// its peer must not mistake a failure for the end of the data.

@@ -8,11 +8,11 @@ use slacp::ResetReason;
 
 use super::end::End;
 use super::splice::{self, Piped};
-use crate::connections::Registered;
-use crate::counters::Counters;
 use crate::hop::Stream;
-use crate::leg::Leg;
-use crate::{scratch, tcp};
+use crate::operate::connections::Registered;
+use crate::operate::counters::Counters;
+use crate::relay::leg::Leg;
+use crate::relay::{scratch, tcp};
 
 /// Two legs, and data read from one and not yet written to the other.
 pub(super) struct Pair<'c> {

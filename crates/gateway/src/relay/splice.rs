@@ -8,8 +8,8 @@ use pep::relay::{Side, Step};
 use tokio::io::Interest;
 
 use super::end::{SocketEnd, of};
-use crate::counters::{Counters, Share};
-use crate::pipe::{CAPACITY, Pipe};
+use crate::operate::counters::{Counters, Share};
+use crate::relay::pipe::{CAPACITY, Pipe};
 
 /// Bytes after which a busy direction yields to other connections.
 pub(super) const TURN: usize = 4 * CAPACITY;

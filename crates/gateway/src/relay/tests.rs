@@ -14,15 +14,15 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use units::{BitRate, ByteCount};
 
-use crate::connections::Origin;
-use crate::counters::Counters;
+use crate::config::keys::{PrivateKey, random_bytes};
 use crate::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind};
 use crate::hop::HopEvent;
-use crate::interception::Arrival;
-use crate::keys::{PrivateKey, random_bytes};
-use crate::listener::Accepted;
-use crate::own::OwnAddresses;
-use crate::tcp;
+use crate::intercept::Arrival;
+use crate::intercept::listener::Accepted;
+use crate::intercept::own::OwnAddresses;
+use crate::operate::connections::Origin;
+use crate::operate::counters::Counters;
+use crate::relay::tcp;
 use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
 
 fn own() -> OwnAddresses {

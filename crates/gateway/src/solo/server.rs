@@ -13,13 +13,13 @@ use tokio::time::{sleep, timeout};
 
 use super::RECOVERY;
 use crate::clock;
-use crate::connections::Registered;
-use crate::counters::Counters;
-use crate::deferral::Question;
-use crate::dial::{self, Dialer};
-use crate::leg::Leg;
-use crate::listener::{Accepted, is_exhaustion};
+use crate::intercept::deferral::Question;
+use crate::intercept::listener::{Accepted, is_exhaustion};
+use crate::operate::connections::Registered;
+use crate::operate::counters::Counters;
 use crate::relay;
+use crate::relay::dial::{self, Dialer};
+use crate::relay::leg::Leg;
 
 /// Connects clients to their servers.
 #[derive(Clone)]

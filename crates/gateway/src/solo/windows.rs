@@ -5,8 +5,8 @@ use std::future::pending;
 use pep::config::SideConfig;
 
 use crate::error::RunError;
-use crate::side::Settings;
-use crate::window::{Changes, Window};
+use crate::relay::side::Settings;
+use crate::solo::window::{Changes, Window};
 
 /// Configured initial windows in segments: sending, receiving.
 type Said = [Option<u32>; 2];

@@ -8,8 +8,8 @@
 use pep::egress::{Egress, SPECIAL, Target, forms};
 use pep::traffic::{Prefix, TCP, UDP, Version};
 
-use crate::nft_table::Rule;
-use crate::rule::Term;
+use crate::intercept::nft_table::Rule;
+use crate::intercept::rule::Term;
 
 /// Rules for a set of sources.
 #[derive(Debug, Clone, PartialEq, Eq)]

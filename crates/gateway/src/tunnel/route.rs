@@ -11,11 +11,11 @@ use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteScope, Rout
 use os::netlink::RouteSocket;
 use pep::traffic::Version;
 
-use crate::netfilter::SLOTS;
-use crate::nft_table::is_there;
+use crate::intercept::netfilter::SLOTS;
+use crate::intercept::nft_table::is_there;
+use crate::intercept::routing::{self, PROTOCOL};
+use crate::intercept::rule::Mark;
 use crate::refusal::{Operation, Refusal};
-use crate::routing::{self, PROTOCOL};
-use crate::rule::Mark;
 
 /// Routing tables 5920 and up, one per place.
 const FIRST_TABLE: u32 = 5920;
@@ -74,7 +74,7 @@ impl Route {
         Ok((installed, without_v6))
     }
 
-    /// As [`crate::routing::Routing::restore`].
+    /// As [`crate::intercept::routing::Routing::restore`].
     pub(crate) fn restore(&self) -> Result<Option<Refusal>, Refusal> {
         let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         routing::for_versions(&VERSIONS, |version| self.add(&mut kernel, version))

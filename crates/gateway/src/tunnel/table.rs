@@ -13,10 +13,10 @@ use pep::traffic::{Action, Policy, Prefix, Subject};
 
 use super::admit::{self, Admitted};
 use super::route::Place;
-use crate::netfilter::{SLOTS, to};
-use crate::nft_table::{self, Chain, Hook, NftTable, Rule};
-use crate::policy;
-use crate::rule::{Mark, REFUSED, Term};
+use crate::intercept::netfilter::{SLOTS, to};
+use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::intercept::rule::{Mark, REFUSED, Term};
+use crate::operate::policy;
 
 /// Chain that selects traffic by source and destination.
 const CHAIN: &str = "tunnel";

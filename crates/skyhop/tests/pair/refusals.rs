@@ -100,7 +100,10 @@ fn a_bad_configuration() {
     ] {
         assert_refused(&desk.run("terminal", &with(&terminal, from, to)), &parts);
     }
-    assert_refused(&desk.run("terminal", &hub), &["gateway.toml: this is the configuration of a hub"]);
+    assert_refused(
+        &desk.run("terminal", &hub),
+        &["gateway.toml: this is the configuration of a hub"],
+    );
     assert_refused(&desk.run_file("hub", Path::new("/no/such/file.toml")), &["No such file"]);
 }
 

@@ -1,0 +1,161 @@
+//! Reads configuration files: [`scenario::gateway`] parses them into the types of [`pep::config`].
+//! What needs the machine is here: the file, the private key and its permissions, the processor.
+
+mod cpu;
+pub mod keys;
+
+use std::fs;
+use std::path::Path;
+
+pub use pep::config::{HubConfig, SoloConfig, TerminalConfig};
+pub use scenario::FileError;
+use scenario::gateway::{ConfigFile, KeySource};
+use slacp::KeyPair;
+use zeroize::Zeroizing;
+
+use self::keys::{KeyError, PrivateKey, check_permissions};
+
+/// Reads a hub's configuration from the file at `path`, which may be a pipe such as `/dev/stdin`.
+///
+/// # Errors
+/// If the file cannot be read or is not a hub's configuration.
+pub fn read_hub(path: &Path) -> Result<HubConfig, FileError> {
+    let file = Source::read(path)?;
+    let mut config = file.as_read().hub(|key| file.key(key))?;
+    config.link.aes = cpu::has_aes();
+    Ok(config)
+}
+
+/// Reads a terminal's configuration, as [`read_hub`] does a hub's.
+///
+/// # Errors
+/// If the file cannot be read or is not a terminal's configuration.
+pub fn read_terminal(path: &Path) -> Result<TerminalConfig, FileError> {
+    let file = Source::read(path)?;
+    let mut config = file.as_read().terminal(|key| file.key(key))?;
+    config.link.aes = cpu::has_aes();
+    Ok(config)
+}
+
+/// Reads a solo gateway's configuration, as [`read_hub`] does a hub's.
+///
+/// # Errors
+/// If the file cannot be read or is not a solo gateway's configuration.
+pub fn read_solo(path: &Path) -> Result<SoloConfig, FileError> {
+    Source::read(path)?.as_read().solo()
+}
+
+/// A configuration file, which may hold a private key.
+struct Source<'a> {
+    path: &'a Path,
+    metadata: fs::Metadata,
+    text: Zeroizing<String>,
+}
+
+impl<'a> Source<'a> {
+    fn read(path: &'a Path) -> Result<Self, FileError> {
+        let failed = |cause| FileError::Read { file: path.display().to_string(), cause };
+        let metadata = fs::metadata(path).map_err(failed)?;
+        let text = Zeroizing::new(fs::read_to_string(path).map_err(failed)?);
+        Ok(Self { path, metadata, text })
+    }
+
+    fn as_read(&self) -> ConfigFile<'_> {
+        ConfigFile { path: self.path, text: &self.text, regular: self.metadata.is_file() }
+    }
+
+    /// Reads the private key. A file that contains it needs the same permissions as a key file.
+    fn key(&self, source: KeySource) -> Result<KeyPair, KeyError> {
+        let key = match source {
+            KeySource::Inline(text) => {
+                let text = Zeroizing::new(text);
+                check_permissions(self.path, &self.metadata)?;
+                PrivateKey::parse(&text)
+            }
+            KeySource::File(path) => PrivateKey::read_file(&path),
+        };
+        key.map(|key| key.pair())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const PUBLIC: &str = "HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw=";
+
+    struct Directory(tempfile::TempDir);
+
+    impl Directory {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn write(&self, name: &str, mode: u32, text: &str) -> PathBuf {
+            let path = self.0.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        }
+
+        /// A hub's file with these lines, which only its owner can read.
+        fn hub(&self, lines: &str) -> Result<HubConfig, String> {
+            let path = self.write("hub.toml", 0o600, &hub(lines));
+            read_hub(&path).map_err(|error| error.to_string())
+        }
+    }
+
+    fn hub(lines: &str) -> String {
+        format!(
+            "{lines}\nrate = \"50 Mbit/s\"\n[[terminal]]\nname = \"ship-1\"\nkey = \"{PUBLIC}\"\n"
+        )
+    }
+
+    #[test]
+    fn a_private_key_is_in_the_file_or_beside_it() {
+        let directory = Directory::new();
+        let key = PrivateKey::generate().unwrap();
+        let inline = format!("private_key = \"{}\"", key.to_base64());
+        assert_eq!(directory.hub(&inline).unwrap().identity.public(), key.public());
+        directory.write("hub.key", 0o600, &key.to_base64());
+        let path = directory.write("open.toml", 0o644, &hub("private_key_file = \"hub.key\""));
+        let config = read_hub(&path).unwrap();
+        assert_eq!(config.identity.public(), key.public());
+        assert_eq!(config.operation.file, Some(path));
+        assert_eq!(config.link.aes, cpu::has_aes());
+    }
+
+    #[test]
+    fn an_unusable_private_key_is_reported_with_its_line() {
+        let directory = Directory::new();
+        let secret = PrivateKey::generate().unwrap().to_base64();
+        directory.write("open.key", 0o644, &secret);
+        directory.write("no.key", 0o600, "hello");
+        for (line, parts) in [
+            ("private_key = \"AAAA\"", &["private_key: not a key", "base64"][..]),
+            (
+                "private_key_file = \"missing.key\"",
+                &["private_key_file: cannot read", "missing.key"],
+            ),
+            ("private_key_file = \"open.key\"", &["open.key", "chmod 600"]),
+            ("private_key_file = \"no.key\"", &["no.key holds no key"]),
+        ] {
+            let error = directory.hub(line).unwrap_err();
+            assert!(error.contains("hub.toml:1: private_key"), "{error}");
+            assert!(!error.contains('\n'), "more than one line: {error}");
+            parts.iter().for_each(|part| assert!(error.contains(part), "{part} is not in {error}"));
+        }
+        let inline = hub(&format!("private_key = \"{secret}\""));
+        let error = read_hub(&directory.write("hub.toml", 0o644, &inline)).unwrap_err().to_string();
+        assert!(error.contains("chmod 600") && !error.contains(&secret), "{error}");
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = read_hub(Path::new("/nowhere/hub.toml")).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/hub.toml"), "{error}");
+    }
+}

@@ -1,0 +1,281 @@
+//! Drives the endpoint with the wall clock and a UDP socket.
+//!
+//! One task owns the socket and the timer. Everything runs on one thread (a current-thread
+//! runtime): a packet costs a few microseconds, packet numbers serialise the work anyway, and
+//! nothing waits for a lock or another core. The handles are `Send` all the same.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use os::Timer;
+use slacp::{Event, Notice, Wake};
+use tokio::sync::mpsc::UnboundedSender;
+use units::{Instant, Machine};
+
+use crate::clock;
+use crate::hop::sources::Sources;
+use crate::hop::udp::{Batch, Reception, UdpLink};
+use crate::hop::{Hop, HopEvent};
+use crate::operate::counters::Counters;
+use crate::tunnel::Port;
+
+/// Maximum receptions per turn, so that sending and timers get their turn too.
+const RECEPTIONS_PER_TURN: usize = 4;
+/// Minimum timer delay while the kernel accepts no datagrams.
+const WHILE_BLOCKED: Duration = Duration::from_millis(1);
+/// Maximum time the link may idle so that several packets leave in one call: a wake-up per packet
+/// costs more than the packet. Equals two packets at 50 Mbit/s; the pacer lets a late driver catch
+/// up.
+const QUANTUM: Duration = Duration::from_micros(500);
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The task that moves datagrams.
+pub(crate) struct Driver {
+    hop: Hop,
+    link: UdpLink,
+    timer: Timer,
+    events: UnboundedSender<HopEvent>,
+    counters: Arc<Counters>,
+    /// Destination of packets that are not split.
+    tunnel: Option<Arc<Port>>,
+    reception: Reception,
+    batch: Batch,
+    /// A datagram taken from the endpoint that did not fit into the last batch.
+    waiting: Vec<u8>,
+    waiting_to: Option<SocketAddr>,
+    sources: Sources,
+    complaint: Complaint,
+}
+
+impl Driver {
+    /// Creates a driver of `hop` over `link`. Events go to `events`.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub(crate) fn new(
+        hop: Hop,
+        link: UdpLink,
+        sources: Sources,
+        events: UnboundedSender<HopEvent>,
+        counters: Arc<Counters>,
+        tunnel: Option<Arc<Port>>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            hop,
+            link,
+            timer: Timer::new()?,
+            events,
+            counters,
+            tunnel,
+            reception: Reception::new(),
+            batch: Batch::default(),
+            waiting: Vec::new(),
+            waiting_to: None,
+            sources,
+            complaint: Complaint::default(),
+        })
+    }
+
+    /// Runs until dropped, or until the socket or the timer fails for good.
+    pub(crate) async fn run(&mut self) -> io::Error {
+        loop {
+            if let Err(error) = self.turn().await {
+                return error;
+            }
+        }
+    }
+
+    /// Services the endpoint, then waits for its next input.
+    async fn turn(&mut self) -> io::Result<()> {
+        let now = clock::now();
+        self.tell_time(now);
+        if self.hand_out_events() {
+            // Let the owner learn of the session first: the packets that follow only make sense to
+            // it then.
+            tokio::task::yield_now().await;
+        }
+        self.hand_out_packets();
+        let flowing = self.transmit(now);
+        let deadline = self.deadline(now, flowing);
+        if deadline.is_some_and(|at| at <= now) {
+            tokio::task::yield_now().await;
+            return self.receive();
+        }
+        self.timer.set(deadline)?;
+        tokio::select! {
+            readable = self.link.readable() => {
+                readable?;
+                self.receive()
+            }
+            expired = self.timer.expired() => expired,
+            () = self.hop.work() => Ok(()),
+            writable = self.link.writable(), if !flowing => writable,
+        }
+    }
+
+    /// When to wake up without other input.
+    fn deadline(&self, now: Instant, flowing: bool) -> Option<Instant> {
+        let (at, why) = self.hop.lock().endpoint.poll_timeout()?;
+        let earliest = match why {
+            // The socket is full, so sending must wait anyway.
+            _ if !flowing => now + WHILE_BLOCKED,
+            Wake::Pacing => now + QUANTUM,
+            _ => Instant::ZERO,
+        };
+        Some(at.max(earliest))
+    }
+
+    fn tell_time(&self, now: Instant) {
+        let mut state = self.hop.lock();
+        if state.endpoint.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            state.endpoint.handle_timeout(now);
+        }
+    }
+
+    /// Passes events to the owner. Returns whether one was a session event.
+    fn hand_out_events(&mut self) -> bool {
+        let events: Vec<HopEvent> = {
+            let mut state = self.hop.lock();
+            while let Some(notice) = state.endpoint.poll_notice() {
+                tell(&notice, &self.counters);
+            }
+            std::iter::from_fn(|| self.hop.take_event(&mut state)).collect()
+        };
+        let news = events.iter().any(|event| matches!(event, HopEvent::Session(..)));
+        for event in events {
+            if let HopEvent::Session(session, Event::Down(_)) = event {
+                self.sources.forget(session);
+            }
+            // The receiver is gone while the gateway shuts down. Dropping a stream in the event
+            // resets it, which needs the lock.
+            let _ = self.events.send(event);
+        }
+        news
+    }
+
+    /// Passes received packets to the tunnel.
+    fn hand_out_packets(&self) {
+        let Some(tunnel) = &self.tunnel else { return };
+        let mut state = self.hop.lock();
+        while let Some((session, _, packet)) = state.endpoint.poll_packet() {
+            tunnel.deliver(session, &packet);
+        }
+    }
+
+    /// Sends what may be sent now. Returns whether the kernel accepted it all.
+    fn transmit(&mut self, now: Instant) -> bool {
+        loop {
+            self.fill(now);
+            if self.batch.count() == 0 {
+                return true;
+            }
+            if !self.flush(now) {
+                return false;
+            }
+        }
+    }
+
+    /// Collects datagrams that can be sent in one call.
+    fn fill(&mut self, now: Instant) {
+        let most = self.link.most_segments();
+        let mut state = self.hop.lock();
+        while !self.batch.is_closed(most) {
+            if self.waiting_to.is_none() {
+                self.waiting.clear();
+                self.waiting_to = state.endpoint.poll_transmit(now, &mut self.waiting);
+            }
+            let Some(to) = self.waiting_to else { return };
+            if !self.batch.join(to, &self.waiting, most) {
+                return;
+            }
+            self.waiting_to = None;
+        }
+    }
+
+    /// Hands the batch to the kernel; false if it has no room now.
+    fn flush(&mut self, now: Instant) -> bool {
+        let from = self.sources.of(self.batch.destination());
+        match self.link.send(&self.batch, from) {
+            Ok(()) => self.counters.datagrams_sent.add(self.batch.count() as u64),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            // The datagrams are lost; the protocol will notice. EMSGSIZE: the network device takes
+            // less than the configured MTU, as the path MTU search has just found out.
+            Err(error) if quinn_udp::is_msg_size_err(&error) => {
+                self.counters.too_large.add(self.batch.count() as u64);
+            }
+            Err(error) => {
+                self.counters.socket_errors.increment();
+                self.complaint.tell(now, &format!("cannot send: {error}"));
+            }
+        }
+        self.batch.clear();
+        true
+    }
+
+    /// Receives waiting datagrams, up to the limit of a turn.
+    fn receive(&mut self) -> io::Result<()> {
+        let now = clock::now();
+        for _ in 0..RECEPTIONS_PER_TURN {
+            let mut state = self.hop.lock();
+            let (sources, counters) = (&mut self.sources, &self.counters);
+            let taken = self.link.receive(&mut self.reception, |from, ours, datagram| {
+                counters.datagrams_received.increment();
+                let session = state.endpoint.handle_datagram(now, from, datagram);
+                sources.remember(from, ours, session);
+            });
+            match taken {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // An ICMP error about an earlier datagram, which the protocol handles by itself.
+                Err(error) => {
+                    self.counters.socket_errors.increment();
+                    self.complaint.tell(now, &format!("cannot receive: {error}"));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Logs and counts what happens outside sessions.
+fn tell(notice: &Notice, counters: &Counters) {
+    if matches!(notice, Notice::SharedKey { .. }) {
+        counters.shared_keys.increment();
+    }
+    tracing::warn!("{notice}");
+}
+
+/// Limits the log to one line for a lasting fault.
+#[derive(Default)]
+struct Complaint {
+    last: Option<Instant>,
+}
+
+impl Complaint {
+    fn tell(&mut self, now: Instant, what: &str) {
+        if self.last.is_none_or(|last| now.saturating_since(last) >= COMPLAINT_INTERVAL) {
+            tracing::warn!("UDP socket: {what}");
+            self.last = Some(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slacp::PublicKey;
+
+    use super::*;
+
+    #[test]
+    fn two_machines_with_one_key_are_counted() {
+        let (counters, at) = (Counters::default(), |port| SocketAddr::from(([192, 0, 2, 1], port)));
+        let shared = Notice::SharedKey { key: PublicKey([1; 32]), served: at(1), refused: at(2) };
+        for notice in [&shared, &Notice::Refused { parameter: 7 }, &shared] {
+            tell(notice, &counters);
+        }
+        assert_eq!(counters.shared_keys.get(), 2);
+    }
+}

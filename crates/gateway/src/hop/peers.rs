@@ -1,0 +1,253 @@
+//! The sessions of a gateway: names of the peers, and rates from their modems.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pep::dlep::Report;
+use pep::rates::{RateChange, ReportedRates};
+use slacp::{Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};
+use units::{BitRate, Instant};
+
+use crate::clock;
+use crate::config::keys::format_public_key;
+use crate::hop::Hop;
+use crate::operate::status::SessionStatus;
+
+/// The peers with sessions, and the rates that modems or operators have reported.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    names: BTreeMap<PublicKey, String>,
+    source: &'static str,
+    up: BTreeMap<SessionId, Peer>,
+    rates: ReportedRates,
+}
+
+#[derive(Debug)]
+struct Peer {
+    key: PublicKey,
+    address: SocketAddr,
+    since: Instant,
+    reachable: bool,
+}
+
+impl Peers {
+    /// No sessions yet. `alone` is for a gateway with at most one peer.
+    pub(crate) fn new(
+        rate: &Rate,
+        maximum: Option<BitRate>,
+        names: BTreeMap<PublicKey, String>,
+        alone: bool,
+    ) -> Self {
+        let (source, rates) = (source(rate), ReportedRates::new(maximum, alone));
+        Self { names, source, up: BTreeMap::new(), rates }
+    }
+
+    /// For a gateway without a hop.
+    pub(crate) fn none() -> Self {
+        let rates = ReportedRates::new(None, false);
+        Self { names: BTreeMap::new(), source: "", up: BTreeMap::new(), rates }
+    }
+
+    /// Applies new names and a new source of the rate.
+    pub(crate) fn configure(
+        &mut self,
+        rate: &Rate,
+        maximum: Option<BitRate>,
+        names: BTreeMap<PublicKey, String>,
+    ) {
+        (self.source, self.names) = (source(rate), names);
+        self.rates.set_maximum(maximum);
+    }
+
+    /// Follows the events of a session.
+    pub(crate) fn follow(&mut self, hop: &Hop, session: SessionId, event: &Event) {
+        let now = clock::now();
+        match (event, self.up.get_mut(&session)) {
+            (Event::Up { peer, address }, _) => {
+                let (key, address) = (*peer, *address);
+                self.up.insert(session, Peer { key, address, since: now, reachable: true });
+                let change = self.rates.add(now, session, address.ip());
+                self.apply(hop, now, change);
+            }
+            (Event::Unreachable, Some(peer)) => peer.reachable = false,
+            (Event::Reachable, Some(peer)) => peer.reachable = true,
+            (Event::Moved { address }, Some(peer)) => {
+                peer.address = *address;
+                let change = self.rates.set_address(now, session, address.ip());
+                self.apply(hop, now, change);
+            }
+            (Event::Down(_), _) => {
+                self.up.remove(&session);
+                self.rates.remove(session);
+            }
+            _ => {}
+        }
+    }
+
+    /// Applies a DLEP report.
+    pub(crate) fn hear(&mut self, hop: &Hop, report: Report) {
+        let now = clock::now();
+        let changes = self.rates.handle_report(now, report);
+        self.apply(hop, now, changes);
+    }
+
+    /// Applies changes of rates where the configuration leaves the rate to the modem.
+    fn apply(&mut self, hop: &Hop, now: Instant, changes: impl IntoIterator<Item = RateChange>) {
+        if self.source != "modem" {
+            return;
+        }
+        for change in changes {
+            // Ignored: the session has ended, or keeps its rate until it is set up again.
+            let _ = self.set_rate(hop, now, &change);
+        }
+    }
+
+    fn set_rate(&mut self, hop: &Hop, now: Instant, change: &RateChange) -> Result<(), RateError> {
+        let session = change.session;
+        let rate = change.rate.unwrap_or_else(|| hop.stats(session).unwrap_or_default().rate);
+        hop.set_rate(session, rate, change.until.saturating_since(now))?;
+        self.rates.applied(change);
+        Ok(())
+    }
+
+    /// An operator sets the rate of one session, or of all. Returns a description of the effect.
+    ///
+    /// # Errors
+    /// If the rate is not `"modem"`, or there is no such session.
+    pub(crate) fn tell(
+        &mut self,
+        hop: Option<&Hop>,
+        rate: BitRate,
+        valid_for: Duration,
+        name: Option<&str>,
+    ) -> Result<Vec<String>, String> {
+        let Some(hop) = hop else {
+            return Err("this gateway has no hop".to_owned());
+        };
+        if self.source != "modem" {
+            let source = self.source;
+            return Err(format!(
+                "the rate here is {source}: setting it needs rate = \"modem\" in the configuration"
+            ));
+        }
+        if self.rates.has_modem() {
+            return Err("the modem reports its rate by DLEP".to_owned());
+        }
+        let now = clock::now();
+        let named = name.map(|name| self.called(name));
+        let changes = self.rates.set_by_operator(now, rate, valid_for, named.as_deref());
+        let mut done = Vec::new();
+        for change in changes {
+            match (self.set_rate(hop, now, &change), change.rate) {
+                (Ok(()), Some(rate)) => {
+                    let name = self.name(change.session).unwrap_or_default();
+                    let time = units::format_duration(valid_for);
+                    done.push(format!("{name}: {rate} for {time}"));
+                }
+                (Ok(()), None) | (Err(RateError::NoSession), _) => {}
+                (Err(error), _) => return Err(error.to_string()),
+            }
+        }
+        match (done.is_empty(), name) {
+            (true, Some(name)) => Err(format!("there is no session with {name:?}")),
+            (true, None) => Ok(vec!["no session yet: it applies to future ones".to_owned()]),
+            (false, _) => Ok(done),
+        }
+    }
+
+    /// The sessions with the peer of this name.
+    fn called(&self, name: &str) -> Vec<SessionId> {
+        let found = self.up.iter().filter(|(_, peer)| called(&self.names, &peer.key) == name);
+        found.map(|(session, _)| *session).collect()
+    }
+
+    /// Name of a session's peer.
+    pub(crate) fn name(&self, session: SessionId) -> Option<String> {
+        self.up.get(&session).map(|peer| called(&self.names, &peer.key))
+    }
+
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.up.keys().copied()
+    }
+
+    pub(crate) fn status(&self, hop: &Hop) -> Vec<SessionStatus> {
+        let now = clock::now();
+        let row = |(session, peer): (&SessionId, &Peer)| {
+            let stats = hop.stats(*session)?;
+            let reported = self.rates.validity(now, *session);
+            Some(SessionStatus {
+                peer: called(&self.names, &peer.key),
+                key: format_public_key(&peer.key),
+                address: peer.address.to_string(),
+                since_s: now.saturating_since(peer.since).as_secs_f64(),
+                reachable: peer.reachable,
+                rate_source: self.source.to_owned(),
+                told_by_modem: reported.is_some_and(|it| it.by_modem),
+                classes: hop.class_status(*session),
+                channels: hop.channel_status(*session),
+                told_for_s: reported.map(|it| it.left.as_secs_f64()),
+                ..figures(&stats)
+            })
+        };
+        self.up.iter().filter_map(row).collect()
+    }
+}
+
+fn source(rate: &Rate) -> &'static str {
+    match rate {
+        Rate::Fixed(_) => "fixed",
+        Rate::Modem { .. } => "modem",
+        _ => "auto",
+    }
+}
+
+fn called(names: &BTreeMap<PublicKey, String>, key: &PublicKey) -> String {
+    names.get(key).cloned().unwrap_or_else(|| format!("{key:?}"))
+}
+
+fn figures(stats: &Stats) -> SessionStatus {
+    SessionStatus {
+        rtt_ms: ms(stats.rtt),
+        min_rtt_ms: stats.min_rtt.map(ms),
+        rate_bit_s: stats.rate.bits_per_second(),
+        rate_state: state(stats.rate_state).map(str::to_owned),
+        capacity_bit_s: stats.capacity.map(BitRate::bits_per_second),
+        queue_ms: ms(stats.queue),
+        loss: stats.loss,
+        packets_sent: stats.packets_sent,
+        bytes_sent: stats.bytes_sent,
+        packets_received: stats.packets_received,
+        bytes_received: stats.bytes_received,
+        packets_lost: stats.packets_lost,
+        probes: stats.probes,
+        recovered: stats.recovered,
+        repairs_sent: stats.repairs_sent,
+        repair_bytes: stats.repair_bytes,
+        repairs_received: stats.repairs_received,
+        acknowledgements: stats.acknowledgements,
+        duplicates: stats.duplicates,
+        forged: stats.forged,
+        packet_bytes: stats.packet_size.get(),
+        key_changes: stats.key_changes,
+        streams: stats.streams as u64,
+        held_to_send_bytes: stats.held_to_send.get(),
+        held_to_read_bytes: stats.held_to_read.get(),
+        ..SessionStatus::default()
+    }
+}
+
+fn state(state: RateState) -> Option<&'static str> {
+    match state {
+        RateState::Blind => Some("blind"),
+        RateState::Confirming => Some("confirming"),
+        RateState::Resuming => Some("resuming"),
+        RateState::Cruising => Some("cruising"),
+        RateState::Draining => Some("draining"),
+        _ => None,
+    }
+}
+
+pub(crate) fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

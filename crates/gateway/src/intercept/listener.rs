@@ -1,0 +1,110 @@
+//! Listeners for intercepted connections (TPROXY).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use pep::config::SideConfig;
+use pep::traffic::Version;
+use slacp::Open;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::relay::side::Settings;
+use crate::relay::tcp;
+
+/// The kernel limits it to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// A listener for one IP version on a loopback port, which only `tproxy` can reach.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+/// A client's connection with its original destination.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) socket: TcpStream,
+    pub(crate) open: Open,
+}
+
+/// Result of accepting a connection.
+#[derive(Debug)]
+pub(crate) enum Accept {
+    /// A connection.
+    Connection(Accepted),
+    /// No connection: it has gone, or is not for us.
+    Nothing,
+    /// The process or the system is out of descriptors or memory: retry later.
+    Exhausted(io::Error),
+}
+
+impl Listener {
+    /// Binds a listener.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_NET_ADMIN; EAFNOSUPPORT or EADDRNOTAVAIL if the machine lacks
+    /// this IP version.
+    pub(crate) fn bind(version: Version) -> io::Result<Self> {
+        let (domain, address) = match version {
+            Version::V4 => (Domain::IPV4, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            Version::V6 => (Domain::IPV6, IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        };
+        let socket = listen(domain, SocketAddr::new(address, 0))?;
+        let socket = TcpListener::from_std(socket.into())?;
+        let address = socket.local_addr()?;
+        Ok(Self { socket, address })
+    }
+
+    /// Applies TCP settings, and a mark, to the connections it accepts.
+    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
+        side.apply_to_listener(&SockRef::from(&self.socket), mark);
+    }
+
+    /// IP version and port.
+    pub(crate) fn port(&self) -> (Version, u16) {
+        (Version::of(self.address.ip()), self.address.port())
+    }
+
+    /// Waits for the next connection. Errors do not end the listener.
+    pub(crate) async fn accept(&self) -> Accept {
+        let (socket, source) = match self.socket.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) if is_exhaustion(&error) => return Accept::Exhausted(error),
+            Err(_) => return Accept::Nothing,
+        };
+        match socket.local_addr() {
+            // A connection to the listener's own address is excluded: carrying it would make the
+            // far side connect to itself.
+            Ok(destination) if destination != self.address => {
+                let open = Open { destination, source, dscp: tcp::dscp_of_syn(&socket) };
+                Accept::Connection(Accepted { socket, open })
+            }
+            _ => {
+                tcp::reset(socket);
+                Accept::Nothing
+            }
+        }
+    }
+}
+
+fn listen(domain: Domain, address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    if domain == Domain::IPV6 {
+        socket.set_only_v6(true)?;
+    }
+    tcp::set_transparent(&SockRef::from(&socket), domain == Domain::IPV6)?;
+    tcp::choose_congestion_control(SockRef::from(&socket));
+    os::socket::save_syns(&socket)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+/// Whether the error means that descriptors or memory have run out.
+pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    matches!(code, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}

@@ -1,0 +1,331 @@
+//! An nftables table of our own that redirects new TCP connections to our listeners.
+//!
+//! The chain `prerouting` is on the hook. It passes SYNs to `intercept` (where clients are), then
+//! to `policies`, then to `takeover`. All but the first are emptied when interception stops:
+//! packets of connections that we hold must keep reaching their sockets, while new connections pass
+//! unaccelerated. Only SYNs are redirected: a later packet of a connection that passed must never
+//! reach our listeners, which would reset it.
+//!
+//! Interception of the machine's own connections adds four chains: `output` on the hook, `own`,
+//! `own-policies` and `own-takeover`. Their SYNs are marked, and thereby routed to loopback, where
+//! they come in again and are intercepted. Later packets must take the same path, which the
+//! connection mark (conntrack) selects: a set of addresses and ports would need a time-out, and an
+//! idle connection outlives any. The gateway's own packets bear another mark, [`PASSING`], and are
+//! left alone.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+
+use pep::traffic::{Action, Policy, Prefix, Subject, TCP, Version};
+
+use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::intercept::rule::{Mark, Term};
+use crate::operate::policy;
+
+const HOOK_CHAIN: &str = "prerouting";
+const INTERCEPT_CHAIN: &str = "intercept";
+const POLICY_CHAIN: &str = "policies";
+const TAKEOVER_CHAIN: &str = "takeover";
+const OUTPUT_CHAIN: &str = "output";
+const OWN_CHAIN: &str = "own";
+const OWN_POLICY_CHAIN: &str = "own-policies";
+const OWN_TAKEOVER_CHAIN: &str = "own-takeover";
+/// Number of deciding chains without those for the machine's own connections.
+const WITHOUT_OWN: usize = 3;
+const LOOPBACK: &str = "lo";
+/// Maximum gateways per network namespace: the non-zero values of four bits of the packet mark.
+pub(crate) const SLOTS: u32 = 15;
+const MARK_SHIFT: u32 = 20;
+/// Mark of packets to leave alone: the gateways' own connections, and SYNs that they let in.
+pub(crate) const PASSING: Mark = Mark { value: 1 << 24, mask: 1 << 24 };
+/// Netlink log group of the first slot.
+const FIRST_GROUP: u16 = 5900;
+
+/// A gateway's slot in a network namespace. It determines the names of its table, packet mark and
+/// routing table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot(pub(crate) u32);
+
+impl Slot {
+    /// Name of the nftables table.
+    pub(crate) fn table(self) -> String {
+        format!("skyhop-{}", self.0)
+    }
+
+    /// Mark of packets for our listeners.
+    pub(crate) fn mark(self) -> Mark {
+        Mark { value: (self.0 + 1) << MARK_SHIFT, mask: 0xf << MARK_SHIFT }
+    }
+}
+
+impl Slot {
+    /// Mark of withheld SYNs that are let in.
+    pub(crate) fn let_in(self) -> Mark {
+        let mark = self.mark();
+        Mark { value: mark.value | PASSING.value, mask: mark.mask | PASSING.mask }
+    }
+
+    /// Mark of this machine's own SYNs on their way through loopback.
+    fn round(self) -> Mark {
+        Mark { value: self.mark().value, ..self.let_in() }
+    }
+
+    /// The mark value that means no slot.
+    fn none(self) -> Mark {
+        Mark { value: 0, ..self.mark() }
+    }
+
+    /// Log group for withheld SYNs.
+    pub(crate) fn log_group(self) -> u16 {
+        FIRST_GROUP + self.0 as u16
+    }
+}
+
+/// Destinations whose new connections are intercepted, within the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Nothing,
+    Everything,
+    /// These networks; at least one.
+    Only(Vec<Prefix>),
+}
+
+impl Scope {
+    /// These networks, or [`Self::Nothing`] if there are none.
+    pub(crate) fn only(networks: Vec<Prefix>) -> Self {
+        if networks.is_empty() { Self::Nothing } else { Self::Only(networks) }
+    }
+
+    /// Rules that match the destinations, one for each network.
+    fn terms(&self) -> Vec<Rule> {
+        match self {
+            Self::Nothing => vec![],
+            Self::Everything => vec![vec![]],
+            Self::Only(networks) => networks.iter().map(to).collect(),
+        }
+    }
+}
+
+/// Matches a destination network.
+pub(crate) fn to(network: &Prefix) -> Rule {
+    vec![Term::Version(Version::of(network.address())), Term::To(*network)]
+}
+
+/// What to intercept, and the listeners.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) interfaces: Vec<String>,
+    pub(crate) policies: Vec<Policy>,
+    /// Destinations that pass unaccelerated whatever the policies say.
+    pub(crate) refused: Vec<SocketAddr>,
+    /// Loopback ports of the listeners.
+    pub(crate) listeners: Vec<(Version, u16)>,
+    /// Withhold and log SYNs instead of redirecting them.
+    pub(crate) deferred: bool,
+    /// Intercept this machine's own connections too.
+    pub(crate) own_traffic: bool,
+}
+
+impl Rules {
+    /// The chains that decide what is intercepted.
+    fn deciding(&self, slot: Slot, scope: &Scope) -> Vec<Chain> {
+        let mut chains = vec![
+            Chain::plain(TAKEOVER_CHAIN, self.takeover(slot)),
+            Chain::plain(POLICY_CHAIN, self.policy(TAKEOVER_CHAIN)),
+            Chain::plain(INTERCEPT_CHAIN, self.intercept(slot, scope)),
+        ];
+        if self.own_traffic {
+            chains.extend([
+                Chain::plain(OWN_TAKEOVER_CHAIN, self.own_takeover(slot)),
+                Chain::plain(OWN_POLICY_CHAIN, self.policy(OWN_TAKEOVER_CHAIN)),
+                Chain::plain(OWN_CHAIN, self.own(scope)),
+            ]);
+        }
+        if *scope == Scope::Nothing {
+            chains.iter_mut().for_each(|chain| chain.rules.clear());
+        }
+        chains
+    }
+
+    /// Matches new connections by interface and destination.
+    fn intercept(&self, slot: Slot, scope: &Scope) -> Vec<Rule> {
+        let from = |interface: &str| Term::From(interface.to_owned());
+        let mut rules = Vec::new();
+        if self.deferred {
+            for &(version, port) in &self.listeners {
+                let let_in = [from(LOOPBACK), Term::Marked(slot.let_in())];
+                let listener = tproxy(slot, version, port);
+                rules.push([&let_in[..], &[Term::Version(version), Term::Tcp], &listener].concat());
+            }
+        }
+        if self.own_traffic {
+            let round = [from(LOOPBACK), Term::Marked(slot.round()), Term::Goto(TAKEOVER_CHAIN)];
+            rules.push(round.to_vec());
+        }
+        for interface in &self.interfaces {
+            for within in scope.terms() {
+                let decide = [Term::ToElsewhere, Term::Tcp, Term::Goto(POLICY_CHAIN)];
+                rules.push([&[from(interface)], &within[..], &decide].concat());
+            }
+        }
+        rules
+    }
+
+    /// Matches this machine's own new connections. Those to our clients' side gain nothing, so they
+    /// are excluded.
+    fn own(&self, scope: &Scope) -> Vec<Rule> {
+        let nearby = |interface: &String| vec![Term::Through(interface.clone()), Term::Return];
+        let decide = [Term::ToElsewhere, Term::Goto(OWN_POLICY_CHAIN)];
+        let wanted = scope.terms().into_iter().map(|within| [&within[..], &decide].concat());
+        self.interfaces.iter().map(nearby).chain(wanted).collect()
+    }
+
+    /// The policies: connections to split go on to `takeover`.
+    fn policy(&self, takeover: &'static str) -> Vec<Rule> {
+        let usual = vec![Term::Goto(takeover)];
+        policy::chain(&self.policies, Subject::Connections, true, usual, |action| match action {
+            Action::Split => vec![Term::Goto(takeover)],
+            Action::Tunnel | Action::Bypass => vec![Term::Return],
+        })
+    }
+
+    /// What is done with a SYN to intercept.
+    fn takeover(&self, slot: Slot) -> Vec<Rule> {
+        let listener = |&(version, port): &(Version, u16)| {
+            let end = if self.deferred {
+                vec![Term::Log(slot.log_group()), Term::Drop]
+            } else {
+                tproxy(slot, version, port).to_vec()
+            };
+            [&[Term::Version(version), Term::Tcp], &end[..]].concat()
+        };
+        self.passing().chain(self.listeners.iter().map(listener)).collect()
+    }
+
+    /// Rules that exempt refused destinations.
+    fn passing(&self) -> impl Iterator<Item = Rule> {
+        self.refused.iter().map(|destination| {
+            let port = Term::ToPorts(TCP, destination.port(), destination.port());
+            [to(&Prefix::host(destination.ip())), vec![port, Term::Return]].concat()
+        })
+    }
+
+    /// What is done with a SYN of this machine: it is sent through loopback.
+    fn own_takeover(&self, slot: Slot) -> Vec<Rule> {
+        let round = |&(version, _): &(Version, u16)| {
+            let mark = [Term::MarkConnection(slot.mark()), Term::SetMark(slot.mark())];
+            [&[Term::Version(version)], &mark[..], &[Term::Accept]].concat()
+        };
+        self.passing().chain(self.listeners.iter().map(round)).collect()
+    }
+
+    fn counters(&self) -> Vec<String> {
+        policy::counters(&self.policies, Subject::Connections)
+    }
+
+    /// The whole table in nft syntax, as `nft -f` accepts it.
+    pub(crate) fn display(&self, slot: Slot, scope: &Scope) -> String {
+        let mut chains = self.deciding(slot, scope);
+        let own = chains.split_off(WITHOUT_OWN);
+        chains.push(hook(slot));
+        chains.extend(own);
+        chains.extend(self.own_traffic.then(|| output(slot)));
+        nft_table::display(&slot.table(), &self.counters(), &chains)
+    }
+}
+
+/// Redirects a SYN to the listener.
+fn tproxy(slot: Slot, version: Version, port: u16) -> [Term; 3] {
+    [Term::Tproxy(version, port), Term::SetMark(slot.mark()), Term::Accept]
+}
+
+/// The chain for incoming packets.
+fn hook(slot: Slot) -> Chain {
+    let rules = vec![
+        vec![Term::Tcp, Term::OnlySyn, Term::Jump(INTERCEPT_CHAIN)],
+        vec![Term::Tcp, Term::OfTransparentSocket, Term::SetMark(slot.mark()), Term::Accept],
+    ];
+    Chain { name: HOOK_CHAIN, hook: Some(Hook::prerouting(0)), rules }
+}
+
+/// The chain for locally sent packets. A SYN that passes must not keep the mark of an earlier
+/// connection.
+fn output(slot: Slot) -> Chain {
+    let rules = vec![
+        vec![Term::Tcp, Term::Marked(PASSING), Term::Accept],
+        vec![Term::Tcp, Term::OnlySyn, Term::MarkConnection(slot.none()), Term::Goto(OWN_CHAIN)],
+        vec![
+            Term::Tcp,
+            Term::OfMarkedConnection(slot.mark()),
+            Term::SetMark(slot.mark()),
+            Term::Accept,
+        ],
+    ];
+    Chain { name: OUTPUT_CHAIN, hook: Some(Hook::output(0)), rules }
+}
+
+/// Chains without rules.
+fn empty(names: [&'static str; 3]) -> Vec<Chain> {
+    names.map(|name| Chain::plain(name, vec![])).into()
+}
+
+/// Our table in the kernel. Removed when dropped.
+pub(crate) struct Table {
+    table: NftTable,
+    slot: Slot,
+    /// The policies with counters; `None` before the first.
+    policies: Option<Vec<Policy>>,
+}
+
+impl Table {
+    /// Creates a table in the first free slot of this network namespace. It intercepts nothing yet.
+    ///
+    /// # Errors
+    /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
+    pub(crate) fn claim() -> io::Result<Self> {
+        let chains = |slot| {
+            let mut chains = empty([TAKEOVER_CHAIN, POLICY_CHAIN, INTERCEPT_CHAIN]);
+            chains.push(hook(slot));
+            chains
+        };
+        let (slot, table) = NftTable::claim((0..SLOTS).map(Slot), Slot::table, chains)?;
+        Ok(Self { table, slot, policies: None })
+    }
+
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Adds the chains for the machine's own connections.
+    pub(crate) fn add_own(&self) -> io::Result<()> {
+        let mut chains = empty([OWN_TAKEOVER_CHAIN, OWN_POLICY_CHAIN, OWN_CHAIN]);
+        chains.push(output(self.slot));
+        self.table.add(&chains)
+    }
+
+    /// Intercepts what `rules` select within `scope`; existing connections are kept. Changed
+    /// policies count from zero.
+    pub(crate) fn take_over(&mut self, rules: &Rules, scope: &Scope) -> io::Result<()> {
+        let changed = self.policies.as_ref() != Some(&rules.policies);
+        let counters = changed.then(|| rules.counters());
+        self.table.refill(&rules.deciding(self.slot, scope), counters)?;
+        if changed {
+            self.policies = Some(rules.policies.clone());
+        }
+        Ok(())
+    }
+
+    /// Connections decided by each policy.
+    pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
+        self.table.counts()
+    }
+}
+
+/// Whether the owner of `slot` is alive, which is when its table exists.
+pub(crate) fn is_claimed(slot: Slot) -> io::Result<bool> {
+    nft_table::is_there(&slot.table())
+}
+
+#[cfg(test)]
+mod tests;

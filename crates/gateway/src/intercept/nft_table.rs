@@ -1,0 +1,275 @@
+//! An nftables table of our own: chains of rules, and a counter for each policy.
+//!
+//! The table belongs to the netlink socket that created it (`NFT_TABLE_F_OWNER`): however the
+//! gateway ends, even by `kill -9`, the kernel removes it. Nothing else in the machine's rule set
+//! is changed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+
+use os::netlink::netfilter::{Batch, Socket};
+
+use crate::intercept::rule::{COUNTER, Term};
+
+const FAMILY: libc::c_int = libc::NFPROTO_INET;
+/// NFT_TABLE_F_OWNER.
+const OWNED: u32 = 1 << 1;
+/// Object messages (`linux/netfilter/nf_tables.h`).
+const NEW_OBJECT: libc::c_int = 18;
+const GET_OBJECT: libc::c_int = 19;
+const DELETE_OBJECT: libc::c_int = 20;
+/// Fails if the chain or table exists: then it belongs to another program.
+const NEW: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+
+/// A rule: matches, and what is done with a packet that passes them.
+pub(crate) type Rule = Vec<Term>;
+
+/// A chain of rules.
+pub(crate) struct Chain {
+    pub(crate) name: &'static str,
+    /// The hook that calls it; `None` if other chains do.
+    pub(crate) hook: Option<Hook>,
+    pub(crate) rules: Vec<Rule>,
+}
+
+impl Chain {
+    /// A chain that other chains use.
+    pub(crate) fn plain(name: &'static str, rules: Vec<Rule>) -> Self {
+        Self { name, hook: None, rules }
+    }
+}
+
+/// A hook: when the kernel calls a chain.
+#[derive(Clone, Copy)]
+pub(crate) struct Hook {
+    kind: &'static str,
+    number: libc::c_int,
+    /// Priority relative to NF_IP_PRI_MANGLE: before the routing decision and before NAT.
+    behind_mangle: i32,
+}
+
+/// NF_IP_PRI_MANGLE.
+const MANGLE: i32 = -150;
+
+impl Hook {
+    /// For incoming packets.
+    pub(crate) const fn prerouting(behind_mangle: i32) -> Self {
+        Self { kind: "filter", number: libc::NF_INET_PRE_ROUTING, behind_mangle }
+    }
+
+    /// For locally sent packets, which are routed again if their mark changes.
+    pub(crate) const fn output(behind_mangle: i32) -> Self {
+        Self { kind: "route", number: libc::NF_INET_LOCAL_OUT, behind_mangle }
+    }
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.number == libc::NF_INET_LOCAL_OUT { "output" } else { "prerouting" };
+        write!(f, "type {} hook {name} priority mangle", self.kind)?;
+        match self.behind_mangle {
+            0 => {}
+            behind => write!(f, " + {behind}")?,
+        }
+        f.write_str("; policy accept;")
+    }
+}
+
+/// A whole table in nft syntax, as `nft -f` accepts it.
+pub(crate) fn display(table: &str, counters: &[String], chains: &[Chain]) -> String {
+    let counter = |name: &String| format!("\tcounter {name} {{\n\t\tpackets 0 bytes 0\n\t}}\n");
+    let mut parts: Vec<String> = counters.iter().map(counter).collect();
+    parts.extend(chains.iter().map(|chain| {
+        let hook = chain.hook.map_or(String::new(), |hook| format!("\t\t{hook}\n"));
+        format!("\tchain {} {{\n{hook}{}\t}}\n", chain.name, display_rules(&chain.rules))
+    }));
+    format!("table inet {table} {{\n{}}}", parts.join("\n"))
+}
+
+/// Rules in nft syntax, one per line.
+fn display_rules(rules: &[Rule]) -> String {
+    let line = |rule: &Rule| {
+        let terms: Vec<String> = rule.iter().map(Term::to_string).collect();
+        format!("\t\t{}\n", terms.join(" "))
+    };
+    rules.iter().map(line).collect()
+}
+
+/// A table in the kernel. Removed when dropped.
+pub(crate) struct NftTable {
+    socket: Socket,
+    name: String,
+    /// Names of the counters of the last refill.
+    counters: Vec<String>,
+}
+
+impl NftTable {
+    /// Creates a table with the first free name, and returns which one it was. Chains on hooks get
+    /// their rules; the others stay empty.
+    ///
+    /// # Errors
+    /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
+    pub(crate) fn claim<P: Copy>(
+        places: impl Iterator<Item = P>,
+        name: impl Fn(P) -> String,
+        chains: impl Fn(P) -> Vec<Chain>,
+    ) -> io::Result<(P, Self)> {
+        let socket = Socket::open()?;
+        let mut refusal = io::Error::from(io::ErrorKind::AddrInUse);
+        for place in places {
+            let name = name(place);
+            match socket.execute(creation(&name, &chains(place))) {
+                Ok(()) => return Ok((place, Self { socket, name, counters: vec![] })),
+                // Another program's table: EEXIST, or EPERM if it has an owner. Without privilege,
+                // every name yields EPERM.
+                Err(error) if is_taken(&error) => refusal = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refusal)
+    }
+
+    /// Adds chains.
+    pub(crate) fn add(&self, chains: &[Chain]) -> io::Result<()> {
+        let mut batch = Batch::new();
+        add_chains(&mut batch, &self.name, chains);
+        self.socket.execute(batch)
+    }
+
+    /// Adds a counter that survives refills.
+    pub(crate) fn add_counter(&self, name: &str) -> io::Result<()> {
+        let mut batch = Batch::new();
+        about_counter(&mut batch, NEW_OBJECT, NEW, &self.name, name);
+        self.socket.execute(batch)
+    }
+
+    /// Replaces the rules of all chains that are not on hooks, atomically. `counters`, if given,
+    /// replace the counters of the last refill.
+    pub(crate) fn refill(
+        &mut self,
+        chains: &[Chain],
+        counters: Option<Vec<String>>,
+    ) -> io::Result<()> {
+        let mut batch = Batch::new();
+        let plain = || chains.iter().filter(|chain| chain.hook.is_none());
+        for chain in plain() {
+            batch.message(libc::NFT_MSG_DELRULE, FAMILY, 0, |rule| {
+                rule.text(1, &self.name);
+                rule.text(2, chain.name);
+            });
+        }
+        if let Some(counters) = &counters {
+            for counter in &self.counters {
+                about_counter(&mut batch, DELETE_OBJECT, 0, &self.name, counter);
+            }
+            for counter in counters {
+                about_counter(&mut batch, NEW_OBJECT, NEW, &self.name, counter);
+            }
+        }
+        for chain in plain() {
+            chain.rules.iter().for_each(|r| add_rule(&mut batch, &self.name, chain.name, r));
+        }
+        self.socket.execute(batch)?;
+        if let Some(counters) = counters {
+            self.counters = counters;
+        }
+        Ok(())
+    }
+
+    /// Removes the table.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        let mut batch = Batch::new();
+        batch.message(libc::NFT_MSG_DELTABLE, FAMILY, 0, |table| table.text(1, &self.name));
+        self.socket.execute(batch)
+    }
+
+    /// Packets counted by each counter.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
+        let found = self.socket.objects(GET_OBJECT, FAMILY, |object| {
+            object.text(1, &self.name);
+            object.number(3, COUNTER);
+        })?;
+        Ok(found.into_iter().map(|object| (object.name.clone(), object.packets())).collect())
+    }
+}
+
+/// Closing the socket has the same effect, but not while a child process about to exec still holds
+/// a copy of it.
+impl Drop for NftTable {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            tracing::debug!("the table {} goes with its socket: {error}", self.name);
+        }
+    }
+}
+
+/// Whether a table of this name exists.
+pub(crate) fn is_there(name: &str) -> io::Result<bool> {
+    let socket = Socket::open()?;
+    match socket.query(libc::NFT_MSG_GETTABLE, FAMILY, |table| table.text(1, name)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether another program owns the table, or we lack the privilege.
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EEXIST | libc::EPERM))
+}
+
+fn creation(table: &str, chains: &[Chain]) -> Batch {
+    let mut batch = Batch::new();
+    batch.message(libc::NFT_MSG_NEWTABLE, FAMILY, NEW, |message| {
+        message.text(1, table);
+        message.number(2, OWNED);
+    });
+    add_chains(&mut batch, table, chains);
+    batch
+}
+
+/// Adds the chains, callees first, and the rules of the hooks.
+fn add_chains(batch: &mut Batch, table: &str, chains: &[Chain]) {
+    for chain in chains {
+        batch.message(libc::NFT_MSG_NEWCHAIN, FAMILY, NEW, |message| {
+            message.text(1, table);
+            message.text(3, chain.name);
+            let Some(hook) = chain.hook else { return };
+            message.nest(4, |attributes| {
+                attributes.number(1, hook.number as u32);
+                attributes.number(2, (MANGLE + hook.behind_mangle) as u32);
+            });
+            message.number(5, libc::NF_ACCEPT as u32);
+            message.text(7, hook.kind);
+        });
+    }
+    for chain in chains.iter().filter(|chain| chain.hook.is_some()) {
+        chain.rules.iter().for_each(|rule| add_rule(batch, table, chain.name, rule));
+    }
+}
+
+fn about_counter(batch: &mut Batch, kind: libc::c_int, flags: i32, table: &str, name: &str) {
+    batch.message(kind, FAMILY, flags, |object| {
+        object.text(1, table);
+        object.text(2, name);
+        object.number(3, COUNTER);
+        object.nest(4, |_| {});
+    });
+}
+
+/// Appends a rule to a chain.
+fn add_rule(batch: &mut Batch, table: &str, chain: &str, terms: &[Term]) {
+    const APPEND: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
+    batch.message(libc::NFT_MSG_NEWRULE, FAMILY, APPEND, |rule| {
+        rule.text(1, table);
+        rule.text(2, chain);
+        rule.nest(4, |list| terms.iter().for_each(|term| term.encode(list)));
+    });
+}

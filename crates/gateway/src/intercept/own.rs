@@ -1,0 +1,97 @@
+//! Tells which addresses are this machine's. The kernel is asked about each destination, in the
+//! network namespace in which the gateway was started.
+//!
+//! Subscribing to address changes would save the question, but misses addresses that are local by a
+//! route alone, and reports others only after they are in use.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use netlink_packet_route::route::RouteType;
+use os::netlink::RouteSocket;
+use pep::egress::{Egress, Refusal};
+
+use crate::error::RunError;
+use crate::intercept::routing::kind_of;
+
+/// Looks up this machine's addresses.
+#[derive(Clone)]
+pub(crate) struct OwnAddresses(Arc<Mutex<RouteSocket>>);
+
+impl OwnAddresses {
+    /// Opens the lookup in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// If the kernel cannot be asked: a gateway must not guess.
+    pub(crate) fn open() -> Result<Self, RunError> {
+        let kernel = RouteSocket::open().map_err(RunError::OwnAddresses)?;
+        Ok(Self(Arc::new(Mutex::new(kernel))))
+    }
+
+    /// Whether a connection to `address` would end at this machine, or at all of its neighbours;
+    /// `None` if the kernel does not say.
+    pub(crate) fn has(&self, address: IpAddr) -> Option<bool> {
+        match self.kind_of(address) {
+            Ok(Some(
+                RouteType::Local | RouteType::Broadcast | RouteType::Anycast | RouteType::Multicast,
+            )) => Some(true),
+            Ok(_) => Some(false),
+            Err(error) => {
+                tracing::warn!("cannot determine whether {address} is local: {error}");
+                None
+            }
+        }
+    }
+
+    fn kind_of(&self, address: IpAddr) -> io::Result<Option<RouteType>> {
+        kind_of(&mut self.0.lock().expect("nobody panics while asking"), address)
+    }
+
+    /// Whether the other side may make us connect to `to`.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(crate) fn judge(&self, egress: &Egress, to: SocketAddr) -> Result<(), Refusal> {
+        egress.judge(to, |address| self.has(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{give_address, in_namespace};
+
+    #[test]
+    fn every_address_of_this_machine_is_its_own_as_soon_as_it_is_there() {
+        in_namespace(|| {
+            let own = OwnAddresses::open().unwrap();
+            let has = |text: &str| own.has(text.parse().unwrap());
+            assert_eq!(has("192.0.2.7"), Some(false), "there is no route");
+            assert_eq!(
+                (has("127.0.0.1"), has("127.9.9.9"), has("::1")),
+                (Some(true), Some(true), Some(true))
+            );
+            give_address("lo", [192, 0, 2, 7].into());
+            assert_eq!(
+                (has("192.0.2.7"), has("192.0.2.8")),
+                (Some(true), Some(true)),
+                "all of a network on lo"
+            );
+            assert_eq!(has("192.0.2.255"), Some(true), "its broadcast address");
+            assert_eq!(has("2001:db8::1"), Some(false), "there is no route");
+        });
+    }
+
+    #[test]
+    #[ignore = "measures"]
+    fn what_a_question_costs() {
+        const QUESTIONS: u32 = 100_000;
+        let own = OwnAddresses::open().unwrap();
+        for text in ["127.0.0.1", "192.0.2.1", "2001:db8::1"] {
+            let (address, began) = (text.parse().unwrap(), std::time::Instant::now());
+            (0..QUESTIONS).for_each(|_| assert!(own.has(address).is_some()));
+            eprintln!("{text}: {:?} each", began.elapsed() / QUESTIONS);
+        }
+    }
+}

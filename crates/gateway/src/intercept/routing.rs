@@ -1,0 +1,200 @@
+//! Routes packets with our mark to this machine, whatever their destination: a rule by packet mark
+//! and a routing table of our own with one local route, for IPv4 and IPv6.
+//!
+//! Rule and route have our own protocol number, by which they are recognised. Remains of a killed
+//! gateway are harmless (nothing sets the mark any more), and the next start removes them. Requests
+//! are synchronous, so that dropping [`Routing`] removes everything on every kind of exit.
+
+mod kind;
+
+pub(crate) use self::kind::kind_of;
+
+use std::io;
+
+use netlink_packet_route::route::{
+    RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use os::netlink::RouteSocket;
+use pep::traffic::Version;
+
+use crate::intercept::netfilter::{SLOTS, Slot, is_claimed};
+use crate::intercept::rule::Mark;
+use crate::refusal::{Operation, Refusal};
+
+/// Our routing protocol number, unused in iproute2's `rt_protos`.
+pub(crate) const PROTOCOL: RouteProtocol = RouteProtocol::Other(159);
+/// Routing tables 5900 and up, one per slot.
+const FIRST_TABLE: u32 = 5900;
+/// After the rule for local addresses (0), before the operator's own rules.
+pub(crate) const PRIORITY: u32 = 59;
+/// The loopback device has index 1 in every network namespace.
+const LOOPBACK: u32 = 1;
+
+/// The rules and routes of one gateway. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    slot: Slot,
+}
+
+impl Routing {
+    /// Installs rules and routes for the packets of `slot`, and removes the remains of gateways
+    /// that have died. Also returns a refusal for IPv6; then only IPv4 works.
+    ///
+    /// # Errors
+    /// The kernel's refusal for IPv4.
+    pub(crate) fn install(
+        slot: Slot,
+        versions: &[Version],
+    ) -> Result<(Self, Option<Refusal>), Refusal> {
+        let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+        for other in (0..SLOTS).map(Slot) {
+            let leftover =
+                other == slot || !is_claimed(other).map_err(Refusal::of(Operation::Nftables))?;
+            if leftover {
+                sweep(&mut kernel, other).map_err(Refusal::of(Operation::Route(Version::V4)))?;
+            }
+        }
+        // From here on an error drops the value, which removes what was installed.
+        let routing = Self { slot };
+        let without_v6 = for_versions(versions, |version| routing.add(&mut kernel, version))?;
+        Ok((routing, without_v6))
+    }
+
+    /// Adds whatever is missing: refused at the start, or removed by the kernel when IPv6 or the
+    /// loopback device was switched off. Also returns a refusal for IPv6.
+    ///
+    /// # Errors
+    /// The kernel's refusal for IPv4.
+    pub(crate) fn restore(&self, versions: &[Version]) -> Result<Option<Refusal>, Refusal> {
+        let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+        for_versions(versions, |version| self.add(&mut kernel, version))
+    }
+
+    fn add(&self, kernel: &mut RouteSocket, version: Version) -> Result<(), Refusal> {
+        let rule = rule(self.slot.mark(), table(self.slot), version);
+        ensure(kernel, route(self.slot, version), rule, version)
+    }
+}
+
+/// Runs `work` for these versions. A machine may have no IPv6, or have it switched off, so a
+/// refusal for IPv6 is returned instead of failing.
+pub(crate) fn for_versions(
+    versions: &[Version],
+    mut work: impl FnMut(Version) -> Result<(), Refusal>,
+) -> Result<Option<Refusal>, Refusal> {
+    let mut without_v6 = None;
+    for version in versions {
+        match work(*version) {
+            Err(refusal) if *version == Version::V6 => without_v6 = Some(refusal),
+            done => done?,
+        }
+    }
+    Ok(without_v6)
+}
+
+impl Drop for Routing {
+    fn drop(&mut self) {
+        if let Err(error) = RouteSocket::open().and_then(|mut kernel| sweep(&mut kernel, self.slot))
+        {
+            tracing::warn!("cannot remove routing table {}: {error}", table(self.slot));
+        }
+    }
+}
+
+/// Whether the loopback device is up. IPv4 connections are redirected without it; the kernel
+/// refuses the IPv6 route.
+pub(crate) fn is_loopback_up() -> bool {
+    let devices = getifaddrs().into_iter().flatten();
+    let mut loopback = devices.filter(|device| device.flags.contains(InterfaceFlags::IFF_LOOPBACK));
+    loopback.any(|device| device.flags.contains(InterfaceFlags::IFF_UP))
+}
+
+/// Equivalent `ip` commands.
+pub(crate) fn display(slot: Slot, versions: &[Version]) -> String {
+    let mark = slot.mark();
+    let line = |version: &Version| {
+        let family = if *version == Version::V4 { "" } else { "-6 " };
+        let table = table(slot);
+        format!(
+            "# ip {family}rule add priority {PRIORITY} fwmark {:#x}/{:#x} lookup {table}\n\
+             # ip {family}route add local default dev lo table {table}\n",
+            mark.value, mark.mask
+        )
+    };
+    versions.iter().map(line).collect()
+}
+
+fn table(slot: Slot) -> u32 {
+    FIRST_TABLE + slot.0
+}
+
+/// A rule that routes packets with a mark by a table.
+pub(crate) fn rule(mark: Mark, table: u32, version: Version) -> RuleMessage {
+    rule_at(PRIORITY, mark, table, version)
+}
+
+/// Like [`rule`], with another priority.
+pub(crate) fn rule_at(priority: u32, mark: Mark, table: u32, version: Version) -> RuleMessage {
+    let mut rule = RuleMessage::default();
+    rule.header.family = family(version);
+    rule.header.action = RuleAction::ToTable;
+    rule.attributes = vec![
+        RuleAttribute::Priority(priority),
+        RuleAttribute::FwMark(mark.value),
+        RuleAttribute::FwMask(mark.mask),
+        RuleAttribute::Table(table),
+        RuleAttribute::Protocol(PROTOCOL),
+    ];
+    rule
+}
+
+fn route(slot: Slot, version: Version) -> RouteMessage {
+    let mut route = RouteMessage::default();
+    route.header.address_family = family(version);
+    route.header.protocol = PROTOCOL;
+    route.header.kind = RouteType::Local;
+    route.header.scope = match version {
+        Version::V4 => RouteScope::Host,
+        Version::V6 => RouteScope::Universe,
+    };
+    route.attributes = vec![RouteAttribute::Table(table(slot)), RouteAttribute::Oif(LOOPBACK)];
+    route
+}
+
+/// Address family of an IP version.
+pub(crate) fn family(version: Version) -> AddressFamily {
+    match version {
+        Version::V4 => AddressFamily::Inet,
+        Version::V6 => AddressFamily::Inet6,
+    }
+}
+
+/// Removes everything of `slot`, including duplicates.
+fn sweep(kernel: &mut RouteSocket, slot: Slot) -> io::Result<()> {
+    for version in [Version::V4, Version::V6] {
+        let rule = || rule(slot.mark(), table(slot), version);
+        while kernel.remove(RouteNetlinkMessage::DelRule(rule()))? {}
+        while kernel.remove(RouteNetlinkMessage::DelRoute(route(slot, version)))? {}
+    }
+    Ok(())
+}
+
+/// Ensures that a route, and the rule that leads to it, exist exactly once.
+pub(crate) fn ensure(
+    kernel: &mut RouteSocket,
+    route: RouteMessage,
+    rule: RuleMessage,
+    version: Version,
+) -> Result<(), Refusal> {
+    let route = kernel.ensure(RouteNetlinkMessage::NewRoute(route));
+    route.map_err(Refusal::of(Operation::Route(version)))?;
+    let rule = kernel.ensure(RouteNetlinkMessage::NewRule(rule));
+    rule.map_err(Refusal::of(Operation::Rule(version)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,486 @@
+//! nftables expressions for our rules. Each encodes itself for the kernel and prints itself in nft
+//! syntax, so that the two cannot differ.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use os::netlink::netfilter::Batch;
+use pep::traffic::{Prefix, Subject, TCP, Version};
+
+use crate::operate::policy;
+
+/// Attribute numbers (`linux/netfilter/nf_tables.h`).
+mod attribute {
+    pub(super) const LIST_ELEMENT: u16 = 1;
+    pub(super) const EXPRESSION_NAME: u16 = 1;
+    pub(super) const EXPRESSION_DATA: u16 = 2;
+    pub(super) const DATA_VALUE: u16 = 1;
+    pub(super) const DATA_VERDICT: u16 = 2;
+    pub(super) const VERDICT_CODE: u16 = 1;
+    pub(super) const VERDICT_CHAIN: u16 = 2;
+}
+
+const REGISTER: u32 = libc::NFT_REG_1 as u32;
+const VERDICT_REGISTER: u32 = libc::NFT_REG_VERDICT as u32;
+/// Offset of the flags in the TCP header (RFC 9293 §3.1).
+const TCP_FLAGS_OFFSET: u32 = 13;
+const FIN_SYN_RST_ACK: u8 = 0x17;
+const SYN: u8 = 0x02;
+/// Name of the counter of prohibited packets.
+pub(crate) const REFUSED: &str = "refused";
+/// NFT_OBJECT_COUNTER.
+pub(crate) const COUNTER: u32 = 1;
+const FIB_BY_DESTINATION: u32 = 1 << 1;
+const FIB_ADDRESS_TYPE: u32 = 3;
+
+/// The bits of the packet mark that one gateway uses; other bits stay unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) value: u32,
+    pub(crate) mask: u32,
+}
+
+/// A term of a rule: a match, or an action for packets that matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// The packet is IPv4, or IPv6.
+    Version(Version),
+    /// The packet is TCP.
+    Tcp,
+    /// The packet is anything but TCP.
+    NotTcp,
+    /// The packet is UDP from this port.
+    UdpFrom(u16),
+    /// The packet has any of these mark bits.
+    MarkedAny(u32),
+    /// The packet is a SYN without ACK.
+    OnlySyn,
+    /// The packet came in by this interface.
+    From(String),
+    /// The packet goes out by this interface.
+    Through(String),
+    /// The packet has the mark.
+    Marked(Mark),
+    /// The packet's connection has the mark.
+    OfMarkedConnection(Mark),
+    /// The destination is in the prefix (of the version matched before).
+    To(Prefix),
+    /// The source is in the prefix (of the version matched before).
+    FromAddress(Prefix),
+    /// The protocol is this one (TCP or UDP), and the destination port is in this range.
+    ToPorts(u8, u16, u16),
+    /// The packet has this DSCP (for the version matched before).
+    Dscp(Version, u8),
+    /// The packet is in the reply direction of its connection.
+    OfAnswer,
+    /// The packet belongs to an established connection, or is an error about one.
+    OfKnownConnection,
+    /// The destination is not an address of this machine.
+    ToElsewhere,
+    /// The destination is a single host, neither broadcast, multicast nor anycast. A router itself
+    /// accepts packets to the anycast addresses of its subnets (RFC 4291 §2.6.1).
+    ToOneHost,
+    /// The packet belongs to a transparent socket of this machine.
+    OfTransparentSocket,
+    /// Redirect to the listener on a loopback port (for the version matched before).
+    Tproxy(Version, u16),
+    /// Set the packet's mark.
+    SetMark(Mark),
+    /// Set the connection's mark.
+    MarkConnection(Mark),
+    /// Count in this counter of the policy with this index.
+    Count(usize, Subject),
+    /// Count as prohibited.
+    CountRefused,
+    /// Copy to the log group.
+    Log(u16),
+    /// Accept: ends the hook's chain.
+    Accept,
+    /// Drop the packet.
+    Drop,
+    /// Return to the calling chain.
+    Return,
+    /// Call another chain.
+    Jump(&'static str),
+    /// Continue in another chain without returning to this one.
+    Goto(&'static str),
+}
+
+fn protocol_family(version: Version) -> libc::c_int {
+    match version {
+        Version::V4 => libc::NFPROTO_IPV4,
+        Version::V6 => libc::NFPROTO_IPV6,
+    }
+}
+
+/// Offset and length of the source address in the header.
+fn source(version: Version) -> (u32, u32) {
+    match version {
+        Version::V4 => (12, 4),
+        Version::V6 => (8, 16),
+    }
+}
+
+/// Offset and length of the destination address in the header.
+fn destination(version: Version) -> (u32, u32) {
+    match version {
+        Version::V4 => (16, 4),
+        Version::V6 => (24, 16),
+    }
+}
+
+impl Term {
+    /// Appends the term's expressions to a rule's list.
+    pub(crate) fn encode(&self, list: &mut Batch) {
+        match self {
+            Self::Version(version) => {
+                load_meta(list, libc::NFT_META_NFPROTO);
+                compare(list, libc::NFT_CMP_EQ, &[protocol_family(*version) as u8]);
+            }
+            Self::Tcp => compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_TCP),
+            Self::NotTcp => compare_protocol(list, libc::NFT_CMP_NEQ, libc::IPPROTO_TCP),
+            Self::UdpFrom(port) => {
+                compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_UDP);
+                load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2);
+                compare(list, libc::NFT_CMP_EQ, &port.to_be_bytes());
+            }
+            Self::MarkedAny(any) => {
+                load_meta(list, libc::NFT_META_MARK);
+                mask(list, &any.to_ne_bytes(), &[0; 4]);
+                compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
+            }
+            Self::OnlySyn => {
+                load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, TCP_FLAGS_OFFSET, 1);
+                mask(list, &[FIN_SYN_RST_ACK], &[0]);
+                compare(list, libc::NFT_CMP_EQ, &[SYN]);
+            }
+            Self::From(interface) => encode_interface(list, libc::NFT_META_IIFNAME, interface),
+            Self::Through(interface) => encode_interface(list, libc::NFT_META_OIFNAME, interface),
+            Self::Marked(mark) => {
+                load_meta(list, libc::NFT_META_MARK);
+                encode_is_marked(list, *mark);
+            }
+            Self::OfMarkedConnection(mark) => {
+                load_connection_mark(list);
+                encode_is_marked(list, *mark);
+            }
+            Self::To(prefix) => {
+                encode_prefix(list, destination(Version::of(prefix.address())), *prefix);
+            }
+            Self::FromAddress(prefix) => {
+                encode_prefix(list, source(Version::of(prefix.address())), *prefix);
+            }
+            Self::ToPorts(protocol, first, last) => encode_ports(list, *protocol, *first, *last),
+            Self::Dscp(version, dscp) => encode_dscp(list, *version, *dscp),
+            Self::OfAnswer => {
+                expression(list, "ct", |data| {
+                    data.number(1, REGISTER);
+                    data.number(2, CONNECTION_DIRECTION);
+                });
+                compare(list, libc::NFT_CMP_EQ, &[REPLY]);
+            }
+            Self::OfKnownConnection => {
+                expression(list, "ct", |data| {
+                    data.number(1, REGISTER);
+                    data.number(2, CONNECTION_STATE);
+                });
+                mask(list, &ESTABLISHED_OR_RELATED.to_ne_bytes(), &[0; 4]);
+                compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
+            }
+            Self::ToElsewhere => encode_not_to(list, libc::RTN_LOCAL),
+            Self::ToOneHost => {
+                encode_not_to(list, libc::RTN_BROADCAST);
+                encode_not_to(list, libc::RTN_MULTICAST);
+                encode_not_to(list, libc::RTN_ANYCAST);
+            }
+            Self::OfTransparentSocket => {
+                expression(list, "socket", |data| {
+                    data.number(1, 0);
+                    data.number(2, REGISTER);
+                });
+                compare(list, libc::NFT_CMP_EQ, &[1]);
+            }
+            Self::Tproxy(version, port) => encode_tproxy(list, *version, *port),
+            Self::SetMark(mark) => encode_mark(list, *mark),
+            Self::MarkConnection(mark) => encode_connection_mark(list, *mark),
+            Self::Log(group) => {
+                expression(list, "log", |data| data.bytes(1, &group.to_be_bytes()));
+            }
+            Self::Count(index, subject) => encode_count(list, &policy::counter(*index, *subject)),
+            Self::CountRefused => encode_count(list, REFUSED),
+            Self::Drop => verdict(list, libc::NF_DROP, None),
+            Self::Goto(chain) => verdict(list, libc::NFT_GOTO, Some(chain)),
+            Self::Accept => verdict(list, libc::NF_ACCEPT, None),
+            Self::Return => verdict(list, libc::NFT_RETURN, None),
+            Self::Jump(chain) => verdict(list, libc::NFT_JUMP, Some(chain)),
+        }
+    }
+}
+
+/// References a counter of the table by name.
+fn encode_count(list: &mut Batch, counter: &str) {
+    expression(list, "objref", |data| {
+        data.number(1, COUNTER);
+        data.text(2, counter);
+    });
+}
+
+fn expression(list: &mut Batch, name: &str, data: impl FnOnce(&mut Batch)) {
+    list.nest(attribute::LIST_ELEMENT, |element| {
+        element.text(attribute::EXPRESSION_NAME, name);
+        element.nest(attribute::EXPRESSION_DATA, data);
+    });
+}
+
+fn value(data: &mut Batch, kind: u16, bytes: &[u8]) {
+    data.nest(kind, |value| value.bytes(attribute::DATA_VALUE, bytes));
+}
+
+fn load_meta(list: &mut Batch, key: libc::c_int) {
+    expression(list, "meta", |data| {
+        data.number(1, REGISTER);
+        data.number(2, key as u32);
+    });
+}
+
+fn load_header(list: &mut Batch, base: libc::c_int, offset: u32, length: u32) {
+    expression(list, "payload", |data| {
+        data.number(1, REGISTER);
+        data.number(2, base as u32);
+        data.number(3, offset);
+        data.number(4, length);
+    });
+}
+
+fn compare(list: &mut Batch, operation: libc::c_int, with: &[u8]) {
+    expression(list, "cmp", |data| {
+        data.number(1, REGISTER);
+        data.number(2, operation as u32);
+        value(data, 3, with);
+    });
+}
+
+/// register = register & `and` ^ `xor`.
+fn mask(list: &mut Batch, and: &[u8], xor: &[u8]) {
+    expression(list, "bitwise", |data| {
+        data.number(1, REGISTER);
+        data.number(2, REGISTER);
+        data.number(3, and.len() as u32);
+        value(data, 4, and);
+        value(data, 5, xor);
+    });
+}
+
+fn compare_protocol(list: &mut Batch, operation: libc::c_int, protocol: libc::c_int) {
+    load_meta(list, libc::NFT_META_L4PROTO);
+    compare(list, operation, &[protocol as u8]);
+}
+
+/// Matches destinations that are not addresses of this kind.
+fn encode_not_to(list: &mut Batch, kind: libc::c_uchar) {
+    expression(list, "fib", |data| {
+        data.number(1, REGISTER);
+        data.number(2, FIB_ADDRESS_TYPE);
+        data.number(3, FIB_BY_DESTINATION);
+    });
+    compare(list, libc::NFT_CMP_NEQ, &u32::from(kind).to_ne_bytes());
+}
+
+/// Matches the address at this offset, of this length, against the prefix.
+fn encode_prefix(list: &mut Batch, (offset, length): (u32, u32), prefix: Prefix) {
+    load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, offset, length);
+    mask(list, &prefix.mask(), &vec![0; length as usize]);
+    match prefix.address() {
+        IpAddr::V4(address) => compare(list, libc::NFT_CMP_EQ, &address.octets()),
+        IpAddr::V6(address) => compare(list, libc::NFT_CMP_EQ, &address.octets()),
+    }
+}
+
+fn encode_ports(list: &mut Batch, protocol: u8, first: u16, last: u16) {
+    const DESTINATION_PORT: u32 = 2;
+    compare_protocol(list, libc::NFT_CMP_EQ, libc::c_int::from(protocol));
+    load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, DESTINATION_PORT, 2);
+    if first == last {
+        return compare(list, libc::NFT_CMP_EQ, &first.to_be_bytes());
+    }
+    expression(list, "range", |data| {
+        data.number(1, REGISTER);
+        data.number(2, libc::NFT_RANGE_EQ as u32);
+        value(data, 3, &first.to_be_bytes());
+        value(data, 4, &last.to_be_bytes());
+    });
+}
+
+/// RFC 2474 §3; in IPv6 it has four bits in the first byte, two in the second.
+fn encode_dscp(list: &mut Batch, version: Version, dscp: u8) {
+    match version {
+        Version::V4 => {
+            load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, 1, 1);
+            mask(list, &[0xfc], &[0]);
+            compare(list, libc::NFT_CMP_EQ, &[dscp << 2]);
+        }
+        Version::V6 => {
+            load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, 0, 2);
+            mask(list, &0x0fc0_u16.to_be_bytes(), &[0; 2]);
+            compare(list, libc::NFT_CMP_EQ, &(u16::from(dscp) << 6).to_be_bytes());
+        }
+    }
+}
+
+/// Redirects to the listener on loopback, which packets cannot reach otherwise.
+fn encode_tproxy(list: &mut Batch, version: Version, port: u16) {
+    const ADDRESS_REGISTER: u32 = REGISTER;
+    const PORT_REGISTER: u32 = libc::NFT_REG_2 as u32;
+    let mut immediate = |register: u32, bytes: &[u8]| {
+        expression(list, "immediate", |data| {
+            data.number(1, register);
+            value(data, 2, bytes);
+        });
+    };
+    match version {
+        Version::V4 => immediate(ADDRESS_REGISTER, &std::net::Ipv4Addr::LOCALHOST.octets()),
+        Version::V6 => immediate(ADDRESS_REGISTER, &std::net::Ipv6Addr::LOCALHOST.octets()),
+    }
+    immediate(PORT_REGISTER, &port.to_be_bytes());
+    expression(list, "tproxy", |data| {
+        data.number(1, protocol_family(version) as u32);
+        data.number(2, ADDRESS_REGISTER);
+        data.number(3, PORT_REGISTER);
+    });
+}
+
+fn encode_interface(list: &mut Batch, key: libc::c_int, interface: &str) {
+    let mut name = [0u8; libc::IFNAMSIZ];
+    name[..interface.len()].copy_from_slice(interface.as_bytes());
+    load_meta(list, key);
+    compare(list, libc::NFT_CMP_EQ, &name);
+}
+
+/// Compares the mark in the register with `wanted`, within its mask.
+fn encode_is_marked(list: &mut Batch, wanted: Mark) {
+    mask(list, &wanted.mask.to_ne_bytes(), &[0; 4]);
+    compare(list, libc::NFT_CMP_EQ, &wanted.value.to_ne_bytes());
+}
+
+/// Sets the bits of `wanted` in the mark in the register.
+fn encode_remark(list: &mut Batch, wanted: Mark) {
+    mask(list, &(!wanted.mask).to_ne_bytes(), &wanted.value.to_ne_bytes());
+}
+
+/// NFT_CT_STATE, and nftables' bits for IP_CT_ESTABLISHED and IP_CT_RELATED.
+const CONNECTION_STATE: u32 = 0;
+const ESTABLISHED_OR_RELATED: u32 = 1 << 1 | 1 << 2;
+/// NFT_CT_DIRECTION, and IP_CT_DIR_REPLY.
+const CONNECTION_DIRECTION: u32 = 1;
+const REPLY: u8 = 1;
+/// NFT_CT_MARK.
+const CONNECTION_MARK: u32 = 3;
+
+fn load_connection_mark(list: &mut Batch) {
+    expression(list, "ct", |data| {
+        data.number(1, REGISTER);
+        data.number(2, CONNECTION_MARK);
+    });
+}
+
+fn encode_connection_mark(list: &mut Batch, mark: Mark) {
+    load_connection_mark(list);
+    encode_remark(list, mark);
+    expression(list, "ct", |data| {
+        data.number(2, CONNECTION_MARK);
+        data.number(4, REGISTER);
+    });
+}
+
+fn encode_mark(list: &mut Batch, mark: Mark) {
+    const MARK_KEY: u32 = libc::NFT_META_MARK as u32;
+    load_meta(list, libc::NFT_META_MARK);
+    encode_remark(list, mark);
+    expression(list, "meta", |data| {
+        data.number(2, MARK_KEY);
+        data.number(3, REGISTER);
+    });
+}
+
+fn verdict(list: &mut Batch, code: libc::c_int, chain: Option<&str>) {
+    expression(list, "immediate", |data| {
+        data.number(1, VERDICT_REGISTER);
+        data.nest(2, |data| {
+            data.nest(attribute::DATA_VERDICT, |verdict| {
+                verdict.number(attribute::VERDICT_CODE, code as u32);
+                if let Some(chain) = chain {
+                    verdict.text(attribute::VERDICT_CHAIN, chain);
+                }
+            });
+        });
+    });
+}
+
+/// The version's header in nft syntax.
+fn header(version: Version) -> &'static str {
+    match version {
+        Version::V4 => "ip",
+        Version::V6 => "ip6",
+    }
+}
+
+/// The term in nft syntax.
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(Version::V4) => f.write_str("meta nfproto ipv4"),
+            Self::Version(Version::V6) => f.write_str("meta nfproto ipv6"),
+            Self::Tcp => f.write_str("meta l4proto tcp"),
+            Self::NotTcp => f.write_str("meta l4proto != tcp"),
+            Self::UdpFrom(port) => write!(f, "udp sport {port}"),
+            Self::MarkedAny(any) => write!(f, "meta mark & {any:#010x} != 0x00000000"),
+            Self::OnlySyn => f.write_str("tcp flags & (fin | syn | rst | ack) == syn"),
+            Self::From(interface) => write!(f, "iifname {interface:?}"),
+            Self::To(prefix) => {
+                write!(f, "{} daddr {prefix}", header(Version::of(prefix.address())))
+            }
+            Self::FromAddress(prefix) => {
+                write!(f, "{} saddr {prefix}", header(Version::of(prefix.address())))
+            }
+            Self::ToPorts(protocol, first, last) => {
+                let protocol = if *protocol == TCP { "tcp" } else { "udp" };
+                write!(f, "{protocol} dport {first}")?;
+                if first == last { Ok(()) } else { write!(f, "-{last}") }
+            }
+            Self::Dscp(version, dscp) => write!(f, "{} dscp {dscp}", header(*version)),
+            Self::OfAnswer => f.write_str("ct direction reply"),
+            Self::Count(index, subject) => {
+                write!(f, "counter name {:?}", policy::counter(*index, *subject))
+            }
+            Self::CountRefused => write!(f, "counter name {REFUSED:?}"),
+            Self::OfKnownConnection => f.write_str("ct state established,related"),
+            Self::ToElsewhere => f.write_str("fib daddr type != local"),
+            Self::ToOneHost => f.write_str(
+                "fib daddr type != broadcast fib daddr type != multicast fib daddr type != \
+                     anycast",
+            ),
+            Self::OfTransparentSocket => f.write_str("socket transparent 1"),
+            Self::Tproxy(Version::V4, port) => write!(f, "tproxy ip to 127.0.0.1:{port}"),
+            Self::Tproxy(Version::V6, port) => write!(f, "tproxy ip6 to [::1]:{port}"),
+            Self::SetMark(Mark { value, mask }) => {
+                write!(f, "meta mark set meta mark & {:#010x} | {value:#010x}", !mask)
+            }
+            Self::Through(interface) => write!(f, "oifname {interface:?}"),
+            Self::Marked(Mark { value, mask }) => {
+                write!(f, "meta mark & {mask:#010x} == {value:#010x}")
+            }
+            Self::OfMarkedConnection(Mark { value, mask }) => {
+                write!(f, "ct mark & {mask:#010x} == {value:#010x}")
+            }
+            Self::MarkConnection(Mark { value, mask }) => {
+                write!(f, "ct mark set ct mark & {:#010x} | {value:#010x}", !mask)
+            }
+            Self::Log(group) => write!(f, "log group {group}"),
+            Self::Drop => f.write_str("drop"),
+            Self::Goto(chain) => write!(f, "goto {chain}"),
+            Self::Accept => f.write_str("accept"),
+            Self::Return => f.write_str("return"),
+            Self::Jump(chain) => write!(f, "jump {chain}"),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The register of live connections, for status reports.
+
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use pep::bottleneck::{Direction, End};
+use pep::relay::Side;
+use slacp::{Destination, Open, SessionId, StreamId};
+use units::Instant;
+
+use crate::clock;
+use crate::operate::counters::Counters;
+
+/// All live connections of a gateway.
+#[derive(Debug, Default)]
+pub(crate) struct Register(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    next: u64,
+    live: BTreeMap<u64, Arc<Entry>>,
+}
+
+/// Which side opened a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client on this side.
+    Here,
+    /// The peer; the TCP connection here then leads to the server.
+    Peer {
+        /// Whether the client's address is in the peer's networks. If not, the peer may have made
+        /// it up.
+        verified: bool,
+    },
+}
+
+/// A connection's entry in the register.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    /// `None` for a direct connection; its fields for the hop then describe the connection to the
+    /// server.
+    pub(crate) session: Option<SessionId>,
+    pub(crate) open: Open<Destination>,
+    pub(crate) origin: Origin,
+    pub(crate) since: Instant,
+    moving: Mutex<Moving>,
+}
+
+/// The fields that change while it lives.
+#[derive(Debug, Clone)]
+pub(crate) struct Moving {
+    pub(crate) stream: Option<StreamId>,
+    /// The TCP socket, while open.
+    pub(crate) socket: Option<RawFd>,
+    /// The socket to the server, if there is no hop.
+    pub(crate) far_socket: Option<RawFd>,
+    pub(crate) to_hop: Direction,
+    pub(crate) from_hop: Direction,
+}
+
+impl Entry {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Moving> {
+        self.moving.lock().expect("nobody panics while holding an entry")
+    }
+
+    /// Attaches its stream and its TCP socket.
+    pub(crate) fn carries(&self, stream: StreamId, socket: RawFd) {
+        let mut moving = self.lock();
+        (moving.stream, moving.socket) = (Some(stream), Some(socket));
+    }
+
+    /// Attaches the sockets of its client and its server.
+    pub(crate) fn joins(&self, client: RawFd, server: RawFd) {
+        let mut moving = self.lock();
+        (moving.socket, moving.far_socket) = (Some(client), Some(server));
+    }
+
+    /// Call before the sockets are closed: their descriptors may be reused.
+    pub(crate) fn socket_ends(&self) {
+        let mut moving = self.lock();
+        (moving.socket, moving.far_socket) = (None, None);
+    }
+}
+
+/// Keeps an entry in the register while the connection lives.
+pub(crate) struct Registered<'a> {
+    counters: &'a Counters,
+    entry: Arc<Entry>,
+}
+
+impl<'a> Registered<'a> {
+    /// Registers a connection until dropped.
+    pub(crate) fn new(
+        counters: &'a Counters,
+        session: SessionId,
+        open: impl Into<Open<Destination>>,
+        origin: Origin,
+    ) -> Self {
+        Self { counters, entry: counters.live.enter(Some(session), open.into(), origin) }
+    }
+
+    /// Registers a direct connection.
+    pub(crate) fn straight(counters: &'a Counters, open: impl Into<Open<Destination>>) -> Self {
+        Self { counters, entry: counters.live.enter(None, open.into(), Origin::Here) }
+    }
+
+    /// Counts bytes that have moved from the leg `from` to the other.
+    pub(crate) fn moved(&self, from: Side, bytes: usize) {
+        let Counters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } = self.counters;
+        let (counter, leaves) = match (self.session, from) {
+            (None, Side::Client) => (bytes_up, true),
+            (None, Side::Server) => (bytes_down, false),
+            (Some(_), _) if from == self.here() => (bytes_to_hop, true),
+            (Some(_), _) => (bytes_from_hop, false),
+        };
+        counter.add(bytes as u64);
+        self.direction(&mut self.lock(), leaves).moved(clock::now(), bytes);
+    }
+
+    /// Records that the direction from the leg `from` waits for the leg `on`.
+    pub(crate) fn blocked(&self, from: Side, on: Side) {
+        let here = self.here();
+        let waits_for = if on == here { End::Socket } else { End::Stream };
+        self.direction(&mut self.lock(), from == here).wait(clock::now(), waits_for);
+    }
+
+    /// The side of the TCP connection here; of a direct connection, the client's.
+    fn here(&self) -> Side {
+        match self.origin {
+            Origin::Here => Side::Client,
+            Origin::Peer { .. } => Side::Server,
+        }
+    }
+
+    /// The direction that leaves the TCP connection here, or the opposite one.
+    fn direction<'m>(&self, moving: &'m mut Moving, leaves: bool) -> &'m mut Direction {
+        if leaves { &mut moving.to_hop } else { &mut moving.from_hop }
+    }
+}
+
+impl std::ops::Deref for Registered<'_> {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.entry
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.counters.live.lock().live.remove(&self.entry.id);
+    }
+}
+
+impl Register {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().expect("nobody panics while holding the register")
+    }
+
+    fn enter(
+        &self,
+        session: Option<SessionId>,
+        open: Open<Destination>,
+        origin: Origin,
+    ) -> Arc<Entry> {
+        let now = clock::now();
+        let mut entries = self.lock();
+        let id = entries.next;
+        entries.next += 1;
+        let moving = Moving {
+            stream: None,
+            socket: None,
+            far_socket: None,
+            to_hop: Direction::new(now, End::Socket),
+            from_hop: Direction::new(now, End::Stream),
+        };
+        let moving = Mutex::new(moving);
+        let entry = Arc::new(Entry { id, session, open, origin, since: now, moving });
+        entries.live.insert(id, entry.clone());
+        entry
+    }
+
+    /// Number of live connections.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().live.len()
+    }
+
+    /// All live connections, the oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
+        self.lock().live.values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_is_counted_than_fits_in_32_bits() {
+        let counters = Counters::default();
+        let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
+        let open = Open { destination: address, source: address, dscp: None };
+        let entry = Registered::straight(&counters, open);
+        for side in Side::BOTH {
+            (0..3).for_each(|_| entry.moved(side, u32::MAX as usize));
+        }
+        let most = 3 * u64::from(u32::MAX);
+        assert_eq!([&counters.bytes_up, &counters.bytes_down].map(|it| it.get()), [most; 2]);
+        let moving = entry.lock().clone();
+        assert_eq!([moving.to_hop.bytes, moving.from_hop.bytes], [most; 2]);
+    }
+}

@@ -1,0 +1,269 @@
+//! The gateway's end of the control socket.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pep::config::ControlPath;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::path::usual;
+use super::protocol::{Answer, LONGEST_REQUEST, Request, read, write};
+use crate::error::RunError;
+use crate::operate::status::Role;
+
+/// Maximum concurrent clients; further ones wait.
+const MOST: usize = 16;
+/// Idle clients are disconnected after this time.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Read and write for the owner and the group.
+const MODE: u32 = 0o660;
+
+/// A request, and the channel for its answer.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) request: Request,
+    reply: oneshot::Sender<Answer>,
+}
+
+impl Call {
+    /// A request from within this program, and the receiver of its answer.
+    pub(crate) fn new(request: Request) -> (Self, oneshot::Receiver<Answer>) {
+        let (reply, answer) = oneshot::channel();
+        (Self { request, reply }, answer)
+    }
+
+    pub(crate) fn answer(self, answer: Answer) {
+        // The requester may have gone.
+        let _ = self.reply.send(answer);
+    }
+}
+
+/// The control socket of a running gateway. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    path: PathBuf,
+    inode: u64,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    /// Listens where the configuration says and passes requests to `calls`. Returns `None`, and
+    /// logs it, if no default path is usable.
+    ///
+    /// # Errors
+    /// If the configured path cannot be used.
+    pub(crate) fn start(
+        place: &ControlPath,
+        role: Role,
+        calls: mpsc::Sender<Call>,
+    ) -> Result<Option<Self>, RunError> {
+        let (path, insist) = match place {
+            ControlPath::None => return Ok(None),
+            ControlPath::At(path) => (Ok(path.clone()), true),
+            ControlPath::Usual => (usual(role).map_err(io::Error::other), false),
+        };
+        let listener = path.and_then(|path| Ok((bind(&path)?, path)));
+        match listener {
+            Ok((listener, path)) => {
+                let inode = fs::symlink_metadata(&path).map_or(0, |metadata| metadata.ino());
+                tracing::info!("control socket: {}", path.display());
+                let mut tasks = JoinSet::new();
+                tasks.spawn(accept(listener, calls));
+                Ok(Some(Self { path, inode, _tasks: tasks }))
+            }
+            Err(cause) if insist => {
+                let ControlPath::At(path) = place else {
+                    unreachable!("only a place is insisted on")
+                };
+                Err(RunError::Control { path: path.clone(), cause })
+            }
+            Err(error) => {
+                tracing::warn!("no control socket: {error}");
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Another process may have replaced it.
+        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Binds the socket, replacing one left by a dead process.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if let Ok(metadata) = fs::symlink_metadata(path) {
+        if !metadata.file_type().is_socket() {
+            return Err(problem(io::ErrorKind::AlreadyExists, path, "exists and is not a socket"));
+        }
+        match BlockingStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path)?;
+            }
+            Ok(_) => {
+                return Err(problem(
+                    io::ErrorKind::AddrInUse,
+                    path,
+                    "belongs to a running gateway",
+                ));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
+    Ok(listener)
+}
+
+fn problem(kind: io::ErrorKind, path: &Path, what: &str) -> io::Error {
+    io::Error::new(kind, format!("{} {what}", path.display()))
+}
+
+async fn accept(listener: UnixListener, calls: mpsc::Sender<Call>) {
+    let mut clients = JoinSet::new();
+    let places = Arc::new(Semaphore::new(MOST));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        while clients.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let calls = calls.clone();
+                clients.spawn(async move {
+                    // A client that disconnects needs no answer.
+                    let _ = serve(stream, &calls).await;
+                    drop(place);
+                });
+            }
+            // Usually out of descriptors, which is temporary.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn serve(stream: UnixStream, calls: &mpsc::Sender<Call>) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    loop {
+        let mut line = Vec::new();
+        let mut limited = (&mut reader).take(LONGEST_REQUEST);
+        let reading = limited.read_until(b'\n', &mut line);
+        match tokio::time::timeout(PATIENCE, reading).await {
+            Ok(Ok(1..)) => {}
+            _ => return Ok(()),
+        }
+        let answer = match read::<Request>(&line) {
+            Ok(request) => ask(request, calls).await,
+            Err(problem) => Answer::Error(problem),
+        };
+        writer.write_all(&write(&answer)).await?;
+        if !line.ends_with(b"\n") {
+            return Ok(());
+        }
+    }
+}
+
+async fn ask(request: Request, calls: &mpsc::Sender<Call>) -> Answer {
+    let (call, answer) = Call::new(request);
+    let gone = || Answer::Error("the gateway is stopping".to_owned());
+    if calls.send(call).await.is_err() {
+        return gone();
+    }
+    answer.await.unwrap_or_else(|_| gone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operate::control::Control;
+
+    async fn answering(mut calls: mpsc::Receiver<Call>) {
+        while let Some(call) = calls.recv().await {
+            let answer = match &call.request {
+                Request::Reload => Answer::Error("no".to_owned()),
+                request => Answer::Done(vec![format!("{request:?}")]),
+            };
+            call.answer(answer);
+        }
+    }
+
+    fn start(path: &Path) -> Result<Server, RunError> {
+        let (sender, calls) = mpsc::channel(4);
+        let place = ControlPath::At(path.to_owned());
+        let server = Server::start(&place, Role::Hub, sender)?;
+        tokio::spawn(answering(calls));
+        Ok(server.expect("a named place is insisted on"))
+    }
+
+    /// Runs a request in its own thread, as another process would.
+    async fn asked<R: Send + 'static>(ask: impl FnOnce() -> R + Send + 'static) -> R {
+        tokio::task::spawn_blocking(ask).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn several_requests_are_answered_on_one_connection() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let server = start(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        let there = path.clone();
+        asked(move || {
+            let mut control = Control::connect(&there).unwrap();
+            for connections in [false, true] {
+                let answer = control.ask(&Request::Status { connections }).unwrap();
+                let Answer::Done(said) = answer else { panic!("{answer:?}") };
+                assert!(said[0].contains(&connections.to_string()));
+            }
+            assert_eq!(control.ask(&Request::Reload).unwrap_err().to_string(), "no");
+        })
+        .await;
+        drop(server);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let server = start(&path).unwrap();
+        let error = start(&path).unwrap_err().to_string();
+        assert!(error.contains("running gateway"), "{error}");
+        assert!(path.exists());
+        drop(server);
+        fs::write(&path, "precious").unwrap();
+        let error = start(&path).unwrap_err().to_string();
+        assert!(error.contains("not a socket"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[tokio::test]
+    async fn nonsense_is_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let _server = start(&path).unwrap();
+        for (said, told) in [
+            ("hello\n", "cannot parse"),
+            ("{\"skyhop\":9,\"say\":1}\n", "version 9"),
+            ("no newline", "cannot parse"),
+        ] {
+            let mut stream = UnixStream::connect(&path).await.unwrap();
+            stream.write_all(said.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.contains(told), "{said}: {answer}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Counters of a running gateway, logged when it exits.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use slacp::ResetReason;
+
+use crate::intercept::refusals::Refusals;
+use crate::operate::connections::Register;
+use crate::relay::tcp::Keepalive;
+
+/// A count that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn increment(&self) {
+        self.add(1);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Display for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+/// A current amount.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Adds `count` until the returned value is dropped.
+    pub(crate) fn hold(&self, count: usize) -> Share<'_> {
+        self.0.fetch_add(count as u64, Ordering::Relaxed);
+        Share { gauge: self, count: count as u64 }
+    }
+}
+
+/// A share of a [`Gauge`].
+pub(crate) struct Share<'g> {
+    gauge: &'g Gauge,
+    count: u64,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.gauge.0.fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
+/// All counters of a gateway, and what its connections share.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Keep-alive settings of every connection.
+    pub(crate) keepalive: Keepalive,
+    /// Destinations that pass unaccelerated for a while.
+    pub(crate) refusals: Refusals,
+    /// Connections carried, opened by either side.
+    pub(crate) connections: Counter,
+    /// Connections that both ends closed cleanly.
+    pub(crate) closed: Counter,
+    /// Connections reset by an end or by us.
+    pub(crate) reset: Counter,
+    /// Connections that could not be opened at the far end.
+    pub(crate) failed: Counter,
+    /// Bytes from TCP connections to the hop.
+    pub(crate) bytes_to_hop: Counter,
+    /// Bytes from the hop to TCP connections.
+    pub(crate) bytes_from_hop: Counter,
+    /// Direct connections to servers, without a hop.
+    pub(crate) straight: Counter,
+    /// Bytes from clients to servers on direct connections.
+    pub(crate) bytes_up: Counter,
+    /// Bytes from servers to clients on direct connections.
+    pub(crate) bytes_down: Counter,
+    /// Urgent marks seen. The mark itself is not passed on.
+    pub(crate) urgent: Counter,
+    /// Bytes currently in pipes.
+    pub(crate) in_pipes: Gauge,
+    /// Packets of the tunnel sent over the hop.
+    pub(crate) packets_to_hop: Counter,
+    /// Packets from the hop passed to the kernel for routing.
+    pub(crate) packets_from_hop: Counter,
+    /// Packets from the hop dropped because their source is not behind the terminal, or their
+    /// destination is not permitted.
+    pub(crate) packets_foreign: Counter,
+    /// Tunnel packets dropped because nothing could take them.
+    pub(crate) packets_dropped: Counter,
+    /// UDP datagrams handed to the kernel.
+    pub(crate) datagrams_sent: Counter,
+    /// UDP datagrams received.
+    pub(crate) datagrams_received: Counter,
+    /// UDP datagrams that the kernel refused because they exceed the MTU.
+    pub(crate) too_large: Counter,
+    /// Other errors of the UDP socket.
+    pub(crate) socket_errors: Counter,
+    /// Times that two machines were found to use the same key.
+    pub(crate) shared_keys: Counter,
+    /// Times that no connection could be accepted for lack of descriptors or memory.
+    pub(crate) exhausted: Counter,
+    /// Reasons for resets and failures.
+    pub(crate) reasons: Reasons,
+    /// The live connections.
+    pub(crate) live: Register,
+}
+
+/// Counts by reason.
+#[derive(Debug, Default)]
+pub(crate) struct Reasons(Mutex<BTreeMap<ResetReason, u64>>);
+
+impl Reasons {
+    pub(crate) fn count(&self, reason: ResetReason) {
+        *self.0.lock().expect("nobody panics while counting").entry(reason).or_default() += 1;
+    }
+
+    /// Count for this reason.
+    pub(crate) fn of(&self, reason: ResetReason) -> u64 {
+        self.0.lock().expect("nobody panics while counting").get(&reason).copied().unwrap_or(0)
+    }
+
+    /// All non-zero counts, by the name of the reason.
+    pub(crate) fn all(&self) -> Vec<(String, u64)> {
+        let counts = self.0.lock().expect("nobody panics while counting");
+        counts.iter().map(|(reason, count)| (name(*reason).to_owned(), *count)).collect()
+    }
+}
+
+/// One-word name of a reason.
+fn name(reason: ResetReason) -> &'static str {
+    match reason {
+        ResetReason::Reset => "reset",
+        ResetReason::Refused => "refused",
+        ResetReason::Unreachable => "unreachable",
+        ResetReason::TimedOut => "timed-out",
+        ResetReason::Limit => "limit",
+        ResetReason::Prohibited => "prohibited",
+        ResetReason::SessionLost => "session-lost",
+        _ => "other",
+    }
+}
+
+impl Counters {
+    /// Summary of a gateway without a hop.
+    pub(crate) fn straight_only(&self) -> impl fmt::Display {
+        format!(
+            "connections {} (closed {}, reset {}, failed {}), bytes up {}, down {}, exhausted {}",
+            self.connections,
+            self.closed,
+            self.reset,
+            self.failed,
+            self.bytes_up,
+            self.bytes_down,
+            self.exhausted
+        )
+    }
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "connections {} (closed {}, reset {}, failed {}), bytes to hop {}, from hop {}, \
+             straight {}, bytes up {}, down {}, packets to hop {}, from hop {}, foreign {}, dropped {}, \
+             datagrams sent {}, received {}, too large {}, socket errors {}, shared keys {}, exhausted {}",
+            self.connections,
+            self.closed,
+            self.reset,
+            self.failed,
+            self.bytes_to_hop,
+            self.bytes_from_hop,
+            self.straight,
+            self.bytes_up,
+            self.bytes_down,
+            self.packets_to_hop,
+            self.packets_from_hop,
+            self.packets_foreign,
+            self.packets_dropped,
+            self.datagrams_sent,
+            self.datagrams_received,
+            self.too_large,
+            self.socket_errors,
+            self.shared_keys,
+            self.exhausted
+        )
+    }
+}

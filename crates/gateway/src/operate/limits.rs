@@ -1,0 +1,98 @@
+//! What the machine and the process have, and how much of it is in use.
+
+use std::fs;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use pep::admission::{Limits, Resources};
+use pep::config::OperationConfig;
+
+use crate::operate::status::{MemoryStatus, Role};
+
+/// Memory assumed if the machine does not report it, in bytes.
+const UNKNOWN_MEMORY: u64 = 1 << 30;
+
+/// The limits of a gateway, and the descriptor limit of its process.
+#[derive(Debug, Clone)]
+pub(super) struct Limited {
+    pub(super) limits: Limits,
+    descriptors: u64,
+}
+
+impl Limited {
+    /// The configured limits, or defaults from the machine. Raises the process's soft descriptor
+    /// limit.
+    pub(super) fn new(config: &OperationConfig, role: Role) -> Self {
+        let descriptors = raise_descriptors();
+        let descriptors_each = match role {
+            Role::Hub | Role::Terminal => 1,
+            Role::Solo => 2,
+        };
+        let has = Resources { memory: usable_memory(), descriptors, descriptors_each };
+        let limits = Limits::new(config.total_memory, config.max_connections, has);
+        Self { limits, descriptors }
+    }
+
+    pub(super) fn status(&self, connections: usize, held: u64) -> MemoryStatus {
+        MemoryStatus {
+            held_bytes: held,
+            limit_bytes: self.limits.memory(),
+            resident_bytes: field("/proc/self/status", "VmRSS:").unwrap_or(0),
+            connections: connections as u64,
+            connections_limit: self.limits.connections(),
+            descriptors: fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
+            descriptors_limit: self.descriptors,
+        }
+    }
+}
+
+/// Raises the soft descriptor limit to the hard one, and returns it.
+fn raise_descriptors() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(_) => soft,
+    }
+}
+
+/// Memory of the machine, or of our control group if that is less.
+fn usable_memory() -> u64 {
+    let machine = field("/proc/meminfo", "MemTotal:").unwrap_or(UNKNOWN_MEMORY);
+    let group = fs::read_to_string("/sys/fs/cgroup/memory.max");
+    let group = group.ok().and_then(|text| text.trim().parse().ok());
+    group.map_or(machine, |group: u64| group.min(machine))
+}
+
+/// A field such as `VmRSS:   1234 kB` of a file in /proc, in bytes.
+fn field(file: &str, name: &str) -> Option<u64> {
+    parse_field(&fs::read_to_string(file).ok()?, name)
+}
+
+fn parse_field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unconfigured_bounds_are_those_of_the_machine() {
+        let limits = Limited::new(&OperationConfig::default(), Role::Terminal);
+        let status = limits.status(0, 0);
+        assert!(status.limit_bytes > 1 << 20 && status.resident_bytes > 1 << 20, "{status:?}");
+        assert!(status.descriptors >= 3 && status.descriptors < status.descriptors_limit);
+        assert!(status.connections_limit < status.descriptors_limit);
+        // A solo gateway needs two sockets per connection.
+        let alone = Limited::new(&OperationConfig::default(), Role::Solo).status(0, 0);
+        assert_eq!(alone.connections_limit, status.connections_limit / 2);
+    }
+
+    #[test]
+    fn figures_of_the_kernel_are_read() {
+        assert_eq!(parse_field("VmPeak:\t9 kB\nVmRSS:\t  12 kB\n", "VmRSS:"), Some(12 * 1024));
+        assert_eq!(parse_field("VmRSS:\t12\n", "VmRSS:"), None);
+        assert_eq!(parse_field("", "VmRSS:"), None);
+    }
+}

@@ -1,0 +1,330 @@
+//! Converts a status to metric families.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::operate::status::{ChannelStatus, ClassStatus, PolicyStatus, SessionStatus, Status};
+
+/// The status at the time of a scrape.
+#[derive(Debug)]
+pub(super) struct Snapshot(pub(super) Status);
+
+/// Label names and values.
+type Labels = Vec<(&'static str, String)>;
+
+/// A per-session metric: name, help, value.
+type Figure = (&'static str, &'static str, fn(&SessionStatus) -> f64);
+type Count = (&'static str, &'static str, fn(&SessionStatus) -> u64);
+
+const FIGURES: &[Figure] = &[
+    ("reachable", "1 if the peer answers", |s| f64::from(u8::from(s.reachable))),
+    ("age_seconds", "Age of the session", |s| s.since_s),
+    ("rtt_seconds", "Smoothed round-trip time of the hop", |s| s.rtt_ms / 1e3),
+    ("rate_bits_per_second", "Rate at which this side sends", |s| s.rate_bit_s as f64),
+    ("capacity_bits_per_second", "Measured capacity of the path; 0 if not measured", |s| {
+        s.capacity_bit_s.map_or(0.0, |rate| rate as f64)
+    }),
+    ("queue_seconds", "Measured queueing delay of the path", |s| s.queue_ms / 1e3),
+    ("loss_ratio", "Recent share of packets lost by the link", |s| s.loss),
+    ("streams", "Open streams", |s| s.streams as f64),
+    ("held_to_send_bytes", "Bytes held until the peer acknowledges them", |s| {
+        s.held_to_send_bytes as f64
+    }),
+    ("held_to_read_bytes", "Bytes held until they are read", |s| s.held_to_read_bytes as f64),
+];
+
+const COUNTS: &[Count] = &[
+    ("packets_sent", "Packets sent", |s| s.packets_sent),
+    ("sent_bytes", "Bytes of IP packets sent", |s| s.bytes_sent),
+    ("packets_received", "Packets received", |s| s.packets_received),
+    ("received_bytes", "Bytes of IP packets received", |s| s.bytes_received),
+    ("packets_lost", "Packets lost on the hop; their contents were sent again", |s| s.packets_lost),
+    ("packets_recovered", "Packets restored here by FEC", |s| s.recovered),
+    ("repairs_sent", "FEC repairs sent", |s| s.repairs_sent),
+    ("repair_bytes", "Bytes of IP packets with FEC repairs", |s| s.repair_bytes),
+    ("repairs_received", "FEC repairs received", |s| s.repairs_received),
+    ("acknowledgements", "Acknowledgements sent", |s| s.acknowledgements),
+    ("probes", "Probes sent because nothing was acknowledged for too long", |s| s.probes),
+    ("duplicates", "Duplicate packets received", |s| s.duplicates),
+    ("forged", "Packets that failed authentication", |s| s.forged),
+    ("key_changes", "Key renewals", |s| s.key_changes),
+];
+
+type ClassCount = (&'static str, &'static str, fn(&ClassStatus) -> u64);
+type ChannelCount = (&'static str, &'static str, fn(&ChannelStatus) -> u64);
+
+const CLASS_COUNTS: &[ClassCount] = &[
+    ("sent_bytes", "Bytes of IP packets on the hop with new data", |c| c.sent_bytes),
+    ("guaranteed_sent_bytes", "The part of sent_bytes that the guaranteed rate covered", |c| {
+        c.guaranteed_sent_bytes
+    }),
+];
+
+const CHANNEL_COUNTS: &[ChannelCount] = &[
+    ("packets_sent", "Packets sent, without retransmissions", |c| c.packets_sent),
+    ("sent_bytes", "Bytes of packets sent", |c| c.sent_bytes),
+    ("retransmitted", "Packets, or parts, retransmitted", |c| c.retransmitted),
+    ("lost", "Packets, or parts, lost and not retransmitted", |c| c.lost),
+    ("dropped_full", "Packets dropped because the queue was full", |c| c.dropped_full),
+    ("dropped_aqm", "Packets dropped by CoDel", |c| c.dropped_aqm),
+    ("expired", "Packets dropped because they had waited too long", |c| c.expired),
+    ("packets_received", "Packets received and delivered", |c| c.packets_received),
+    ("received_bytes", "Bytes of packets received", |c| c.received_bytes),
+    ("recovered", "Packets, or parts, restored here by FEC", |c| c.recovered),
+    ("missing", "Packets given up as missing", |c| c.missing),
+    ("late", "Packets that arrived twice or too late", |c| c.late),
+];
+
+impl Collector for Snapshot {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families(encoder);
+        general(&self.0, &mut families)?;
+        connections(&self.0, &mut families)?;
+        bypass(&self.0, &mut families)?;
+        policies(&self.0, &mut families)?;
+        tunnel(&self.0, &mut families)?;
+        bounds(&self.0, &mut families)?;
+        modem(&self.0, &mut families)?;
+        sessions(&self.0, &mut families)?;
+        classes(&self.0, &mut families)?;
+        channels(&self.0, &mut families)
+    }
+}
+
+/// Encodes metric families.
+struct Families<'e>(DescriptorEncoder<'e>);
+
+impl Families<'_> {
+    fn gauge(&mut self, name: &str, help: &str, rows: &[(Labels, f64)]) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in rows {
+            ConstGauge::new(*value).encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn seconds(&mut self, name: &str, help: &str, rows: &[(Labels, f64)]) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in rows {
+            ConstCounter::new(*value).encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, name: &str, help: &str, rows: &[(Labels, u64)]) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in rows {
+            ConstCounter::new(*value).encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// Encodes a gauge without labels.
+    fn one(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(encoder)
+    }
+}
+
+fn label(name: &'static str, value: &str) -> Labels {
+    vec![(name, value.to_owned())]
+}
+
+fn general(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let mut labels = label("role", status.role.as_str());
+    labels.push(("version", status.version.clone()));
+    families.gauge("skyhop_info", "Role and version of the gateway", &[(labels, 1.0)])?;
+    families.one("skyhop_uptime_seconds", "Time since the gateway started", status.uptime_s)?;
+    let draining = f64::from(u8::from(status.draining_s.is_some()));
+    families.one("skyhop_draining", "1 if the gateway is draining", draining)
+}
+
+fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let traffic = &status.traffic;
+    families.one("skyhop_connections", "Open connections", status.memory.connections as f64)?;
+    let carried = ConstCounter::new(traffic.connections);
+    let (name, help) = ("skyhop_connections_carried", "Connections carried, from both sides");
+    carried.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    let outcomes =
+        [("closed", traffic.closed), ("reset", traffic.reset), ("failed", traffic.failed)];
+    let rows = outcomes.map(|(outcome, count)| (label("outcome", outcome), count));
+    families.counter("skyhop_connections_ended", "Connections ended, by outcome", &rows)?;
+    let resets: Vec<_> =
+        traffic.resets.iter().map(|(reason, count)| (label("reason", reason), *count)).collect();
+    families.counter("skyhop_connections_reset", "Connections reset, by reason", &resets)?;
+    let directions = [
+        ("to_hop", traffic.to_hop_bytes),
+        ("from_hop", traffic.from_hop_bytes),
+        ("up", traffic.up_bytes),
+        ("down", traffic.down_bytes),
+    ];
+    let rows = directions.map(|(direction, bytes)| (label("direction", direction), bytes));
+    let help = "Bytes of TCP connections; up and down are to and from servers without the hop";
+    families.counter("skyhop_relayed_bytes", help, &rows)?;
+    let urgent = ConstCounter::new(traffic.urgent);
+    let (name, help) = ("skyhop_urgent", "Urgent marks received, which are not passed on");
+    urgent.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    let shared = ConstCounter::new(traffic.shared_keys);
+    let (name, help) = ("skyhop_shared_keys", "Times that two machines used one key");
+    shared.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    let datagrams = [
+        ("sent", traffic.datagrams_sent),
+        ("received", traffic.datagrams_received),
+        ("ignored", traffic.datagrams_ignored),
+        ("too_large", traffic.datagrams_too_large),
+        ("error", traffic.socket_errors),
+    ];
+    let rows = datagrams.map(|(fate, count)| (label("fate", fate), count));
+    families.counter("skyhop_datagrams", "Datagrams of the hop's UDP socket", &rows)
+}
+
+fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let Some(interception) = &status.interception else { return Ok(()) };
+    let on = f64::from(u8::from(interception.on));
+    families.one("skyhop_interception_on", "1 if new connections are intercepted", on)?;
+    let reason = |why: pep::admission::Bypass| label("reason", why.as_str());
+    let rows: Vec<_> =
+        interception.bypassed.iter().map(|row| (reason(row.why), row.total_s)).collect();
+    families.seconds(
+        "skyhop_bypass_seconds",
+        "Time that new connections bypassed the gateway",
+        &rows,
+    )?;
+    let rows: Vec<_> =
+        interception.bypassed.iter().map(|row| (reason(row.why), row.times)).collect();
+    families.counter(
+        "skyhop_bypasses",
+        "Times that new connections began to bypass the gateway",
+        &rows,
+    )
+}
+
+fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let rows = |count: fn(&PolicyStatus) -> u64| {
+        let labels = |policy: &PolicyStatus| {
+            vec![("policy", policy.name.clone()), ("action", policy.action.clone())]
+        };
+        let row = |policy| (labels(policy), count(policy));
+        status.policies.iter().map(row).collect::<Vec<_>>()
+    };
+    let (name, help) = ("skyhop_policy_connections", "SYNs that a policy decided");
+    families.counter(name, help, &rows(|policy| policy.connections))?;
+    let (name, help) = ("skyhop_policy_packets", "Other packets that a policy decided");
+    families.counter(name, help, &rows(|policy| policy.packets))
+}
+
+fn tunnel(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let Some(tunnel) = &status.tunnel else { return Ok(()) };
+    let fates = [
+        ("to_hop", tunnel.to_hop),
+        ("from_hop", tunnel.from_hop),
+        ("prohibited", tunnel.prohibited),
+        ("foreign", tunnel.foreign),
+        ("dropped", tunnel.dropped),
+    ];
+    let rows = fates.map(|(fate, count)| (label("fate", fate), count));
+    let help = "Packets of the tunnel; prohibited is part of from_hop";
+    families.counter("skyhop_tunnel_packets", help, &rows)
+}
+
+fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let memory = &status.memory;
+    for (name, help, value) in [
+        ("skyhop_held_bytes", "Bytes held for streams and in pipes", memory.held_bytes),
+        (
+            "skyhop_held_limit_bytes",
+            "Held bytes above which no new connection is carried",
+            memory.limit_bytes,
+        ),
+        ("skyhop_resident_bytes", "Resident memory of the process", memory.resident_bytes),
+        ("skyhop_connections_limit", "Limit of connections", memory.connections_limit),
+        ("skyhop_descriptors", "Open descriptors", memory.descriptors),
+        ("skyhop_descriptors_limit", "Limit of open descriptors", memory.descriptors_limit),
+    ] {
+        families.one(name, help, value as f64)?;
+    }
+    Ok(())
+}
+
+fn modem(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let Some(dlep) = &status.dlep else { return Ok(()) };
+    let up = f64::from(u8::from(dlep.state == "up"));
+    families.one("skyhop_dlep_up", "1 if the modem reports its rate", up)?;
+    let rate = dlep.rate_bit_s.unwrap_or(0) as f64;
+    families.one("skyhop_dlep_rate_bits_per_second", "Session-wide rate of the modem", rate)?;
+    let reachable = dlep.destinations.iter().filter(|destination| destination.up).count();
+    families.one(
+        "skyhop_dlep_destinations",
+        "Destinations of the modem that are up",
+        reachable as f64,
+    )?;
+    let sessions = ConstCounter::new(dlep.sessions);
+    let (name, help) = ("skyhop_dlep_sessions", "DLEP sessions with a modem");
+    sessions.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)
+}
+
+fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    families.one("skyhop_sessions", "Up", status.sessions.len() as f64)?;
+    let sessions = || status.sessions.iter().map(|session| (label("peer", &session.peer), session));
+    for (name, help, figure) in FIGURES {
+        let rows: Vec<_> = sessions().map(|(labels, it)| (labels, figure(it))).collect();
+        families.gauge(&format!("skyhop_session_{name}"), help, &rows)?;
+    }
+    for (name, help, count) in COUNTS {
+        let rows: Vec<_> = sessions().map(|(labels, it)| (labels, count(it))).collect();
+        families.counter(&format!("skyhop_session_{name}"), help, &rows)?;
+    }
+    Ok(())
+}
+
+fn classes(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let rows = |count: fn(&ClassStatus) -> u64| {
+        let all = status.sessions.iter().flat_map(|session| {
+            session.classes.iter().map(move |class| {
+                (vec![("peer", session.peer.clone()), ("class", class.name.clone())], count(class))
+            })
+        });
+        all.collect::<Vec<_>>()
+    };
+    for (name, help, count) in CLASS_COUNTS {
+        families.counter(&format!("skyhop_class_{name}"), help, &rows(*count))?;
+    }
+    let waiting = rows(|class| class.waiting_bytes);
+    let waiting: Vec<_> =
+        waiting.into_iter().map(|(labels, bytes)| (labels, bytes as f64)).collect();
+    families.gauge("skyhop_class_waiting_bytes", "Bytes waiting in the class", &waiting)
+}
+
+/// Labelled with the class that this side sends on the channel, if any.
+fn channels(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let all = || {
+        let of = |session| session_channels(session);
+        status.sessions.iter().flat_map(of).collect::<Vec<_>>()
+    };
+    for (name, help, count) in CHANNEL_COUNTS {
+        let rows: Vec<_> = all().into_iter().map(|(labels, it)| (labels, count(it))).collect();
+        families.counter(&format!("skyhop_channel_{name}"), help, &rows)?;
+    }
+    let rows: Vec<_> =
+        all().into_iter().map(|(labels, it)| (labels, it.waiting_bytes as f64)).collect();
+    families.gauge("skyhop_channel_waiting_bytes", "Bytes waiting to be sent", &rows)?;
+    let rows: Vec<_> = all().into_iter().map(|(labels, it)| (labels, it.queue_ms / 1e3)).collect();
+    families.gauge("skyhop_channel_queue_seconds", "Queueing time of the last packet", &rows)
+}
+
+fn session_channels(session: &SessionStatus) -> impl Iterator<Item = (Labels, &ChannelStatus)> {
+    session.channels.iter().map(|channel| {
+        let class = channel.class.clone().unwrap_or_default();
+        let labels = vec![
+            ("peer", session.peer.clone()),
+            ("channel", channel.channel.to_string()),
+            ("class", class),
+        ];
+        (labels, channel)
+    })
+}

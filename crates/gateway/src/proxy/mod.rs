@@ -1,0 +1,174 @@
+//! A proxy for SOCKS5 and HTTP CONNECT on one port. It needs no privilege.
+//!
+//! Clients are untrusted, so both the duration and the number of handshakes are limited. Beyond the
+//! limit the oldest handshake is dropped, since an honest one takes milliseconds.
+
+mod carry;
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pep::config::{ProxyConfig, SideConfig};
+use pep::proxy::{Handshake, Request, Step};
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+use units::Instant;
+
+pub(crate) use self::carry::{Exit, carry, turn_away};
+use crate::clock;
+use crate::error::RunError;
+use crate::intercept::listener::is_exhaustion;
+use crate::relay::leg::Leg;
+use crate::relay::side::Settings;
+use crate::relay::tcp;
+
+/// Time limit for a handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// Maximum concurrent handshakes.
+const HANDSHAKES: usize = 256;
+/// Time that a refused client has to read the answer.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long no client is accepted after the process ran out of descriptors.
+const RECOVERY: Duration = Duration::from_secs(1);
+/// Read size during a handshake, in bytes. Anything after the handshake is relayed.
+const PIECE: usize = 1024;
+
+/// The proxy's listener and its handshakes in progress.
+pub(crate) struct Proxy {
+    listener: TcpListener,
+    config: ProxyConfig,
+    handshakes: JoinSet<Option<Wish>>,
+    /// Handshakes, the oldest first; some may have ended.
+    order: VecDeque<AbortHandle>,
+    paused_until: Option<Instant>,
+}
+
+/// A client that has completed its request.
+pub(crate) struct Wish {
+    leg: Leg,
+    source: SocketAddr,
+    /// DSCP of its SYN.
+    dscp: Option<u8>,
+    request: Request,
+}
+
+impl Proxy {
+    /// Listens on the configured address.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub(crate) async fn listen(config: ProxyConfig) -> Result<Self, RunError> {
+        let address = config.listen;
+        let failed = |cause| RunError::Listen { address, cause };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        tcp::choose_congestion_control(&listener);
+        os::socket::save_syns(&listener).map_err(failed)?;
+        tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);
+        let (handshakes, order) = (JoinSet::new(), VecDeque::new());
+        Ok(Self { listener, config, handshakes, order, paused_until: None })
+    }
+
+    /// Applies TCP settings, and a mark, to clients' connections.
+    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
+        side.apply_to_listener(&SockRef::from(&self.listener), mark);
+    }
+
+    /// Waits for the next client with a complete request. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Wish {
+        loop {
+            let resume = self.paused_until;
+            tokio::select! {
+                accepted = self.listener.accept(), if resume.is_none() => self.take(accepted),
+                () = clock::sleep_until(resume) => self.paused_until = None,
+                Some(ended) = self.handshakes.join_next() => {
+                    if let Ok(Some(wish)) = ended {
+                        return wish;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>) {
+        match accepted {
+            Ok((socket, source)) if self.config.serves(source.ip()) => self.begin(socket, source),
+            Ok((socket, source)) => {
+                tracing::debug!("{source} may not use the proxy");
+                tcp::reset(socket);
+            }
+            Err(error) if is_exhaustion(&error) => {
+                tracing::warn!("the proxy accepts no clients for a while: {error}");
+                self.paused_until = Some(clock::now() + RECOVERY);
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn begin(&mut self, socket: TcpStream, source: SocketAddr) {
+        self.order.retain(|handshake| !handshake.is_finished());
+        if self.order.len() >= HANDSHAKES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            oldest.abort();
+        }
+        let dscp = tcp::dscp_of_syn(&socket);
+        self.order.push_back(self.handshakes.spawn(negotiate(Leg::new(socket), source, dscp)));
+    }
+}
+
+/// Runs a client's handshake; `None` if it did not complete, or was refused.
+async fn negotiate(mut leg: Leg, source: SocketAddr, dscp: Option<u8>) -> Option<Wish> {
+    let negotiated = timeout(HANDSHAKE_LIMIT, converse(leg.socket_mut())).await.ok()?;
+    match negotiated.ok()? {
+        Ok(request) => Some(Wish { leg, source, dscp, request }),
+        Err(answer) => {
+            refuse(leg, &answer).await;
+            None
+        }
+    }
+}
+
+/// Reads until the request is complete, or invalid; then returns the answer to refuse it with.
+async fn converse(socket: &mut TcpStream) -> io::Result<Result<Request, Vec<u8>>> {
+    let mut handshake = Handshake::default();
+    let mut piece = [0; PIECE];
+    loop {
+        match handshake.step() {
+            Step::Hear => match socket.read(&mut piece).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => handshake.hear(&piece[..count]),
+            },
+            Step::Say(answer) => socket.write_all(&answer).await?,
+            Step::Connect(request) => return Ok(Ok(request)),
+            Step::Refuse(answer) => return Ok(Err(answer)),
+        }
+    }
+}
+
+/// Sends a refusal, and closes.
+async fn refuse(mut leg: Leg, answer: &[u8]) {
+    let said = timeout(LAST_WORDS, async {
+        leg.socket_mut().write_all(answer).await?;
+        leg.socket_mut().shutdown().await
+    });
+    if matches!(said.await, Ok(Ok(()))) {
+        leg.discard(LAST_WORDS).await;
+    }
+}
+
+/// The next client of an optional proxy; waits for ever without one.
+pub(crate) async fn next(proxy: &mut Option<Proxy>) -> Wish {
+    match proxy {
+        Some(proxy) => proxy.next().await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

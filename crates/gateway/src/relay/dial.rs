@@ -1,0 +1,178 @@
+//! Connects to the destinations of streams.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pep::config::SideConfig;
+use pep::egress::Egress;
+use slacp::ResetReason;
+use socket2::SockRef;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::intercept::own::OwnAddresses;
+use crate::relay::side::Settings;
+use crate::relay::tcp;
+
+/// Source address and packet marks of an outgoing connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Caller {
+    /// Another host's address and port; needs CAP_NET_ADMIN.
+    pub(crate) source: Option<SocketAddr>,
+    /// Firewall mark of the packets; needs CAP_NET_ADMIN.
+    pub(crate) mark: Option<u32>,
+    /// DSCP of the packets, instead of the system's default.
+    pub(crate) dscp: Option<u8>,
+}
+
+/// Connects to `destination` as `caller`, within `timeout`.
+///
+/// # Errors
+/// The system's; `TimedOut` after `timeout`.
+pub(crate) async fn connect(
+    destination: SocketAddr,
+    caller: Caller,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
+    let prepare = |socket: &SockRef<'_>| {
+        tcp::choose_congestion_control(SockRef::from(&**socket));
+        Ok(())
+    };
+    connect_prepared(destination, caller, timeout, prepare).await
+}
+
+/// Settings for connections that do not cross the hop.
+#[derive(Clone)]
+pub(crate) struct Dialer {
+    pub(crate) side: Arc<SideConfig>,
+    /// Time limit for connecting.
+    pub(crate) timeout: Duration,
+    /// Permitted destinations.
+    pub(crate) egress: Egress,
+    /// Knows this machine's addresses. Without it, only loopback addresses count as its own.
+    pub(crate) own: Option<OwnAddresses>,
+    /// Firewall mark of the packets.
+    pub(crate) mark: Option<u32>,
+}
+
+impl Dialer {
+    /// Connects to `destination`, from `source` if given, with the DSCP of the client's SYN.
+    ///
+    /// # Errors
+    /// The system's; `TimedOut` after the time limit.
+    pub(crate) async fn connect(
+        &self,
+        destination: SocketAddr,
+        source: Option<SocketAddr>,
+        dscp: Option<u8>,
+    ) -> io::Result<TcpStream> {
+        let is_own = |it| self.own.as_ref().map_or(Some(false), |own| own.has(it));
+        if let Err(why) = self.egress.judge(destination, is_own) {
+            tracing::debug!(%destination, "refused: {why}");
+            return Err(io::Error::from_raw_os_error(libc::EACCES));
+        }
+        let caller = Caller { source, mark: self.mark, dscp };
+        let prepare = |socket: &SockRef<'_>| self.side.apply(socket).map_err(|(_, error)| error);
+        connect_prepared(destination, caller, self.timeout, prepare).await
+    }
+}
+
+async fn connect_prepared(
+    destination: SocketAddr,
+    caller: Caller,
+    timeout: Duration,
+    prepare: impl Fn(&SockRef<'_>) -> io::Result<()>,
+) -> io::Result<TcpStream> {
+    let connecting = async {
+        match attempt(destination, caller, &prepare).await {
+            // The kernel still holds an earlier connection with the same addresses and ports.
+            // Keeping the client's address matters more than keeping its port.
+            Err(error) if is_taken(&error) && caller.source.is_some() => {
+                let source = caller.source.map(|source| SocketAddr::new(source.ip(), 0));
+                attempt(destination, Caller { source, ..caller }, &prepare).await
+            }
+            result => result,
+        }
+    };
+    match tokio::time::timeout(timeout, connecting).await {
+        Ok(connected) => connected,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+async fn attempt(
+    destination: SocketAddr,
+    caller: Caller,
+    prepare: impl Fn(&SockRef<'_>) -> io::Result<()>,
+) -> io::Result<TcpStream> {
+    let socket = match destination {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    prepare(&SockRef::from(&socket))?;
+    if let Some(mark) = caller.mark {
+        SockRef::from(&socket).set_mark(mark)?;
+    }
+    if let Some(dscp) = caller.dscp {
+        // A connection without its DSCP is better than none.
+        let _ = tcp::set_dscp(&SockRef::from(&socket), destination.is_ipv6(), dscp);
+    }
+    if let Some(source) = caller.source {
+        tcp::set_transparent(&SockRef::from(&socket), destination.is_ipv6())?;
+        // A client may use one port for several connections.
+        socket.set_reuseaddr(true)?;
+        socket.bind(source)?;
+    }
+    socket.connect(destination).await
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL))
+}
+
+/// The reset reason to report for a failed connection.
+pub(crate) fn reason(error: &io::Error) -> ResetReason {
+    match error.raw_os_error() {
+        Some(libc::ECONNREFUSED) => ResetReason::Refused,
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN) => {
+            ResetReason::Unreachable
+        }
+        Some(libc::ETIMEDOUT) => ResetReason::TimedOut,
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL) => {
+            ResetReason::Limit
+        }
+        Some(libc::EACCES | libc::EPERM) => ResetReason::Prohibited,
+        None if error.kind() == io::ErrorKind::TimedOut => ResetReason::TimedOut,
+        _ => ResetReason::Reset,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_its_reason() {
+        for (code, expected) in [
+            (libc::ECONNREFUSED, ResetReason::Refused),
+            (libc::EHOSTUNREACH, ResetReason::Unreachable),
+            (libc::ENETUNREACH, ResetReason::Unreachable),
+            (libc::ETIMEDOUT, ResetReason::TimedOut),
+            (libc::EMFILE, ResetReason::Limit),
+            (libc::EACCES, ResetReason::Prohibited),
+            (libc::ECONNRESET, ResetReason::Reset),
+            (libc::EPIPE, ResetReason::Reset),
+        ] {
+            assert_eq!(reason(&io::Error::from_raw_os_error(code)), expected);
+        }
+        assert_eq!(reason(&io::ErrorKind::TimedOut.into()), ResetReason::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_refuses() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = connect(closed, Caller::default(), Duration::from_secs(5)).await.unwrap_err();
+        assert_eq!(reason(&error), ResetReason::Refused);
+    }
+}

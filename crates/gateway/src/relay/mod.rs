@@ -1,0 +1,258 @@
+//! Carries connections: opens or answers streams, and drives the relay ([`pep::relay`]) that joins a
+//! TCP connection and a stream of the hop, two TCP connections, or two streams.
+//!
+//! [`dial`] connects to destinations and [`names`] resolves them; [`tcp`] and [`side`] set socket
+//! options; bytes are copied through [`scratch`] buffers, or spliced through a [`pipe`].
+
+pub(crate) mod dial;
+mod end;
+pub(crate) mod leg;
+pub(crate) mod names;
+mod pair;
+pub(crate) mod pipe;
+mod scratch;
+pub(crate) mod side;
+mod splice;
+pub(crate) mod tcp;
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use pep::relay::{PATIENCE, Progress, Relay, Side};
+use slacp::{Destination, Open, ResetReason, SessionId};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep, timeout};
+
+pub(crate) use self::end::SocketEnd;
+use self::leg::Leg;
+use self::pair::Pair;
+use crate::clock;
+use crate::gateway::{Admission, DialPolicy};
+use crate::hop::{Hop, Stream};
+use crate::intercept::deferral::Question;
+use crate::operate::connections::{Origin, Registered};
+use crate::operate::counters::Counters;
+
+/// Carries an accepted client connection: opens a stream at once and relays until both directions
+/// end.
+pub(crate) async fn originate(
+    hop: Hop,
+    session: SessionId,
+    socket: TcpStream,
+    open: Open,
+    counters: Arc<Counters>,
+) {
+    counters.connections.increment();
+    let leg = Leg::new(socket);
+    let entry = Registered::new(&counters, session, open, Origin::Here);
+    match hop.open(session, open) {
+        Ok(stream) => {
+            let pair = Pair::split((Side::Client, leg), stream, &[], &entry, &counters);
+            let mut running = Running::new(Relay::early(), pair);
+            while let Some(reason) = running.until_refused().await {
+                counters.refusals.tell(open.destination, reason).await;
+                running.abort(reason);
+            }
+        }
+        Err(error) => {
+            counters.failed.increment();
+            counters.reasons.count(ResetReason::Limit);
+            tracing::debug!(destination = %open.destination, "no stream: {error}");
+        }
+    }
+}
+
+/// Carries a connection whose client is answered only after the far side has connected. The stream
+/// is reset if the client gives up meanwhile.
+pub(crate) async fn originate_deferred(
+    hop: Hop,
+    session: SessionId,
+    mut question: Question,
+    counters: Arc<Counters>,
+) {
+    counters.connections.increment();
+    let open = question.open();
+    let entry = Registered::new(&counters, session, open, Origin::Here);
+    let stream = match hop.open(session, open) {
+        Ok(stream) => stream,
+        Err(error) => {
+            counters.failed.increment();
+            counters.reasons.count(ResetReason::Limit);
+            return tracing::debug!(destination = %open.destination, "no stream: {error}");
+        }
+    };
+    if let Err(reason) = stream.accepted().await {
+        counters.failed.increment();
+        counters.reasons.count(reason);
+        tracing::debug!(destination = %open.destination, "not connected: {reason:?}");
+        return question.turn_away(reason);
+    }
+    if question.let_in()
+        && let Ok(socket) = timeout(PATIENCE, question.socket()).await
+    {
+        return relay(stream, (Side::Client, Leg::new(socket)), &[], entry, &counters).await;
+    }
+    counters.reset.increment();
+}
+
+/// Carries a stream opened by the peer: connects to the first of `addresses` that answers, and
+/// relays until both directions end.
+pub(crate) async fn answer(
+    stream: Stream,
+    open: Open<Destination>,
+    addresses: Vec<SocketAddr>,
+    admission: Admission,
+    policy: DialPolicy,
+    counters: Arc<Counters>,
+) {
+    counters.connections.increment();
+    let entry = Registered::new(&counters, stream.session(), open.clone(), admission.origin);
+    let caller = policy.caller(&open);
+    let connect = |address, patience| dial::connect(address, caller, patience);
+    let connected = tokio::select! {
+        connected = names::try_each(addresses, policy.timeout, connect) => connected,
+        reason = stream.reset_by_peer() => {
+            counters.reasons.count(reason);
+            return counters.reset.increment();
+        }
+    };
+    match connected {
+        Ok(socket) => {
+            let leg = (Side::Server, Leg::new(socket));
+            if stream.accept().is_ok() {
+                relay(stream, leg, &[], entry, &counters).await;
+            }
+        }
+        Err(error) => {
+            counters.failed.increment();
+            let reason = dial::reason(&error);
+            counters.reasons.count(reason);
+            tracing::debug!(destination = %open.destination, "not connected: {error}");
+            stream.reset(reason);
+        }
+    }
+}
+
+/// Relays a TCP connection on one side and a stream until both directions end. `first` is data
+/// already received from the client.
+pub(crate) async fn relay(
+    stream: Stream,
+    leg: (Side, Leg),
+    first: &[u8],
+    entry: Registered<'_>,
+    counters: &Counters,
+) {
+    let pair = Pair::split(leg, stream, first, &entry, counters);
+    Running::new(Relay::default(), pair).until_refused().await;
+}
+
+/// Relays a client's and a server's TCP connection, without a hop. `first` is data already received
+/// from the client.
+pub(crate) async fn direct(
+    client: Leg,
+    server: Leg,
+    first: &[u8],
+    entry: Registered<'_>,
+    counters: &Counters,
+) {
+    let pair = Pair::direct(client, server, first, &entry, counters);
+    Running::new(Relay::default(), pair).until_refused().await;
+}
+
+/// Forwards a stream from one peer to the peer of `session`: a connection between clients of two
+/// terminals, through the hub.
+pub(crate) async fn forward(
+    hop: Hop,
+    near: Stream,
+    session: SessionId,
+    open: Open,
+    admission: Admission,
+    counters: Arc<Counters>,
+) {
+    counters.connections.increment();
+    let _entry = Registered::new(&counters, near.session(), open, admission.origin);
+    let far = match hop.open(session, open) {
+        Ok(far) => far,
+        Err(error) => {
+            counters.failed.increment();
+            counters.reasons.count(ResetReason::Limit);
+            tracing::debug!(destination = %open.destination, "no stream: {error}");
+            return near.reset(ResetReason::Limit);
+        }
+    };
+    let pair = Pair::forwarded(near, far, &counters);
+    Running::new(Relay::default(), pair).until_refused().await;
+}
+
+/// A relay and what it needs to run.
+struct Running<'c> {
+    relay: Relay,
+    pair: Pair<'c>,
+    alarm: Option<Pin<Box<Sleep>>>,
+    /// Whether the outcome was counted.
+    is_counted: bool,
+    /// Whether acceptance was passed on, if there are two streams.
+    is_acceptance_passed: bool,
+}
+
+impl<'c> Running<'c> {
+    fn new(relay: Relay, pair: Pair<'c>) -> Self {
+        Self { relay, pair, alarm: None, is_counted: false, is_acceptance_passed: false }
+    }
+
+    /// Runs until the connection is over; or until its client, answered early, is about to be reset
+    /// for the returned reason. Call [`Self::abort`] then, and this again.
+    async fn until_refused(&mut self) -> Option<ResetReason> {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    fn abort(&mut self, reason: ResetReason) {
+        let mut context = Context::from_waker(Waker::noop());
+        self.relay.abort(reason, &mut self.pair.polled(&mut context));
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<ResetReason>> {
+        loop {
+            if self.relay.is_carrying() {
+                self.pair.poll_failures(&mut self.relay, context);
+            }
+            if !self.is_acceptance_passed {
+                self.is_acceptance_passed = self.pair.poll_acceptance(context).is_ready();
+            }
+            let progress = self.relay.handle(clock::now(), &mut self.pair.polled(context));
+            self.count();
+            match progress {
+                Progress::Over => return Poll::Ready(None),
+                Progress::Refused(reason) => return Poll::Ready(Some(reason)),
+                Progress::Busy => {
+                    // Polled once, it wakes this task after the others.
+                    let _ = pin!(tokio::task::yield_now()).poll(context);
+                    return Poll::Pending;
+                }
+                Progress::Waiting if self.poll_alarm(context).is_pending() => return Poll::Pending,
+                Progress::Waiting => {}
+            }
+        }
+    }
+
+    /// Waits until the relay wants to be woken.
+    fn poll_alarm(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some((at, _)) = self.relay.poll_timeout() else { return Poll::Pending };
+        let pause = at.saturating_since(clock::now());
+        self.alarm.insert(Box::pin(sleep(pause))).as_mut().poll(context)
+    }
+
+    fn count(&mut self) {
+        let Some(outcome) = self.relay.outcome().filter(|_| !self.is_counted) else { return };
+        self.is_counted = true;
+        self.pair.count(outcome);
+    }
+}
+
+#[cfg(test)]
+mod direct_tests;
+#[cfg(test)]
+mod tests;

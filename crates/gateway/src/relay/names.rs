@@ -1,0 +1,195 @@
+//! Resolves names with this machine's resolver, for clients of the proxy and for streams to names.
+//!
+//! A lookup blocks a thread until the resolver answers or times out. Each asker (a terminal or a
+//! client) therefore has a limited share of the threads ([`Turns`]), so that slow names of one do
+//! not delay the others.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use pep::admission::{Turn, Turns};
+use pep::relay::Dial;
+use slacp::{HostName, ResetReason};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::clock;
+use crate::relay::dial;
+
+/// Maximum concurrent lookups: each takes a thread, of which tokio has 512.
+const LOOKUPS: usize = 128;
+/// Maximum addresses to try per name.
+const ADDRESSES: usize = 4;
+
+/// A resolver shared fairly among askers identified by `K`. It does not cache.
+#[derive(Clone)]
+pub(crate) struct Resolver<K: Ord + Clone>(Arc<Shared<K>>);
+
+struct Shared<K: Ord + Clone>(Mutex<Turns<K, oneshot::Sender<Permit<K>>>>);
+
+impl<K: Ord + Clone> Shared<K> {
+    fn turns(&self) -> MutexGuard<'_, Turns<K, oneshot::Sender<Permit<K>>>> {
+        self.0.lock().expect("nobody panics while taking turns")
+    }
+}
+
+/// A thread for one lookup, until dropped.
+struct Permit<K: Ord + Clone> {
+    shared: Arc<Shared<K>>,
+    asker: K,
+}
+
+impl<K: Ord + Clone> Drop for Permit<K> {
+    fn drop(&mut self) {
+        let next = self.shared.turns().done(&self.asker);
+        if let Some((asker, waiting)) = next {
+            // If the waiting asker has gone, the permit drops and passes to the next.
+            let _ = waiting.send(Self { shared: self.shared.clone(), asker });
+        }
+    }
+}
+
+impl<K: Ord + Clone> Default for Resolver<K> {
+    fn default() -> Self {
+        Self::of(LOOKUPS)
+    }
+}
+
+impl<K: Ord + Clone> Resolver<K> {
+    fn of(lookups: usize) -> Self {
+        Self(Arc::new(Shared(Mutex::new(Turns::new(lookups)))))
+    }
+
+    /// Waits for a thread for `asker`, which may use at most `share` of them.
+    async fn permit(&self, asker: K, share: usize) -> Result<Permit<K>, ResetReason> {
+        let (sender, receiver) = oneshot::channel();
+        let turn = {
+            let mut turns = self.0.turns();
+            turns.forget(oneshot::Sender::is_closed);
+            turns.ask(asker.clone(), share, sender)
+        };
+        match turn {
+            Turn::Now(_) => Ok(Permit { shared: self.0.clone(), asker }),
+            Turn::Later => receiver.await.map_err(|_| ResetReason::Limit),
+            Turn::Never(_) => Err(ResetReason::Limit),
+        }
+    }
+}
+
+impl<K: Ord + Clone + Send + 'static> Resolver<K> {
+    /// The addresses of a host, at least one, in the order to try them. `asker` may have at most
+    /// `share` lookups running, and as many waiting.
+    ///
+    /// # Errors
+    /// [`ResetReason::TimedOut`] after `patience`; [`ResetReason::Unreachable`] if the name has no
+    /// addresses; [`ResetReason::Limit`] if too many of the asker's lookups wait.
+    pub(crate) async fn look_up(
+        &self,
+        (asker, share): (K, usize),
+        (name, port): (&HostName, u16),
+        patience: Duration,
+    ) -> Result<Vec<SocketAddr>, ResetReason> {
+        let looked_up = timeout(patience, async {
+            let permit = self.permit(asker, share).await?;
+            let name = name.as_str().to_owned();
+            // The thread stays busy until the resolver answers, even if the asker stops waiting.
+            let lookup = tokio::spawn(async move {
+                let found = lookup_host((name, port)).await;
+                drop(permit);
+                found.map(|it| it.take(ADDRESSES).collect::<Vec<_>>())
+            });
+            let found = lookup.await.map_err(|_| ResetReason::Unreachable)?;
+            found.map_err(|_| ResetReason::Unreachable)
+        });
+        let addresses = looked_up.await.map_err(|_| ResetReason::TimedOut)??;
+        if addresses.is_empty() { Err(ResetReason::Unreachable) } else { Ok(addresses) }
+    }
+}
+
+/// Connects to the first address that answers, within `patience` for all of them.
+///
+/// # Errors
+/// That of the last address tried.
+pub(crate) async fn try_each<F: Future<Output = io::Result<TcpStream>>>(
+    addresses: Vec<SocketAddr>,
+    patience: Duration,
+    connect: impl Fn(SocketAddr, Duration) -> F,
+) -> io::Result<TcpStream> {
+    let mut dial = Dial::new(clock::now(), addresses, patience);
+    loop {
+        let (address, until) = dial.attempt();
+        match connect(address, until.saturating_since(clock::now())).await {
+            Ok(socket) => return Ok(socket),
+            Err(error) => {
+                if dial.handle_failure(clock::now(), dial::reason(&error)).is_err() {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> HostName {
+        HostName::new(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_name_has_addresses_or_is_unreachable() {
+        let resolver = Resolver::default();
+        let patience = Duration::from_secs(20);
+        let found = resolver.look_up(((), 1), (&name("localhost"), 80), patience).await.unwrap();
+        assert!(found.iter().all(|it| it.ip().is_loopback() && it.port() == 80), "{found:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_longer_than_is_patient_for_others_names() {
+        let busy = Resolver::of(0);
+        let patience = Duration::from_secs(10);
+        let none = busy.look_up(((), 1), (&name("localhost"), 80), patience).await;
+        assert_eq!(none, Err(ResetReason::TimedOut));
+    }
+
+    #[tokio::test]
+    async fn slow_names_of_one_asker_leave_others_their_own() {
+        let resolver = Resolver::of(4);
+        let slow = [resolver.permit("many", 2).await, resolver.permit("many", 2).await];
+        assert!(slow.iter().all(Result::is_ok));
+        let waits = [(); 2].map(|()| {
+            tokio::spawn({
+                let resolver = resolver.clone();
+                async move { resolver.permit("many", 2).await.map(drop) }
+            })
+        });
+        tokio::task::yield_now().await;
+        let refused = resolver.permit("many", 2).await.map(drop);
+        assert_eq!(refused, Err(ResetReason::Limit), "two are asked for, two wait");
+        let patience = Duration::from_secs(20);
+        let other = resolver.look_up(("other", 2), (&name("localhost"), 80), patience).await;
+        assert!(other.is_ok(), "{other:?}");
+        drop(slow);
+        for waiting in waits {
+            assert_eq!(waiting.await.unwrap(), Ok(()));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_waiting_passes_its_turn_on() {
+        let resolver = Resolver::of(1);
+        let first = resolver.permit(1, 1).await;
+        let (mut gone, mut next) =
+            (Box::pin(resolver.permit(2, 1)), Box::pin(resolver.permit(3, 1)));
+        assert!(timeout(Duration::ZERO, &mut gone).await.is_err());
+        assert!(timeout(Duration::ZERO, &mut next).await.is_err());
+        drop(first);
+        // It gets its turn but does not take it.
+        drop(gone);
+        assert!(next.await.is_ok());
+    }
+}

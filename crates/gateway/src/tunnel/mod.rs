@@ -1,0 +1,290 @@
+//! The tunnel carries packets that are not split (UDP, QUIC, ICMP, IPsec) over the hop's packet
+//! channels, through a network device on each side.
+//!
+//! ```text
+//!  client ── LAN ──▶ mark ─▶ rule ─▶ device ─▶ channel ═══▶ device ─▶ routing ── server
+//!                   nftables        terminal                 hub
+//! ```
+//!
+//! Packets are marked only while their session can carry them; otherwise they are routed as without
+//! skyhop. Packets from the peer are written to the device, and the kernel routes them on if the
+//! egress rules permit it ([`pep::egress`]). On a hub the source must be behind the sending
+//! terminal, and the destination must not be behind another one unless `mesh` is on.
+
+mod admit;
+mod device;
+mod route;
+mod table;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use nix::net::if_::if_nametoindex;
+use pep::config::{InterceptConfig, TunnelConfig};
+use pep::egress::Egress;
+use pep::routes::Paths;
+use pep::traffic::{DEFAULT_CHANNEL, Packet, Policy, Prefix};
+use slacp::SessionId;
+use tokio::task::JoinHandle;
+
+use crate::error::RunError;
+use crate::hop::Hop;
+use crate::hop::class::LiveClasses;
+use crate::intercept::rule::REFUSED;
+use crate::operate::counters::Counters;
+use crate::operate::status::TunnelStatus;
+use crate::refusal::{Operation, Refusal};
+use device::Device;
+use route::{Place, Route};
+use table::Table;
+
+pub(crate) use admit::Admitted;
+pub(crate) use table::{Selection, Traffic};
+
+/// Maximum size of an IP packet.
+const LONGEST_PACKET: usize = 65_535;
+/// Maximum packets per turn from the device, so that other tasks get their turn.
+const PACKETS_PER_TURN: usize = 32;
+
+/// The tunnel of a gateway. Dropping it removes everything it installed.
+pub(crate) struct Tunnel {
+    port: Arc<Port>,
+    reader: Option<JoinHandle<()>>,
+    route: Route,
+    carries_v6: bool,
+}
+
+/// Moves packets between the device and the hop.
+pub(crate) struct Port {
+    device: Device,
+    table: Mutex<Table>,
+    paths: Mutex<Paths>,
+    classes: Arc<LiveClasses>,
+    counters: Arc<Counters>,
+}
+
+impl Tunnel {
+    /// Installs the device, the rules and the routes; takes no packets yet. With `mesh`, packets
+    /// may pass between sessions.
+    ///
+    /// # Errors
+    /// If privileges or kernel features are missing, or a device of that name exists.
+    pub(crate) fn install(
+        config: &TunnelConfig,
+        selection: Selection,
+        mesh: bool,
+        classes: Arc<LiveClasses>,
+        counters: Arc<Counters>,
+    ) -> Result<Self, RunError> {
+        let device = Device::open(config).map_err(|it| RunError::device(&config.name, it))?;
+        let refused = |refusal| RunError::Tunnel { name: config.name.clone(), refusal };
+        let table = Table::claim(selection, &config.name);
+        let table = table.map_err(Refusal::of(Operation::Nftables)).map_err(refused)?;
+        let index = if_nametoindex(config.name.as_str());
+        let index = index.map_err(|errno| RunError::System(errno.into()))?;
+        let (route, without_v6) = Route::install(table.place(), index).map_err(refused)?;
+        if let Some(refusal) = &without_v6 {
+            warn_of(refusal);
+        }
+        tracing::info!("tunnel {}: {}, MTU {}", config.name, device.kind(), config.mtu);
+        let paths = Mutex::new(Paths::new(mesh));
+        let table = Mutex::new(table);
+        let port = Arc::new(Port { device, table, paths, classes, counters });
+        Ok(Self { port, reader: None, route, carries_v6: without_v6.is_none() })
+    }
+
+    /// Restores the routes that the kernel removed when IPv6 was switched off.
+    pub(crate) fn follow_routes(&mut self) {
+        // Without the device, whose reader reports the failure, there is nothing to route to.
+        let Ok(without_v6) = self.route.restore() else { return };
+        match (&without_v6, self.carries_v6) {
+            (Some(refusal), true) => warn_of(refusal),
+            (None, false) => tracing::info!("the tunnel carries IPv6 too"),
+            _ => {}
+        }
+        self.carries_v6 = without_v6.is_none();
+    }
+
+    /// Applies new interfaces and policies.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn configure(&self, selection: Selection) -> Result<(), RunError> {
+        let configured = self.port.table().configure(selection);
+        configured.map_err(Refusal::of(Operation::Nftables)).map_err(RunError::Interception)
+    }
+
+    /// The tunnel's counters, with those of our table (`counts`).
+    pub(crate) fn status(&self, counts: &BTreeMap<String, u64>) -> TunnelStatus {
+        let counters = &self.port.counters;
+        TunnelStatus {
+            to_hop: counters.packets_to_hop.get(),
+            from_hop: counters.packets_from_hop.get(),
+            prohibited: counts.get(REFUSED).copied().unwrap_or(0),
+            foreign: counters.packets_foreign.get(),
+            dropped: counters.packets_dropped.get(),
+        }
+    }
+
+    /// Connections and packets decided by each policy, and the number of prohibited packets.
+    pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
+        self.port.table().counts().unwrap_or_else(|error| {
+            tracing::debug!("cannot read the policies' counters: {error}");
+            BTreeMap::new()
+        })
+    }
+
+    /// The port to which the driver delivers packets.
+    pub(crate) fn port(&self) -> Arc<Port> {
+        self.port.clone()
+    }
+
+    /// Starts sending packets from the device over `hop`.
+    pub(crate) fn start(&mut self, hop: Hop) {
+        let port = self.port.clone();
+        self.reader = Some(tokio::spawn(async move { port.read(&hop).await }));
+    }
+
+    /// Adds a session whose peer has `networks` behind it. Returns whether the peer accepts
+    /// packets.
+    pub(crate) fn add(&self, hop: &Hop, session: SessionId, networks: Vec<Prefix>) -> bool {
+        let agreed = hop.peer_receives(session, DEFAULT_CHANNEL);
+        if agreed {
+            self.port.paths().add(session, networks);
+            self.set_open(session, true);
+        }
+        agreed
+    }
+
+    /// Opens or closes a session for packets.
+    pub(crate) fn set_open(&self, session: SessionId, open: bool) {
+        if self.port.paths().set_open(session, open) {
+            self.port.take();
+        }
+    }
+
+    /// Removes a session that has ended.
+    pub(crate) fn remove(&self, session: SessionId) {
+        if self.port.paths().remove(session) {
+            self.port.take();
+        }
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        self.port.close();
+        if let Some(reader) = self.reader.take() {
+            reader.abort();
+        }
+    }
+}
+
+impl Port {
+    fn paths(&self) -> MutexGuard<'_, Paths> {
+        self.paths.lock().expect("nobody panics while holding the paths")
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().expect("nobody panics while holding the table")
+    }
+
+    /// Updates the table, so that the kernel marks packets for the open sessions.
+    fn take(&self) {
+        let networks = self.paths().open_networks();
+        if let Err(error) = self.table().take(networks) {
+            tracing::warn!("cannot update the tunnel's rules: {error}");
+        }
+    }
+
+    /// Lets all packets pass unaccelerated from here on.
+    fn close(&self) {
+        self.paths().close_all();
+        self.take();
+    }
+
+    /// Sends packets from the device to their sessions until the device fails; then packets pass
+    /// unaccelerated.
+    async fn read(&self, hop: &Hop) {
+        let mut buffer = vec![0; LONGEST_PACKET];
+        loop {
+            for _ in 0..PACKETS_PER_TURN {
+                match self.device.receive(&mut buffer).await {
+                    Ok(length) => self.send(hop, &buffer[..length]),
+                    Err(error) => {
+                        tracing::warn!(
+                            "the tunnel has failed, packets pass unaccelerated: \
+                                        {error}"
+                        );
+                        return self.close();
+                    }
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Sends a packet to the session that its destination is behind.
+    fn send(&self, hop: &Hop, bytes: &[u8]) {
+        let packet = Packet::parse(bytes).filter(Packet::is_routable);
+        let sent = packet.and_then(|packet| {
+            let session = self.paths().to(packet.destination)?;
+            let channel = self.classes.read().of_packet(&packet);
+            hop.send_packet(session, channel, bytes).ok()
+        });
+        match sent {
+            Some(()) => self.counters.packets_to_hop.increment(),
+            None => self.counters.packets_dropped.increment(),
+        }
+    }
+
+    /// Passes a packet from the hop to the kernel for routing.
+    pub(crate) fn deliver(&self, session: SessionId, bytes: &[u8]) {
+        let Some(packet) = Packet::parse(bytes).filter(Packet::is_routable) else {
+            return self.counters.packets_dropped.increment();
+        };
+        if !self.paths().permits(session, packet.source, packet.destination) {
+            tracing::debug!(source = %packet.source, destination = %packet.destination, "not \
+                                                                                         permitted");
+            return self.counters.packets_foreign.increment();
+        }
+        match self.device.send(bytes) {
+            Ok(()) => self.counters.packets_from_hop.increment(),
+            Err(error) => {
+                tracing::debug!("cannot write to the tunnel's device: {error}");
+                self.counters.packets_dropped.increment();
+            }
+        }
+    }
+}
+
+fn warn_of(refusal: &Refusal) {
+    tracing::warn!("the tunnel carries only IPv4: {refusal}; {}", refusal.later());
+}
+
+/// The selection of a terminal's tunnel.
+pub(crate) fn of_clients(
+    intercept: &InterceptConfig,
+    policies: &[Policy],
+    accept: &Egress,
+) -> Selection {
+    let (interfaces, own) = (intercept.interfaces.clone(), intercept.own_traffic);
+    Selection {
+        traffic: Traffic::OfClients { interfaces, own },
+        policies: policies.to_vec(),
+        admitted: Admitted::from_anyone(accept),
+        counts_connections: false,
+    }
+}
+
+/// Every address of both versions: what is behind a hub.
+pub(crate) fn everywhere() -> Vec<Prefix> {
+    vec![Prefix::ALL_V4, Prefix::ALL_V6]
+}
+
+/// Table, rules and routes of a tunnel while everything is open, in nft and ip syntax.
+pub(crate) fn print(config: &TunnelConfig, selection: &Selection, networks: &[Prefix]) -> String {
+    let place = Place(0);
+    let routes = route::display(place, &config.name);
+    format!("{routes}{}\n", selection.display(networks, &config.name, place))
+}
