@@ -1,10 +1,9 @@
 //! `skyhop doctor`: checks whether a gateway can work on this machine.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gateway::doctor::{Finding, Verdict, examine};
+use gateway::doctor::{Verdict, examine};
 
 use crate::print;
 
@@ -26,21 +25,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let findings = examine(args.config.as_deref());
     let text = match args.json {
         true => serde_json::to_string_pretty(&findings)? + "\n",
-        false => table(&findings),
+        false => findings.iter().map(|finding| format!("{finding}\n")).collect(),
     };
     print(&text)?;
     let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
     Ok(if failed { ExitCode::from(UNWELL) } else { ExitCode::SUCCESS })
-}
-
-fn table(findings: &[Finding]) -> String {
-    let mut text = String::new();
-    for finding in findings {
-        let verdict = finding.verdict.as_str();
-        let _ = writeln!(text, "{verdict:<5} {:<14} {}", finding.check, finding.text);
-        if let Some(mend) = &finding.mend {
-            let _ = writeln!(text, "{:<20} -> {mend}", "");
-        }
-    }
-    text
 }

@@ -10,6 +10,7 @@ mod reach;
 mod refused;
 mod trial;
 
+use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,17 @@ impl Verdict {
             Self::Ok => "ok",
             Self::Warn => "warn",
             Self::Fail => "FAIL",
+        }
+    }
+}
+
+/// A line, and a second one that says how to fix it.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<5} {:<14} {}", self.verdict.as_str(), self.check, self.text)?;
+        match &self.mend {
+            Some(mend) => write!(f, "\n{:<20} -> {mend}", ""),
+            None => Ok(()),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Counters start at zero when the gateway starts; a session's when it comes up. Keys end in their
 //! unit: `_s`, `_ms`, `_bytes`, `_bit_s`.
 
+mod text;
+
 use std::time::Duration;
 
 pub use pep::admission::Bypass;

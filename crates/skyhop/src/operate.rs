@@ -1,7 +1,5 @@
 //! `skyhop status`, `events`, `rate`, `reload` and `drain`: commands for a running gateway.
 
-mod table;
-
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -113,9 +111,8 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             };
             list? + "\n"
         } else {
-            let tables =
-                now.iter().zip(&before).map(|(now, before)| table::of(now, before.as_ref()));
-            tables.collect::<Vec<_>>().join("\n")
+            let texts = now.iter().zip(&before).map(|(now, before)| now.text(before.as_ref()));
+            texts.collect::<Vec<_>>().join("\n")
         };
         if args.watch && !args.json && std::io::stdout().is_terminal() {
             // Clears the screen.

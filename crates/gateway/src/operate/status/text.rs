@@ -3,80 +3,88 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use gateway::status::{
-    ChannelStatus, ClassStatus, ConnectionStatus, DlepStatus, Role, SessionStatus, Status,
-    TrafficStatus, TunnelStatus,
-};
+use report::{Column, Table};
 use units::{BitRate, ByteCount, format_duration};
 
-/// The status, with the traffic since `before`.
-pub(super) fn of(now: &Status, before: Option<&Status>) -> String {
-    let mut text = format!(
-        "{} {}, pid {}, up {}{}\n",
-        now.role.as_str(),
-        now.version,
-        now.pid,
-        seconds(now.uptime_s),
-        if now.draining_s.is_some() { ", draining" } else { "" }
-    );
-    if let Some(interception) = &now.interception {
-        let state = match interception.why {
-            None => "intercepted".to_owned(),
-            Some(why) => format!("pass unaccelerated ({})", why.as_str()),
-        };
-        row(&mut text, "new", &format!("{state}, for {}", seconds(interception.since_s)));
+use super::{
+    ChannelStatus, ClassStatus, ConnectionStatus, DlepStatus, InterceptionStatus, MemoryStatus,
+    PolicyStatus, Role, SessionStatus, Status, TrafficStatus, TunnelStatus,
+};
+
+impl Status {
+    /// The status in lines. With an earlier status, it includes the traffic's rates since then.
+    pub fn text(&self, before: Option<&Self>) -> String {
+        let mut text = self.title();
+        if let Some(interception) = &self.interception {
+            row(&mut text, "new", &fate(interception));
+        }
+        self.policies.iter().for_each(|each| row(&mut text, "policy", &policy(each)));
+        row(&mut text, "carried", &carried(&self.traffic, self.memory.connections));
+        row(&mut text, "moved", &moved(self, before));
+        if let Some(tunnel) = &self.tunnel {
+            row(&mut text, "tunnel", &packets(tunnel));
+        }
+        row(&mut text, "memory", &memory(&self.memory));
+        if let Some(dlep) = &self.dlep {
+            row(&mut text, "modem", &modem(dlep));
+        }
+        if self.sessions.is_empty() && self.role != Role::Solo {
+            row(&mut text, "session", "none");
+        }
+        self.sessions.iter().for_each(|session| session_rows(&mut text, session));
+        if let Some(connections) = &self.connections {
+            text += &connection_table(connections, self.role);
+        }
+        text
     }
-    for policy in &now.policies {
-        let (name, action) = (&policy.name, &policy.action);
-        let (connections, packets) = (policy.connections, policy.packets);
-        let what = format!("{name} ({action}): {connections} SYNs, {packets} other packets");
-        row(&mut text, "policy", &what);
+
+    fn title(&self) -> String {
+        format!(
+            "{} {}, pid {}, up {}{}\n",
+            self.role.as_str(),
+            self.version,
+            self.pid,
+            seconds(self.uptime_s),
+            if self.draining_s.is_some() { ", draining" } else { "" }
+        )
     }
-    let traffic = &now.traffic;
-    row(
-        &mut text,
-        "carried",
-        &format!(
-            "{} connections: {} alive, {} closed, {} reset, {} failed",
-            traffic.connections,
-            now.memory.connections,
-            traffic.closed,
-            traffic.reset,
-            traffic.failed
-        ),
-    );
-    row(&mut text, "moved", &moved(now, before));
-    if let Some(tunnel) = &now.tunnel {
-        row(&mut text, "tunnel", &packets(tunnel));
-    }
-    let memory = &now.memory;
-    row(
-        &mut text,
-        "memory",
-        &format!(
-            "{} held of {}, {} resident, {} descriptors of {}",
-            bytes(memory.held_bytes),
-            bytes(memory.limit_bytes),
-            bytes(memory.resident_bytes),
-            memory.descriptors,
-            memory.descriptors_limit
-        ),
-    );
-    if let Some(dlep) = &now.dlep {
-        row(&mut text, "modem", &modem(dlep));
-    }
-    if now.sessions.is_empty() && now.role != Role::Solo {
-        row(&mut text, "session", "none");
-    }
-    now.sessions.iter().for_each(|session| session_rows(&mut text, session));
-    if let Some(connections) = &now.connections {
-        text += &connection_table(connections, now.role);
-    }
-    text
 }
 
 fn row(text: &mut String, name: &str, what: &str) {
     let _ = writeln!(text, "  {name:<8} {what}");
+}
+
+/// What happens to new connections.
+fn fate(interception: &InterceptionStatus) -> String {
+    let state = match interception.why {
+        None => "intercepted".to_owned(),
+        Some(why) => format!("pass unaccelerated ({})", why.as_str()),
+    };
+    format!("{state}, for {}", seconds(interception.since_s))
+}
+
+fn policy(policy: &PolicyStatus) -> String {
+    let (name, action) = (&policy.name, &policy.action);
+    let (connections, packets) = (policy.connections, policy.packets);
+    format!("{name} ({action}): {connections} SYNs, {packets} other packets")
+}
+
+fn carried(traffic: &TrafficStatus, alive: u64) -> String {
+    let TrafficStatus { connections, closed, reset, failed, .. } = traffic;
+    format!(
+        "{connections} connections: {alive} alive, {closed} closed, {reset} reset, {failed} failed"
+    )
+}
+
+fn memory(memory: &MemoryStatus) -> String {
+    format!(
+        "{} held of {}, {} resident, {} descriptors of {}",
+        bytes(memory.held_bytes),
+        bytes(memory.limit_bytes),
+        bytes(memory.resident_bytes),
+        memory.descriptors,
+        memory.descriptors_limit
+    )
 }
 
 /// Traffic totals, and the rates since `before`.
@@ -138,68 +146,62 @@ fn modem(dlep: &DlepStatus) -> String {
 
 fn session_rows(text: &mut String, session: &SessionStatus) {
     let silent = if session.reachable { "" } else { ", UNREACHABLE" };
-    let head = format!(
-        "{} at {}, for {}{silent}",
-        session.peer,
-        session.address,
-        seconds(session.since_s)
-    );
-    row(text, "session", &head);
-    let mut rate = format!("{} ({}", bit_rate(session.rate_bit_s), session.rate_source);
-    if let Some(state) = &session.rate_state {
-        let _ = write!(rate, ", {state}");
+    let (peer, address, since) = (&session.peer, &session.address, seconds(session.since_s));
+    row(text, "session", &format!("{peer} at {address}, for {since}{silent}"));
+    for line in [path(session), sent(session), received(session), streams(session)] {
+        row(text, "", &line);
     }
-    if let Some(told) = session.told_for_s {
-        let by = if session.told_by_modem { "reported by DLEP" } else { "told" };
-        let _ = write!(rate, ", {by} for {}", seconds(told));
-    }
-    if let Some(capacity) = session.capacity_bit_s {
-        let _ = write!(rate, ", capacity {}", bit_rate(capacity));
-    }
-    let _ = write!(
-        rate,
-        "), RTT {:.0} ms, queue {:.0} ms, loss {:.2} %",
-        session.rtt_ms,
-        session.queue_ms,
-        session.loss * 100.0
-    );
-    row(text, "", &rate);
-    row(
-        text,
-        "",
-        &format!(
-            "{} sent in {} packets, {} lost and resent; {} repairs ({})",
-            bytes(session.bytes_sent),
-            session.packets_sent,
-            session.packets_lost,
-            session.repairs_sent,
-            bytes(session.repair_bytes)
-        ),
-    );
-    row(
-        text,
-        "",
-        &format!(
-            "{} received in {} packets, {} restored from {} repairs",
-            bytes(session.bytes_received),
-            session.packets_received,
-            session.recovered,
-            session.repairs_received
-        ),
-    );
-    row(
-        text,
-        "",
-        &format!(
-            "{} streams; {} not yet acknowledged, {} not yet read",
-            session.streams,
-            bytes(session.held_to_send_bytes),
-            bytes(session.held_to_read_bytes)
-        ),
-    );
     session.classes.iter().filter(|class| is_used(class)).for_each(|class| class_row(text, class));
     let carries = |channel: &&ChannelStatus| channel.packets_sent + channel.packets_received > 0;
     session.channels.iter().filter(carries).for_each(|channel| channel_rows(text, channel));
+}
+
+/// Rate, delay and loss.
+fn path(session: &SessionStatus) -> String {
+    let mut path = format!("{} ({}", bit_rate(session.rate_bit_s), session.rate_source);
+    if let Some(state) = &session.rate_state {
+        let _ = write!(path, ", {state}");
+    }
+    if let Some(told) = session.told_for_s {
+        let by = if session.told_by_modem { "reported by DLEP" } else { "told" };
+        let _ = write!(path, ", {by} for {}", seconds(told));
+    }
+    if let Some(capacity) = session.capacity_bit_s {
+        let _ = write!(path, ", capacity {}", bit_rate(capacity));
+    }
+    let (rtt, queue, loss) = (session.rtt_ms, session.queue_ms, session.loss * 100.0);
+    let _ = write!(path, "), RTT {rtt:.0} ms, queue {queue:.0} ms, loss {loss:.2} %");
+    path
+}
+
+fn sent(session: &SessionStatus) -> String {
+    format!(
+        "{} sent in {} packets, {} lost and resent; {} repairs ({})",
+        bytes(session.bytes_sent),
+        session.packets_sent,
+        session.packets_lost,
+        session.repairs_sent,
+        bytes(session.repair_bytes)
+    )
+}
+
+fn received(session: &SessionStatus) -> String {
+    format!(
+        "{} received in {} packets, {} restored from {} repairs",
+        bytes(session.bytes_received),
+        session.packets_received,
+        session.recovered,
+        session.repairs_received
+    )
+}
+
+fn streams(session: &SessionStatus) -> String {
+    format!(
+        "{} streams; {} not yet acknowledged, {} not yet read",
+        session.streams,
+        bytes(session.held_to_send_bytes),
+        bytes(session.held_to_read_bytes)
+    )
 }
 
 fn is_used(class: &ClassStatus) -> bool {
@@ -252,7 +254,7 @@ fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
     if role == Role::Solo {
         return straight_table(connections);
     }
-    let head = [
+    let names = [
         "peer",
         "client",
         "destination",
@@ -266,10 +268,9 @@ fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
         "resent",
         "restored",
     ];
-    let mut rows = vec![head.map(str::to_owned)];
+    let mut table = Table::new(names.map(Column::left)).indent(2);
     for connection in connections {
-        let lan = connection.lan_rtt_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
-        rows.push([
+        table.row([
             connection.peer.clone(),
             client(connection),
             connection.destination.clone(),
@@ -278,13 +279,13 @@ fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
             bytes(connection.from_hop_bytes),
             connection.to_hop_limit.as_str().to_owned(),
             connection.from_hop_limit.as_str().to_owned(),
-            lan,
+            rtt(connection.lan_rtt_ms),
             format!("{:.0}", connection.hop_rtt_ms),
             bytes(connection.resent_bytes),
             bytes(connection.recovered_bytes),
         ]);
     }
-    aligned(&rows)
+    table.to_string()
 }
 
 /// The client's address, marked if only the peer vouches for it.
@@ -295,7 +296,7 @@ fn client(connection: &ConnectionStatus) -> String {
 
 /// Connections of a gateway without a hop.
 fn straight_table(connections: &[ConnectionStatus]) -> String {
-    let head = [
+    let names = [
         "client",
         "destination",
         "age",
@@ -306,10 +307,9 @@ fn straight_table(connections: &[ConnectionStatus]) -> String {
         "LAN ms",
         "WAN ms",
     ];
-    let mut rows = vec![head.map(str::to_owned)];
-    let rtt = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+    let mut table = Table::new(names.map(Column::left)).indent(2);
     for connection in connections {
-        rows.push([
+        table.row([
             connection.client.clone(),
             connection.destination.clone(),
             seconds(connection.age_s),
@@ -321,20 +321,11 @@ fn straight_table(connections: &[ConnectionStatus]) -> String {
             rtt(connection.wan_rtt_ms),
         ]);
     }
-    aligned(&rows)
+    table.to_string()
 }
 
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        let _ = writeln!(text, "  {}", line.trim_end());
-    }
-    text
+fn rtt(ms: Option<f64>) -> String {
+    ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"))
 }
 
 fn seconds(seconds: f64) -> String {
@@ -364,46 +355,61 @@ mod tests {
     use super::*;
 
     fn status() -> Status {
-        let mut status = Status::default();
-        status.version = "1.2.3".to_owned();
-        status.uptime_s = 61.2;
-        status.traffic.to_hop_bytes = 1_234_567;
-        let mut session = SessionStatus::default();
-        session.peer = "ship-1".to_owned();
-        session.rate_bit_s = 49_876_543;
-        session.rate_source = "auto".to_owned();
-        session.rate_state = Some("cruising".to_owned());
-        session.loss = 0.0123;
-        session.rtt_ms = 602.4;
-        let mut class = ClassStatus::default();
-        class.name = "voice".to_owned();
-        class.maximum_bit_s = Some(2_000_000);
-        class.sent_bytes = 1_000;
-        session.classes = vec![class, ClassStatus::default()];
-        let mut channel = ChannelStatus::default();
-        channel.channel = 3;
-        channel.class = Some("voice".to_owned());
-        channel.packets_sent = 2;
-        channel.expired = 1;
-        channel.missing = 4;
-        session.channels = vec![channel, ChannelStatus::default()];
-        status.sessions.push(session);
-        let mut dlep = DlepStatus::default();
-        dlep.state = "up".to_owned();
-        dlep.peer_type = Some("modem 7".to_owned());
-        dlep.modem = Some("192.0.2.1:854".to_owned());
-        dlep.rate_bit_s = Some(20_000_000);
-        dlep.since_s = 61.0;
-        status.dlep = Some(dlep);
-        let mut tunnel = TunnelStatus::default();
-        (tunnel.from_hop, tunnel.prohibited) = (9, 7);
-        status.tunnel = Some(tunnel);
-        status
+        let tunnel = TunnelStatus { from_hop: 9, prohibited: 7, ..Default::default() };
+        let dlep = DlepStatus {
+            state: "up".to_owned(),
+            peer_type: Some("modem 7".to_owned()),
+            modem: Some("192.0.2.1:854".to_owned()),
+            rate_bit_s: Some(20_000_000),
+            since_s: 61.0,
+            ..Default::default()
+        };
+        Status {
+            version: "1.2.3".to_owned(),
+            uptime_s: 61.2,
+            traffic: TrafficStatus { to_hop_bytes: 1_234_567, ..Default::default() },
+            sessions: vec![session()],
+            dlep: Some(dlep),
+            tunnel: Some(tunnel),
+            ..Default::default()
+        }
+    }
+
+    fn session() -> SessionStatus {
+        let class = ClassStatus {
+            name: "voice".to_owned(),
+            maximum_bit_s: Some(2_000_000),
+            sent_bytes: 1_000,
+            ..Default::default()
+        };
+        let channel = ChannelStatus {
+            channel: 3,
+            class: Some("voice".to_owned()),
+            packets_sent: 2,
+            expired: 1,
+            missing: 4,
+            ..Default::default()
+        };
+        SessionStatus {
+            peer: "ship-1".to_owned(),
+            rate_bit_s: 49_876_543,
+            rate_source: "auto".to_owned(),
+            rate_state: Some("cruising".to_owned()),
+            loss: 0.0123,
+            rtt_ms: 602.4,
+            classes: vec![class, ClassStatus::default()],
+            channels: vec![channel, ChannelStatus::default()],
+            ..Default::default()
+        }
+    }
+
+    fn connection() -> ConnectionStatus {
+        ConnectionStatus { client: "10.1.2.3:40000".to_owned(), ..Default::default() }
     }
 
     #[test]
     fn what_is_known_is_told() {
-        let text = of(&status(), None);
+        let text = status().text(None);
         for part in [
             "terminal 1.2.3",
             "1.23 MB onto the hop",
@@ -432,21 +438,18 @@ mod tests {
         let mut now = status();
         now.uptime_s += 2.0;
         now.traffic.to_hop_bytes += 2_500_000;
-        let text = of(&now, Some(&before));
+        let text = now.text(Some(&before));
         assert!(text.contains("(now 10 Mbit/s and 0 bit/s)"), "{text}");
     }
 
     #[test]
     fn connections_are_a_table() {
-        let mut now = status();
-        let mut connection = ConnectionStatus::default();
-        connection.client = "10.1.2.3:40000".to_owned();
-        connection.lan_rtt_ms = Some(0.25);
-        connection.from_hop_bytes = 3 << 32;
-        now.connections = Some(vec![connection]);
+        let (lan_rtt_ms, from_hop_bytes) = (Some(0.25), 3 << 32);
+        let connection = ConnectionStatus { lan_rtt_ms, from_hop_bytes, ..connection() };
+        let now = Status { connections: Some(vec![connection]), ..status() };
         // As received over the control socket.
-        let now = serde_json::from_str(&serde_json::to_string(&now).unwrap()).unwrap();
-        let text = of(&now, None);
+        let now: Status = serde_json::from_str(&serde_json::to_string(&now).unwrap()).unwrap();
+        let text = now.text(None);
         let lines: Vec<&str> = text.lines().rev().take(2).collect();
         assert_eq!(lines[1].find("client"), lines[0].find("10.1.2.3:40000"), "{text}");
         for part in ["0.2", "idle", "12.9 GB"] {
@@ -456,15 +459,12 @@ mod tests {
 
     #[test]
     fn a_gateway_alone_has_no_hop_to_tell_of() {
-        let mut now = Status::default();
-        now.role = Role::Solo;
-        now.traffic.up_bytes = 1_000;
-        now.traffic.down_bytes = 2_000_000;
-        let mut connection = ConnectionStatus::default();
-        connection.client = "10.1.2.3:40000".to_owned();
-        connection.wan_rtt_ms = Some(601.5);
-        now.connections = Some(vec![connection]);
-        let text = of(&now, None);
+        let traffic =
+            TrafficStatus { up_bytes: 1_000, down_bytes: 2_000_000, ..Default::default() };
+        let connection = ConnectionStatus { wan_rtt_ms: Some(601.5), ..connection() };
+        let connections = Some(vec![connection]);
+        let now = Status { role: Role::Solo, traffic, connections, ..Default::default() };
+        let text = now.text(None);
         assert!(text.contains("1 kB straight up, 2 MB down"), "{text}");
         assert!(text.contains("601.5") && !text.contains("hop"), "{text}");
         assert!(!text.contains("session"), "{text}");
