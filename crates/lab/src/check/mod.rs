@@ -16,6 +16,7 @@ mod rehearse;
 mod report;
 mod run;
 mod span;
+mod text;
 mod verdict;
 
 use std::io;

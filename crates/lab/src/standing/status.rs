@@ -1,5 +1,6 @@
 //! The status of a persistent lab.
 
+use core::fmt;
 use core::time::Duration;
 
 use link::{Delay, ErrorModel, Loss, Rate, Tally};
@@ -114,6 +115,42 @@ pub struct LatenessStatus {
     pub p99_ms: f64,
     /// Maximum lateness in milliseconds.
     pub worst_ms: f64,
+}
+
+/// The status in lines.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, preset, description, seed, uptime_s, .. } = self;
+        let gateways = if self.gateways { ", gateway pair" } else { "" };
+        writeln!(f, "{name}: {preset} ({description}), seed {seed}{gateways}, up {uptime_s:.0} s")?;
+        let hosts = self.hosts.iter().map(|host| format!("{} {}", host.name, host.ipv4));
+        writeln!(f, "  hosts   {}", hosts.collect::<Vec<_>>().join(", "))?;
+        self.links.iter().try_for_each(|link| write!(f, "{link}"))?;
+        let FaultsStatus { missed, oversized, refused, astray } = self.faults;
+        let faults = missed + oversized + refused + astray;
+        let LatenessStatus { p99_ms, worst_ms, .. } = self.lateness;
+        writeln!(
+            f,
+            "  driver  {p99_ms:.2} ms late (p99), {worst_ms:.2} ms at worst; {faults} packets lost \
+             outside the links"
+        )
+    }
+}
+
+/// Two lines: settings and counters.
+impl fmt::Display for LinkStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { link, rate, delay, loss, queue, .. } = self;
+        writeln!(f, "  {link:<20} {rate}, {delay}, loss {loss}, queue {queue}")?;
+        let counters = [&self.delivered, &self.lost, &self.dropped, &self.queued];
+        let [delivered, lost, dropped, waiting] = counters.map(|tally| tally.packets);
+        writeln!(
+            f,
+            "  {:<20} {delivered} packets delivered, {lost} lost, {dropped} dropped, {waiting} \
+             waiting",
+            ""
+        )
+    }
 }
 
 /// What the lab itself does not know.
