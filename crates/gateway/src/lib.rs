@@ -25,7 +25,7 @@
 //! | `dlep` | the modem's reports |
 //! | `operate` | control socket, metrics, status, log, service manager |
 //! | `doctor` | checks of machine and configuration |
-//! | `solo` | a gateway without a counterpart |
+//! | `roles` | hub, terminal and solo, and what runs them |
 
 #![forbid(unsafe_code)]
 
@@ -35,16 +35,13 @@ pub mod config;
 mod dlep;
 pub mod doctor;
 mod error;
-mod gateway;
 mod hop;
-pub mod hub;
 mod intercept;
 mod operate;
 mod proxy;
 mod refusal;
 mod relay;
-pub mod solo;
-pub mod terminal;
+mod roles;
 #[cfg(test)]
 mod testkit;
 mod tunnel;
@@ -55,3 +52,4 @@ pub use operate::{control, log, status};
 pub use pep::admission::Quota;
 pub use pep::egress::Egress;
 pub use refusal::Refusal;
+pub use roles::{hub, solo, terminal};

@@ -191,7 +191,8 @@ fn running(operation: &OperationConfig, role: Role) -> Option<Status> {
 }
 
 fn port(listen: Option<SocketAddr>) -> Finding {
-    let address = listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], crate::hub::PORT)));
+    let address =
+        listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], crate::roles::hub::PORT)));
     match UdpSocket::bind(address) {
         Ok(_) => Finding::ok("port", format!("UDP {address} is free; firewalls must admit it")),
         Err(error) => Finding::fail(

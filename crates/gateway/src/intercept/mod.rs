@@ -33,7 +33,7 @@ use self::syn_tap::{SynTap, Usher};
 use crate::error::RunError;
 use crate::refusal::{self, Operation, Refusal};
 use crate::relay::tcp;
-use crate::solo::window;
+use crate::roles::solo::window;
 
 /// Port shown in printed rules; a running gateway takes any free one.
 const PRINTED_PORT: u16 = 5901;

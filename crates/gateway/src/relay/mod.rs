@@ -30,11 +30,11 @@ pub(crate) use self::end::SocketEnd;
 use self::leg::Leg;
 use self::pair::Pair;
 use crate::clock;
-use crate::gateway::{Admission, DialPolicy};
 use crate::hop::{Hop, Stream};
 use crate::intercept::deferral::Question;
 use crate::operate::connections::{Origin, Registered};
 use crate::operate::counters::Counters;
+use crate::roles::gateway::{Admission, DialPolicy};
 
 /// Carries an accepted client connection: opens a stream at once and relays until both directions
 /// end.

@@ -15,7 +15,6 @@ use tokio::task::JoinSet;
 use units::{BitRate, ByteCount};
 
 use crate::config::keys::{PrivateKey, random_bytes};
-use crate::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind};
 use crate::hop::HopEvent;
 use crate::intercept::Arrival;
 use crate::intercept::listener::Accepted;
@@ -23,6 +22,7 @@ use crate::intercept::own::OwnAddresses;
 use crate::operate::connections::Origin;
 use crate::operate::counters::Counters;
 use crate::relay::tcp;
+use crate::roles::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind};
 use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
 
 fn own() -> OwnAddresses {

@@ -79,7 +79,7 @@ pub(super) fn write<T: Serialize>(say: T) -> Vec<u8> {
     text
 }
 
-/// Parses a line written by [`write`], possibly by another version.
+/// Parses a line written by [`write()`], possibly by another version.
 pub(super) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
     #[derive(Deserialize)]
     struct Version {

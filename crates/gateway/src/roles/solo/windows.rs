@@ -6,7 +6,7 @@ use pep::config::SideConfig;
 
 use crate::error::RunError;
 use crate::relay::side::Settings;
-use crate::solo::window::{Changes, Window};
+use crate::roles::solo::window::{Changes, Window};
 
 /// Configured initial windows in segments: sending, receiving.
 type Said = [Option<u32>; 2];

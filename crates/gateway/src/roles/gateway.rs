@@ -1,6 +1,6 @@
 //! What hub and terminal share: the endpoint with its driver, and the relayed connections.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -247,13 +247,6 @@ impl Gateway {
 /// Binds the hop's UDP socket.
 pub(crate) fn bind(address: SocketAddr) -> Result<UdpLink, RunError> {
     UdpLink::bind(address).map_err(|cause| RunError::Bind { address, cause })
-}
-
-/// Prints `ready`, for which scripts wait.
-pub(crate) fn say_ready() {
-    // A closed stdout is no reason to stop.
-    let mut stdout = io::stdout().lock();
-    let _ = writeln!(stdout, "ready").and_then(|()| stdout.flush());
 }
 
 fn failure(ended: Result<io::Error, JoinError>) -> RunError {

@@ -9,7 +9,6 @@ pub(crate) mod window;
 mod windows;
 
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,23 +16,24 @@ use pep::admission::Bypass;
 use pep::config::SoloConfig;
 use pep::egress::Egress;
 use pep::traffic::Policy;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use self::server::Server;
 use self::windows::Windows;
 use crate::config::read_solo;
 use crate::error::RunError;
-use crate::gateway::{say_ready, tell_panic};
 use crate::hop::peers::Peers;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::{PASSING, Scope};
 use crate::intercept::{self, Arrival, Interception};
 use crate::operate::counters::Counters;
 use crate::operate::status::Role;
-use crate::operate::{Operations, Own, Task, View};
+use crate::operate::{Operations, Own, View};
 use crate::proxy::{self, Exit, Proxy, Wish};
 use crate::relay::dial::Dialer;
 use crate::relay::side::Settings;
+use crate::roles::gateway::tell_panic;
+use crate::roles::{self, Service};
 
 /// How long new connections pass unaccelerated after the descriptors ran out.
 const RECOVERY: Duration = Duration::from_secs(1);
@@ -44,14 +44,8 @@ const RECOVERY: Duration = Duration::from_secs(1);
 /// # Errors
 /// If it cannot start ([`RunError::is_setup`]).
 pub async fn run(config: SoloConfig, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-    let mut solo = Solo::start(config).await?;
-    let result = solo.serve(shutdown).await;
-    solo.ops.stop(View { hop: None, counters: &solo.counters });
-    // Interception goes first: from here on new connections pass unaccelerated.
-    drop((solo.intake, solo.proxy));
-    solo.relays.shutdown().await;
-    tracing::info!("stopped: {}", solo.counters.straight_only());
-    result
+    let (ops, solo) = Solo::start(config).await?;
+    roles::run(ops, solo, shutdown).await
 }
 
 /// The rules, routes and table that a solo gateway with `config` installs, in nft and ip syntax.
@@ -61,7 +55,6 @@ pub fn print_rules(config: &SoloConfig) -> String {
 
 struct Solo {
     counters: Arc<Counters>,
-    ops: Operations,
     intake: Option<Intake>,
     policies: Vec<Policy>,
     proxy: Option<Proxy>,
@@ -71,8 +64,102 @@ struct Solo {
     relays: JoinSet<()>,
 }
 
+/// What a solo gateway waits for.
+enum SoloEvent {
+    /// A client's connection; `None` if only the interception has to change.
+    Arrival(Option<Arrival>),
+    /// A client of the proxy.
+    Proxy(Wish),
+    /// The machine's routes have changed.
+    Routes,
+    /// No descriptor is left.
+    Exhausted,
+    /// A connection is over.
+    Ended(Result<(), JoinError>),
+}
+
+impl Service for Solo {
+    type Event = SoloEvent;
+
+    fn view(&self) -> View<'_> {
+        View { hop: None, counters: &self.counters }
+    }
+
+    fn own(&self) -> Own {
+        Own::of(self.intake.as_ref(), None, &self.policies)
+    }
+
+    async fn next(&mut self) -> SoloEvent {
+        tokio::select! {
+            arrival = intake::next(&mut self.intake) => SoloEvent::Arrival(arrival),
+            wish = proxy::next(&mut self.proxy) => SoloEvent::Proxy(wish),
+            () = self.windows.changed() => SoloEvent::Routes,
+            () = self.server.exhausted.notified() => SoloEvent::Exhausted,
+            Some(ended) = self.relays.join_next() => SoloEvent::Ended(ended),
+        }
+    }
+
+    fn handle(&mut self, ops: &mut Operations, event: SoloEvent) -> Result<(), RunError> {
+        match event {
+            SoloEvent::Arrival(arrival) => {
+                arrival.into_iter().for_each(|arrival| self.take(arrival));
+            }
+            SoloEvent::Proxy(wish) => self.fulfil(ops, wish),
+            SoloEvent::Routes => self.windows.follow(),
+            SoloEvent::Exhausted => {
+                self.counters.exhausted.increment();
+                let pause = |intake: &mut Intake| intake.pause(RECOVERY, Bypass::Descriptors);
+                self.intake.iter_mut().for_each(pause);
+            }
+            SoloEvent::Ended(ended) => tell_panic(ended),
+        }
+        Ok(())
+    }
+
+    fn set_interception(&mut self, ops: &Operations) -> Result<bool, RunError> {
+        let wanted = ops.hindrance(self.view()).map_or(Ok(Scope::Everything), Err);
+        self.intake.iter_mut().try_for_each(|intake| intake.set(wanted.clone()))?;
+        Ok(true)
+    }
+
+    fn look(&mut self) {
+        self.intake.iter_mut().for_each(Intake::follow_routes);
+    }
+
+    fn reload(&mut self, ops: &mut Operations) -> Result<Vec<String>, String> {
+        let config = read_solo(&ops.file()?).map_err(|error| error.to_string())?;
+        for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
+            side.check(section).map_err(|error| error.to_string())?;
+        }
+        if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
+            intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
+            intake.prepare(&config.lan, self.windows.lan_mark());
+        }
+        let mark = self.windows.lan_mark();
+        self.proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, mark));
+        let dialer = dialer(&config, &self.windows);
+        self.exit = exit(&dialer, &config, &self.counters);
+        self.server.configure(dialer, &config);
+        let windows_stay = self.windows.are_of(&config.lan, &config.wan);
+        self.policies = config.policies;
+        self.counters.keepalive.set(config.operation.keepalive);
+        let mut notes = ops.configure(config.operation);
+        if !windows_stay {
+            let note = "these need a restart: initial_window, initial_receive_window";
+            notes.push(note.to_owned());
+        }
+        Ok(notes)
+    }
+
+    async fn stop(mut self) {
+        drop((self.intake, self.proxy));
+        self.relays.shutdown().await;
+        tracing::info!("stopped: {}", self.counters.straight_only());
+    }
+}
+
 impl Solo {
-    async fn start(config: SoloConfig) -> Result<Self, RunError> {
+    async fn start(config: SoloConfig) -> Result<(Operations, Self), RunError> {
         config.lan.check("lan")?;
         config.wan.check("wan")?;
         let windows = Windows::install(&config.lan, &config.wan)?;
@@ -90,8 +177,7 @@ impl Solo {
         proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, windows.lan_mark()));
         let ops = Operations::start(Role::Solo, &config.operation, Peers::none())?;
         let dialer = dialer(&config, &windows);
-        Ok(Self {
-            ops,
+        let solo = Self {
             intake: interception.map(|it| Intake::new(it, counters.clone())),
             proxy,
             exit: exit(&dialer, &config, &counters),
@@ -100,88 +186,8 @@ impl Solo {
             windows,
             relays: JoinSet::new(),
             counters,
-        })
-    }
-
-    fn view(&self) -> View<'_> {
-        View { hop: None, counters: &self.counters }
-    }
-
-    async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let mut shutdown = pin!(shutdown);
-        self.set_interception()?;
-        say_ready();
-        self.ops.say_ready();
-        while !self.ops.is_drained(self.view()) {
-            tokio::select! {
-                () = &mut shutdown => return Ok(()),
-                task = self.ops.next() => self.attend(task),
-                arrival = intake::next(&mut self.intake) => {
-                    arrival.into_iter().for_each(|arrival| self.take(arrival));
-                }
-                wish = proxy::next(&mut self.proxy) => self.fulfil(wish),
-                () = self.windows.changed() => self.windows.follow(),
-                () = self.server.exhausted.notified() => {
-                    self.counters.exhausted.increment();
-                    let pause = |intake: &mut Intake| intake.pause(RECOVERY, Bypass::Descriptors);
-                    self.intake.iter_mut().for_each(pause);
-                }
-                Some(ended) = self.relays.join_next() => tell_panic(ended),
-            }
-            self.set_interception()?;
-        }
-        Ok(())
-    }
-
-    /// Handles an operator's request.
-    fn attend(&mut self, task: Task) {
-        let view = View { hop: None, counters: &self.counters };
-        match task {
-            Task::Answer(call) => {
-                let own = Own::of(self.intake.as_ref(), None, &self.policies);
-                if let Some(call) = self.ops.answer(view, own, call) {
-                    let outcome = self.reload();
-                    self.ops.reloaded(call, outcome);
-                }
-            }
-            Task::Look => {
-                self.ops.look(view);
-                self.intake.iter_mut().for_each(Intake::follow_routes);
-            }
-        }
-    }
-
-    /// Applies a changed configuration to new connections. An invalid one changes nothing.
-    fn reload(&mut self) -> Result<Vec<String>, String> {
-        let config = read_solo(&self.ops.file()?).map_err(|error| error.to_string())?;
-        for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
-            side.check(section).map_err(|error| error.to_string())?;
-        }
-        if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
-            intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
-            intake.prepare(&config.lan, self.windows.lan_mark());
-        }
-        let mark = self.windows.lan_mark();
-        self.proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, mark));
-        let dialer = dialer(&config, &self.windows);
-        self.exit = exit(&dialer, &config, &self.counters);
-        self.server.configure(dialer, &config);
-        let windows_stay = self.windows.are_of(&config.lan, &config.wan);
-        self.policies = config.policies;
-        self.counters.keepalive.set(config.operation.keepalive);
-        let mut notes = self.ops.configure(config.operation);
-        if !windows_stay {
-            let note = "these need a restart: initial_window, initial_receive_window";
-            notes.push(note.to_owned());
-        }
-        Ok(notes)
-    }
-
-    /// Intercepts connections while there is room for them.
-    fn set_interception(&mut self) -> Result<(), RunError> {
-        let hindrance = self.ops.hindrance(View { hop: None, counters: &self.counters });
-        let wanted = hindrance.map_or(Ok(Scope::Everything), Err);
-        self.intake.iter_mut().try_for_each(|intake| intake.set(wanted.clone()))
+        };
+        Ok((ops, solo))
     }
 
     fn take(&mut self, arrival: Arrival) {
@@ -192,9 +198,9 @@ impl Solo {
         };
     }
 
-    fn fulfil(&mut self, wish: Wish) {
+    fn fulfil(&mut self, ops: &Operations, wish: Wish) {
         let exit = self.exit.clone();
-        match self.ops.hindrance(self.view()) {
+        match ops.hindrance(self.view()) {
             None => self.relays.spawn(proxy::carry(wish, None, exit)),
             Some(_) => self.relays.spawn(proxy::turn_away(wish, exit)),
         };

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pep::admission::{Bypass, Quotas};
 use pep::config::{HubConfig, PermittedTerminal};
 use pep::egress::Egress;
+use pep::routes::{Route, Sites};
 use pep::traffic::{Policy, Prefix};
 use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
@@ -20,22 +19,19 @@ use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::config::read_hub;
 use crate::error::RunError;
-use crate::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind, say_ready};
-use crate::hop::class::LiveClasses;
 use crate::hop::peers::Peers;
 use crate::hop::udp::UdpLink;
 use crate::hop::{HopEvent, Stream};
-use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
-use crate::intercept::{self, Arrival, Interception};
+use crate::intercept::{self, Arrival};
 use crate::operate::connections::Origin;
-use crate::operate::counters::Counters;
-use crate::operate::status::Role;
-use crate::operate::{Operations, Own, Task};
+use crate::operate::{Operations, Own, View};
 use crate::relay::names::Resolver;
-use crate::tunnel::{self, Admitted, Selection, Traffic, Tunnel};
-use pep::routes::{Route, Sites};
+use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
+use crate::roles::pair::{PairEvent, Parts, Setup};
+use crate::roles::{self, Service};
+use crate::tunnel::{self, Admitted, Selection, Traffic};
 
 /// Default UDP port of a hub.
 pub const PORT: u16 = 5900;
@@ -53,47 +49,37 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     };
     let local = link.local_addr().map_err(RunError::System)?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
-    let interception = match &config.intercept {
-        Some(intercept) => Some(Interception::install(intercept, &config.policies)?),
-        None if config.transparent => Some(Interception::of_replies()?),
-        None => None,
-    };
     let allow = config.terminals.iter().map(|terminal| terminal.key).collect();
-    let (names, policy) = (names(&config), policy(&config));
+    let (names, dial) = (names(&config), policy(&config));
     let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false);
-    let ops = Operations::start(Role::Hub, &config.operation, peers)?;
     let mut endpoint = Endpoint::hub(config.link, config.identity, allow, seed);
     endpoint.set_memory(Quotas::memory(&config.terminals));
-    let (classes, counters) =
-        (Arc::new(LiveClasses::new(config.classes)), Arc::new(Counters::default()));
-    counters.keepalive.set(config.operation.keepalive);
     let selection =
         selection(local.port(), config.intercept.is_some(), (&config.policies, &config.terminals));
-    let install =
-        |tunnel| Tunnel::install(tunnel, selection, config.mesh, classes.clone(), counters.clone());
-    let mut tunnel = config.tunnel.as_ref().map(install).transpose()?;
-    let carriage = Carriage { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
-    let gateway = Gateway::start(Side::Hub, endpoint, link, (policy, own), carriage)?;
-    if let Some(tunnel) = &mut tunnel {
-        tunnel.start(gateway.hop().clone());
-    }
-    let intake = interception.map(|it| Intake::new(it, gateway.counters()));
-    let quotas = Quotas::new(&config.terminals, ops.most_connections());
-    let sites = Sites::new(config.terminals, config.mesh, config.transparent);
-    tracing::info!("serving {} terminals on UDP {local}", sites.count());
-    say_ready();
-    ops.say_ready();
-    let (port, policies) = (local.port(), config.policies);
-    let (resolver, lookups) = (Resolver::default(), JoinSet::new());
-    let mut hub =
-        Hub { gateway, ops, intake, tunnel, sites, quotas, port, policies, resolver, lookups };
-    hub.ops.remember(hub.gateway.hop());
-    let result = hub.serve(shutdown).await;
-    hub.ops.stop(hub.gateway.view());
-    // Interception goes first: from here on new connections pass unaccelerated.
-    drop((hub.intake, hub.tunnel, hub.lookups));
-    hub.gateway.stop().await;
-    result
+    let setup = Setup {
+        side: Side::Hub,
+        own,
+        link,
+        endpoint,
+        peers,
+        dial,
+        operation: &config.operation,
+        intercept: config.intercept.as_ref(),
+        policies: config.policies,
+        classes: config.classes,
+        tunnel: config.tunnel.as_ref().map(|tunnel| (tunnel, selection, config.mesh)),
+    };
+    let (ops, parts) = setup.start()?;
+    tracing::info!("serving {} terminals on UDP {local}", config.terminals.len());
+    let hub = Hub {
+        parts,
+        quotas: Quotas::new(&config.terminals, ops.most_connections()),
+        sites: Sites::new(config.terminals, config.mesh, config.transparent),
+        port: local.port(),
+        resolver: Resolver::default(),
+        lookups: JoinSet::new(),
+    };
+    roles::run(ops, hub, shutdown).await
 }
 
 fn names(config: &HubConfig) -> BTreeMap<PublicKey, String> {
@@ -155,18 +141,11 @@ pub(crate) fn admitted(terminals: &[PermittedTerminal]) -> Vec<Admitted> {
 }
 
 struct Hub {
-    gateway: Gateway,
-    ops: Operations,
-    /// Intercepts connections to the terminals' networks, and the replies to transparent
-    /// connections.
-    intake: Option<Intake>,
-    /// Carries packets to the terminals' networks.
-    tunnel: Option<Tunnel>,
+    parts: Parts,
     sites: Sites,
     quotas: Quotas,
     /// Local UDP port of the hop.
     port: u16,
-    policies: Vec<Policy>,
     resolver: Resolver<PublicKey>,
     /// Name lookups in progress for streams.
     lookups: JoinSet<Option<Found>>,
@@ -195,40 +174,103 @@ async fn look_up(
     Some(Found { stream, open, admission, addresses })
 }
 
-impl Hub {
-    async fn serve(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let mut shutdown = pin!(shutdown);
-        while !self.ops.is_drained(self.gateway.view()) {
-            tokio::select! {
-                () = &mut shutdown => return Ok(()),
-                task = self.ops.next() => self.attend(task),
-                report = self.gateway.report() => match report {
-                    Report::Hop(HopEvent::Opened(stream, open)) => self.answer(stream, open),
-                    Report::Hop(HopEvent::Session(session, event)) => self.follow(session, &event),
-                    Report::Failed(error) => return Err(error),
-                },
-                Some(found) = self.lookups.join_next() => {
-                    found.into_iter().flatten().for_each(|found| self.answer_found(found));
-                }
-                arrival = intake::next(&mut self.intake) => {
-                    arrival.into_iter().for_each(|arrival| self.take(arrival));
-                }
+/// What a hub waits for.
+enum HubEvent {
+    Pair(PairEvent),
+    /// A name lookup has ended; `None` if its stream was reset meanwhile.
+    Found(Option<Found>),
+}
+
+impl Service for Hub {
+    type Event = HubEvent;
+
+    fn view(&self) -> View<'_> {
+        self.parts.gateway.view()
+    }
+
+    fn own(&self) -> Own {
+        self.parts.own()
+    }
+
+    async fn next(&mut self) -> HubEvent {
+        tokio::select! {
+            event = self.parts.next() => HubEvent::Pair(event),
+            Some(found) = self.lookups.join_next() => HubEvent::Found(found.ok().flatten()),
+        }
+    }
+
+    fn handle(&mut self, ops: &mut Operations, event: HubEvent) -> Result<(), RunError> {
+        match event {
+            HubEvent::Pair(PairEvent::Report(Report::Failed(error))) => return Err(error),
+            HubEvent::Pair(PairEvent::Report(Report::Hop(HopEvent::Opened(stream, open)))) => {
+                self.answer(ops, stream, open);
             }
-            // Computing the scope visits every terminal, so it happens only with interception.
-            let wanted = self.intake.is_some().then(|| self.wanted());
-            if let (Some(intake), Some(wanted)) = (&mut self.intake, wanted) {
-                intake.set(wanted)?;
+            HubEvent::Pair(PairEvent::Report(Report::Hop(HopEvent::Session(session, event)))) => {
+                self.follow(ops, session, &event);
+            }
+            HubEvent::Pair(PairEvent::Arrival(arrival)) => {
+                arrival.into_iter().for_each(|arrival| self.take(arrival));
+            }
+            HubEvent::Found(found) => {
+                found.into_iter().for_each(|found| self.answer_found(found));
             }
         }
         Ok(())
     }
 
+    fn set_interception(&mut self, ops: &Operations) -> Result<bool, RunError> {
+        // Computing the scope visits every terminal, so it happens only with interception.
+        let wanted = self.parts.intake.is_some().then(|| self.wanted(ops));
+        if let (Some(intake), Some(wanted)) = (&mut self.parts.intake, wanted) {
+            intake.set(wanted)?;
+        }
+        Ok(true)
+    }
+
+    fn look(&mut self) {
+        self.parts.follow_routes();
+    }
+
+    fn reload(&mut self, ops: &mut Operations) -> Result<Vec<String>, String> {
+        let config = read_hub(&ops.file()?).map_err(|error| error.to_string())?;
+        let Parts { gateway, intake, tunnel, policies } = &mut self.parts;
+        gateway.set_patience(config.connect_timeout);
+        let intercepts = intake.is_some();
+        if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
+            intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
+        }
+        if let Some(tunnel) = tunnel {
+            let selection = selection(self.port, intercepts, (&config.policies, &config.terminals));
+            tunnel.configure(selection).map_err(|error| error.to_string())?;
+        }
+        let names = names(&config);
+        let hop = gateway.hop();
+        hop.set_memory(Quotas::memory(&config.terminals));
+        hop.set_allowed(config.terminals.iter().map(|terminal| terminal.key).collect());
+        hop.configure_classes(&config.classes, tunnel.is_some())?;
+        *policies = config.policies;
+        gateway.counters().keepalive.set(config.operation.keepalive);
+        let mut notes = ops.configure(config.operation);
+        notes.extend(ops.configure_hop(hop, &config.link.rate, names));
+        self.quotas.configure(&config.terminals, ops.most_connections());
+        self.sites.configure(config.terminals, config.mesh);
+        self.sites.sessions().for_each(|session| self.set_weight(session));
+        Ok(notes)
+    }
+
+    async fn stop(self) {
+        drop(self.lookups);
+        self.parts.stop().await;
+    }
+}
+
+impl Hub {
     /// Which connections to intercept, or why none.
-    fn wanted(&self) -> Result<Scope, Bypass> {
-        if let Some(why) = self.ops.hindrance(self.gateway.view()) {
+    fn wanted(&self, ops: &Operations) -> Result<Scope, Bypass> {
+        if let Some(why) = ops.hindrance(self.parts.gateway.view()) {
             return Err(why);
         }
-        let hop = self.gateway.hop();
+        let hop = self.parts.gateway.hop();
         match Scope::only(self.sites.open_networks(|session| hop.has_room(session))) {
             Scope::Nothing if self.sites.open_networks(|_| true).is_empty() => {
                 Err(Bypass::PeerUnreachable)
@@ -238,72 +280,27 @@ impl Hub {
         }
     }
 
-    /// Handles an operator's request.
-    fn attend(&mut self, task: Task) {
-        match task {
-            Task::Answer(call) => {
-                let own = Own::of(self.intake.as_ref(), self.tunnel.as_ref(), &self.policies);
-                if let Some(call) = self.ops.answer(self.gateway.view(), own, call) {
-                    let outcome = self.reload();
-                    self.ops.reloaded(call, outcome);
-                }
-            }
-            Task::Look => {
-                self.ops.look(self.gateway.view());
-                self.intake.iter_mut().for_each(Intake::follow_routes);
-                self.tunnel.iter_mut().for_each(Tunnel::follow_routes);
-            }
-        }
-    }
-
-    /// Applies a changed configuration. An invalid one changes nothing.
-    fn reload(&mut self) -> Result<Vec<String>, String> {
-        let config = read_hub(&self.ops.file()?).map_err(|error| error.to_string())?;
-        self.gateway.set_patience(config.connect_timeout);
-        if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
-            intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
-        }
-        if let Some(tunnel) = &self.tunnel {
-            let selection =
-                selection(self.port, self.intake.is_some(), (&config.policies, &config.terminals));
-            tunnel.configure(selection).map_err(|error| error.to_string())?;
-        }
-        let keys = config.terminals.iter().map(|terminal| terminal.key).collect();
-        let names = names(&config);
-        self.gateway.hop().set_memory(Quotas::memory(&config.terminals));
-        self.gateway.hop().set_allowed(keys);
-        self.gateway.hop().configure_classes(&config.classes, self.tunnel.is_some())?;
-        self.policies = config.policies;
-        self.gateway.counters().keepalive.set(config.operation.keepalive);
-        let mut notes = self.ops.configure(config.operation);
-        self.quotas.configure(&config.terminals, self.ops.most_connections());
-        self.sites.configure(config.terminals, config.mesh);
-        self.sites.sessions().for_each(|session| self.set_weight(session));
-        notes.extend(self.ops.configure_hop(self.gateway.hop(), &config.link.rate, names));
-        Ok(notes)
-    }
-
     fn set_weight(&self, session: SessionId) {
         if let Some(terminal) = self.sites.of(session) {
-            self.gateway.hop().set_weight(session, terminal.quota.weight);
+            self.parts.gateway.hop().set_weight(session, terminal.quota.weight);
         }
     }
 
     /// Carries a connection, if this gateway and its terminal's quota have room. Otherwise the
     /// terminal lets new connections pass unaccelerated for a while.
-    fn answer(&mut self, stream: Stream, open: Open<Destination>) {
+    fn answer(&mut self, ops: &Operations, stream: Stream, open: Open<Destination>) {
         let session = stream.session();
         let Some(terminal) = self.sites.of(session) else {
-            return self.gateway.refuse(stream, &open, ResetReason::Prohibited);
+            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         };
-        if self.ops.hindrance(self.gateway.view()).is_some() {
-            return self.gateway.refuse(stream, &open, ResetReason::Limit);
+        if ops.hindrance(self.parts.gateway.view()).is_some() {
+            return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
         }
         let seat = match self.quotas.admit(clock::now(), &terminal.key) {
             Ok(seat) => seat,
             Err(bound) => {
                 tracing::debug!("{} has reached its limit: {bound:?}", terminal.name);
-                return self.gateway.refuse(stream, &open, ResetReason::Limit);
+                return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
             }
         };
         let verified = self.sites.is_behind(open.source.ip(), session);
@@ -316,7 +313,7 @@ impl Hub {
             Destination::Name(..) => {
                 let (asker, wish) =
                     ((terminal.key, terminal.quota.lookups), (stream, open, admission));
-                let patience = self.gateway.patience();
+                let patience = self.parts.gateway.patience();
                 self.lookups.spawn(look_up(self.resolver.clone(), asker, wish, patience));
             }
         }
@@ -325,7 +322,7 @@ impl Hub {
     fn answer_found(&mut self, Found { stream, open, admission, addresses }: Found) {
         match addresses {
             Ok(addresses) => self.answer_at(stream, open, addresses, admission),
-            Err(reason) => self.gateway.refuse(stream, &open, reason),
+            Err(reason) => self.parts.gateway.refuse(stream, &open, reason),
         }
     }
 
@@ -341,40 +338,40 @@ impl Hub {
         let session = stream.session();
         let nowhere = Egress::nowhere();
         let egress = self.sites.of(session).map_or(&nowhere, |terminal| &terminal.egress);
-        if let Err(why) = self.gateway.judge(egress, &open, &mut addresses) {
-            return self.gateway.prohibit(stream, &open, &why);
+        if let Err(why) = self.parts.gateway.judge(egress, &open, &mut addresses) {
+            return self.parts.gateway.prohibit(stream, &open, &why);
         }
         let route = |address| self.sites.route(session, open.to(address));
         let first = addresses[0];
         match route(first) {
             Route::Local => {
                 addresses.retain(|address| matches!(route(*address), Route::Local));
-                self.gateway.answer(stream, open, addresses, admission);
+                self.parts.gateway.answer(stream, open, addresses, admission);
             }
             Route::Forward(session) => {
-                self.gateway.forward(stream, session, open.to(first), admission);
+                self.parts.gateway.forward(stream, session, open.to(first), admission);
             }
-            Route::Reset(reason) => self.gateway.refuse(stream, &open, reason),
+            Route::Reset(reason) => self.parts.gateway.refuse(stream, &open, reason),
         }
     }
 
     /// Carries a connection to a client behind a terminal.
     fn take(&mut self, arrival: Arrival) {
         match self.sites.behind(arrival.open().destination.ip()) {
-            Some(session) => self.gateway.originate(session, arrival),
+            Some(session) => self.parts.gateway.originate(session, arrival),
             // Intercepted just as the session ended.
             None => arrival.dismiss(),
         }
     }
 
-    fn follow(&mut self, session: SessionId, event: &Event) {
-        self.ops.peers.follow(self.gateway.hop(), session, event);
+    fn follow(&mut self, ops: &mut Operations, session: SessionId, event: &Event) {
+        ops.peers.follow(self.parts.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
             self.sites.add(session, peer);
             self.set_weight(session);
             tracing::info!("session up with {} at {address}", self.sites.name(session));
-            if let Some(tunnel) = &self.tunnel {
-                tunnel.add(self.gateway.hop(), session, self.sites.networks(session));
+            if let Some(tunnel) = &self.parts.tunnel {
+                tunnel.add(self.parts.gateway.hop(), session, self.sites.networks(session));
             }
             return;
         }
@@ -400,7 +397,7 @@ impl Hub {
 
     /// Stops tunnelling packets for a terminal while it is unreachable.
     fn set_tunnel(&self, session: SessionId, event: &Event) {
-        let Some(tunnel) = &self.tunnel else { return };
+        let Some(tunnel) = &self.parts.tunnel else { return };
         match event {
             Event::Unreachable => tunnel.set_open(session, false),
             Event::Reachable => tunnel.set_open(session, true),

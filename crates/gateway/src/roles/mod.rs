@@ -1,0 +1,116 @@
+//! The roles of a gateway: hub, terminal and solo.
+//!
+//! Each is a [`Service`], which [`run`] drives until it is stopped or drained. [`pair`] starts what
+//! hub and terminal have in common, and [`gateway`] carries their connections.
+
+pub(crate) mod gateway;
+pub mod hub;
+mod pair;
+pub mod solo;
+pub mod terminal;
+
+use std::future::Future;
+use std::io::{self, Write};
+use std::pin::pin;
+
+use crate::error::RunError;
+use crate::operate::{Operations, Own, Task, View};
+
+/// A gateway in one of its roles.
+pub(crate) trait Service {
+    /// What it waits for besides operators.
+    type Event;
+
+    /// The gateway as its operators see it.
+    fn view(&self) -> View<'_>;
+
+    /// Its own part of the status.
+    fn own(&self) -> Own;
+
+    /// Waits for the next event. Cancel-safe.
+    async fn next(&mut self) -> Self::Event;
+
+    /// Handles an event.
+    ///
+    /// # Errors
+    /// If the gateway cannot go on.
+    fn handle(&mut self, ops: &mut Operations, event: Self::Event) -> Result<(), RunError>;
+
+    /// Intercepts connections exactly while that is useful. Returns whether clients are served.
+    ///
+    /// # Errors
+    /// If the kernel refuses a change of the interception.
+    fn set_interception(&mut self, ops: &Operations) -> Result<bool, RunError>;
+
+    /// Does the role's part of the housekeeping.
+    fn look(&mut self);
+
+    /// Applies the changed configuration file. An invalid one changes nothing.
+    ///
+    /// # Errors
+    /// If the file is invalid, or a setting cannot be applied.
+    fn reload(&mut self, ops: &mut Operations) -> Result<Vec<String>, String>;
+
+    /// Ends all connections. Interception ends first, so that new connections pass unaccelerated.
+    async fn stop(self);
+}
+
+/// Runs a gateway until `shutdown` completes or it is drained, then stops it. Prints `ready` on
+/// standard output when it first serves clients.
+pub(crate) async fn run(
+    mut ops: Operations,
+    mut service: impl Service,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let result = serve(&mut ops, &mut service, shutdown).await;
+    ops.stop(service.view());
+    service.stop().await;
+    result
+}
+
+async fn serve(
+    ops: &mut Operations,
+    service: &mut impl Service,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let mut shutdown = pin!(shutdown);
+    let mut serving = service.set_interception(ops)?;
+    let mut announced = false;
+    ops.say_ready();
+    while !ops.is_drained(service.view()) {
+        if serving && !announced {
+            announced = true;
+            say_ready();
+        }
+        tokio::select! {
+            () = &mut shutdown => return Ok(()),
+            task = ops.next() => attend(ops, service, task),
+            event = service.next() => service.handle(ops, event)?,
+        }
+        serving = service.set_interception(ops)?;
+    }
+    Ok(())
+}
+
+/// Handles an operator's request, or does the housekeeping.
+fn attend(ops: &mut Operations, service: &mut impl Service, task: Task) {
+    match task {
+        Task::Answer(call) => {
+            if let Some(call) = ops.answer(service.view(), service.own(), call) {
+                let outcome = service.reload(ops);
+                ops.reloaded(call, outcome);
+            }
+        }
+        Task::Look => {
+            ops.look(service.view());
+            service.look();
+        }
+    }
+}
+
+/// Prints `ready`, for which scripts wait.
+fn say_ready() {
+    // A closed stdout is no reason to stop.
+    let mut stdout = io::stdout().lock();
+    let _ = writeln!(stdout, "ready").and_then(|()| stdout.flush());
+}

@@ -1,0 +1,117 @@
+//! What hub and terminal start and stop the same way: interception, operations, tunnel, and the
+//! connections over the hop.
+
+use std::sync::Arc;
+
+use pep::config::{InterceptConfig, OperationConfig, TunnelConfig};
+use pep::traffic::{Classes, Policy};
+use slacp::Endpoint;
+
+use super::gateway::{Carriage, DialPolicy, Gateway, Report, Side};
+use crate::error::RunError;
+use crate::hop::class::LiveClasses;
+use crate::hop::peers::Peers;
+use crate::hop::udp::UdpLink;
+use crate::intercept::intake::{self, Intake};
+use crate::intercept::own::OwnAddresses;
+use crate::intercept::{Arrival, Interception};
+use crate::operate::counters::Counters;
+use crate::operate::status::Role;
+use crate::operate::{Operations, Own};
+use crate::tunnel::{Selection, Tunnel};
+
+/// What one side of a pair is made of.
+pub(super) struct Setup<'a> {
+    pub(super) side: Side,
+    pub(super) own: OwnAddresses,
+    pub(super) link: UdpLink,
+    pub(super) endpoint: Endpoint,
+    pub(super) peers: Peers,
+    pub(super) dial: DialPolicy,
+    pub(super) operation: &'a OperationConfig,
+    pub(super) intercept: Option<&'a InterceptConfig>,
+    pub(super) policies: Vec<Policy>,
+    pub(super) classes: Classes,
+    /// The tunnel, what goes through it, and `mesh` ([`Tunnel::install`]).
+    pub(super) tunnel: Option<(&'a TunnelConfig, Selection, bool)>,
+}
+
+/// One side of a pair, running.
+pub(super) struct Parts {
+    pub(super) gateway: Gateway,
+    /// Intercepts connections, and the replies to transparent ones.
+    pub(super) intake: Option<Intake>,
+    /// Carries packets that are not split.
+    pub(super) tunnel: Option<Tunnel>,
+    pub(super) policies: Vec<Policy>,
+}
+
+/// An event of a side of a pair.
+pub(super) enum PairEvent {
+    /// Of the hop, or a fatal error.
+    Report(Report),
+    /// A client's connection; `None` if only the interception has to change.
+    Arrival(Option<Arrival>),
+}
+
+impl Setup<'_> {
+    /// Starts everything.
+    ///
+    /// # Errors
+    /// If the kernel refuses something.
+    pub(super) fn start(self) -> Result<(Operations, Parts), RunError> {
+        let interception = match self.intercept {
+            Some(intercept) => Some(Interception::install(intercept, &self.policies)?),
+            None if self.dial.transparent => Some(Interception::of_replies()?),
+            None => None,
+        };
+        let role = match self.side {
+            Side::Hub => Role::Hub,
+            Side::Terminal => Role::Terminal,
+        };
+        let mut ops = Operations::start(role, self.operation, self.peers)?;
+        let classes = Arc::new(LiveClasses::new(self.classes));
+        let counters = Arc::new(Counters::default());
+        counters.keepalive.set(self.operation.keepalive);
+        let install = |(tunnel, selection, mesh)| {
+            Tunnel::install(tunnel, selection, mesh, classes.clone(), counters.clone())
+        };
+        let mut tunnel = self.tunnel.map(install).transpose()?;
+        let carriage = Carriage { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
+        let terms = (self.dial, self.own);
+        let gateway = Gateway::start(self.side, self.endpoint, self.link, terms, carriage)?;
+        if let Some(tunnel) = &mut tunnel {
+            tunnel.start(gateway.hop().clone());
+        }
+        ops.remember(gateway.hop());
+        let intake = interception.map(|it| Intake::new(it, gateway.counters()));
+        Ok((ops, Parts { gateway, intake, tunnel, policies: self.policies }))
+    }
+}
+
+impl Parts {
+    /// Waits for the next event. Cancel-safe.
+    pub(super) async fn next(&mut self) -> PairEvent {
+        tokio::select! {
+            report = self.gateway.report() => PairEvent::Report(report),
+            arrival = intake::next(&mut self.intake) => PairEvent::Arrival(arrival),
+        }
+    }
+
+    /// The part of the status that is not of the hop.
+    pub(super) fn own(&self) -> Own {
+        Own::of(self.intake.as_ref(), self.tunnel.as_ref(), &self.policies)
+    }
+
+    /// Restores routes that the kernel removed.
+    pub(super) fn follow_routes(&mut self) {
+        self.intake.iter_mut().for_each(Intake::follow_routes);
+        self.tunnel.iter_mut().for_each(Tunnel::follow_routes);
+    }
+
+    /// Ends interception and tunnel, then all connections.
+    pub(super) async fn stop(self) {
+        drop((self.intake, self.tunnel));
+        self.gateway.stop().await;
+    }
+}
