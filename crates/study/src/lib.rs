@@ -5,12 +5,14 @@
 //! simulator, in virtual time (`simulate`). [`results`] holds what came out and shows it as a
 //! table, a page, a picture and JSON.
 //!
-//! Today there is one study, [`Demo`]: what the gateway pair gains on this machine. [`runs`] shows
-//! the figures of scenario files in the simulator.
+//! Today there is one such study, [`Demo`]: what the gateway pair gains on this machine. [`runs`]
+//! shows the figures of scenario files in the simulator; [`senders`] compares our TCP [`endpoint`]
+//! with the kernel's in the lab.
 
 #![forbid(unsafe_code)]
 
 mod demo;
+pub mod endpoint;
 pub mod entry;
 mod error;
 pub mod figures;
@@ -23,6 +25,7 @@ pub mod plan;
 mod progress;
 pub mod results;
 pub mod runs;
+pub mod senders;
 mod simulate;
 pub mod summary;
 

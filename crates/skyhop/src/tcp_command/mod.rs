@@ -2,26 +2,17 @@
 //! controller, against real kernels.
 
 mod compare;
-mod drive;
-mod get;
-mod report;
-mod serve;
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use bytes::Bytes;
 use clap::Subcommand;
 use lab::{LAB_VARIABLE, LAN_DEVICE};
-use os::clock;
 use os::station::{Station, spare_addresses};
 use serde::Serialize;
-use tcp::{Config, Connection, SeqNr, SynData, wire};
-
-use self::drive::drive;
-use self::get::{Client, Target};
-use self::serve::Server;
+use study::endpoint::{self, Fetched, Target, fitting};
+use tcp::{Config, SynData};
 
 /// Exit code of a failed transfer.
 const FAILED: u8 = 1;
@@ -103,20 +94,19 @@ pub(crate) fn run(command: TcpCommand) -> Result<ExitCode> {
     match command {
         TcpCommand::Serve(args) => serve(args),
         TcpCommand::Get(args) => get(&args),
-        TcpCommand::Compare(args) => compare::run(&args),
+        TcpCommand::Compare(args) => compare::run(*args),
     }
 }
 
 fn serve(args: ServeArgs) -> Result<ExitCode> {
     let (mut station, addresses) = args.station.open()?;
-    let json = args.station.json;
-    let mut server = Server::new(args.station.options, args.port, args.connections, |served| {
-        let _ = tell(served, json);
-    });
     for address in &addresses {
         eprintln!("skyhop: serving on {}", SocketAddr::new(*address, args.port));
     }
-    drive(&mut station, &mut server)?;
+    let StationArgs { options, json, .. } = args.station;
+    endpoint::serve(&mut station, options, args.port, args.connections, |served| {
+        let _ = tell(served, json);
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -127,23 +117,15 @@ fn get(args: &GetArgs) -> Result<ExitCode> {
     let own = *own.with_context(|| format!("no local address of {server}'s family"))?;
     let mut config = fitting(&args.station.options, own);
     for _ in 0..args.times {
-        let way = wire::Path {
-            from: own,
-            from_port: 49_152 + (random() % 16_384) as u16,
-            to: server.ip(),
-            to_port: server.port(),
-        };
-        let tcp = Connection::connect(config.clone(), SeqNr::new(random() as u32));
-        let mut client = Client::new(tcp, way, clock::now(), &args.target);
-        drive(&mut station, &mut client)?;
-        match client.outcome.as_ref().context("the connection ended without an object")? {
+        let fetched = endpoint::get(&mut station, &config, (own, server), &args.target)?;
+        match &fetched.outcome {
             Ok(got) => tell(got, args.station.json)?,
             Err(error) => {
                 eprintln!("skyhop: {}: {error}", args.target);
                 return Ok(ExitCode::from(FAILED));
             }
         }
-        args.learn(&mut config, &client.tcp);
+        args.learn(&mut config, &fetched);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -169,7 +151,7 @@ impl StationArgs {
 
 impl GetArgs {
     /// Sets the initial values of the next connection.
-    fn learn(&self, config: &mut Config, tcp: &Connection<Bytes>) {
+    fn learn(&self, config: &mut Config, Fetched { tcp, .. }: &Fetched) {
         config.shared = match self.share {
             Share::Nothing => None,
             Share::Ssthresh => Some(tcp.control_block().ssthresh_only()),
@@ -197,22 +179,8 @@ impl GetArgs {
     }
 }
 
-/// Adapts the settings to an Ethernet: path MTU discovery is not modelled.
-fn fitting(config: &Config, own: IpAddr) -> Config {
-    let most = if own.is_ipv4() { 1460 } else { 1440 };
-    Config { mss: config.mss.min(most), seed: random(), ..config.clone() }
-}
-
 fn tell<T: Serialize + core::fmt::Display>(report: &T, json: bool) -> Result<()> {
     let text = if json { serde_json::to_string(report)? } else { report.to_string() };
     crate::print(&format!("{text}\n"))?;
     Ok(())
-}
-
-/// A random number for initial sequence numbers (RFC 6528) and ports.
-fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // Nothing in this program works without the system's random numbers.
-    getrandom::fill(&mut bytes).expect("the system has random numbers");
-    u64::from_le_bytes(bytes)
 }

@@ -1,26 +1,32 @@
-//! `skyhop tcp get`: fetches a test object over HTTP with an endpoint of `tcp` and verifies every
-//! byte.
+//! Fetches a test object over HTTP with an endpoint of `tcp`, and verifies every byte.
 
 use core::fmt;
 use core::str::FromStr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use lab::TestObject;
 use meter::http::head;
-use tcp::{Connection, Event, Segment, State, wire};
+use os::clock;
+use os::station::Station;
+use tcp::{Config, Connection, Event, Segment, SeqNr, State, wire};
 use thiserror::Error;
 use units::{Instant, Machine};
 
-use super::drive::{Side, back};
+use super::drive::{Side, back, drive};
+use super::random;
 use super::report::Got;
 
 const HTTP_PORT: u16 = 80;
 
 /// URL of an object: `http://server/1MB` or `server:80/1MB`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub struct Target {
+    /// The server's name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
     name: String,
     object: TestObject,
 }
@@ -30,7 +36,7 @@ pub(super) struct Target {
 #[error(
     "{text:?}: expected http://HOST[:PORT]/SIZE or HOST[:PORT]/SIZE, such as http://server/1MB"
 )]
-pub(super) struct NoTarget {
+pub struct NoTarget {
     text: String,
 }
 
@@ -64,9 +70,40 @@ impl fmt::Display for Target {
     }
 }
 
+/// A transfer that has ended.
+pub struct Fetched {
+    /// The object, or why it could not be fetched.
+    pub outcome: Result<Got, GetError>,
+    /// The connection, from which later ones can learn.
+    pub tcp: Connection<Bytes>,
+}
+
+/// Fetches the object from `server`, with `own` as the station's address.
+///
+/// # Errors
+/// If the device is gone.
+pub fn get(
+    station: &mut Station,
+    config: &Config,
+    (own, server): (IpAddr, SocketAddr),
+    target: &Target,
+) -> io::Result<Fetched> {
+    let way = wire::Path {
+        from: own,
+        from_port: 49_152 + (random() % 16_384) as u16,
+        to: server.ip(),
+        to_port: server.port(),
+    };
+    let tcp = Connection::connect(config.clone(), SeqNr::new(random() as u32));
+    let mut client = Client::new(tcp, way, clock::now(), target);
+    drive(station, &mut client)?;
+    let outcome = client.outcome.unwrap_or(Err(GetError::NoObject));
+    Ok(Fetched { outcome, tcp: client.tcp })
+}
+
 /// One transfer.
-pub(super) struct Client {
-    pub(super) tcp: Connection<Bytes>,
+struct Client {
+    tcp: Connection<Bytes>,
     way: wire::Path,
     begun: Instant,
     /// The part of the request not yet written.
@@ -74,37 +111,61 @@ pub(super) struct Client {
     reply: Reply,
     first_byte: Option<Instant>,
     /// The outcome, once known.
-    pub(super) outcome: Option<Result<Got, GetError>>,
+    outcome: Option<Result<Got, GetError>>,
     is_over: bool,
 }
 
 /// Why the object could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub(super) enum GetError {
+pub enum GetError {
+    /// The connection failed.
     #[error("the connection ended: {0:?}")]
     Aborted(tcp::Abort),
+    /// The connection was closed before anything was known.
+    #[error("the connection ended without an object")]
+    NoObject,
+    /// The stream ended too early.
     #[error("the server ended the stream after {got} of {expected} bytes")]
-    Short { got: u64, expected: u64 },
+    Short {
+        /// Bytes of the object received.
+        got: u64,
+        /// Size of the object.
+        expected: u64,
+    },
+    /// The reply does not begin with a head.
     #[error("the server's reply is not HTTP")]
     NoHttp,
+    /// The status is not 200.
     #[error("the server answered {status}")]
-    Status { status: u16 },
+    Status {
+        /// The status.
+        status: u16,
+    },
+    /// The announced length is not the object's.
     #[error("the server announces {told} bytes, the object has {expected}")]
-    Length { told: u64, expected: u64 },
+    Length {
+        /// The announced length.
+        told: u64,
+        /// Size of the object.
+        expected: u64,
+    },
+    /// A byte is not the object's.
     #[error("byte {at} differs from the one sent")]
-    Wrong { at: u64 },
+    Wrong {
+        /// Its index.
+        at: u64,
+    },
+    /// The stream goes on after the object.
     #[error("the server sent more than the object's {expected} bytes")]
-    Long { expected: u64 },
+    Long {
+        /// Size of the object.
+        expected: u64,
+    },
 }
 
 impl Client {
-    pub(super) fn new(
-        tcp: Connection<Bytes>,
-        way: wire::Path,
-        now: Instant,
-        target: &Target,
-    ) -> Self {
+    fn new(tcp: Connection<Bytes>, way: wire::Path, now: Instant, target: &Target) -> Self {
         let request = head::get(&format!("/{}", target.name), "1.1", &target.host, false);
         let mut client = Self {
             tcp,

@@ -1,7 +1,8 @@
 //! Runs `tcp` connections on a station: handles segments as they arrive and timers when they
 //! expire.
 
-use anyhow::Result;
+use std::io;
+
 use bytes::Bytes;
 use os::clock;
 use os::station::{Datagram, Station};
@@ -12,7 +13,7 @@ use units::Instant;
 const TCP: u8 = 6;
 
 /// An owner of connections.
-pub(super) trait Side {
+pub(crate) trait Side {
     /// Handles a segment received along `path`.
     fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>);
 
@@ -30,7 +31,7 @@ pub(super) trait Side {
 }
 
 /// Runs a side until it is over.
-pub(super) fn drive(station: &mut Station, side: &mut impl Side) -> Result<()> {
+pub(crate) fn drive(station: &mut Station, side: &mut impl Side) -> io::Result<()> {
     let mut heard = Vec::new();
     loop {
         station.receive(|datagram| heard.push(datagram))?;
@@ -60,7 +61,7 @@ fn decode(datagram: Datagram) -> Option<(wire::Path, Segment<Bytes>)> {
     (protocol == TCP).then(decoded).flatten()
 }
 
-fn send(station: &mut Station, side: &mut impl Side, now: Instant) -> Result<()> {
+fn send(station: &mut Station, side: &mut impl Side, now: Instant) -> io::Result<()> {
     while let Some((path, segment)) = side.emit(now) {
         let mut payload = Vec::with_capacity(segment.wire_len());
         wire::encode(&path, &segment, &mut payload);
@@ -71,6 +72,6 @@ fn send(station: &mut Station, side: &mut impl Side, now: Instant) -> Result<()>
 }
 
 /// The reverse path.
-pub(super) fn back(path: &wire::Path) -> wire::Path {
+pub(crate) fn back(path: &wire::Path) -> wire::Path {
     wire::Path { from: path.to, from_port: path.to_port, to: path.from, to_port: path.from_port }
 }

@@ -1,16 +1,18 @@
-//! `skyhop tcp serve`: serves test objects over HTTP with endpoints of `tcp`.
+//! Serves test objects over HTTP with endpoints of `tcp`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 use lab::TestObject;
 use meter::http::head::{self, HeadError, Request};
+use os::station::Station;
 use tcp::{Config, Connection, Event, Segment, SeqNr, State, Stats, SynData, refusal, wire};
 use units::{ByteCount, Instant, Machine};
 
-use super::drive::{Side, back};
+use super::drive::{Side, back, drive};
 use super::report::Served;
 
 /// Maximum number of concurrent connections; further SYNs are ignored.
@@ -22,8 +24,23 @@ const AHEAD: ByteCount = ByteCount::new(256 << 10);
 /// The client's address, and ours.
 type Key = (SocketAddr, SocketAddr);
 
+/// Serves connections to `port` of the station, at most `left` of them, and reports each once it
+/// has ended.
+///
+/// # Errors
+/// If the device is gone.
+pub fn serve(
+    station: &mut Station,
+    config: Config,
+    port: u16,
+    left: Option<u64>,
+    on_end: impl FnMut(&Served),
+) -> io::Result<()> {
+    drive(station, &mut Server::new(config, port, left, on_end))
+}
+
 /// All connections of a server.
-pub(super) struct Server<F> {
+struct Server<F> {
     config: Config,
     port: u16,
     flows: BTreeMap<Key, Flow>,
@@ -39,7 +56,7 @@ pub(super) struct Server<F> {
 }
 
 impl<F: FnMut(&Served)> Server<F> {
-    pub(super) fn new(config: Config, port: u16, left: Option<u64>, on_end: F) -> Self {
+    fn new(config: Config, port: u16, left: Option<u64>, on_end: F) -> Self {
         Self {
             config,
             port,
@@ -245,7 +262,7 @@ fn answer(bytes: &[u8]) -> Option<(String, Option<TestObject>)> {
 }
 
 /// The reply's head for an object.
-pub(super) fn head_of(object: TestObject) -> String {
+pub(crate) fn head_of(object: TestObject) -> String {
     head::ok(object.size().get(), false)
 }
 

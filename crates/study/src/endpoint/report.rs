@@ -11,24 +11,36 @@ use units::{BitRate, ByteCount};
 
 /// A served connection.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Served {
-    pub(super) peer: SocketAddr,
+#[non_exhaustive]
+pub struct Served {
+    /// The client.
+    pub peer: SocketAddr,
     /// Size of the object; `None` if none was requested.
-    pub(super) object_bytes: Option<u64>,
+    pub object_bytes: Option<u64>,
     /// Time from the SYN to the end of the connection.
-    pub(super) seconds: f64,
+    pub seconds: f64,
     /// Why it ended early.
-    pub(super) error: Option<String>,
-    pub(super) acked_bytes: u64,
-    pub(super) segments: u64,
-    pub(super) retransmissions: u64,
-    pub(super) recoveries: u64,
-    pub(super) timeouts: u64,
-    pub(super) undone: u64,
-    pub(super) tail_probes: u64,
-    pub(super) ecn_reductions: u64,
-    pub(super) cwnd_bytes: u64,
-    pub(super) smoothed_rtt_seconds: Option<f64>,
+    pub error: Option<String>,
+    /// Bytes that the peer acknowledged.
+    pub acked_bytes: u64,
+    /// Segments sent.
+    pub segments: u64,
+    /// Segments of these sent again.
+    pub retransmissions: u64,
+    /// Loss recoveries.
+    pub recoveries: u64,
+    /// Retransmission time-outs.
+    pub timeouts: u64,
+    /// Congestion responses undone, because the loss was none.
+    pub undone: u64,
+    /// Tail loss probes (RFC 8985 §7).
+    pub tail_probes: u64,
+    /// Congestion responses to marks (RFC 3168).
+    pub ecn_reductions: u64,
+    /// The last congestion window.
+    pub cwnd_bytes: u64,
+    /// The last smoothed round-trip time.
+    pub smoothed_rtt_seconds: Option<f64>,
 }
 
 impl Served {
@@ -76,12 +88,16 @@ impl fmt::Display for Served {
 
 /// An object received in full.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Got {
-    pub(super) bytes: u64,
+#[non_exhaustive]
+pub struct Got {
+    /// Size of the object.
+    pub bytes: u64,
     /// Time from the SYN to the end of the stream.
-    pub(super) seconds: f64,
-    pub(super) first_byte_seconds: Option<f64>,
-    pub(super) goodput_bits_per_second: Option<u64>,
+    pub seconds: f64,
+    /// Time from the SYN to the first byte of the reply.
+    pub first_byte_seconds: Option<f64>,
+    /// Bytes over time.
+    pub goodput_bits_per_second: Option<u64>,
 }
 
 impl Got {

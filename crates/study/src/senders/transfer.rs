@@ -1,25 +1,68 @@
 //! One transfer from `server` to the kernel's client, with either sender.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use lab::{Capture, LAN_DEVICE, Lab, NetNs, Node, Preset, TestObject};
-use meter::CongestionControl;
+use lab::{Capture, CaptureError, LAN_DEVICE, Lab, NetNs, Node, Preset, StartError, TestObject};
 use meter::http::head::get;
-use os::station::{Station, spare_addresses};
+use meter::{CongestionControl, CongestionError};
+use os::station::{Station, StationError, spare_addresses};
 use socket2::SockRef;
 use tcp::Config;
+use thiserror::Error;
 use units::{BitRate, ByteCount};
 
-use crate::tcp_command::drive::drive;
-use crate::tcp_command::serve::{Server, head_of};
+use crate::endpoint::{self, head_of};
 
 const PORT: u16 = 8080;
+
+/// Why a transfer failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The lab cannot be started.
+    #[error(transparent)]
+    Lab(#[from] StartError),
+    /// The packets cannot be captured.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// The capture is incomplete.
+    #[error("the capture lacks {dropped} packets: the machine is too slow")]
+    Dropped {
+        /// Packets that were not captured.
+        dropped: u64,
+    },
+    /// Our endpoint cannot be started.
+    #[error(transparent)]
+    Station(#[from] StationError),
+    /// The kernel lacks the congestion control.
+    #[error(transparent)]
+    Congestion(#[from] CongestionError),
+    /// A socket or a device failed.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The server's host has no IPv4 address.
+    #[error("the server has no IPv4 address")]
+    NoAddress,
+    /// Bytes were changed on the way.
+    #[error("received bytes differ from those sent")]
+    Different,
+    /// The stream goes on after the object.
+    #[error("received more bytes than were sent")]
+    TooLong,
+    /// The server ended early.
+    #[error("the server ended")]
+    Ended,
+    /// The server panicked, which is a bug.
+    #[error("the server panicked")]
+    Panicked,
+}
+
+type Result<T> = core::result::Result<T, TransferError>;
 
 /// The sending TCP.
 #[derive(Clone)]
@@ -57,20 +100,21 @@ impl Transfer<'_> {
         let place = lab.node(Node::Server).clone();
         let server = thread::Builder::new().spawn(move || serve(&place, sender, object, &ready))?;
         let Ok(address) = started.recv() else {
-            let ended = server.join().map_err(|_| anyhow!("the server panicked"))?;
-            return Err(ended.err().unwrap_or_else(|| anyhow!("the server ended")));
+            let ended = server.join().map_err(|_| TransferError::Panicked)?;
+            return Err(ended.err().unwrap_or(TransferError::Ended));
         };
         let begun = Instant::now();
         let stream = lab.node(Node::Client).run(|| TcpStream::connect(address))?;
         fetch(stream, object)?;
         let time = begun.elapsed();
-        server.join().map_err(|_| anyhow!("the server panicked"))??;
+        server.join().map_err(|_| TransferError::Panicked)??;
         if let Some(captured) = capture.map(Capture::finish) {
             if let Some(error) = captured.error {
                 return Err(error.into());
             }
-            let dropped = captured.dropped;
-            ensure!(dropped == 0, "the capture lacks {dropped} packets: the machine is too slow");
+            if captured.dropped > 0 {
+                return Err(TransferError::Dropped { dropped: captured.dropped });
+            }
         }
         let goodput = BitRate::average(ByteCount::new(object.size().get()), time);
         Ok(goodput.map_or(f64::NAN, |rate| rate.bits_per_second() as f64 / 1e6))
@@ -87,11 +131,15 @@ fn fetch(mut stream: TcpStream, object: TestObject) -> Result<()> {
     for chunk in object.chunks() {
         got.resize(chunk.len(), 0);
         stream.read_exact(&mut got)?;
-        ensure!(got == chunk, "received bytes differ from those sent");
+        if got != chunk {
+            return Err(TransferError::Different);
+        }
     }
     // Our endpoint closes only once everything is acknowledged.
-    ensure!(stream.read(&mut [0])? == 0, "received more bytes than were sent");
-    Ok(())
+    match stream.read(&mut [0])? {
+        0 => Ok(()),
+        _ => Err(TransferError::TooLong),
+    }
 }
 
 fn read_head(stream: &mut TcpStream) -> Result<()> {
@@ -117,11 +165,10 @@ fn serve(
         Sender::Ours(config) => {
             let addresses = spare_addresses(LAN_DEVICE)?;
             let mut station = Station::open(LAN_DEVICE, &addresses)?;
-            let mut server = Server::new(*config, PORT, Some(1), |_| {});
             let own = addresses.iter().find(|own| own.is_ipv4());
-            let own = own.context("the server has no IPv4 address")?;
+            let own = own.ok_or(TransferError::NoAddress)?;
             let _ = ready.send(SocketAddr::new(*own, PORT));
-            drive(&mut station, &mut server)
+            Ok(endpoint::serve(&mut station, *config, PORT, Some(1), |_| {})?)
         }
     }
 }

@@ -3,12 +3,14 @@
 use core::fmt;
 
 use lab::TestObject;
+use report::{Column, Table};
 use serde::Serialize;
-use stats::{Bootstrap, Interval, mean, median};
+use stats::{Bootstrap, Interval, Spread, mean};
 
 /// The whole comparison.
 #[derive(Debug, Serialize)]
-pub(super) struct Comparison {
+#[non_exhaustive]
+pub struct Comparison {
     object_bytes: u64,
     first_seed: u64,
     runs: u32,
@@ -17,13 +19,16 @@ pub(super) struct Comparison {
 
 /// The results of one controller.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
-    pub(super) controller: String,
-    /// Goodput in Mbit/s per seed, of the kernel and of our endpoint.
+#[non_exhaustive]
+pub struct Row {
+    /// The congestion control.
+    pub controller: String,
+    /// Goodput of the kernel in Mbit/s, per seed.
     #[serde(rename = "kernel_mbit_per_second")]
-    pub(super) kernel: Vec<f64>,
+    pub kernel: Vec<f64>,
     #[serde(rename = "skyhop_mbit_per_second")]
-    pub(super) skyhop: Vec<f64>,
+    /// The same of our endpoint.
+    pub skyhop: Vec<f64>,
     /// Our mean goodput over the kernel's.
     ratio_of_means: f64,
     /// 95 % bootstrap interval of the ratio, with the runs of a seed drawn together. `None` for a
@@ -55,33 +60,31 @@ impl Comparison {
     }
 }
 
-/// Prints means, medians, and the range of the runs.
+/// A Markdown table: means, medians, and the range of the runs.
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "| Mbit/s, mean; median (least–most) | kernel | skyhop | skyhop/kernel, 95 % |"
-        )?;
-        writeln!(f, "|---|---|---|---|")?;
+        let names =
+            ["Mbit/s, mean; median (least–most)", "kernel", "skyhop", "skyhop/kernel, 95 %"];
+        let mut table = Table::new(names.map(Column::left));
         for row in &self.rows {
-            let (kernel, skyhop) = (cell(&row.kernel), cell(&row.skyhop));
-            write!(f, "| `{}` | {kernel} | {skyhop} | {:.2}", row.controller, row.ratio_of_means)?;
+            let mut ratio = format!("{:.2}", row.ratio_of_means);
             if let Some(Interval { low, high }) = row.ratio_ci95 {
-                write!(f, " ({low:.2}–{high:.2})")?;
+                ratio += &format!(" ({low:.2}–{high:.2})");
             }
-            writeln!(f, " |")?;
+            let name = format!("`{}`", row.controller);
+            table.row([name, cell(&row.kernel), cell(&row.skyhop), ratio]);
         }
-        Ok(())
+        f.write_str(&table.markdown())
     }
 }
 
+/// Mean, median and range.
 fn cell(samples: &[f64]) -> String {
-    let (least, most) = samples
-        .iter()
-        .fold((f64::MAX, f64::MIN), |(least, most), each| (least.min(*each), most.max(*each)));
-    let middle = |found: Option<f64>| found.unwrap_or(f64::NAN);
-    let (mean, median) = (middle(mean(samples)), middle(median(samples)));
-    format!("{mean:.2}; {median:.2} ({least:.2}–{most:.2})")
+    let Some(Spread { min, median, max }) = Spread::of(samples.iter().copied()) else {
+        return String::new();
+    };
+    let mean = mean(samples).unwrap_or(f64::NAN);
+    format!("{mean:.2}; {median:.2} ({min:.2}–{max:.2})")
 }
 
 #[cfg(test)]

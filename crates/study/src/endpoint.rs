@@ -1,0 +1,30 @@
+//! Endpoints of `tcp` on a network device, with every option and congestion controller, against
+//! real kernels: [`serve`] test objects over HTTP, or [`get`] one and verify every byte.
+
+mod drive;
+mod get;
+mod report;
+mod serve;
+
+use std::net::IpAddr;
+
+use tcp::Config;
+
+pub use get::{Fetched, GetError, NoTarget, Target, get};
+pub use report::{Got, Served};
+pub(crate) use serve::head_of;
+pub use serve::serve;
+
+/// Adapts settings to an Ethernet, with a seed of their own: path MTU discovery is not modelled.
+pub fn fitting(config: &Config, own: IpAddr) -> Config {
+    let most = if own.is_ipv4() { 1460 } else { 1440 };
+    Config { mss: config.mss.min(most), seed: random(), ..config.clone() }
+}
+
+/// A random number for initial sequence numbers (RFC 6528), ports and seeds.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Nothing here works without the system's random numbers.
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    u64::from_le_bytes(bytes)
+}

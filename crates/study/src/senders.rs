@@ -1,0 +1,110 @@
+//! Our TCP sender against the kernel's, on the same links.
+//!
+//! Each run starts a new lab with the run's seed for every sender, one after the other, so that
+//! changes in the machine's load affect all senders. The client is always the kernel's; only the
+//! sender differs.
+
+mod table;
+mod transfer;
+
+use std::path::PathBuf;
+
+use lab::{Preset, TestObject};
+use meter::{CongestionControl, CongestionError};
+use tcp::Config;
+use tcp::cc::{ControllerSpec, FastRecovery};
+
+pub use table::{Comparison, Row};
+pub use transfer::TransferError;
+use transfer::{Sender, Transfer};
+
+/// What to compare.
+#[derive(Debug)]
+pub struct Senders {
+    /// The link.
+    pub preset: Preset,
+    /// The seed of the first run; each run has the next one.
+    pub first_seed: u64,
+    /// Number of runs.
+    pub runs: u32,
+    /// What is transferred.
+    pub object: TestObject,
+    /// The congestion controls.
+    pub controllers: Vec<Controllers>,
+    /// Further settings of our endpoint.
+    pub options: Config,
+    /// Write the packets of each transfer as pcapng, from both sides of the hop, into
+    /// `CONTROLLER-SEED-kernel` and `CONTROLLER-SEED-skyhop` of this directory.
+    pub pcap: Option<PathBuf>,
+}
+
+/// A congestion control of ours, and the kernel's of the same name.
+#[derive(Debug, Clone)]
+pub struct Controllers {
+    ours: ControllerSpec,
+    kernels: CongestionControl,
+}
+
+impl TryFrom<ControllerSpec> for Controllers {
+    type Error = CongestionError;
+
+    /// Ours may have options: `cubic:hystart=2011`.
+    fn try_from(ours: ControllerSpec) -> Result<Self, CongestionError> {
+        let kernels = ours.to_string().split(':').next().unwrap_or_default().parse()?;
+        Ok(Self { ours, kernels })
+    }
+}
+
+impl Senders {
+    /// Number of transfers.
+    pub fn transfers(&self) -> u64 {
+        u64::from(self.runs) * 2 * self.controllers.len() as u64
+    }
+
+    /// Runs all transfers, after [`lab::enter`]. `begin` is called before each, with the number of
+    /// those that are done and what comes next.
+    ///
+    /// # Errors
+    /// If a transfer fails.
+    pub fn compare(&self, mut begin: impl FnMut(u64, &str)) -> Result<Comparison, TransferError> {
+        let rows = self.controllers.iter().map(|both| Row::new(both.ours.to_string()));
+        let mut rows: Vec<Row> = rows.collect();
+        let mut done = 0;
+        for run in 0..self.runs {
+            let seed = self.first_seed + u64::from(run);
+            for (controllers, row) in self.controllers.iter().zip(&mut rows) {
+                for sender in self.senders(controllers, run) {
+                    let (name, who) = (&row.controller, sender.name());
+                    begin(done, &format!("{name} {who}, seed {seed}"));
+                    let pcap = self.pcap.as_ref();
+                    let pcap = pcap.map(|dir| dir.join(format!("{name}-{seed}-{who}")));
+                    let transfer =
+                        Transfer { preset: &self.preset, seed, object: self.object, pcap };
+                    let samples = match &sender {
+                        Sender::Kernel(_) => &mut row.kernel,
+                        Sender::Ours(_) => &mut row.skyhop,
+                    };
+                    samples.push(transfer.run(sender)?);
+                    done += 1;
+                }
+            }
+        }
+        Ok(Comparison::new(self.object, self.first_seed, self.runs, rows))
+    }
+
+    /// Both senders, in alternating order, so that neither always goes first.
+    fn senders(&self, controllers: &Controllers, run: u32) -> [Sender; 2] {
+        let kernel = Sender::Kernel(controllers.kernels.clone());
+        let ours = Sender::Ours(self.endpoint(&controllers.ours));
+        if run.is_multiple_of(2) { [kernel, ours] } else { [ours, kernel] }
+    }
+
+    /// Our endpoint with this controller. Like Linux, it uses the same loss recovery with every
+    /// controller, and stays in recovery until all losses are repaired: RFC 2581's Reno does not,
+    /// and would halve its window for each loss in a window.
+    fn endpoint(&self, controller: &ControllerSpec) -> Box<Config> {
+        let recovery = self.options.recovery.unwrap_or(FastRecovery::NewReno);
+        let controller = controller.clone();
+        Box::new(Config { controller, recovery: Some(recovery), ..self.options.clone() })
+    }
+}
