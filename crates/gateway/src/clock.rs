@@ -1,4 +1,7 @@
 //! The one place of the gateway where time is read.
+//!
+//! Only drivers ask for it, and hand it on: the loop of the roles (`roles::run`), the endpoint's
+//! driver and its handle (`hop`), the DLEP driver, and the tasks of connections (`relay`, `proxy`).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -7,9 +7,9 @@ use pep::config::DlepConfig;
 use pep::dlep::{Phase, Report, Row};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use units::Instant;
 
 use super::driver::Driver;
-use crate::clock;
 use crate::operate::status::{DlepDestination, DlepStatus};
 
 /// A running DLEP router; stops when dropped.
@@ -55,7 +55,7 @@ impl Client {
     }
 
     /// The state for the status.
-    pub(crate) fn status(&self) -> DlepStatus {
+    pub(crate) fn status(&self, now: Instant) -> DlepStatus {
         let report = self.report();
         let row = |row: Row| DlepDestination {
             mac: row.mac,
@@ -65,7 +65,7 @@ impl Client {
         };
         DlepStatus {
             state: report.phase.as_str().to_owned(),
-            since_s: clock::now().saturating_since(report.since).as_secs_f64(),
+            since_s: now.saturating_since(report.since).as_secs_f64(),
             modem: report.modem.map(|modem| modem.to_string()),
             peer_type: (report.phase == Phase::Up).then_some(report.peer_type),
             rate_bit_s: report.base.default_rate().map(|rate| rate.bits_per_second()),

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pep::config::TerminalConfig;
 use slacp::{Endpoint, Event};
@@ -70,32 +70,36 @@ fn knock(config: &TerminalConfig, addresses: &[SocketAddr]) -> io::Result<Answer
     let seed = random_bytes().map_err(io::Error::other)?;
     let (link, pair) = (config.link.clone(), config.identity.clone());
     let mut endpoint = Endpoint::terminal(link, pair, config.hub_key, addresses.to_vec(), seed);
-    let (began, mut sent) = (Instant::now(), Instant::now());
+    let began = clock::now();
+    let mut sent = began;
     let mut datagram = Vec::new();
     let mut buffer = vec![0; 1 << 16];
     let mut refused = None;
-    while began.elapsed() < PATIENCE {
+    loop {
         let now = clock::now();
+        if now.saturating_since(began) >= PATIENCE {
+            return refused.map_or(Ok(Answer::Silence), Err);
+        }
         endpoint.handle_timeout(now);
         while let Some(to) = endpoint.poll_transmit(now, &mut datagram) {
-            sent = Instant::now();
+            sent = now;
             refused = socket.send_to(&datagram, mapped(to, &socket)).err();
         }
         let next = endpoint.poll_timeout().map_or(PATIENCE, |(at, _)| at.saturating_since(now));
         let wait = next.clamp(Duration::from_millis(1), Duration::from_millis(500));
         socket.set_read_timeout(Some(wait))?;
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
-        endpoint.handle_datagram(clock::now(), from, &mut buffer[..length]);
+        let now = clock::now();
+        endpoint.handle_datagram(now, from, &mut buffer[..length]);
         if let Some(notice) = endpoint.poll_notice() {
             return Ok(Answer::No(notice.to_string()));
         }
         while let Some((_, event)) = endpoint.poll_event() {
             if let Event::Up { address, .. } = event {
-                return Ok(Answer::Yes(address, sent.elapsed()));
+                return Ok(Answer::Yes(address, now.saturating_since(sent)));
             }
         }
     }
-    refused.map_or(Ok(Answer::Silence), Err)
 }
 
 /// A dual-stack socket needs IPv4 addresses in mapped form.

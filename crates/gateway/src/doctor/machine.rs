@@ -1,13 +1,13 @@
 //! Checks that do not depend on the configuration.
 
 use std::fs;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::resource::{Resource, getrlimit};
 use pep::traffic::Version;
 
 use super::Finding;
 use crate::capability::Capability;
+use crate::clock;
 use crate::intercept::firewall;
 use crate::intercept::netfilter::Slot;
 use crate::intercept::routing::is_loopback_up;
@@ -22,8 +22,8 @@ const UDP_BUFFER: u64 = 8 << 20;
 const TCP_BUFFER: u64 = 4_000_000;
 /// Descriptors that a busy hub may need.
 const DESCRIPTORS: u64 = 20_000;
-/// Start of 2024: a clock that is set cannot be earlier.
-const PAST: Duration = Duration::from_secs(1_704_067_200);
+/// Start of 2024 in seconds since the epoch: a clock that is set cannot be earlier.
+const PAST: u64 = 1_704_067_200;
 
 pub(super) fn examine() -> Vec<Finding> {
     let mut findings = vec![kernel(), privilege(), loopback(), ipv6(), namespaces(), tun()];
@@ -226,10 +226,9 @@ fn descriptors() -> Finding {
 }
 
 fn time() -> Finding {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mend = "start a time service (chrony, systemd-timesyncd): logs and certificates need it, \
                 the hop does not";
-    if since < PAST {
+    if clock::unix_seconds() < PAST {
         return Finding::warn("clock", "the clock is not set", mend);
     }
     if os::clock::is_synchronised() == Some(false) {

@@ -9,7 +9,6 @@ use pep::rates::{RateChange, ReportedRates};
 use slacp::{Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};
 use units::{BitRate, Instant};
 
-use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::hop::Hop;
 use crate::operate::status::SessionStatus;
@@ -61,8 +60,7 @@ impl Peers {
     }
 
     /// Follows the events of a session.
-    pub(crate) fn follow(&mut self, hop: &Hop, session: SessionId, event: &Event) {
-        let now = clock::now();
+    pub(crate) fn follow(&mut self, now: Instant, hop: &Hop, session: SessionId, event: &Event) {
         match (event, self.up.get_mut(&session)) {
             (Event::Up { peer, address }, _) => {
                 let (key, address) = (*peer, *address);
@@ -86,8 +84,7 @@ impl Peers {
     }
 
     /// Applies a DLEP report.
-    pub(crate) fn hear(&mut self, hop: &Hop, report: Report) {
-        let now = clock::now();
+    pub(crate) fn hear(&mut self, now: Instant, hop: &Hop, report: Report) {
         let changes = self.rates.handle_report(now, report);
         self.apply(hop, now, changes);
     }
@@ -117,6 +114,7 @@ impl Peers {
     /// If the rate is not `"modem"`, or there is no such session.
     pub(crate) fn tell(
         &mut self,
+        now: Instant,
         hop: Option<&Hop>,
         rate: BitRate,
         valid_for: Duration,
@@ -134,7 +132,6 @@ impl Peers {
         if self.rates.has_modem() {
             return Err("the modem reports its rate by DLEP".to_owned());
         }
-        let now = clock::now();
         let named = name.map(|name| self.called(name));
         let changes = self.rates.set_by_operator(now, rate, valid_for, named.as_deref());
         let mut done = Vec::new();
@@ -171,8 +168,7 @@ impl Peers {
         self.up.keys().copied()
     }
 
-    pub(crate) fn status(&self, hop: &Hop) -> Vec<SessionStatus> {
-        let now = clock::now();
+    pub(crate) fn status(&self, now: Instant, hop: &Hop) -> Vec<SessionStatus> {
         let row = |(session, peer): (&SessionId, &Peer)| {
             let stats = hop.stats(*session)?;
             let reported = self.rates.validity(now, *session);

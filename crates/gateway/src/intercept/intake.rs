@@ -8,6 +8,7 @@ use std::time::Duration;
 use pep::admission::{Bypass, BypassClock};
 use pep::config::{InterceptConfig, SideConfig};
 use pep::traffic::Policy;
+use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
@@ -30,20 +31,24 @@ pub(crate) struct Intake {
 
 impl Intake {
     /// Starts without intercepting anything.
-    pub(crate) fn new(interception: Interception, counters: Arc<Counters>) -> Self {
-        let bypass = BypassClock::new(clock::now(), Bypass::PeerUnreachable);
+    pub(crate) fn new(now: Instant, interception: Interception, counters: Arc<Counters>) -> Self {
+        let bypass = BypassClock::new(now, Bypass::PeerUnreachable);
         counters.refusals.follow();
         Self { interception, counters, scope: Scope::Nothing, bypass }
     }
 
-    /// Waits for the next connection; `None` after a change that requires [`Self::set`].
-    /// Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Option<Arrival> {
-        let arrived = tokio::select! {
+    /// Waits for the next connection, or for a change that requires [`Self::set`]. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Arrived {
+        tokio::select! {
             arrived = self.interception.next() => arrived,
-            () = self.counters.refusals.changed() => return None,
-            () = clock::sleep_until(self.bypass.paused_until()) => return None,
-        };
+            () = self.counters.refusals.changed() => Arrived::Nothing,
+            () = clock::sleep_until(self.bypass.paused_until()) => Arrived::Nothing,
+        }
+    }
+
+    /// The connection that has arrived, if one has. Lets further ones pass unaccelerated for a while
+    /// if the process has run out of descriptors.
+    pub(crate) fn handle(&mut self, now: Instant, arrived: Arrived) -> Option<Arrival> {
         match arrived {
             Arrived::Here(arrival) => return Some(arrival),
             Arrived::Nothing => {}
@@ -52,7 +57,7 @@ impl Intake {
                 if self.bypass.paused_until().is_none() {
                     tracing::warn!("new connections pass unaccelerated for a while: {error}");
                 }
-                self.pause(RECOVERY, Bypass::Descriptors);
+                self.pause(now, RECOVERY, Bypass::Descriptors);
             }
         }
         None
@@ -77,8 +82,8 @@ impl Intake {
     }
 
     /// Lets new connections pass unaccelerated for a while.
-    pub(crate) fn pause(&mut self, pause: Duration, why: Bypass) {
-        self.bypass.pause(clock::now(), pause, why);
+    pub(crate) fn pause(&mut self, now: Instant, pause: Duration, why: Bypass) {
+        self.bypass.pause(now, pause, why);
     }
 
     /// Sets the scope of interception, or the reason for none. A pause overrides the scope.
@@ -86,10 +91,14 @@ impl Intake {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn set(&mut self, wanted: Result<Scope, Bypass>) -> Result<(), RunError> {
-        let bypass = self.bypass.set(clock::now(), wanted.as_ref().err().copied());
+    pub(crate) fn set(
+        &mut self,
+        now: Instant,
+        wanted: Result<Scope, Bypass>,
+    ) -> Result<(), RunError> {
+        let bypass = self.bypass.set(now, wanted.as_ref().err().copied());
         let wanted = wanted.ok().filter(|_| bypass.is_none()).unwrap_or(Scope::Nothing);
-        let refused = self.counters.refusals.take_change();
+        let refused = self.counters.refusals.take_change(now);
         if wanted != self.scope || refused.is_some() {
             refused.into_iter().for_each(|refused| self.interception.pass_by(refused));
             self.interception.take_over(&wanted)?;
@@ -111,8 +120,8 @@ impl Intake {
     }
 
     /// The state of interception, with its history.
-    pub(crate) fn status(&self) -> InterceptionStatus {
-        self.bypass.history(clock::now()).into()
+    pub(crate) fn status(&self, now: Instant) -> InterceptionStatus {
+        self.bypass.history(now).into()
     }
 
     /// Connections decided by each policy.
@@ -126,8 +135,8 @@ impl Intake {
     }
 }
 
-/// The next connection of an optional intake; waits for ever without one.
-pub(crate) async fn next(intake: &mut Option<Intake>) -> Option<Arrival> {
+/// What arrives next at an optional intake; waits for ever without one.
+pub(crate) async fn next(intake: &mut Option<Intake>) -> Arrived {
     match intake {
         Some(intake) => intake.next().await,
         None => pending().await,

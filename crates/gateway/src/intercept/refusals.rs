@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use pep::admission::RefusedDestinations;
 use slacp::ResetReason;
 use tokio::sync::{Notify, oneshot};
+use units::Instant;
 
 use crate::clock;
 
@@ -29,10 +30,10 @@ impl Refusals {
     /// Reports that an answered client could not be connected to `destination`. Returns once the
     /// next connection would pass unaccelerated, so that the client may be reset; at once if none
     /// will.
-    pub(crate) async fn tell(&self, destination: SocketAddr, reason: ResetReason) {
+    pub(crate) async fn tell(&self, now: Instant, destination: SocketAddr, reason: ResetReason) {
         let known = {
             let mut shared = self.lock();
-            if !shared.destinations.remember(clock::now(), destination, reason) {
+            if !shared.destinations.remember(now, destination, reason) {
                 return;
             }
             let (sender, known) = oneshot::channel();
@@ -59,8 +60,8 @@ impl Refusals {
     }
 
     /// The destinations to let pass, if they have changed.
-    pub(crate) fn take_change(&self) -> Option<Vec<SocketAddr>> {
-        self.lock().destinations.take_change(clock::now())
+    pub(crate) fn take_change(&self, now: Instant) -> Option<Vec<SocketAddr>> {
+        self.lock().destinations.take_change(now)
     }
 
     /// The interception table now has what was taken last.
@@ -77,6 +78,8 @@ impl Refusals {
 mod tests {
     use super::*;
 
+    const NOW: Instant = Instant::ZERO;
+
     fn port(port: u16) -> SocketAddr {
         ([192, 0, 2, 1], port).into()
     }
@@ -84,16 +87,16 @@ mod tests {
     #[tokio::test]
     async fn who_tells_waits_until_the_table_is_made_and_for_nothing_else() {
         let refusals = Refusals::default();
-        refusals.tell(port(1), ResetReason::Refused).await;
-        assert_eq!(refusals.take_change(), None, "nobody would let it pass by");
+        refusals.tell(NOW, port(1), ResetReason::Refused).await;
+        assert_eq!(refusals.take_change(NOW), None, "nobody would let it pass by");
         refusals.follow();
-        refusals.tell(port(1), ResetReason::Limit).await;
-        assert_eq!(refusals.take_change(), None);
+        refusals.tell(NOW, port(1), ResetReason::Limit).await;
+        assert_eq!(refusals.take_change(NOW), None);
         let make = async {
             refusals.changed().await;
-            assert_eq!(refusals.take_change(), Some(vec![port(2)]));
+            assert_eq!(refusals.take_change(NOW), Some(vec![port(2)]));
             refusals.set();
         };
-        tokio::join!(refusals.tell(port(2), ResetReason::Refused), make);
+        tokio::join!(refusals.tell(NOW, port(2), ResetReason::Refused), make);
     }
 }

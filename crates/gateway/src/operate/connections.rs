@@ -9,7 +9,6 @@ use pep::relay::Side;
 use slacp::{Destination, Open, SessionId, StreamId};
 use units::Instant;
 
-use crate::clock;
 use crate::operate::counters::Counters;
 
 /// All live connections of a gateway.
@@ -93,21 +92,26 @@ pub(crate) struct Registered<'a> {
 impl<'a> Registered<'a> {
     /// Registers a connection until dropped.
     pub(crate) fn new(
+        now: Instant,
         counters: &'a Counters,
         session: SessionId,
         open: impl Into<Open<Destination>>,
         origin: Origin,
     ) -> Self {
-        Self { counters, entry: counters.live.enter(Some(session), open.into(), origin) }
+        Self { counters, entry: counters.live.enter(now, Some(session), open.into(), origin) }
     }
 
     /// Registers a direct connection.
-    pub(crate) fn straight(counters: &'a Counters, open: impl Into<Open<Destination>>) -> Self {
-        Self { counters, entry: counters.live.enter(None, open.into(), Origin::Here) }
+    pub(crate) fn straight(
+        now: Instant,
+        counters: &'a Counters,
+        open: impl Into<Open<Destination>>,
+    ) -> Self {
+        Self { counters, entry: counters.live.enter(now, None, open.into(), Origin::Here) }
     }
 
     /// Counts bytes that have moved from the leg `from` to the other.
-    pub(crate) fn moved(&self, from: Side, bytes: usize) {
+    pub(crate) fn moved(&self, now: Instant, from: Side, bytes: usize) {
         let Counters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } = self.counters;
         let (counter, leaves) = match (self.session, from) {
             (None, Side::Client) => (bytes_up, true),
@@ -116,14 +120,14 @@ impl<'a> Registered<'a> {
             (Some(_), _) => (bytes_from_hop, false),
         };
         counter.add(bytes as u64);
-        self.direction(&mut self.lock(), leaves).moved(clock::now(), bytes);
+        self.direction(&mut self.lock(), leaves).moved(now, bytes);
     }
 
     /// Records that the direction from the leg `from` waits for the leg `on`.
-    pub(crate) fn blocked(&self, from: Side, on: Side) {
+    pub(crate) fn blocked(&self, now: Instant, from: Side, on: Side) {
         let here = self.here();
         let waits_for = if on == here { End::Socket } else { End::Stream };
-        self.direction(&mut self.lock(), from == here).wait(clock::now(), waits_for);
+        self.direction(&mut self.lock(), from == here).wait(now, waits_for);
     }
 
     /// The side of the TCP connection here; of a direct connection, the client's.
@@ -161,11 +165,11 @@ impl Register {
 
     fn enter(
         &self,
+        now: Instant,
         session: Option<SessionId>,
         open: Open<Destination>,
         origin: Origin,
     ) -> Arc<Entry> {
-        let now = clock::now();
         let mut entries = self.lock();
         let id = entries.next;
         entries.next += 1;
@@ -202,9 +206,9 @@ mod tests {
         let counters = Counters::default();
         let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
         let open = Open { destination: address, source: address, dscp: None };
-        let entry = Registered::straight(&counters, open);
+        let entry = Registered::straight(Instant::ZERO, &counters, open);
         for side in Side::BOTH {
-            (0..3).for_each(|_| entry.moved(side, u32::MAX as usize));
+            (0..3).for_each(|_| entry.moved(Instant::ZERO, side, u32::MAX as usize));
         }
         let most = 3 * u64::from(u32::MAX);
         assert_eq!([&counters.bytes_up, &counters.bytes_down].map(|it| it.get()), [most; 2]);

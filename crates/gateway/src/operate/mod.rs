@@ -44,7 +44,6 @@ use self::status::{
     ConnectionStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus,
     TunnelStatus,
 };
-use crate::clock;
 use crate::dlep;
 use crate::error::RunError;
 use crate::hop::Hop;
@@ -104,6 +103,7 @@ pub(crate) struct Own {
 impl Own {
     /// Collects the counters of interception and tunnel for these policies.
     pub(crate) fn of(
+        now: Instant,
         intake: Option<&Intake>,
         tunnel: Option<&Tunnel>,
         policies: &[Policy],
@@ -111,7 +111,7 @@ impl Own {
         let mut counts = intake.map(Intake::counts).unwrap_or_default();
         counts.extend(tunnel.map(Tunnel::counts).unwrap_or_default());
         Self {
-            interception: intake.map(Intake::status),
+            interception: intake.map(|intake| intake.status(now)),
             policies: policy::status(policies, &counts),
             tunnel: tunnel.map(|tunnel| tunnel.status(&counts)),
         }
@@ -151,6 +151,7 @@ impl Operations {
     /// # Errors
     /// If a configured control socket or metrics address cannot be used.
     pub(crate) fn start(
+        now: Instant,
         role: Role,
         config: &OperationConfig,
         peers: Peers,
@@ -162,19 +163,19 @@ impl Operations {
         let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
         let dlep = config.dlep.clone().map(dlep::Client::start).transpose();
         let dlep = dlep.map_err(RunError::System)?;
-        let (started, notifier) = (clock::now(), Notifier::from_environment());
+        let notifier = Notifier::from_environment();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             role,
-            started,
+            started: now,
             calls,
             _sender: sender,
             _server: server,
             _metrics: metrics,
             hangup,
-            save: Periodic::new(SAVE, started + SAVE),
-            sign: Periodic::new(notifier.watchdog().unwrap_or(SIGN).min(SIGN), started),
+            save: Periodic::new(SAVE, now + SAVE),
+            sign: Periodic::new(notifier.watchdog().unwrap_or(SIGN).min(SIGN), now),
             notifier,
             store: config.state.as_deref().map(|directory| store(directory, role)),
             look,
@@ -261,13 +262,12 @@ impl Operations {
 
     /// Does the periodic housekeeping: watchdog, status line, and saving what was learnt about
     /// paths.
-    pub(crate) fn look(&mut self, view: View<'_>) {
-        let now = clock::now();
+    pub(crate) fn look(&mut self, now: Instant, view: View<'_>) {
         self.held = view.held(&self.peers);
         if let (Some(dlep), Some(hop)) = (&mut self.dlep, view.hop)
             && let Some(news) = dlep.news()
         {
-            self.peers.hear(hop, news);
+            self.peers.hear(now, hop, news);
         }
         if let Some(hop) = view.hop {
             self.following.look(now, hop, &self.peers);
@@ -312,28 +312,39 @@ impl Operations {
     }
 
     /// Makes the gateway exit after its last connection, or after a time limit.
-    pub(crate) fn drain(&mut self, view: View<'_>, within: Option<Duration>) -> Vec<String> {
-        self.draining = Some(Drain::new(clock::now(), within));
+    pub(crate) fn drain(
+        &mut self,
+        now: Instant,
+        view: View<'_>,
+        within: Option<Duration>,
+    ) -> Vec<String> {
+        self.draining = Some(Drain::new(now, within));
         let left = view.live();
         tracing::info!("draining: {left} connections left");
         vec![format!("draining: no new connections; {left} left")]
     }
 
     /// Whether draining is complete.
-    pub(crate) fn is_drained(&self, view: View<'_>) -> bool {
-        self.draining.is_some_and(|drain| drain.is_over(clock::now(), view.live()))
+    pub(crate) fn is_drained(&self, now: Instant, view: View<'_>) -> bool {
+        self.draining.is_some_and(|drain| drain.is_over(now, view.live()))
     }
 
     /// Answers a request, or returns it if only the role can: a reload.
-    pub(crate) fn answer(&mut self, view: View<'_>, own: Own, call: Call) -> Option<Call> {
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        view: View<'_>,
+        own: Own,
+        call: Call,
+    ) -> Option<Call> {
         let answer = match &call.request {
             Request::Status { connections } => {
-                Answer::Status(Box::new(self.status(view, own, *connections)))
+                Answer::Status(Box::new(self.status(now, view, own, *connections)))
             }
             Request::Rate { bit_s, for_s, peer } => match Duration::try_from_secs_f64(*for_s) {
                 Ok(valid_for) => {
                     let rate = BitRate::from_bits_per_second(*bit_s);
-                    let told = self.peers.tell(view.hop, rate, valid_for, peer.as_deref());
+                    let told = self.peers.tell(now, view.hop, rate, valid_for, peer.as_deref());
                     told.map_or_else(Answer::Error, Answer::Done)
                 }
                 Err(error) => Answer::Error(format!("for_s = {for_s}: {error}")),
@@ -341,14 +352,14 @@ impl Operations {
             Request::Events { reader, peer } => match view.hop {
                 Some(hop) => {
                     let hop = (hop, &self.peers);
-                    let read = self.following.read(clock::now(), hop, *reader, peer.as_deref());
+                    let read = self.following.read(now, hop, *reader, peer.as_deref());
                     read.map_or_else(Answer::Error, Answer::Events)
                 }
                 None => Answer::Error("a solo gateway has no hop".to_owned()),
             },
             Request::Drain { within_s } => {
                 let within = within_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
-                Answer::Done(self.drain(view, within))
+                Answer::Done(self.drain(now, view, within))
             }
             Request::Reload => return Some(call),
         };
@@ -356,8 +367,7 @@ impl Operations {
         None
     }
 
-    fn status(&self, view: View<'_>, own: Own, connections: bool) -> Status {
-        let now = clock::now();
+    fn status(&self, now: Instant, view: View<'_>, own: Own, connections: bool) -> Status {
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: self.role,
@@ -367,8 +377,8 @@ impl Operations {
             interception: own.interception,
             policies: own.policies,
             tunnel: own.tunnel,
-            dlep: self.dlep.as_ref().map(dlep::Client::status),
-            sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(hop)),
+            dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
+            sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),
             traffic: traffic(view),
             memory: self.limits.status(view.live(), view.held(&self.peers)),
             connections: connections.then(|| {

@@ -15,6 +15,7 @@ use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::io::AsyncWriteExt;
 
 use super::{Wish, refuse};
+use crate::clock;
 use crate::hop::{Hop, Stream};
 use crate::operate::connections::{Origin, Registered};
 use crate::operate::counters::Counters;
@@ -164,7 +165,8 @@ impl Client {
 
     async fn relay(mut self, stream: Stream, open: Open<Destination>, exit: &Exit) {
         if self.say_connected().await.is_ok() {
-            let entry = Registered::new(&exit.counters, stream.session(), open, Origin::Here);
+            let entry =
+                Registered::new(clock::now(), &exit.counters, stream.session(), open, Origin::Here);
             relay::relay(stream, (Side::Client, self.leg), &self.first, entry, &exit.counters)
                 .await;
         }
@@ -172,7 +174,7 @@ impl Client {
 
     /// Connects without the hop; the server's answer decides.
     async fn straight(mut self, exit: &Exit) {
-        let entry = Registered::straight(&exit.counters, self.open.clone());
+        let entry = Registered::straight(clock::now(), &exit.counters, self.open.clone());
         let addresses = match exit.addresses(self.open.source.ip(), &self.open.destination).await {
             Ok(addresses) => addresses,
             Err(reason) => return give_up(self.leg, self.dialect, reason, exit).await,

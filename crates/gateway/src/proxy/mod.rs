@@ -84,7 +84,9 @@ impl Proxy {
         loop {
             let resume = self.paused_until;
             tokio::select! {
-                accepted = self.listener.accept(), if resume.is_none() => self.take(accepted),
+                accepted = self.listener.accept(), if resume.is_none() => {
+                    self.take(clock::now(), accepted);
+                }
                 () = clock::sleep_until(resume) => self.paused_until = None,
                 Some(ended) = self.handshakes.join_next() => {
                     if let Ok(Some(wish)) = ended {
@@ -95,7 +97,7 @@ impl Proxy {
         }
     }
 
-    fn take(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>) {
+    fn take(&mut self, now: Instant, accepted: io::Result<(TcpStream, SocketAddr)>) {
         match accepted {
             Ok((socket, source)) if self.config.serves(source.ip()) => self.begin(socket, source),
             Ok((socket, source)) => {
@@ -104,7 +106,7 @@ impl Proxy {
             }
             Err(error) if is_exhaustion(&error) => {
                 tracing::warn!("the proxy accepts no clients for a while: {error}");
-                self.paused_until = Some(clock::now() + RECOVERY);
+                self.paused_until = Some(now + RECOVERY);
             }
             Err(_) => {}
         }

@@ -39,7 +39,7 @@ async fn joined(first: &[u8]) -> Joined {
     let relay = tokio::spawn({
         let counters = counters.clone();
         async move {
-            let entry = Registered::straight(&counters, open);
+            let entry = Registered::straight(clock::now(), &counters, open);
             direct(Leg::new(near), Leg::new(far), &first, entry, &counters).await;
         }
     });
@@ -198,7 +198,7 @@ async fn urgent_bytes_are_bytes_in_their_place() {
 
 /// The next step of a connection without a pipe, however often it takes to get there.
 async fn copied(pair: &mut Pair<'_>) -> Step {
-    poll_fn(|context| match pair.polled(context).copy(Side::Client) {
+    poll_fn(|context| match pair.polled(clock::now(), context).copy(Side::Client) {
         Step::Blocked(_) => Poll::Pending,
         step => Poll::Ready(step),
     })
@@ -211,7 +211,7 @@ async fn bytes_are_copied_where_there_is_no_pipe() {
     let counters = Counters::default();
     let source = near.peer_addr().unwrap();
     let open = Open { destination: far.peer_addr().unwrap(), source, dscp: None };
-    let entry = Registered::straight(&counters, open);
+    let entry = Registered::straight(clock::now(), &counters, open);
     let mut pair = Pair::direct(Leg::new(near), Leg::new(far), b"", &entry, &counters);
     client.write_all(b"copied").await.unwrap();
     let mut got = Vec::new();

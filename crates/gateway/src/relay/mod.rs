@@ -25,6 +25,7 @@ use pep::relay::{PATIENCE, Progress, Relay, Side};
 use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
+use units::Instant;
 
 pub(crate) use self::end::SocketEnd;
 use self::leg::Leg;
@@ -47,13 +48,13 @@ pub(crate) async fn originate(
 ) {
     counters.connections.increment();
     let leg = Leg::new(socket);
-    let entry = Registered::new(&counters, session, open, Origin::Here);
+    let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
     match hop.open(session, open) {
         Ok(stream) => {
             let pair = Pair::split((Side::Client, leg), stream, &[], &entry, &counters);
             let mut running = Running::new(Relay::early(), pair);
             while let Some(reason) = running.until_refused().await {
-                counters.refusals.tell(open.destination, reason).await;
+                counters.refusals.tell(clock::now(), open.destination, reason).await;
                 running.abort(reason);
             }
         }
@@ -75,7 +76,7 @@ pub(crate) async fn originate_deferred(
 ) {
     counters.connections.increment();
     let open = question.open();
-    let entry = Registered::new(&counters, session, open, Origin::Here);
+    let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
     let stream = match hop.open(session, open) {
         Ok(stream) => stream,
         Err(error) => {
@@ -109,7 +110,8 @@ pub(crate) async fn answer(
     counters: Arc<Counters>,
 ) {
     counters.connections.increment();
-    let entry = Registered::new(&counters, stream.session(), open.clone(), admission.origin);
+    let entry =
+        Registered::new(clock::now(), &counters, stream.session(), open.clone(), admission.origin);
     let caller = policy.caller(&open);
     let connect = |address, patience| dial::connect(address, caller, patience);
     let connected = tokio::select! {
@@ -173,7 +175,7 @@ pub(crate) async fn forward(
     counters: Arc<Counters>,
 ) {
     counters.connections.increment();
-    let _entry = Registered::new(&counters, near.session(), open, admission.origin);
+    let _entry = Registered::new(clock::now(), &counters, near.session(), open, admission.origin);
     let far = match hop.open(session, open) {
         Ok(far) => far,
         Err(error) => {
@@ -211,18 +213,19 @@ impl<'c> Running<'c> {
 
     fn abort(&mut self, reason: ResetReason) {
         let mut context = Context::from_waker(Waker::noop());
-        self.relay.abort(reason, &mut self.pair.polled(&mut context));
+        self.relay.abort(reason, &mut self.pair.polled(clock::now(), &mut context));
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<ResetReason>> {
         loop {
+            let now = clock::now();
             if self.relay.is_carrying() {
-                self.pair.poll_failures(&mut self.relay, context);
+                self.pair.poll_failures(now, &mut self.relay, context);
             }
             if !self.is_acceptance_passed {
                 self.is_acceptance_passed = self.pair.poll_acceptance(context).is_ready();
             }
-            let progress = self.relay.handle(clock::now(), &mut self.pair.polled(context));
+            let progress = self.relay.handle(now, &mut self.pair.polled(now, context));
             self.count();
             match progress {
                 Progress::Over => return Poll::Ready(None),
@@ -232,16 +235,18 @@ impl<'c> Running<'c> {
                     let _ = pin!(tokio::task::yield_now()).poll(context);
                     return Poll::Pending;
                 }
-                Progress::Waiting if self.poll_alarm(context).is_pending() => return Poll::Pending,
+                Progress::Waiting if self.poll_alarm(now, context).is_pending() => {
+                    return Poll::Pending;
+                }
                 Progress::Waiting => {}
             }
         }
     }
 
     /// Waits until the relay wants to be woken.
-    fn poll_alarm(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_alarm(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<()> {
         let Some((at, _)) = self.relay.poll_timeout() else { return Poll::Pending };
-        let pause = at.saturating_since(clock::now());
+        let pause = at.saturating_since(now);
         self.alarm.insert(Box::pin(sleep(pause))).as_mut().poll(context)
     }
 

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use pep::relay::{Failure, Legs, Outcome, Relay, Side, Step};
 use slacp::ResetReason;
+use units::Instant;
 
 use super::end::End;
 use super::splice::{self, Piped};
@@ -85,19 +86,28 @@ impl<'c> Pair<'c> {
     }
 
     /// The pair for one poll of its task.
-    pub(super) fn polled<'p, 'w>(&'p mut self, context: &'p mut Context<'w>) -> Polled<'p, 'w, 'c> {
-        Polled { pair: self, context }
+    pub(super) fn polled<'p, 'w>(
+        &'p mut self,
+        now: Instant,
+        context: &'p mut Context<'w>,
+    ) -> Polled<'p, 'w, 'c> {
+        Polled { pair: self, now, context }
     }
 
     /// Reports failed legs to the relay.
-    pub(super) fn poll_failures(&mut self, relay: &mut Relay, context: &mut Context<'_>) {
+    pub(super) fn poll_failures(
+        &mut self,
+        now: Instant,
+        relay: &mut Relay,
+        context: &mut Context<'_>,
+    ) {
         for side in Side::BOTH {
             let Some(leg) = &mut self.legs[side as usize] else { continue };
             let Poll::Ready(failure) = leg.poll_failure(context) else { continue };
             if matches!(leg, End::Stream(stream) if stream.is_accepted()) {
                 relay.handle_accepted();
             }
-            relay.handle_failure(side, failure, &mut self.polled(context));
+            relay.handle_failure(side, failure, &mut self.polled(now, context));
         }
     }
 
@@ -143,6 +153,7 @@ impl<'c> Pair<'c> {
 /// A [`Pair`] while its task is polled: whatever blocks wakes that task.
 pub(super) struct Polled<'p, 'w, 'c> {
     pair: &'p mut Pair<'c>,
+    now: Instant,
     context: &'p mut Context<'w>,
 }
 
@@ -155,10 +166,13 @@ impl Legs for Polled<'_, '_, '_> {
             match step {
                 Step::Moved(bytes) => {
                     moved += bytes;
-                    self.pair.entry.into_iter().for_each(|entry| entry.moved(from, bytes));
+                    self.pair
+                        .entry
+                        .into_iter()
+                        .for_each(|entry| entry.moved(self.now, from, bytes));
                 }
                 Step::Blocked(on) => {
-                    self.pair.entry.into_iter().for_each(|entry| entry.blocked(from, on));
+                    self.pair.entry.into_iter().for_each(|entry| entry.blocked(self.now, from, on));
                 }
                 Step::End | Step::Failed(..) => {}
             }
@@ -202,7 +216,7 @@ impl Legs for Polled<'_, '_, '_> {
 impl<'c> Polled<'_, '_, 'c> {
     /// Moves data through the thread's buffer.
     pub(super) fn copy(&mut self, from: Side) -> Step {
-        let Self { pair: Pair { legs, held, counters, .. }, context } = self;
+        let Self { pair: Pair { legs, held, counters, .. }, context, .. } = self;
         let [Some(client), Some(server)] = legs else { unreachable!("legs are there to pass") };
         let (source, sink) = if from == Side::Client { (client, server) } else { (server, client) };
         let (to, held) = (from.other(), &mut held[from as usize]);
@@ -250,7 +264,7 @@ impl<'c> Polled<'_, '_, 'c> {
 
     /// Moves data through a pipe, without copying it.
     fn splice(&mut self, from: Side) -> Step {
-        let Self { pair: Pair { legs, held, counters, .. }, context } = self;
+        let Self { pair: Pair { legs, held, counters, .. }, context, .. } = self;
         let [Some(End::Socket(client)), Some(End::Socket(server))] = &*legs else {
             unreachable!("both legs are sockets")
         };

@@ -14,6 +14,7 @@ use pep::routes::{Route, Sites};
 use pep::traffic::{Policy, Prefix};
 use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
+use units::Instant;
 
 use crate::clock;
 use crate::config::keys::random_bytes;
@@ -69,7 +70,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         classes: config.classes,
         tunnel: config.tunnel.as_ref().map(|tunnel| (tunnel, selection, config.mesh)),
     };
-    let (ops, parts) = setup.start()?;
+    let (ops, parts) = setup.start(clock::now())?;
     tracing::info!("serving {} terminals on UDP {local}", config.terminals.len());
     let hub = Hub {
         parts,
@@ -188,8 +189,8 @@ impl Service for Hub {
         self.parts.gateway.view()
     }
 
-    fn own(&self) -> Own {
-        self.parts.own()
+    fn own(&self, now: Instant) -> Own {
+        self.parts.own(now)
     }
 
     async fn next(&mut self) -> HubEvent {
@@ -199,17 +200,22 @@ impl Service for Hub {
         }
     }
 
-    fn handle(&mut self, ops: &mut Operations, event: HubEvent) -> Result<(), RunError> {
+    fn handle(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        event: HubEvent,
+    ) -> Result<(), RunError> {
         match event {
             HubEvent::Pair(PairEvent::Report(Report::Failed(error))) => return Err(error),
             HubEvent::Pair(PairEvent::Report(Report::Hop(HopEvent::Opened(stream, open)))) => {
-                self.answer(ops, stream, open);
+                self.answer(now, ops, stream, open);
             }
             HubEvent::Pair(PairEvent::Report(Report::Hop(HopEvent::Session(session, event)))) => {
-                self.follow(ops, session, &event);
+                self.follow(now, ops, session, &event);
             }
-            HubEvent::Pair(PairEvent::Arrival(arrival)) => {
-                arrival.into_iter().for_each(|arrival| self.take(arrival));
+            HubEvent::Pair(PairEvent::Arrival(arrived)) => {
+                self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.take(arrival));
             }
             HubEvent::Found(found) => {
                 found.into_iter().for_each(|found| self.answer_found(found));
@@ -218,20 +224,20 @@ impl Service for Hub {
         Ok(())
     }
 
-    fn set_interception(&mut self, ops: &Operations) -> Result<bool, RunError> {
+    fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
         // Computing the scope visits every terminal, so it happens only with interception.
         let wanted = self.parts.intake.is_some().then(|| self.wanted(ops));
         if let (Some(intake), Some(wanted)) = (&mut self.parts.intake, wanted) {
-            intake.set(wanted)?;
+            intake.set(now, wanted)?;
         }
         Ok(true)
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, _: Instant) {
         self.parts.follow_routes();
     }
 
-    fn reload(&mut self, ops: &mut Operations) -> Result<Vec<String>, String> {
+    fn reload(&mut self, _: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
         let config = read_hub(&ops.file()?).map_err(|error| error.to_string())?;
         let Parts { gateway, intake, tunnel, policies } = &mut self.parts;
         gateway.set_patience(config.connect_timeout);
@@ -288,7 +294,7 @@ impl Hub {
 
     /// Carries a connection, if this gateway and its terminal's quota have room. Otherwise the
     /// terminal lets new connections pass unaccelerated for a while.
-    fn answer(&mut self, ops: &Operations, stream: Stream, open: Open<Destination>) {
+    fn answer(&mut self, now: Instant, ops: &Operations, stream: Stream, open: Open<Destination>) {
         let session = stream.session();
         let Some(terminal) = self.sites.of(session) else {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
@@ -296,7 +302,7 @@ impl Hub {
         if ops.hindrance(self.parts.gateway.view()).is_some() {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
         }
-        let seat = match self.quotas.admit(clock::now(), &terminal.key) {
+        let seat = match self.quotas.admit(now, &terminal.key) {
             Ok(seat) => seat,
             Err(bound) => {
                 tracing::debug!("{} has reached its limit: {bound:?}", terminal.name);
@@ -364,8 +370,8 @@ impl Hub {
         }
     }
 
-    fn follow(&mut self, ops: &mut Operations, session: SessionId, event: &Event) {
-        ops.peers.follow(self.parts.gateway.hop(), session, event);
+    fn follow(&mut self, now: Instant, ops: &mut Operations, session: SessionId, event: &Event) {
+        ops.peers.follow(now, self.parts.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
             self.sites.add(session, peer);
             self.set_weight(session);

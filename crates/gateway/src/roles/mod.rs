@@ -13,10 +13,13 @@ use std::future::Future;
 use std::io::{self, Write};
 use std::pin::pin;
 
+use units::Instant;
+
+use crate::clock;
 use crate::error::RunError;
 use crate::operate::{Operations, Own, Task, View};
 
-/// A gateway in one of its roles.
+/// A gateway in one of its roles. It reads no clock: [`run`] hands it the time.
 pub(crate) trait Service {
     /// What it waits for besides operators.
     type Event;
@@ -25,7 +28,7 @@ pub(crate) trait Service {
     fn view(&self) -> View<'_>;
 
     /// Its own part of the status.
-    fn own(&self) -> Own;
+    fn own(&self, now: Instant) -> Own;
 
     /// Waits for the next event. Cancel-safe.
     async fn next(&mut self) -> Self::Event;
@@ -34,22 +37,27 @@ pub(crate) trait Service {
     ///
     /// # Errors
     /// If the gateway cannot go on.
-    fn handle(&mut self, ops: &mut Operations, event: Self::Event) -> Result<(), RunError>;
+    fn handle(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        event: Self::Event,
+    ) -> Result<(), RunError>;
 
     /// Intercepts connections exactly while that is useful. Returns whether clients are served.
     ///
     /// # Errors
     /// If the kernel refuses a change of the interception.
-    fn set_interception(&mut self, ops: &Operations) -> Result<bool, RunError>;
+    fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError>;
 
     /// Does the role's part of the housekeeping.
-    fn look(&mut self);
+    fn look(&mut self, now: Instant);
 
     /// Applies the changed configuration file. An invalid one changes nothing.
     ///
     /// # Errors
     /// If the file is invalid, or a setting cannot be applied.
-    fn reload(&mut self, ops: &mut Operations) -> Result<Vec<String>, String>;
+    fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String>;
 
     /// Ends all connections. Interception ends first, so that new connections pass unaccelerated.
     async fn stop(self);
@@ -74,36 +82,43 @@ async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let mut shutdown = pin!(shutdown);
-    let mut serving = service.set_interception(ops)?;
+    let mut now = clock::now();
+    let mut serving = service.set_interception(now, ops)?;
     let mut announced = false;
     ops.say_ready();
-    while !ops.is_drained(service.view()) {
+    while !ops.is_drained(now, service.view()) {
         if serving && !announced {
             announced = true;
             say_ready();
         }
         tokio::select! {
             () = &mut shutdown => return Ok(()),
-            task = ops.next() => attend(ops, service, task),
-            event = service.next() => service.handle(ops, event)?,
+            task = ops.next() => {
+                now = clock::now();
+                attend(now, ops, service, task);
+            }
+            event = service.next() => {
+                now = clock::now();
+                service.handle(now, ops, event)?;
+            }
         }
-        serving = service.set_interception(ops)?;
+        serving = service.set_interception(now, ops)?;
     }
     Ok(())
 }
 
 /// Handles an operator's request, or does the housekeeping.
-fn attend(ops: &mut Operations, service: &mut impl Service, task: Task) {
+fn attend(now: Instant, ops: &mut Operations, service: &mut impl Service, task: Task) {
     match task {
         Task::Answer(call) => {
-            if let Some(call) = ops.answer(service.view(), service.own(), call) {
-                let outcome = service.reload(ops);
+            if let Some(call) = ops.answer(now, service.view(), service.own(now), call) {
+                let outcome = service.reload(now, ops);
                 ops.reloaded(call, outcome);
             }
         }
         Task::Look => {
-            ops.look(service.view());
-            service.look();
+            ops.look(now, service.view());
+            service.look(now);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pep::config::{InterceptConfig, OperationConfig, TunnelConfig};
 use pep::traffic::{Classes, Policy};
 use slacp::Endpoint;
+use units::Instant;
 
 use super::gateway::{Carriage, DialPolicy, Gateway, Report, Side};
 use crate::error::RunError;
@@ -14,7 +15,7 @@ use crate::hop::peers::Peers;
 use crate::hop::udp::UdpLink;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::own::OwnAddresses;
-use crate::intercept::{Arrival, Interception};
+use crate::intercept::{Arrival, Arrived, Interception};
 use crate::operate::counters::Counters;
 use crate::operate::status::Role;
 use crate::operate::{Operations, Own};
@@ -50,8 +51,8 @@ pub(super) struct Parts {
 pub(super) enum PairEvent {
     /// Of the hop, or a fatal error.
     Report(Report),
-    /// A client's connection; `None` if only the interception has to change.
-    Arrival(Option<Arrival>),
+    /// At the interception.
+    Arrival(Arrived),
 }
 
 impl Setup<'_> {
@@ -59,7 +60,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     /// If the kernel refuses something.
-    pub(super) fn start(self) -> Result<(Operations, Parts), RunError> {
+    pub(super) fn start(self, now: Instant) -> Result<(Operations, Parts), RunError> {
         let interception = match self.intercept {
             Some(intercept) => Some(Interception::install(intercept, &self.policies)?),
             None if self.dial.transparent => Some(Interception::of_replies()?),
@@ -69,7 +70,7 @@ impl Setup<'_> {
             Side::Hub => Role::Hub,
             Side::Terminal => Role::Terminal,
         };
-        let mut ops = Operations::start(role, self.operation, self.peers)?;
+        let mut ops = Operations::start(now, role, self.operation, self.peers)?;
         let classes = Arc::new(LiveClasses::new(self.classes));
         let counters = Arc::new(Counters::default());
         counters.keepalive.set(self.operation.keepalive);
@@ -84,7 +85,7 @@ impl Setup<'_> {
             tunnel.start(gateway.hop().clone());
         }
         ops.remember(gateway.hop());
-        let intake = interception.map(|it| Intake::new(it, gateway.counters()));
+        let intake = interception.map(|it| Intake::new(now, it, gateway.counters()));
         Ok((ops, Parts { gateway, intake, tunnel, policies: self.policies }))
     }
 }
@@ -98,9 +99,14 @@ impl Parts {
         }
     }
 
+    /// The client's connection that has arrived, if one has.
+    pub(super) fn admit(&mut self, now: Instant, arrived: Arrived) -> Option<Arrival> {
+        self.intake.as_mut()?.handle(now, arrived)
+    }
+
     /// The part of the status that is not of the hop.
-    pub(super) fn own(&self) -> Own {
-        Own::of(self.intake.as_ref(), self.tunnel.as_ref(), &self.policies)
+    pub(super) fn own(&self, now: Instant) -> Own {
+        Own::of(now, self.intake.as_ref(), self.tunnel.as_ref(), &self.policies)
     }
 
     /// Restores routes that the kernel removed.

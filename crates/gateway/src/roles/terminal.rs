@@ -10,6 +10,7 @@ use pep::config::{InterceptConfig, TerminalConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::traffic::Policy;
 use slacp::{Destination, Endpoint, Event, ResetReason, SessionId};
+use units::Instant;
 
 use crate::clock;
 use crate::config::keys::random_bytes;
@@ -74,7 +75,7 @@ pub async fn run(
         classes: config.classes,
         tunnel: tunnel.map(|(tunnel, selection)| (tunnel, selection, true)),
     };
-    let (ops, parts) = setup.start()?;
+    let (ops, parts) = setup.start(clock::now())?;
     tracing::info!(
         "looking for the hub at {looking}: connections pass unaccelerated until it answers"
     );
@@ -145,8 +146,8 @@ impl Service for Terminal {
         self.parts.gateway.view()
     }
 
-    fn own(&self) -> Own {
-        self.parts.own()
+    fn own(&self, now: Instant) -> Own {
+        self.parts.own(now)
     }
 
     async fn next(&mut self) -> TerminalEvent {
@@ -156,14 +157,19 @@ impl Service for Terminal {
         }
     }
 
-    fn handle(&mut self, ops: &mut Operations, event: TerminalEvent) -> Result<(), RunError> {
+    fn handle(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        event: TerminalEvent,
+    ) -> Result<(), RunError> {
         match event {
             TerminalEvent::Pair(PairEvent::Report(Report::Failed(error))) => return Err(error),
             TerminalEvent::Pair(PairEvent::Report(Report::Hop(event))) => {
-                self.handle_hop(ops, event);
+                self.handle_hop(now, ops, event);
             }
-            TerminalEvent::Pair(PairEvent::Arrival(arrival)) => {
-                arrival.into_iter().for_each(|arrival| self.take(arrival));
+            TerminalEvent::Pair(PairEvent::Arrival(arrived)) => {
+                self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.take(arrival));
             }
             TerminalEvent::Proxy(wish) => {
                 let session = self.session.filter(|_| self.hindrance(ops).is_none());
@@ -173,25 +179,25 @@ impl Service for Terminal {
         Ok(())
     }
 
-    fn set_interception(&mut self, ops: &Operations) -> Result<bool, RunError> {
+    fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
         let hindrance = self.hindrance(ops);
         let Some(intake) = &mut self.parts.intake else { return Ok(self.reachable) };
-        intake.set(hindrance.map_or(Ok(Scope::Everything), Err))?;
+        intake.set(now, hindrance.map_or(Ok(Scope::Everything), Err))?;
         Ok(intake.is_on())
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, now: Instant) {
         let refused = self.parts.gateway.counters().reasons.of(ResetReason::Limit);
-        if let Some(pause) = self.full.look(clock::now(), refused)
+        if let Some(pause) = self.full.look(now, refused)
             && let Some(intake) = &mut self.parts.intake
         {
             tracing::warn!("the hub has no room: new connections pass unaccelerated for a while");
-            intake.pause(pause, Bypass::PeerFull);
+            intake.pause(now, pause, Bypass::PeerFull);
         }
         self.parts.follow_routes();
     }
 
-    fn reload(&mut self, ops: &mut Operations) -> Result<Vec<String>, String> {
+    fn reload(&mut self, _: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
         let config = read_terminal(&ops.file()?).map_err(|error| error.to_string())?;
         let Parts { gateway, intake, tunnel, policies } = &mut self.parts;
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
@@ -218,9 +224,9 @@ impl Service for Terminal {
 }
 
 impl Terminal {
-    fn handle_hop(&mut self, ops: &mut Operations, event: HopEvent) {
+    fn handle_hop(&mut self, now: Instant, ops: &mut Operations, event: HopEvent) {
         if let HopEvent::Session(session, event) = &event {
-            ops.peers.follow(self.parts.gateway.hop(), *session, event);
+            ops.peers.follow(now, self.parts.gateway.hop(), *session, event);
         }
         match event {
             HopEvent::Opened(stream, open) => match open.destination {

@@ -106,7 +106,7 @@ async fn a_modem_tells_dies_and_comes_back() {
     let good = [mac, Item::Status(Status::SUCCESS, String::new())];
     assert_eq!(answer, emit(Kind::DestinationUpResponse, &good));
     known(&mut client, |report| rate(report) == Some(5)).await;
-    let status = client.status();
+    let status = client.status(clock::now());
     assert_eq!((status.state.as_str(), status.destinations[0].rate_bit_s), ("up", Some(5_000_000)));
 
     drop(modem);

@@ -17,15 +17,17 @@ use pep::config::SoloConfig;
 use pep::egress::Egress;
 use pep::traffic::Policy;
 use tokio::task::{JoinError, JoinSet};
+use units::Instant;
 
 use self::server::Server;
 use self::windows::Windows;
+use crate::clock;
 use crate::config::read_solo;
 use crate::error::RunError;
 use crate::hop::peers::Peers;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::{PASSING, Scope};
-use crate::intercept::{self, Arrival, Interception};
+use crate::intercept::{self, Arrival, Arrived, Interception};
 use crate::operate::counters::Counters;
 use crate::operate::status::Role;
 use crate::operate::{Operations, Own, View};
@@ -66,8 +68,8 @@ struct Solo {
 
 /// What a solo gateway waits for.
 enum SoloEvent {
-    /// A client's connection; `None` if only the interception has to change.
-    Arrival(Option<Arrival>),
+    /// At the interception.
+    Arrival(Arrived),
     /// A client of the proxy.
     Proxy(Wish),
     /// The machine's routes have changed.
@@ -85,8 +87,8 @@ impl Service for Solo {
         View { hop: None, counters: &self.counters }
     }
 
-    fn own(&self) -> Own {
-        Own::of(self.intake.as_ref(), None, &self.policies)
+    fn own(&self, now: Instant) -> Own {
+        Own::of(now, self.intake.as_ref(), None, &self.policies)
     }
 
     async fn next(&mut self) -> SoloEvent {
@@ -99,16 +101,22 @@ impl Service for Solo {
         }
     }
 
-    fn handle(&mut self, ops: &mut Operations, event: SoloEvent) -> Result<(), RunError> {
+    fn handle(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        event: SoloEvent,
+    ) -> Result<(), RunError> {
         match event {
-            SoloEvent::Arrival(arrival) => {
+            SoloEvent::Arrival(arrived) => {
+                let arrival = self.intake.as_mut().and_then(|intake| intake.handle(now, arrived));
                 arrival.into_iter().for_each(|arrival| self.take(arrival));
             }
             SoloEvent::Proxy(wish) => self.fulfil(ops, wish),
             SoloEvent::Routes => self.windows.follow(),
             SoloEvent::Exhausted => {
                 self.counters.exhausted.increment();
-                let pause = |intake: &mut Intake| intake.pause(RECOVERY, Bypass::Descriptors);
+                let pause = |intake: &mut Intake| intake.pause(now, RECOVERY, Bypass::Descriptors);
                 self.intake.iter_mut().for_each(pause);
             }
             SoloEvent::Ended(ended) => tell_panic(ended),
@@ -116,17 +124,17 @@ impl Service for Solo {
         Ok(())
     }
 
-    fn set_interception(&mut self, ops: &Operations) -> Result<bool, RunError> {
+    fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
         let wanted = ops.hindrance(self.view()).map_or(Ok(Scope::Everything), Err);
-        self.intake.iter_mut().try_for_each(|intake| intake.set(wanted.clone()))?;
+        self.intake.iter_mut().try_for_each(|intake| intake.set(now, wanted.clone()))?;
         Ok(true)
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, _: Instant) {
         self.intake.iter_mut().for_each(Intake::follow_routes);
     }
 
-    fn reload(&mut self, ops: &mut Operations) -> Result<Vec<String>, String> {
+    fn reload(&mut self, _: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
         let config = read_solo(&ops.file()?).map_err(|error| error.to_string())?;
         for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
             side.check(section).map_err(|error| error.to_string())?;
@@ -160,6 +168,7 @@ impl Service for Solo {
 
 impl Solo {
     async fn start(config: SoloConfig) -> Result<(Operations, Self), RunError> {
+        let now = clock::now();
         config.lan.check("lan")?;
         config.wan.check("wan")?;
         let windows = Windows::install(&config.lan, &config.wan)?;
@@ -175,10 +184,10 @@ impl Solo {
             None => None,
         };
         proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, windows.lan_mark()));
-        let ops = Operations::start(Role::Solo, &config.operation, Peers::none())?;
+        let ops = Operations::start(now, Role::Solo, &config.operation, Peers::none())?;
         let dialer = dialer(&config, &windows);
         let solo = Self {
-            intake: interception.map(|it| Intake::new(it, counters.clone())),
+            intake: interception.map(|it| Intake::new(now, it, counters.clone())),
             proxy,
             exit: exit(&dialer, &config, &counters),
             server: Server::new(dialer, &config, counters.clone()),

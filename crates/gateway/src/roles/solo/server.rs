@@ -48,7 +48,7 @@ impl Server {
     /// Carries an intercepted connection.
     pub(super) async fn connect(self, accepted: Accepted) {
         self.counters.connections.increment();
-        let entry = Registered::straight(&self.counters, accepted.open);
+        let entry = Registered::straight(clock::now(), &self.counters, accepted.open);
         let leg = Leg::new(accepted.socket);
         let connected = tokio::select! {
             connected = self.dial(accepted.open) => connected,
@@ -60,7 +60,7 @@ impl Server {
             Err(error) => {
                 self.tell_failure(accepted.open, &error);
                 let destination = accepted.open.destination;
-                self.counters.refusals.tell(destination, dial::reason(&error)).await;
+                self.counters.refusals.tell(clock::now(), destination, dial::reason(&error)).await;
             }
         }
     }
@@ -69,7 +69,7 @@ impl Server {
     pub(super) async fn answer(self, mut question: Question) {
         self.counters.connections.increment();
         let open = question.open();
-        let entry = Registered::straight(&self.counters, open);
+        let entry = Registered::straight(clock::now(), &self.counters, open);
         match self.dial(open).await {
             Ok(socket) if question.let_in() => match timeout(PATIENCE, question.socket()).await {
                 Ok(client) => self.relay(Leg::new(client), socket, entry).await,
