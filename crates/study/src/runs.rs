@@ -1,8 +1,10 @@
-//! Runs of scenario files in the simulator: their figures as tables and CSV, beside published
-//! values, and as graphs.
+//! Runs of scenario files in the simulator, in parallel: their figures as tables and CSV, beside
+//! published values, and as graphs; their packets as captures.
 
+mod capture;
 mod graphs;
 mod published;
+mod replicate;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -12,8 +14,10 @@ use scenario::Case;
 use sim::Metric;
 use stats::median;
 
-pub use graphs::{file_name, graphs};
+pub use capture::{At, CaptureError};
+pub use graphs::file_name;
 pub use published::{NoFigure, beside_published};
+pub use replicate::{Extras, Job, Outcome, ReplicateError, STEPS, replicate};
 
 /// A scenario file.
 #[derive(Debug)]

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use report::{Axis, Colour, Graph, Series};
 use scenario::Case;
-use sim::Run;
-use sim::{MarkKind, Probe, Sender};
+use sim::{MarkKind, Probe, Run, Sender};
 use units::Instant;
 
 /// The name of a graph's file.
@@ -22,7 +21,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Names and SVG texts of a run's graphs.
-pub fn graphs(case: &Case, run: &Run) -> Vec<(String, String)> {
+pub(super) fn graphs(case: &Case, run: &Run) -> Vec<(String, String)> {
     let probe: &Probe = run.world.probe();
     let mut graphs = Vec::new();
     for sender in probe.senders.iter().filter(|sender| sender.has_sent()) {

@@ -1,18 +1,16 @@
 //! `skyhop sim`.
 
-mod capture;
-mod replicate;
-
+use std::io::IsTerminal;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
 use scenario::{Published, Scenario};
-use study::runs::{self, File};
-
-use replicate::{Job, Outcome};
+use study::runs::{self, Extras, File, Job, Outcome, STEPS, replicate};
 
 /// Arguments of `skyhop sim`.
 #[derive(Debug, clap::Args)]
@@ -59,6 +57,17 @@ enum At {
     Terminal,
 }
 
+impl From<At> for runs::At {
+    fn from(at: At) -> Self {
+        match at {
+            At::Server => Self::Server,
+            At::Client => Self::Client,
+            At::Hub => Self::Hub,
+            At::Terminal => Self::Terminal,
+        }
+    }
+}
+
 /// Runs the scenarios.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let files = args.files.iter().map(|path| read(path, args)).collect::<Result<Vec<_>>>()?;
@@ -72,7 +81,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             .flat_map(move |case| seeds.clone().map(move |seed| Job { file, case, seed }))
     });
     let jobs: Vec<Job<'_>> = jobs.collect();
-    let outcomes = replicate::all(args, &jobs)?;
+    let bar = progress(jobs.len());
+    let outcomes = replicate(&jobs, args.threads(), &args.extras(), |steps| bar.inc(steps))?;
+    bar.finish_and_clear();
     if let Some(directory) = &args.svg {
         write_graphs(directory, &files, &jobs, &outcomes)?;
     }
@@ -88,6 +99,28 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn threads(&self) -> usize {
+        let threads = self.threads.or_else(|| available_parallelism().ok());
+        threads.map_or(1, NonZeroUsize::get)
+    }
+
+    fn extras(&self) -> Extras {
+        let capture = self.pcap.clone().map(|path| (path, self.pcap_at.into()));
+        Extras { graphs: self.svg.is_some(), capture }
+    }
+}
+
+fn progress(runs: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {percent} % of {msg}, {eta} left");
+    let bar = ProgressBar::new(runs as u64 * STEPS)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.with_message(if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") })
 }
 
 fn read(path: &Path, args: &Args) -> Result<File> {

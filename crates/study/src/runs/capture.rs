@@ -1,0 +1,98 @@
+//! Writes simulated packets to a capture.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use report::pcapng::{self, Packet as Captured};
+use sim::{NodeId, Packet, Run, Tap};
+use thiserror::Error;
+use units::Instant;
+
+/// Where packets are captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// At the servers.
+    Server,
+    /// At the clients.
+    Client,
+    /// At the hub's gateway.
+    Hub,
+    /// At the first terminal's gateway.
+    Terminal,
+}
+
+/// A capture that could not be written.
+#[derive(Debug, Error)]
+#[error("cannot write {}: {cause}", path.display())]
+pub struct CaptureError {
+    path: PathBuf,
+    cause: io::Error,
+}
+
+/// A capture in progress.
+pub(super) struct Capture {
+    path: PathBuf,
+    file: Rc<RefCell<Inner>>,
+}
+
+struct Inner {
+    file: BufWriter<File>,
+    /// The packet being written.
+    block: Vec<u8>,
+    /// First write error; nothing is written after it.
+    failed: Option<io::Error>,
+}
+
+/// Observes a set of nodes.
+struct Nodes {
+    nodes: Vec<NodeId>,
+    file: Rc<RefCell<Inner>>,
+}
+
+impl Tap for Nodes {
+    fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &Packet) {
+        let Inner { file, block, failed } = &mut *self.file.borrow_mut();
+        if failed.is_none() && self.nodes.contains(&node) {
+            let bytes = packet.to_bytes();
+            block.clear();
+            pcapng::append(block, &Captured { bytes: &bytes, wall: now.as_nanos(), outgoing });
+            *failed = file.write_all(block).err();
+        }
+    }
+}
+
+impl Capture {
+    /// Starts capturing a run.
+    pub(super) fn start(path: &Path, at: At, run: &mut Run) -> Result<Self, CaptureError> {
+        let failed = CaptureError::at(path);
+        let mut file = BufWriter::new(File::create(path).map_err(&failed)?);
+        let (nodes, name) = match at {
+            At::Server => (run.servers(), "server"),
+            At::Client => (run.clients(), "client"),
+            At::Hub => (vec![run.hop()[0]], "hub"),
+            At::Terminal => (vec![run.hop()[1]], "terminal"),
+        };
+        file.write_all(&pcapng::header(name)).map_err(&failed)?;
+        let file = Rc::new(RefCell::new(Inner { file, block: Vec::new(), failed: None }));
+        run.world.set_tap(Box::new(Nodes { nodes, file: Rc::clone(&file) }));
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Finishes the file.
+    pub(super) fn end(self, run: &mut Run) -> Result<(), CaptureError> {
+        drop(run.world.take_tap());
+        let mut inner = self.file.borrow_mut();
+        let failed = inner.failed.take();
+        let flushed = failed.map_or_else(|| inner.file.flush(), Err);
+        flushed.map_err(CaptureError::at(&self.path))
+    }
+}
+
+impl CaptureError {
+    fn at(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |cause| Self { path: path.to_owned(), cause }
+    }
+}
