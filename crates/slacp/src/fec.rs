@@ -342,6 +342,10 @@ impl Decoder {
     /// Returns the missing packets; `None` if the shards contradict the stored packets, or if those
     /// were dropped.
     fn decode(&self, block: Block, repairs: &Repairs) -> Option<Vec<(u64, Vec<u8>)>> {
+        // The repairs of a single packet are copies of it.
+        if let (1, [(_, shard), ..]) = (block.count, &repairs.shards[..]) {
+            return Some(vec![(block.base, packet(shard)?)]);
+        }
         let mut decoder = ReedSolomonDecoder::new(block.count, repairs.total, repairs.size).ok()?;
         let mut shard = vec![0; repairs.size];
         for (index, number) in block.numbers().enumerate() {
@@ -466,6 +470,15 @@ mod tests {
             }
             let repair = Repair { distance, stride, count, repairs, index, shard: &shard };
             decoder.repair(number, &repair);
+        }
+    }
+
+    #[test]
+    fn the_repairs_of_a_single_packet_are_copies_of_it() {
+        for repairs in 1..=MAX_REPAIRS {
+            let encoded = encode(Block { base: 1, stride: 1, count: 1 }, repairs, |_| &[7; 301]);
+            assert_eq!(encoded.len(), repairs);
+            assert!(encoded.iter().all(|repair| packet(&repair.shard) == Some(vec![7; 301])));
         }
     }
 

@@ -74,7 +74,9 @@ impl Streams {
         }
         stream.taken_back = returns;
         stream.is_small = true;
-        stream.window = limit - stream.recv.highest();
+        // A late RETURN may find that all it left is used and read: nothing else would grant more.
+        let kept = self.limits.kept_window().min(stream.window);
+        stream.window = (limit - stream.recv.highest()).max(kept);
         stream.recv.settle_limit(limit);
         self.recount(id);
         self.renew(id);
@@ -259,6 +261,36 @@ mod tests {
         two.sides[0].hear((two.now, 0), &bytes).unwrap();
         two.settle();
         assert_eq!(two.room(1, id), again);
+    }
+
+    #[test]
+    fn a_return_that_comes_after_all_it_left_was_read_does_not_stop_the_stream() {
+        let mut two = Two::new();
+        let id = two.open();
+        two.settle();
+        two.say(1, id);
+        let [client, server] = &mut two.sides;
+        server.return_windows(two.now + Duration::from_secs(3));
+        let lost = server.next_control(|_| true).unwrap();
+        server.write(id, &[7; 20_000]).unwrap();
+        let mut buffer = [0; 30_000];
+        while let Some(bytes) = server.say(two.now) {
+            client.hear((two.now, 0), &bytes).unwrap();
+        }
+        assert_eq!(client.read(two.now, id, &mut buffer), Ok(Read::Data(8000)));
+        // What the client grants meanwhile is void.
+        while let Some(bytes) = client.say(two.now) {
+            server.hear((two.now, 0), &bytes).unwrap();
+        }
+        assert_eq!(two.room(1, id), 0);
+        two.sides[1].on_control_lost(lost);
+        let mut read = 8000;
+        while read < 20_000 {
+            two.settle();
+            let more = two.sides[0].read(two.now, id, &mut buffer);
+            let Ok(Read::Data(bytes)) = more else { panic!("stopped after {read}: {more:?}") };
+            read += bytes;
+        }
     }
 
     #[test]
