@@ -1,11 +1,12 @@
 //! One end of a TCP connection, and its owner.
 
+use pep::relay::Side;
 use tcp::{ByteRange, Connection};
 
 use crate::agenda::Alarm;
 use crate::packet::NodeId;
 use crate::slab::Key;
-use crate::talk::Side;
+use crate::talk;
 
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -23,7 +24,20 @@ pub(crate) struct Socket {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Owner {
     /// An application, at one end of its conversation.
-    Talk(Key, Side),
+    Talk(Key, talk::Side),
+    /// A host that follows a script.
+    Script(Key, Side),
     /// A split connection at a gateway.
     Split(Key),
+    /// Nobody: what arrives is ignored.
+    Nobody,
+}
+
+/// The two hosts of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Hosts {
+    /// Applications in conversation.
+    Talk(Key),
+    /// Hosts that follow a script.
+    Script(Key),
 }

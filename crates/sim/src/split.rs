@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use pep::relay::{Dial, Failure, Relay, Side};
-use tcp::ByteRange;
+use slacp::ResetReason;
+use tcp::{Abort, ByteRange, Connection, Event};
 
 use crate::agenda::Alarm;
 use crate::path::Path;
 use crate::slab::Key;
+use crate::socket::Hosts;
 
 /// The gateway's end of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +31,24 @@ pub(crate) struct Leg {
     pub(crate) is_ended: bool,
     /// How the TCP connection has failed.
     pub(crate) failure: Option<Failure>,
+    /// A failure that the relay does not know of yet.
+    pub(crate) unhandled: Option<Failure>,
+}
+
+impl Leg {
+    /// Takes the events of the leg's connection.
+    pub(crate) fn take_events(&mut self, tcp: &mut Connection<ByteRange>) {
+        while let Some(event) = tcp.poll_event() {
+            match event {
+                Event::Finished => self.is_ended = true,
+                Event::Aborted(abort) => {
+                    self.failure = Some(failure(abort, self.is_ended));
+                    self.unhandled = self.failure;
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 /// How far the connection is.
@@ -49,8 +69,7 @@ pub(crate) struct Split {
     pub(crate) path: Arc<Path>,
     /// The gateway's index on the path.
     pub(crate) at: usize,
-    /// The connection it is part of.
-    pub(crate) talk: Key,
+    pub(crate) hosts: Hosts,
     pub(crate) stage: Stage,
     pub(crate) relay: Relay,
     /// Indexed by [`Side`].
@@ -59,11 +78,11 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    pub(crate) fn new(path: &Arc<Path>, at: usize, talk: Key) -> Self {
+    pub(crate) fn new(path: &Arc<Path>, at: usize, hosts: Hosts) -> Self {
         Self {
             path: Arc::clone(path),
             at,
-            talk,
+            hosts,
             stage: Stage::Accepting,
             relay: Relay::early(),
             legs: [Leg::default(), Leg::default()],
@@ -82,5 +101,15 @@ impl Split {
 
     pub(crate) fn leg(&self, side: Side) -> &Leg {
         &self.legs[side as usize]
+    }
+}
+
+/// What the failure of a TCP connection means to its relay: a RST after a FIN is EPIPE in Linux.
+fn failure(abort: Abort, is_ended: bool) -> Failure {
+    match abort {
+        Abort::Refused => Failure::Broken(ResetReason::Refused),
+        Abort::TimedOut => Failure::Broken(ResetReason::TimedOut),
+        _ if is_ended => Failure::Closed,
+        _ => Failure::Broken(ResetReason::Reset),
     }
 }

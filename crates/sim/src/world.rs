@@ -3,6 +3,7 @@
 mod app;
 mod network;
 mod sample;
+mod script;
 mod slacp;
 mod socket;
 mod split;
@@ -12,6 +13,7 @@ mod wires;
 use std::collections::VecDeque;
 
 use link::Dice;
+use pep::relay::Side;
 use units::{Instant, Machine};
 
 use crate::agenda::Agenda;
@@ -19,6 +21,7 @@ use crate::app::{App, AppId, Notice, Tally};
 use crate::network::{Lane, LaneId, Node};
 use crate::packet::{NodeId, Packet};
 use crate::probe::Probe;
+use crate::script::Scripted;
 use crate::slab::{Key, Slab};
 use crate::socket::Socket;
 use crate::split::Split;
@@ -32,6 +35,7 @@ enum Due {
     Socket(Key),
     Gateway(NodeId),
     Split(Key),
+    Script(Key, Side),
     /// With the number of the wake-up that the application chose.
     App(AppId, u64),
     Sample,
@@ -59,6 +63,7 @@ pub struct World {
     lanes: Vec<Lane>,
     sockets: Slab<Socket>,
     talks: Slab<Talk>,
+    scripted: Slab<Scripted>,
     splits: Slab<Split>,
     gateways: Vec<Gateway>,
     /// The streams on their way to the next gateway, indexed by the numbers sent in their openings.
@@ -100,6 +105,7 @@ impl World {
             lanes: Vec::new(),
             sockets: Slab::new(),
             talks: Slab::new(),
+            scripted: Slab::new(),
             splits: Slab::new(),
             gateways: Vec::new(),
             openings: Vec::new(),
@@ -190,6 +196,7 @@ impl World {
             }
             Due::Gateway(node) => self.wake_gateway(node, ticket),
             Due::Split(split) => self.wake_split(split, ticket),
+            Due::Script(key, side) => self.wake_script(key, side, ticket),
             Due::App(app, wish) => self.notices.push_back((app, Notice::Wake(wish))),
             Due::Sample => self.sample(),
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pep::relay;
 use units::Instant;
 
 use super::{Due, World};
@@ -9,7 +10,7 @@ use crate::app::{App, AppId, Deed, Notice, Tally};
 use crate::packet::{Body, Datagram, NodeId, Packet};
 use crate::path::{Leg, Path};
 use crate::slab::Key;
-use crate::socket::Owner;
+use crate::socket::{Hosts, Owner};
 use crate::split::LegEnd;
 use crate::talk::{Closer, News, Side, Talk, Turn};
 use crate::world::socket::End;
@@ -51,7 +52,7 @@ impl World {
         watch: Option<&str>,
     ) -> Key {
         let talk = self.talks.insert(|_| Talk::new(app, closer, watch.map(str::to_owned)));
-        let first = self.open_leg(path, 0, talk, Owner::Talk(talk, Side::Client));
+        let first = self.open_leg(path, 0, Hosts::Talk(talk), Owner::Talk(talk, Side::Client));
         if let Some(talk) = self.talks.get_mut(talk) {
             talk.sockets[0] = first;
         }
@@ -66,11 +67,11 @@ impl World {
         &mut self,
         path: &Arc<Path>,
         at: usize,
-        talk: Key,
+        hosts: Hosts,
         owner: Owner,
     ) -> Option<Key> {
         let Leg::Tcp(near, far) = &path.legs[at] else { return None };
-        let far_owner = self.owner_after(path, at, talk);
+        let far_owner = self.owner_after(path, at, hosts);
         let ends = [
             End { node: path.nodes[at], config: Arc::clone(near), owner },
             End { node: path.nodes[at + 1], config: Arc::clone(far), owner: far_owner },
@@ -82,18 +83,23 @@ impl World {
                     talk.sockets[1] = Some(far);
                 }
             }
+            Owner::Script(connection, _) => self.join_script(connection, far),
+            Owner::Nobody => {}
             Owner::Split(split) => self.join_split(split, LegEnd::Tcp(far)),
         }
-        self.watch_leg(talk, at, [near, far]);
+        self.watch_leg(hosts, at, [near, far]);
         Some(near)
     }
 
-    /// The owner of the far end of segment `at`: the server's application, or a gateway.
-    pub(super) fn owner_after(&mut self, path: &Arc<Path>, at: usize, talk: Key) -> Owner {
+    /// The owner of the far end of segment `at`: the server, or a gateway.
+    fn owner_after(&mut self, path: &Arc<Path>, at: usize, hosts: Hosts) -> Owner {
         if at + 1 == path.legs.len() {
-            return Owner::Talk(talk, Side::Server);
+            return match hosts {
+                Hosts::Talk(talk) => Owner::Talk(talk, Side::Server),
+                Hosts::Script(connection) => Owner::Script(connection, relay::Side::Server),
+            };
         }
-        Owner::Split(self.add_split(path, at + 1, talk))
+        Owner::Split(self.add_split(path, at + 1, hosts))
     }
 
     /// Sends a request. Requests are answered in order.

@@ -17,6 +17,7 @@ use crate::agenda::{Alarm, Ticket};
 use crate::packet::{Body, NodeId, Packet};
 use crate::path::Path;
 use crate::slab::Key;
+use crate::socket::Hosts;
 use crate::split::LegEnd;
 
 /// The UDP port of every gateway.
@@ -57,7 +58,7 @@ pub(super) struct Opening {
     path: Arc<Path>,
     /// The index of the gateway that will answer.
     at: usize,
-    talk: Key,
+    hosts: Hosts,
 }
 
 pub(super) fn address(node: NodeId) -> SocketAddr {
@@ -153,6 +154,12 @@ impl World {
     /// Number of split connections at a gateway.
     pub fn connections(&self, node: NodeId) -> usize {
         self.splits_at(node).count()
+    }
+
+    /// Number of streams that a gateway still has to do with.
+    pub fn streams(&self, node: NodeId) -> usize {
+        let place = self.nodes[node.index()].gateway;
+        place.map_or(0, |place| self.gateways[place as usize].streams.len())
     }
 
     fn splits_at(&self, node: NodeId) -> impl Iterator<Item = Key> {
@@ -287,7 +294,7 @@ impl World {
         &mut self,
         path: &Arc<Path>,
         at: usize,
-        talk: Key,
+        hosts: Hosts,
         split: Key,
     ) -> Result<Option<LegEnd>, ResetReason> {
         let (now, peer) = (self.now, path.nodes[at + 1]);
@@ -307,7 +314,7 @@ impl World {
         match opened {
             Ok((session, stream)) => {
                 gateway.streams.insert((session, stream), split);
-                self.openings.push(Some(Opening { path: Arc::clone(path), at: at + 1, talk }));
+                self.openings.push(Some(Opening { path: Arc::clone(path), at: at + 1, hosts }));
                 Ok(Some(LegEnd::Stream(session, stream)))
             }
             Err(StreamError::NoSession) => {
@@ -333,13 +340,13 @@ impl World {
         let opening = self.openings.get_mut(name).and_then(Option::take);
         let is_full = self.is_full(node);
         let Some(gateway) = self.gateway(node) else { return };
-        let Some(Opening { path, at, talk }) = opening else {
+        let Some(Opening { path, at, hosts }) = opening else {
             return gateway.reset(session, stream, ResetReason::Refused);
         };
         if is_full {
             return gateway.reset(session, stream, ResetReason::Limit);
         }
-        let split = self.add_split(&path, at, talk);
+        let split = self.add_split(&path, at, hosts);
         if let Some(gateway) = self.gateway(node) {
             gateway.streams.insert((session, stream), split);
         }

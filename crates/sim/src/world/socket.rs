@@ -62,6 +62,9 @@ impl World {
             }
             return;
         };
+        if matches!(socket.owner, Owner::Nobody) {
+            return;
+        }
         if let Some(watched) = socket.watched {
             self.probe.note_arrival(watched, now, segment);
         }
@@ -90,6 +93,8 @@ impl World {
                     self.tell_news(talk);
                 }
             }
+            Owner::Script(connection, side) => self.serve_script(key, connection, side),
+            Owner::Nobody => {}
             Owner::Split(split) => {
                 self.serve_split(split);
                 // One that has ended no longer serves its sockets.
@@ -114,9 +119,12 @@ impl World {
                 self.boxes.push(packet);
                 let next = socket.tcp.poll_timeout().map(|(at, _)| at);
                 socket.alarm.set(&mut self.agenda, next, Due::Socket(key));
-                let (state, owner) = (socket.tcp.state(), socket.owner);
-                if state == State::Closed && !self.is_leg(key, owner) {
-                    self.forget(key);
+                let (state, peer) = (socket.tcp.state(), socket.peer);
+                match state {
+                    State::Closed if !self.is_still_read(key) => self.forget(key),
+                    // A client that gave up has reset it.
+                    State::Listen if self.sockets.get(peer).is_none() => self.remove_deaf(key),
+                    _ => {}
                 }
                 return;
             }
@@ -129,15 +137,38 @@ impl World {
         }
     }
 
+    /// Whether the owner of a closed socket may still read what has arrived.
+    fn is_still_read(&self, key: Key) -> bool {
+        let Some(socket) = self.sockets.get(key) else { return false };
+        match socket.owner {
+            Owner::Split(split) => self.is_leg(key, split),
+            Owner::Script(connection, side) => {
+                let host = self.scripted.get(connection).map(|it| &it.hosts[side as usize]);
+                socket.tcp.readable() > 0 && host.is_some_and(|host| !host.has_let_go())
+            }
+            Owner::Talk(..) | Owner::Nobody => false,
+        }
+    }
+
     /// Removes a closed socket, and its peer if that has not received anything yet.
     fn forget(&mut self, key: Key) {
         let Some(socket) = self.sockets.remove(key) else { return };
         if let Some(watched) = socket.watched {
             self.probe.unwatch(watched);
         }
-        let deaf = |peer: &Socket| peer.tcp.state() == State::Listen;
-        if self.sockets.get(socket.peer).is_some_and(deaf) {
-            self.sockets.remove(socket.peer);
+        let is_deaf = |peer: &Socket| peer.tcp.state() == State::Listen;
+        if self.sockets.get(socket.peer).is_some_and(is_deaf) {
+            self.remove_deaf(socket.peer);
+        }
+    }
+
+    /// Removes a socket that no client will connect to, with the split connection that waits for
+    /// one.
+    fn remove_deaf(&mut self, key: Key) {
+        if let Some(socket) = self.sockets.remove(key)
+            && let Owner::Split(split) = socket.owner
+        {
+            self.splits.remove(split);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pep::relay::{Dial, Failure, Progress, Relay, Side};
 use slacp::ResetReason;
-use tcp::{Abort, Event, State};
+use tcp::State;
 
 use super::slacp::address;
 use super::wires::Wires;
@@ -17,15 +17,15 @@ use super::{Due, World};
 use crate::agenda::Ticket;
 use crate::path::{self, Path};
 use crate::slab::Key;
-use crate::socket::Owner;
+use crate::socket::{Hosts, Owner};
 use crate::split::{LegEnd, Split, Stage};
 
 /// How long a hub tries to connect to a server: the gateway's default.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl World {
-    pub(super) fn add_split(&mut self, path: &Arc<Path>, at: usize, talk: Key) -> Key {
-        self.splits.insert(|_| Split::new(path, at, talk))
+    pub(super) fn add_split(&mut self, path: &Arc<Path>, at: usize, hosts: Hosts) -> Key {
+        self.splits.insert(|_| Split::new(path, at, hosts))
     }
 
     /// Sets a split connection's leg towards the client.
@@ -39,7 +39,7 @@ impl World {
     pub(super) fn serve_split(&mut self, key: Key) {
         let Some(split) = self.splits.get(key) else { return };
         let (node, before) = (split.path.nodes[split.at], split.ends());
-        self.note_leg_events(key);
+        self.handle_failures(key);
         self.advance(key);
         let over = self.run_relay(key);
         let after = self.splits.get(key).map_or([None; 2], Split::ends);
@@ -65,7 +65,11 @@ impl World {
 
     /// The stream of a leg was reset, or its session is lost.
     pub(super) fn fail_stream(&mut self, key: Key, end: LegEnd, reason: ResetReason) {
-        self.fail_leg(key, end, Failure::Reset(reason));
+        if let Some(split) = self.splits.get_mut(key)
+            && let Some(side) = split.side_of(end)
+        {
+            split.legs[side as usize].unhandled = Some(Failure::Reset(reason));
+        }
         self.serve_split(key);
     }
 
@@ -78,22 +82,17 @@ impl World {
         }
     }
 
-    fn note_leg_events(&mut self, key: Key) {
+    /// Takes the events of the connections, and tells the relay which legs have failed.
+    fn handle_failures(&mut self, key: Key) {
         let Some(split) = self.splits.get_mut(key) else { return };
         let mut failures = [None; 2];
         for (leg, failed) in split.legs.iter_mut().zip(&mut failures) {
-            let Some(LegEnd::Tcp(socket)) = leg.end else { continue };
-            let Some(socket) = self.sockets.get_mut(socket) else { continue };
-            while let Some(event) = socket.tcp.poll_event() {
-                match event {
-                    Event::Finished => leg.is_ended = true,
-                    Event::Aborted(abort) => {
-                        leg.failure = Some(failure(abort, leg.is_ended));
-                        *failed = leg.end.zip(leg.failure);
-                    }
-                    _ => {}
-                }
+            if let Some(LegEnd::Tcp(socket)) = leg.end
+                && let Some(socket) = self.sockets.get_mut(socket)
+            {
+                leg.take_events(&mut socket.tcp);
             }
+            *failed = leg.end.zip(leg.unhandled.take());
         }
         for (end, failure) in failures.into_iter().flatten() {
             self.fail_leg(key, end, failure);
@@ -155,14 +154,14 @@ impl World {
     /// Opens the segment towards the server.
     fn open_next_leg(&mut self, key: Key) {
         let Some(split) = self.splits.get(key) else { return };
-        let (path, at, talk) = (Arc::clone(&split.path), split.at, split.talk);
+        let (path, at, hosts) = (Arc::clone(&split.path), split.at, split.hosts);
         let is_from_peer = matches!(split.ends(), [Some(LegEnd::Stream(..)), _]);
         let opened = match path.legs[at] {
             path::Leg::Tcp(..) if self.has_no_descriptor(path.nodes[at]) => Err(ResetReason::Limit),
             path::Leg::Tcp(..) => {
-                Ok(self.open_leg(&path, at, talk, Owner::Split(key)).map(LegEnd::Tcp))
+                Ok(self.open_leg(&path, at, hosts, Owner::Split(key)).map(LegEnd::Tcp))
             }
-            path::Leg::Slacp => self.open_stream(&path, at, talk, key),
+            path::Leg::Slacp => self.open_stream(&path, at, hosts, key),
         };
         let now = self.now;
         let Some(split) = self.splits.get_mut(key) else { return };
@@ -237,16 +236,15 @@ impl World {
         Some(work(stage, relay, &mut wires))
     }
 
-    /// Whether a socket is a leg of a split connection, which may still read what arrived before it
-    /// failed.
-    pub(super) fn is_leg(&self, socket: Key, owner: Owner) -> bool {
-        let Owner::Split(split) = owner else { return false };
+    /// Whether a socket is a leg of this split connection.
+    pub(super) fn is_leg(&self, socket: Key, split: Key) -> bool {
         let split = self.splits.get(split);
         split.is_some_and(|split| split.side_of(LegEnd::Tcp(socket)).is_some())
     }
 
     /// Starts recording the connection's segment between `nodes[at]` and the next node.
-    pub(super) fn watch_leg(&mut self, talk: Key, at: usize, ends: [Key; 2]) {
+    pub(super) fn watch_leg(&mut self, hosts: Hosts, at: usize, ends: [Key; 2]) {
+        let Hosts::Talk(talk) = hosts else { return };
         let Some(name) = self.talks.get(talk).and_then(|talk| talk.watch.clone()) else { return };
         for (place, end) in ends.into_iter().enumerate() {
             let label = format!("{name}.{}{}", at + 1, ["client", "server"][place]);
@@ -254,15 +252,5 @@ impl World {
                 socket.watched = Some(self.probe.watch(label, end));
             }
         }
-    }
-}
-
-/// What the failure of a TCP connection means to its relay: a RST after a FIN is EPIPE in Linux.
-fn failure(abort: Abort, is_ended: bool) -> Failure {
-    match abort {
-        Abort::Refused => Failure::Broken(ResetReason::Refused),
-        Abort::TimedOut => Failure::Broken(ResetReason::TimedOut),
-        _ if is_ended => Failure::Closed,
-        _ => Failure::Broken(ResetReason::Reset),
     }
 }
