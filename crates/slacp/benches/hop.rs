@@ -10,8 +10,9 @@ mod hop;
 use core::time::Duration;
 
 use hop::{HUB, Hop, Plan, TERMINAL, open_all, run_to_end};
+use report::{Column, Table};
 use slacp::Stats;
-use stats::percentile;
+use stats::{Spread, percentile};
 
 const BYTES: f64 = 20e6;
 const SEEDS: u64 = 9;
@@ -58,44 +59,39 @@ fn requests(per: f64, count: usize, seed: u64) -> Vec<f64> {
 
 fn main() {
     downloads();
-    println!(
-        "\n{SEEDS} sessions of 2,000 requests of 1 kB, replies of 10 kB; response times in ms"
-    );
-    println!("{:>7} {:>8} {:>8} {:>8} {:>8}", "PER", "p50", "p99", "p99.9", "max");
+    println!();
+    let mut table =
+        Table::new(["PER", "p50", "p99", "p99.9", "max"].map(Column::right)).title(format!(
+            "{SEEDS} sessions of 2,000 requests of 1 kB, replies of 10 kB; response times in ms"
+        ));
     for per in [0.0, 0.01, 0.05] {
         let times = request_reply(per, 2000);
         let at = |percent| percentile(&times, percent).unwrap_or(f64::NAN);
-        println!(
-            "{:>7} {:>8.0} {:>8.0} {:>8.0} {:>8.0}",
-            format!("{}%", per * 100.0),
-            at(50.0),
-            at(99.0),
-            at(99.9),
-            at(100.0)
-        );
+        let times = [50.0, 99.0, 99.9, 100.0].map(|percent| format!("{:.0}", at(percent)));
+        table.row([format!("{} %", per * 100.0)].into_iter().chain(times));
     }
+    print!("{table}");
 }
 
 fn downloads() {
-    println!("20 MB down, SLACP, fixed rate; medians of {SEEDS} seeds, range in brackets");
-    println!(
-        "{:>7} {:>8} {:>17} {:>9} {:>9} {:>9}",
-        "PER", "time s", "", "of limit", "repairs", "ACK bytes"
-    );
+    let names = ["PER", "time, s", "of the limit", "repairs", "ACK bytes"];
+    let mut table = Table::new(names.map(Column::right))
+        .title(format!("20 MB down, SLACP, fixed rate; {SEEDS} seeds, medians (and range)"));
     for per in [0.0, 0.001, 0.01, 0.05, 0.1] {
         let mut runs: Vec<Run> = (0..SEEDS).map(|seed| download(per, seed)).collect();
         runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let median = &runs[runs.len() / 2];
-        let range = format!("[{:.3}–{:.3}]", runs[0].seconds, runs[runs.len() - 1].seconds);
+        let spread = Spread::of(runs.iter().map(|run| run.seconds)).expect("there were runs");
         let limit = 0.6 + BYTES * 8.0 / (50e6 * (1.0 - per));
-        println!(
-            "{:>7} {:>8.3} {:>17} {:>8.1}% {:>8.2}% {:>8.2}%",
-            format!("{}%", per * 100.0),
-            median.seconds,
-            range,
-            100.0 * limit / median.seconds,
-            100.0 * median.hub.repairs_sent as f64 / median.hub.packets_sent as f64,
-            100.0 * median.terminal.bytes_sent as f64 / median.hub.bytes_sent as f64,
-        );
+        let repairs = median.hub.repairs_sent as f64 / median.hub.packets_sent as f64;
+        let acks = median.terminal.bytes_sent as f64 / median.hub.bytes_sent as f64;
+        table.row([
+            format!("{} %", per * 100.0),
+            format!("{spread:.3}"),
+            format!("{:.1} %", 100.0 * limit / median.seconds),
+            format!("{:.2} %", 100.0 * repairs),
+            format!("{:.2} %", 100.0 * acks),
+        ]);
     }
+    print!("{table}");
 }

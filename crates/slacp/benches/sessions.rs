@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 
 use counting::live_bytes;
 use nix::time::{ClockId, clock_gettime};
+use report::{Column, Table};
 use slacp::{Config, Endpoint, Event, Open, Read, SessionId, StreamId};
 use star::{Star, terminal};
 use units::{BitRate, Instant, Machine};
@@ -188,17 +189,22 @@ fn main() {
             costs.push(hub.carry((gigabytes * 1e9) as u64) / gigabytes);
         }
     }
-    println!("{gigabytes} GB, {rounds} rounds, medians");
-    println!(
-        "{:>8} {:>9} {:>7} {:>20} {:>18}",
-        "sessions", "CPU-s/GB", "ratio", "keepalives, µs/s", "unknown, µs"
-    );
+    let names = ["sessions", "CPU-s/GB", "ratio", "keepalives, µs/s", "unknown, µs"];
+    let mut table = Table::new(names.map(Column::right))
+        .title(format!("{gigabytes} GB, {rounds} rounds, medians"));
     let alone = median(&costs[0]);
     for ((count, hub), costs) in COUNTS.into_iter().zip(&mut hubs).zip(&mut costs) {
         let (cost, unknown) = (median(costs), unknown(&mut hub.star) * 1e6);
         let keepalives = keepalives(count.min(400)) * 1e6;
-        println!("{count:>8} {cost:>9.2} {:>7.2} {keepalives:>20.1} {unknown:>18.2}", cost / alone);
+        table.row([
+            count.to_string(),
+            format!("{cost:.2}"),
+            format!("{:.2}", cost / alone),
+            format!("{keepalives:.1}"),
+            format!("{unknown:.2}"),
+        ]);
     }
+    print!("{table}");
     let (hub, terminal) = memory();
     println!("an idle session: {hub} bytes at the hub; a terminal with one: {terminal} bytes");
 }

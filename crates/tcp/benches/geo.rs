@@ -10,6 +10,7 @@ use core::time::Duration;
 use std::time::Instant as Clock;
 
 use link::{Link, LinkConfig, Loss, QueueLimit};
+use report::{Column, Table};
 use tcp::cc::NAMES;
 use tcp::{ByteRange, Config, Connection, Payload as _, Segment, SeqNr, Stats};
 use units::{BitRate, Instant, Machine, Probability};
@@ -107,29 +108,28 @@ fn config(controller: &str, seed: u64) -> Config {
 }
 
 fn goodputs() {
-    println!("goodput in Mbit/s, mean of {SEEDS} seeds (PER 0: one run)");
-    println!("{:<22}{:>8}{:>8}{:>8}{:>8}", "", "0", "1e-4", "1e-3", "1e-2");
+    let losses = ["PER 0", "1e-4", "1e-3", "1e-2"].map(Column::right);
+    let mut table = Table::new([Column::left("")].into_iter().chain(losses))
+        .title(format!("goodput in Mbit/s, mean of {SEEDS} seeds (PER 0: one run)"));
     for name in NAMES.into_iter().chain(["hybla:rtt0=50ms", "cubic:hystart=off"]) {
-        print!("{name:<22}");
-        for per in [0.0, 1e-4, 1e-3, 1e-2] {
+        let mean = |per: f64| {
             let seeds = if per > 0.0 { SEEDS } else { 1 };
             let run = |seed| {
                 let rate = BitRate::from_mbit(20);
                 Pair::new(&config(name, seed), rate, 850, per, 10 * seed).run(LONG).goodput()
             };
-            let mean = (0..seeds).map(run).sum::<f64>() / seeds as f64;
-            print!("{mean:>8.2}");
-        }
-        println!();
+            format!("{:.2}", (0..seeds).map(run).sum::<f64>() / seeds as f64)
+        };
+        let means = [0.0, 1e-4, 1e-3, 1e-2].map(mean);
+        table.row([name.to_owned()].into_iter().chain(means));
     }
+    println!("{table}");
 }
 
 fn costs() {
-    println!("\nCUBIC, PER 1e-5: what an arrival at an endpoint costs, links included");
-    println!(
-        "{:<12}{:>10}{:>12}{:>14}{:>12}",
-        "Mbit/s", "arrivals", "ns each", "window (pkt)", "goodput"
-    );
+    let names = ["Mbit/s", "arrivals", "ns each", "window, packets", "goodput, Mbit/s"];
+    let mut table = Table::new(names.map(Column::right))
+        .title("CUBIC, PER 1e-5: what an arrival at an endpoint costs, links included");
     for mbit in [20, 100, 500] {
         let config = config("cubic", 1);
         let queue = 850 * mbit as usize / 20;
@@ -144,13 +144,15 @@ fn costs() {
             .unwrap();
         let nanos = time.as_nanos() as f64 / pair.arrivals as f64;
         let Stats { cwnd, .. } = pair.ends[0].stats();
-        println!(
-            "{mbit:<12}{:>10}{nanos:>12.0}{:>14}{:>12.2}",
-            pair.arrivals,
-            cwnd.get() / 1448,
-            pair.goodput()
-        );
+        table.row([
+            mbit.to_string(),
+            pair.arrivals.to_string(),
+            format!("{nanos:.0}"),
+            (cwnd.get() / 1448).to_string(),
+            format!("{:.2}", pair.goodput()),
+        ]);
     }
+    print!("{table}");
 }
 
 fn main() {

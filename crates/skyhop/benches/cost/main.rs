@@ -32,6 +32,7 @@ use std::thread;
 use std::time::Instant;
 
 use lab::{Cabled, Node};
+use report::{Column, Table};
 use stats::Spread;
 
 use self::way::{Running, Way};
@@ -88,13 +89,15 @@ fn compare(gigabytes: f64, rounds: usize, only: &str) -> Result<(), Failure> {
         }
     }
     eprintln!();
-    println!("{gigabytes} GB, {rounds} rounds, medians (and range)");
-    println!("{:<14} {:>22} {:>26} {:>26}", "", "Gbit/s", "terminal CPU-s/GB", "hub CPU-s/GB");
+    let names = ["Gbit/s", "terminal CPU-s/GB", "hub CPU-s/GB"].map(Column::right);
+    let mut table = Table::new([Column::left("")].into_iter().chain(names))
+        .title(format!("{gigabytes} GB, {rounds} rounds, medians (and range)"));
     for (way, figures) in &all {
         let column = |of: fn(&Figures) -> f64| spread(figures.iter().map(of));
         let (rate, terminal) = (column(|f| f.gbit_per_second), column(|f| f.terminal));
-        println!("{way:<14} {rate:>22} {terminal:>26} {:>26}", column(|f| f.hub));
+        table.row([way.to_string(), rate, terminal, column(|f| f.hub)]);
     }
+    print!("{table}");
     Ok(())
 }
 

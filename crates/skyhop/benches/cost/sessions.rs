@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use gateway::keys::PrivateKey;
 use lab::{Cabled, Lab, Node, Preset};
 use link::QueueSize;
+use report::{Column, Table};
 use slacp::Config;
 use units::BitRate;
 
@@ -61,11 +62,10 @@ fn cost(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
         }
     }
     eprintln!();
-    println!("{gigabytes} GB through one session, {rounds} rounds, medians (and range)");
-    println!(
-        "{:<8} {:>22} {:>7} {:>22} {:>24} {:>20}",
-        "sessions", "hub CPU-s/GB", "ratio", "idle, CPU-ms/s", "kB per idle session", "Gbit/s"
-    );
+    let names =
+        ["sessions", "hub CPU-s/GB", "ratio", "idle, CPU-ms/s", "kB per idle session", "Gbit/s"];
+    let title = format!("{gigabytes} GB through one session, {rounds} rounds, medians (and range)");
+    let mut table = Table::new(names.map(Column::right)).title(title);
     let busy = |figures: &[Figures]| {
         let busy: Vec<f64> = figures.iter().map(|f| f.busy).collect();
         median(&busy).ok_or("no figures")
@@ -76,8 +76,9 @@ fn cost(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
         let (ratio, idle) = (busy(figures)? / alone, column(|f| f.idle));
         let memory = if *count > 1 { column(|f| f.memory) } else { "–".to_owned() };
         let (busy, rate) = (column(|f| f.busy), column(|f| f.gbit_per_second));
-        println!("{count:<8} {busy:>22} {ratio:>7.2} {idle:>22} {memory:>24} {rate:>20}");
+        table.row([count.to_string(), busy, format!("{ratio:.2}"), idle, memory, rate]);
     }
+    print!("{table}");
     Ok(())
 }
 
@@ -138,17 +139,23 @@ fn start_ups(count: usize, rounds: usize) -> Result<(), Failure> {
         }
     }
     eprintln!();
-    println!("{count} terminals start at one address: seconds until the last");
-    println!(
-        "{:<8} {:>10} {:>22} {:>22} {:>22} {:>22}",
-        "RTT, ms", "queue, BDP", "is up", "has an answer", "process is started", "gateway is ready"
-    );
+    let names = [
+        "RTT, ms",
+        "queue, BDP",
+        "is up",
+        "has an answer",
+        "process is started",
+        "gateway is ready",
+    ];
+    let mut table = Table::new(names.map(Column::right))
+        .title(format!("{count} terminals start at one address: seconds until the last"));
     for (rtt, queue, times) in &all {
         let column = |of: fn(&StartUp) -> f64| spread(times.iter().map(of));
         let (up, answered) = (column(|t| t.up), column(|t| t.answered));
         let (started, ready) = (column(|t| t.started), column(|t| t.ready));
-        println!("{rtt:<8} {queue:>10} {up:>22} {answered:>22} {started:>22} {ready:>22}");
+        table.row([rtt.to_string(), queue.to_string(), up, answered, started, ready]);
     }
+    print!("{table}");
     Ok(())
 }
 

@@ -15,6 +15,7 @@ mod run;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use report::{Column, Table};
 use stats::Spread;
 
 use self::case::{Bound, CASES, Case};
@@ -40,9 +41,14 @@ fn main() -> Result<ExitCode, Failure> {
     }
     eprintln!();
     println!("{rounds} rounds, medians (and range)");
-    println!("{:<34} {:>24} {:>24} {:>24}  must reach", "", "skyhop", "plain BBR", "plain CUBIC");
-    let missed = cases.iter().zip(&all).filter(|(case, values)| !print_row(case, values)).count();
-    println!("{missed} missed");
+    let names = ["skyhop", "plain BBR", "plain CUBIC"].map(Column::right);
+    let columns = [Column::left("")].into_iter().chain(names);
+    let mut table = Table::new(columns.chain([Column::left("must reach"), Column::left("")]));
+    let mut missed = 0;
+    for (case, values) in cases.iter().zip(&all) {
+        missed += usize::from(!add_row(&mut table, case, values));
+    }
+    println!("{table}{missed} missed");
     Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -51,8 +57,8 @@ fn values(case: &Case) -> Values {
     ways.iter().map(|way| (*way, Vec::new())).collect()
 }
 
-/// Prints a case; returns whether it met its bound.
-fn print_row(case: &Case, values: &Values) -> bool {
+/// Adds a case; returns whether it met its bound.
+fn add_row(table: &mut Table, case: &Case, values: &Values) -> bool {
     let spreads: Vec<Spread> =
         values.iter().filter_map(|(_, values)| Spread::of(values.iter().copied())).collect();
     let best_plain = spreads[1..].iter().map(|it| it.median).fold(f64::INFINITY, f64::min);
@@ -62,14 +68,8 @@ fn print_row(case: &Case, values: &Values) -> bool {
         _ => (ours <= bound, "≤"),
     };
     let cell = |index: usize| spreads.get(index).map_or(String::new(), |it| format!("{it:.3}"));
-    let verdict = if reached { "" } else { "  MISSED" };
-    println!(
-        "{:<34} {:>24} {:>24} {:>24}  {sign} {bound:.3} {}{verdict}",
-        case.name,
-        cell(0),
-        cell(1),
-        cell(2),
-        case.unit
-    );
+    let verdict = if reached { "" } else { "MISSED" };
+    let must = format!("{sign} {bound:.3} {}", case.unit);
+    table.row([case.name.to_owned(), cell(0), cell(1), cell(2), must, verdict.to_owned()]);
     reached
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::thread;
 
 use lab::{Node, find_netns};
+use report::{Column, Table};
 use stats::Spread;
 
 use self::client::Control;
@@ -54,12 +55,10 @@ fn main() -> Result<(), Failure> {
 }
 
 fn compare(rounds: u64, losses: &[&str]) -> Result<(), Failure> {
-    println!(
+    let names = WAYS.map(|(name, ..)| Column::right(name));
+    let mut table = Table::new([Column::left("PER")].into_iter().chain(names)).title(format!(
         "QUIC, {BYTES} bytes over 50/10 Mbit/s, 600 ms: seconds, {rounds} rounds, medians (and range)"
-    );
-    print!("{:<10}", "PER");
-    WAYS.iter().for_each(|(name, ..)| print!("{name:>22}"));
-    println!();
+    ));
     for per in losses {
         let mut times = WAYS.map(|_| Vec::new());
         for round in 1..=rounds {
@@ -68,11 +67,11 @@ fn compare(rounds: u64, losses: &[&str]) -> Result<(), Failure> {
                 times.push(measure(per, control, pair, round)?);
             }
         }
-        eprint!("\r\x1b[K");
-        print!("{per:<10}");
-        times.iter().for_each(|times| print!("{:>22}", spread(times)));
-        println!();
+        let cells = times.iter().map(|times| spread(times));
+        table.row([(*per).to_owned()].into_iter().chain(cells));
     }
+    eprint!("\r\x1b[K");
+    print!("{table}");
     Ok(())
 }
 
