@@ -11,7 +11,7 @@ const IDLE: Duration = Duration::from_secs(3);
 
 /// One direction of a connection.
 #[derive(Debug, Clone)]
-pub struct Direction {
+pub struct DirectionMeter {
     /// Bytes moved so far.
     pub bytes: u64,
     /// Which side it waits for, and since when.
@@ -31,7 +31,7 @@ pub enum End {
     Stream,
 }
 
-impl Direction {
+impl DirectionMeter {
     /// A direction that has moved nothing yet, and waits.
     pub fn new(now: Instant, waits_for: End) -> Self {
         Self { bytes: 0, waits_for, since: now, moved: now, for_socket: 0.5 }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_bottleneck_is_the_end_it_recently_waited_for_most() {
-        let mut direction = Direction::new(at(0), End::Socket);
+        let mut direction = DirectionMeter::new(at(0), End::Socket);
         assert_eq!(direction.bottleneck(at(1000)), None);
         // A client that sends continuously is held up by the stream.
         for step in 0..200 {

@@ -24,7 +24,7 @@ use core::time::Duration;
 use slacp::ResetReason;
 use units::Instant;
 
-pub use self::deferral::{Asked, Question, Questions};
+pub use self::deferral::{PendingSyn, PendingSyns, SynAction};
 pub use self::dial::Dial;
 pub use self::legs::{Failure, Legs, Side, Step};
 
@@ -38,7 +38,7 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// The state of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+enum DirectionState {
     Open,
     /// The source has ended; the sink is not finished yet.
     Ended,
@@ -108,7 +108,7 @@ pub enum Wake {
 #[derive(Debug)]
 pub struct Relay {
     /// The directions, indexed by the side of their source.
-    from: [Direction; 2],
+    from: [DirectionState; 2],
     phase: Phase,
     outcome: Option<Outcome>,
     /// Whether the far gateway has yet to connect to the destination, although the client is
@@ -119,7 +119,7 @@ pub struct Relay {
 impl Default for Relay {
     /// A relay of a connection that both hosts have accepted.
     fn default() -> Self {
-        let from = [Direction::Open; 2];
+        let from = [DirectionState::Open; 2];
         Self { from, phase: Phase::Carrying, outcome: None, is_early: false }
     }
 }
@@ -147,7 +147,7 @@ impl Relay {
 
     /// Whether this leg's data has ended, and the end was passed on.
     pub fn is_passed(&self, leg: Side) -> bool {
-        self.from[leg as usize] == Direction::Passed
+        self.from[leg as usize] == DirectionState::Passed
     }
 
     /// When to call [`Self::handle`] at the latest, and why.
@@ -217,14 +217,14 @@ impl Relay {
 
     /// Lets one direction proceed; returns whether data has moved.
     fn pass(&mut self, from: Side, legs: &mut impl Legs) -> bool {
-        if self.from[from as usize] == Direction::Open {
+        if self.from[from as usize] == DirectionState::Open {
             match legs.pass(from) {
                 Step::Moved(bytes) => {
                     debug_assert!(bytes > 0, "a step without progress must block");
                     return true;
                 }
                 Step::Blocked(_) => return false,
-                Step::End => self.from[from as usize] = Direction::Ended,
+                Step::End => self.from[from as usize] = DirectionState::Ended,
                 Step::Failed(leg, failure) => {
                     // A leg that can no longer be read has lost data, whatever the error.
                     let failure = match failure {
@@ -236,9 +236,9 @@ impl Relay {
                 }
             }
         }
-        if self.from[from as usize] == Direction::Ended {
+        if self.from[from as usize] == DirectionState::Ended {
             match legs.finish(from.other()) {
-                Ok(true) => self.from[from as usize] = Direction::Passed,
+                Ok(true) => self.from[from as usize] = DirectionState::Passed,
                 Ok(false) => {}
                 Err(failure) => self.fail(from.other(), failure, legs),
             }
@@ -250,9 +250,9 @@ impl Relay {
     fn fail(&mut self, leg: Side, failure: Failure, legs: &mut impl Legs) {
         let to_leg = leg.other() as usize;
         match failure {
-            Failure::Closed => self.from[to_leg] = Direction::Refused(ResetReason::Reset),
+            Failure::Closed => self.from[to_leg] = DirectionState::Refused(ResetReason::Reset),
             Failure::Broken(reason) if self.is_passed(leg) => {
-                self.from[to_leg] = Direction::Refused(reason);
+                self.from[to_leg] = DirectionState::Refused(reason);
             }
             Failure::Reset(reason) if self.is_early => self.phase = Phase::Refused(reason),
             Failure::Broken(reason) | Failure::Reset(reason) => self.abort(reason, legs),
@@ -261,7 +261,7 @@ impl Relay {
 
     /// Ends the carrying phase once both directions have ended.
     fn conclude(&mut self, now: Instant, legs: &mut impl Legs) {
-        use Direction::{Passed, Refused};
+        use DirectionState::{Passed, Refused};
         let gone = match self.from {
             [Passed, Passed] => {
                 self.outcome = Some(Outcome::Closed);

@@ -140,10 +140,10 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
         let who = "set by `skyhop rate`, as there is no [dlep]";
         return Some(Finding::ok(CHECK, format!("the rate is {who}; otherwise {initial}")));
     };
-    if let Some(told) = running.and_then(|status| status.dlep.as_ref()) {
-        let trouble = told.trouble.clone().unwrap_or_else(|| "none has answered".to_owned());
-        let peer = told.peer_type.clone().unwrap_or_default();
-        return Some(match told.state.as_str() {
+    if let Some(dlep) = running.and_then(|status| status.dlep.as_ref()) {
+        let trouble = dlep.trouble.clone().unwrap_or_else(|| "none has answered".to_owned());
+        let peer = dlep.peer_type.clone().unwrap_or_default();
+        return Some(match dlep.state.as_str() {
             "up" => Finding::ok(CHECK, format!("{peer:?} reports its rate by DLEP")),
             state => Finding::warn(
                 CHECK,

@@ -14,7 +14,7 @@ use super::machine::has_net_admin;
 use crate::capability::Capability;
 use crate::intercept::netfilter::Slot;
 use crate::intercept::routing::is_loopback_up;
-use crate::intercept::syn_tap::Usher;
+use crate::intercept::syn_tap::SynInjector;
 use crate::refusal::{Operation, Refusal};
 
 /// Checks for interception.
@@ -34,7 +34,7 @@ pub(super) fn interception(config: &InterceptConfig) -> Vec<Finding> {
 /// Whether deferred answers work: catching SYNs and re-injecting them.
 fn answers() -> Finding {
     const CHECK: &str = "answers";
-    match Usher::new(&[Version::V4], Slot(0).let_in()) {
+    match SynInjector::new(&[Version::V4], Slot(0).let_in()) {
         Ok(_) => Finding::ok(CHECK, "may be deferred"),
         Err(error) => finding(CHECK, &Refusal::of(Operation::Packets)(error)),
     }

@@ -29,7 +29,7 @@ const WHILE_BLOCKED: Duration = Duration::from_millis(1);
 /// costs more than the packet. Equals two packets at 50 Mbit/s; the pacer lets a late driver catch
 /// up.
 const QUANTUM: Duration = Duration::from_micros(500);
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
+const FAULT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The task that moves datagrams.
 pub(crate) struct Driver {
@@ -46,7 +46,7 @@ pub(crate) struct Driver {
     waiting: Vec<u8>,
     waiting_to: Option<SocketAddr>,
     sources: Sources,
-    complaint: Complaint,
+    faults: LogLimiter,
 }
 
 impl Driver {
@@ -74,7 +74,7 @@ impl Driver {
             waiting: Vec::new(),
             waiting_to: None,
             sources,
-            complaint: Complaint::default(),
+            faults: LogLimiter::default(),
         })
     }
 
@@ -207,7 +207,7 @@ impl Driver {
             }
             Err(error) => {
                 self.counters.socket_errors.increment();
-                self.complaint.tell(now, &format!("cannot send: {error}"));
+                self.faults.warn(now, &format!("cannot send: {error}"));
             }
         }
         self.batch.clear();
@@ -231,7 +231,7 @@ impl Driver {
                 // An ICMP error about an earlier datagram, which the protocol handles by itself.
                 Err(error) => {
                     self.counters.socket_errors.increment();
-                    self.complaint.tell(now, &format!("cannot receive: {error}"));
+                    self.faults.warn(now, &format!("cannot receive: {error}"));
                     break;
                 }
             }
@@ -250,13 +250,13 @@ fn tell(notice: &Notice, counters: &Counters) {
 
 /// Limits the log to one line for a lasting fault.
 #[derive(Default)]
-struct Complaint {
+struct LogLimiter {
     last: Option<Instant>,
 }
 
-impl Complaint {
-    fn tell(&mut self, now: Instant, what: &str) {
-        if self.last.is_none_or(|last| now.saturating_since(last) >= COMPLAINT_INTERVAL) {
+impl LogLimiter {
+    fn warn(&mut self, now: Instant, what: &str) {
+        if self.last.is_none_or(|last| now.saturating_since(last) >= FAULT_INTERVAL) {
             tracing::warn!("UDP socket: {what}");
             self.last = Some(now);
         }

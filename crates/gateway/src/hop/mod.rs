@@ -121,9 +121,9 @@ impl Hop {
         rate: BitRate,
         valid_for: Duration,
     ) -> Result<(), RateError> {
-        let told = self.lock().endpoint.set_rate(clock::now(), session, rate, valid_for);
+        let accepted = self.lock().endpoint.set_rate(clock::now(), session, rate, valid_for);
         self.0.work.notify_one();
-        told
+        accepted
     }
 
     /// Sets the source of the rate. Returns whether all sessions accepted it.

@@ -84,7 +84,7 @@ impl Peers {
     }
 
     /// Applies a DLEP report.
-    pub(crate) fn hear(&mut self, now: Instant, hop: &Hop, report: Report) {
+    pub(crate) fn handle_report(&mut self, now: Instant, hop: &Hop, report: Report) {
         let changes = self.rates.handle_report(now, report);
         self.apply(hop, now, changes);
     }
@@ -112,7 +112,7 @@ impl Peers {
     ///
     /// # Errors
     /// If the rate is not `"modem"`, or there is no such session.
-    pub(crate) fn tell(
+    pub(crate) fn set_rate_by_operator(
         &mut self,
         now: Instant,
         hop: Option<&Hop>,

@@ -1,73 +1,73 @@
-//! Deferred answers ([`pep::relay::Questions`]): the SYNs that the table withholds ([`SynTap`]) wait for
-//! the far end, and the connections that the listener then accepts go to whoever asked for them.
+//! Deferred answers ([`PendingSyns`]): the SYNs that the table withholds ([`SynTap`]) wait for the far
+//! end, and each connection that the listener then accepts goes to the task that waited for it.
 //!
 //! [`SynTap`]: crate::intercept::syn_tap::SynTap
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use pep::relay::{Asked, Questions};
+use pep::relay::{PendingSyns, SynAction};
 use pep::traffic::Syn;
 use slacp::{Open, ResetReason};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use crate::intercept::listener::Accepted;
-use crate::intercept::syn_tap::Usher;
+use crate::intercept::syn_tap::SynInjector;
 use crate::relay::tcp;
 
-/// Open questions, and the connections that resulted from them.
+/// Pending SYNs, and the connections that resulted from them.
 #[derive(Clone)]
 pub(crate) struct Deferral {
-    usher: Arc<Usher>,
+    injector: Arc<SynInjector>,
     flows: Arc<Mutex<Flows>>,
 }
 
 #[derive(Default)]
 struct Flows {
-    questions: Questions,
+    pending_syns: PendingSyns,
     /// Receive the connections once the listener has accepted them.
-    waiting: BTreeMap<pep::relay::Question, oneshot::Sender<TcpStream>>,
+    waiting: BTreeMap<pep::relay::PendingSyn, oneshot::Sender<TcpStream>>,
 }
 
 /// A SYN waiting for the far end. Dropped when its connection is over.
-pub(crate) struct Question {
+pub(crate) struct DeferredSyn {
     deferral: Deferral,
-    question: pep::relay::Question,
+    pending: pep::relay::PendingSyn,
     syn: Syn,
     socket: oneshot::Receiver<TcpStream>,
 }
 
 impl Deferral {
-    pub(crate) fn new(usher: Usher) -> Self {
-        Self { usher: Arc::new(usher), flows: Arc::default() }
+    pub(crate) fn new(injector: SynInjector) -> Self {
+        Self { injector: Arc::new(injector), flows: Arc::default() }
     }
 
-    /// Takes a SYN. Returns a question if it is the first of its connection.
-    pub(crate) fn ask(&self, syn: Syn) -> Option<Question> {
+    /// Takes a SYN. Returns it if it is the first of its connection.
+    pub(crate) fn handle_syn(&self, syn: Syn) -> Option<DeferredSyn> {
         let Open { source, destination, .. } = syn.open();
         let mut flows = self.lock();
-        let question = match flows.questions.ask(source, destination) {
-            Asked::New(question) => question,
-            Asked::LetIn => {
+        let pending = match flows.pending_syns.handle_syn(source, destination) {
+            SynAction::New(pending) => pending,
+            SynAction::LetIn => {
                 drop(flows);
-                self.usher.let_in(&syn);
+                self.injector.let_in(&syn);
                 return None;
             }
-            Asked::Drop => return None,
+            SynAction::Drop => return None,
         };
         let (sender, socket) = oneshot::channel();
-        flows.waiting.insert(question, sender);
-        Some(Question { deferral: self.clone(), question, syn, socket })
+        flows.waiting.insert(pending, sender);
+        Some(DeferredSyn { deferral: self.clone(), pending, syn, socket })
     }
 
-    /// Passes an accepted connection to its question. A connection whose question has timed out is
+    /// Passes an accepted connection to its SYN. A connection whose SYN has timed out is
     /// reset.
     pub(crate) fn deliver(&self, accepted: Accepted) {
         let mut flows = self.lock();
         let Open { source, destination, .. } = accepted.open;
-        let question = flows.questions.accept(source, destination);
-        let sender = question.and_then(|question| flows.waiting.remove(&question));
+        let pending = flows.pending_syns.accept(source, destination);
+        let sender = pending.and_then(|pending| flows.waiting.remove(&pending));
         drop(flows);
         let unwanted = match sender {
             Some(sender) => sender.send(accepted.socket).err(),
@@ -76,10 +76,10 @@ impl Deferral {
         unwanted.into_iter().for_each(tcp::reset);
     }
 
-    /// Drops the open questions. From here on SYNs pass unaccelerated, and a client that connects
+    /// Drops the pending SYNs. From here on SYNs pass unaccelerated, and a client that connects
     /// that way must not be answered twice.
     pub(crate) fn forget(&self) {
-        self.lock().questions.forget();
+        self.lock().pending_syns.forget();
     }
 
     fn lock(&self) -> MutexGuard<'_, Flows> {
@@ -87,25 +87,25 @@ impl Deferral {
     }
 }
 
-impl Question {
+impl DeferredSyn {
     pub(crate) fn open(&self) -> Open {
         self.syn.open()
     }
 
-    /// Lets the SYN in. Returns false if the question was dropped.
+    /// Lets the SYN in. Returns false if it is no longer pending.
     pub(crate) fn let_in(&self) -> bool {
-        let is_open = self.deferral.lock().questions.answer(self.question);
+        let is_open = self.deferral.lock().pending_syns.answer(self.pending);
         if is_open {
-            self.deferral.usher.let_in(&self.syn);
+            self.deferral.injector.let_in(&self.syn);
         }
         is_open
     }
 
     /// Tells the client why the connection failed.
-    pub(crate) fn turn_away(self, reason: ResetReason) {
-        let is_open = self.deferral.lock().questions.contains(self.question);
+    pub(crate) fn refuse(self, reason: ResetReason) {
+        let is_open = self.deferral.lock().pending_syns.contains(self.pending);
         if is_open {
-            self.deferral.usher.turn_away(&self.syn, reason);
+            self.deferral.injector.refuse(&self.syn, reason);
         }
     }
 
@@ -118,11 +118,11 @@ impl Question {
     }
 }
 
-impl Drop for Question {
+impl Drop for DeferredSyn {
     fn drop(&mut self) {
         let mut flows = self.deferral.lock();
-        flows.questions.end(self.question);
-        flows.waiting.remove(&self.question);
+        flows.pending_syns.end(self.pending);
+        flows.waiting.remove(&self.pending);
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
 
     fn deferral() -> Deferral {
         let mark = Mark { value: 1, mask: 1 };
-        Deferral::new(Usher::new(&[Version::V4, Version::V6], mark).unwrap())
+        Deferral::new(SynInjector::new(&[Version::V4, Version::V6], mark).unwrap())
     }
 
     fn syn() -> Syn {
@@ -148,12 +148,12 @@ mod tests {
     fn a_repeated_syn_asks_nobody_twice_until_its_connection_is_over() {
         in_namespace(|| {
             let deferral = deferral();
-            let question = deferral.ask(syn()).unwrap();
-            assert!(deferral.ask(syn()).is_none(), "while it waits");
-            assert!(question.let_in());
-            assert!(deferral.ask(syn()).is_none(), "while it is there");
-            drop(question);
-            assert!(deferral.ask(syn()).is_some());
+            let pending = deferral.handle_syn(syn()).unwrap();
+            assert!(deferral.handle_syn(syn()).is_none(), "while it waits");
+            assert!(pending.let_in());
+            assert!(deferral.handle_syn(syn()).is_none(), "while it is there");
+            drop(pending);
+            assert!(deferral.handle_syn(syn()).is_some());
         });
     }
 
@@ -164,13 +164,13 @@ mod tests {
             runtime.unwrap().block_on(async {
                 let deferral = deferral();
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-                let mut question = deferral.ask(syn()).unwrap();
+                let mut pending = deferral.handle_syn(syn()).unwrap();
                 for wanted in [true, false] {
                     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
                     let (socket, _) = listener.accept().await.unwrap();
                     deferral.deliver(Accepted { socket, open: syn().open() });
                     if wanted {
-                        let given = question.socket().await;
+                        let given = pending.socket().await;
                         assert_eq!(given.peer_addr().unwrap(), client.local_addr().unwrap());
                     } else {
                         let end = client.readable().await.and_then(|()| client.try_read(&mut [0]));

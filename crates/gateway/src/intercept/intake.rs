@@ -13,7 +13,7 @@ use units::Instant;
 use crate::clock;
 use crate::error::RunError;
 use crate::intercept::netfilter::Scope;
-use crate::intercept::{Arrival, Arrived, Interception};
+use crate::intercept::{Arrival, IntakeEvent, Interception};
 use crate::operate::counters::Counters;
 use crate::operate::status::InterceptionStatus;
 
@@ -38,21 +38,21 @@ impl Intake {
     }
 
     /// Waits for the next connection, or for a change that requires [`Self::set`]. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Arrived {
+    pub(crate) async fn next(&mut self) -> IntakeEvent {
         tokio::select! {
             arrived = self.interception.next() => arrived,
-            () = self.counters.refusals.changed() => Arrived::Nothing,
-            () = clock::sleep_until(self.bypass.paused_until()) => Arrived::Nothing,
+            () = self.counters.refusals.changed() => IntakeEvent::Nothing,
+            () = clock::sleep_until(self.bypass.paused_until()) => IntakeEvent::Nothing,
         }
     }
 
     /// The connection that has arrived, if one has. Lets further ones pass unaccelerated for a while
     /// if the process has run out of descriptors.
-    pub(crate) fn handle(&mut self, now: Instant, arrived: Arrived) -> Option<Arrival> {
+    pub(crate) fn handle(&mut self, now: Instant, arrived: IntakeEvent) -> Option<Arrival> {
         match arrived {
-            Arrived::Here(arrival) => return Some(arrival),
-            Arrived::Nothing => {}
-            Arrived::Exhausted(error) => {
+            IntakeEvent::Connection(arrival) => return Some(arrival),
+            IntakeEvent::Nothing => {}
+            IntakeEvent::Exhausted(error) => {
                 self.counters.exhausted.increment();
                 if self.bypass.paused_until().is_none() {
                     tracing::warn!("new connections pass unaccelerated for a while: {error}");
@@ -136,7 +136,7 @@ impl Intake {
 }
 
 /// What arrives next at an optional intake; waits for ever without one.
-pub(crate) async fn next(intake: &mut Option<Intake>) -> Arrived {
+pub(crate) async fn next(intake: &mut Option<Intake>) -> IntakeEvent {
     match intake {
         Some(intake) => intake.next().await,
         None => pending().await,

@@ -25,11 +25,11 @@ use pep::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, Te
 use pep::traffic::{Policy, Version};
 use slacp::Open;
 
-use self::deferral::{Deferral, Question};
+use self::deferral::{Deferral, DeferredSyn};
 use self::listener::{Accept, Accepted, Listener};
 use self::netfilter::{Rules, Scope, Slot, Table};
 use self::routing::Routing;
-use self::syn_tap::{SynTap, Usher};
+use self::syn_tap::{SynInjector, SynTap};
 use crate::error::RunError;
 use crate::refusal::{self, Operation, Refusal};
 use crate::relay::tcp;
@@ -59,14 +59,14 @@ pub(crate) enum Arrival {
     /// A connection that is already established.
     Connection(Accepted),
     /// A withheld SYN, to be answered after the far side.
-    Question(Question),
+    Deferred(DeferredSyn),
 }
 
 impl Arrival {
     pub(crate) fn open(&self) -> Open {
         match self {
             Self::Connection(accepted) => accepted.open,
-            Self::Question(question) => question.open(),
+            Self::Deferred(deferred) => deferred.open(),
         }
     }
 
@@ -80,10 +80,10 @@ impl Arrival {
 }
 
 /// Result of waiting for a connection.
-pub(crate) enum Arrived {
+pub(crate) enum IntakeEvent {
     /// A new connection.
-    Here(Arrival),
-    /// No connection: it has gone, is not for us, or its question is already open.
+    Connection(Arrival),
+    /// No connection: it has gone, is not for us, or is already pending.
     Nothing,
     /// The process or the system is out of descriptors or memory: retry later.
     Exhausted(io::Error),
@@ -209,13 +209,13 @@ impl Interception {
     }
 
     /// Waits for the next connection. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Arrived {
+    pub(crate) async fn next(&mut self) -> IntakeEvent {
         let accept = match &mut self.withheld {
             None => accept(&self.listeners).await,
             Some(Withheld { tap, deferral }) => tokio::select! {
                 syn = tap.next() => {
-                    let question = deferral.ask(syn).map(Arrival::Question);
-                    return question.map_or(Arrived::Nothing, Arrived::Here);
+                    let deferred = deferral.handle_syn(syn).map(Arrival::Deferred);
+                    return deferred.map_or(IntakeEvent::Nothing, IntakeEvent::Connection);
                 }
                 accept = accept(&self.listeners) => accept,
             },
@@ -223,11 +223,13 @@ impl Interception {
         match (accept, &self.withheld) {
             (Accept::Connection(accepted), Some(withheld)) => {
                 withheld.deferral.deliver(accepted);
-                Arrived::Nothing
+                IntakeEvent::Nothing
             }
-            (Accept::Connection(accepted), None) => Arrived::Here(Arrival::Connection(accepted)),
-            (Accept::Nothing, _) => Arrived::Nothing,
-            (Accept::Exhausted(error), _) => Arrived::Exhausted(error),
+            (Accept::Connection(accepted), None) => {
+                IntakeEvent::Connection(Arrival::Connection(accepted))
+            }
+            (Accept::Nothing, _) => IntakeEvent::Nothing,
+            (Accept::Exhausted(error), _) => IntakeEvent::Exhausted(error),
         }
     }
 }
@@ -235,9 +237,9 @@ impl Interception {
 impl Withheld {
     fn new(slot: Slot, versions: &[Version]) -> Result<Self, RunError> {
         let refused = |cause| RunError::Deferral(Refusal::of(Operation::Packets)(cause));
-        let usher = Usher::new(versions, slot.let_in()).map_err(refused)?;
+        let injector = SynInjector::new(versions, slot.let_in()).map_err(refused)?;
         let tap = SynTap::open(slot.log_group()).map_err(refused)?;
-        Ok(Self { tap, deferral: Deferral::new(usher) })
+        Ok(Self { tap, deferral: Deferral::new(injector) })
     }
 }
 

@@ -30,7 +30,7 @@ impl Refusals {
     /// Reports that an answered client could not be connected to `destination`. Returns once the
     /// next connection would pass unaccelerated, so that the client may be reset; at once if none
     /// will.
-    pub(crate) async fn tell(&self, now: Instant, destination: SocketAddr, reason: ResetReason) {
+    pub(crate) async fn report(&self, now: Instant, destination: SocketAddr, reason: ResetReason) {
         let known = {
             let mut shared = self.lock();
             if !shared.destinations.remember(now, destination, reason) {
@@ -87,16 +87,16 @@ mod tests {
     #[tokio::test]
     async fn who_tells_waits_until_the_table_is_made_and_for_nothing_else() {
         let refusals = Refusals::default();
-        refusals.tell(NOW, port(1), ResetReason::Refused).await;
+        refusals.report(NOW, port(1), ResetReason::Refused).await;
         assert_eq!(refusals.take_change(NOW), None, "nobody would let it pass by");
         refusals.follow();
-        refusals.tell(NOW, port(1), ResetReason::Limit).await;
+        refusals.report(NOW, port(1), ResetReason::Limit).await;
         assert_eq!(refusals.take_change(NOW), None);
         let make = async {
             refusals.changed().await;
             assert_eq!(refusals.take_change(NOW), Some(vec![port(2)]));
             refusals.set();
         };
-        tokio::join!(refusals.tell(NOW, port(2), ResetReason::Refused), make);
+        tokio::join!(refusals.report(NOW, port(2), ResetReason::Refused), make);
     }
 }

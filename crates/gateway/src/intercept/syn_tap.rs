@@ -59,14 +59,14 @@ impl SynTap {
 
 /// Lets withheld SYNs in, or refuses them.
 #[derive(Debug)]
-pub(crate) struct Usher {
+pub(crate) struct SynInjector {
     /// Sockets for packets that re-enter through loopback with our mark.
     inward: [Option<Socket>; 2],
     /// Sockets for packets to clients.
     outward: [Option<Socket>; 2],
 }
 
-impl Usher {
+impl SynInjector {
     /// `mark` is set on packets that are let in.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Usher {
 
     /// Tells the client, in the destination's name, why the connection failed. A silent destination
     /// stays silent; after a failure of ours the client may retry.
-    pub(crate) fn turn_away(&self, syn: &Syn, reason: ResetReason) {
+    pub(crate) fn refuse(&self, syn: &Syn, reason: ResetReason) {
         match reason {
             ResetReason::Refused | ResetReason::Reset => {
                 send(&self.outward, &syn.refusal(), syn.open().source.ip());

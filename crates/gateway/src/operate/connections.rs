@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use pep::bottleneck::{Direction, End};
+use pep::bottleneck::{DirectionMeter, End};
 use pep::relay::Side;
 use slacp::{Destination, Open, SessionId, StreamId};
 use units::Instant;
@@ -44,42 +44,42 @@ pub(crate) struct Entry {
     pub(crate) open: Open<Destination>,
     pub(crate) origin: Origin,
     pub(crate) since: Instant,
-    moving: Mutex<Moving>,
+    state: Mutex<LiveState>,
 }
 
 /// The fields that change while it lives.
 #[derive(Debug, Clone)]
-pub(crate) struct Moving {
+pub(crate) struct LiveState {
     pub(crate) stream: Option<StreamId>,
     /// The TCP socket, while open.
     pub(crate) socket: Option<RawFd>,
     /// The socket to the server, if there is no hop.
     pub(crate) far_socket: Option<RawFd>,
-    pub(crate) to_hop: Direction,
-    pub(crate) from_hop: Direction,
+    pub(crate) to_hop: DirectionMeter,
+    pub(crate) from_hop: DirectionMeter,
 }
 
 impl Entry {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Moving> {
-        self.moving.lock().expect("nobody panics while holding an entry")
+    pub(crate) fn lock(&self) -> MutexGuard<'_, LiveState> {
+        self.state.lock().expect("nobody panics while holding an entry")
     }
 
     /// Attaches its stream and its TCP socket.
     pub(crate) fn carries(&self, stream: StreamId, socket: RawFd) {
-        let mut moving = self.lock();
-        (moving.stream, moving.socket) = (Some(stream), Some(socket));
+        let mut state = self.lock();
+        (state.stream, state.socket) = (Some(stream), Some(socket));
     }
 
     /// Attaches the sockets of its client and its server.
     pub(crate) fn joins(&self, client: RawFd, server: RawFd) {
-        let mut moving = self.lock();
-        (moving.socket, moving.far_socket) = (Some(client), Some(server));
+        let mut state = self.lock();
+        (state.socket, state.far_socket) = (Some(client), Some(server));
     }
 
     /// Call before the sockets are closed: their descriptors may be reused.
     pub(crate) fn socket_ends(&self) {
-        let mut moving = self.lock();
-        (moving.socket, moving.far_socket) = (None, None);
+        let mut state = self.lock();
+        (state.socket, state.far_socket) = (None, None);
     }
 }
 
@@ -139,8 +139,8 @@ impl<'a> Registered<'a> {
     }
 
     /// The direction that leaves the TCP connection here, or the opposite one.
-    fn direction<'m>(&self, moving: &'m mut Moving, leaves: bool) -> &'m mut Direction {
-        if leaves { &mut moving.to_hop } else { &mut moving.from_hop }
+    fn direction<'m>(&self, state: &'m mut LiveState, leaves: bool) -> &'m mut DirectionMeter {
+        if leaves { &mut state.to_hop } else { &mut state.from_hop }
     }
 }
 
@@ -173,15 +173,15 @@ impl Register {
         let mut entries = self.lock();
         let id = entries.next;
         entries.next += 1;
-        let moving = Moving {
+        let state = LiveState {
             stream: None,
             socket: None,
             far_socket: None,
-            to_hop: Direction::new(now, End::Socket),
-            from_hop: Direction::new(now, End::Stream),
+            to_hop: DirectionMeter::new(now, End::Socket),
+            from_hop: DirectionMeter::new(now, End::Stream),
         };
-        let moving = Mutex::new(moving);
-        let entry = Arc::new(Entry { id, session, open, origin, since: now, moving });
+        let state = Mutex::new(state);
+        let entry = Arc::new(Entry { id, session, open, origin, since: now, state });
         entries.live.insert(id, entry.clone());
         entry
     }
@@ -212,7 +212,7 @@ mod tests {
         }
         let most = 3 * u64::from(u32::MAX);
         assert_eq!([&counters.bytes_up, &counters.bytes_down].map(|it| it.get()), [most; 2]);
-        let moving = entry.lock().clone();
-        assert_eq!([moving.to_hop.bytes, moving.from_hop.bytes], [most; 2]);
+        let state = entry.lock().clone();
+        assert_eq!([state.to_hop.bytes, state.from_hop.bytes], [most; 2]);
     }
 }

@@ -45,19 +45,19 @@ impl Gauge {
     }
 
     /// Adds `count` until the returned value is dropped.
-    pub(crate) fn hold(&self, count: usize) -> Share<'_> {
+    pub(crate) fn hold(&self, count: usize) -> GaugeShare<'_> {
         self.0.fetch_add(count as u64, Ordering::Relaxed);
-        Share { gauge: self, count: count as u64 }
+        GaugeShare { gauge: self, count: count as u64 }
     }
 }
 
 /// A share of a [`Gauge`].
-pub(crate) struct Share<'g> {
+pub(crate) struct GaugeShare<'g> {
     gauge: &'g Gauge,
     count: u64,
 }
 
-impl Drop for Share<'_> {
+impl Drop for GaugeShare<'_> {
     fn drop(&mut self) {
         self.gauge.0.fetch_sub(self.count, Ordering::Relaxed);
     }

@@ -18,14 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The reader of a gateway's event logs. Without one, nothing is recorded.
 #[derive(Debug, Default)]
-pub(crate) struct Following {
+pub(crate) struct EventReader {
     /// The reader, and the time of its last request.
     reader: Option<(u64, Instant)>,
     /// Events of each session that were overwritten before they were read.
     overwritten: BTreeMap<SessionId, u64>,
 }
 
-impl Following {
+impl EventReader {
     /// Events since `reader`'s last request, in the sessions with `peer` or in all; one JSON object
     /// each. The first request starts recording.
     ///
@@ -38,7 +38,7 @@ impl Following {
         reader: u64,
         peer: Option<&str>,
     ) -> Result<Vec<String>, String> {
-        self.look(now, hop, peers);
+        self.expire(now, hop, peers);
         if self.reader.is_some_and(|(other, _)| other != reader) {
             return Err("another reader has the event log".to_owned());
         }
@@ -68,7 +68,7 @@ impl Following {
     }
 
     /// Stops recording when the reader has gone.
-    pub(crate) fn look(&mut self, now: Instant, hop: &Hop, peers: &Peers) {
+    pub(crate) fn expire(&mut self, now: Instant, hop: &Hop, peers: &Peers) {
         if self.reader.is_some_and(|(_, asked)| now.saturating_since(asked) > PATIENCE) {
             *self = Self::default();
             peers.sessions().for_each(|session| _ = hop.events(session, 0, 0));

@@ -13,12 +13,12 @@ const UNKNOWN_MEMORY: u64 = 1 << 30;
 
 /// The limits of a gateway, and the descriptor limit of its process.
 #[derive(Debug, Clone)]
-pub(super) struct Limited {
+pub(super) struct ProcessLimits {
     pub(super) limits: Limits,
     descriptors: u64,
 }
 
-impl Limited {
+impl ProcessLimits {
     /// The configured limits, or defaults from the machine. Raises the process's soft descriptor
     /// limit.
     pub(super) fn new(config: &OperationConfig, role: Role) -> Self {
@@ -79,13 +79,13 @@ mod tests {
 
     #[test]
     fn unconfigured_bounds_are_those_of_the_machine() {
-        let limits = Limited::new(&OperationConfig::default(), Role::Terminal);
+        let limits = ProcessLimits::new(&OperationConfig::default(), Role::Terminal);
         let status = limits.status(0, 0);
         assert!(status.limit_bytes > 1 << 20 && status.resident_bytes > 1 << 20, "{status:?}");
         assert!(status.descriptors >= 3 && status.descriptors < status.descriptors_limit);
         assert!(status.connections_limit < status.descriptors_limit);
         // A solo gateway needs two sockets per connection.
-        let alone = Limited::new(&OperationConfig::default(), Role::Solo).status(0, 0);
+        let alone = ProcessLimits::new(&OperationConfig::default(), Role::Solo).status(0, 0);
         assert_eq!(alone.connections_limit, status.connections_limit / 2);
     }
 

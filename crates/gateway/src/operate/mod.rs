@@ -8,12 +8,12 @@ pub(crate) mod connections;
 pub mod control;
 pub(crate) mod counters;
 mod events;
-mod fixed;
 mod limits;
 pub mod log;
 mod metrics;
 mod notify;
 pub(crate) mod policy;
+mod restart_keys;
 pub mod status;
 
 use std::collections::BTreeMap;
@@ -35,11 +35,11 @@ use units::{BitRate, Instant};
 use self::connections::{Entry, Origin};
 use self::control::{Answer, Call, Request, Server};
 use self::counters::Counters;
-use self::events::Following;
-use self::fixed::Fixed;
-use self::limits::Limited;
+use self::events::EventReader;
+use self::limits::ProcessLimits;
 use self::metrics::MetricsServer;
 use self::notify::Notifier;
+use self::restart_keys::RestartKeys;
 use self::status::{
     ConnectionStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus,
     TunnelStatus,
@@ -55,9 +55,9 @@ use crate::tunnel::Tunnel;
 
 /// Interval of periodic housekeeping, which also restores routes that the kernel removed. Two
 /// requests that find everything in place cost less than following addresses, devices and routes.
-const LOOK: Duration = Duration::from_millis(500);
+const HOUSEKEEPING: Duration = Duration::from_millis(500);
 /// Interval of status messages to the service manager (`sd_notify`).
-const SIGN: Duration = Duration::from_secs(5);
+const NOTIFY: Duration = Duration::from_secs(5);
 /// Interval for saving what was learnt about paths.
 const SAVE: Duration = Duration::from_secs(60);
 /// Maximum queued requests.
@@ -89,18 +89,18 @@ pub(crate) enum Task {
     /// Answer an operator's request.
     Answer(Call),
     /// Do the housekeeping: the interval has passed, or the modem reported something.
-    Look,
+    Housekeeping,
 }
 
 /// The part of the status that only the role knows.
 #[derive(Default)]
-pub(crate) struct Own {
+pub(crate) struct RoleStatus {
     pub(crate) interception: Option<InterceptionStatus>,
     pub(crate) policies: Vec<PolicyStatus>,
     pub(crate) tunnel: Option<TunnelStatus>,
 }
 
-impl Own {
+impl RoleStatus {
     /// Collects the counters of interception and tunnel for these policies.
     pub(crate) fn of(
         now: Instant,
@@ -130,17 +130,17 @@ pub(crate) struct Operations {
     notifier: Notifier,
     store: Option<PathStore>,
     save: Periodic,
-    sign: Periodic,
-    look: Interval,
-    limits: Limited,
+    notify: Periodic,
+    housekeeping: Interval,
+    limits: ProcessLimits,
     config: OperationConfig,
     /// Settings fixed at start.
-    fixed: Fixed,
+    fixed: RestartKeys,
     /// Bytes held by sessions, cached by the housekeeping: every new connection checks it, and
     /// summing up all sessions each time would be too slow.
     held: u64,
     draining: Option<Drain>,
-    following: Following,
+    event_reader: EventReader,
     dlep: Option<dlep::Client>,
     pub(crate) peers: Peers,
 }
@@ -164,8 +164,8 @@ impl Operations {
         let dlep = config.dlep.clone().map(dlep::Client::start).transpose();
         let dlep = dlep.map_err(RunError::System)?;
         let notifier = Notifier::from_environment();
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut housekeeping = interval(HOUSEKEEPING);
+        housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             role,
             started: now,
@@ -175,16 +175,19 @@ impl Operations {
             _metrics: metrics,
             hangup,
             save: Periodic::new(SAVE, now + SAVE),
-            sign: Periodic::new(notifier.watchdog().unwrap_or(SIGN).min(SIGN), now),
+            notify: Periodic::new(notifier.watchdog().unwrap_or(NOTIFY).min(NOTIFY), now),
             notifier,
             store: config.state.as_deref().map(|directory| store(directory, role)),
-            look,
-            limits: Limited::new(config, role),
-            fixed: config.file.as_deref().map_or_else(Fixed::default, |it| Fixed::read(it, role)),
+            housekeeping,
+            limits: ProcessLimits::new(config, role),
+            fixed: config
+                .file
+                .as_deref()
+                .map_or_else(RestartKeys::default, |it| RestartKeys::read(it, role)),
             config: config.clone(),
             held: 0,
             draining: None,
-            following: Following::default(),
+            event_reader: EventReader::default(),
             dlep,
             peers,
         })
@@ -195,8 +198,8 @@ impl Operations {
         tokio::select! {
             Some(call) = self.calls.recv() => Task::Answer(call),
             _ = self.hangup.recv() => Task::Answer(Call::new(Request::Reload).0),
-            _ = self.look.tick() => Task::Look,
-            () = dlep::changed(self.dlep.as_mut()) => Task::Look,
+            _ = self.housekeeping.tick() => Task::Housekeeping,
+            () = dlep::changed(self.dlep.as_mut()) => Task::Housekeeping,
         }
     }
 
@@ -224,9 +227,9 @@ impl Operations {
     /// Applies new limits. Returns notes on what needs a restart.
     pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
         let mut notes = vec!["configuration reloaded".to_owned()];
-        self.limits = Limited::new(&config, self.role);
+        self.limits = ProcessLimits::new(&config, self.role);
         log::configure(config.log.as_ref());
-        let now = config.file.as_deref().map(|file| Fixed::read(file, self.role));
+        let now = config.file.as_deref().map(|file| RestartKeys::read(file, self.role));
         let unlike = self.fixed.unlike(&now.unwrap_or_default());
         if !unlike.is_empty() {
             notes.push(format!("these need a restart: {}", unlike.join(", ")));
@@ -249,8 +252,8 @@ impl Operations {
     }
 
     /// Announces that the gateway is in service.
-    pub(crate) fn say_ready(&self) {
-        self.notifier.tell("READY=1");
+    pub(crate) fn announce_ready(&self) {
+        self.notifier.notify("READY=1");
     }
 
     /// Restores what an earlier gateway learnt about paths.
@@ -262,21 +265,21 @@ impl Operations {
 
     /// Does the periodic housekeeping: watchdog, status line, and saving what was learnt about
     /// paths.
-    pub(crate) fn look(&mut self, now: Instant, view: View<'_>) {
+    pub(crate) fn housekeep(&mut self, now: Instant, view: View<'_>) {
         self.held = view.held(&self.peers);
         if let (Some(dlep), Some(hop)) = (&mut self.dlep, view.hop)
             && let Some(news) = dlep.news()
         {
-            self.peers.hear(now, hop, news);
+            self.peers.handle_report(now, hop, news);
         }
         if let Some(hop) = view.hop {
-            self.following.look(now, hop, &self.peers);
+            self.event_reader.expire(now, hop, &self.peers);
         }
-        if self.sign.is_due(now) {
+        if self.notify.is_due(now) {
             let sessions =
                 view.hop.map(|_| format!("{} sessions, ", self.peers.sessions().count()));
             let status = format!("{}{} connections", sessions.unwrap_or_default(), view.live());
-            self.notifier.tell(&format!("WATCHDOG=1\nSTATUS={status}"));
+            self.notifier.notify(&format!("WATCHDOG=1\nSTATUS={status}"));
         }
         if self.save.is_due(now) {
             self.save(view);
@@ -293,13 +296,13 @@ impl Operations {
 
     /// Announces the end of the gateway.
     pub(crate) fn stop(&mut self, view: View<'_>) {
-        self.notifier.tell("STOPPING=1");
+        self.notifier.notify("STOPPING=1");
         self.dlep.iter().for_each(dlep::Client::stop);
         self.save(view);
     }
 
     /// Why new connections are not carried; `None` if they are.
-    pub(crate) fn hindrance(&self, view: View<'_>) -> Option<Bypass> {
+    pub(crate) fn bypass_reason(&self, view: View<'_>) -> Option<Bypass> {
         if self.draining.is_some() {
             return Some(Bypass::Draining);
         }
@@ -334,25 +337,31 @@ impl Operations {
         &mut self,
         now: Instant,
         view: View<'_>,
-        own: Own,
+        role: RoleStatus,
         call: Call,
     ) -> Option<Call> {
         let answer = match &call.request {
             Request::Status { connections } => {
-                Answer::Status(Box::new(self.status(now, view, own, *connections)))
+                Answer::Status(Box::new(self.status(now, view, role, *connections)))
             }
             Request::Rate { bit_s, for_s, peer } => match Duration::try_from_secs_f64(*for_s) {
                 Ok(valid_for) => {
                     let rate = BitRate::from_bits_per_second(*bit_s);
-                    let told = self.peers.tell(now, view.hop, rate, valid_for, peer.as_deref());
-                    told.map_or_else(Answer::Error, Answer::Done)
+                    let done = self.peers.set_rate_by_operator(
+                        now,
+                        view.hop,
+                        rate,
+                        valid_for,
+                        peer.as_deref(),
+                    );
+                    done.map_or_else(Answer::Error, Answer::Done)
                 }
                 Err(error) => Answer::Error(format!("for_s = {for_s}: {error}")),
             },
             Request::Events { reader, peer } => match view.hop {
                 Some(hop) => {
                     let hop = (hop, &self.peers);
-                    let read = self.following.read(now, hop, *reader, peer.as_deref());
+                    let read = self.event_reader.read(now, hop, *reader, peer.as_deref());
                     read.map_or_else(Answer::Error, Answer::Events)
                 }
                 None => Answer::Error("a solo gateway has no hop".to_owned()),
@@ -367,16 +376,16 @@ impl Operations {
         None
     }
 
-    fn status(&self, now: Instant, view: View<'_>, own: Own, connections: bool) -> Status {
+    fn status(&self, now: Instant, view: View<'_>, role: RoleStatus, connections: bool) -> Status {
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: self.role,
             pid: std::process::id(),
             uptime_s: now.saturating_since(self.started).as_secs_f64(),
             draining_s: self.draining.map(|drain| drain.left(now).as_secs_f64()),
-            interception: own.interception,
-            policies: own.policies,
-            tunnel: own.tunnel,
+            interception: role.interception,
+            policies: role.policies,
+            tunnel: role.tunnel,
             dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),
             traffic: traffic(view),
@@ -389,9 +398,9 @@ impl Operations {
     }
 
     fn connection(&self, hop: Option<&Hop>, now: Instant, entry: &Entry) -> ConnectionStatus {
-        let moving = entry.lock().clone();
+        let state = entry.lock().clone();
         let session = entry.session.and_then(|session| Some((hop?, session)));
-        let stream = session.zip(moving.stream);
+        let stream = session.zip(state.stream);
         let stream = stream.and_then(|((hop, session), stream)| hop.stream_stats(session, stream));
         let stream = stream.unwrap_or_default();
         let (near, far, beyond) = match entry.session {
@@ -414,14 +423,14 @@ impl Operations {
             client_claimed: entry.origin == Origin::Peer { verified: false },
             destination: entry.open.destination.to_string(),
             age_s: now.saturating_since(entry.since).as_secs_f64(),
-            to_hop_bytes: moving.to_hop.bytes,
-            from_hop_bytes: moving.from_hop.bytes,
-            to_hop_limit: limit(moving.to_hop.bottleneck(now), onto),
-            from_hop_limit: limit(moving.from_hop.bottleneck(now), beyond),
-            lan_rtt_ms: moving.socket.and_then(tcp::rtt).map(ms),
-            wan_rtt_ms: moving.far_socket.and_then(tcp::rtt).map(ms),
-            lan_window_segments: moving.socket.and_then(tcp::congestion_window),
-            wan_window_segments: moving.far_socket.and_then(tcp::congestion_window),
+            to_hop_bytes: state.to_hop.bytes,
+            from_hop_bytes: state.from_hop.bytes,
+            to_hop_limit: limit(state.to_hop.bottleneck(now), onto),
+            from_hop_limit: limit(state.from_hop.bottleneck(now), beyond),
+            lan_rtt_ms: state.socket.and_then(tcp::rtt).map(ms),
+            wan_rtt_ms: state.far_socket.and_then(tcp::rtt).map(ms),
+            lan_window_segments: state.socket.and_then(tcp::congestion_window),
+            wan_window_segments: state.far_socket.and_then(tcp::congestion_window),
             hop_rtt_ms: session
                 .and_then(|(hop, session)| hop.stats(session))
                 .map_or(0.0, |stats| ms(stats.rtt)),

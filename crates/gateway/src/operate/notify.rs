@@ -29,7 +29,7 @@ impl Notifier {
     }
 
     /// Sends a state such as `READY=1`.
-    pub(crate) fn tell(&self, what: &str) {
+    pub(crate) fn notify(&self, what: &str) {
         if let Some((socket, address)) = &self.socket {
             // Nothing can be done about a failure.
             let _ = socket.send_to_addr(what.as_bytes(), address);
@@ -65,12 +65,12 @@ mod tests {
         let socket = UnixDatagram::unbound().unwrap();
         let address = address(path.as_os_str().as_bytes()).unwrap();
         let notifier = Notifier { socket: Some((socket, address)), watchdog: None };
-        notifier.tell("READY=1");
+        notifier.notify("READY=1");
         let mut buffer = [0; 64];
         let length = systemd.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"READY=1");
         drop(systemd);
-        notifier.tell("nobody listens");
+        notifier.notify("nobody listens");
     }
 
     #[test]

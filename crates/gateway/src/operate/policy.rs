@@ -105,8 +105,8 @@ mod tests {
             (counter(1, Subject::Connections), 7),
             (counter(0, Subject::Packets), 3),
         ]);
-        let told = status(&policies, &counts);
-        assert_eq!((told[0].connections, told[0].packets), (0, 3));
-        assert_eq!((&*told[1].name, &*told[1].action, told[1].connections), ("two", "bypass", 7));
+        let rows = status(&policies, &counts);
+        assert_eq!((rows[0].connections, rows[0].packets), (0, 3));
+        assert_eq!((&*rows[1].name, &*rows[1].action, rows[1].connections), ("two", "bypass", 7));
     }
 }

@@ -14,7 +14,7 @@ use pep::traffic::Prefix;
 use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::io::AsyncWriteExt;
 
-use super::{Wish, refuse};
+use super::{ProxyClient, refuse};
 use crate::clock;
 use crate::hop::{Hop, Stream};
 use crate::operate::connections::{Origin, Registered};
@@ -32,7 +32,7 @@ const LOOKUPS_EACH: usize = 8;
 const NETWORK_BITS: u8 = 64;
 
 /// What counts as one client: an IPv4 address, or every address that an IPv6 client can choose.
-fn household(client: IpAddr) -> IpAddr {
+fn client_network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         v4 @ IpAddr::V4(_) => v4,
         v6 => Prefix::around(v6, NETWORK_BITS).map_or(v6, Prefix::address),
@@ -41,7 +41,7 @@ fn household(client: IpAddr) -> IpAddr {
 
 /// How the proxy's clients reach their destinations.
 #[derive(Clone)]
-pub(crate) struct Exit {
+pub(crate) struct Upstream {
     answer: Answer,
     names: Names,
     /// For direct connections. Its time limit also applies to lookups.
@@ -51,7 +51,7 @@ pub(crate) struct Exit {
     counters: Arc<Counters>,
 }
 
-impl Exit {
+impl Upstream {
     /// Disables delayed ACKs towards clients if `quick_ack`.
     pub(crate) fn acknowledging_at_once(self, quick_ack: bool) -> Self {
         Self { quick_ack, ..self }
@@ -88,7 +88,7 @@ impl Exit {
         match destination {
             Destination::Address(address) => Ok(vec![*address]),
             Destination::Name(name, port) => {
-                let asker = (household(client), LOOKUPS_EACH);
+                let asker = (client_network(client), LOOKUPS_EACH);
                 self.resolver.look_up(asker, (name, *port), self.dialer.timeout).await
             }
         }
@@ -96,28 +96,28 @@ impl Exit {
 }
 
 /// Carries a client's connection until it ends. `hop` is set if the hub is reachable.
-pub(crate) async fn carry(wish: Wish, hop: Option<(Hop, SessionId)>, exit: Exit) {
-    exit.counters.connections.increment();
-    let Wish { leg, source, dscp, request } = wish;
+pub(crate) async fn carry(client: ProxyClient, hop: Option<(Hop, SessionId)>, upstream: Upstream) {
+    upstream.counters.connections.increment();
+    let ProxyClient { leg, source, dscp, request } = client;
     let open = Open { destination: request.destination, source, dscp };
     let client = Client { leg, open, dialect: request.dialect, first: request.first };
-    let Some((hop, session)) = hop else { return client.straight(&exit).await };
-    match exit.beyond(source.ip(), &client.open.destination, (&hop, session)).await {
-        Err(reason) => give_up(client.leg, client.dialect, reason, &exit).await,
-        Ok(beyond) => match exit.answer {
-            Answer::Early => client.early(&hop, session, &beyond, &exit).await,
-            Answer::Deferred => client.deferred(&hop, session, &beyond, &exit).await,
+    let Some((hop, session)) = hop else { return client.straight(&upstream).await };
+    match upstream.beyond(source.ip(), &client.open.destination, (&hop, session)).await {
+        Err(reason) => fail(client.leg, client.dialect, reason, &upstream).await,
+        Ok(beyond) => match upstream.answer {
+            Answer::Early => client.early(&hop, session, &beyond, &upstream).await,
+            Answer::Deferred => client.deferred(&hop, session, &beyond, &upstream).await,
         },
     }
 }
 
 /// Tells a client that there is no room.
-pub(crate) async fn turn_away(wish: Wish, exit: Exit) {
-    give_up(wish.leg, wish.request.dialect, ResetReason::Limit, &exit).await;
+pub(crate) async fn reject(client: ProxyClient, upstream: Upstream) {
+    fail(client.leg, client.request.dialect, ResetReason::Limit, &upstream).await;
 }
 
-async fn give_up(leg: Leg, dialect: Dialect, reason: ResetReason, exit: &Exit) {
-    exit.counters.failed.increment();
+async fn fail(leg: Leg, dialect: Dialect, reason: ResetReason, upstream: &Upstream) {
+    upstream.counters.failed.increment();
     refuse(leg, &dialect.answer(Err(reason))).await;
 }
 
@@ -133,72 +133,91 @@ impl Client {
     /// Answers the client at once: its first data travels with the opening of the stream, and a
     /// refusal is a reset. There is no second try, so prefer IPv4, which a hub is most likely to
     /// have.
-    async fn early(self, hop: &Hop, session: SessionId, beyond: &[Destination], exit: &Exit) {
+    async fn early(
+        self,
+        hop: &Hop,
+        session: SessionId,
+        beyond: &[Destination],
+        upstream: &Upstream,
+    ) {
         let is_v4 = |it: &&Destination| matches!(it, Destination::Address(SocketAddr::V4(_)));
         let destination = beyond.iter().find(is_v4).unwrap_or(&beyond[0]);
         let open = self.open.to(destination.clone());
         match hop.open(session, open.clone()) {
-            Ok(stream) => self.relay(stream, open, exit).await,
+            Ok(stream) => self.relay(stream, open, upstream).await,
             // The hub has no room.
-            Err(_) => self.straight(exit).await,
+            Err(_) => self.straight(upstream).await,
         }
     }
 
     /// Answers the client once the far end is connected, or with the reason for the failure.
-    async fn deferred(self, hop: &Hop, session: SessionId, beyond: &[Destination], exit: &Exit) {
+    async fn deferred(
+        self,
+        hop: &Hop,
+        session: SessionId,
+        beyond: &[Destination],
+        upstream: &Upstream,
+    ) {
         let mut reason = ResetReason::Unreachable;
         for destination in beyond {
             let open = self.open.to(destination.clone());
             let Ok(stream) = hop.open(session, open.clone()) else {
-                return self.straight(exit).await;
+                return self.straight(upstream).await;
             };
             tokio::select! {
                 accepted = stream.accepted() => match accepted {
-                    Ok(()) => return self.relay(stream, open, exit).await,
+                    Ok(()) => return self.relay(stream, open, upstream).await,
                     Err(why) => reason = why,
                 },
-                _ = self.leg.failure() => return exit.counters.failed.increment(),
+                _ = self.leg.failure() => return upstream.counters.failed.increment(),
             }
         }
-        give_up(self.leg, self.dialect, reason, exit).await;
+        fail(self.leg, self.dialect, reason, upstream).await;
     }
 
-    async fn relay(mut self, stream: Stream, open: Open<Destination>, exit: &Exit) {
+    async fn relay(mut self, stream: Stream, open: Open<Destination>, upstream: &Upstream) {
         if self.say_connected().await.is_ok() {
-            let entry =
-                Registered::new(clock::now(), &exit.counters, stream.session(), open, Origin::Here);
-            relay::relay(stream, (Side::Client, self.leg), &self.first, entry, &exit.counters)
+            let entry = Registered::new(
+                clock::now(),
+                &upstream.counters,
+                stream.session(),
+                open,
+                Origin::Here,
+            );
+            relay::relay(stream, (Side::Client, self.leg), &self.first, entry, &upstream.counters)
                 .await;
         }
     }
 
     /// Connects without the hop; the server's answer decides.
-    async fn straight(mut self, exit: &Exit) {
-        let entry = Registered::straight(clock::now(), &exit.counters, self.open.clone());
-        let addresses = match exit.addresses(self.open.source.ip(), &self.open.destination).await {
-            Ok(addresses) => addresses,
-            Err(reason) => return give_up(self.leg, self.dialect, reason, exit).await,
-        };
+    async fn straight(mut self, upstream: &Upstream) {
+        let entry = Registered::straight(clock::now(), &upstream.counters, self.open.clone());
+        let addresses =
+            match upstream.addresses(self.open.source.ip(), &self.open.destination).await {
+                Ok(addresses) => addresses,
+                Err(reason) => return fail(self.leg, self.dialect, reason, upstream).await,
+            };
         let mut reason = ResetReason::Unreachable;
         for destination in addresses {
             let dialled = tokio::select! {
-                dialled = exit.dialer.connect(destination, None, self.open.dscp) => dialled,
-                _ = self.leg.failure() => return exit.counters.failed.increment(),
+                dialled = upstream.dialer.connect(destination, None, self.open.dscp) => dialled,
+                _ = self.leg.failure() => return upstream.counters.failed.increment(),
             };
             match dialled {
                 Ok(socket) => {
-                    exit.counters.straight.increment();
-                    let server = Leg::new(socket).acknowledging_at_once(exit.dialer.side.quick_ack);
+                    upstream.counters.straight.increment();
+                    let server =
+                        Leg::new(socket).acknowledging_at_once(upstream.dialer.side.quick_ack);
                     if self.say_connected().await.is_ok() {
-                        let client = self.leg.acknowledging_at_once(exit.quick_ack);
-                        relay::direct(client, server, &self.first, entry, &exit.counters).await;
+                        let client = self.leg.acknowledging_at_once(upstream.quick_ack);
+                        relay::direct(client, server, &self.first, entry, &upstream.counters).await;
                     }
                     return;
                 }
                 Err(error) => reason = dial::reason(&error),
             }
         }
-        give_up(self.leg, self.dialect, reason, exit).await;
+        fail(self.leg, self.dialect, reason, upstream).await;
     }
 
     async fn say_connected(&mut self) -> io::Result<()> {
@@ -213,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_client_has_one_share_of_lookups_whatever_it_calls_itself_in_its_network() {
-        let of = |text: &str| household(text.parse().unwrap());
+        let of = |text: &str| client_network(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));

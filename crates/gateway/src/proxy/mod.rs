@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use units::Instant;
 
-pub(crate) use self::carry::{Exit, carry, turn_away};
+pub(crate) use self::carry::{Upstream, carry, reject};
 use crate::clock;
 use crate::error::RunError;
 use crate::intercept::listener::is_exhaustion;
@@ -43,14 +43,14 @@ const PIECE: usize = 1024;
 pub(crate) struct Proxy {
     listener: TcpListener,
     config: ProxyConfig,
-    handshakes: JoinSet<Option<Wish>>,
+    handshakes: JoinSet<Option<ProxyClient>>,
     /// Handshakes, the oldest first; some may have ended.
     order: VecDeque<AbortHandle>,
     paused_until: Option<Instant>,
 }
 
 /// A client that has completed its request.
-pub(crate) struct Wish {
+pub(crate) struct ProxyClient {
     leg: Leg,
     source: SocketAddr,
     /// DSCP of its SYN.
@@ -80,7 +80,7 @@ impl Proxy {
     }
 
     /// Waits for the next client with a complete request. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Wish {
+    pub(crate) async fn next(&mut self) -> ProxyClient {
         loop {
             let resume = self.paused_until;
             tokio::select! {
@@ -89,8 +89,8 @@ impl Proxy {
                 }
                 () = clock::sleep_until(resume) => self.paused_until = None,
                 Some(ended) = self.handshakes.join_next() => {
-                    if let Ok(Some(wish)) = ended {
-                        return wish;
+                    if let Ok(Some(client)) = ended {
+                        return client;
                     }
                 }
             }
@@ -125,10 +125,10 @@ impl Proxy {
 }
 
 /// Runs a client's handshake; `None` if it did not complete, or was refused.
-async fn negotiate(mut leg: Leg, source: SocketAddr, dscp: Option<u8>) -> Option<Wish> {
+async fn negotiate(mut leg: Leg, source: SocketAddr, dscp: Option<u8>) -> Option<ProxyClient> {
     let negotiated = timeout(HANDSHAKE_LIMIT, converse(leg.socket_mut())).await.ok()?;
     match negotiated.ok()? {
-        Ok(request) => Some(Wish { leg, source, dscp, request }),
+        Ok(request) => Some(ProxyClient { leg, source, dscp, request }),
         Err(answer) => {
             refuse(leg, &answer).await;
             None
@@ -142,11 +142,11 @@ async fn converse(socket: &mut TcpStream) -> io::Result<Result<Request, Vec<u8>>
     let mut piece = [0; PIECE];
     loop {
         match handshake.step() {
-            Step::Hear => match socket.read(&mut piece).await? {
+            Step::Read => match socket.read(&mut piece).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => handshake.hear(&piece[..count]),
+                count => handshake.handle_input(&piece[..count]),
             },
-            Step::Say(answer) => socket.write_all(&answer).await?,
+            Step::Write(answer) => socket.write_all(&answer).await?,
             Step::Connect(request) => return Ok(Ok(request)),
             Step::Refuse(answer) => return Ok(Err(answer)),
         }
@@ -165,7 +165,7 @@ async fn refuse(mut leg: Leg, answer: &[u8]) {
 }
 
 /// The next client of an optional proxy; waits for ever without one.
-pub(crate) async fn next(proxy: &mut Option<Proxy>) -> Wish {
+pub(crate) async fn next(proxy: &mut Option<Proxy>) -> ProxyClient {
     match proxy {
         Some(proxy) => proxy.next().await,
         None => pending().await,

@@ -34,16 +34,16 @@ async fn proxy() -> (Proxy, SocketAddr) {
     (proxy, address)
 }
 
-async fn hear(client: &mut TcpStream, count: usize) -> Vec<u8> {
-    let mut heard = vec![0; count];
-    client.read_exact(&mut heard).await.unwrap();
-    heard
+async fn read(client: &mut TcpStream, count: usize) -> Vec<u8> {
+    let mut received = vec![0; count];
+    client.read_exact(&mut received).await.unwrap();
+    received
 }
 
-async fn hear_all(client: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut heard = Vec::new();
-    client.read_to_end(&mut heard).await?;
-    Ok(heard)
+async fn read_all(client: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).await?;
+    Ok(received)
 }
 
 #[tokio::test]
@@ -51,17 +51,23 @@ async fn both_dialects_come_in_by_one_port_with_what_they_said_first() {
     let (mut proxy, address) = proxy().await;
     let mut socks = TcpStream::connect(address).await.unwrap();
     socks.write_all(&[5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80, b'h', b'i']).await.unwrap();
-    let wish = proxy.next().await;
-    assert_eq!(hear(&mut socks, 2).await, [5, 0]);
-    assert_eq!(wish.request.destination, Destination::Address("192.0.2.1:80".parse().unwrap()));
-    assert_eq!((wish.request.dialect, &wish.request.first[..]), (Dialect::Socks, &b"hi"[..]));
-    assert_eq!(wish.source, socks.local_addr().unwrap());
+    let accepted = proxy.next().await;
+    assert_eq!(read(&mut socks, 2).await, [5, 0]);
+    assert_eq!(accepted.request.destination, Destination::Address("192.0.2.1:80".parse().unwrap()));
+    assert_eq!(
+        (accepted.request.dialect, &accepted.request.first[..]),
+        (Dialect::Socks, &b"hi"[..])
+    );
+    assert_eq!(accepted.source, socks.local_addr().unwrap());
 
     let mut http = TcpStream::connect(address).await.unwrap();
     http.write_all(b"CONNECT server:80 HTTP/1.1\r\n\r\n").await.unwrap();
-    let wish = proxy.next().await;
-    assert_eq!(wish.request.destination, Destination::Name(HostName::new("server").unwrap(), 80));
-    assert_eq!((wish.request.dialect, wish.request.first.len()), (Dialect::Http, 0));
+    let accepted = proxy.next().await;
+    assert_eq!(
+        accepted.request.destination,
+        Destination::Name(HostName::new("server").unwrap(), 80)
+    );
+    assert_eq!((accepted.request.dialect, accepted.request.first.len()), (Dialect::Http, 0));
 }
 
 #[tokio::test]
@@ -70,8 +76,8 @@ async fn a_client_that_cannot_be_understood_reads_why() {
     let serving = tokio::spawn(async move { proxy.next().await.source });
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(b"GET http://server/ HTTP/1.1\r\n\r\nand much more").await.unwrap();
-    let heard = hear_all(&mut client).await.unwrap();
-    assert!(heard.starts_with(b"HTTP/1.1 405 "), "{}", String::from_utf8_lossy(&heard));
+    let received = read_all(&mut client).await.unwrap();
+    assert!(received.starts_with(b"HTTP/1.1 405 "), "{}", String::from_utf8_lossy(&received));
     assert!(!serving.is_finished());
     serving.abort();
 }
@@ -85,7 +91,7 @@ async fn a_client_that_says_nothing_is_reset_in_time() {
     let mut slow = TcpStream::connect(address).await.unwrap();
     slow.write_all(b"CONNECT server").await.unwrap();
     for client in [&mut silent, &mut slow] {
-        let error = hear_all(client).await.unwrap_err();
+        let error = read_all(client).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
     assert!(began.elapsed() >= HANDSHAKE_LIMIT && began.elapsed() < 2 * HANDSHAKE_LIMIT);
@@ -99,7 +105,7 @@ async fn the_oldest_handshake_gives_way_to_the_newest() {
     let serving = tokio::spawn(async move {
         tokio::select! {
             _ = stopped => proxy.order.len(),
-            wish = proxy.next() => panic!("{} wants something", wish.source),
+            accepted = proxy.next() => panic!("{} wants something", accepted.source),
         }
     });
     let mut clients = Vec::new();
@@ -107,11 +113,11 @@ async fn the_oldest_handshake_gives_way_to_the_newest() {
         let mut client = TcpStream::connect(address).await.unwrap();
         // A served client shows that it was accepted in this order.
         client.write_all(&[5, 1, 0]).await.unwrap();
-        assert_eq!(hear(&mut client, 2).await, [5, 0]);
+        assert_eq!(read(&mut client, 2).await, [5, 0]);
         clients.push(client);
     }
     for client in &mut clients[..3] {
-        let error = hear_all(client).await.unwrap_err();
+        let error = read_all(client).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
     assert!(clients[3].try_read(&mut [0]).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock));
@@ -124,12 +130,12 @@ async fn go_straight(request: &[u8]) -> (Vec<u8>, TcpStream, Arc<Counters>) {
     let (mut proxy, address) = proxy().await;
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(request).await.unwrap();
-    let wish = proxy.next().await;
+    let accepted = proxy.next().await;
     let counters = Arc::new(Counters::default());
-    let exit = Exit::new(Default::default(), dialer(), counters.clone());
-    tokio::spawn(carry(wish, None, exit));
-    assert_eq!(hear(&mut client, 2).await, [5, 0]);
-    (hear(&mut client, 10).await, client, counters)
+    let upstream = Upstream::new(Default::default(), dialer(), counters.clone());
+    tokio::spawn(carry(accepted, None, upstream));
+    assert_eq!(read(&mut client, 2).await, [5, 0]);
+    (read(&mut client, 10).await, client, counters)
 }
 
 #[tokio::test]
@@ -139,7 +145,7 @@ async fn without_a_hop_a_client_is_not_let_to_this_machines_own_services() {
     let request = [5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low];
     let (reply, mut client, counters) = go_straight(&request).await;
     assert_eq!(reply[..2], [5, 2]);
-    assert_eq!(hear_all(&mut client).await.unwrap(), b"");
+    assert_eq!(read_all(&mut client).await.unwrap(), b"");
     assert_eq!(counters.failed.get(), 1);
 }
 

@@ -32,7 +32,7 @@ use self::leg::Leg;
 use self::pair::Pair;
 use crate::clock;
 use crate::hop::{Hop, Stream};
-use crate::intercept::deferral::Question;
+use crate::intercept::deferral::DeferredSyn;
 use crate::operate::connections::{Origin, Registered};
 use crate::operate::counters::Counters;
 use crate::roles::gateway::{Admission, DialPolicy};
@@ -54,7 +54,7 @@ pub(crate) async fn originate(
             let pair = Pair::split((Side::Client, leg), stream, &[], &entry, &counters);
             let mut running = Running::new(Relay::early(), pair);
             while let Some(reason) = running.until_refused().await {
-                counters.refusals.tell(clock::now(), open.destination, reason).await;
+                counters.refusals.report(clock::now(), open.destination, reason).await;
                 running.abort(reason);
             }
         }
@@ -71,11 +71,11 @@ pub(crate) async fn originate(
 pub(crate) async fn originate_deferred(
     hop: Hop,
     session: SessionId,
-    mut question: Question,
+    mut deferred: DeferredSyn,
     counters: Arc<Counters>,
 ) {
     counters.connections.increment();
-    let open = question.open();
+    let open = deferred.open();
     let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
     let stream = match hop.open(session, open) {
         Ok(stream) => stream,
@@ -89,10 +89,10 @@ pub(crate) async fn originate_deferred(
         counters.failed.increment();
         counters.reasons.count(reason);
         tracing::debug!(destination = %open.destination, "not connected: {reason:?}");
-        return question.turn_away(reason);
+        return deferred.refuse(reason);
     }
-    if question.let_in()
-        && let Ok(socket) = timeout(PATIENCE, question.socket()).await
+    if deferred.let_in()
+        && let Ok(socket) = timeout(PATIENCE, deferred.socket()).await
     {
         return relay(stream, (Side::Client, Leg::new(socket)), &[], entry, &counters).await;
     }

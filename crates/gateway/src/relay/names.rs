@@ -1,7 +1,7 @@
 //! Resolves names with this machine's resolver, for clients of the proxy and for streams to names.
 //!
 //! A lookup blocks a thread until the resolver answers or times out. Each asker (a terminal or a
-//! client) therefore has a limited share of the threads ([`Turns`]), so that slow names of one do
+//! client) therefore has a limited share of the threads ([`FairSlots`]), so that slow names of one do
 //! not delay the others.
 
 use std::io;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use pep::admission::{Turn, Turns};
+use pep::admission::{FairSlots, SlotOutcome};
 use pep::relay::Dial;
 use slacp::{HostName, ResetReason};
 use tokio::net::{TcpStream, lookup_host};
@@ -28,11 +28,11 @@ const ADDRESSES: usize = 4;
 #[derive(Clone)]
 pub(crate) struct Resolver<K: Ord + Clone>(Arc<Shared<K>>);
 
-struct Shared<K: Ord + Clone>(Mutex<Turns<K, oneshot::Sender<Permit<K>>>>);
+struct Shared<K: Ord + Clone>(Mutex<FairSlots<K, oneshot::Sender<Permit<K>>>>);
 
 impl<K: Ord + Clone> Shared<K> {
-    fn turns(&self) -> MutexGuard<'_, Turns<K, oneshot::Sender<Permit<K>>>> {
-        self.0.lock().expect("nobody panics while taking turns")
+    fn fair_slots(&self) -> MutexGuard<'_, FairSlots<K, oneshot::Sender<Permit<K>>>> {
+        self.0.lock().expect("nobody panics while holding the slots")
     }
 }
 
@@ -44,7 +44,7 @@ struct Permit<K: Ord + Clone> {
 
 impl<K: Ord + Clone> Drop for Permit<K> {
     fn drop(&mut self) {
-        let next = self.shared.turns().done(&self.asker);
+        let next = self.shared.fair_slots().done(&self.asker);
         if let Some((asker, waiting)) = next {
             // If the waiting asker has gone, the permit drops and passes to the next.
             let _ = waiting.send(Self { shared: self.shared.clone(), asker });
@@ -60,21 +60,21 @@ impl<K: Ord + Clone> Default for Resolver<K> {
 
 impl<K: Ord + Clone> Resolver<K> {
     fn of(lookups: usize) -> Self {
-        Self(Arc::new(Shared(Mutex::new(Turns::new(lookups)))))
+        Self(Arc::new(Shared(Mutex::new(FairSlots::new(lookups)))))
     }
 
     /// Waits for a thread for `asker`, which may use at most `share` of them.
     async fn permit(&self, asker: K, share: usize) -> Result<Permit<K>, ResetReason> {
         let (sender, receiver) = oneshot::channel();
         let turn = {
-            let mut turns = self.0.turns();
-            turns.forget(oneshot::Sender::is_closed);
-            turns.ask(asker.clone(), share, sender)
+            let mut fair_slots = self.0.fair_slots();
+            fair_slots.forget(oneshot::Sender::is_closed);
+            fair_slots.request(asker.clone(), share, sender)
         };
         match turn {
-            Turn::Now(_) => Ok(Permit { shared: self.0.clone(), asker }),
-            Turn::Later => receiver.await.map_err(|_| ResetReason::Limit),
-            Turn::Never(_) => Err(ResetReason::Limit),
+            SlotOutcome::Granted(_) => Ok(Permit { shared: self.0.clone(), asker }),
+            SlotOutcome::Queued => receiver.await.map_err(|_| ResetReason::Limit),
+            SlotOutcome::Rejected(_) => Err(ResetReason::Limit),
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Pair<'c> {
     /// Indexed by side; `None` once released.
     legs: [Option<End>; 2],
     /// Indexed by the side it was read from.
-    held: [Held<'c>; 2],
+    unwritten: [Unwritten<'c>; 2],
     /// The connection's record; a forwarded one has none.
     entry: Option<&'c Registered<'c>>,
     counters: &'c Counters,
@@ -28,7 +28,7 @@ pub(super) struct Pair<'c> {
 
 /// Data that the sink had no room for.
 #[derive(Default)]
-pub(super) enum Held<'c> {
+pub(super) enum Unwritten<'c> {
     #[default]
     Nothing,
     Bytes(Vec<u8>),
@@ -48,8 +48,9 @@ impl<'c> Pair<'c> {
                 let _ = tcp::prepare(&end.socket, &counters.keepalive);
             }
         }
-        let first = if first.is_empty() { Held::Nothing } else { Held::Bytes(first.to_vec()) };
-        Self { legs: legs.map(Some), held: [first, Held::Nothing], entry, counters }
+        let first =
+            if first.is_empty() { Unwritten::Nothing } else { Unwritten::Bytes(first.to_vec()) };
+        Self { legs: legs.map(Some), unwritten: [first, Unwritten::Nothing], entry, counters }
     }
 
     /// A TCP connection on the side `side`, and a stream of the hop. `first` is data already
@@ -216,18 +217,18 @@ impl Legs for Polled<'_, '_, '_> {
 impl<'c> Polled<'_, '_, 'c> {
     /// Moves data through the thread's buffer.
     pub(super) fn copy(&mut self, from: Side) -> Step {
-        let Self { pair: Pair { legs, held, counters, .. }, context, .. } = self;
+        let Self { pair: Pair { legs, unwritten, counters, .. }, context, .. } = self;
         let [Some(client), Some(server)] = legs else { unreachable!("legs are there to pass") };
         let (source, sink) = if from == Side::Client { (client, server) } else { (server, client) };
-        let (to, held) = (from.other(), &mut held[from as usize]);
-        if let Held::Bytes(bytes) = held {
+        let (to, unwritten) = (from.other(), &mut unwritten[from as usize]);
+        if let Unwritten::Bytes(bytes) = unwritten {
             return match sink.poll_write(context, bytes) {
                 Poll::Pending => Step::Blocked(to),
                 Poll::Ready(Err(failure)) => Step::Failed(to, failure),
                 Poll::Ready(Ok(taken)) => {
                     bytes.drain(..taken);
                     if bytes.is_empty() {
-                        *held = Held::Nothing;
+                        *unwritten = Unwritten::Nothing;
                     }
                     Step::Moved(taken)
                 }
@@ -256,7 +257,7 @@ impl<'c> Polled<'_, '_, 'c> {
                 Poll::Ready(Ok(taken)) => taken,
             };
             if taken < count {
-                *held = Held::Bytes(buffer[taken..count].to_vec());
+                *unwritten = Unwritten::Bytes(buffer[taken..count].to_vec());
             }
             if taken == 0 { Step::Blocked(to) } else { Step::Moved(taken) }
         })
@@ -264,24 +265,24 @@ impl<'c> Polled<'_, '_, 'c> {
 
     /// Moves data through a pipe, without copying it.
     fn splice(&mut self, from: Side) -> Step {
-        let Self { pair: Pair { legs, held, counters, .. }, context, .. } = self;
+        let Self { pair: Pair { legs, unwritten, counters, .. }, context, .. } = self;
         let [Some(End::Socket(client)), Some(End::Socket(server))] = &*legs else {
             unreachable!("both legs are sockets")
         };
         let ends = if from == Side::Client { [client, server] } else { [server, client] };
-        let held = &mut held[from as usize];
-        if matches!(held, Held::Nothing) {
+        let unwritten = &mut unwritten[from as usize];
+        if matches!(unwritten, Unwritten::Nothing) {
             match splice::fill(context, from, ends, counters) {
-                Ok(Some(piped)) => *held = Held::Piped(piped),
+                Ok(Some(piped)) => *unwritten = Unwritten::Piped(piped),
                 Ok(None) => return self.copy(from),
                 Err(step) => return step,
             }
         }
-        match held {
-            Held::Piped(piped) => {
+        match unwritten {
+            Unwritten::Piped(piped) => {
                 let step = piped.empty(context, from.other(), ends[1]);
                 if piped.is_empty()
-                    && let Held::Piped(piped) = std::mem::take(held)
+                    && let Unwritten::Piped(piped) = std::mem::take(unwritten)
                 {
                     piped.give_back();
                 }

@@ -8,7 +8,7 @@ use pep::relay::{Side, Step};
 use tokio::io::Interest;
 
 use super::end::{SocketEnd, of};
-use crate::operate::counters::{Counters, Share};
+use crate::operate::counters::{Counters, GaugeShare};
 use crate::relay::pipe::{CAPACITY, Pipe};
 
 /// Bytes after which a busy direction yields to other connections.
@@ -18,7 +18,7 @@ pub(super) const TURN: usize = 4 * CAPACITY;
 pub(super) struct Piped<'c> {
     pipe: Pipe,
     left: usize,
-    _share: Share<'c>,
+    _share: GaugeShare<'c>,
 }
 
 /// Fills a pipe with what the first of `ends` has received, once the second has room: take only

@@ -22,7 +22,7 @@ use crate::intercept::own::OwnAddresses;
 use crate::operate::connections::Origin;
 use crate::operate::counters::Counters;
 use crate::relay::tcp;
-use crate::roles::gateway::{Admission, Carriage, DialPolicy, Gateway, Report, Side, bind};
+use crate::roles::gateway::{Admission, DialPolicy, Gateway, Report, Side, TrafficContext, bind};
 use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
 
 fn own() -> OwnAddresses {
@@ -63,13 +63,14 @@ impl Pair {
             seed(),
         );
         let hub =
-            Gateway::start(Side::Hub, hub, hub_link, (POLICY, own()), Carriage::default()).unwrap();
+            Gateway::start(Side::Hub, hub, hub_link, (POLICY, own()), TrafficContext::default())
+                .unwrap();
         let terminal = Gateway::start(
             Side::Terminal,
             terminal,
             terminal_link,
             (POLICY, own()),
-            Carriage::default(),
+            TrafficContext::default(),
         )
         .unwrap();
         let listener = TcpListener::bind(local).await.unwrap();
@@ -92,7 +93,8 @@ async fn serve_hub(mut hub: Gateway) {
         match hub.report().await {
             Report::Hop(HopEvent::Opened(stream, open)) => {
                 let slacp::Destination::Address(address) = open.destination else { panic!() };
-                let admission = Admission { origin: Origin::Peer { verified: true }, _seat: None };
+                let admission =
+                    Admission { origin: Origin::Peer { verified: true }, _permit: None };
                 hub.answer(stream, open, vec![address], admission);
             }
             Report::Hop(HopEvent::Session(..)) => {}

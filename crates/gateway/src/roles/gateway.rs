@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::admission::Seat;
+use pep::admission::QuotaPermit;
 use pep::egress::{Egress, Refusal};
 use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -24,7 +24,7 @@ use crate::intercept::own::OwnAddresses;
 use crate::operate::View;
 use crate::operate::connections::Origin;
 use crate::operate::counters::Counters;
-use crate::proxy::{self, Exit, Wish};
+use crate::proxy::{self, ProxyClient, Upstream};
 use crate::relay;
 use crate::relay::dial::Caller;
 use crate::tunnel::Port;
@@ -56,7 +56,7 @@ impl DialPolicy {
 
 /// How traffic is classified and counted, and where packets go.
 #[derive(Default)]
-pub(crate) struct Carriage {
+pub(crate) struct TrafficContext {
     pub(crate) classes: Arc<LiveClasses>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) tunnel: Option<Arc<Port>>,
@@ -66,7 +66,7 @@ pub(crate) struct Carriage {
 pub(crate) struct Admission {
     pub(crate) origin: Origin,
     /// Its seat within the peer's quota, if there is one.
-    pub(crate) _seat: Option<Seat>,
+    pub(crate) _permit: Option<QuotaPermit>,
 }
 
 /// The side of the hop, which decides how peers are named.
@@ -102,9 +102,9 @@ impl Gateway {
         endpoint: Endpoint,
         link: UdpLink,
         (policy, own): (DialPolicy, OwnAddresses),
-        carriage: Carriage,
+        context: TrafficContext,
     ) -> Result<Self, RunError> {
-        let Carriage { classes, counters, tunnel } = carriage;
+        let TrafficContext { classes, counters, tunnel } = context;
         let hop = Hop::new(endpoint, classes);
         let (sender, events) = unbounded_channel();
         let sources = match side {
@@ -153,16 +153,21 @@ impl Gateway {
             Arrival::Connection(Accepted { socket, open }) => {
                 self.relays.spawn(relay::originate(hop, session, socket, open, counters));
             }
-            Arrival::Question(question) => {
-                self.relays.spawn(relay::originate_deferred(hop, session, question, counters));
+            Arrival::Deferred(deferred) => {
+                self.relays.spawn(relay::originate_deferred(hop, session, deferred, counters));
             }
         }
     }
 
     /// Carries a client of the proxy: over the hop if there is a session, otherwise directly.
-    pub(crate) fn fulfil(&mut self, wish: Wish, session: Option<SessionId>, exit: Exit) {
+    pub(crate) fn carry_proxy_client(
+        &mut self,
+        client: ProxyClient,
+        session: Option<SessionId>,
+        upstream: Upstream,
+    ) {
         let hop = session.map(|session| (self.hop.clone(), session));
-        self.relays.spawn(proxy::carry(wish, hop, exit));
+        self.relays.spawn(proxy::carry(client, hop, upstream));
     }
 
     /// Returns those of a destination's addresses that the peer may reach with this stream. With
@@ -279,7 +284,7 @@ mod tests {
         let link = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let policy = DialPolicy { timeout: Duration::from_secs(1), transparent, marked: false };
         let terms = (policy, OwnAddresses::open().unwrap());
-        Gateway::start(Side::Hub, endpoint, link, terms, Carriage::default()).unwrap()
+        Gateway::start(Side::Hub, endpoint, link, terms, TrafficContext::default()).unwrap()
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{self, Arrival};
 use crate::operate::connections::Origin;
-use crate::operate::{Operations, Own, View};
+use crate::operate::{Operations, RoleStatus, View};
 use crate::relay::names::Resolver;
 use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
 use crate::roles::pair::{PairEvent, Parts, Setup};
@@ -149,11 +149,11 @@ struct Hub {
     port: u16,
     resolver: Resolver<PublicKey>,
     /// Name lookups in progress for streams.
-    lookups: JoinSet<Option<Found>>,
+    lookups: JoinSet<Option<Resolved>>,
 }
 
-/// A stream to a name, and the addresses found.
-struct Found {
+/// A stream to a name, and the addresses of the name.
+struct Resolved {
     stream: Stream,
     open: Open<Destination>,
     admission: Admission,
@@ -166,20 +166,20 @@ async fn look_up(
     asker: (PublicKey, usize),
     (stream, open, admission): (Stream, Open<Destination>, Admission),
     patience: Duration,
-) -> Option<Found> {
+) -> Option<Resolved> {
     let Destination::Name(name, port) = &open.destination else { return None };
     let addresses = tokio::select! {
         addresses = resolver.look_up(asker, (name, *port), patience) => addresses,
         _ = stream.reset_by_peer() => return None,
     };
-    Some(Found { stream, open, admission, addresses })
+    Some(Resolved { stream, open, admission, addresses })
 }
 
 /// What a hub waits for.
 enum HubEvent {
     Pair(PairEvent),
     /// A name lookup has ended; `None` if its stream was reset meanwhile.
-    Found(Option<Found>),
+    Resolved(Option<Resolved>),
 }
 
 impl Service for Hub {
@@ -189,14 +189,14 @@ impl Service for Hub {
         self.parts.gateway.view()
     }
 
-    fn own(&self, now: Instant) -> Own {
-        self.parts.own(now)
+    fn role_status(&self, now: Instant) -> RoleStatus {
+        self.parts.role_status(now)
     }
 
     async fn next(&mut self) -> HubEvent {
         tokio::select! {
             event = self.parts.next() => HubEvent::Pair(event),
-            Some(found) = self.lookups.join_next() => HubEvent::Found(found.ok().flatten()),
+            Some(resolved) = self.lookups.join_next() => HubEvent::Resolved(resolved.ok().flatten()),
         }
     }
 
@@ -217,8 +217,8 @@ impl Service for Hub {
             HubEvent::Pair(PairEvent::Arrival(arrived)) => {
                 self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.take(arrival));
             }
-            HubEvent::Found(found) => {
-                found.into_iter().for_each(|found| self.answer_found(found));
+            HubEvent::Resolved(resolved) => {
+                resolved.into_iter().for_each(|resolved| self.answer_resolved(resolved));
             }
         }
         Ok(())
@@ -233,7 +233,7 @@ impl Service for Hub {
         Ok(true)
     }
 
-    fn look(&mut self, _: Instant) {
+    fn housekeep(&mut self, _: Instant) {
         self.parts.follow_routes();
     }
 
@@ -273,7 +273,7 @@ impl Service for Hub {
 impl Hub {
     /// Which connections to intercept, or why none.
     fn wanted(&self, ops: &Operations) -> Result<Scope, Bypass> {
-        if let Some(why) = ops.hindrance(self.parts.gateway.view()) {
+        if let Some(why) = ops.bypass_reason(self.parts.gateway.view()) {
             return Err(why);
         }
         let hop = self.parts.gateway.hop();
@@ -299,33 +299,33 @@ impl Hub {
         let Some(terminal) = self.sites.of(session) else {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         };
-        if ops.hindrance(self.parts.gateway.view()).is_some() {
+        if ops.bypass_reason(self.parts.gateway.view()).is_some() {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
         }
-        let seat = match self.quotas.admit(now, &terminal.key) {
-            Ok(seat) => seat,
+        let permit = match self.quotas.admit(now, &terminal.key) {
+            Ok(permit) => permit,
             Err(bound) => {
                 tracing::debug!("{} has reached its limit: {bound:?}", terminal.name);
                 return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
             }
         };
         let verified = self.sites.is_behind(open.source.ip(), session);
-        let admission = Admission { origin: Origin::Peer { verified }, _seat: Some(seat) };
+        let admission = Admission { origin: Origin::Peer { verified }, _permit: Some(permit) };
         match &open.destination {
             Destination::Address(address) => {
                 let addresses = vec![*address];
                 self.answer_at(stream, open, addresses, admission);
             }
             Destination::Name(..) => {
-                let (asker, wish) =
+                let (asker, request) =
                     ((terminal.key, terminal.quota.lookups), (stream, open, admission));
                 let patience = self.parts.gateway.patience();
-                self.lookups.spawn(look_up(self.resolver.clone(), asker, wish, patience));
+                self.lookups.spawn(look_up(self.resolver.clone(), asker, request, patience));
             }
         }
     }
 
-    fn answer_found(&mut self, Found { stream, open, admission, addresses }: Found) {
+    fn answer_resolved(&mut self, Resolved { stream, open, admission, addresses }: Resolved) {
         match addresses {
             Ok(addresses) => self.answer_at(stream, open, addresses, admission),
             Err(reason) => self.parts.gateway.refuse(stream, &open, reason),

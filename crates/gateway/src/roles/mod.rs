@@ -17,7 +17,7 @@ use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
-use crate::operate::{Operations, Own, Task, View};
+use crate::operate::{Operations, RoleStatus, Task, View};
 
 /// A gateway in one of its roles. It reads no clock: [`run`] hands it the time.
 pub(crate) trait Service {
@@ -28,7 +28,7 @@ pub(crate) trait Service {
     fn view(&self) -> View<'_>;
 
     /// Its own part of the status.
-    fn own(&self, now: Instant) -> Own;
+    fn role_status(&self, now: Instant) -> RoleStatus;
 
     /// Waits for the next event. Cancel-safe.
     async fn next(&mut self) -> Self::Event;
@@ -51,7 +51,7 @@ pub(crate) trait Service {
     fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError>;
 
     /// Does the role's part of the housekeeping.
-    fn look(&mut self, now: Instant);
+    fn housekeep(&mut self, now: Instant);
 
     /// Applies the changed configuration file. An invalid one changes nothing.
     ///
@@ -85,11 +85,11 @@ async fn serve(
     let mut now = clock::now();
     let mut serving = service.set_interception(now, ops)?;
     let mut announced = false;
-    ops.say_ready();
+    ops.announce_ready();
     while !ops.is_drained(now, service.view()) {
         if serving && !announced {
             announced = true;
-            say_ready();
+            announce_ready();
         }
         tokio::select! {
             () = &mut shutdown => return Ok(()),
@@ -111,20 +111,20 @@ async fn serve(
 fn attend(now: Instant, ops: &mut Operations, service: &mut impl Service, task: Task) {
     match task {
         Task::Answer(call) => {
-            if let Some(call) = ops.answer(now, service.view(), service.own(now), call) {
+            if let Some(call) = ops.answer(now, service.view(), service.role_status(now), call) {
                 let outcome = service.reload(now, ops);
                 ops.reloaded(call, outcome);
             }
         }
-        Task::Look => {
-            ops.look(now, service.view());
-            service.look(now);
+        Task::Housekeeping => {
+            ops.housekeep(now, service.view());
+            service.housekeep(now);
         }
     }
 }
 
 /// Prints `ready`, for which scripts wait.
-fn say_ready() {
+fn announce_ready() {
     // A closed stdout is no reason to stop.
     let mut stdout = io::stdout().lock();
     let _ = writeln!(stdout, "ready").and_then(|()| stdout.flush());

@@ -8,17 +8,17 @@ use pep::traffic::{Classes, Policy};
 use slacp::Endpoint;
 use units::Instant;
 
-use super::gateway::{Carriage, DialPolicy, Gateway, Report, Side};
+use super::gateway::{DialPolicy, Gateway, Report, Side, TrafficContext};
 use crate::error::RunError;
 use crate::hop::class::LiveClasses;
 use crate::hop::peers::Peers;
 use crate::hop::udp::UdpLink;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::own::OwnAddresses;
-use crate::intercept::{Arrival, Arrived, Interception};
+use crate::intercept::{Arrival, IntakeEvent, Interception};
 use crate::operate::counters::Counters;
 use crate::operate::status::Role;
-use crate::operate::{Operations, Own};
+use crate::operate::{Operations, RoleStatus};
 use crate::tunnel::{Selection, Tunnel};
 
 /// What one side of a pair is made of.
@@ -52,7 +52,7 @@ pub(super) enum PairEvent {
     /// Of the hop, or a fatal error.
     Report(Report),
     /// At the interception.
-    Arrival(Arrived),
+    Arrival(IntakeEvent),
 }
 
 impl Setup<'_> {
@@ -78,9 +78,10 @@ impl Setup<'_> {
             Tunnel::install(tunnel, selection, mesh, classes.clone(), counters.clone())
         };
         let mut tunnel = self.tunnel.map(install).transpose()?;
-        let carriage = Carriage { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
+        let context =
+            TrafficContext { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
         let terms = (self.dial, self.own);
-        let gateway = Gateway::start(self.side, self.endpoint, self.link, terms, carriage)?;
+        let gateway = Gateway::start(self.side, self.endpoint, self.link, terms, context)?;
         if let Some(tunnel) = &mut tunnel {
             tunnel.start(gateway.hop().clone());
         }
@@ -100,13 +101,13 @@ impl Parts {
     }
 
     /// The client's connection that has arrived, if one has.
-    pub(super) fn admit(&mut self, now: Instant, arrived: Arrived) -> Option<Arrival> {
+    pub(super) fn admit(&mut self, now: Instant, arrived: IntakeEvent) -> Option<Arrival> {
         self.intake.as_mut()?.handle(now, arrived)
     }
 
     /// The part of the status that is not of the hop.
-    pub(super) fn own(&self, now: Instant) -> Own {
-        Own::of(now, self.intake.as_ref(), self.tunnel.as_ref(), &self.policies)
+    pub(super) fn role_status(&self, now: Instant) -> RoleStatus {
+        RoleStatus::of(now, self.intake.as_ref(), self.tunnel.as_ref(), &self.policies)
     }
 
     /// Restores routes that the kernel removed.

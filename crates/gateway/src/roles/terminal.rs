@@ -22,8 +22,8 @@ use crate::intercept::netfilter::{PASSING, Scope};
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{self, Arrival};
 use crate::operate::connections::Origin;
-use crate::operate::{Operations, Own, View};
-use crate::proxy::{self, Exit, Proxy, Wish};
+use crate::operate::{Operations, RoleStatus, View};
+use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
 use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
 use crate::roles::pair::{PairEvent, Parts, Setup};
@@ -32,7 +32,7 @@ use crate::tunnel::{self, Selection};
 
 /// A terminal does not know which networks are behind its only hub, so the client's address stays
 /// unverified.
-const OF_HUB: Admission = Admission { origin: Origin::Peer { verified: false }, _seat: None };
+const OF_HUB: Admission = Admission { origin: Origin::Peer { verified: false }, _permit: None };
 /// Name of the hub in logs and status.
 const HUB: &str = "hub";
 
@@ -86,13 +86,13 @@ pub async fn run(
         own: Some(own),
         mark: dial.marked.then_some(PASSING.value),
     };
-    let exit = Exit::new(manner, dialer, parts.gateway.counters());
+    let upstream = Upstream::new(manner, dialer, parts.gateway.counters());
     let terminal = Terminal {
         parts,
         full: Backoff::default(),
         accept: config.accept,
         proxy,
-        exit,
+        upstream,
         session: None,
         reachable: false,
     };
@@ -127,7 +127,7 @@ struct Terminal {
     /// Destinations permitted to the hub's side.
     accept: Egress,
     proxy: Option<Proxy>,
-    exit: Exit,
+    upstream: Upstream,
     session: Option<SessionId>,
     reachable: bool,
 }
@@ -136,7 +136,7 @@ struct Terminal {
 enum TerminalEvent {
     Pair(PairEvent),
     /// A client of the proxy.
-    Proxy(Wish),
+    Proxy(ProxyClient),
 }
 
 impl Service for Terminal {
@@ -146,14 +146,14 @@ impl Service for Terminal {
         self.parts.gateway.view()
     }
 
-    fn own(&self, now: Instant) -> Own {
-        self.parts.own(now)
+    fn role_status(&self, now: Instant) -> RoleStatus {
+        self.parts.role_status(now)
     }
 
     async fn next(&mut self) -> TerminalEvent {
         tokio::select! {
             event = self.parts.next() => TerminalEvent::Pair(event),
-            wish = proxy::next(&mut self.proxy) => TerminalEvent::Proxy(wish),
+            client = proxy::next(&mut self.proxy) => TerminalEvent::Proxy(client),
         }
     }
 
@@ -171,24 +171,24 @@ impl Service for Terminal {
             TerminalEvent::Pair(PairEvent::Arrival(arrived)) => {
                 self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.take(arrival));
             }
-            TerminalEvent::Proxy(wish) => {
-                let session = self.session.filter(|_| self.hindrance(ops).is_none());
-                self.parts.gateway.fulfil(wish, session, self.exit.clone());
+            TerminalEvent::Proxy(client) => {
+                let session = self.session.filter(|_| self.bypass_reason(ops).is_none());
+                self.parts.gateway.carry_proxy_client(client, session, self.upstream.clone());
             }
         }
         Ok(())
     }
 
     fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
-        let hindrance = self.hindrance(ops);
+        let bypass_reason = self.bypass_reason(ops);
         let Some(intake) = &mut self.parts.intake else { return Ok(self.reachable) };
-        intake.set(now, hindrance.map_or(Ok(Scope::Everything), Err))?;
+        intake.set(now, bypass_reason.map_or(Ok(Scope::Everything), Err))?;
         Ok(intake.is_on())
     }
 
-    fn look(&mut self, now: Instant) {
+    fn housekeep(&mut self, now: Instant) {
         let refused = self.parts.gateway.counters().reasons.of(ResetReason::Limit);
-        if let Some(pause) = self.full.look(now, refused)
+        if let Some(pause) = self.full.handle_refusals(now, refused)
             && let Some(intake) = &mut self.parts.intake
         {
             tracing::warn!("the hub has no room: new connections pass unaccelerated for a while");
@@ -310,14 +310,14 @@ impl Terminal {
     }
 
     /// Why new connections are not carried; `None` if they are.
-    fn hindrance(&self, ops: &Operations) -> Option<Bypass> {
+    fn bypass_reason(&self, ops: &Operations) -> Option<Bypass> {
         if !self.reachable {
             return Some(Bypass::PeerUnreachable);
         }
         if self.session.is_some_and(|session| !self.parts.gateway.hop().has_room(session)) {
             return Some(Bypass::SessionMemory);
         }
-        ops.hindrance(self.parts.gateway.view())
+        ops.bypass_reason(self.parts.gateway.view())
     }
 }
 

@@ -35,7 +35,7 @@ use crate::operate::counters::Counters;
 use crate::operate::status::TunnelStatus;
 use crate::refusal::{Operation, Refusal};
 use device::Device;
-use route::{Place, Route};
+use route::{Route, Slot};
 use table::Table;
 
 pub(crate) use admit::Admitted;
@@ -82,7 +82,7 @@ impl Tunnel {
         let table = table.map_err(Refusal::of(Operation::Nftables)).map_err(refused)?;
         let index = if_nametoindex(config.name.as_str());
         let index = index.map_err(|errno| RunError::System(errno.into()))?;
-        let (route, without_v6) = Route::install(table.place(), index).map_err(refused)?;
+        let (route, without_v6) = Route::install(table.slot(), index).map_err(refused)?;
         if let Some(refusal) = &without_v6 {
             warn_of(refusal);
         }
@@ -284,7 +284,7 @@ pub(crate) fn everywhere() -> Vec<Prefix> {
 
 /// Table, rules and routes of a tunnel while everything is open, in nft and ip syntax.
 pub(crate) fn print(config: &TunnelConfig, selection: &Selection, networks: &[Prefix]) -> String {
-    let place = Place(0);
-    let routes = route::display(place, &config.name);
-    format!("{routes}{}\n", selection.display(networks, &config.name, place))
+    let slot = Slot(0);
+    let routes = route::display(slot, &config.name);
+    format!("{routes}{}\n", selection.display(networks, &config.name, slot))
 }

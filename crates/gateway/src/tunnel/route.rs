@@ -17,18 +17,18 @@ use crate::intercept::routing::{self, PROTOCOL};
 use crate::intercept::rule::Mark;
 use crate::refusal::{Operation, Refusal};
 
-/// Routing tables 5920 and up, one per place.
+/// Routing tables 5920 and up, one per slot.
 const FIRST_TABLE: u32 = 5920;
 /// The four bits above those of interception.
 const MARK_SHIFT: u32 = 25;
 const VERSIONS: [Version; 2] = [Version::V4, Version::V6];
 
-/// A tunnel's place in a network namespace. It determines its nftables table, packet mark and
+/// A tunnel's slot in a network namespace. It determines its nftables table, packet mark and
 /// routing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(pub(crate) u32);
+pub(crate) struct Slot(pub(crate) u32);
 
-impl Place {
+impl Slot {
     /// Name of the nftables table.
     pub(crate) fn table_name(self) -> String {
         format!("skyhop-tunnel-{}", self.0)
@@ -47,28 +47,28 @@ impl Place {
 /// The rules and routes of one tunnel. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Route {
-    place: Place,
+    slot: Slot,
     /// Index of the tunnel's device.
     device: u32,
 }
 
 impl Route {
-    /// Routes packets with the mark of `place` into the device with index `device`, and removes the
+    /// Routes packets with the mark of `slot` into the device with index `device`, and removes the
     /// remains of tunnels that have died. Also returns a refusal for IPv6; then only IPv4 works.
     ///
     /// # Errors
     /// The kernel's refusal for IPv4.
-    pub(crate) fn install(place: Place, device: u32) -> Result<(Self, Option<Refusal>), Refusal> {
+    pub(crate) fn install(slot: Slot, device: u32) -> Result<(Self, Option<Refusal>), Refusal> {
         let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
-        for other in (0..SLOTS).map(Place) {
-            let leftover = other == place
+        for other in (0..SLOTS).map(Slot) {
+            let leftover = other == slot
                 || !is_there(&other.table_name()).map_err(Refusal::of(Operation::Nftables))?;
             if leftover {
                 sweep(&mut kernel, other).map_err(Refusal::of(Operation::Route(Version::V4)))?;
             }
         }
         // From here on an error drops the value, which removes what was installed.
-        let installed = Self { place, device };
+        let installed = Self { slot, device };
         let without_v6 =
             routing::for_versions(&VERSIONS, |version| installed.add(&mut kernel, version))?;
         Ok((installed, without_v6))
@@ -81,33 +81,33 @@ impl Route {
     }
 
     fn add(&self, kernel: &mut RouteSocket, version: Version) -> Result<(), Refusal> {
-        let mut route = route(self.place, version);
+        let mut route = route(self.slot, version);
         route.attributes.push(RouteAttribute::Oif(self.device));
-        let rule = routing::rule(self.place.mark(), self.place.routes(), version);
+        let rule = routing::rule(self.slot.mark(), self.slot.routes(), version);
         routing::ensure(kernel, route, rule, version)
     }
 }
 
 impl Drop for Route {
     fn drop(&mut self) {
-        let swept = RouteSocket::open().and_then(|mut kernel| sweep(&mut kernel, self.place));
+        let swept = RouteSocket::open().and_then(|mut kernel| sweep(&mut kernel, self.slot));
         if let Err(error) = swept {
-            tracing::warn!("cannot remove routing table {}: {error}", self.place.routes());
+            tracing::warn!("cannot remove routing table {}: {error}", self.slot.routes());
         }
     }
 }
 
-/// Removes everything of `place`, including duplicates.
-fn sweep(kernel: &mut RouteSocket, place: Place) -> io::Result<()> {
+/// Removes everything of `slot`, including duplicates.
+fn sweep(kernel: &mut RouteSocket, slot: Slot) -> io::Result<()> {
     for version in VERSIONS {
-        let rule = || routing::rule(place.mark(), place.routes(), version);
+        let rule = || routing::rule(slot.mark(), slot.routes(), version);
         while kernel.remove(RouteNetlinkMessage::DelRule(rule()))? {}
-        while kernel.remove(RouteNetlinkMessage::DelRoute(route(place, version)))? {}
+        while kernel.remove(RouteNetlinkMessage::DelRoute(route(slot, version)))? {}
     }
     Ok(())
 }
 
-fn route(place: Place, version: Version) -> RouteMessage {
+fn route(slot: Slot, version: Version) -> RouteMessage {
     let mut route = RouteMessage::default();
     route.header.address_family = routing::family(version);
     route.header.protocol = PROTOCOL;
@@ -116,13 +116,13 @@ fn route(place: Place, version: Version) -> RouteMessage {
         Version::V4 => RouteScope::Link,
         Version::V6 => RouteScope::Universe,
     };
-    route.attributes = vec![RouteAttribute::Table(place.routes())];
+    route.attributes = vec![RouteAttribute::Table(slot.routes())];
     route
 }
 
 /// Equivalent `ip` commands.
-pub(crate) fn display(place: Place, device: &str) -> String {
-    let (mark, table) = (place.mark(), place.routes());
+pub(crate) fn display(slot: Slot, device: &str) -> String {
+    let (mark, table) = (slot.mark(), slot.routes());
     let line = |version: &Version| {
         let family = if *version == Version::V4 { "" } else { "-6 " };
         format!(

@@ -12,7 +12,7 @@ use std::io;
 use pep::traffic::{Action, Policy, Prefix, Subject};
 
 use super::admit::{self, Admitted};
-use super::route::Place;
+use super::route::Slot;
 use crate::intercept::netfilter::{SLOTS, to};
 use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
 use crate::intercept::rule::{Mark, REFUSED, Term};
@@ -87,9 +87,9 @@ impl Traffic {
     }
 
     /// The chains on hooks.
-    fn hooks(&self, device: &str, place: Place) -> Vec<Chain> {
+    fn hooks(&self, device: &str, slot: Slot) -> Vec<Chain> {
         let hook = |name, hook, rules| Chain { name, hook: Some(hook), rules };
-        let came = [Term::From(device.to_owned()), Term::MarkConnection(place.mark())];
+        let came = [Term::From(device.to_owned()), Term::MarkConnection(slot.mark())];
         let admitted = vec![Term::From(device.to_owned()), Term::Jump(ADMITTED)];
         let forwarded = vec![admitted, came.to_vec(), vec![Term::Jump(CHAIN)]];
         let mut chains = vec![hook(FORWARDED, Hook::prerouting(BEHIND_INTERCEPTION), forwarded)];
@@ -107,11 +107,11 @@ impl Traffic {
 
 impl Selection {
     /// The deciding chains while the tunnel serves `networks`; without rules if there are none.
-    fn deciding(&self, networks: &[Prefix], place: Place) -> Vec<Chain> {
+    fn deciding(&self, networks: &[Prefix], slot: Slot) -> Vec<Chain> {
         let mut chains = vec![
-            Chain::plain(CONNECTIONS, self.connections(place.mark())),
-            Chain::plain(PACKETS, self.packets(place.mark())),
-            Chain::plain(WHOLE, self.whole(place.mark())),
+            Chain::plain(CONNECTIONS, self.connections(slot.mark())),
+            Chain::plain(PACKETS, self.packets(slot.mark())),
+            Chain::plain(WHOLE, self.whole(slot.mark())),
             Chain::plain(CHAIN, self.traffic.selected(networks)),
         ];
         chains.extend(self.traffic.own().map(|rules| Chain::plain(OWN_CHAIN, rules)));
@@ -178,44 +178,44 @@ impl Selection {
     }
 
     /// The whole table in nft syntax, as `nft -f` accepts it.
-    pub(crate) fn display(&self, networks: &[Prefix], device: &str, place: Place) -> String {
-        let mut chains = self.deciding(networks, place);
-        chains.extend(self.traffic.hooks(device, place));
+    pub(crate) fn display(&self, networks: &[Prefix], device: &str, slot: Slot) -> String {
+        let mut chains = self.deciding(networks, slot);
+        chains.extend(self.traffic.hooks(device, slot));
         let counters = [vec![REFUSED.to_owned()], self.counters()].concat();
-        nft_table::display(&place.table_name(), &counters, &chains)
+        nft_table::display(&slot.table_name(), &counters, &chains)
     }
 }
 
 /// Our table in the kernel. Removed when dropped.
 pub(crate) struct Table {
     table: NftTable,
-    place: Place,
+    slot: Slot,
     selection: Selection,
     /// The networks set last.
     networks: Vec<Prefix>,
 }
 
 impl Table {
-    /// Creates a table for the tunnel's `device` in the first free place of this network namespace.
+    /// Creates a table for the tunnel's `device` in the first free slot of this network namespace.
     /// It takes no packets yet.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
     pub(crate) fn claim(selection: Selection, device: &str) -> io::Result<Self> {
-        let chains = |place| {
-            let mut chains = selection.deciding(&[], place);
-            chains.extend(selection.traffic.hooks(device, place));
+        let chains = |slot| {
+            let mut chains = selection.deciding(&[], slot);
+            chains.extend(selection.traffic.hooks(device, slot));
             chains
         };
-        let (place, table) = NftTable::claim((0..SLOTS).map(Place), Place::table_name, chains)?;
+        let (slot, table) = NftTable::claim((0..SLOTS).map(Slot), Slot::table_name, chains)?;
         table.add_counter(REFUSED)?;
-        let mut table = Self { table, place, selection, networks: vec![] };
+        let mut table = Self { table, slot, selection, networks: vec![] };
         table.fill(true)?;
         Ok(table)
     }
 
-    pub(crate) fn place(&self) -> Place {
-        self.place
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot
     }
 
     /// Takes packets for `networks` from now on, and no others.
@@ -233,7 +233,7 @@ impl Table {
 
     fn fill(&mut self, new_counters: bool) -> io::Result<()> {
         let counters = new_counters.then(|| self.selection.counters());
-        self.table.refill(&self.selection.deciding(&self.networks, self.place), counters)
+        self.table.refill(&self.selection.deciding(&self.networks, self.slot), counters)
     }
 
     /// Connections and packets decided by each policy, and the number of prohibited packets.
@@ -306,7 +306,7 @@ mod tests {
                 table.take(networks()).unwrap();
                 let list = ["list", "table", "inet", "skyhop-tunnel-0"];
                 let Some(ours) = nft(&list, "") else { return };
-                let printed = selection.display(&networks(), "skyhop0", table.place());
+                let printed = selection.display(&networks(), "skyhop0", table.slot());
                 nft(&["-f", "-"], &printed.replace("skyhop-tunnel-0", "printed")).unwrap();
                 let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
                 nft(&["delete", "table", "inet", "printed"], "").unwrap();

@@ -18,7 +18,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Takes the total number of refusals so far, and returns the pause they call for.
-    pub fn look(&mut self, now: Instant, refused: u64) -> Option<Duration> {
+    pub fn handle_refusals(&mut self, now: Instant, refused: u64) -> Option<Duration> {
         if refused <= std::mem::replace(&mut self.seen, refused) {
             return None;
         }
@@ -42,12 +42,12 @@ mod tests {
         let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
         let s = Duration::from_secs;
         let mut backoff = Backoff::default();
-        assert_eq!(backoff.look(at(1), 0), None);
-        assert_eq!(backoff.look(at(2), 3), Some(s(2)));
-        assert_eq!(backoff.look(at(3), 4), None);
-        assert_eq!(backoff.look(at(5), 4), None);
-        assert_eq!(backoff.look(at(5), 5), Some(s(4)));
-        assert_eq!(backoff.look(at(10), 6), Some(s(8)));
-        assert_eq!(backoff.look(at(100), 7), Some(s(2)));
+        assert_eq!(backoff.handle_refusals(at(1), 0), None);
+        assert_eq!(backoff.handle_refusals(at(2), 3), Some(s(2)));
+        assert_eq!(backoff.handle_refusals(at(3), 4), None);
+        assert_eq!(backoff.handle_refusals(at(5), 4), None);
+        assert_eq!(backoff.handle_refusals(at(5), 5), Some(s(4)));
+        assert_eq!(backoff.handle_refusals(at(10), 6), Some(s(8)));
+        assert_eq!(backoff.handle_refusals(at(100), 7), Some(s(2)));
     }
 }

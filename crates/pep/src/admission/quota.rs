@@ -52,13 +52,13 @@ struct Peer {
     most: u64,
     bucket: Bucket,
     /// Its reference count is the number of connections, plus one.
-    seats: Arc<()>,
+    permits: Arc<()>,
 }
 
-/// A connection's seat in its terminal's quota, until dropped.
+/// A connection's permit in its terminal's quota, until dropped.
 #[derive(Debug)]
-pub struct Seat {
-    _seat: Arc<()>,
+pub struct QuotaPermit {
+    _permit: Arc<()>,
 }
 
 /// The limit that a terminal has reached.
@@ -95,23 +95,23 @@ impl Quotas {
                     peer.bucket.configure(pace, burst);
                     Peer { most, ..peer }
                 }
-                None => Peer { most, bucket: Bucket::new(pace, burst), seats: Arc::new(()) },
+                None => Peer { most, bucket: Bucket::new(pace, burst), permits: Arc::new(()) },
             };
             self.peers.insert(*key, peer);
         }
     }
 
-    /// Takes a seat for a new connection of a terminal.
+    /// Takes a permit for a new connection of a terminal.
     ///
     /// # Errors
     /// The limit that the terminal has reached.
-    pub fn admit(&mut self, now: Instant, terminal: &PublicKey) -> Result<Seat, Exceeded> {
+    pub fn admit(&mut self, now: Instant, terminal: &PublicKey) -> Result<QuotaPermit, Exceeded> {
         let peer = self.peers.get_mut(terminal).ok_or(Exceeded::Connections)?;
-        if Arc::strong_count(&peer.seats) as u64 > peer.most {
+        if Arc::strong_count(&peer.permits) as u64 > peer.most {
             return Err(Exceeded::Connections);
         }
         match peer.bucket.take(now) {
-            true => Ok(Seat { _seat: peer.seats.clone() }),
+            true => Ok(QuotaPermit { _permit: peer.permits.clone() }),
             false => Err(Exceeded::Pace),
         }
     }
@@ -131,7 +131,7 @@ mod tests {
         PermittedTerminal { name, key, networks, egress, quota }
     }
 
-    fn admitted(quotas: &mut Quotas, key: PublicKey, now: Instant) -> Vec<Seat> {
+    fn admitted(quotas: &mut Quotas, key: PublicKey, now: Instant) -> Vec<QuotaPermit> {
         (0..100).map_while(|_| quotas.admit(now, &key).ok()).collect()
     }
 
@@ -139,10 +139,10 @@ mod tests {
     fn a_terminal_has_as_many_connections_as_it_may_and_no_more_than_it_ends() {
         let few = Quota { connections: Some(3), ..Quota::default() };
         let mut quotas = Quotas::new(&[terminal(SHIP, few)], 50);
-        let mut seats = admitted(&mut quotas, SHIP, START);
-        assert_eq!(seats.len(), 3);
+        let mut permits = admitted(&mut quotas, SHIP, START);
+        assert_eq!(permits.len(), 3);
         assert_eq!(quotas.admit(START, &SHIP).unwrap_err(), Exceeded::Connections);
-        seats.pop();
+        permits.pop();
         assert_eq!(admitted(&mut quotas, SHIP, START).len(), 1);
     }
 
@@ -172,9 +172,9 @@ mod tests {
     fn other_bounds_leave_a_terminal_what_it_has() {
         let bound = |most| [terminal(SHIP, Quota { connections: Some(most), ..Quota::default() })];
         let mut quotas = Quotas::new(&bound(5), 1000);
-        let seats = admitted(&mut quotas, SHIP, START);
+        let permits = admitted(&mut quotas, SHIP, START);
         quotas.configure(&bound(6), 1000);
-        assert_eq!((seats.len(), admitted(&mut quotas, SHIP, START).len()), (5, 1));
+        assert_eq!((permits.len(), admitted(&mut quotas, SHIP, START).len()), (5, 1));
         quotas.configure(&[terminal(RIG, Quota::default())], 1000);
         assert_eq!(quotas.admit(START, &SHIP).unwrap_err(), Exceeded::Connections);
     }

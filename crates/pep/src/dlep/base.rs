@@ -166,7 +166,7 @@ mod tests {
         Item::Network { subnet: text.contains('/'), add, prefix: text.parse().unwrap() }
     }
 
-    fn told(items: &[Item]) -> Message {
+    fn message(items: &[Item]) -> Message {
         Message { kind: Kind::DestinationUp, items: items.to_vec() }
     }
 
@@ -178,38 +178,38 @@ mod tests {
     fn a_peer_has_the_rate_of_its_destination_or_that_of_the_session() {
         let mut base = Base::default();
         assert_eq!(rate(&base, "10.1.0.1", true), None);
-        base.update_session(&told(&[mbit(50)]));
+        base.update_session(&message(&[mbit(50)]));
         assert_eq!(rate(&base, "10.1.0.1", false), Some(50));
-        base.up(mac(1), &told(&[mbit(1), network(true, "10.1.0.0/16")]));
-        base.up(mac(2), &told(&[mbit(2), network(true, "10.1.0.1")]));
-        base.up(mac(3), &told(&[network(true, "2001:db8::/32")]));
-        for (peer, told) in [
+        base.up(mac(1), &message(&[mbit(1), network(true, "10.1.0.0/16")]));
+        base.up(mac(2), &message(&[mbit(2), network(true, "10.1.0.1")]));
+        base.up(mac(3), &message(&[network(true, "2001:db8::/32")]));
+        for (peer, expected) in [
             ("10.1.0.1", 2),
             ("10.1.0.2", 1),
             ("10.2.0.1", 50),
             // No rate of its own.
             ("2001:db8::1", 50),
         ] {
-            assert_eq!(rate(&base, peer, true), Some(told), "{peer}");
+            assert_eq!(rate(&base, peer, true), Some(expected), "{peer}");
         }
         // A session update applies to all destinations (§12.7).
-        base.update_session(&told(&[mbit(7)]));
+        base.update_session(&message(&[mbit(7)]));
         assert_eq!(rate(&base, "10.1.0.1", false), Some(7));
-        assert!(base.update(mac(2), &told(&[network(false, "10.1.0.1"), mbit(3)])));
+        assert!(base.update(mac(2), &message(&[network(false, "10.1.0.1"), mbit(3)])));
         assert_eq!(rate(&base, "10.1.0.1", false), Some(7), "its subnet is of another");
     }
 
     #[test]
     fn nothing_is_sent_to_what_is_down_until_it_is_up_again() {
         let mut base = Base::default();
-        base.update_session(&told(&[mbit(50)]));
-        base.up(mac(1), &told(&[mbit(1), network(true, "10.1.0.1")]));
-        assert!(base.down(mac(1)) && !base.down(mac(1)) && !base.update(mac(1), &told(&[])));
+        base.update_session(&message(&[mbit(50)]));
+        base.up(mac(1), &message(&[mbit(1), network(true, "10.1.0.1")]));
+        assert!(base.down(mac(1)) && !base.down(mac(1)) && !base.update(mac(1), &message(&[])));
         assert_eq!(rate(&base, "10.1.0.1", false), Some(0));
         // Another route to the same subnet.
-        base.up(mac(2), &told(&[mbit(2), network(true, "10.1.0.0/16")]));
+        base.up(mac(2), &message(&[mbit(2), network(true, "10.1.0.0/16")]));
         assert_eq!(rate(&base, "10.1.0.1", false), Some(2));
-        base.up(mac(1), &told(&[mbit(5), network(true, "10.1.0.1")]));
+        base.up(mac(1), &message(&[mbit(5), network(true, "10.1.0.1")]));
         assert_eq!(rate(&base, "10.1.0.1", false), Some(5));
         assert!(base.rows().count() == 2 && base.rows().all(|row| row.up));
     }
@@ -217,23 +217,23 @@ mod tests {
     #[test]
     fn a_lone_peer_is_behind_the_only_destination() {
         let mut base = Base::default();
-        base.update_session(&told(&[mbit(50)]));
-        base.up(mac(1), &told(&[mbit(1)]));
+        base.update_session(&message(&[mbit(50)]));
+        base.up(mac(1), &message(&[mbit(1)]));
         assert_eq!((rate(&base, "::1", true), rate(&base, "::1", false)), (Some(1), Some(50)));
         base.down(mac(1));
         assert_eq!((rate(&base, "::1", true), rate(&base, "::1", false)), (Some(0), Some(50)));
-        base.up(mac(2), &told(&[mbit(2)]));
+        base.up(mac(2), &message(&[mbit(2)]));
         assert_eq!(rate(&base, "::1", true), Some(2));
-        base.up(mac(3), &told(&[mbit(3)]));
+        base.up(mac(3), &message(&[mbit(3)]));
         assert_eq!(rate(&base, "::1", true), Some(50));
     }
 
     #[test]
     fn a_rate_of_0_is_a_destinations_and_of_a_session_it_says_nothing() {
         let mut base = Base::default();
-        base.update_session(&told(&[mbit(0)]));
+        base.update_session(&message(&[mbit(0)]));
         assert_eq!(rate(&base, "10.0.0.1", true), None);
-        base.up(mac(1), &told(&[network(true, "10.0.0.1"), mbit(0)]));
+        base.up(mac(1), &message(&[network(true, "10.0.0.1"), mbit(0)]));
         assert_eq!(rate(&base, "10.0.0.1", true), Some(0));
     }
 
@@ -241,14 +241,14 @@ mod tests {
     fn there_is_a_bound_and_what_is_down_gives_way() {
         let mut base = Base::default();
         for last in 0..MOST_DESTINATIONS as u16 {
-            assert!(base.up(mac(last), &told(&[])));
+            assert!(base.up(mac(last), &message(&[])));
         }
-        assert!(!base.up(mac(9999), &told(&[])) && base.up(mac(0), &told(&[])));
+        assert!(!base.up(mac(9999), &message(&[])) && base.up(mac(0), &message(&[])));
         base.down(mac(7));
-        assert!(base.up(mac(9999), &told(&[])));
+        assert!(base.up(mac(9999), &message(&[])));
         assert_eq!(base.destinations.len(), MOST_DESTINATIONS);
         let many: Vec<Item> = (0..200).map(|n| network(true, &format!("10.0.0.{n}"))).collect();
-        base.update(mac(1), &told(&many));
+        base.update(mac(1), &message(&many));
         assert_eq!(base.destinations[&mac(1)].networks.len(), MOST_NETWORKS);
     }
 }

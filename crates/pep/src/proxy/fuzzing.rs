@@ -7,11 +7,11 @@ use super::handshake::{Handshake, Step};
 pub(crate) fn converse<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<bool> {
     let mut handshake = Handshake::default();
     for piece in pieces {
-        handshake.hear(piece);
+        handshake.handle_input(piece);
         loop {
             match handshake.step() {
-                Step::Hear => break,
-                Step::Say(answer) => assert!(!answer.is_empty()),
+                Step::Read => break,
+                Step::Write(answer) => assert!(!answer.is_empty()),
                 Step::Connect(_) => return Some(true),
                 Step::Refuse(_) => return Some(false),
             }

@@ -43,9 +43,9 @@ impl Dialect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Read more.
-    Hear,
+    Read,
     /// Send this and continue.
-    Say(Vec<u8>),
+    Write(Vec<u8>),
     /// Connect the client.
     Connect(Request),
     /// Send this and close: the request is invalid.
@@ -84,14 +84,14 @@ pub(super) enum Parsed<T> {
 
 impl Handshake {
     /// Appends bytes from the client.
-    pub fn hear(&mut self, bytes: &[u8]) {
+    pub fn handle_input(&mut self, bytes: &[u8]) {
         self.heard.extend_from_slice(bytes);
     }
 
     /// The next action. [`Step::Connect`] and [`Step::Refuse`] are final.
     pub fn step(&mut self) -> Step {
         match self.heard.first() {
-            None => Step::Hear,
+            None => Step::Read,
             Some(&socks::VERSION) if !self.greeted => self.greet(),
             _ if self.greeted => self.connect(socks::request(&self.heard), Dialect::Socks),
             Some(&socks::VERSION_4) => Step::Refuse(socks::REFUSAL_4.to_vec()),
@@ -101,19 +101,19 @@ impl Handshake {
 
     fn greet(&mut self) -> Step {
         match socks::greeting(&self.heard) {
-            Parsed::Partial => Step::Hear,
+            Parsed::Partial => Step::Read,
             Parsed::Bad(answer) => Step::Refuse(answer),
             Parsed::Whole(answer, length) => {
                 self.heard.drain(..length);
                 self.greeted = true;
-                Step::Say(answer)
+                Step::Write(answer)
             }
         }
     }
 
     fn connect(&mut self, parsed: Parsed<Destination>, dialect: Dialect) -> Step {
         match parsed {
-            Parsed::Partial => Step::Hear,
+            Parsed::Partial => Step::Read,
             Parsed::Bad(answer) => Step::Refuse(answer),
             Parsed::Whole(destination, length) => {
                 let first = self.heard.split_off(length);

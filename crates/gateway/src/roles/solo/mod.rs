@@ -27,11 +27,11 @@ use crate::error::RunError;
 use crate::hop::peers::Peers;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::{PASSING, Scope};
-use crate::intercept::{self, Arrival, Arrived, Interception};
+use crate::intercept::{self, Arrival, IntakeEvent, Interception};
 use crate::operate::counters::Counters;
 use crate::operate::status::Role;
-use crate::operate::{Operations, Own, View};
-use crate::proxy::{self, Exit, Proxy, Wish};
+use crate::operate::{Operations, RoleStatus, View};
+use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
 use crate::relay::side::Settings;
 use crate::roles::gateway::tell_panic;
@@ -60,7 +60,7 @@ struct Solo {
     intake: Option<Intake>,
     policies: Vec<Policy>,
     proxy: Option<Proxy>,
-    exit: Exit,
+    upstream: Upstream,
     server: Server,
     windows: Windows,
     relays: JoinSet<()>,
@@ -69,9 +69,9 @@ struct Solo {
 /// What a solo gateway waits for.
 enum SoloEvent {
     /// At the interception.
-    Arrival(Arrived),
+    Arrival(IntakeEvent),
     /// A client of the proxy.
-    Proxy(Wish),
+    Proxy(ProxyClient),
     /// The machine's routes have changed.
     Routes,
     /// No descriptor is left.
@@ -87,14 +87,14 @@ impl Service for Solo {
         View { hop: None, counters: &self.counters }
     }
 
-    fn own(&self, now: Instant) -> Own {
-        Own::of(now, self.intake.as_ref(), None, &self.policies)
+    fn role_status(&self, now: Instant) -> RoleStatus {
+        RoleStatus::of(now, self.intake.as_ref(), None, &self.policies)
     }
 
     async fn next(&mut self) -> SoloEvent {
         tokio::select! {
             arrival = intake::next(&mut self.intake) => SoloEvent::Arrival(arrival),
-            wish = proxy::next(&mut self.proxy) => SoloEvent::Proxy(wish),
+            client = proxy::next(&mut self.proxy) => SoloEvent::Proxy(client),
             () = self.windows.changed() => SoloEvent::Routes,
             () = self.server.exhausted.notified() => SoloEvent::Exhausted,
             Some(ended) = self.relays.join_next() => SoloEvent::Ended(ended),
@@ -112,7 +112,7 @@ impl Service for Solo {
                 let arrival = self.intake.as_mut().and_then(|intake| intake.handle(now, arrived));
                 arrival.into_iter().for_each(|arrival| self.take(arrival));
             }
-            SoloEvent::Proxy(wish) => self.fulfil(ops, wish),
+            SoloEvent::Proxy(client) => self.carry_proxy_client(ops, client),
             SoloEvent::Routes => self.windows.follow(),
             SoloEvent::Exhausted => {
                 self.counters.exhausted.increment();
@@ -125,12 +125,12 @@ impl Service for Solo {
     }
 
     fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
-        let wanted = ops.hindrance(self.view()).map_or(Ok(Scope::Everything), Err);
+        let wanted = ops.bypass_reason(self.view()).map_or(Ok(Scope::Everything), Err);
         self.intake.iter_mut().try_for_each(|intake| intake.set(now, wanted.clone()))?;
         Ok(true)
     }
 
-    fn look(&mut self, _: Instant) {
+    fn housekeep(&mut self, _: Instant) {
         self.intake.iter_mut().for_each(Intake::follow_routes);
     }
 
@@ -146,7 +146,7 @@ impl Service for Solo {
         let mark = self.windows.lan_mark();
         self.proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, mark));
         let dialer = dialer(&config, &self.windows);
-        self.exit = exit(&dialer, &config, &self.counters);
+        self.upstream = upstream(&dialer, &config, &self.counters);
         self.server.configure(dialer, &config);
         let windows_stay = self.windows.are_of(&config.lan, &config.wan);
         self.policies = config.policies;
@@ -189,7 +189,7 @@ impl Solo {
         let solo = Self {
             intake: interception.map(|it| Intake::new(now, it, counters.clone())),
             proxy,
-            exit: exit(&dialer, &config, &counters),
+            upstream: upstream(&dialer, &config, &counters),
             server: Server::new(dialer, &config, counters.clone()),
             policies: config.policies,
             windows,
@@ -203,23 +203,23 @@ impl Solo {
         let server = self.server.clone();
         match arrival {
             Arrival::Connection(accepted) => self.relays.spawn(server.connect(accepted)),
-            Arrival::Question(question) => self.relays.spawn(server.answer(question)),
+            Arrival::Deferred(deferred) => self.relays.spawn(server.answer(deferred)),
         };
     }
 
-    fn fulfil(&mut self, ops: &Operations, wish: Wish) {
-        let exit = self.exit.clone();
-        match ops.hindrance(self.view()) {
-            None => self.relays.spawn(proxy::carry(wish, None, exit)),
-            Some(_) => self.relays.spawn(proxy::turn_away(wish, exit)),
+    fn carry_proxy_client(&mut self, ops: &Operations, client: ProxyClient) {
+        let upstream = self.upstream.clone();
+        match ops.bypass_reason(self.view()) {
+            None => self.relays.spawn(proxy::carry(client, None, upstream)),
+            Some(_) => self.relays.spawn(proxy::reject(client, upstream)),
         };
     }
 }
 
 /// How the proxy reaches servers.
-fn exit(dialer: &Dialer, config: &SoloConfig, counters: &Arc<Counters>) -> Exit {
-    let exit = Exit::new(Default::default(), dialer.clone(), counters.clone());
-    exit.acknowledging_at_once(config.lan.quick_ack)
+fn upstream(dialer: &Dialer, config: &SoloConfig, counters: &Arc<Counters>) -> Upstream {
+    let upstream = Upstream::new(Default::default(), dialer.clone(), counters.clone());
+    upstream.acknowledging_at_once(config.lan.quick_ack)
 }
 
 /// Permitted destinations: the operator's, plus loopback addresses if configured.

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::RECOVERY;
 use crate::clock;
-use crate::intercept::deferral::Question;
+use crate::intercept::deferral::DeferredSyn;
 use crate::intercept::listener::{Accepted, is_exhaustion};
 use crate::operate::connections::Registered;
 use crate::operate::counters::Counters;
@@ -60,25 +60,28 @@ impl Server {
             Err(error) => {
                 self.tell_failure(accepted.open, &error);
                 let destination = accepted.open.destination;
-                self.counters.refusals.tell(clock::now(), destination, dial::reason(&error)).await;
+                self.counters
+                    .refusals
+                    .report(clock::now(), destination, dial::reason(&error))
+                    .await;
             }
         }
     }
 
     /// Carries a connection whose client is answered after the server.
-    pub(super) async fn answer(self, mut question: Question) {
+    pub(super) async fn answer(self, mut deferred: DeferredSyn) {
         self.counters.connections.increment();
-        let open = question.open();
+        let open = deferred.open();
         let entry = Registered::straight(clock::now(), &self.counters, open);
         match self.dial(open).await {
-            Ok(socket) if question.let_in() => match timeout(PATIENCE, question.socket()).await {
+            Ok(socket) if deferred.let_in() => match timeout(PATIENCE, deferred.socket()).await {
                 Ok(client) => self.relay(Leg::new(client), socket, entry).await,
                 Err(_) => self.counters.reset.increment(),
             },
             Ok(_) => self.counters.reset.increment(),
             Err(error) => {
                 self.tell_failure(open, &error);
-                question.turn_away(dial::reason(&error));
+                deferred.refuse(dial::reason(&error));
             }
         }
     }

@@ -8,7 +8,7 @@
 //!
 //! As with interception, remains of a killed gateway are harmless, since nothing bears the mark any
 //! more, and the next start removes them. An nftables table without chains shows whether the
-//! gateway of a place is alive.
+//! gateway of a slot is alive.
 
 mod changes;
 mod copy;
@@ -28,23 +28,23 @@ use crate::intercept::nft_table::{self, NftTable};
 use crate::intercept::routing;
 use crate::intercept::rule::Mark;
 
-/// Routing tables 5940 and up, one per place.
+/// Routing tables 5940 and up, one per slot.
 const FIRST_TABLE: u32 = 5940;
 /// The three bits above those of tunnels.
 const MARK_SHIFT: u32 = 29;
 const MARK_MASK: u32 = 7 << MARK_SHIFT;
 /// Maximum sides with windows per network namespace: the non-zero values of three mark bits.
-const PLACES: u32 = 7;
+const SLOTS: u32 = 7;
 /// Just before the main table (32766), after all other rules.
 const PRIORITY: u32 = 32_765;
 const VERSIONS: [Version; 2] = [Version::V4, Version::V6];
 
-/// A place for a side's windows in a network namespace. It determines the nftables table, packet
+/// A slot for a side's windows in a network namespace. It determines the nftables table, packet
 /// mark and routing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place(u32);
+struct Slot(u32);
 
-impl Place {
+impl Slot {
     fn name(self) -> String {
         format!("skyhop-window-{}", self.0)
     }
@@ -64,9 +64,9 @@ impl Place {
 
 /// The windows of one side's connections. Removes everything when dropped.
 pub(crate) struct Window {
-    place: Place,
+    slot: Slot,
     metrics: Vec<RouteMetric>,
-    /// Shows that the place is taken while it lives.
+    /// Shows that the slot is taken while it lives.
     _claim: NftTable,
 }
 
@@ -86,12 +86,12 @@ impl Window {
     }
 
     fn claim(metrics: Vec<RouteMetric>) -> io::Result<Self> {
-        let places = (0..PLACES).map(Place);
-        let (place, claim) = NftTable::claim(places, Place::name, |_| vec![])?;
-        let window = Self { place, metrics, _claim: claim };
+        let slots = (0..SLOTS).map(Slot);
+        let (slot, claim) = NftTable::claim(slots, Slot::name, |_| vec![])?;
+        let window = Self { slot, metrics, _claim: claim };
         let mut kernel = RouteSocket::open()?;
-        for other in (0..PLACES).map(Place) {
-            if other == place || !nft_table::is_there(&other.name())? {
+        for other in (0..SLOTS).map(Slot) {
+            if other == slot || !nft_table::is_there(&other.name())? {
                 sweep(&mut kernel, other)?;
             }
         }
@@ -101,7 +101,7 @@ impl Window {
 
     /// Mark of the side's packets.
     pub(crate) fn mark(&self) -> u32 {
-        self.place.mark().value
+        self.slot.mark().value
     }
 
     /// Copies the main table again. Meanwhile, and if the copy would be incomplete, connections use
@@ -112,18 +112,18 @@ impl Window {
     pub(crate) fn copy(&self) -> io::Result<()> {
         let mut kernel = RouteSocket::open()?;
         let routes = kernel.routes()?;
-        let wanted = copy::wanted(&routes, self.place.table(), &self.metrics)?;
-        let present = copy::present(&routes, self.place.table());
+        let wanted = copy::wanted(&routes, self.slot.table(), &self.metrics)?;
+        let present = copy::present(&routes, self.slot.table());
         let all_there =
             present.len() == wanted.len() && wanted.iter().all(|it| present.contains(it));
         if all_there && !wanted.is_empty() && self.has_rules(&mut kernel) {
             return Ok(());
         }
-        sweep(&mut kernel, self.place)?;
+        sweep(&mut kernel, self.slot)?;
         for route in wanted {
             let added = kernel.request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE);
             if let Err(error) = added {
-                sweep(&mut kernel, self.place)?;
+                sweep(&mut kernel, self.slot)?;
                 return Err(error);
             }
         }
@@ -132,14 +132,14 @@ impl Window {
 
     /// Whether the rule exists, which adding it again shows.
     fn has_rules(&self, kernel: &mut RouteSocket) -> bool {
-        let add = RouteNetlinkMessage::NewRule(self.place.rule(Version::V4));
+        let add = RouteNetlinkMessage::NewRule(self.slot.rule(Version::V4));
         let added = kernel.create(add);
         added.is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST))
     }
 
     fn add_rules(&self, kernel: &mut RouteSocket) -> io::Result<()> {
         for version in VERSIONS {
-            let rule = RouteNetlinkMessage::NewRule(self.place.rule(version));
+            let rule = RouteNetlinkMessage::NewRule(self.slot.rule(version));
             match kernel.create(rule) {
                 // The machine has no IPv6, or it is switched off.
                 Err(_) if version == Version::V6 => {}
@@ -152,19 +152,19 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        let swept = RouteSocket::open().and_then(|mut kernel| sweep(&mut kernel, self.place));
+        let swept = RouteSocket::open().and_then(|mut kernel| sweep(&mut kernel, self.slot));
         if let Err(error) = swept {
-            tracing::warn!("cannot remove routing table {}: {error}", self.place.table());
+            tracing::warn!("cannot remove routing table {}: {error}", self.slot.table());
         }
     }
 }
 
-/// Removes everything of `place`, rules first: an incomplete table would misroute packets.
-fn sweep(kernel: &mut RouteSocket, place: Place) -> io::Result<()> {
+/// Removes everything of `slot`, rules first: an incomplete table would misroute packets.
+fn sweep(kernel: &mut RouteSocket, slot: Slot) -> io::Result<()> {
     for version in VERSIONS {
-        while kernel.remove(RouteNetlinkMessage::DelRule(place.rule(version)))? {}
+        while kernel.remove(RouteNetlinkMessage::DelRule(slot.rule(version)))? {}
     }
-    for route in copy::present(&kernel.routes()?, place.table()) {
+    for route in copy::present(&kernel.routes()?, slot.table()) {
         kernel.remove(RouteNetlinkMessage::DelRoute(route))?;
     }
     Ok(())
@@ -179,14 +179,14 @@ fn metrics(side: &SideConfig) -> Vec<RouteMetric> {
 
 /// Equivalent `ip` commands for the `number`-th side with windows.
 pub(crate) fn display(number: u32, side: &SideConfig) -> Option<String> {
-    let (place, metrics) = (Place(number), metrics(side));
+    let (slot, metrics) = (Slot(number), metrics(side));
     let words = metrics.iter().map(|metric| match metric {
         RouteMetric::InitCwnd(segments) => format!(" initcwnd {segments}"),
         RouteMetric::InitRwnd(segments) => format!(" initrwnd {segments}"),
         _ => unreachable!("a side has no other metrics"),
     });
     let words: String = words.collect();
-    let (mark, table) = (place.mark(), place.table());
+    let (mark, table) = (slot.mark(), slot.table());
     let line = |family: &str| {
         format!(
             "# ip {family}rule add priority {PRIORITY} fwmark {:#x}/{:#x} lookup {table}\n\

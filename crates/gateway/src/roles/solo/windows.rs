@@ -9,26 +9,26 @@ use crate::relay::side::Settings;
 use crate::roles::solo::window::{Changes, Window};
 
 /// Configured initial windows in segments: sending, receiving.
-type Said = [Option<u32>; 2];
+type InitialWindows = [Option<u32>; 2];
 
 /// The route copies of the sides with configured windows.
 pub(super) struct Windows {
     lan: Option<Window>,
     wan: Option<Window>,
     changes: Option<Changes>,
-    said: [Said; 2],
+    configured: [InitialWindows; 2],
 }
 
 impl Windows {
     pub(super) fn install(lan: &SideConfig, wan: &SideConfig) -> Result<Self, RunError> {
-        let said = [said(lan), said(wan)];
-        let wanted = said.iter().flatten().any(Option::is_some);
+        let configured = [configured(lan), configured(wan)];
+        let wanted = configured.iter().flatten().any(Option::is_some);
         // Listen before the first copy, so that no change is missed.
         let changes = wanted.then(Changes::listen).transpose().map_err(RunError::System)?;
         let install = |section, side: &SideConfig| {
             Window::install(side).map_err(|(key, cause)| side.refused(section, key, cause))
         };
-        Ok(Self { lan: install("lan", lan)?, wan: install("wan", wan)?, changes, said })
+        Ok(Self { lan: install("lan", lan)?, wan: install("wan", wan)?, changes, configured })
     }
 
     /// Mark for packets of clients' connections.
@@ -43,7 +43,7 @@ impl Windows {
 
     /// Whether these sides' settings equal the current ones.
     pub(super) fn are_of(&self, lan: &SideConfig, wan: &SideConfig) -> bool {
-        self.said == [said(lan), said(wan)]
+        self.configured == [configured(lan), configured(wan)]
     }
 
     /// Waits for a change of the machine's routes. Cancel-safe.
@@ -67,6 +67,6 @@ impl Windows {
     }
 }
 
-fn said(side: &SideConfig) -> Said {
+fn configured(side: &SideConfig) -> InitialWindows {
     [side.initial_window, side.initial_receive_window]
 }

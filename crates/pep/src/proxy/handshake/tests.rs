@@ -12,8 +12,8 @@ fn steps(bytes: &[u8], piece: usize) -> Vec<Step> {
     let mut pieces = bytes.chunks(piece);
     loop {
         match handshake.step() {
-            Step::Hear => match pieces.next() {
-                Some(piece) => handshake.hear(piece),
+            Step::Read => match pieces.next() {
+                Some(piece) => handshake.handle_input(piece),
                 None => return steps,
             },
             Step::Connect(mut request) => {
@@ -51,7 +51,7 @@ fn a_socks_client_names_its_server_in_each_of_three_ways() {
         (v6, Destination::Address("[2001:db8::1]:22".parse().unwrap())),
     ] {
         let all = [HELLO, &request, b"GET /"].concat();
-        let expected = vec![Step::Say(vec![5, 0]), connect(target, Dialect::Socks, b"GET /")];
+        let expected = vec![Step::Write(vec![5, 0]), connect(target, Dialect::Socks, b"GET /")];
         for piece in [1, 2, 3, 7, all.len()] {
             assert_eq!(steps(&all, piece), expected, "in pieces of {piece}");
         }

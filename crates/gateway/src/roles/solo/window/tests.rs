@@ -39,7 +39,7 @@ fn add(route: Route) {
     RouteSocket::open().unwrap().request(add, NLM_F_CREATE).unwrap();
 }
 
-/// Metrics of each IPv4 route in the first place's table.
+/// Metrics of each IPv4 route in the first slot's table.
 fn copied() -> Vec<Vec<RouteMetric>> {
     let routes = RouteSocket::open().unwrap().routes().unwrap();
     let table = copy::present(&routes, FIRST_TABLE).into_iter();

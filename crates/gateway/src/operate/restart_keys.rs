@@ -29,9 +29,9 @@ const OF_INTERCEPT: [(&str, &str); 2] =
 
 /// Keys that take effect only at a restart, with their values as written.
 #[derive(Debug, Default)]
-pub(super) struct Fixed(BTreeMap<&'static str, String>);
+pub(super) struct RestartKeys(BTreeMap<&'static str, String>);
 
-impl Fixed {
+impl RestartKeys {
     /// Reads them from a file; empty if it cannot be read.
     pub(super) fn read(file: &Path, role: Role) -> Self {
         let text = Zeroizing::new(fs::read_to_string(file).unwrap_or_default());
@@ -76,7 +76,7 @@ mod tests {
                             [intercept]\ninterfaces = [\"lan0\"]\n[tunnel]\nname = \"t\"\n";
 
     fn unlike(role: Role, before: &str, after: &str) -> Vec<&'static str> {
-        Fixed::of(before, role).unlike(&Fixed::of(after, role))
+        RestartKeys::of(before, role).unlike(&RestartKeys::of(after, role))
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_private_key_is_not_kept() {
-        let fixed = Fixed::of(TERMINAL, Role::Terminal);
+        let fixed = RestartKeys::of(TERMINAL, Role::Terminal);
         assert!(!format!("{fixed:?}").contains("private"), "{fixed:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The slots of askers identified by `K`; `T` represents a waiting request.
 #[derive(Debug)]
-pub struct Turns<K, T> {
+pub struct FairSlots<K, T> {
     /// Number of slots for all askers together.
     most: usize,
     served: usize,
@@ -25,16 +25,16 @@ struct Asker<T> {
 
 /// Result of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Turn<T> {
-    /// Served now, until [`Turns::done`].
-    Now(T),
+pub enum SlotOutcome<T> {
+    /// Served now, until [`FairSlots::done`].
+    Granted(T),
     /// Waiting.
-    Later,
+    Queued,
     /// Rejected: too many are waiting.
-    Never(T),
+    Rejected(T),
 }
 
-impl<K: Ord + Clone, T> Turns<K, T> {
+impl<K: Ord + Clone, T> FairSlots<K, T> {
     /// For at most `most` slots in use at once.
     pub fn new(most: usize) -> Self {
         Self { most, served: 0, askers: BTreeMap::new(), arrivals: 0 }
@@ -42,20 +42,20 @@ impl<K: Ord + Clone, T> Turns<K, T> {
 
     /// Requests a slot for `key`, which may use at most `share` slots and have as many requests
     /// waiting.
-    pub fn ask(&mut self, key: K, share: usize, wish: T) -> Turn<T> {
+    pub fn request(&mut self, key: K, share: usize, request: T) -> SlotOutcome<T> {
         let none = || Asker { share, served: 0, waiting: VecDeque::new() };
         let asker = self.askers.entry(key).or_insert_with(none);
         asker.share = share;
         if self.served < self.most && asker.served < share {
             (self.served, asker.served) = (self.served + 1, asker.served + 1);
-            return Turn::Now(wish);
+            return SlotOutcome::Granted(request);
         }
         if asker.waiting.len() >= share {
-            return Turn::Never(wish);
+            return SlotOutcome::Rejected(request);
         }
-        asker.waiting.push_back((self.arrivals, wish));
+        asker.waiting.push_back((self.arrivals, request));
         self.arrivals += 1;
-        Turn::Later
+        SlotOutcome::Queued
     }
 
     /// Frees a slot of `key`. Returns the waiting request that gets it, if any.
@@ -71,7 +71,7 @@ impl<K: Ord + Clone, T> Turns<K, T> {
 
     /// Drops waiting requests whose requester has gone.
     pub fn forget(&mut self, is_gone: impl Fn(&T) -> bool) {
-        self.askers.values_mut().for_each(|it| it.waiting.retain(|(_, wish)| !is_gone(wish)));
+        self.askers.values_mut().for_each(|it| it.waiting.retain(|(_, request)| !is_gone(request)));
         self.askers.retain(|_, asker| asker.served > 0 || !asker.waiting.is_empty());
     }
 
@@ -81,9 +81,9 @@ impl<K: Ord + Clone, T> Turns<K, T> {
             .filter_map(|(key, asker)| Some(((asker.served, asker.waiting.front()?.0), key)));
         let key = waiting.min_by_key(|(rank, _)| *rank)?.1.clone();
         let asker = self.askers.get_mut(&key)?;
-        let (_, wish) = asker.waiting.pop_front()?;
+        let (_, request) = asker.waiting.pop_front()?;
         (self.served, asker.served) = (self.served + 1, asker.served + 1);
-        Some((key, wish))
+        Some((key, request))
     }
 }
 
@@ -95,35 +95,42 @@ mod tests {
 
     #[test]
     fn one_asker_with_many_wishes_does_not_keep_others_waiting() {
-        let mut turns = Turns::new(4);
-        let served = (0..9).filter(|wish| turns.ask("many", 3, *wish) == Turn::Now(*wish));
+        let mut slots = FairSlots::new(4);
+        let served = (0..9)
+            .filter(|request| slots.request("many", 3, *request) == SlotOutcome::Granted(*request));
         assert_eq!(served.count(), 3);
-        assert_eq!(turns.ask("few", 3, 100), Turn::Now(100));
-        assert_eq!(turns.ask("few", 3, 101), Turn::Later, "all places are taken");
-        assert_eq!(turns.ask("many", 3, 102), Turn::Never(102), "as many wait as are served");
-        assert_eq!(turns.done(&"many"), Some(("few", 101)), "it has fewer than the other");
+        assert_eq!(slots.request("few", 3, 100), SlotOutcome::Granted(100));
+        assert_eq!(slots.request("few", 3, 101), SlotOutcome::Queued, "all slots are taken");
+        assert_eq!(
+            slots.request("many", 3, 102),
+            SlotOutcome::Rejected(102),
+            "as many wait as are served"
+        );
+        assert_eq!(slots.done(&"many"), Some(("few", 101)), "it has fewer than the other");
     }
 
     #[test]
     fn of_those_that_have_as_much_the_first_comes_first() {
-        let mut turns = Turns::new(1);
-        assert_eq!(turns.ask("z", 1, 0), Turn::Now(0));
-        assert_eq!(turns.ask("b", 1, 1), Turn::Later);
-        assert_eq!(turns.ask("a", 1, 2), Turn::Later);
-        assert_eq!(turns.done(&"z"), Some(("b", 1)));
-        assert_eq!(turns.done(&"b"), Some(("a", 2)));
-        assert_eq!(turns.done(&"a"), None);
-        assert!(turns.askers.is_empty());
+        let mut slots = FairSlots::new(1);
+        assert_eq!(slots.request("z", 1, 0), SlotOutcome::Granted(0));
+        assert_eq!(slots.request("b", 1, 1), SlotOutcome::Queued);
+        assert_eq!(slots.request("a", 1, 2), SlotOutcome::Queued);
+        assert_eq!(slots.done(&"z"), Some(("b", 1)));
+        assert_eq!(slots.done(&"b"), Some(("a", 2)));
+        assert_eq!(slots.done(&"a"), None);
+        assert!(slots.askers.is_empty());
     }
 
     #[test]
     fn what_has_gone_makes_room() {
-        let mut turns = Turns::new(1);
-        for (wish, turn) in [(0, Turn::Now(0)), (1, Turn::Later), (2, Turn::Never(2))] {
-            assert_eq!(turns.ask("a", 1, wish), turn);
+        let mut slots = FairSlots::new(1);
+        for (request, turn) in
+            [(0, SlotOutcome::Granted(0)), (1, SlotOutcome::Queued), (2, SlotOutcome::Rejected(2))]
+        {
+            assert_eq!(slots.request("a", 1, request), turn);
         }
-        turns.forget(|wish| *wish == 1);
-        assert_eq!(turns.ask("a", 1, 3), Turn::Later);
+        slots.forget(|request| *request == 1);
+        assert_eq!(slots.request("a", 1, 3), SlotOutcome::Queued);
     }
 
     proptest! {
@@ -132,20 +139,20 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 0u8..5), 0..300),
         ) {
             let (most, share) = (6, 3);
-            let mut turns = Turns::new(most);
+            let mut slots = FairSlots::new(most);
             let mut served: Vec<u8> = Vec::new();
             for (asks, key) in steps {
                 if asks {
-                    if let Turn::Now(()) = turns.ask(key, share, ()) {
+                    if let SlotOutcome::Granted(()) = slots.request(key, share, ()) {
                         served.push(key);
                     }
                 } else if let Some(at) = served.iter().position(|it| *it == key) {
                     served.remove(at);
-                    served.extend(turns.done(&key).map(|(next, ())| next));
+                    served.extend(slots.done(&key).map(|(next, ())| next));
                 }
                 let of = |key: u8| served.iter().filter(|it| **it == key).count();
                 prop_assert!(served.len() <= most && (0..5).all(|key| of(key) <= share));
-                let waits = |key: u8| turns.askers.get(&key).map_or(0, |it| it.waiting.len());
+                let waits = |key: u8| slots.askers.get(&key).map_or(0, |it| it.waiting.len());
                 let fits = |key: u8| waits(key) > 0 && of(key) < share;
                 prop_assert!(served.len() == most || !(0..5).any(fits));
             }
