@@ -24,12 +24,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let rows = || sections.iter().flat_map(|section| &section.rows);
-    let mut unexplained = rows().filter(|row| row.verdict == Verdict::Differs(None)).peekable();
-    if unexplained.peek().is_none() {
+    let mut findings = rows().filter(|row| row.verdict == Verdict::Unstated).peekable();
+    if findings.peek().is_none() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("rows that differ without an explanation:");
-    unexplained.for_each(|row| eprintln!("{}", row.line()));
+    eprintln!("rows that are not as stated:");
+    findings.for_each(|row| eprintln!("{}", row.line()));
     ExitCode::FAILURE
 }
 
@@ -52,7 +52,8 @@ fn page(sections: &[Section]) -> String {
     let rows = || sections.iter().flat_map(|section| &section.rows);
     let good = rows().filter(|row| row.verdict == Verdict::Reproduced).count();
     text += &format!(
-        "\n{good} of {} rows are reproduced; each of the others says how it differs.\n",
+        "\n{good} of {} rows are reproduced; each of the others says how it differs.\nThe tolerance of a verdict \
+         stands in parentheses, that of a difference as ours / expected.\n",
         rows().count()
     );
     for section in sections {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use link::QueueLimit;
 use units::{BitRate, ByteCount};
 
-use super::published::{self, Band};
+use super::published::{self, Band, Difference};
 use super::trial::{MSS, Trial, random, seconds};
 use super::{Effort, Plot, Row, Section, Series, equations};
 
@@ -54,7 +54,7 @@ fn row(band: &Band, ours: f64) -> Row {
     let row = Row::near(name(controller, *per), source, "Mbit/s", (*mean, ours), TOLERANCE);
     let row = row.with_deviation(*sd);
     match differs {
-        Some(why) => row.because(why),
+        Some(Difference { ratio, why }) => row.differs(*ratio, why),
         None => row,
     }
 }
@@ -111,7 +111,8 @@ fn laws() -> Vec<Row> {
             equations::aimd(10.0, 0.125, 1e-2),
             &illinois,
         )
-        .because(
+        .differs(
+            0.66,
             "at that window losses are 1.2 round trips apart, and one round trip of that is \
              recovery, in which nothing grows",
         ),

@@ -35,9 +35,18 @@ pub(crate) struct Band {
     /// Standard deviation; absent for a single run.
     #[serde(default)]
     pub(crate) sd: f64,
-    /// Why ours differs, if it does.
+    /// How ours differs, if it does.
     #[serde(default)]
-    pub(crate) differs: Option<String>,
+    pub(crate) differs: Option<Difference>,
+}
+
+/// A difference that is known.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Difference {
+    /// Ours, as a multiple of the published value.
+    pub(crate) ratio: f64,
+    pub(crate) why: String,
 }
 
 pub(crate) fn read() -> Published {

@@ -19,18 +19,28 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
     pub(crate) expected: f64,
     pub(crate) ours: f64,
+    /// The most by which a reproduced value may be off, relative to the expected one.
+    tolerance: f64,
     pub(crate) verdict: Verdict,
 }
 
-/// Whether our result matches the source.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Whether our result is what the row states that it is.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
     Reproduced,
-    /// Outside the tolerance, but within two of the source's standard deviations.
-    Within,
-    /// With the reason, if known.
-    Differs(Option<String>),
+    /// Outside the tolerance, but within two of the source's standard deviations, which is this.
+    Within(f64),
+    /// It differs by the stated ratio, for this reason.
+    Differs {
+        ratio: f64,
+        why: String,
+    },
+    /// It is not what is stated: a finding.
+    Unstated,
 }
+
+/// How far a ratio may be from the stated one, relative to it.
+const SLACK: f64 = 0.05;
 
 impl Row {
     /// A value that must be met within the relative `tolerance`.
@@ -41,28 +51,28 @@ impl Row {
         (expected, ours): (f64, f64),
         tolerance: f64,
     ) -> Self {
-        let verdict = if (ours / expected - 1.0).abs() <= tolerance {
-            Verdict::Reproduced
-        } else {
-            Verdict::Differs(None)
-        };
-        Self { claim: claim.into(), source: source.into(), unit, expected, ours, verdict }
+        let is_near = (ours / expected - 1.0).abs() <= tolerance;
+        let verdict = if is_near { Verdict::Reproduced } else { Verdict::Unstated };
+        let (claim, source) = (claim.into(), source.into());
+        Self { claim, source, unit, expected, ours, tolerance, verdict }
     }
 
     /// Adds the source's standard deviation.
     pub(crate) fn with_deviation(mut self, deviation: f64) -> Self {
         let is_within = (self.ours - self.expected).abs() <= 2.0 * deviation;
         if is_within && self.verdict != Verdict::Reproduced {
-            self.verdict = Verdict::Within;
+            self.verdict = Verdict::Within(deviation);
         }
         self
     }
 
-    /// Adds the reason for a difference, if there is one.
-    pub(crate) fn because(mut self, why: impl Into<String>) -> Self {
-        if let Verdict::Differs(reason) = &mut self.verdict {
-            *reason = Some(why.into());
-        }
+    /// States that ours is `ratio` times the expected value, and why.
+    pub(crate) fn differs(mut self, ratio: f64, why: impl Into<String>) -> Self {
+        let is_stated = (self.ratio() / ratio - 1.0).abs() <= SLACK;
+        self.verdict = match self.verdict {
+            Verdict::Unstated if is_stated => Verdict::Differs { ratio, why: why.into() },
+            _ => Verdict::Unstated,
+        };
         self
     }
 
@@ -72,10 +82,16 @@ impl Row {
 
     /// The row in Markdown.
     pub(crate) fn line(&self) -> String {
+        let percent = |share: f64| (share * 100.0).round();
         let verdict = match &self.verdict {
-            Verdict::Reproduced => "reproduced".to_owned(),
-            Verdict::Within => "within two deviations".to_owned(),
-            Verdict::Differs(why) => format!("differs: {}", why.as_deref().unwrap_or("?")),
+            Verdict::Reproduced => format!("reproduced (± {} %)", percent(self.tolerance)),
+            Verdict::Within(deviation) => {
+                format!("within two deviations (2 × {deviation} {})", self.unit)
+            }
+            Verdict::Differs { ratio, why } => {
+                format!("differs ({ratio} ± {} %): {why}", percent(SLACK))
+            }
+            Verdict::Unstated => "not as stated".to_owned(),
         };
         format!(
             "| {} | {} | {} {unit} | {} {unit} | {:.2} | {verdict} |",
