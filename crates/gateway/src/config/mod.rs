@@ -1,8 +1,10 @@
 //! Reads configuration files: [`scenario::gateway`] parses them into the types of [`pep::config`].
 //! What needs the machine is here: the file, the private key and its permissions, the processor.
+//! [`pair`] writes the files of a new pair.
 
 mod cpu;
 pub mod keys;
+pub mod pair;
 
 use std::fs;
 use std::path::Path;
