@@ -93,7 +93,7 @@ impl Egress {
     ///
     /// # Errors
     /// Why the destination is refused.
-    pub fn judge(
+    pub fn check(
         &self,
         to: SocketAddr,
         mut is_own: impl FnMut(IpAddr) -> Option<bool>,

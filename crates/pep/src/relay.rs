@@ -9,7 +9,7 @@
 //! | both directions have ended | keeps each leg until its peer has acknowledged everything |
 //! | a leg fails before its data has ended | resets the other leg, with the reason |
 //! | a leg fails after its end was passed on | nothing, until there is data for it; then as below |
-//! | a leg accepts no more data, after its end was passed on | discards what the other side still sends, until it ends too, for at most [`PATIENCE`]: a reset would destroy data still in flight to it |
+//! | a leg accepts no more data, after its end was passed on | discards what the other side still sends, until it ends too, for at most [`HALF_CLOSED_TIMEOUT`]: a reset would destroy data still in flight to it |
 //! | a stream is reset | resets the other leg, whatever has ended before |
 //!
 //! The driver moves the bytes ([`Legs`]); the same relay runs over sockets in the gateway and over
@@ -30,11 +30,11 @@ pub use self::legs::{Failure, Legs, Side, Step};
 
 /// How long the far side may keep sending to a peer that has closed, before it is reset: several
 /// round trips of the slowest hop.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Interval between looks for the last acknowledgement of a finished connection: short at first,
+pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval between polls for the last acknowledgement of a finished connection: short at first,
 /// then longer.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-const LAST_LOOK: Duration = Duration::from_secs(1);
+const FIRST_POLL: Duration = Duration::from_millis(2);
+const LAST_POLL: Duration = Duration::from_secs(1);
 
 /// The state of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub enum Wake {
     /// To check whether everything is acknowledged.
     Delivery,
     /// To end a side that keeps sending although nothing reads it.
-    Patience,
+    HalfClosed,
 }
 
 /// The relay of one connection.
@@ -154,7 +154,7 @@ impl Relay {
     pub fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         match self.phase {
             Phase::Delivering { look, .. } => Some((look, Wake::Delivery)),
-            Phase::Discarding { until, .. } => Some((until, Wake::Patience)),
+            Phase::Discarding { until, .. } => Some((until, Wake::HalfClosed)),
             Phase::Carrying | Phase::Refused(_) | Phase::Over => None,
         }
     }
@@ -275,7 +275,7 @@ impl Relay {
         let (gone, reason) = gone;
         self.outcome = Some(Outcome::Reset(reason));
         legs.reset(gone, reason);
-        self.phase = Phase::Discarding { leg: gone.other(), until: now + PATIENCE };
+        self.phase = Phase::Discarding { leg: gone.other(), until: now + HALF_CLOSED_TIMEOUT };
     }
 
     fn discard(
@@ -306,7 +306,7 @@ impl Relay {
     }
 
     fn begin_delivery(&mut self, now: Instant, legs: [bool; 2]) {
-        self.phase = Phase::Delivering { legs, look: now, pause: FIRST_LOOK };
+        self.phase = Phase::Delivering { legs, look: now, pause: FIRST_POLL };
     }
 
     /// Keeps a leg until its peer has acknowledged everything: a kernel abandons a connection that
@@ -327,7 +327,7 @@ impl Relay {
             return None;
         }
         *look = now + *pause;
-        *pause = LAST_LOOK.min(*pause * 2);
+        *pause = LAST_POLL.min(*pause * 2);
         Some(Progress::Waiting)
     }
 }

@@ -45,7 +45,7 @@ enum Wire {
 }
 
 /// Events that the driver waits for.
-enum News {
+enum DriverEvent {
     Time,
     Offer(SocketAddr, Vec<u8>),
     NoOffers,
@@ -92,7 +92,7 @@ impl Driver {
                 self.act(output);
             }
             if let Some(report) = self.router.poll_report() {
-                tell(&self.report.borrow(), &report);
+                log_changes(&self.report.borrow(), &report);
                 let is_over = report.phase == Phase::Stopped;
                 self.report.send_replace(report);
                 if is_over {
@@ -100,35 +100,35 @@ impl Driver {
                 }
             }
             self.timer.set(self.router.poll_timeout().map(|(at, _)| at))?;
-            let news = self.wait().await?;
-            self.hear(news);
+            let event = self.wait().await?;
+            self.handle(event);
         }
     }
 
-    async fn wait(&mut self) -> io::Result<News> {
+    async fn wait(&mut self) -> io::Result<DriverEvent> {
         let offers = self.signals.as_ref().filter(|_| self.router.wants_offers());
         Ok(tokio::select! {
-            expired = self.timer.expired() => expired.map(|()| News::Time)?,
-            news = next_offer(offers) => news,
-            news = self.wire.next(&mut self.read) => news,
-            () = self.stop.notified() => News::Stop,
+            expired = self.timer.expired() => expired.map(|()| DriverEvent::Time)?,
+            event = next_offer(offers) => event,
+            event = self.wire.next(&mut self.read) => event,
+            () = self.stop.notified() => DriverEvent::Stop,
         })
     }
 
-    fn hear(&mut self, news: News) {
+    fn handle(&mut self, event: DriverEvent) {
         let now = clock::now();
-        match news {
-            News::Time => {}
-            News::Offer(from, datagram) => self.router.handle_offer(now, from, &datagram),
-            News::NoOffers => self.signals = None,
-            News::Opened(Ok(stream)) => {
+        match event {
+            DriverEvent::Time => {}
+            DriverEvent::Offer(from, datagram) => self.router.handle_offer(now, from, &datagram),
+            DriverEvent::NoOffers => self.signals = None,
+            DriverEvent::Opened(Ok(stream)) => {
                 self.wire = Wire::Open(stream, Vec::new());
                 self.router.handle_connected(now);
             }
-            News::Opened(Err(error)) => self.end(&error.to_string()),
-            News::Read(length) => self.router.handle_bytes(now, &self.read[..length]),
-            News::Closed(why) => self.end(&why),
-            News::Stop => self.router.stop(now),
+            DriverEvent::Opened(Err(error)) => self.end(&error.to_string()),
+            DriverEvent::Read(length) => self.router.handle_bytes(now, &self.read[..length]),
+            DriverEvent::Closed(why) => self.end(&why),
+            DriverEvent::Stop => self.router.stop(now),
         }
     }
 
@@ -169,41 +169,41 @@ impl Driver {
     }
 }
 
-async fn next_offer(signals: Option<&Signals>) -> News {
+async fn next_offer(signals: Option<&Signals>) -> DriverEvent {
     match signals {
         None => std::future::pending().await,
         Some(signals) => match signals.next().await {
-            Ok((from, datagram)) => News::Offer(from, datagram),
-            Err(_) => News::NoOffers,
+            Ok((from, datagram)) => DriverEvent::Offer(from, datagram),
+            Err(_) => DriverEvent::NoOffers,
         },
     }
 }
 
 impl Wire {
     /// Waits for the next event. Cancel-safe.
-    async fn next(&mut self, read: &mut [u8]) -> News {
+    async fn next(&mut self, read: &mut [u8]) -> DriverEvent {
         match self {
             Self::None => std::future::pending().await,
-            Self::Opening(opening) => News::Opened(opening.await),
+            Self::Opening(opening) => DriverEvent::Opened(opening.await),
             Self::Open(stream, unsent) => loop {
                 if let Err(error) = flush(stream, unsent) {
-                    return News::Closed(error.to_string());
+                    return DriverEvent::Closed(error.to_string());
                 }
                 let ready = match unsent.is_empty() {
                     true => stream.readable().await,
                     false => stream.writable().await,
                 };
                 if let Err(error) = ready {
-                    return News::Closed(error.to_string());
+                    return DriverEvent::Closed(error.to_string());
                 }
                 if !unsent.is_empty() {
                     continue;
                 }
                 match stream.try_read(read) {
-                    Ok(0) => return News::Closed("by the modem".to_owned()),
-                    Ok(length) => return News::Read(length),
+                    Ok(0) => return DriverEvent::Closed("by the modem".to_owned()),
+                    Ok(length) => return DriverEvent::Read(length),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return News::Closed(error.to_string()),
+                    Err(error) => return DriverEvent::Closed(error.to_string()),
                 }
             },
         }
@@ -231,7 +231,7 @@ fn flush(stream: &TcpStream, unsent: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Logs changes of the session.
-fn tell(before: &Report, now: &Report) {
+fn log_changes(before: &Report, now: &Report) {
     match (before.phase, now.phase, now.modem) {
         (was, Phase::Up, Some(modem)) if was != Phase::Up => {
             tracing::info!("the modem at {modem} ({}) reports its rate (DLEP)", now.peer_type);

@@ -17,7 +17,7 @@ use crate::config::keys::{format_public_key, random_bytes};
 
 const CHECK: &str = "hub";
 /// Time limit for the hub's answer: several retries over the slowest hop.
-const PATIENCE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Requests a session from the hub, as this terminal would.
 pub(super) fn hub(config: &TerminalConfig) -> Finding {
@@ -77,7 +77,7 @@ fn knock(config: &TerminalConfig, addresses: &[SocketAddr]) -> io::Result<Answer
     let mut refused = None;
     loop {
         let now = clock::now();
-        if now.saturating_since(began) >= PATIENCE {
+        if now.saturating_since(began) >= TIMEOUT {
             return refused.map_or(Ok(Answer::Silence), Err);
         }
         endpoint.handle_timeout(now);
@@ -85,7 +85,7 @@ fn knock(config: &TerminalConfig, addresses: &[SocketAddr]) -> io::Result<Answer
             sent = now;
             refused = socket.send_to(&datagram, mapped(to, &socket)).err();
         }
-        let next = endpoint.poll_timeout().map_or(PATIENCE, |(at, _)| at.saturating_since(now));
+        let next = endpoint.poll_timeout().map_or(TIMEOUT, |(at, _)| at.saturating_since(now));
         let wait = next.clamp(Duration::from_millis(1), Duration::from_millis(500));
         socket.set_read_timeout(Some(wait))?;
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };

@@ -90,7 +90,7 @@ impl Driver {
     /// Services the endpoint, then waits for its next input.
     async fn turn(&mut self) -> io::Result<()> {
         let now = clock::now();
-        self.tell_time(now);
+        self.handle_timeouts(now);
         if self.hand_out_events() {
             // Let the owner learn of the session first: the packets that follow only make sense to
             // it then.
@@ -127,7 +127,7 @@ impl Driver {
         Some(at.max(earliest))
     }
 
-    fn tell_time(&self, now: Instant) {
+    fn handle_timeouts(&self, now: Instant) {
         let mut state = self.hop.lock();
         if state.endpoint.poll_timeout().is_some_and(|(at, _)| at <= now) {
             state.endpoint.handle_timeout(now);
@@ -139,7 +139,7 @@ impl Driver {
         let events: Vec<HopEvent> = {
             let mut state = self.hop.lock();
             while let Some(notice) = state.endpoint.poll_notice() {
-                tell(&notice, &self.counters);
+                log_notice(&notice, &self.counters);
             }
             std::iter::from_fn(|| self.hop.take_event(&mut state)).collect()
         };
@@ -241,7 +241,7 @@ impl Driver {
 }
 
 /// Logs and counts what happens outside sessions.
-fn tell(notice: &Notice, counters: &Counters) {
+fn log_notice(notice: &Notice, counters: &Counters) {
     if matches!(notice, Notice::SharedKey { .. }) {
         counters.shared_keys.increment();
     }
@@ -274,7 +274,7 @@ mod tests {
         let (counters, at) = (Counters::default(), |port| SocketAddr::from(([192, 0, 2, 1], port)));
         let shared = Notice::SharedKey { key: PublicKey([1; 32]), served: at(1), refused: at(2) };
         for notice in [&shared, &Notice::Refused { parameter: 7 }, &shared] {
-            tell(notice, &counters);
+            log_notice(notice, &counters);
         }
         assert_eq!(counters.shared_keys.get(), 2);
     }

@@ -60,7 +60,13 @@ impl Peers {
     }
 
     /// Follows the events of a session.
-    pub(crate) fn follow(&mut self, now: Instant, hop: &Hop, session: SessionId, event: &Event) {
+    pub(crate) fn handle_event(
+        &mut self,
+        now: Instant,
+        hop: &Hop,
+        session: SessionId,
+        event: &Event,
+    ) {
         match (event, self.up.get_mut(&session)) {
             (Event::Up { peer, address }, _) => {
                 let (key, address) = (*peer, *address);

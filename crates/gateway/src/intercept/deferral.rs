@@ -5,16 +5,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use pep::relay::{PendingSyns, SynAction};
 use pep::traffic::Syn;
 use slacp::{Open, ResetReason};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::intercept::listener::Accepted;
 use crate::intercept::syn_tap::SynInjector;
 use crate::relay::tcp;
+
+/// How long a client may take to complete the TCP handshake after its SYN was let in.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Pending SYNs, and the connections that resulted from them.
 #[derive(Clone)]
@@ -109,12 +114,15 @@ impl DeferredSyn {
         }
     }
 
-    /// Waits for the accepted connection, for ever if it never arrives.
-    pub(crate) async fn socket(&mut self) -> TcpStream {
-        match (&mut self.socket).await {
-            Ok(socket) => socket,
-            Err(_) => std::future::pending().await,
-        }
+    /// Waits for the accepted connection; `None` if it does not arrive in time.
+    pub(crate) async fn socket(&mut self) -> Option<TcpStream> {
+        let arrival = async {
+            match (&mut self.socket).await {
+                Ok(socket) => socket,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        timeout(HANDSHAKE_TIMEOUT, arrival).await.ok()
     }
 }
 
@@ -170,7 +178,7 @@ mod tests {
                     let (socket, _) = listener.accept().await.unwrap();
                     deferral.deliver(Accepted { socket, open: syn().open() });
                     if wanted {
-                        let given = pending.socket().await;
+                        let given = pending.socket().await.unwrap();
                         assert_eq!(given.peer_addr().unwrap(), client.local_addr().unwrap());
                     } else {
                         let end = client.readable().await.and_then(|()| client.try_read(&mut [0]));

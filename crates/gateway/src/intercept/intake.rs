@@ -33,7 +33,7 @@ impl Intake {
     /// Starts without intercepting anything.
     pub(crate) fn new(now: Instant, interception: Interception, counters: Arc<Counters>) -> Self {
         let bypass = BypassClock::new(now, Bypass::PeerUnreachable);
-        counters.refusals.follow();
+        counters.refusals.enable();
         Self { interception, counters, scope: Scope::Nothing, bypass }
     }
 

@@ -52,8 +52,8 @@ impl OwnAddresses {
     ///
     /// # Errors
     /// Why it may not.
-    pub(crate) fn judge(&self, egress: &Egress, to: SocketAddr) -> Result<(), Refusal> {
-        egress.judge(to, |address| self.has(address))
+    pub(crate) fn check(&self, egress: &Egress, to: SocketAddr) -> Result<(), Refusal> {
+        egress.check(to, |address| self.has(address))
     }
 }
 

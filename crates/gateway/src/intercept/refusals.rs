@@ -46,8 +46,8 @@ impl Refusals {
     }
 
     /// From now on an intake acts on refusals.
-    pub(crate) fn follow(&self) {
-        self.lock().destinations.follow();
+    pub(crate) fn enable(&self) {
+        self.lock().destinations.enable();
     }
 
     /// Waits until [`Self::take_change`] may have news.
@@ -89,7 +89,7 @@ mod tests {
         let refusals = Refusals::default();
         refusals.report(NOW, port(1), ResetReason::Refused).await;
         assert_eq!(refusals.take_change(NOW), None, "nobody would let it pass by");
-        refusals.follow();
+        refusals.enable();
         refusals.report(NOW, port(1), ResetReason::Limit).await;
         assert_eq!(refusals.take_change(NOW), None);
         let make = async {

@@ -14,7 +14,7 @@ const CAPACITY: usize = 65_536;
 /// Maximum events per answer.
 const MOST: usize = 20_000;
 /// A reader that has not asked for this long is gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The reader of a gateway's event logs. Without one, nothing is recorded.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl EventReader {
 
     /// Stops recording when the reader has gone.
     pub(crate) fn expire(&mut self, now: Instant, hop: &Hop, peers: &Peers) {
-        if self.reader.is_some_and(|(_, asked)| now.saturating_since(asked) > PATIENCE) {
+        if self.reader.is_some_and(|(_, asked)| now.saturating_since(asked) > READER_TIMEOUT) {
             *self = Self::default();
             peers.sessions().for_each(|session| _ = hop.events(session, 0, 0));
         }

@@ -176,7 +176,7 @@ impl Client {
     }
 
     async fn relay(mut self, stream: Stream, open: Open<Destination>, upstream: &Upstream) {
-        if self.say_connected().await.is_ok() {
+        if self.answer_connected().await.is_ok() {
             let entry = Registered::new(
                 clock::now(),
                 &upstream.counters,
@@ -208,7 +208,7 @@ impl Client {
                     upstream.counters.straight.increment();
                     let server =
                         Leg::new(socket).acknowledging_at_once(upstream.dialer.side.quick_ack);
-                    if self.say_connected().await.is_ok() {
+                    if self.answer_connected().await.is_ok() {
                         let client = self.leg.acknowledging_at_once(upstream.quick_ack);
                         relay::direct(client, server, &self.first, entry, &upstream.counters).await;
                     }
@@ -220,7 +220,7 @@ impl Client {
         fail(self.leg, self.dialect, reason, upstream).await;
     }
 
-    async fn say_connected(&mut self) -> io::Result<()> {
+    async fn answer_connected(&mut self) -> io::Result<()> {
         let answer = self.dialect.answer(Ok(()));
         self.leg.socket_mut().write_all(&answer).await
     }

@@ -85,7 +85,7 @@ impl Proxy {
             let resume = self.paused_until;
             tokio::select! {
                 accepted = self.listener.accept(), if resume.is_none() => {
-                    self.take(clock::now(), accepted);
+                    self.handle_accepted(clock::now(), accepted);
                 }
                 () = clock::sleep_until(resume) => self.paused_until = None,
                 Some(ended) = self.handshakes.join_next() => {
@@ -97,7 +97,7 @@ impl Proxy {
         }
     }
 
-    fn take(&mut self, now: Instant, accepted: io::Result<(TcpStream, SocketAddr)>) {
+    fn handle_accepted(&mut self, now: Instant, accepted: io::Result<(TcpStream, SocketAddr)>) {
         match accepted {
             Ok((socket, source)) if self.config.serves(source.ip()) => self.begin(socket, source),
             Ok((socket, source)) => {

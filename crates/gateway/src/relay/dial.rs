@@ -68,7 +68,7 @@ impl Dialer {
         dscp: Option<u8>,
     ) -> io::Result<TcpStream> {
         let is_own = |it| self.own.as_ref().map_or(Some(false), |own| own.has(it));
-        if let Err(why) = self.egress.judge(destination, is_own) {
+        if let Err(why) = self.egress.check(destination, is_own) {
             tracing::debug!(%destination, "refused: {why}");
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }

@@ -21,10 +21,10 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use pep::relay::{PATIENCE, Progress, Relay, Side};
+use pep::relay::{Progress, Relay, Side};
 use slacp::{Destination, Open, ResetReason, SessionId};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Sleep, sleep};
 use units::Instant;
 
 pub(crate) use self::end::SocketEnd;
@@ -92,7 +92,7 @@ pub(crate) async fn originate_deferred(
         return deferred.refuse(reason);
     }
     if deferred.let_in()
-        && let Ok(socket) = timeout(PATIENCE, deferred.socket()).await
+        && let Some(socket) = deferred.socket().await
     {
         return relay(stream, (Side::Client, Leg::new(socket)), &[], entry, &counters).await;
     }
@@ -113,7 +113,7 @@ pub(crate) async fn answer(
     let entry =
         Registered::new(clock::now(), &counters, stream.session(), open.clone(), admission.origin);
     let caller = policy.caller(&open);
-    let connect = |address, patience| dial::connect(address, caller, patience);
+    let connect = |address, time_limit| dial::connect(address, caller, time_limit);
     let connected = tokio::select! {
         connected = names::try_each(addresses, policy.timeout, connect) => connected,
         reason = stream.reset_by_peer() => {

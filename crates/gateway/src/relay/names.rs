@@ -84,15 +84,15 @@ impl<K: Ord + Clone + Send + 'static> Resolver<K> {
     /// `share` lookups running, and as many waiting.
     ///
     /// # Errors
-    /// [`ResetReason::TimedOut`] after `patience`; [`ResetReason::Unreachable`] if the name has no
+    /// [`ResetReason::TimedOut`] after `time_limit`; [`ResetReason::Unreachable`] if the name has no
     /// addresses; [`ResetReason::Limit`] if too many of the asker's lookups wait.
     pub(crate) async fn look_up(
         &self,
         (asker, share): (K, usize),
         (name, port): (&HostName, u16),
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<Vec<SocketAddr>, ResetReason> {
-        let looked_up = timeout(patience, async {
+        let looked_up = timeout(time_limit, async {
             let permit = self.permit(asker, share).await?;
             let name = name.as_str().to_owned();
             // The thread stays busy until the resolver answers, even if the asker stops waiting.
@@ -109,16 +109,16 @@ impl<K: Ord + Clone + Send + 'static> Resolver<K> {
     }
 }
 
-/// Connects to the first address that answers, within `patience` for all of them.
+/// Connects to the first address that answers, within `time_limit` for all of them.
 ///
 /// # Errors
 /// That of the last address tried.
 pub(crate) async fn try_each<F: Future<Output = io::Result<TcpStream>>>(
     addresses: Vec<SocketAddr>,
-    patience: Duration,
+    time_limit: Duration,
     connect: impl Fn(SocketAddr, Duration) -> F,
 ) -> io::Result<TcpStream> {
-    let mut dial = Dial::new(clock::now(), addresses, patience);
+    let mut dial = Dial::new(clock::now(), addresses, time_limit);
     loop {
         let (address, until) = dial.attempt();
         match connect(address, until.saturating_since(clock::now())).await {
@@ -143,16 +143,16 @@ mod tests {
     #[tokio::test]
     async fn a_name_has_addresses_or_is_unreachable() {
         let resolver = Resolver::default();
-        let patience = Duration::from_secs(20);
-        let found = resolver.look_up(((), 1), (&name("localhost"), 80), patience).await.unwrap();
+        let time_limit = Duration::from_secs(20);
+        let found = resolver.look_up(((), 1), (&name("localhost"), 80), time_limit).await.unwrap();
         assert!(found.iter().all(|it| it.ip().is_loopback() && it.port() == 80), "{found:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_longer_than_is_patient_for_others_names() {
         let busy = Resolver::of(0);
-        let patience = Duration::from_secs(10);
-        let none = busy.look_up(((), 1), (&name("localhost"), 80), patience).await;
+        let time_limit = Duration::from_secs(10);
+        let none = busy.look_up(((), 1), (&name("localhost"), 80), time_limit).await;
         assert_eq!(none, Err(ResetReason::TimedOut));
     }
 
@@ -170,8 +170,8 @@ mod tests {
         tokio::task::yield_now().await;
         let refused = resolver.permit("many", 2).await.map(drop);
         assert_eq!(refused, Err(ResetReason::Limit), "two are asked for, two wait");
-        let patience = Duration::from_secs(20);
-        let other = resolver.look_up(("other", 2), (&name("localhost"), 80), patience).await;
+        let time_limit = Duration::from_secs(20);
+        let other = resolver.look_up(("other", 2), (&name("localhost"), 80), time_limit).await;
         assert!(other.is_ok(), "{other:?}");
         drop(slow);
         for waiting in waits {

@@ -118,7 +118,7 @@ impl Gateway {
     }
 
     /// Changes the time limit for connecting on the peer's behalf.
-    pub(crate) fn set_patience(&mut self, timeout: Duration) {
+    pub(crate) fn set_connect_timeout(&mut self, timeout: Duration) {
         self.policy.timeout = timeout;
     }
 
@@ -141,7 +141,7 @@ impl Gateway {
             tokio::select! {
                 Some(event) = self.events.recv() => return Report::Hop(event),
                 ended = &mut self.driver => return Report::Failed(failure(ended)),
-                Some(ended) = self.relays.join_next() => tell_panic(ended),
+                Some(ended) = self.relays.join_next() => log_panic(ended),
             }
         }
     }
@@ -175,7 +175,7 @@ impl Gateway {
     ///
     /// # Errors
     /// If there are none, why the first is refused.
-    pub(crate) fn judge<D>(
+    pub(crate) fn check_egress<D>(
         &self,
         egress: &Egress,
         open: &Open<D>,
@@ -186,9 +186,9 @@ impl Gateway {
         }
         let mut refused = None;
         addresses.retain(|address| {
-            let judged = self.own.judge(egress, *address);
-            let permitted = judged.is_ok();
-            refused = refused.take().or(judged.err());
+            let checked = self.own.check(egress, *address);
+            let permitted = checked.is_ok();
+            refused = refused.take().or(checked.err());
             permitted
         });
         if addresses.is_empty() { Err(refused.unwrap_or(Refusal::NotListed)) } else { Ok(()) }
@@ -207,7 +207,7 @@ impl Gateway {
     }
 
     /// Time limit for connecting on the peer's behalf.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn connect_timeout(&self) -> Duration {
         self.policy.timeout
     }
 
@@ -262,7 +262,7 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
 }
 
 /// Logs a panic in a connection's task.
-pub(crate) fn tell_panic(ended: Result<(), JoinError>) {
+pub(crate) fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
         tracing::error!("dropped a connection: {error}");
     }
@@ -297,9 +297,9 @@ mod tests {
             (false, "127.0.0.1:4000", true),
         ] {
             let open = Open { source: source.parse().unwrap(), destination, dscp: None };
-            let judged =
-                hub(transparent).judge(&Egress::everywhere(), &open, &mut vec![destination]);
-            assert_eq!(judged.is_ok(), permitted, "{source}: {judged:?}");
+            let checked =
+                hub(transparent).check_egress(&Egress::everywhere(), &open, &mut vec![destination]);
+            assert_eq!(checked.is_ok(), permitted, "{source}: {checked:?}");
         }
     }
 }

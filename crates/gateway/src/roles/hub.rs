@@ -165,11 +165,11 @@ async fn look_up(
     resolver: Resolver<PublicKey>,
     asker: (PublicKey, usize),
     (stream, open, admission): (Stream, Open<Destination>, Admission),
-    patience: Duration,
+    timeout: Duration,
 ) -> Option<Resolved> {
     let Destination::Name(name, port) = &open.destination else { return None };
     let addresses = tokio::select! {
-        addresses = resolver.look_up(asker, (name, *port), patience) => addresses,
+        addresses = resolver.look_up(asker, (name, *port), timeout) => addresses,
         _ = stream.reset_by_peer() => return None,
     };
     Some(Resolved { stream, open, admission, addresses })
@@ -212,10 +212,10 @@ impl Service for Hub {
                 self.answer(now, ops, stream, open);
             }
             HubEvent::Pair(PairEvent::Report(Report::Hop(HopEvent::Session(session, event)))) => {
-                self.follow(now, ops, session, &event);
+                self.handle_session(now, ops, session, &event);
             }
             HubEvent::Pair(PairEvent::Arrival(arrived)) => {
-                self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.take(arrival));
+                self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.carry(arrival));
             }
             HubEvent::Resolved(resolved) => {
                 resolved.into_iter().for_each(|resolved| self.answer_resolved(resolved));
@@ -240,7 +240,7 @@ impl Service for Hub {
     fn reload(&mut self, _: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
         let config = read_hub(&ops.file()?).map_err(|error| error.to_string())?;
         let Parts { gateway, intake, tunnel, policies } = &mut self.parts;
-        gateway.set_patience(config.connect_timeout);
+        gateway.set_connect_timeout(config.connect_timeout);
         let intercepts = intake.is_some();
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
@@ -319,8 +319,8 @@ impl Hub {
             Destination::Name(..) => {
                 let (asker, request) =
                     ((terminal.key, terminal.quota.lookups), (stream, open, admission));
-                let patience = self.parts.gateway.patience();
-                self.lookups.spawn(look_up(self.resolver.clone(), asker, request, patience));
+                let timeout = self.parts.gateway.connect_timeout();
+                self.lookups.spawn(look_up(self.resolver.clone(), asker, request, timeout));
             }
         }
     }
@@ -344,7 +344,7 @@ impl Hub {
         let session = stream.session();
         let nowhere = Egress::nowhere();
         let egress = self.sites.of(session).map_or(&nowhere, |terminal| &terminal.egress);
-        if let Err(why) = self.parts.gateway.judge(egress, &open, &mut addresses) {
+        if let Err(why) = self.parts.gateway.check_egress(egress, &open, &mut addresses) {
             return self.parts.gateway.prohibit(stream, &open, &why);
         }
         let route = |address| self.sites.route(session, open.to(address));
@@ -362,7 +362,7 @@ impl Hub {
     }
 
     /// Carries a connection to a client behind a terminal.
-    fn take(&mut self, arrival: Arrival) {
+    fn carry(&mut self, arrival: Arrival) {
         match self.sites.behind(arrival.open().destination.ip()) {
             Some(session) => self.parts.gateway.originate(session, arrival),
             // Intercepted just as the session ended.
@@ -370,8 +370,14 @@ impl Hub {
         }
     }
 
-    fn follow(&mut self, now: Instant, ops: &mut Operations, session: SessionId, event: &Event) {
-        ops.peers.follow(now, self.parts.gateway.hop(), session, event);
+    fn handle_session(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        session: SessionId,
+        event: &Event,
+    ) {
+        ops.peers.handle_event(now, self.parts.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
             self.sites.add(session, peer);
             self.set_weight(session);

@@ -95,7 +95,7 @@ async fn serve(
             () = &mut shutdown => return Ok(()),
             task = ops.next() => {
                 now = clock::now();
-                attend(now, ops, service, task);
+                handle_task(now, ops, service, task);
             }
             event = service.next() => {
                 now = clock::now();
@@ -108,7 +108,7 @@ async fn serve(
 }
 
 /// Handles an operator's request, or does the housekeeping.
-fn attend(now: Instant, ops: &mut Operations, service: &mut impl Service, task: Task) {
+fn handle_task(now: Instant, ops: &mut Operations, service: &mut impl Service, task: Task) {
     match task {
         Task::Answer(call) => {
             if let Some(call) = ops.answer(now, service.view(), service.role_status(now), call) {

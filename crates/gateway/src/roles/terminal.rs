@@ -169,7 +169,7 @@ impl Service for Terminal {
                 self.handle_hop(now, ops, event);
             }
             TerminalEvent::Pair(PairEvent::Arrival(arrived)) => {
-                self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.take(arrival));
+                self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.carry(arrival));
             }
             TerminalEvent::Proxy(client) => {
                 let session = self.session.filter(|_| self.bypass_reason(ops).is_none());
@@ -226,13 +226,13 @@ impl Service for Terminal {
 impl Terminal {
     fn handle_hop(&mut self, now: Instant, ops: &mut Operations, event: HopEvent) {
         if let HopEvent::Session(session, event) = &event {
-            ops.peers.follow(now, self.parts.gateway.hop(), *session, event);
+            ops.peers.handle_event(now, self.parts.gateway.hop(), *session, event);
         }
         match event {
             HopEvent::Opened(stream, open) => match open.destination {
                 Destination::Address(address) => {
                     let mut addresses = vec![address];
-                    match self.parts.gateway.judge(&self.accept, &open, &mut addresses) {
+                    match self.parts.gateway.check_egress(&self.accept, &open, &mut addresses) {
                         Ok(()) => self.parts.gateway.answer(stream, open, addresses, OF_HUB),
                         Err(why) => self.parts.gateway.prohibit(stream, &open, &why),
                     }
@@ -248,7 +248,7 @@ impl Terminal {
                 self.tunnel_to(session);
             }
             HopEvent::Session(session, event) if self.session == Some(session) => {
-                self.follow(&event);
+                self.handle_session(&event);
             }
             HopEvent::Session(session, Event::Down(_)) => self.end_tunnel_to(session),
             HopEvent::Session(..) => {}
@@ -277,7 +277,7 @@ impl Terminal {
     }
 
     /// Handles an event of the session in use.
-    fn follow(&mut self, event: &Event) {
+    fn handle_session(&mut self, event: &Event) {
         match event {
             Event::Unreachable => {
                 tracing::warn!("hub unreachable: new connections pass unaccelerated");
@@ -301,7 +301,7 @@ impl Terminal {
         }
     }
 
-    fn take(&mut self, arrival: Arrival) {
+    fn carry(&mut self, arrival: Arrival) {
         match self.session {
             Some(session) => self.parts.gateway.originate(session, arrival),
             // Intercepted just as the session ended.

@@ -23,7 +23,7 @@ const MOST: usize = 64;
 #[derive(Debug, Default)]
 pub struct RefusedDestinations {
     /// Whether the interception acts on refusals. Nothing is remembered before.
-    is_followed: bool,
+    is_enabled: bool,
     refusals: BTreeMap<SocketAddr, Refusal>,
     /// The destinations that the interception knows.
     known: Vec<SocketAddr>,
@@ -39,8 +39,8 @@ struct Refusal {
 
 impl RefusedDestinations {
     /// From now on the interception acts on refusals.
-    pub fn follow(&mut self) {
-        self.is_followed = true;
+    pub fn enable(&mut self) {
+        self.is_enabled = true;
     }
 
     /// Records that `destination` could not be connected to. Returns whether the next connection
@@ -52,7 +52,7 @@ impl RefusedDestinations {
         );
         self.refusals.retain(|_, refusal| refusal.until + LONGEST > now);
         let has_room = self.refusals.len() < MOST || self.refusals.contains_key(&to);
-        if !is_of_destination || !self.is_followed || !has_room {
+        if !is_of_destination || !self.is_enabled || !has_room {
             return false;
         }
         let refusal = self.refusals.entry(to);
@@ -91,8 +91,8 @@ mod tests {
 
     const REFUSED: ResetReason = ResetReason::Refused;
 
-    fn followed() -> RefusedDestinations {
-        RefusedDestinations { is_followed: true, ..RefusedDestinations::default() }
+    fn enabled() -> RefusedDestinations {
+        RefusedDestinations { is_enabled: true, ..RefusedDestinations::default() }
     }
 
     fn at(seconds: u64) -> Instant {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn who_refuses_again_and_again_passes_by_ever_longer() {
-        let mut memory = followed();
+        let mut memory = enabled();
         let mut now = 0;
         for lasting in [5, 10, 20, 40, 60, 60] {
             assert_eq!(lasts(&mut memory, now), lasting);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn refusals_at_the_same_time_count_once() {
-        let mut memory = followed();
+        let mut memory = enabled();
         assert!(memory.remember(at(0), port(80), REFUSED));
         assert!(memory.remember(at(0), port(80), REFUSED), "the intake does not know it yet");
         assert_eq!(memory.take_change(at(0)), Some(vec![port(80)]));
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn no_more_are_remembered_than_there_is_room_for() {
-        let mut memory = followed();
+        let mut memory = enabled();
         let first = MOST as u16;
         assert!((0..first).all(|number| memory.remember(at(0), port(number), REFUSED)));
         assert!(!memory.remember(at(1), port(first), REFUSED));
@@ -153,7 +153,7 @@ mod tests {
     fn nothing_is_remembered_that_nobody_acts_on_or_that_is_not_the_destination_s() {
         let mut memory = RefusedDestinations::default();
         assert!(!memory.remember(at(0), port(80), REFUSED));
-        memory.follow();
+        memory.enable();
         assert!(!memory.remember(at(0), port(80), ResetReason::Limit));
         assert_eq!(memory.take_change(at(0)), None);
     }

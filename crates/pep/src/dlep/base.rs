@@ -69,7 +69,7 @@ impl Base {
             self.destinations.remove(&down);
         }
         let mut destination = Destination { up: true, ..Destination::default() };
-        destination.take(message);
+        destination.update(message);
         self.destinations.insert(mac, destination);
         true
     }
@@ -77,7 +77,7 @@ impl Base {
     /// Updates a destination that is up (§12.17); `false` if it is not.
     pub(super) fn update(&mut self, mac: Mac, message: &Message) -> bool {
         let destination = self.destinations.get_mut(&mac).filter(|destination| destination.up);
-        destination.map(|destination| destination.take(message)).is_some()
+        destination.map(|destination| destination.update(message)).is_some()
     }
 
     /// Marks a destination as unreachable (§12.15); `false` if it was not up.
@@ -132,7 +132,7 @@ impl Base {
 }
 
 impl Destination {
-    fn take(&mut self, message: &Message) {
+    fn update(&mut self, message: &Message) {
         self.rate = current_rate(message).or(self.rate);
         for item in &message.items {
             let Item::Network { add, prefix, .. } = item else { continue };

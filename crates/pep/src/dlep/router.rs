@@ -26,11 +26,11 @@ use super::{Base, PORT, Status};
 /// Our Peer Type item.
 const PEER_TYPE: &str = "skyhop";
 /// Discovery interval. §7.1 requires at least one second.
-const PAUSE: Duration = Duration::from_secs(5);
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
 /// Delay before the first discovery after losing a modem.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const RECOVERY_DELAY: Duration = Duration::from_secs(1);
 /// Time limit for the connection, and for the first answer on it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum connection points to try.
 const MOST_POINTS: usize = 8;
 /// Shortest heartbeat interval assumed: a modem that promises more frequent ones may still be late.
@@ -198,10 +198,12 @@ impl Router {
 
     /// Connects to the next connection point, or returns to discovery.
     fn connect(&mut self, now: Instant) {
-        let Some(point) = self.points.pop_front() else { return self.look(now, PAUSE) };
+        let Some(point) = self.points.pop_front() else {
+            return self.look_for_modem(now, DISCOVERY_INTERVAL);
+        };
         self.report.modem = Some(point);
         self.outputs.push_back(Output::Connect(point));
-        self.enter(now, Phase::Connecting, State::Connecting { until: now + PATIENCE });
+        self.enter(now, Phase::Connecting, State::Connecting { until: now + RESPONSE_TIMEOUT });
     }
 
     /// The connection is open.
@@ -212,7 +214,7 @@ impl Router {
         // §12.5
         let items = [Item::HeartbeatInterval(self.heartbeat), Item::PeerType(PEER_TYPE.to_owned())];
         self.send(Kind::SessionInitialization, &items);
-        self.enter(now, Phase::Initializing, State::Initializing { until: now + PATIENCE });
+        self.enter(now, Phase::Initializing, State::Initializing { until: now + RESPONSE_TIMEOUT });
     }
 
     /// The connection has ended, or could not be opened.
@@ -237,7 +239,7 @@ impl Router {
         inbox.extend(bytes);
         let mut rest = inbox.as_slice();
         while let (true, Some(message)) = (self.is_connected(), message::first(rest)) {
-            self.hear(now, message);
+            self.handle_message(now, message);
             rest = &rest[message.len()..];
         }
         if self.is_connected() {
@@ -251,7 +253,7 @@ impl Router {
         matches!(self.state, State::Initializing { .. } | State::Up { .. } | State::Ending { .. })
     }
 
-    fn hear(&mut self, now: Instant, message: &[u8]) {
+    fn handle_message(&mut self, now: Instant, message: &[u8]) {
         let is_expected: fn(Kind) -> bool = match self.state {
             State::Initializing { .. } => is_expected_first,
             State::Up { .. } => is_expected_in_session,
@@ -259,7 +261,7 @@ impl Router {
             _ => |kind| kind == Kind::SessionTerminationResponse,
         };
         match (Message::parse(message, is_expected), &mut self.state) {
-            (Ok(message), State::Ending { .. }) => self.take(now, &message),
+            (Ok(message), State::Ending { .. }) => self.apply(now, &message),
             (Err(_), State::Ending { .. }) => {}
             (Err(status), _) => self.terminate(now, status),
             (Ok(message), state) => {
@@ -267,14 +269,14 @@ impl Router {
                 if let State::Up { heard, .. } = state {
                     *heard = now;
                 }
-                self.take(now, &message);
+                self.apply(now, &message);
                 self.report.until = self.silence();
                 self.changed = true;
             }
         }
     }
 
-    fn take(&mut self, now: Instant, message: &Message) {
+    fn apply(&mut self, now: Instant, message: &Message) {
         let success = Item::Status(Status::SUCCESS, String::new());
         match (message.kind, mac(message)) {
             (Kind::SessionInitializationResponse, _) => self.begin(now, message),
@@ -339,10 +341,10 @@ impl Router {
     /// Drops the connection and looks for a modem again (§7.5).
     fn reset(&mut self, now: Instant) {
         self.outputs.push_back(Output::Close);
-        self.look(now, FIRST_PAUSE);
+        self.look_for_modem(now, RECOVERY_DELAY);
     }
 
-    fn look(&mut self, now: Instant, pause: Duration) {
+    fn look_for_modem(&mut self, now: Instant, pause: Duration) {
         self.forget();
         self.inbox = Vec::new();
         self.points.clear();
@@ -381,7 +383,7 @@ impl Router {
             None => {
                 let signal = message::discovery(&[Item::PeerType(PEER_TYPE.to_owned())]);
                 self.outputs.push_back(Output::Signal(signal));
-                self.state = State::Looking { next: now + PAUSE };
+                self.state = State::Looking { next: now + DISCOVERY_INTERVAL };
             }
         }
     }

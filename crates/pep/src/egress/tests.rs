@@ -19,7 +19,7 @@ fn is_own(address: IpAddr) -> Option<bool> {
 }
 
 fn permits(egress: &Egress, to: &str) -> bool {
-    egress.judge(to.parse().unwrap(), is_own).is_ok()
+    egress.check(to.parse().unwrap(), is_own).is_ok()
 }
 
 const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
@@ -107,7 +107,7 @@ fn by_default_a_hub_lets_terminals_reach_everything_but_itself_and_special_addre
 #[test]
 fn by_default_a_terminal_accepts_nothing_from_its_hub() {
     for to in ["192.0.2.1:80", "10.0.0.2:22", "[2001:db8::2]:443", "127.0.0.1:80"] {
-        assert_eq!(Egress::nowhere().judge(to.parse().unwrap(), is_own), Err(Refusal::NotListed));
+        assert_eq!(Egress::nowhere().check(to.parse().unwrap(), is_own), Err(Refusal::NotListed));
     }
 }
 
@@ -162,7 +162,7 @@ fn an_own_address_is_opened_by_itself_alone() {
 #[test]
 fn an_address_that_the_kernel_says_nothing_about_is_refused() {
     let to = "192.0.2.1:80".parse().unwrap();
-    assert_eq!(Egress::everywhere().judge(to, |_| None), Err(Refusal::Unknown));
+    assert_eq!(Egress::everywhere().check(to, |_| None), Err(Refusal::Unknown));
 }
 
 #[test]
@@ -172,9 +172,9 @@ fn the_kernel_is_asked_only_about_what_nothing_else_refuses() {
         asked.set(asked.get() + 1);
         Some(false)
     };
-    let refused = Egress::nowhere().judge("192.0.2.1:80".parse().unwrap(), ask);
+    let refused = Egress::nowhere().check("192.0.2.1:80".parse().unwrap(), ask);
     assert_eq!((refused, asked.get()), (Err(Refusal::NotListed), 0));
-    Egress::everywhere().judge("192.0.2.1:80".parse().unwrap(), ask).unwrap();
+    Egress::everywhere().check("192.0.2.1:80".parse().unwrap(), ask).unwrap();
     assert_eq!(asked.get(), 1);
 }
 
@@ -211,9 +211,9 @@ proptest! {
         let egress = Egress { reach, deny: vec![] };
         let seen = [Some(to.to_canonical()), special::views(to).get(1).copied()];
         let is_special = SPECIAL.iter().any(|it| seen.iter().flatten().any(|at| it.range.contains(*at)));
-        let permitted = egress.judge((to, port).into(), |_| Some(false)).is_ok();
+        let permitted = egress.check((to, port).into(), |_| Some(false)).is_ok();
         prop_assert_eq!(permitted, !is_special);
-        prop_assert!(egress.judge((to, port).into(), |_| Some(true)).is_err());
+        prop_assert!(egress.check((to, port).into(), |_| Some(true)).is_err());
     }
 
     #[test]

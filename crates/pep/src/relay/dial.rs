@@ -25,9 +25,9 @@ impl Dial {
     ///
     /// # Panics
     /// Without an address.
-    pub fn new(now: Instant, addresses: Vec<SocketAddr>, patience: Duration) -> Self {
+    pub fn new(now: Instant, addresses: Vec<SocketAddr>, time_limit: Duration) -> Self {
         assert!(!addresses.is_empty(), "a destination has an address");
-        let until = now + patience;
+        let until = now + time_limit;
         let mut dial = Self { addresses, current: 0, attempt_until: until, until };
         dial.limit(now);
         dial
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn addresses_are_tried_in_order_the_last_for_all_the_time_left() {
-        let patience = Duration::from_secs(10);
-        let mut dial = Dial::new(at(0), [1, 2, 3].map(address).to_vec(), patience);
+        let time_limit = Duration::from_secs(10);
+        let mut dial = Dial::new(at(0), [1, 2, 3].map(address).to_vec(), time_limit);
         assert_eq!(dial.attempt(), (address(1), at(2)));
         assert_eq!(dial.handle_failure(at(2), ResetReason::TimedOut), Ok(()));
         assert_eq!(dial.attempt(), (address(2), at(4)));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn no_attempt_outlasts_the_patience_for_all() {
+    fn no_attempt_outlasts_the_time_limit_for_all() {
         let mut dial = Dial::new(at(0), [1, 2, 3].map(address).to_vec(), Duration::from_secs(3));
         assert_eq!(dial.handle_failure(at(2), ResetReason::TimedOut), Ok(()));
         assert_eq!(dial.attempt(), (address(2), at(3)));

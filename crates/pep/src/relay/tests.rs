@@ -215,7 +215,7 @@ fn a_client_that_hears_nobody_out_is_reset_in_the_end() {
     legs.leg(Server).refusal = Some(Failure::Closed);
     assert_eq!(run(&mut relay, at(0), &mut legs), Progress::Waiting);
     let (until, why) = relay.poll_timeout().unwrap();
-    assert_eq!((until, why), (at(0) + PATIENCE, Wake::Patience));
+    assert_eq!((until, why), (at(0) + HALF_CLOSED_TIMEOUT, Wake::HalfClosed));
     legs.leg(Client).acts.push_back(Act::Send(1));
     assert_eq!(run(&mut relay, until, &mut legs), Progress::Over);
     assert_eq!(legs.gone()[0], Some(Gone::Reset(ResetReason::Reset)));
@@ -269,7 +269,7 @@ fn a_leg_stays_until_its_peer_has_acknowledged_everything() {
     assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000]);
     legs.leg(Client).is_acknowledged = true;
     assert_eq!(run(&mut relay, now, &mut legs), Progress::Waiting, "between two looks");
-    assert_eq!(run(&mut relay, now + LAST_LOOK, &mut legs), Progress::Over);
+    assert_eq!(run(&mut relay, now + LAST_POLL, &mut legs), Progress::Over);
 }
 
 #[test]
@@ -326,7 +326,7 @@ proptest! {
             legs.leg(leg).room = usize::MAX;
         }
         run(&mut relay, now, &mut legs);
-        prop_assert_eq!(run(&mut relay, now + PATIENCE, &mut legs), Progress::Over);
+        prop_assert_eq!(run(&mut relay, now + HALF_CLOSED_TIMEOUT, &mut legs), Progress::Over);
         let whole = [legs.leg(Server).written, legs.leg(Client).written] == sent;
         prop_assert!(legs.gone().iter().all(Option::is_some));
         match relay.outcome() {

@@ -11,7 +11,7 @@ use super::path::present;
 use super::protocol::{Answer, LONGEST_ANSWER, Request, read, write};
 
 /// Time limit for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to a running gateway.
 pub struct Control {
@@ -68,8 +68,8 @@ impl Control {
     pub fn connect(path: &Path) -> Result<Self, ControlError> {
         let failed = |cause| ControlError::Unreachable { path: path.to_owned(), cause };
         let stream = UnixStream::connect(path).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
+        stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 

@@ -22,7 +22,7 @@ use crate::operate::status::Role;
 /// Maximum concurrent clients; further ones wait.
 const MOST: usize = 16;
 /// Idle clients are disconnected after this time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Read and write for the owner and the group.
 const MODE: u32 = 0o660;
 
@@ -159,7 +159,7 @@ async fn serve(stream: UnixStream, calls: &mpsc::Sender<Call>) -> io::Result<()>
         let mut line = Vec::new();
         let mut limited = (&mut reader).take(LONGEST_REQUEST);
         let reading = limited.read_until(b'\n', &mut line);
-        match tokio::time::timeout(PATIENCE, reading).await {
+        match tokio::time::timeout(TIMEOUT, reading).await {
             Ok(Ok(1..)) => {}
             _ => return Ok(()),
         }

@@ -34,7 +34,7 @@ use crate::operate::{Operations, RoleStatus, View};
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
 use crate::relay::side::Settings;
-use crate::roles::gateway::tell_panic;
+use crate::roles::gateway::log_panic;
 use crate::roles::{self, Service};
 
 /// How long new connections pass unaccelerated after the descriptors ran out.
@@ -110,7 +110,7 @@ impl Service for Solo {
         match event {
             SoloEvent::Arrival(arrived) => {
                 let arrival = self.intake.as_mut().and_then(|intake| intake.handle(now, arrived));
-                arrival.into_iter().for_each(|arrival| self.take(arrival));
+                arrival.into_iter().for_each(|arrival| self.carry(arrival));
             }
             SoloEvent::Proxy(client) => self.carry_proxy_client(ops, client),
             SoloEvent::Routes => self.windows.follow(),
@@ -119,7 +119,7 @@ impl Service for Solo {
                 let pause = |intake: &mut Intake| intake.pause(now, RECOVERY, Bypass::Descriptors);
                 self.intake.iter_mut().for_each(pause);
             }
-            SoloEvent::Ended(ended) => tell_panic(ended),
+            SoloEvent::Ended(ended) => log_panic(ended),
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ impl Solo {
         Ok((ops, solo))
     }
 
-    fn take(&mut self, arrival: Arrival) {
+    fn carry(&mut self, arrival: Arrival) {
         let server = self.server.clone();
         match arrival {
             Arrival::Connection(accepted) => self.relays.spawn(server.connect(accepted)),

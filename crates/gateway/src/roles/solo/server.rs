@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pep::config::SoloConfig;
-use pep::relay::PATIENCE;
 use slacp::Open;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::RECOVERY;
 use crate::clock;
@@ -58,7 +57,7 @@ impl Server {
             Ok(socket) => self.relay(leg, socket, entry).await,
             // Dropping the leg resets the client, which was already answered.
             Err(error) => {
-                self.tell_failure(accepted.open, &error);
+                self.count_failure(accepted.open, &error);
                 let destination = accepted.open.destination;
                 self.counters
                     .refusals
@@ -74,13 +73,13 @@ impl Server {
         let open = deferred.open();
         let entry = Registered::straight(clock::now(), &self.counters, open);
         match self.dial(open).await {
-            Ok(socket) if deferred.let_in() => match timeout(PATIENCE, deferred.socket()).await {
-                Ok(client) => self.relay(Leg::new(client), socket, entry).await,
-                Err(_) => self.counters.reset.increment(),
+            Ok(socket) if deferred.let_in() => match deferred.socket().await {
+                Some(client) => self.relay(Leg::new(client), socket, entry).await,
+                None => self.counters.reset.increment(),
             },
             Ok(_) => self.counters.reset.increment(),
             Err(error) => {
-                self.tell_failure(open, &error);
+                self.count_failure(open, &error);
                 deferred.refuse(dial::reason(&error));
             }
         }
@@ -93,7 +92,7 @@ impl Server {
         relay::direct(client, server, &[], entry, &self.counters).await;
     }
 
-    fn tell_failure(&self, open: Open, error: &io::Error) {
+    fn count_failure(&self, open: Open, error: &io::Error) {
         self.counters.failed.increment();
         self.counters.reasons.count(dial::reason(error));
         tracing::debug!(destination = %open.destination, "not connected: {error}");
@@ -105,10 +104,10 @@ impl Server {
         // The client's address but not its port: otherwise connection tracking would take both
         // halves for the same connection.
         let source = self.transparent.then(|| SocketAddr::new(open.source.ip(), 0));
-        let patience = clock::now() + self.dialer.timeout;
+        let deadline = clock::now() + self.dialer.timeout;
         loop {
             match self.dialer.connect(open.destination, source, open.dscp).await {
-                Err(error) if is_exhaustion(&error) && clock::now() < patience => {
+                Err(error) if is_exhaustion(&error) && clock::now() < deadline => {
                     self.exhausted.notify_one();
                     sleep(RECOVERY).await;
                 }
