@@ -109,7 +109,7 @@ impl Peers {
     fn set_rate(&mut self, hop: &Hop, now: Instant, change: &RateChange) -> Result<(), RateError> {
         let session = change.session;
         let rate = change.rate.unwrap_or_else(|| hop.stats(session).unwrap_or_default().rate);
-        hop.set_rate(session, rate, change.until.saturating_since(now))?;
+        hop.set_rate(now, session, rate, change.until.saturating_since(now))?;
         self.rates.applied(change);
         Ok(())
     }

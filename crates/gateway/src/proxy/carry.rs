@@ -143,7 +143,7 @@ impl Client {
         let is_v4 = |it: &&Destination| matches!(it, Destination::Address(SocketAddr::V4(_)));
         let destination = beyond.iter().find(is_v4).unwrap_or(&beyond[0]);
         let open = self.open.to(destination.clone());
-        match hop.open(session, open.clone()) {
+        match hop.open(clock::now(), session, open.clone()) {
             Ok(stream) => self.relay(stream, open, upstream).await,
             // The hub has no room.
             Err(_) => self.straight(upstream).await,
@@ -161,7 +161,7 @@ impl Client {
         let mut reason = ResetReason::Unreachable;
         for destination in beyond {
             let open = self.open.to(destination.clone());
-            let Ok(stream) = hop.open(session, open.clone()) else {
+            let Ok(stream) = hop.open(clock::now(), session, open.clone()) else {
                 return self.straight(upstream).await;
             };
             tokio::select! {

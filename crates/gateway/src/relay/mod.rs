@@ -49,7 +49,7 @@ pub(crate) async fn originate(
     counters.connections.increment();
     let leg = Leg::new(socket);
     let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
-    match hop.open(session, open) {
+    match hop.open(clock::now(), session, open) {
         Ok(stream) => {
             let pair = Pair::split((Side::Client, leg), stream, &[], &entry, &counters);
             let mut running = Running::new(Relay::early(), pair);
@@ -77,7 +77,7 @@ pub(crate) async fn originate_deferred(
     counters.connections.increment();
     let open = deferred.open();
     let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
-    let stream = match hop.open(session, open) {
+    let stream = match hop.open(clock::now(), session, open) {
         Ok(stream) => stream,
         Err(error) => {
             counters.failed.increment();
@@ -176,7 +176,7 @@ pub(crate) async fn forward(
 ) {
     counters.connections.increment();
     let _entry = Registered::new(clock::now(), &counters, near.session(), open, admission.origin);
-    let far = match hop.open(session, open) {
+    let far = match hop.open(clock::now(), session, open) {
         Ok(far) => far,
         Err(error) => {
             counters.failed.increment();

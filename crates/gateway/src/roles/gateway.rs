@@ -11,6 +11,7 @@ use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
+use crate::clock;
 use crate::error::RunError;
 use crate::hop::class::LiveClasses;
 use crate::hop::driver::Driver;
@@ -242,7 +243,7 @@ impl Gateway {
         self.relays.shutdown().await;
         // How the driver ends no longer matters.
         let _ = tokio::time::timeout(LAST_PACKETS, &mut self.driver).await;
-        self.hop.shut_down();
+        self.hop.shut_down(clock::now());
         let _ = tokio::time::timeout(FAREWELL, &mut self.driver).await;
         self.driver.abort();
         tracing::info!("stopped: {}", self.counters);

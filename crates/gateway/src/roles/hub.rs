@@ -237,7 +237,7 @@ impl Service for Hub {
         self.parts.follow_routes();
     }
 
-    fn reload(&mut self, _: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
+    fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
         let config = read_hub(&ops.file()?).map_err(|error| error.to_string())?;
         let Parts { gateway, intake, tunnel, policies } = &mut self.parts;
         gateway.set_connect_timeout(config.connect_timeout);
@@ -252,12 +252,12 @@ impl Service for Hub {
         let names = names(&config);
         let hop = gateway.hop();
         hop.set_memory(Quotas::memory(&config.terminals));
-        hop.set_allowed(config.terminals.iter().map(|terminal| terminal.key).collect());
-        hop.configure_classes(&config.classes, tunnel.is_some())?;
+        hop.set_allowed(now, config.terminals.iter().map(|terminal| terminal.key).collect());
+        hop.configure_classes(now, &config.classes, tunnel.is_some())?;
         *policies = config.policies;
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
-        notes.extend(ops.configure_hop(hop, &config.link.rate, names));
+        notes.extend(ops.configure_hop(now, hop, &config.link.rate, names));
         self.quotas.configure(&config.terminals, ops.most_connections());
         self.sites.configure(config.terminals, config.mesh);
         self.sites.sessions().for_each(|session| self.set_weight(session));

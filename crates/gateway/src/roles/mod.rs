@@ -71,7 +71,7 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let result = serve(&mut ops, &mut service, shutdown).await;
-    ops.stop(service.view());
+    ops.stop(clock::now(), service.view());
     service.stop().await;
     result
 }

@@ -85,7 +85,7 @@ impl Setup<'_> {
         if let Some(tunnel) = &mut tunnel {
             tunnel.start(gateway.hop().clone());
         }
-        ops.remember(gateway.hop());
+        ops.remember(now, gateway.hop());
         let intake = interception.map(|it| Intake::new(now, it, gateway.counters()));
         Ok((ops, Parts { gateway, intake, tunnel, policies: self.policies }))
     }

@@ -197,7 +197,7 @@ impl Service for Terminal {
         self.parts.follow_routes();
     }
 
-    fn reload(&mut self, _: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
+    fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
         let config = read_terminal(&ops.file()?).map_err(|error| error.to_string())?;
         let Parts { gateway, intake, tunnel, policies } = &mut self.parts;
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
@@ -207,13 +207,13 @@ impl Service for Terminal {
                 tunnel.configure(selection).map_err(|error| error.to_string())?;
             }
         }
-        gateway.hop().configure_classes(&config.classes, tunnel.is_some())?;
+        gateway.hop().configure_classes(now, &config.classes, tunnel.is_some())?;
         *policies = config.policies;
         self.accept = config.accept;
         let names = [(config.hub_key, HUB.to_owned())].into();
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
-        notes.extend(ops.configure_hop(gateway.hop(), &config.link.rate, names));
+        notes.extend(ops.configure_hop(now, gateway.hop(), &config.link.rate, names));
         Ok(notes)
     }
 

@@ -27,6 +27,7 @@ use pep::traffic::{DEFAULT_CHANNEL, Packet, Policy, Prefix};
 use slacp::SessionId;
 use tokio::task::JoinHandle;
 
+use crate::clock;
 use crate::error::RunError;
 use crate::hop::Hop;
 use crate::hop::class::LiveClasses;
@@ -230,7 +231,7 @@ impl Port {
         let sent = packet.and_then(|packet| {
             let session = self.paths().to(packet.destination)?;
             let channel = self.classes.read().of_packet(&packet);
-            hop.send_packet(session, channel, bytes).ok()
+            hop.send_packet(clock::now(), session, channel, bytes).ok()
         });
         match sent {
             Some(()) => self.counters.packets_to_hop.increment(),

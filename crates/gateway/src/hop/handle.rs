@@ -1,0 +1,356 @@
+//! The handle to the endpoint. It is handed the time, passes commands on, and wakes waiting tasks.
+//!
+//! The driver's task and the relays share the endpoint and call it directly. They normally run on
+//! one thread, so the lock is uncontended, and it is never held across an await.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
+use std::time::Duration;
+
+use pep::traffic::{Classes, Definition};
+use slacp::{
+    ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, LogEntry, Open, PathKey,
+    PathMemory, PublicKey, Rate, RateError, ResetReason, SessionId, Stats, StreamError, StreamId,
+    StreamStats,
+};
+use tokio::sync::Notify;
+use units::{BitRate, ByteCount, Instant};
+
+use super::class::LiveClasses;
+use super::stream::Stream;
+use crate::operate::status::{ChannelStatus, ClassStatus};
+
+pub(super) type Key = (SessionId, StreamId);
+
+/// A handle to the endpoint.
+#[derive(Clone)]
+pub(crate) struct Hop(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// Assigns streams to classes.
+    classes: Arc<LiveClasses>,
+    /// Notified by anything that may make the endpoint send.
+    work: Notify,
+}
+
+/// The endpoint, and the tasks waiting for its streams.
+pub(crate) struct State {
+    pub(crate) endpoint: Endpoint,
+    pub(super) streams: BTreeMap<Key, Entry>,
+}
+
+/// State of an open stream.
+#[derive(Default)]
+pub(super) struct Entry {
+    pub(super) reader: Option<Waker>,
+    pub(super) writer: Option<Waker>,
+    /// Waits for the stream to be accepted or reset.
+    pub(super) watcher: Option<Waker>,
+    /// The peer has connected the stream to its destination.
+    pub(super) accepted: bool,
+    /// We have finished our direction.
+    pub(super) finished: bool,
+    /// The peer has finished its direction and we have read everything.
+    pub(super) ended: bool,
+    /// The stream was reset and is gone.
+    pub(super) reset: Option<ResetReason>,
+}
+
+impl Entry {
+    fn set_reset(&mut self, reason: ResetReason) {
+        self.reset.get_or_insert(reason);
+        for waker in [&mut self.reader, &mut self.writer, &mut self.watcher] {
+            wake(waker);
+        }
+    }
+}
+
+/// An event for the gateway's main loop.
+pub(crate) enum HopEvent {
+    /// A session event.
+    Session(SessionId, Event),
+    /// The peer opened a stream.
+    Opened(Stream, Open<Destination>),
+}
+
+impl Hop {
+    pub(crate) fn new(endpoint: Endpoint, classes: Arc<LiveClasses>) -> Self {
+        let state = Mutex::new(State { endpoint, streams: BTreeMap::new() });
+        Self(Arc::new(Shared { state, classes, work: Notify::new() }))
+    }
+
+    /// The endpoint, for the driver.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("nobody panics while holding the endpoint")
+    }
+
+    /// Ends all sessions; the peers learn of it within 150 ms.
+    pub(crate) fn shut_down(&self, now: Instant) {
+        self.lock().endpoint.shut_down(now);
+        self.notify_driver();
+    }
+
+    /// Sets a session's rate, as reported by its modem.
+    ///
+    /// # Errors
+    /// As [`Endpoint::set_rate`].
+    pub(crate) fn set_rate(
+        &self,
+        now: Instant,
+        session: SessionId,
+        rate: BitRate,
+        valid_for: Duration,
+    ) -> Result<(), RateError> {
+        let accepted = self.lock().endpoint.set_rate(now, session, rate, valid_for);
+        self.notify_driver();
+        accepted
+    }
+
+    /// Sets the source of the rate. Returns whether all sessions accepted it.
+    pub(crate) fn configure_rate(&self, now: Instant, rate: Rate) -> bool {
+        let taken = self.lock().endpoint.configure_rate(now, rate);
+        self.notify_driver();
+        taken
+    }
+
+    /// Replaces the classes; `packets` gives them channels. Existing traffic stays in the class of
+    /// the same name, or moves to the default one.
+    ///
+    /// # Errors
+    /// What is wrong with a class; then nothing changes.
+    pub(crate) fn configure_classes(
+        &self,
+        now: Instant,
+        given: &Classes,
+        packets: bool,
+    ) -> Result<(), String> {
+        let before = self.0.classes.read().clone();
+        // Only its classes and channels are used.
+        let mut link = slacp::Config::new(BitRate::from_bits_per_second(0));
+        let classes = before
+            .succeeded_by(given.definitions(), packets, &mut link)
+            .map_err(|(name, error)| format!("class {name:?}: {error}"))?;
+        let successor = |id| classes.successor(&before, id);
+        self.lock().endpoint.configure_classes(now, &link, successor);
+        self.0.classes.set(classes);
+        self.notify_driver();
+        Ok(())
+    }
+
+    /// Traffic of each class in a session.
+    pub(crate) fn class_status(&self, session: SessionId) -> Vec<ClassStatus> {
+        let state = self.lock();
+        let row = |(class, id): (&Definition, ClassId)| {
+            let stats = state.endpoint.class_stats(session, id)?;
+            Some(ClassStatus {
+                name: class.name.clone(),
+                weight: class.share.weight,
+                guaranteed_bit_s: class.share.guaranteed.map(BitRate::bits_per_second),
+                maximum_bit_s: class.share.maximum.map(BitRate::bits_per_second),
+                sent_bytes: stats.bytes_sent,
+                guaranteed_sent_bytes: stats.guaranteed_bytes_sent,
+                waiting_bytes: stats.waiting.get(),
+            })
+        };
+        self.0.classes.read().all().filter_map(row).collect()
+    }
+
+    /// Traffic on a session's packet channels: those of our classes, and those on which anything
+    /// arrived.
+    pub(crate) fn channel_status(&self, session: SessionId) -> Vec<ChannelStatus> {
+        let (state, classes) = (self.lock(), self.0.classes.read());
+        let row = |channel: ChannelId| {
+            let stats = state.endpoint.channel_stats(session, channel)?;
+            let class = classes.on_channel(channel).map(str::to_owned);
+            let used = class.is_some() || stats.received > 0 || stats.offered > 0;
+            used.then(|| ChannelStatus {
+                channel: channel.number(),
+                class,
+                ..ChannelStatus::from(&stats)
+            })
+        };
+        (0..).map_while(ChannelId::new).filter_map(row).collect()
+    }
+
+    /// Sets the terminals to serve.
+    pub(crate) fn set_allowed(&self, now: Instant, allow: Vec<PublicKey>) {
+        self.lock().endpoint.set_allowed(now, allow);
+        self.notify_driver();
+    }
+
+    /// Sets the memory limit of these terminals, from their next session on.
+    pub(crate) fn set_memory(&self, memory: BTreeMap<PublicKey, ByteCount>) {
+        self.lock().endpoint.set_memory(memory);
+    }
+
+    /// Sets a session's share of the rate relative to the others. Ignored for a session that has
+    /// ended.
+    pub(crate) fn set_weight(&self, session: SessionId, weight: u32) {
+        let _ = self.lock().endpoint.set_weight(session, weight);
+    }
+
+    /// What was learnt about paths.
+    pub(crate) fn memories(&self, now: Instant) -> Vec<(PathKey, PathMemory)> {
+        self.lock().endpoint.memories(now)
+    }
+
+    /// Restores what an earlier gateway learnt about paths.
+    pub(crate) fn remember(&self, now: Instant, memories: Vec<(PathKey, PathMemory)>) {
+        let mut state = self.lock();
+        for (path, memory) in memories {
+            state.endpoint.remember(now, path, memory);
+        }
+    }
+
+    /// Counters of a session.
+    pub(crate) fn stats(&self, session: SessionId) -> Option<Stats> {
+        self.lock().endpoint.stats(session)
+    }
+
+    /// Makes a session record up to `noted` events from now on, and takes up to `taken` recorded
+    /// ones, in order of time.
+    pub(crate) fn events(&self, session: SessionId, noted: usize, taken: usize) -> Vec<LogEntry> {
+        let mut state = self.lock();
+        // A session that has ended records nothing.
+        let _ = state.endpoint.set_event_log(session, noted);
+        let events = std::iter::from_fn(|| state.endpoint.poll_session_log(session));
+        events.take(taken).collect()
+    }
+
+    /// Statistics of a stream.
+    pub(crate) fn stream_stats(&self, session: SessionId, stream: StreamId) -> Option<StreamStats> {
+        self.lock().endpoint.stream_stats(session, stream)
+    }
+
+    /// Datagrams that belonged to no session.
+    pub(crate) fn ignored(&self) -> u64 {
+        self.lock().endpoint.ignored()
+    }
+
+    /// Makes the driver look whether the endpoint has something to send.
+    pub(super) fn notify_driver(&self) {
+        self.0.work.notify_one();
+    }
+
+    /// Waits for a command given since the last call.
+    pub(crate) async fn work(&self) {
+        self.0.work.notified().await;
+    }
+
+    /// Opens a stream without waiting: data may follow before the peer has answered.
+    ///
+    /// # Errors
+    /// If there is no session, or no room for another stream.
+    pub(crate) fn open(
+        &self,
+        now: Instant,
+        session: SessionId,
+        open: impl Into<Open<Destination>>,
+    ) -> Result<Stream, StreamError> {
+        let (mut state, open) = (self.lock(), open.into());
+        let (port, dscp) = (open.destination.port(), open.dscp);
+        let stream = state.endpoint.open(now, session, open)?;
+        Ok(self.hold(&mut state, (session, stream), port, dscp))
+    }
+
+    /// Whether the session has room for another stream.
+    pub(crate) fn has_room(&self, session: SessionId) -> bool {
+        self.lock().endpoint.has_room(session)
+    }
+
+    /// Sends an IP packet.
+    ///
+    /// # Errors
+    /// If there is no session, or the peer accepts no packets.
+    pub(crate) fn send_packet(
+        &self,
+        now: Instant,
+        session: SessionId,
+        channel: ChannelId,
+        packet: &[u8],
+    ) -> Result<(), ChannelError> {
+        self.lock().endpoint.send_packet(now, session, channel, packet)?;
+        self.notify_driver();
+        Ok(())
+    }
+
+    /// Whether the peer resolves names.
+    pub(crate) fn peer_resolves(&self, session: SessionId) -> bool {
+        self.lock().endpoint.peer_resolves(session)
+    }
+
+    /// Whether the peer accepts packets on this channel.
+    pub(crate) fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
+        self.lock().endpoint.peer_receives(session, channel)
+    }
+
+    fn hold(&self, state: &mut State, key: Key, port: u16, dscp: Option<u8>) -> Stream {
+        let class = self.0.classes.read().of_connection(port, dscp);
+        // Fails only for a stream that is already gone.
+        let _ = state.endpoint.classify(key.0, key.1, class);
+        state.streams.insert(key, Entry::default());
+        self.notify_driver();
+        Stream::new(self.clone(), key)
+    }
+
+    /// Takes an event from the endpoint: wakes waiting tasks, and returns what the main loop must
+    /// handle.
+    pub(crate) fn take_event(&self, state: &mut State) -> Option<HopEvent> {
+        while let Some((session, event)) = state.endpoint.poll_event() {
+            match event {
+                Event::Opened { stream, open } => {
+                    let (key, port) = ((session, stream), open.destination.port());
+                    let stream = self.hold(state, key, port, open.dscp);
+                    return Some(HopEvent::Opened(stream, open));
+                }
+                Event::Readable(stream) => state.wake((session, stream), |e| &mut e.reader),
+                Event::Writable(stream) => state.wake((session, stream), |e| &mut e.writer),
+                Event::Reset { stream, reason } => {
+                    if let Some(entry) = state.streams.get_mut(&(session, stream)) {
+                        entry.set_reset(reason);
+                    }
+                }
+                Event::Accepted(stream) => {
+                    if let Some(entry) = state.streams.get_mut(&(session, stream)) {
+                        entry.accepted = true;
+                        wake(&mut entry.watcher);
+                    }
+                }
+                Event::Closed(_) => {}
+                Event::Down(_) => {
+                    state.lose(session);
+                    return Some(HopEvent::Session(session, event));
+                }
+                event => return Some(HopEvent::Session(session, event)),
+            }
+        }
+        None
+    }
+}
+
+impl State {
+    fn wake(&mut self, key: Key, waker: impl FnOnce(&mut Entry) -> &mut Option<Waker>) {
+        if let Some(entry) = self.streams.get_mut(&key) {
+            wake(waker(entry));
+        }
+    }
+
+    fn lose(&mut self, session: SessionId) {
+        for ((_, _), entry) in self.streams.iter_mut().filter(|((s, _), _)| *s == session) {
+            entry.set_reset(ResetReason::SessionLost);
+        }
+    }
+
+    pub(super) fn entry(&mut self, key: Key) -> (&mut Endpoint, &mut Entry) {
+        let entry = self.streams.get_mut(&key).expect("an entry lives as long as its stream");
+        (&mut self.endpoint, entry)
+    }
+}
+
+fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}

@@ -1,0 +1,187 @@
+//! A stream of the hop: polled reads and writes that wake the task when they are possible again.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+
+use slacp::{Read, ResetReason, SessionId, StreamError, StreamId};
+
+use super::handle::{Hop, Key};
+
+/// A stream. Dropping it before both directions have ended resets it: an aborted connection must
+/// not look like a finished one.
+pub(crate) struct Stream {
+    hop: Hop,
+    key: Key,
+}
+
+impl Stream {
+    pub(super) fn new(hop: Hop, key: Key) -> Self {
+        Self { hop, key }
+    }
+
+    /// The stream's id in its session.
+    pub(crate) fn id(&self) -> StreamId {
+        self.key.1
+    }
+
+    /// Reads available data into `buffer`. Never returns [`Read::Blocked`].
+    pub(crate) fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<Result<Read, ResetReason>> {
+        let mut state = self.hop.lock();
+        let (endpoint, entry) = state.entry(self.key);
+        if let Some(reason) = entry.reset {
+            return Poll::Ready(Err(reason));
+        }
+        if entry.ended {
+            return Poll::Ready(Ok(Read::End));
+        }
+        // If the endpoint no longer knows the stream, it was reset; a pending event has the reason.
+        let read = endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(Read::Blocked);
+        match read {
+            Read::Blocked => {
+                wait(&mut entry.reader, context);
+                return Poll::Pending;
+            }
+            Read::End => entry.ended = true,
+            Read::Data(_) => {}
+        }
+        // The peer may be waiting for the credit that this has freed.
+        self.hop.notify_driver();
+        Poll::Ready(Ok(read))
+    }
+
+    /// Writes as much of `data` as the stream accepts, at least one byte.
+    pub(crate) fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<Result<usize, ResetReason>> {
+        let mut state = self.hop.lock();
+        let (endpoint, entry) = state.entry(self.key);
+        if let Some(reason) = entry.reset {
+            return Poll::Ready(Err(reason));
+        }
+        let taken = endpoint.write(self.key.0, self.key.1, data).unwrap_or(0);
+        if taken == 0 {
+            wait(&mut entry.writer, context);
+            return Poll::Pending;
+        }
+        self.hop.notify_driver();
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Finishes our direction.
+    pub(crate) fn finish(&self) -> Result<(), ResetReason> {
+        let mut state = self.hop.lock();
+        let (endpoint, entry) = state.entry(self.key);
+        if let Some(reason) = entry.reset {
+            return Err(reason);
+        }
+        endpoint.finish(self.key.0, self.key.1).map_err(|error| lost(&error))?;
+        entry.finished = true;
+        self.hop.notify_driver();
+        Ok(())
+    }
+
+    /// Tells the peer that the stream is connected to its destination.
+    pub(crate) fn accept(&self) -> Result<(), ResetReason> {
+        let mut state = self.hop.lock();
+        let (endpoint, entry) = state.entry(self.key);
+        if let Some(reason) = entry.reset {
+            return Err(reason);
+        }
+        endpoint.accept(self.key.0, self.key.1).map_err(|error| lost(&error))?;
+        self.hop.notify_driver();
+        Ok(())
+    }
+
+    /// The session of the stream.
+    pub(crate) fn session(&self) -> SessionId {
+        self.key.0
+    }
+
+    /// Waits until the peer has connected the stream to its destination.
+    ///
+    /// # Errors
+    /// The reason if it could not.
+    pub(crate) async fn accepted(&self) -> Result<(), ResetReason> {
+        poll_fn(|context| self.poll_accepted(context)).await
+    }
+
+    /// Like [`Self::accepted`].
+    pub(crate) fn poll_accepted(&self, context: &Context<'_>) -> Poll<Result<(), ResetReason>> {
+        let mut state = self.hop.lock();
+        let (_, entry) = state.entry(self.key);
+        match entry.reset {
+            Some(reason) => return Poll::Ready(Err(reason)),
+            None if entry.accepted => return Poll::Ready(Ok(())),
+            None => wait(&mut entry.watcher, context),
+        }
+        Poll::Pending
+    }
+
+    /// Whether the peer has connected the stream to its destination.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.hop.lock().entry(self.key).1.accepted
+    }
+
+    /// Waits until the peer resets the stream or the session is lost; otherwise for ever.
+    pub(crate) async fn reset_by_peer(&self) -> ResetReason {
+        poll_fn(|context| self.poll_reset(context)).await
+    }
+
+    /// Like [`Self::reset_by_peer`].
+    pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Poll<ResetReason> {
+        let mut state = self.hop.lock();
+        let (_, entry) = state.entry(self.key);
+        match entry.reset {
+            Some(reason) => Poll::Ready(reason),
+            None => {
+                wait(&mut entry.watcher, context);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Resets both directions with a reason for the peer.
+    pub(crate) fn reset(self, reason: ResetReason) {
+        self.abandon(reason);
+    }
+
+    fn abandon(&self, reason: ResetReason) {
+        let mut state = self.hop.lock();
+        let (endpoint, entry) = state.entry(self.key);
+        if entry.reset.is_some() || (entry.finished && entry.ended) {
+            return;
+        }
+        // Fails only for a stream that is already gone.
+        let _ = endpoint.reset(self.key.0, self.key.1, reason);
+        entry.reset = Some(reason);
+        self.hop.notify_driver();
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.abandon(ResetReason::Reset);
+        self.hop.lock().streams.remove(&self.key);
+    }
+}
+
+fn wait(waker: &mut Option<Waker>, context: &Context<'_>) {
+    match waker {
+        Some(present) => present.clone_from(context.waker()),
+        None => *waker = Some(context.waker().clone()),
+    }
+}
+
+/// The reason when the endpoint has already forgotten the stream, before its event arrives.
+fn lost(error: &StreamError) -> ResetReason {
+    match error {
+        StreamError::NoSession => ResetReason::SessionLost,
+        _ => ResetReason::Reset,
+    }
+}

@@ -1,0 +1,321 @@
+//! Redirects clients' connections to us: listeners, the nftables table, rules and routes. Dropping
+//! it removes everything it installed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+
+use pep::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
+use pep::traffic::{Policy, Version};
+use slacp::Open;
+
+use super::deferral::{Deferral, DeferredSyn};
+use super::firewall;
+use super::listener::{Accept, Accepted, Listener};
+use super::netfilter::{Rules, Scope, Slot, Table};
+use super::routing::{self, Routing};
+use super::syn_tap::{SynInjector, SynTap};
+use crate::error::RunError;
+use crate::refusal::{self, Operation, Refusal};
+use crate::relay::tcp;
+use crate::roles::solo::window;
+
+/// Port shown in printed rules; a running gateway takes any free one.
+const PRINTED_PORT: u16 = 5901;
+
+/// Everything installed for interception.
+pub(crate) struct Interception {
+    listeners: Vec<Listener>,
+    withheld: Option<Withheld>,
+    rules: Rules,
+    table: Table,
+    without_v6: Option<Refusal>,
+    routing: Routing,
+}
+
+/// SYNs whose answer is deferred.
+struct Withheld {
+    tap: SynTap,
+    deferral: Deferral,
+}
+
+/// A new connection from a client.
+pub(crate) enum Arrival {
+    /// A connection that is already established.
+    Connection(Accepted),
+    /// A withheld SYN, to be answered after the far side.
+    Deferred(DeferredSyn),
+}
+
+impl Arrival {
+    pub(crate) fn open(&self) -> Open {
+        match self {
+            Self::Connection(accepted) => accepted.open,
+            Self::Deferred(deferred) => deferred.open(),
+        }
+    }
+
+    /// Gives up a connection that nothing can carry. An established one is reset; a withheld SYN is
+    /// dropped, and its retransmission passes unaccelerated.
+    pub(crate) fn dismiss(self) {
+        if let Self::Connection(accepted) = self {
+            tcp::reset(accepted.socket);
+        }
+    }
+}
+
+/// Result of waiting for a connection.
+pub(crate) enum IntakeEvent {
+    /// A new connection.
+    Connection(Arrival),
+    /// No connection: it has gone, is not for us, or is already pending.
+    Nothing,
+    /// The process or the system is out of descriptors or memory: retry later.
+    Exhausted(io::Error),
+}
+
+impl Interception {
+    /// Installs only what brings us the replies to transparent connections. Never intercepts new
+    /// ones.
+    ///
+    /// # Errors
+    /// If privileges or kernel features are missing.
+    pub(crate) fn of_replies() -> Result<Self, RunError> {
+        Self::install(&InterceptConfig::nowhere(), &[]).map_err(RunError::of_transparency)
+    }
+
+    /// Installs everything; intercepts nothing until [`Self::take_over`].
+    ///
+    /// # Errors
+    /// If an interface, privileges or kernel features are missing.
+    pub(crate) fn install(config: &InterceptConfig, policies: &[Policy]) -> Result<Self, RunError> {
+        for name in &config.interfaces {
+            if nix::net::if_::if_nametoindex(name.as_str()).is_err() {
+                return Err(RunError::Interface { name: name.clone() });
+            }
+        }
+        let (listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
+        let round = config.own_traffic || config.answer == Answer::Deferred;
+        if round && !routing::is_loopback_up() {
+            let refusal = Refusal::expected(Operation::Loopback, libc::ENETDOWN);
+            return Err(RunError::Interception(refusal));
+        }
+        let table = Table::claim().map_err(nftables)?;
+        let (routing, refusal) = Routing::install(table.slot(), &versions(&listeners))
+            .map_err(RunError::Interception)?;
+        without_v6 = without_v6.or(refusal);
+        for barrier in firewall::barriers(table.slot().mark()) {
+            tracing::warn!("{barrier}");
+        }
+        let versions = versions(&listeners);
+        if config.own_traffic {
+            table.add_own().map_err(nftables)?;
+        }
+        let withheld = match config.answer {
+            Answer::Early => None,
+            Answer::Deferred => Some(Withheld::new(table.slot(), &versions)?),
+        };
+        let rules = rules(config, policies, usable(&listeners, without_v6.is_none()));
+        let installed = Self { listeners, withheld, rules, table, without_v6, routing };
+        if installed.without_v6.is_some() {
+            installed.tell_of_v6();
+        }
+        Ok(installed)
+    }
+
+    /// Restores the routes that the kernel removes when IPv6 or the loopback device goes down.
+    /// Returns whether the next [`Self::take_over`] would intercept other connections than before.
+    pub(crate) fn follow_routes(&mut self) -> bool {
+        let versions = versions(&self.listeners);
+        if !versions.contains(&Version::V6) {
+            return false;
+        }
+        let without_v6 = match self.routing.restore(&versions) {
+            Ok(without_v6) => without_v6,
+            Err(refusal) => {
+                tracing::debug!("{refusal}");
+                return false;
+            }
+        };
+        if without_v6.is_none() == self.without_v6.is_none() {
+            return false;
+        }
+        self.without_v6 = without_v6;
+        self.rules.listeners = usable(&self.listeners, self.without_v6.is_none());
+        true
+    }
+
+    /// Logs whether IPv6 connections are intercepted.
+    pub(crate) fn tell_of_v6(&self) {
+        match &self.without_v6 {
+            Some(refusal) => {
+                tracing::warn!("{}; {}", refusal::without_v6(refusal), refusal.later());
+            }
+            None => tracing::info!("IPv6 connections are intercepted too"),
+        }
+    }
+
+    /// Sets interfaces and policies for the next [`Self::take_over`]. The way of answering stays.
+    pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[Policy]) {
+        self.rules.interfaces.clone_from(&config.interfaces);
+        policies.clone_into(&mut self.rules.policies);
+    }
+
+    /// Why IPv6 connections are not intercepted; `None` if they are.
+    pub(crate) fn without_v6(&self) -> Option<&Refusal> {
+        self.without_v6.as_ref()
+    }
+
+    /// Excludes these destinations from the next [`Self::take_over`] on.
+    pub(crate) fn pass_by(&mut self, refused: Vec<SocketAddr>) {
+        self.rules.refused = refused;
+    }
+
+    /// Connections decided by each policy.
+    pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
+        self.table.counts().unwrap_or_else(|error| {
+            tracing::debug!("cannot read the policies' counters: {error}");
+            BTreeMap::new()
+        })
+    }
+
+    /// Applies TCP settings, and a mark, to clients' connections.
+    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
+        self.listeners.iter().for_each(|listener| listener.prepare(side, mark));
+    }
+
+    /// Intercepts new connections to `scope` from now on. Existing connections are kept.
+    pub(crate) fn take_over(&mut self, scope: &Scope) -> Result<(), RunError> {
+        self.table.take_over(&self.rules, scope).map_err(nftables)?;
+        if let Some(withheld) = &self.withheld {
+            withheld.deferral.forget();
+        }
+        Ok(())
+    }
+
+    /// Waits for the next connection. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> IntakeEvent {
+        let accept = match &mut self.withheld {
+            None => accept(&self.listeners).await,
+            Some(Withheld { tap, deferral }) => tokio::select! {
+                syn = tap.next() => {
+                    let deferred = deferral.handle_syn(syn).map(Arrival::Deferred);
+                    return deferred.map_or(IntakeEvent::Nothing, IntakeEvent::Connection);
+                }
+                accept = accept(&self.listeners) => accept,
+            },
+        };
+        match (accept, &self.withheld) {
+            (Accept::Connection(accepted), Some(withheld)) => {
+                withheld.deferral.deliver(accepted);
+                IntakeEvent::Nothing
+            }
+            (Accept::Connection(accepted), None) => {
+                IntakeEvent::Connection(Arrival::Connection(accepted))
+            }
+            (Accept::Nothing, _) => IntakeEvent::Nothing,
+            (Accept::Exhausted(error), _) => IntakeEvent::Exhausted(error),
+        }
+    }
+}
+
+impl Withheld {
+    fn new(slot: Slot, versions: &[Version]) -> Result<Self, RunError> {
+        let refused = |cause| RunError::Deferral(Refusal::of(Operation::Packets)(cause));
+        let injector = SynInjector::new(versions, slot.let_in()).map_err(refused)?;
+        let tap = SynTap::open(slot.log_group()).map_err(refused)?;
+        Ok(Self { tap, deferral: Deferral::new(injector) })
+    }
+}
+
+async fn accept(listeners: &[Listener]) -> Accept {
+    match listeners {
+        [first, second] => tokio::select! {
+            accept = first.accept() => accept,
+            accept = second.accept() => accept,
+        },
+        [only] => only.accept().await,
+        _ => std::future::pending().await,
+    }
+}
+
+/// The rules, routes and table that a terminal with `config` installs, in nft and ip syntax.
+pub(crate) fn print_rules(config: &TerminalConfig) -> String {
+    match &config.intercept {
+        Some(intercept) => print(intercept, &config.policies, &Scope::Everything),
+        None if config.transparent => print(&InterceptConfig::nowhere(), &[], &Scope::Nothing),
+        None => "# This terminal sets no rules: it intercepts nothing and is not transparent.\n"
+            .to_owned(),
+    }
+}
+
+/// The rules, routes and table of a solo gateway.
+pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
+    let rules = match &config.intercept {
+        Some(intercept) => print(intercept, &config.policies, &Scope::Everything),
+        None => "# This gateway sets no rules: it intercepts nothing.\n".to_owned(),
+    };
+    let sides = [&config.lan, &config.wan];
+    let with = sides.into_iter().filter(|side| window::display(0, side).is_some());
+    let windows = with.zip(0..).filter_map(|(side, number)| window::display(number, side));
+    windows.collect::<String>() + &rules
+}
+
+/// The rules, routes and table of a hub whose terminals are all reachable.
+pub(crate) fn print_hub_rules(config: &HubConfig) -> String {
+    let networks = config.terminals.iter().flat_map(|terminal| terminal.networks.clone());
+    match &config.intercept {
+        Some(intercept) => print(intercept, &config.policies, &Scope::only(networks.collect())),
+        None if config.transparent => print(&InterceptConfig::nowhere(), &[], &Scope::Nothing),
+        None => {
+            "# This hub sets no rules: it intercepts nothing and is not transparent.\n".to_owned()
+        }
+    }
+}
+
+fn print(config: &InterceptConfig, policies: &[Policy], scope: &Scope) -> String {
+    let versions = [Version::V4, Version::V6];
+    let listeners = versions.map(|version| (version, PRINTED_PORT)).to_vec();
+    let rules = rules(config, policies, listeners);
+    let slot = Slot(0);
+    format!(
+        "# A running gateway uses the first free table and any free port.\n{}{}\n",
+        routing::display(slot, &versions),
+        rules.display(slot, scope)
+    )
+}
+
+fn rules(config: &InterceptConfig, policies: &[Policy], listeners: Vec<(Version, u16)>) -> Rules {
+    Rules {
+        interfaces: config.interfaces.clone(),
+        policies: policies.to_vec(),
+        refused: Vec::new(),
+        listeners,
+        deferred: config.answer == Answer::Deferred,
+        own_traffic: config.own_traffic,
+    }
+}
+
+/// Binds the listeners; also returns why there is none for IPv6.
+fn bind() -> Result<(Vec<Listener>, Option<Refusal>), Refusal> {
+    let mut listeners = Vec::new();
+    let without_v6 = routing::for_versions(&[Version::V4, Version::V6], |version| {
+        listeners.push(Listener::bind(version).map_err(Refusal::of(Operation::Listener(version)))?);
+        Ok(())
+    })?;
+    Ok((listeners, without_v6))
+}
+
+/// The listeners that connections can be redirected to.
+fn usable(listeners: &[Listener], with_v6: bool) -> Vec<(Version, u16)> {
+    let ports = listeners.iter().map(Listener::port);
+    ports.filter(|(version, _)| with_v6 || *version == Version::V4).collect()
+}
+
+fn versions(listeners: &[Listener]) -> Vec<Version> {
+    listeners.iter().map(|listener| listener.port().0).collect()
+}
+
+fn nftables(cause: io::Error) -> RunError {
+    RunError::Interception(Refusal::of(Operation::Nftables)(cause))
+}

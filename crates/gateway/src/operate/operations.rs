@@ -1,0 +1,459 @@
+//! What operators ask of a running gateway, and its housekeeping: requests, limits, life cycle.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pep::admission::{Bypass, Drain};
+use pep::bottleneck::End;
+use pep::config::OperationConfig;
+use pep::periodic::Periodic;
+use pep::traffic::Policy;
+use slacp::{PublicKey, Rate};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use units::{BitRate, Instant};
+
+use super::connections::{Entry, Origin};
+use super::control::{Answer, Call, Request, Server};
+use super::counters::Counters;
+use super::events::EventReader;
+use super::limits::ProcessLimits;
+use super::metrics::MetricsServer;
+use super::notify::Notifier;
+use super::restart_keys::RestartKeys;
+use super::status::{
+    ConnectionStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus,
+    TunnelStatus,
+};
+use super::{log, policy};
+use crate::dlep;
+use crate::error::RunError;
+use crate::hop::Hop;
+use crate::hop::path_store::PathStore;
+use crate::hop::peers::{Peers, ms};
+use crate::intercept::intake::Intake;
+use crate::relay::tcp;
+use crate::tunnel::Tunnel;
+
+/// Interval of periodic housekeeping, which also restores routes that the kernel removed. Two
+/// requests that find everything in place cost less than following addresses, devices and routes.
+const HOUSEKEEPING: Duration = Duration::from_millis(500);
+/// Interval of status messages to the service manager (`sd_notify`).
+const NOTIFY: Duration = Duration::from_secs(5);
+/// Interval for saving what was learnt about paths.
+const SAVE: Duration = Duration::from_secs(60);
+/// Maximum queued requests.
+const WAITING: usize = 32;
+
+/// A gateway as its operators see it: its connections, and its hop if it has one.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) hop: Option<&'a Hop>,
+    pub(crate) counters: &'a Counters,
+}
+
+impl View<'_> {
+    /// Live connections.
+    fn live(&self) -> usize {
+        self.counters.live.count()
+    }
+
+    /// Bytes held by all sessions and in pipes.
+    fn held(&self, peers: &Peers) -> u64 {
+        let stats = peers.sessions().filter_map(|session| self.hop?.stats(session));
+        let sessions: u64 = stats.map(|stats| stats.held.get()).sum();
+        sessions + self.counters.in_pipes.get()
+    }
+}
+
+/// A task for the gateway's main loop.
+pub(crate) enum Task {
+    /// Answer an operator's request.
+    Answer(Call),
+    /// Do the housekeeping: the interval has passed, or the modem reported something.
+    Housekeeping,
+}
+
+/// The part of the status that only the role knows.
+#[derive(Default)]
+pub(crate) struct RoleStatus {
+    pub(crate) interception: Option<InterceptionStatus>,
+    pub(crate) policies: Vec<PolicyStatus>,
+    pub(crate) tunnel: Option<TunnelStatus>,
+}
+
+impl RoleStatus {
+    /// Collects the counters of interception and tunnel for these policies.
+    pub(crate) fn of(
+        now: Instant,
+        intake: Option<&Intake>,
+        tunnel: Option<&Tunnel>,
+        policies: &[Policy],
+    ) -> Self {
+        let mut counts = intake.map(Intake::counts).unwrap_or_default();
+        counts.extend(tunnel.map(Tunnel::counts).unwrap_or_default());
+        Self {
+            interception: intake.map(|intake| intake.status(now)),
+            policies: policy::status(policies, &counts),
+            tunnel: tunnel.map(|tunnel| tunnel.status(&counts)),
+        }
+    }
+}
+
+/// The operator's interface to a running gateway.
+pub(crate) struct Operations {
+    role: Role,
+    started: Instant,
+    calls: mpsc::Receiver<Call>,
+    _sender: mpsc::Sender<Call>,
+    _server: Option<Server>,
+    _metrics: Option<MetricsServer>,
+    hangup: Signal,
+    notifier: Notifier,
+    store: Option<PathStore>,
+    save: Periodic,
+    notify: Periodic,
+    housekeeping: Interval,
+    limits: ProcessLimits,
+    config: OperationConfig,
+    /// Settings fixed at start.
+    fixed: RestartKeys,
+    /// Bytes held by sessions, cached by the housekeeping: every new connection checks it, and
+    /// summing up all sessions each time would be too slow.
+    held: u64,
+    draining: Option<Drain>,
+    event_reader: EventReader,
+    dlep: Option<dlep::Client>,
+    pub(crate) peers: Peers,
+}
+
+impl Operations {
+    /// Opens the control socket and the metrics server.
+    ///
+    /// # Errors
+    /// If a configured control socket or metrics address cannot be used.
+    pub(crate) fn start(
+        now: Instant,
+        role: Role,
+        config: &OperationConfig,
+        peers: Peers,
+    ) -> Result<Self, RunError> {
+        let (sender, calls) = mpsc::channel(WAITING);
+        let server = Server::start(&config.control, role, sender.clone())?;
+        let metrics = config.metrics.map(|at| MetricsServer::start(at, sender.clone()));
+        let metrics = metrics.transpose()?;
+        let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
+        let dlep = config.dlep.clone().map(dlep::Client::start).transpose();
+        let dlep = dlep.map_err(RunError::System)?;
+        let notifier = Notifier::from_environment();
+        let mut housekeeping = interval(HOUSEKEEPING);
+        housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            role,
+            started: now,
+            calls,
+            _sender: sender,
+            _server: server,
+            _metrics: metrics,
+            hangup,
+            save: Periodic::new(SAVE, now + SAVE),
+            notify: Periodic::new(notifier.watchdog().unwrap_or(NOTIFY).min(NOTIFY), now),
+            notifier,
+            store: config.state.as_deref().map(|directory| store(directory, role)),
+            housekeeping,
+            limits: ProcessLimits::new(config, role),
+            fixed: config
+                .file
+                .as_deref()
+                .map_or_else(RestartKeys::default, |it| RestartKeys::read(it, role)),
+            config: config.clone(),
+            held: 0,
+            draining: None,
+            event_reader: EventReader::default(),
+            dlep,
+            peers,
+        })
+    }
+
+    /// Waits for the next task. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Task {
+        tokio::select! {
+            Some(call) = self.calls.recv() => Task::Answer(call),
+            _ = self.hangup.recv() => Task::Answer(Call::new(Request::Reload).0),
+            _ = self.housekeeping.tick() => Task::Housekeeping,
+            () = dlep::changed(self.dlep.as_mut()) => Task::Housekeeping,
+        }
+    }
+
+    /// The file to reload.
+    ///
+    /// # Errors
+    /// If the configuration did not come from a file.
+    pub(crate) fn file(&self) -> Result<PathBuf, String> {
+        let file = self.config.file.clone();
+        file.ok_or_else(|| "the configuration came from a pipe and cannot be read again".to_owned())
+    }
+
+    /// Records the outcome of a reload, and answers `call`.
+    pub(crate) fn reloaded(&mut self, call: Call, outcome: Result<Vec<String>, String>) {
+        match &outcome {
+            Ok(notes) => {
+                tracing::info!("configuration reloaded");
+                notes.iter().for_each(|note| tracing::info!("{note}"));
+            }
+            Err(error) => tracing::error!("configuration unchanged: {error}"),
+        }
+        call.answer(outcome.map_or_else(Answer::Error, Answer::Done));
+    }
+
+    /// Applies new limits. Returns notes on what needs a restart.
+    pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
+        let mut notes = vec!["configuration reloaded".to_owned()];
+        self.limits = ProcessLimits::new(&config, self.role);
+        log::configure(config.log.as_ref());
+        let now = config.file.as_deref().map(|file| RestartKeys::read(file, self.role));
+        let unlike = self.fixed.unlike(&now.unwrap_or_default());
+        if !unlike.is_empty() {
+            notes.push(format!("these need a restart: {}", unlike.join(", ")));
+        }
+        self.config = config;
+        notes
+    }
+
+    /// Applies new names and a new rate from the last valid configuration. Returns notes on what
+    /// needs a restart.
+    pub(crate) fn configure_hop(
+        &mut self,
+        now: Instant,
+        hop: &Hop,
+        rate: &Rate,
+        names: BTreeMap<PublicKey, String>,
+    ) -> Option<String> {
+        self.peers.configure(rate, self.config.maximum_rate, names);
+        let note = "rate: existing sessions keep theirs until they are set up again";
+        (!hop.configure_rate(now, rate.clone())).then(|| note.to_owned())
+    }
+
+    /// Announces that the gateway is in service.
+    pub(crate) fn announce_ready(&self) {
+        self.notifier.notify("READY=1");
+    }
+
+    /// Restores what an earlier gateway learnt about paths.
+    pub(crate) fn remember(&mut self, now: Instant, hop: &Hop) {
+        if let Some(store) = &mut self.store {
+            hop.remember(now, store.load());
+        }
+    }
+
+    /// Does the periodic housekeeping: watchdog, status line, and saving what was learnt about
+    /// paths.
+    pub(crate) fn housekeep(&mut self, now: Instant, view: View<'_>) {
+        self.held = view.held(&self.peers);
+        if let (Some(dlep), Some(hop)) = (&mut self.dlep, view.hop)
+            && let Some(news) = dlep.news()
+        {
+            self.peers.handle_report(now, hop, news);
+        }
+        if let Some(hop) = view.hop {
+            self.event_reader.expire(now, hop, &self.peers);
+        }
+        if self.notify.is_due(now) {
+            let sessions =
+                view.hop.map(|_| format!("{} sessions, ", self.peers.sessions().count()));
+            let status = format!("{}{} connections", sessions.unwrap_or_default(), view.live());
+            self.notifier.notify(&format!("WATCHDOG=1\nSTATUS={status}"));
+        }
+        if self.save.is_due(now) {
+            self.save(now, view);
+        }
+    }
+
+    fn save(&mut self, now: Instant, view: View<'_>) {
+        if let (Some(store), Some(hop)) = (&mut self.store, view.hop)
+            && let Err(error) = store.save(&hop.memories(now))
+        {
+            tracing::warn!("cannot save {}: {error}", store.path().display());
+        }
+    }
+
+    /// Announces the end of the gateway.
+    pub(crate) fn stop(&mut self, now: Instant, view: View<'_>) {
+        self.notifier.notify("STOPPING=1");
+        self.dlep.iter().for_each(dlep::Client::stop);
+        self.save(now, view);
+    }
+
+    /// Why new connections are not carried; `None` if they are.
+    pub(crate) fn bypass_reason(&self, view: View<'_>) -> Option<Bypass> {
+        if self.draining.is_some() {
+            return Some(Bypass::Draining);
+        }
+        self.limits.limits.exceeded(view.live(), self.held)
+    }
+
+    /// Maximum number of connections.
+    pub(crate) fn most_connections(&self) -> u64 {
+        self.limits.limits.connections()
+    }
+
+    /// Makes the gateway exit after its last connection, or after a time limit.
+    pub(crate) fn drain(
+        &mut self,
+        now: Instant,
+        view: View<'_>,
+        within: Option<Duration>,
+    ) -> Vec<String> {
+        self.draining = Some(Drain::new(now, within));
+        let left = view.live();
+        tracing::info!("draining: {left} connections left");
+        vec![format!("draining: no new connections; {left} left")]
+    }
+
+    /// Whether draining is complete.
+    pub(crate) fn is_drained(&self, now: Instant, view: View<'_>) -> bool {
+        self.draining.is_some_and(|drain| drain.is_over(now, view.live()))
+    }
+
+    /// Answers a request, or returns it if only the role can: a reload.
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        view: View<'_>,
+        role: RoleStatus,
+        call: Call,
+    ) -> Option<Call> {
+        let answer = match &call.request {
+            Request::Status { connections } => {
+                Answer::Status(Box::new(self.status(now, view, role, *connections)))
+            }
+            Request::Rate { bit_s, for_s, peer } => match Duration::try_from_secs_f64(*for_s) {
+                Ok(valid_for) => {
+                    let rate = BitRate::from_bits_per_second(*bit_s);
+                    let done = self.peers.set_rate_by_operator(
+                        now,
+                        view.hop,
+                        rate,
+                        valid_for,
+                        peer.as_deref(),
+                    );
+                    done.map_or_else(Answer::Error, Answer::Done)
+                }
+                Err(error) => Answer::Error(format!("for_s = {for_s}: {error}")),
+            },
+            Request::Events { reader, peer } => match view.hop {
+                Some(hop) => {
+                    let hop = (hop, &self.peers);
+                    let read = self.event_reader.read(now, hop, *reader, peer.as_deref());
+                    read.map_or_else(Answer::Error, Answer::Events)
+                }
+                None => Answer::Error("a solo gateway has no hop".to_owned()),
+            },
+            Request::Drain { within_s } => {
+                let within = within_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
+                Answer::Done(self.drain(now, view, within))
+            }
+            Request::Reload => return Some(call),
+        };
+        call.answer(answer);
+        None
+    }
+
+    fn status(&self, now: Instant, view: View<'_>, role: RoleStatus, connections: bool) -> Status {
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: self.role,
+            pid: std::process::id(),
+            uptime_s: now.saturating_since(self.started).as_secs_f64(),
+            draining_s: self.draining.map(|drain| drain.left(now).as_secs_f64()),
+            interception: role.interception,
+            policies: role.policies,
+            tunnel: role.tunnel,
+            dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
+            sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),
+            traffic: traffic(view),
+            memory: self.limits.status(view.live(), view.held(&self.peers)),
+            connections: connections.then(|| {
+                let live = view.counters.live.all();
+                live.iter().map(|entry| self.connection(view.hop, now, entry)).collect()
+            }),
+        }
+    }
+
+    fn connection(&self, hop: Option<&Hop>, now: Instant, entry: &Entry) -> ConnectionStatus {
+        let state = entry.lock().clone();
+        let session = entry.session.and_then(|session| Some((hop?, session)));
+        let stream = session.zip(state.stream);
+        let stream = stream.and_then(|((hop, session), stream)| hop.stream_stats(session, stream));
+        let stream = stream.unwrap_or_default();
+        let (near, far, beyond) = match entry.session {
+            None => (Limit::Client, Limit::Server, Limit::Server),
+            Some(_) if matches!(entry.origin, Origin::Peer { .. }) => {
+                (Limit::Server, Limit::Client, Limit::HopOrClient)
+            }
+            Some(_) => (Limit::Client, Limit::Server, Limit::HopOrServer),
+        };
+        let limit = |bottleneck, otherwise| match bottleneck {
+            None => Limit::Idle,
+            Some(End::Socket) => near,
+            Some(End::Stream) => otherwise,
+        };
+        let onto = if session.is_none() || stream.blocked_by_peer { far } else { Limit::Hop };
+        ConnectionStatus {
+            id: entry.id,
+            peer: entry.session.and_then(|it| self.peers.name(it)).unwrap_or_default(),
+            client: entry.open.source.to_string(),
+            client_claimed: entry.origin == Origin::Peer { verified: false },
+            destination: entry.open.destination.to_string(),
+            age_s: now.saturating_since(entry.since).as_secs_f64(),
+            to_hop_bytes: state.to_hop.bytes,
+            from_hop_bytes: state.from_hop.bytes,
+            to_hop_limit: limit(state.to_hop.bottleneck(now), onto),
+            from_hop_limit: limit(state.from_hop.bottleneck(now), beyond),
+            lan_rtt_ms: state.socket.and_then(tcp::rtt).map(ms),
+            wan_rtt_ms: state.far_socket.and_then(tcp::rtt).map(ms),
+            lan_window_segments: state.socket.and_then(tcp::congestion_window),
+            wan_window_segments: state.far_socket.and_then(tcp::congestion_window),
+            hop_rtt_ms: session
+                .and_then(|(hop, session)| hop.stats(session))
+                .map_or(0.0, |stats| ms(stats.rtt)),
+            held_to_send_bytes: stream.unsent + stream.unacknowledged,
+            held_to_read_bytes: stream.held_to_read,
+            resent_bytes: stream.resent,
+            recovered_bytes: stream.recovered,
+        }
+    }
+}
+
+/// The store for what was learnt about paths. Tries to create its directory.
+fn store(directory: &Path, role: Role) -> PathStore {
+    // Ignored: the first write reports the failure.
+    let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    PathStore::new(directory.join(format!("{}-paths.json", role.as_str())))
+}
+
+fn traffic(view: View<'_>) -> TrafficStatus {
+    let counters = view.counters;
+    TrafficStatus {
+        connections: counters.connections.get(),
+        closed: counters.closed.get(),
+        reset: counters.reset.get(),
+        failed: counters.failed.get(),
+        to_hop_bytes: counters.bytes_to_hop.get(),
+        from_hop_bytes: counters.bytes_from_hop.get(),
+        straight: counters.straight.get(),
+        up_bytes: counters.bytes_up.get(),
+        down_bytes: counters.bytes_down.get(),
+        urgent: counters.urgent.get(),
+        datagrams_sent: counters.datagrams_sent.get(),
+        datagrams_received: counters.datagrams_received.get(),
+        datagrams_ignored: view.hop.map_or(0, Hop::ignored),
+        datagrams_too_large: counters.too_large.get(),
+        socket_errors: counters.socket_errors.get(),
+        shared_keys: counters.shared_keys.get(),
+        resets: counters.reasons.all(),
+    }
+}
