@@ -289,8 +289,13 @@ pub(crate) fn inside_a_stranger() {
     let pair = Pair::new();
     let terminal = pair.terminal_with(&section("early").replace("10.0.0.0/8", "192.0.2.0/24"));
     let at = find_netns(Node::Client).unwrap();
-    let mut stranger = at.run(|| connect((Node::Terminal.address4(), PROXY).into()));
-    let answer = stranger.write_all(&[5, 1, 0]).and_then(|()| stranger.read(&mut [0]));
+    // The reset may come while the client still connects.
+    let stranger = at.run(|| TcpStream::connect((Node::Terminal.address4(), PROXY)));
+    let answer = stranger.and_then(|mut stranger| {
+        stranger.set_read_timeout(Some(PATIENCE))?;
+        stranger.write_all(&[5, 1, 0])?;
+        stranger.read(&mut [0])
+    });
     assert_eq!(answer.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
     terminal.end_by(Signal::SIGTERM);
 }
