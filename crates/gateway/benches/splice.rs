@@ -17,6 +17,7 @@ use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, splice};
 use nix::sys::socket::{MsgFlags, recv};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::pipe;
+use report::{Column, Table};
 use stats::Spread;
 use tokio::sync::oneshot;
 
@@ -46,18 +47,19 @@ fn main() {
             rounds.push(way());
         }
     }
-    println!("{} GB over loopback, median of {ROUNDS}", BYTES / 1_000_000_000);
-    println!("{:<18}{:>8}{:>22}", "", "Gbit/s", "relay's CPU s/GB");
+    let columns = [Column::left(""), Column::right("Gbit/s"), Column::right("relay's CPU s/GB")];
+    let mut table = Table::new(columns)
+        .title(format!("{} GB over loopback, median of {ROUNDS}", BYTES / 1_000_000_000));
     for ((name, _), rounds) in ways.iter().zip(&rounds) {
         let rate = median(rounds.iter().map(|round| round.gbit_per_second));
         let cost = median(rounds.iter().map(|round| round.cpu_seconds_per_gb));
-        println!("{name:<18}{rate:>8.1}{cost:>22.3}");
+        table.row([(*name).to_owned(), format!("{rate:.1}"), format!("{cost:.3}")]);
     }
     let [_, bare, solo] = &rounds;
     // Only rounds of about the same time are compared.
     let shares =
         bare.iter().zip(solo).map(|(bare, solo)| solo.gbit_per_second / bare.gbit_per_second);
-    println!("skyhop solo moves {:.0} % of what the bare loop does", median(shares) * 100.0);
+    println!("{table}skyhop solo moves {:.0} % of what the bare loop does", median(shares) * 100.0);
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
