@@ -26,8 +26,8 @@ pub struct Row {
     /// Goodput of the kernel in Mbit/s, per seed.
     #[serde(rename = "kernel_mbit_per_second")]
     pub kernel: Vec<f64>,
-    #[serde(rename = "skyhop_mbit_per_second")]
     /// The same of our endpoint.
+    #[serde(rename = "skyhop_mbit_per_second")]
     pub skyhop: Vec<f64>,
     /// Our mean goodput over the kernel's.
     ratio_of_means: f64,
