@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use units::Instant;
 
-/// Time constant of the estimate of who holds a direction up.
+/// Time constant of the estimate of which end holds a direction up.
 const MEMORY: Duration = Duration::from_secs(2);
 /// A direction that has moved nothing for this long is idle.
 const IDLE: Duration = Duration::from_secs(3);

@@ -45,6 +45,7 @@ mod pair;
 mod policies;
 mod rate;
 mod raw;
+mod restart_keys;
 mod sections;
 mod solo;
 #[cfg(test)]
@@ -65,6 +66,7 @@ use crate::folder::Folder;
 use crate::place::{Place, quoted};
 use crate::{FileError, FileKind};
 pub(crate) use raw::{RawHub, RawSolo, RawTerminal};
+pub use restart_keys::RestartKeys;
 
 /// IFNAMSIZ without the terminating zero.
 const LONGEST_INTERFACE_NAME: usize = 15;

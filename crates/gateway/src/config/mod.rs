@@ -11,11 +11,13 @@ use std::path::Path;
 
 pub use pep::config::{HubConfig, SoloConfig, TerminalConfig};
 pub use scenario::FileError;
-use scenario::gateway::{ConfigFile, KeySource};
+use scenario::FileKind;
+use scenario::gateway::{ConfigFile, KeySource, RestartKeys};
 use slacp::KeyPair;
 use zeroize::Zeroizing;
 
 use self::keys::{KeyError, PrivateKey, check_permissions};
+use crate::operate::status::Role;
 
 /// Reads a hub's configuration from the file at `path`, which may be a pipe such as `/dev/stdin`.
 ///
@@ -45,6 +47,17 @@ pub fn read_terminal(path: &Path) -> Result<TerminalConfig, FileError> {
 /// If the file cannot be read or is not a solo gateway's configuration.
 pub fn read_solo(path: &Path) -> Result<SoloConfig, FileError> {
     Source::read(path)?.as_read().solo()
+}
+
+/// The keys of a file that take effect only at a restart; none if it cannot be read.
+pub(crate) fn restart_keys(file: Option<&Path>, role: Role) -> RestartKeys {
+    let Some(Ok(text)) = file.map(fs::read_to_string) else { return RestartKeys::default() };
+    let kind = match role {
+        Role::Hub => FileKind::Hub,
+        Role::Terminal => FileKind::Terminal,
+        Role::Solo => FileKind::Solo,
+    };
+    RestartKeys::of(&Zeroizing::new(text), kind)
 }
 
 /// A configuration file, which may hold a private key.

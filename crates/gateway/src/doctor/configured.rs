@@ -18,7 +18,7 @@ use super::{Finding, knock, reach, refused};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::operate::control::{Answer, Control, Request, default_directories};
 use crate::operate::status::{Role, Status};
-use crate::relay::side::Settings;
+use crate::relay::side::SocketSettings;
 
 pub(super) fn examine(path: &Path) -> Vec<Finding> {
     let config = match read(path) {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use os::Timer;
+use pep::routes::Sources;
 use slacp::{Event, Notice, Wake};
 use tokio::sync::mpsc::UnboundedSender;
 use units::{Instant, Machine};
 
 use crate::clock;
-use crate::hop::sources::Sources;
 use crate::hop::udp::{Batch, Reception, UdpLink};
 use crate::hop::{Hop, HopEvent};
 use crate::operate::counters::Counters;

@@ -10,7 +10,6 @@ pub(crate) mod driver;
 mod handle;
 pub(crate) mod path_store;
 pub(crate) mod peers;
-pub(crate) mod sources;
 mod stream;
 pub(crate) mod udp;
 

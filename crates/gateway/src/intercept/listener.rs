@@ -9,7 +9,7 @@ use slacp::Open;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::relay::side::Settings;
+use crate::relay::side::SocketSettings;
 use crate::relay::tcp;
 
 /// The kernel limits it to `net.core.somaxconn`.

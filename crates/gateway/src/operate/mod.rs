@@ -14,7 +14,6 @@ mod metrics;
 mod notify;
 mod operations;
 pub(crate) mod policy;
-mod restart_keys;
 pub mod status;
 
 pub(crate) use operations::{Operations, RoleStatus, Task, View};

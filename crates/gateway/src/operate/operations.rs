@@ -10,6 +10,7 @@ use pep::bottleneck::End;
 use pep::config::OperationConfig;
 use pep::periodic::Periodic;
 use pep::traffic::Policy;
+use scenario::gateway::RestartKeys;
 use slacp::{PublicKey, Rate};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -23,12 +24,12 @@ use super::events::EventReader;
 use super::limits::ProcessLimits;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
-use super::restart_keys::RestartKeys;
 use super::status::{
     ConnectionStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus,
     TunnelStatus,
 };
 use super::{log, policy};
+use crate::config::restart_keys;
 use crate::dlep;
 use crate::error::RunError;
 use crate::hop::Hop;
@@ -119,8 +120,8 @@ pub(crate) struct Operations {
     housekeeping: Interval,
     limits: ProcessLimits,
     config: OperationConfig,
-    /// Settings fixed at start.
-    fixed: RestartKeys,
+    /// Settings of the running gateway that only a restart changes.
+    restart_keys: RestartKeys,
     /// Bytes held by sessions, cached by the housekeeping: every new connection checks it, and
     /// summing up all sessions each time would be too slow.
     held: u64,
@@ -165,10 +166,7 @@ impl Operations {
             store: config.state.as_deref().map(|directory| store(directory, role)),
             housekeeping,
             limits: ProcessLimits::new(config, role),
-            fixed: config
-                .file
-                .as_deref()
-                .map_or_else(RestartKeys::default, |it| RestartKeys::read(it, role)),
+            restart_keys: restart_keys(config.file.as_deref(), role),
             config: config.clone(),
             held: 0,
             draining: None,
@@ -214,8 +212,8 @@ impl Operations {
         let mut notes = vec!["configuration reloaded".to_owned()];
         self.limits = ProcessLimits::new(&config, self.role);
         log::configure(config.log.as_ref());
-        let now = config.file.as_deref().map(|file| RestartKeys::read(file, self.role));
-        let unlike = self.fixed.unlike(&now.unwrap_or_default());
+        let now = restart_keys(config.file.as_deref(), self.role);
+        let unlike = self.restart_keys.unlike(&now);
         if !unlike.is_empty() {
             notes.push(format!("these need a restart: {}", unlike.join(", ")));
         }

@@ -25,7 +25,7 @@ use crate::clock;
 use crate::error::RunError;
 use crate::intercept::listener::is_exhaustion;
 use crate::relay::leg::Leg;
-use crate::relay::side::Settings;
+use crate::relay::side::SocketSettings;
 use crate::relay::tcp;
 
 /// Time limit for a handshake.

@@ -12,7 +12,7 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::intercept::own::OwnAddresses;
-use crate::relay::side::Settings;
+use crate::relay::side::SocketSettings;
 use crate::relay::tcp;
 
 /// Source address and packet marks of an outgoing connection.

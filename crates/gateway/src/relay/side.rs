@@ -8,8 +8,8 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::error::RunError;
 
-/// What the kernel is told of a side.
-pub(crate) trait Settings {
+/// Applies the settings of a side to its sockets.
+pub(crate) trait SocketSettings {
     /// Applies the settings to a socket before it connects or listens; accepted sockets inherit
     /// them.
     ///
@@ -30,7 +30,7 @@ pub(crate) trait Settings {
     fn refused(&self, section: &'static str, key: &'static str, cause: io::Error) -> RunError;
 }
 
-impl Settings for SideConfig {
+impl SocketSettings for SideConfig {
     fn apply(&self, socket: &SockRef<'_>) -> Result<(), (&'static str, io::Error)> {
         if let Some(name) = &self.congestion_control {
             let set = socket.set_tcp_congestion(name.as_bytes());

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pep::admission::QuotaPermit;
 use pep::egress::{Egress, Refusal};
+use pep::routes::Sources;
 use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
@@ -15,7 +16,6 @@ use crate::clock;
 use crate::error::RunError;
 use crate::hop::class::LiveClasses;
 use crate::hop::driver::Driver;
-use crate::hop::sources::Sources;
 use crate::hop::udp::UdpLink;
 use crate::hop::{Hop, HopEvent, Stream};
 use crate::intercept::Arrival;

@@ -1,7 +1,10 @@
-//! Which session leads where: for connections ([`Sites`]) and for packets ([`Paths`]).
+//! Which session leads where: for connections ([`Sites`]) and for packets ([`Paths`]); and from which
+//! of our addresses peers are answered ([`Sources`]).
 
 mod paths;
 mod sites;
+mod sources;
 
 pub use paths::Paths;
 pub use sites::{Route, Sites};
+pub use sources::{Addressed, Sources};

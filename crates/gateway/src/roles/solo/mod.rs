@@ -33,7 +33,7 @@ use crate::operate::status::Role;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
-use crate::relay::side::Settings;
+use crate::relay::side::SocketSettings;
 use crate::roles::gateway::log_panic;
 use crate::roles::{self, Service};
 

@@ -5,7 +5,7 @@ use std::future::pending;
 use pep::config::SideConfig;
 
 use crate::error::RunError;
-use crate::relay::side::Settings;
+use crate::relay::side::SocketSettings;
 use crate::roles::solo::window::{Changes, Window};
 
 /// Configured initial windows in segments: sending, receiving.

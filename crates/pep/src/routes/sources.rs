@@ -10,7 +10,7 @@ use slacp::SessionId;
 const STRANGERS: usize = 2048;
 
 /// Source addresses towards the peers.
-pub(crate) enum Sources<S = SessionId> {
+pub enum Sources<S = SessionId> {
     /// Chosen by routing: on a terminal, whose addresses may change.
     Routed,
     /// The address that the peer wrote to.
@@ -19,13 +19,13 @@ pub(crate) enum Sources<S = SessionId> {
 
 impl<S: Copy + Ord> Sources<S> {
     /// For a hub, which may have several addresses.
-    pub(crate) fn as_addressed() -> Self {
+    pub fn as_addressed() -> Self {
         Self::AsAddressed(Addressed::new())
     }
 
     /// Records that a datagram from `peer` arrived at the address `ours`, with its `session` if it
     /// was authentic.
-    pub(crate) fn remember(&mut self, peer: SocketAddr, ours: Option<IpAddr>, session: Option<S>) {
+    pub fn remember(&mut self, peer: SocketAddr, ours: Option<IpAddr>, session: Option<S>) {
         let (Self::AsAddressed(known), Some(ours)) = (self, ours) else { return };
         match session {
             Some(session) => known.enter_peer(session, Peer { at: peer, ours }),
@@ -34,14 +34,14 @@ impl<S: Copy + Ord> Sources<S> {
     }
 
     /// Drops a session that has ended.
-    pub(crate) fn forget(&mut self, session: S) {
+    pub fn forget(&mut self, session: S) {
         if let Self::AsAddressed(known) = self {
             known.forget(session);
         }
     }
 
     /// The source address for `peer`; `None` leaves it to routing.
-    pub(crate) fn of(&self, peer: Option<SocketAddr>) -> Option<IpAddr> {
+    pub fn of(&self, peer: Option<SocketAddr>) -> Option<IpAddr> {
         match self {
             Self::Routed => None,
             Self::AsAddressed(known) => known.of(&peer?),
@@ -51,7 +51,7 @@ impl<S: Copy + Ord> Sources<S> {
 
 /// Remembers peers as long as their sessions live. Other senders, which an attacker can multiply,
 /// only displace each other, never a peer.
-pub(crate) struct Addressed<S> {
+pub struct Addressed<S> {
     /// The last two addresses of each session's peer, the newest first: while it moves, both are
     /// used.
     sessions: BTreeMap<S, [Option<Peer>; 2]>,

@@ -1,13 +1,12 @@
-//! Settings that a running gateway keeps whatever a reload says.
+//! Settings that take effect only when a gateway starts again, not by a reload.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 
-use toml::{Table, Value};
-use zeroize::Zeroizing;
+use serde::Deserialize;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::{Spanned, Value};
 
-use crate::operate::status::Role;
+use crate::FileKind;
 
 /// Keys of every role.
 const COMMON: &[&str] = &["control", "metrics", "proxy", "state"];
@@ -28,44 +27,44 @@ const OF_INTERCEPT: [(&str, &str); 2] =
     [("answer", "intercept.answer"), ("own_traffic", "intercept.own_traffic")];
 
 /// Keys that take effect only at a restart, with their values as written.
-#[derive(Debug, Default)]
-pub(super) struct RestartKeys(BTreeMap<&'static str, String>);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RestartKeys(BTreeMap<&'static str, String>);
 
 impl RestartKeys {
-    /// Reads them from a file; empty if it cannot be read.
-    pub(super) fn read(file: &Path, role: Role) -> Self {
-        let text = Zeroizing::new(fs::read_to_string(file).unwrap_or_default());
-        Self::of(&text, role)
-    }
-
-    fn of(text: &str, role: Role) -> Self {
-        let mut written: Table = text.parse().unwrap_or_default();
-        if let Some(Value::String(key)) = written.remove("private_key") {
-            drop(Zeroizing::new(key));
-        }
-        let of_role: [&[&str]; 2] = match role {
-            Role::Hub => [OF_A_PAIR, &[]],
-            Role::Terminal => [OF_A_PAIR, OF_A_TERMINAL],
-            Role::Solo => [&[], &[]],
+    /// Those in the text of a gateway's file; none if it is no TOML.
+    pub fn of(text: &str, kind: FileKind) -> Self {
+        let Ok(file) = DeTable::parse(text) else { return Self::default() };
+        // Only these are copied: the text may contain a private key.
+        let mut written = file.into_inner();
+        let of_kind: [&[&str]; 2] = match kind {
+            FileKind::Hub => [OF_A_PAIR, &[]],
+            FileKind::Terminal => [OF_A_PAIR, OF_A_TERMINAL],
+            _ => [&[], &[]],
         };
-        let keys = COMMON.iter().chain(of_role.into_iter().flatten());
-        let mut fixed: BTreeMap<_, _> =
-            keys.filter_map(|key| Some((*key, written.get(*key)?.to_string()))).collect();
-        if let Some(Value::Table(section)) = written.get("intercept") {
-            fixed.insert("intercept", String::new());
+        let keys = COMMON.iter().chain(of_kind.into_iter().flatten());
+        let mut found: BTreeMap<_, _> = keys
+            .filter_map(|key| Some((*key, value(written.remove(*key)?)?.to_string())))
+            .collect();
+        let intercept = written.remove("intercept").and_then(value);
+        if let Some(section) = intercept.as_ref().and_then(Value::as_table) {
+            found.insert("intercept", String::new());
             let inside = OF_INTERCEPT.iter();
-            fixed.extend(
+            found.extend(
                 inside.filter_map(|(key, name)| Some((*name, section.get(*key)?.to_string()))),
             );
         }
-        Self(fixed)
+        Self(found)
     }
 
     /// The keys whose values differ.
-    pub(super) fn unlike(&self, other: &Self) -> Vec<&'static str> {
+    pub fn unlike(&self, other: &Self) -> Vec<&'static str> {
         let keys: BTreeSet<&'static str> = self.0.keys().chain(other.0.keys()).copied().collect();
         keys.into_iter().filter(|key| self.0.get(key) != other.0.get(key)).collect()
     }
+}
+
+fn value(written: Spanned<DeValue<'_>>) -> Option<Value> {
+    Value::deserialize(ValueDeserializer::from(written)).ok()
 }
 
 #[cfg(test)]
@@ -75,8 +74,8 @@ mod tests {
     const TERMINAL: &str = "private_key = \"k\"\nhub = \"h:1\"\nrate = \"1 Mbit/s\"\nmtu = 1400\n\
                             [intercept]\ninterfaces = [\"lan0\"]\n[tunnel]\nname = \"t\"\n";
 
-    fn unlike(role: Role, before: &str, after: &str) -> Vec<&'static str> {
-        RestartKeys::of(before, role).unlike(&RestartKeys::of(after, role))
+    fn unlike(kind: FileKind, before: &str, after: &str) -> Vec<&'static str> {
+        RestartKeys::of(before, kind).unlike(&RestartKeys::of(after, kind))
     }
 
     #[test]
@@ -91,20 +90,20 @@ mod tests {
             ("[tunnel]", "own_traffic = true\n[tunnel]", &["intercept.own_traffic"]),
             ("[intercept]\ninterfaces = [\"lan0\"]", "", &["intercept"]),
         ] {
-            assert_eq!(unlike(Role::Terminal, TERMINAL, &TERMINAL.replace(from, to)), named);
+            assert_eq!(unlike(FileKind::Terminal, TERMINAL, &TERMINAL.replace(from, to)), named);
         }
     }
 
     #[test]
     fn a_gateway_alone_changes_what_a_pair_cannot() {
         let (before, after) = ("transparent = false", "transparent = true\nstate = \"/x\"");
-        assert_eq!(unlike(Role::Hub, before, after), ["state", "transparent"]);
-        assert_eq!(unlike(Role::Solo, before, after), ["state"]);
+        assert_eq!(unlike(FileKind::Hub, before, after), ["state", "transparent"]);
+        assert_eq!(unlike(FileKind::Solo, before, after), ["state"]);
     }
 
     #[test]
     fn a_private_key_is_not_kept() {
-        let fixed = RestartKeys::of(TERMINAL, Role::Terminal);
-        assert!(!format!("{fixed:?}").contains("private"), "{fixed:?}");
+        let keys = RestartKeys::of(TERMINAL, FileKind::Terminal);
+        assert!(!format!("{keys:?}").contains("private"), "{keys:?}");
     }
 }
