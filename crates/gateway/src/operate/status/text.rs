@@ -250,78 +250,50 @@ fn channel_rows(text: &mut String, channel: &ChannelStatus) {
     row(text, "", &received);
 }
 
+/// The text of a cell.
+type Cell = fn(&ConnectionStatus) -> String;
+
 fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
-    if role == Role::Solo {
-        return straight_table(connections);
-    }
-    let names = [
-        "peer",
-        "client",
-        "destination",
-        "age",
-        "to hop",
-        "from hop",
-        "limited up by",
-        "down by",
-        "LAN ms",
-        "hop ms",
-        "resent",
-        "restored",
-    ];
-    let mut table = Table::new(names.map(Column::left)).indent(2);
+    let columns = columns(role);
+    let names = columns.iter().map(|(name, _)| Column::left(name));
+    let mut table = Table::new(names).indent(2);
     for connection in connections {
-        table.row([
-            connection.peer.clone(),
-            client(connection),
-            connection.destination.clone(),
-            seconds(connection.age_s),
-            bytes(connection.to_hop_bytes),
-            bytes(connection.from_hop_bytes),
-            connection.to_hop_limit.as_str().to_owned(),
-            connection.from_hop_limit.as_str().to_owned(),
-            rtt(connection.lan_rtt_ms),
-            format!("{:.0}", connection.hop_rtt_ms),
-            bytes(connection.resent_bytes),
-            bytes(connection.recovered_bytes),
-        ]);
+        table.row(columns.iter().map(|(_, cell)| cell(connection)));
     }
     table.to_string()
+}
+
+/// A gateway alone has no hop and no peer.
+fn columns(role: Role) -> Vec<(&'static str, Cell)> {
+    let alone = role == Role::Solo;
+    let (up, down) = if alone { ("up", "down") } else { ("to hop", "from hop") };
+    let mut columns: Vec<(&str, Cell)> = vec![
+        ("client", client),
+        ("destination", |it| it.destination.clone()),
+        ("age", |it| seconds(it.age_s)),
+        (up, |it| bytes(it.to_hop_bytes)),
+        (down, |it| bytes(it.from_hop_bytes)),
+        ("limited up by", |it| it.to_hop_limit.as_str().to_owned()),
+        ("down by", |it| it.from_hop_limit.as_str().to_owned()),
+        ("LAN ms", |it| rtt(it.lan_rtt_ms)),
+    ];
+    if alone {
+        columns.push(("WAN ms", |it| rtt(it.wan_rtt_ms)));
+        return columns;
+    }
+    columns.insert(0, ("peer", |it| it.peer.clone()));
+    columns.extend([
+        ("hop ms", (|it| format!("{:.0}", it.hop_rtt_ms)) as Cell),
+        ("resent", |it| bytes(it.resent_bytes)),
+        ("restored", |it| bytes(it.recovered_bytes)),
+    ]);
+    columns
 }
 
 /// The client's address, marked if only the peer vouches for it.
 fn client(connection: &ConnectionStatus) -> String {
     let claimed = if connection.client_claimed { " (claimed)" } else { "" };
     format!("{}{claimed}", connection.client)
-}
-
-/// Connections of a gateway without a hop.
-fn straight_table(connections: &[ConnectionStatus]) -> String {
-    let names = [
-        "client",
-        "destination",
-        "age",
-        "up",
-        "down",
-        "limited up by",
-        "down by",
-        "LAN ms",
-        "WAN ms",
-    ];
-    let mut table = Table::new(names.map(Column::left)).indent(2);
-    for connection in connections {
-        table.row([
-            connection.client.clone(),
-            connection.destination.clone(),
-            seconds(connection.age_s),
-            bytes(connection.to_hop_bytes),
-            bytes(connection.from_hop_bytes),
-            connection.to_hop_limit.as_str().to_owned(),
-            connection.from_hop_limit.as_str().to_owned(),
-            rtt(connection.lan_rtt_ms),
-            rtt(connection.wan_rtt_ms),
-        ]);
-    }
-    table.to_string()
 }
 
 fn rtt(ms: Option<f64>) -> String {
