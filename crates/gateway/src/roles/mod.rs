@@ -129,3 +129,110 @@ fn announce_ready() {
     let mut stdout = io::stdout().lock();
     let _ = writeln!(stdout, "ready").and_then(|()| stdout.flush());
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use pep::config::{ControlPath, OperationConfig};
+
+    use super::*;
+    use crate::hop::peers::Peers;
+    use crate::operate::counters::Counters;
+    use crate::operate::status::Role;
+
+    /// A service that records its calls. It has as many events as `outcomes`, the results of handling
+    /// them.
+    struct Recorder<'a> {
+        outcomes: Vec<Result<(), RunError>>,
+        calls: &'a mut Vec<&'static str>,
+        counters: Counters,
+    }
+
+    impl Service for Recorder<'_> {
+        type Event = Result<(), RunError>;
+
+        fn view(&self) -> View<'_> {
+            View { hop: None, counters: &self.counters }
+        }
+
+        fn role_status(&self, _: Instant) -> RoleStatus {
+            RoleStatus::default()
+        }
+
+        async fn next(&mut self) -> Self::Event {
+            if self.outcomes.is_empty() { pending().await } else { self.outcomes.remove(0) }
+        }
+
+        fn handle(
+            &mut self,
+            _: Instant,
+            _: &mut Operations,
+            event: Self::Event,
+        ) -> Result<(), RunError> {
+            self.calls.push("handle");
+            event
+        }
+
+        fn set_interception(&mut self, _: Instant, _: &Operations) -> Result<bool, RunError> {
+            self.calls.push("intercept");
+            Ok(false)
+        }
+
+        fn housekeep(&mut self, _: Instant) {
+            self.calls.push("housekeep");
+        }
+
+        fn reload(&mut self, _: Instant, _: &mut Operations) -> Result<Vec<String>, String> {
+            Ok(Vec::new())
+        }
+
+        async fn stop(self) {
+            self.calls.push("stop");
+        }
+    }
+
+    fn operations() -> Operations {
+        let config = OperationConfig { control: ControlPath::None, ..Default::default() };
+        Operations::start(clock::now(), Role::Solo, &config, Peers::none()).unwrap()
+    }
+
+    /// The calls of a gateway that runs with these events until `shutdown`, and how it ends.
+    async fn record(
+        outcomes: Vec<Result<(), RunError>>,
+        ops: Operations,
+        shutdown: impl Future<Output = ()>,
+    ) -> (Vec<&'static str>, Result<(), RunError>) {
+        let mut calls = Vec::new();
+        let service = Recorder { outcomes, calls: &mut calls, counters: Counters::default() };
+        let result = run(ops, service, shutdown).await;
+        (calls, result)
+    }
+
+    #[tokio::test]
+    async fn interception_follows_every_event_until_one_is_fatal() {
+        let fatal = RunError::Socket(io::ErrorKind::BrokenPipe.into());
+        let outcomes = vec![Ok(()), Ok(()), Err(fatal)];
+        let (calls, result) = record(outcomes, operations(), pending()).await;
+        assert!(matches!(result, Err(RunError::Socket(_))));
+        // Housekeeping may come in between.
+        let handled = calls.iter().filter(|call| **call == "handle").count();
+        assert_eq!((handled, calls[0]), (3, "intercept"));
+        let (running, end) = calls.split_at(calls.len() - 2);
+        assert_eq!(end, ["handle", "stop"]);
+        let followed = |call: &[&str]| call[0] == "intercept" || call[1] == "intercept";
+        assert!(running.windows(2).all(followed), "{calls:?}");
+    }
+
+    #[tokio::test]
+    async fn a_shutdown_and_the_end_of_a_drain_stop_the_service() {
+        let (calls, result) = record(Vec::new(), operations(), ready(())).await;
+        assert!(result.is_ok() && calls.last() == Some(&"stop"), "{calls:?}");
+
+        let (mut ops, counters) = (operations(), Counters::default());
+        ops.drain(clock::now(), View { hop: None, counters: &counters }, None);
+        let (calls, result) = record(vec![Ok(())], ops, pending()).await;
+        assert!(result.is_ok());
+        assert_eq!(calls, ["intercept", "stop"]);
+    }
+}

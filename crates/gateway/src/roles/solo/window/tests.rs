@@ -77,7 +77,7 @@ fn the_copy_follows_the_main_table_and_goes_with_its_owner() {
 }
 
 #[test]
-fn two_sides_have_a_place_each_and_leftovers_are_removed() {
+fn two_sides_have_a_slot_each_and_leftovers_are_removed() {
     in_namespace(|| {
         add(route(1, &[]));
         let first = Window::install(&side()).unwrap().unwrap();
@@ -94,7 +94,7 @@ fn two_sides_have_a_place_each_and_leftovers_are_removed() {
 }
 
 #[test]
-fn changes_of_routes_are_told() {
+fn changes_of_routes_are_reported() {
     in_namespace(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
@@ -106,7 +106,7 @@ fn changes_of_routes_are_told() {
 }
 
 #[test]
-fn a_side_without_wishes_sets_nothing() {
+fn a_side_without_windows_sets_nothing() {
     assert!(Window::install(&SideConfig::default()).unwrap().is_none());
     assert_eq!(display(0, &SideConfig::default()), None);
     let shown = display(0, &side()).unwrap();
