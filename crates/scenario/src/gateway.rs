@@ -46,12 +46,11 @@ mod policies;
 mod rate;
 mod raw;
 mod restart_keys;
-mod sections;
+mod shared;
 mod solo;
 #[cfg(test)]
 mod tests;
 mod tunnel;
-mod values;
 
 use core::fmt::Display;
 use core::ops::RangeInclusive;

@@ -5,8 +5,9 @@ use core::ops::RangeInclusive;
 use pep::traffic::{Classes, DEFAULT_CLASS, Definition, MOST_CLASSES, Ports, TCP, Traffic, UDP};
 use slacp::{ClassConfig, ErrorControl};
 
-use super::values::Item;
-use super::{number, rate, sections};
+use super::raw::sections;
+use super::raw::values::Item;
+use super::{number, rate};
 use crate::FileError;
 use crate::place::{Place, quoted};
 

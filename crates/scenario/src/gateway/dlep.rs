@@ -8,7 +8,8 @@ use pep::config::{DlepConfig, Modem};
 use pep::dlep::PORT;
 use units::format_duration;
 
-use super::{interface, sections};
+use super::interface;
+use super::raw::sections;
 use crate::FileError;
 use crate::place::{Place, quoted};
 

@@ -3,7 +3,7 @@
 
 use pep::egress::{Egress, Target};
 
-use super::sections;
+use super::raw::sections;
 use crate::FileError;
 use crate::place::Place;
 use crate::text::Text;

@@ -3,7 +3,8 @@
 use pep::config::{Answer, InterceptConfig, Names, ProxyConfig};
 use pep::traffic::Prefix;
 
-use super::{interface, sections};
+use super::interface;
+use super::raw::sections;
 use crate::FileError;
 use crate::place::Place;
 use crate::text::Text;

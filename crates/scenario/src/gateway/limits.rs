@@ -6,7 +6,8 @@ use core::ops::RangeInclusive;
 use pep::admission::Quota;
 
 use super::hop::size;
-use super::{number, sections};
+use super::number;
+use super::raw::sections;
 use crate::FileError;
 use crate::place::Place;
 

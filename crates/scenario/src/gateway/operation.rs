@@ -5,12 +5,12 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::path::Path;
 
-pub(super) use pep::config::OperationConfig;
-use pep::config::{ControlPath, LogFilter};
+use pep::config::{ControlPath, LogFilter, OperationConfig};
 use units::{ByteCount, format_duration};
 
+use super::ConfigFile;
 use super::hop::size;
-use super::{ConfigFile, sections};
+use super::raw::sections;
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::{Text, Time};

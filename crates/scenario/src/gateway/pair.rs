@@ -13,9 +13,10 @@ use super::hop::Hop;
 use super::operation::Operation;
 use super::policies::Choice;
 use super::rate::Rates;
-use super::values::Key;
-use super::{ConfigFile, KeySource, RawHub, RawTerminal, identity, sections};
-use super::{classes, dlep, egress, entrances, hop, limits, operation, policies, tunnel};
+use super::raw::sections;
+use super::raw::values::Key;
+use super::shared::{SharedKeys, shared_keys};
+use super::{ConfigFile, KeySource, RawHub, RawTerminal, egress, entrances, limits, policies};
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;
@@ -26,45 +27,26 @@ pub(super) fn terminal<E: Display>(
     file: &ConfigFile<'_>,
     key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
 ) -> Result<TerminalConfig, FileError> {
-    let rates = Rates { rate: raw.rate, initial: raw.initial_rate, maximum: raw.maximum_rate };
-    let (rate, maximum_rate) = rates.read(place)?;
-    let dlep = raw.dlep.map(|raw| dlep::read(place, raw, &rate)).transpose()?;
-    let operation = Operation {
-        control: raw.control,
-        state: raw.state,
-        metrics: raw.metrics,
-        total_memory: raw.total_memory,
-        max_connections: raw.max_connections,
-        keepalive: raw.keepalive,
-        log: raw.log,
-    };
-    let hop = Hop { mtu: raw.mtu, memory: raw.memory, stream_window: raw.stream_window };
-    let mut link = hop.read(place, rate)?;
-    let tunnel = raw.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
-    let classes = classes::read(place, raw.class, tunnel.is_some(), &mut link)?;
+    let shared = shared_keys!(raw).read(place, file, key)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
-    let needs_interception = tunnel.is_some() || raw.proxy.is_none();
+    let needs_interception = shared.tunnel.is_some() || raw.proxy.is_none();
     let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;
-    let choice = Choice { split: intercept.is_some(), tunnel: tunnel.is_some() };
+    let choice = Choice { split: intercept.is_some(), tunnel: shared.tunnel.is_some() };
     let hub_address = || place.missing("hub", HubAddress::FORM);
     Ok(TerminalConfig {
-        operation: operation::OperationConfig {
-            maximum_rate,
-            dlep,
-            ..operation.read(place, file)?
-        },
-        identity: identity(place, raw.private_key, raw.private_key_file, key)?,
+        identity: shared.identity,
         hub: raw.hub.ok_or_else(hub_address)?.0,
         hub_key: public_key(place, "hub_key", raw.hub_key)?,
-        listen: raw.listen.map(|address| address.0.0),
-        link,
-        connect_timeout: hop::connect_timeout(place, raw.connect_timeout)?,
+        listen: shared.listen,
+        link: shared.link,
+        connect_timeout: shared.connect_timeout,
         transparent: raw.transparent.unwrap_or(false),
         intercept,
         proxy,
         accept: egress::accept(place, raw.accept)?,
-        tunnel,
-        classes,
+        operation: shared.operation,
+        tunnel: shared.tunnel,
+        classes: shared.classes,
         policies: policies::read(place, bypass, raw.policy, choice)?,
     })
 }
@@ -75,48 +57,29 @@ pub(super) fn hub<E: Display>(
     file: &ConfigFile<'_>,
     key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
 ) -> Result<HubConfig, FileError> {
-    let rates = Rates { rate: raw.rate, initial: raw.initial_rate, maximum: raw.maximum_rate };
-    let (rate, maximum_rate) = rates.read(place)?;
-    let dlep = raw.dlep.map(|raw| dlep::read(place, raw, &rate)).transpose()?;
-    let operation = Operation {
-        control: raw.control,
-        state: raw.state,
-        metrics: raw.metrics,
-        total_memory: raw.total_memory,
-        max_connections: raw.max_connections,
-        keepalive: raw.keepalive,
-        log: raw.log,
-    };
-    let hop = Hop { mtu: raw.mtu, memory: raw.memory, stream_window: raw.stream_window };
-    let mut link = hop.read(place, rate)?;
-    link.names = true;
-    let tunnel = raw.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
-    let classes = classes::read(place, raw.class, tunnel.is_some(), &mut link)?;
+    let mut shared = shared_keys!(raw).read(place, file, key)?;
+    shared.link.names = true;
     egress::no_allow_loopback(place, raw.allow_loopback)?;
     let usual = egress::usual(place, raw.egress)?;
     let limits = limits::usual(place, raw.limits)?;
     let terminals = permitted(place, raw.terminal, &usual, limits)?;
     let transparent = raw.transparent.unwrap_or(false);
     let needs_networks = raw.intercept.is_some() || transparent;
-    check_networks(place, &terminals, tunnel.is_some(), needs_networks)?;
+    check_networks(place, &terminals, shared.tunnel.is_some(), needs_networks)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
-    let choice = Choice { split: raw.intercept.is_some(), tunnel: tunnel.is_some() };
+    let choice = Choice { split: raw.intercept.is_some(), tunnel: shared.tunnel.is_some() };
     Ok(HubConfig {
-        operation: operation::OperationConfig {
-            maximum_rate,
-            dlep,
-            ..operation.read(place, file)?
-        },
-        identity: identity(place, raw.private_key, raw.private_key_file, key)?,
-        listen: raw.listen.map(|address| address.0.0),
-        link,
-        connect_timeout: hop::connect_timeout(place, raw.connect_timeout)?,
-        mesh: raw.mesh.unwrap_or(false),
+        identity: shared.identity,
+        listen: shared.listen,
+        link: shared.link,
+        connect_timeout: shared.connect_timeout,
         transparent,
+        mesh: raw.mesh.unwrap_or(false),
         intercept: raw.intercept.map(|raw| entrances::intercept(place, raw)).transpose()?,
         terminals,
-        tunnel,
-        classes,
+        operation: shared.operation,
+        tunnel: shared.tunnel,
+        classes: shared.classes,
         policies: policies::read(place, bypass, raw.policy, choice)?,
     })
 }

@@ -3,7 +3,7 @@
 use pep::traffic::{Action, MOST_RULES, Policy, Prefix, policy_rules};
 
 use super::classes::{DSCP_FORM, PORTS_FORM, code_point, each, ports};
-use super::sections;
+use super::raw::sections;
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;

@@ -2,7 +2,7 @@
 
 use units::BitRate;
 
-use super::values::RateChoice;
+use super::raw::values::RateChoice;
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;

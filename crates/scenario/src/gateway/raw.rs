@@ -1,14 +1,17 @@
 //! The files of gateways as written.
 
+pub(super) mod sections;
+pub(super) mod values;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use units::{BitRate, ByteCount};
 
-use super::sections::{
+use self::sections::{
     Accept, Class, Dlep, Egress, Intercept, Limits, Metrics, PermittedTerminal, Policy, Proxy,
     Side, Tunnel,
 };
-use super::values::{Address, Key, RateChoice};
+use self::values::{Address, Key, RateChoice};
 use crate::text::{Text, Time};
 use pep::config::{HubAddress, LogFilter};
 

@@ -7,7 +7,8 @@ use units::{BitRate, ByteCount};
 
 use super::operation::Operation;
 use super::policies::Choice;
-use super::{ConfigFile, RawSolo, entrances, hop, number, policies, sections};
+use super::raw::sections;
+use super::{ConfigFile, RawSolo, entrances, hop, number, policies};
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;

@@ -4,7 +4,8 @@ use core::ops::RangeInclusive;
 
 use pep::config::{TunnelConfig, TunnelDevice};
 
-use super::{LONGEST_INTERFACE_NAME, number, sections};
+use super::raw::sections;
+use super::{LONGEST_INTERFACE_NAME, number};
 use crate::FileError;
 use crate::place::{Place, quoted};
 

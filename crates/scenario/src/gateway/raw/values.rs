@@ -13,7 +13,7 @@ use units::BitRate;
 
 /// A local or remote address with a port.
 #[derive(Clone, Copy)]
-pub(super) struct Address(pub(super) SocketAddr);
+pub(in crate::gateway) struct Address(pub(in crate::gateway) SocketAddr);
 
 impl FromStr for Address {
     type Err = &'static str;
@@ -27,7 +27,7 @@ impl FromStr for Address {
 
 /// A public key.
 #[derive(Clone, Copy)]
-pub(super) struct Key(pub(super) PublicKey);
+pub(in crate::gateway) struct Key(pub(in crate::gateway) PublicKey);
 
 impl FromStr for Key {
     type Err = KeyTextError;
@@ -39,7 +39,7 @@ impl FromStr for Key {
 
 /// Where a side's rate comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RateChoice {
+pub(in crate::gateway) enum RateChoice {
     /// The operator.
     Fixed(BitRate),
     /// Measurement.
@@ -77,7 +77,7 @@ impl fmt::Display for RateChoice {
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number, or a text in quotes")]
 #[schemars(inline)]
-pub(super) enum Item {
+pub(in crate::gateway) enum Item {
     Number(i64),
     Text(String),
 }
@@ -95,7 +95,7 @@ impl fmt::Display for Item {
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub(super) enum Answer {
+pub(in crate::gateway) enum Answer {
     Early,
     Deferred,
 }
@@ -113,7 +113,7 @@ impl From<Answer> for config::Answer {
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub(super) enum Names {
+pub(in crate::gateway) enum Names {
     Hub,
     Here,
 }
@@ -131,7 +131,7 @@ impl From<Names> for config::Names {
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub(super) enum Device {
+pub(in crate::gateway) enum Device {
     Auto,
     Tun,
     Veth,
@@ -151,7 +151,7 @@ impl From<Device> for config::TunnelDevice {
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub(super) enum Action {
+pub(in crate::gateway) enum Action {
     Split,
     Tunnel,
     Bypass,
@@ -171,7 +171,7 @@ impl From<Action> for pep::traffic::Action {
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub(super) enum Channel {
+pub(in crate::gateway) enum Channel {
     None,
     Fec,
     Arq,

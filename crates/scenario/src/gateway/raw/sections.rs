@@ -12,234 +12,234 @@ use crate::text::{Text, Time};
 /// The metrics server.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Metrics {
+pub(in crate::gateway) struct Metrics {
     /// The TCP address that serves metrics and a page over HTTP.
     #[schemars(required, extend("examples" = ["127.0.0.1:9590"]))]
-    pub(super) listen: Option<Text<Address>>,
+    pub(in crate::gateway) listen: Option<Text<Address>>,
 }
 
 /// How to obtain the rate from the modem (RFC 8175); needs `rate = "modem"`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Dlep {
+pub(in crate::gateway) struct Dlep {
     /// The interface on which to discover the modem; or `modem`.
-    pub(super) interface: Option<String>,
+    pub(in crate::gateway) interface: Option<String>,
     /// The modem's address, with a port unless it is 854.
-    pub(super) modem: Option<String>,
+    pub(in crate::gateway) modem: Option<String>,
     /// Interval of this side's heartbeats; 1 s to 1 h.
     #[schemars(extend("default" = "5 s"))]
-    pub(super) heartbeat: Option<Text<Time>>,
+    pub(in crate::gateway) heartbeat: Option<Text<Time>>,
     /// Accept only packets that no router has forwarded (TTL 255, RFC 5082).
     #[schemars(extend("default" = true))]
-    pub(super) gtsm: Option<bool>,
+    pub(in crate::gateway) gtsm: Option<bool>,
 }
 
 /// Connections to intercept.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Intercept {
+pub(in crate::gateway) struct Intercept {
     /// The interfaces to the clients.
     #[schemars(required, length(min = 1), extend("examples" = [["lan0"]]))]
-    pub(super) interfaces: Option<Vec<String>>,
+    pub(in crate::gateway) interfaces: Option<Vec<String>>,
     /// Destinations (prefixes) that pass unaccelerated.
     #[serde(default)]
-    pub(super) bypass: Vec<Text<Prefix>>,
+    pub(in crate::gateway) bypass: Vec<Text<Prefix>>,
     /// When to answer clients: at once, or when the far end has answered.
     #[schemars(extend("default" = "early"))]
-    pub(super) answer: Option<Answer>,
+    pub(in crate::gateway) answer: Option<Answer>,
     /// Also intercept connections of the gateway's own machine.
     #[schemars(extend("default" = false))]
-    pub(super) own_traffic: Option<bool>,
+    pub(in crate::gateway) own_traffic: Option<bool>,
 }
 
 /// The SOCKS5 and HTTP CONNECT proxy.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Proxy {
+pub(in crate::gateway) struct Proxy {
     /// The TCP address.
     #[schemars(required, extend("examples" = ["127.0.0.1:1080"]))]
-    pub(super) listen: Option<Text<Address>>,
+    pub(in crate::gateway) listen: Option<Text<Address>>,
     /// Addresses (prefixes) that may use the proxy; required when others can reach `listen`.
     #[serde(default)]
-    pub(super) clients: Vec<Text<Prefix>>,
+    pub(in crate::gateway) clients: Vec<Text<Prefix>>,
     /// When to report success to a client: at once, or when the far end has connected.
     #[schemars(extend("default" = "early"))]
-    pub(super) answer: Option<Answer>,
+    pub(in crate::gateway) answer: Option<Answer>,
     /// Which side of a pair resolves names.
     #[schemars(extend("default" = "hub"))]
-    pub(super) names: Option<Names>,
+    pub(in crate::gateway) names: Option<Names>,
 }
 
 /// The tunnel for traffic that is not split.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Tunnel {
+pub(in crate::gateway) struct Tunnel {
     /// The network device.
     #[schemars(extend("default" = "skyhop0"))]
-    pub(super) name: Option<String>,
+    pub(in crate::gateway) name: Option<String>,
     /// Its type; `auto` takes the first that works.
     #[schemars(extend("default" = "auto"))]
-    pub(super) device: Option<Device>,
+    pub(in crate::gateway) device: Option<Device>,
     /// The longest packet that the tunnel takes, in bytes; by default 1500, or the hop's `mtu` if
     /// that is larger.
     #[schemars(range(min = 1280, max = 9216))]
-    pub(super) mtu: Option<i64>,
+    pub(in crate::gateway) mtu: Option<i64>,
 }
 
 /// A class of traffic: what matches one of `dscp`, `ports` and `protocols`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Class {
+pub(in crate::gateway) struct Class {
     /// Unique; `default` is the class of what no other matches.
-    pub(super) name: String,
+    pub(in crate::gateway) name: String,
     /// Code points by name or number.
     #[serde(default)]
     #[schemars(extend("examples" = [["EF", "AF41", 8]]))]
-    pub(super) dscp: Vec<Item>,
+    pub(in crate::gateway) dscp: Vec<Item>,
     /// Ports of either end.
     #[serde(default)]
     #[schemars(extend("examples" = [[22, "5060-5061", "udp/443"]]))]
-    pub(super) ports: Vec<Item>,
+    pub(in crate::gateway) ports: Vec<Item>,
     /// IP protocols by name or number.
     #[serde(default)]
     #[schemars(extend("examples" = [["icmp", "esp", 50]]))]
-    pub(super) protocols: Vec<Item>,
+    pub(in crate::gateway) protocols: Vec<Item>,
     /// Share of the rate, relative to other classes.
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
-    pub(super) weight: Option<i64>,
+    pub(in crate::gateway) weight: Option<i64>,
     /// A rate that the class gets before others share.
     #[schemars(extend("examples" = ["2 Mbit/s"]))]
-    pub(super) guaranteed: Option<Text<BitRate>>,
+    pub(in crate::gateway) guaranteed: Option<Text<BitRate>>,
     /// A rate that the class does not exceed.
     #[schemars(extend("examples" = ["2 Mbit/s"]))]
-    pub(super) maximum: Option<Text<BitRate>>,
+    pub(in crate::gateway) maximum: Option<Text<BitRate>>,
     /// How its packets are protected on the hop.
     #[schemars(extend("default" = "fec-arq"))]
-    pub(super) channel: Option<Channel>,
+    pub(in crate::gateway) channel: Option<Channel>,
 }
 
 /// What to do with traffic that matches all of `to`, `from`, `ports` and `dscp`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Policy {
+pub(in crate::gateway) struct Policy {
     /// Unique; by default its number.
-    pub(super) name: Option<String>,
+    pub(in crate::gateway) name: Option<String>,
     /// Destinations (prefixes).
     #[serde(default)]
-    pub(super) to: Vec<Text<Prefix>>,
+    pub(in crate::gateway) to: Vec<Text<Prefix>>,
     /// Sources (prefixes).
     #[serde(default)]
-    pub(super) from: Vec<Text<Prefix>>,
+    pub(in crate::gateway) from: Vec<Text<Prefix>>,
     /// Ports of the destination.
     #[serde(default)]
     #[schemars(extend("examples" = [[22, "5060-5061", "udp/443"]]))]
-    pub(super) ports: Vec<Item>,
+    pub(in crate::gateway) ports: Vec<Item>,
     /// Code points by name or number.
     #[serde(default)]
     #[schemars(extend("examples" = [["EF", "AF41", 8]]))]
-    pub(super) dscp: Vec<Item>,
+    pub(in crate::gateway) dscp: Vec<Item>,
     /// Split, tunnel or bypass.
     #[schemars(required)]
-    pub(super) action: Option<Action>,
+    pub(in crate::gateway) action: Option<Action>,
 }
 
 /// A terminal that may connect.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PermittedTerminal {
+pub(in crate::gateway) struct PermittedTerminal {
     /// A name for logs and status.
-    pub(super) name: String,
+    pub(in crate::gateway) name: String,
     /// The terminal's public key.
     #[schemars(required)]
-    pub(super) key: Option<Text<Key>>,
+    pub(in crate::gateway) key: Option<Text<Key>>,
     /// Addresses of its clients (prefixes).
     #[serde(default)]
     #[schemars(extend("examples" = [["10.1.0.0/16", "fd00:1::/64"]]))]
-    pub(super) networks: Vec<Text<Prefix>>,
+    pub(in crate::gateway) networks: Vec<Text<Prefix>>,
     /// What its clients may reach; by default as in `[egress]`.
-    pub(super) reach: Option<Vec<Text<Target>>>,
+    pub(in crate::gateway) reach: Option<Vec<Text<Target>>>,
     /// What its clients may not reach, besides what `[egress]` denies.
     #[serde(default)]
-    pub(super) deny: Vec<Text<Target>>,
+    pub(in crate::gateway) deny: Vec<Text<Target>>,
     /// Share of the hub's rate, relative to other terminals.
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
-    pub(super) weight: Option<i64>,
+    pub(in crate::gateway) weight: Option<i64>,
     /// The most that the streams of its session hold, in each direction; by default `memory` of
     /// the hub.
-    pub(super) memory: Option<Text<ByteCount>>,
+    pub(in crate::gateway) memory: Option<Text<ByteCount>>,
     /// The most connections that it opens and holds; by default as in `[limits]`.
     #[schemars(range(min = 1, max = 65_536))]
-    pub(super) max_connections: Option<i64>,
+    pub(in crate::gateway) max_connections: Option<i64>,
     /// New connections per second; by default as in `[limits]`.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(super) connections_per_second: Option<i64>,
+    pub(in crate::gateway) connections_per_second: Option<i64>,
     /// Names resolved at once; by default as in `[limits]`.
     #[schemars(range(min = 1, max = 128))]
-    pub(super) lookups: Option<i64>,
+    pub(in crate::gateway) lookups: Option<i64>,
 }
 
 /// Limits of each terminal.
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Limits {
+pub(in crate::gateway) struct Limits {
     /// The most connections that one terminal opens and holds; by default all, or half of them
     /// with several terminals.
     #[schemars(range(min = 1, max = 65_536))]
-    pub(super) max_connections: Option<i64>,
+    pub(in crate::gateway) max_connections: Option<i64>,
     /// New connections of one terminal per second, on average.
     #[schemars(range(min = 1, max = 1_000_000), extend("default" = 1000))]
-    pub(super) connections_per_second: Option<i64>,
+    pub(in crate::gateway) connections_per_second: Option<i64>,
     /// Names resolved at once for one terminal.
     #[schemars(range(min = 1, max = 128), extend("default" = 16))]
-    pub(super) lookups: Option<i64>,
+    pub(in crate::gateway) lookups: Option<i64>,
 }
 
 /// What terminals may reach through the hub.
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Egress {
+pub(in crate::gateway) struct Egress {
     /// Destinations; by default all but special addresses and the hub's own.
     #[schemars(extend("examples" = [["0.0.0.0/0:443", "10.1.0.0/16"]]))]
-    pub(super) reach: Option<Vec<Text<Target>>>,
+    pub(in crate::gateway) reach: Option<Vec<Text<Target>>>,
     /// Destinations out of these that are refused.
     #[serde(default)]
-    pub(super) deny: Vec<Text<Target>>,
+    pub(in crate::gateway) deny: Vec<Text<Target>>,
 }
 
 /// What the hub's side and other terminals may reach behind this terminal.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Accept {
+pub(in crate::gateway) struct Accept {
     /// Destinations.
     #[schemars(extend("examples" = [["10.1.0.0/16:22"]]))]
-    pub(super) to: Vec<Text<Target>>,
+    pub(in crate::gateway) to: Vec<Text<Target>>,
     /// Destinations out of these that are refused.
     #[serde(default)]
-    pub(super) deny: Vec<Text<Target>>,
+    pub(in crate::gateway) deny: Vec<Text<Target>>,
 }
 
 /// The kernel's TCP on one side of a solo gateway.
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Side {
+pub(in crate::gateway) struct Side {
     /// A congestion control that the kernel has.
     #[schemars(extend("examples" = ["cubic", "bbr"]))]
-    pub(super) congestion_control: Option<String>,
+    pub(in crate::gateway) congestion_control: Option<String>,
     /// How much may wait to be sent or acknowledged, 4096 B to 1 GB; by default the kernel's
     /// tuning.
-    pub(super) send_buffer: Option<Text<ByteCount>>,
+    pub(in crate::gateway) send_buffer: Option<Text<ByteCount>>,
     /// How much received data may wait, 4096 B to 1 GB; by default the kernel's tuning.
-    pub(super) receive_buffer: Option<Text<ByteCount>>,
+    pub(in crate::gateway) receive_buffer: Option<Text<ByteCount>>,
     /// The highest rate at which one connection sends.
     #[schemars(extend("examples" = ["10 Mbit/s"]))]
-    pub(super) pacing_rate: Option<Text<BitRate>>,
+    pub(in crate::gateway) pacing_rate: Option<Text<BitRate>>,
     /// Segments sent before the first acknowledgement; by default the kernel's 10.
     #[schemars(range(min = 1, max = 700))]
-    pub(super) initial_window: Option<i64>,
+    pub(in crate::gateway) initial_window: Option<i64>,
     /// Segments that the other end may send at first.
     #[schemars(range(min = 1, max = 700))]
-    pub(super) initial_receive_window: Option<i64>,
+    pub(in crate::gateway) initial_receive_window: Option<i64>,
     /// Acknowledge at once.
     #[schemars(extend("default" = false))]
-    pub(super) quick_ack: Option<bool>,
+    pub(in crate::gateway) quick_ack: Option<bool>,
 }

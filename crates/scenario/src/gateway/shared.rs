@@ -1,0 +1,102 @@
+//! The keys that both sides of a pair have.
+
+use core::fmt::Display;
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use pep::config::{OperationConfig, TunnelConfig};
+use pep::traffic::Classes;
+use slacp::KeyPair;
+
+use super::hop::Hop;
+use super::operation::Operation;
+use super::rate::Rates;
+use super::raw::sections;
+use super::raw::values::Address;
+use super::{ConfigFile, KeySource, classes, dlep, hop, identity, tunnel};
+use crate::FileError;
+use crate::place::Place;
+use crate::text::{Text, Time};
+
+/// The keys as written; [`shared_keys`] takes them out of a file.
+pub(super) struct SharedKeys {
+    pub(super) private_key: Option<String>,
+    pub(super) private_key_file: Option<String>,
+    pub(super) rates: Rates,
+    pub(super) hop: Hop,
+    pub(super) operation: Operation,
+    pub(super) dlep: Option<sections::Dlep>,
+    pub(super) listen: Option<Text<Address>>,
+    pub(super) connect_timeout: Option<Text<Time>>,
+    pub(super) tunnel: Option<sections::Tunnel>,
+    pub(super) class: Vec<sections::Class>,
+}
+
+/// The fields of [`SharedKeys`] of a raw terminal or hub. The raw types repeat them, because serde
+/// cannot both flatten structs and deny unknown fields.
+macro_rules! shared_keys {
+    ($raw:ident) => {
+        SharedKeys {
+            private_key: $raw.private_key,
+            private_key_file: $raw.private_key_file,
+            rates: Rates {
+                rate: $raw.rate,
+                initial: $raw.initial_rate,
+                maximum: $raw.maximum_rate,
+            },
+            hop: Hop { mtu: $raw.mtu, memory: $raw.memory, stream_window: $raw.stream_window },
+            operation: Operation {
+                control: $raw.control,
+                state: $raw.state,
+                metrics: $raw.metrics,
+                total_memory: $raw.total_memory,
+                max_connections: $raw.max_connections,
+                keepalive: $raw.keepalive,
+                log: $raw.log,
+            },
+            dlep: $raw.dlep,
+            listen: $raw.listen,
+            connect_timeout: $raw.connect_timeout,
+            tunnel: $raw.tunnel,
+            class: $raw.class,
+        }
+    };
+}
+pub(super) use shared_keys;
+
+/// What they configure.
+pub(super) struct Shared {
+    pub(super) identity: KeyPair,
+    pub(super) link: slacp::Config,
+    pub(super) operation: OperationConfig,
+    pub(super) listen: Option<SocketAddr>,
+    pub(super) connect_timeout: Duration,
+    pub(super) tunnel: Option<TunnelConfig>,
+    pub(super) classes: Classes,
+}
+
+impl SharedKeys {
+    /// Reads them; `key` reads the private key.
+    pub(super) fn read<E: Display>(
+        self,
+        place: &Place<'_>,
+        file: &ConfigFile<'_>,
+        key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
+    ) -> Result<Shared, FileError> {
+        let (rate, maximum_rate) = self.rates.read(place)?;
+        let dlep = self.dlep.map(|raw| dlep::read(place, raw, &rate)).transpose()?;
+        let mut link = self.hop.read(place, rate)?;
+        let tunnel = self.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
+        let classes = classes::read(place, self.class, tunnel.is_some(), &mut link)?;
+        let operation = self.operation.read(place, file)?;
+        Ok(Shared {
+            identity: identity(place, self.private_key, self.private_key_file, key)?,
+            link,
+            operation: OperationConfig { maximum_rate, dlep, ..operation },
+            listen: self.listen.map(|address| address.0.0),
+            connect_timeout: hop::connect_timeout(place, self.connect_timeout)?,
+            tunnel,
+            classes,
+        })
+    }
+}
