@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_asker_with_many_wishes_does_not_keep_others_waiting() {
+    fn one_asker_with_many_requests_does_not_keep_others_waiting() {
         let mut slots = FairSlots::new(4);
         let served = (0..9)
             .filter(|request| slots.request("many", 3, *request) == SlotOutcome::Granted(*request));
