@@ -143,9 +143,10 @@ impl Pmtu {
     }
 
     fn is_complete(&self) -> bool {
-        let close = self.size == self.most || self.failed - self.size <= STEP;
-        // The base is tried once the configured size has failed.
-        close && !(self.is_doubtful() && self.failed <= self.most)
+        // The configured size is tried first, and the base once that has failed.
+        let is_tried = self.failed <= self.most;
+        let is_found = self.failed - self.size <= STEP && is_tried && !self.is_doubtful();
+        self.size == self.most && !(self.is_doubtful() && is_tried) || is_found
     }
 
     /// Records that the path carries the probe.
@@ -255,6 +256,15 @@ mod tests {
             prop_assert!(pmtu.size() <= mtu.min(most));
             prop_assert!(pmtu.size() + STEP >= mtu.min(most));
             prop_assert!(probes <= 3 * 12);
+        }
+    }
+
+    #[test]
+    fn a_size_just_above_the_base_is_probed() {
+        for (mtu, size) in [(1281, 1281), (1280, 1280), (576, 576)] {
+            let mut pmtu = Pmtu::new(1281);
+            search(&mut pmtu, mtu, Instant::ZERO);
+            assert_eq!(pmtu.size(), size);
         }
     }
 
