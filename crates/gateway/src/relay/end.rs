@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use crate::hop::Stream;
 use crate::relay::{dial, leg, tcp};
 
-/// A leg of a relayed connection. Dropping it before both of its directions have ended resets it:
-/// its peer must not mistake a failure for the end of the data.
+/// A leg of a relayed connection. If it is dropped, or the process is killed, before both of its
+/// directions have ended, it is reset: its peer must not mistake a failure for the end of the data.
 pub(super) enum End {
     Socket(SocketEnd),
     Stream(Stream),
@@ -29,15 +29,14 @@ pub(crate) struct SocketEnd {
     failure: Option<Pin<Box<dyn Future<Output = Failure> + Send>>>,
     /// Whether delayed ACKs are disabled.
     quick_ack: bool,
-    /// Both directions have ended: closing is no failure.
-    has_ended: bool,
 }
 
 impl SocketEnd {
     pub(crate) fn new(socket: TcpStream, quick_ack: bool) -> Self {
+        tcp::reset_when_closed(&socket, true);
         let socket = Arc::new(socket);
         let failure = Some(Box::pin(failure(socket.clone())) as Pin<Box<_>>);
-        Self { socket, failure, quick_ack, has_ended: false }
+        Self { socket, failure, quick_ack }
     }
 
     /// Whether the next bytes to read begin with an urgent one.
@@ -89,18 +88,11 @@ impl SocketEnd {
         Poll::Ready(failure)
     }
 
-    /// Marks the connection as ended, and returns whether its peer has acknowledged everything.
-    fn is_delivered(&mut self) -> bool {
-        self.has_ended = true;
+    /// Makes the closing of the connection its end, and returns whether its peer has acknowledged
+    /// everything.
+    fn is_delivered(&self) -> bool {
+        tcp::reset_when_closed(&self.socket, false);
         !tcp::unacknowledged(&self.socket).is_ok_and(|bytes| bytes > 0)
-    }
-}
-
-impl Drop for SocketEnd {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            tcp::reset_when_closed(&self.socket);
-        }
     }
 }
 
@@ -166,7 +158,7 @@ impl End {
         }
     }
 
-    pub(super) fn is_delivered(&mut self) -> bool {
+    pub(super) fn is_delivered(&self) -> bool {
         match self {
             Self::Socket(end) => end.is_delivered(),
             // The session delivers what its streams have taken.

@@ -112,14 +112,14 @@ pub(crate) fn set_dscp(socket: &SockRef<'_>, v6: bool, dscp: u8) -> io::Result<(
 
 /// Closes the connection with a RST, so that it does not look like a clean end.
 pub(crate) fn reset(socket: TcpStream) {
-    reset_when_closed(&socket);
+    reset_when_closed(&socket, true);
     drop(socket);
 }
 
-/// Makes the closing of the connection a RST.
-pub(crate) fn reset_when_closed(socket: &TcpStream) {
+/// Whether closing the connection, by this process or by its death, is a RST.
+pub(crate) fn reset_when_closed(socket: &TcpStream, resets: bool) {
     // Fails only if the connection is already gone.
-    let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+    let _ = SockRef::from(socket).set_linger(resets.then_some(Duration::ZERO));
 }
 
 /// Bytes that the peer has not acknowledged, including the FIN; 0 once the connection is over.

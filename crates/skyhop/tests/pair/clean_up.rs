@@ -123,9 +123,10 @@ pub(crate) fn inside_a_terminal_is_killed() {
     let (mirror, pair) = (Mirror::start(PORT), Pair::new());
     let before = traces(Node::Terminal);
     let (hub, terminal) = pair.both();
-    let client = mirror.connect_carried();
+    let mut client = mirror.connect_carried();
+    exchange(&mut client);
     terminal.end_by(Signal::SIGKILL);
-    drop(client);
+    assert_reset(&client);
 
     // The kernel removes the table, without which rules and routes do nothing.
     let after = traces(Node::Terminal);
