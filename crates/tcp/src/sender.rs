@@ -292,6 +292,11 @@ impl<P: Payload> Sender<P> {
         self.fin.is_some()
     }
 
+    /// Whether the FIN was sent at least once.
+    pub(crate) fn is_fin_sent(&self) -> bool {
+        self.fin.is_some_and(|fin| self.nxt > fin)
+    }
+
     /// Whether the FIN is acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.fin.is_some_and(|fin| self.una > fin)

@@ -85,16 +85,15 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Ends the connection at once with a reset: ABORT of RFC 9293 §3.10.5.
+    /// Ends the connection at once with a reset: ABORT of RFC 9293 §3.10.5. As in Linux, also after
+    /// CLOSE if the FIN has yet to be sent, because the peer would wait for ever.
     pub fn abort(&mut self, now: Instant) {
-        let tells = matches!(
-            self.state,
-            State::SynReceived
-                | State::Established
-                | State::FinWait1
-                | State::FinWait2
-                | State::CloseWait
-        );
+        use State::{CloseWait, Closing, Established, FinWait1, FinWait2, LastAck, SynReceived};
+        let tells = match self.state {
+            SynReceived | Established | FinWait1 | FinWait2 | CloseWait => true,
+            Closing | LastAck => !self.sender.is_fin_sent(),
+            _ => false,
+        };
         if tells {
             let flags = Flags { rst: true, ..Flags::default() };
             let reset = Segment { flags, ..self.bare_segment(now) };

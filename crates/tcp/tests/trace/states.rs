@@ -279,3 +279,22 @@ fn abort_tells_the_peer() {
     send!(t, time 200, ". 1:101 ack 1");
     recv!(t, time 200, "R 1:1");
 }
+
+/// §3.10.5, and Linux's `tcp_need_reset`.
+#[test]
+fn abort_tells_the_peer_unless_the_fin_was_sent() {
+    let mut t = Trace::established(plain(4), "mss 1000");
+    send!(t, time 100, "F. 1:1 ack 1");
+    recv!(t, time 100, ". 1:1 ack 2");
+    t.close();
+    t.tcp.abort(super::kit::at(100));
+    recv!(t, time 100, "R. 1:1 ack 2");
+
+    let mut t = Trace::established(plain(4), "mss 1000");
+    send!(t, time 100, "F. 1:1 ack 1");
+    recv!(t, time 100, ". 1:1 ack 2");
+    t.close();
+    recv!(t, time 100, "F. 1:1 ack 2");
+    t.tcp.abort(super::kit::at(200));
+    recv!(t, time 200);
+}
