@@ -81,9 +81,12 @@ fn line_at(text: &str, at: usize) -> u32 {
 
 fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> FileError {
     let line = line_at(text, error.span().map_or(0, |span| span.start));
+    let quoted = text.lines().nth(line as usize - 1).unwrap_or_default().trim();
+    // Errors end up in logs and bug reports.
+    let is_secret = quoted.contains("private_key");
     FileError::Syntax {
         at: At { file: origin.into(), line: Some(line), case: None },
-        text: text.lines().nth(line as usize - 1).unwrap_or_default().trim().to_owned(),
+        text: if is_secret { "…".to_owned() } else { quoted.to_owned() },
         message: error.message().replace('\n', ", "),
     }
 }

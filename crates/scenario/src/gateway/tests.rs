@@ -351,6 +351,20 @@ fn a_bad_terminal_configuration_is_told_in_one_line() {
 }
 
 #[test]
+fn no_error_shows_a_private_key() {
+    let inline = format!("private_key = \"{PRIVATE}\"");
+    for wrong in [
+        inline.trim_end_matches('"').to_owned(),
+        inline.replace('=', "= ="),
+        format!("{inline}\n{inline}"),
+    ] {
+        let text = terminal_with(&inline, &wrong);
+        let error = terminal(&text).unwrap_err().to_string();
+        assert!(!error.contains(&PRIVATE[..8]), "{error}");
+    }
+}
+
+#[test]
 fn a_bad_tunnel_or_class_is_told_in_one_line() {
     let class = |key: &str| format!("[[class]]\nname = \"a\"\nports = [1]\n{key}\n");
     let twice = class("") + &class("");
