@@ -16,8 +16,7 @@ mod row;
 mod trial;
 mod window;
 
-use std::thread;
-
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 pub(crate) use row::{Plot, Row, Section, Series, Verdict};
 
 /// How much to run.
@@ -39,8 +38,5 @@ pub(crate) fn sections(effort: Effort) -> Vec<Section> {
         buffer::section,
         bands::section,
     ];
-    thread::scope(|scope| {
-        let threads: Vec<_> = all.map(|one| scope.spawn(move || one(effort))).into();
-        threads.into_iter().map(|thread| thread.join().expect("a check")).collect()
-    })
+    all.into_par_iter().map(|section| section(effort)).collect()
 }
