@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_with_a_capability_is_sent_for_it() {
+    fn a_capability_that_is_held_is_not_asked_for() {
         for operation in operations() {
             for code in [libc::EPERM, libc::EACCES] {
                 let all = mend(operation, code, |_| true).unwrap();

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_nobody_goes_nowhere() {
+    fn packets_without_a_destination_go_nowhere() {
         assert_eq!(place(&packet4([192, 0, 2, 1])), Place::Nobody);
         assert_eq!(place(&packet4(Node::Server.address4().octets())), Place::Nobody);
         assert_eq!(place(&packet4([224, 0, 0, 1])), Place::Everybody);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_follows_from_the_link() {
+    fn missing_values_follow_from_the_link() {
         assert_eq!(on("drop-tail"), Discipline::DropTail);
         let codel = CoDel { ecn: true, ..CoDel::for_rtt(Duration::from_millis(600)) };
         assert_eq!(on("codel"), Discipline::CoDel(codel));

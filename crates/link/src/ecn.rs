@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_understand_are_marked() {
+    fn only_ecn_capable_packets_are_marked() {
         for (ecn, marked) in [(0b00, false), (0b01, true), (0b10, true), (0b11, true)] {
             let mut packet = ipv4(0xb8 | ecn, [7; 18]);
             assert_eq!(mark_ce(&mut packet), marked);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_is_left_alone() {
+    fn bytes_that_are_no_packet_stay_as_they_are() {
         for mut bytes in [vec![], vec![0x45; 19], vec![0x6f; 39], vec![0x15; 60]] {
             let before = bytes.clone();
             assert!(!mark_ce(&mut bytes));

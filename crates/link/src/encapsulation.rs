@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_encapsulation_is_refused() {
+    fn refuses_text_that_is_no_encapsulation() {
         for text in ["", "atm", "gse 4", "fixed", "fixed much", "ule packed npa"] {
             let error = text.parse::<Encapsulation>().unwrap_err().to_string();
             assert!(error.contains("gse [3|6]"), "{text}: {error}");

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_queue_is_refused() {
+    fn refuses_text_that_is_no_queue() {
         for text in ["", "0 packets", "-1 BDP", "inf BDP", "0 B", "many", "1.5 packets"] {
             assert!(text.parse::<QueueSize>().is_err(), "{text}");
         }

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line_and_what_is_wrong() {
+    fn errors_name_the_line_and_the_fault() {
         let error = |text: &str| Trace::<BitRate>::parse(text).unwrap_err().to_string();
         for (text, expected) in [
             ("", "the trace is empty: expected lines of a time and a value, like \"0s 50 Mbit/s\""),

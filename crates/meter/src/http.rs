@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_foreign_is_told() {
+    fn foreign_packets_are_reported() {
         let request = |text: &str| RequestHead::decode(text).unwrap_err();
         assert!(matches!(request("GET / HTTP/1.1\r\n\r\n"), HttpError::Target { .. }));
         assert!(matches!(request("PUT /object/1/2 HTTP/1.1\r\n\r\n"), HttpError::Target { .. }));

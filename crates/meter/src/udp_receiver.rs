@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_order_and_doubles_are_told_apart() {
+    fn loss_reordering_and_duplicates_are_distinguished() {
         let mut receiver = UdpReceiver::new(payload(), LENGTH, 10);
         for number in [0, 1, 4, 2, 4, 5] {
             receiver.handle(ms(number), &datagram(number, ms(number)));

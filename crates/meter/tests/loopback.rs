@@ -503,7 +503,7 @@ fn another_program_is_not_taken_for_a_meter() {
 }
 
 #[test]
-fn nobody_listening_is_an_error() {
+fn a_missing_server_is_an_error() {
     block_on(async {
         let address = listener().local_addr().unwrap();
         let report = bulk(&options(address, Directions::Upload, 100)).await;

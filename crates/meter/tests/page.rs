@@ -147,7 +147,7 @@ fn a_wrong_byte_is_found() {
 }
 
 #[test]
-fn what_was_lost_with_a_pipeline_is_told() {
+fn losses_with_a_pipeline_are_reported() {
     block_on(async {
         let server = impostor(|mut stream| async move {
             requests(&mut stream, 3).await;

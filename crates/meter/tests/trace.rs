@@ -135,7 +135,7 @@ fn a_wrap_around_changes_nothing() {
 }
 
 #[test]
-fn endings_are_told() {
+fn endings_are_reported() {
     let endings = FILES.map(|name| connection(name).ending);
     assert_eq!(endings, [Ending::Closed, Ending::Closed, Ending::ResetByA, Ending::Closed]);
 }

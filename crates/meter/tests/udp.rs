@@ -53,7 +53,7 @@ fn datagrams_are_counted_in_each_direction() {
 }
 
 #[test]
-fn nobody_listening_is_told() {
+fn a_missing_server_is_reported() {
     block_on(async {
         let server = listener().local_addr().expect("an address");
         let report = udp(&options(server, Directions::Both)).await;

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_below_a_base_is_made_and_never_where_all_may_write() {
+    fn directories_are_made_below_a_base_but_never_where_all_may_write() {
         let scratch = tempdir().unwrap();
         let base = scratch.path().join("home");
         let path = base.join(".local/state/skyhop");
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_for_each_place_is_told() {
+    fn the_reason_for_each_directory_is_reported() {
         let all = ["/proc/one", "/proc/two"].map(|path| Place { path: path.into(), base: None });
         let error = places(all.into()).usable().unwrap_err().to_string();
         for part in ["make /proc/one", "make /proc/two", "set SKYHOP_TEST_DIR"] {

@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_a_dash() {
+    fn unknown_values_are_dashes() {
         assert_eq!([dash(Some(0)), dash(None::<f64>)], ["0", "-"]);
     }
 }

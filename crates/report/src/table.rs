@@ -34,7 +34,7 @@ impl Column {
         Self::new(name, Align::Right)
     }
 
-    /// Makes the column at least so many characters wide, so that tables printed one after the
+    /// Makes the column at least this many characters wide, so that tables printed one after the
     /// other look alike.
     #[must_use]
     pub fn at_least(self, least: usize) -> Self {
@@ -81,7 +81,7 @@ impl Table {
         Self { title: Some(title.into()), ..self }
     }
 
-    /// Indents the lines of plain text by so many spaces.
+    /// Indents the lines of plain text by this many spaces.
     #[must_use]
     pub fn indent(self, indent: usize) -> Self {
         Self { indent, ..self }

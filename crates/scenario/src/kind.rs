@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn gateways_are_told_apart_by_the_keys_that_only_they_have() {
+    fn roles_are_recognised_by_the_keys_that_only_they_have() {
         let path = Path::new("own.toml");
         let key = |_| Ok::<_, &str>(slacp::KeyPair::from_private([7; 32]));
         let error = |expected, text| {

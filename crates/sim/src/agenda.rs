@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_due_stays() {
+    fn alarms_that_are_not_due_stay() {
         let mut agenda = Agenda::new();
         agenda.enter(at(7_000_000_000), 'a');
         assert!(agenda.pop_due(at(6_999_999_999)).is_none());

@@ -227,7 +227,7 @@ fn a_shown_preset_is_one() {
 }
 
 #[test]
-fn a_reader_who_has_read_enough_is_no_failure() {
+fn a_reader_that_stops_early_is_no_failure() {
     let mut command = Runner::myself().lab(&["presets"]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -236,7 +236,7 @@ fn a_reader_who_has_read_enough_is_no_failure() {
 }
 
 #[test]
-fn stats_are_told_on_stderr_alone() {
+fn statistics_go_to_stderr_only() {
     as_myself(|runner| {
         let output = runner.shell(&["--stats"], "sleep 2.5; echo done").output().unwrap();
         assert_eq!(text(&output.stdout), "done");

@@ -189,7 +189,7 @@ fn wrong_arguments_get_one_line() {
 }
 
 #[test]
-fn what_does_not_complete_is_told_and_counted() {
+fn incomplete_transfers_are_reported_and_counted() {
     // Nothing listens on port 1 of loopback.
     let output = meter(&words("bulk 127.0.0.1:1 --bytes 1kB"));
     let text = String::from_utf8(output.stdout).expect("text");

@@ -346,7 +346,7 @@ fn a_comparison_says_what_each_run_came_to_and_keeps_its_packets() {
 }
 
 #[test]
-fn what_is_refused_or_wrong_is_said() {
+fn refusals_and_errors_are_reported() {
     as_myself(|runner| {
         let script = "\"$SKYHOP\" tcp get http://server:81/1kB";
         let output = runner.shell(&link("0"), script).output().unwrap();

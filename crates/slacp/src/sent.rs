@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_left_out_is_no_loss_and_nobody_can_have_it() {
+    fn a_number_left_out_is_no_loss_and_is_never_acknowledged() {
         let mut book = sent(3);
         book.leave_out();
         for number in 4..9 {

@@ -37,7 +37,7 @@ const HEAD: &str = "\
 ";
 
 #[test]
-fn the_committed_vectors_are_what_is_sent() {
+fn the_committed_vectors_match_what_is_sent() {
     let made = made();
     if std::env::var("SKYHOP_VECTORS").is_ok_and(|wish| wish == "write") {
         return fs::write(FILE, made).unwrap();

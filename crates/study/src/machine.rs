@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_told_in_one_line() {
+    fn it_is_a_one_line_error() {
         let cpuinfo = "processor\t: 0\nmodel name\t: Some CPU @ 2.5GHz\nflags\t: x y\n";
         let processor = processor(cpuinfo);
         let machine = Machine { kernel: "Linux 6.1".into(), processor, cores: 2 };

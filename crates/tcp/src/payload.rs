@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_can_be_joined() {
+    fn pieces_can_be_joined_again() {
         cut_and_join(&ByteRange::new(7..19));
         cut_and_join(&Bytes::from_static(b"hello world"));
     }

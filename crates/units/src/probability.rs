@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_probability() {
+    fn refuses_text_that_is_no_probability() {
         for text in ["1.5", "-0.1", "nan", "often", "101 %"] {
             assert!(text.parse::<Probability>().is_err(), "{text}");
         }

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn who_tells_the_rate_is_told() {
+    fn the_source_of_the_rate_is_reported() {
         let rate = Rate::Modem { initial: units::BitRate::from_mbit(9) };
         let verdict = |found, status: Option<&Status>| {
             let heartbeat = std::time::Duration::from_secs(5);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_told() {
+    fn a_port_in_use_is_reported() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let finding = port(Some(taken.local_addr().unwrap()));
         assert_eq!(finding.verdict, super::super::Verdict::Fail);

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_older_when_it_is_read() {
+    fn entries_age_while_they_are_stored() {
         let kept = [memory(10), memory(100)];
         let text = format(&kept, 1_000_000);
         let read = parse(&text, 1_000_050).unwrap();

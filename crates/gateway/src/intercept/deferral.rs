@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_syn_asks_nobody_twice_until_its_connection_is_over() {
+    fn a_repeated_syn_asks_once_until_its_connection_is_over() {
         in_namespace(|| {
             let deferral = deferral();
             let pending = deferral.handle_syn(syn()).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_goes_to_who_asked_for_it_and_is_reset_if_nobody_did() {
+    fn a_connection_goes_to_its_question_and_is_reset_without_one() {
         in_namespace(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_tells_waits_until_the_table_is_made_and_for_nothing_else() {
+    async fn an_announcement_waits_only_for_the_table() {
         let refusals = Refusals::default();
         refusals.report(NOW, port(1), ResetReason::Refused).await;
         assert_eq!(refusals.take_change(NOW), None, "nobody would let it pass by");

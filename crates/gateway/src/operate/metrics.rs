@@ -104,7 +104,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_known_is_exported() {
+    fn known_values_are_exported() {
         let mut status = Status { version: "1.2".to_owned(), ..Status::default() };
         status.traffic.to_hop_bytes = 7;
         status.traffic.down_bytes = u64::from(u32::MAX) + 2;

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_arrives() {
+    fn messages_to_the_service_manager_arrive() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let systemd = UnixDatagram::bind(&path).unwrap();

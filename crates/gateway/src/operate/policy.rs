@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_told_by_policy() {
+    fn counts_are_shown_by_policy() {
         let policies = [Policy::new("one", Action::Split), Policy::new("two", Action::Bypass)];
         let counts = BTreeMap::from([
             (counter(1, Subject::Connections), 7),

@@ -150,7 +150,7 @@ async fn without_a_hop_a_client_is_not_let_to_this_machines_own_services() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has_is_unreachable() {
+async fn an_unknown_name_is_unreachable() {
     let name = b"nowhere.invalid";
     let request = [&[5, 1, 0, 5, 1, 0, 3, name.len() as u8][..], name, &[0, 80]].concat();
     let (reply, ..) = go_straight(&request).await;

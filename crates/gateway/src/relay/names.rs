@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_longer_than_is_patient_for_others_names() {
+    async fn waiting_for_others_names_ends_after_the_time_limit() {
         let busy = Resolver::of(0);
         let time_limit = Duration::from_secs(10);
         let none = busy.look_up(((), 1), (&name("localhost"), 80), time_limit).await;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_waiting_passes_its_turn_on() {
+    async fn a_turn_given_up_passes_to_the_next() {
         let resolver = Resolver::of(1);
         let first = resolver.permit(1, 1).await;
         let (mut gone, mut next) =

@@ -308,7 +308,7 @@ async fn refused_connections_do_not_disturb_live_ones() {
 }
 
 #[tokio::test]
-async fn a_stopped_reader_holds_back_its_sender_and_nobody_else() {
+async fn a_stopped_reader_holds_back_only_its_sender() {
     const WINDOW: u64 = 300_000;
     const PATIENT: usize = 40_000_000;
     let mut config = Config::new(BitRate::from_mbit(1000));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_first_then_what_is_denied_then_what_is_opened_and_last_the_end() {
+    fn answers_come_first_then_denials_then_openings_and_last_the_end() {
         let rules = printed(&["10.0.0.0/8", "10.0.0.1:53"], &["10.9.0.0/16"], &[]);
         let at = |text: &str| rules.iter().position(|rule| rule.contains(text)).expect(text);
         assert_eq!(rules[0], "ct state established,related return");

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_counted_on_when_policies_change() {
+    fn counts_of_refusals_survive_a_change_of_policies() {
         in_namespace(|| {
             let [selection, ..] = selections();
             let mut table = Table::claim(selection.clone(), "lo").unwrap();

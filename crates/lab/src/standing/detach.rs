@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_lab_says_is_told() {
+    fn messages_of_the_lab_are_passed_on() {
         assert_eq!(wait(&b"ready\n"[..]), Ok(()));
         assert_eq!(wait(&b""[..]), Err(None));
         let refused = "cannot create a user namespace: EPERM";

@@ -141,7 +141,7 @@ fn rate_zero_never_wakes() {
 }
 
 #[test]
-fn a_late_driver_gets_only_what_is_due() {
+fn a_late_driver_gets_only_due_packets() {
     let mut link = Link::new(geo(), 1);
     for packet in 0..100 {
         link.handle_packet(Instant::ZERO, Numbered(packet, MTU));
@@ -258,7 +258,7 @@ fn red_keeps_the_queue_short() {
 }
 
 #[test]
-fn marks_go_only_to_those_who_understand() {
+fn marks_go_only_to_ecn_capable_packets() {
     for discipline in [red(true), codel(true)] {
         let (arrived, counters) = overload(discipline);
         let marked = arrived.iter().filter(|packet| packet.marked).count() as u64;

@@ -58,7 +58,7 @@ fn one_run_has_no_intervals() {
 }
 
 #[test]
-fn incomplete_runs_are_left_out_and_told() {
+fn incomplete_runs_are_left_out_and_reported() {
     let mut bad = run(100.0);
     bad["flows"][0]["outcome"]["state"] = "unfinished".into();
     let mixed = Runs::read("a", &text(&[run(1.0), bad.clone(), run(3.0)])).unwrap();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_timed_is_bounded() {
+    fn timed_samples_are_bounded() {
         let mut rtt = Rtt::default();
         for index in 0..TIMED_MAX as u64 + 10 {
             rtt.sent(at(0), index, index + 1);

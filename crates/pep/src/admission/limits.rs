@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_limits_what_is_not_configured_and_more_than_it_has() {
+    fn limits_default_to_the_machine_s_and_never_exceed_them() {
         let usual = Limits::new(None, None, HAS);
         assert_eq!((usual.memory(), usual.connections()), (1 << 29, 500));
         assert_eq!(Limits::new(None, Some(501), HAS).connections(), 500);

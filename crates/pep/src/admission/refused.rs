@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_again_and_again_passes_by_ever_longer() {
+    fn repeated_refusals_bypass_for_longer() {
         let mut memory = enabled();
         let mut now = 0;
         for lasting in [5, 10, 20, 40, 60, 60] {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_that_nobody_acts_on_or_that_is_not_the_destination_s() {
+    fn only_refusals_by_the_destination_are_remembered() {
         let mut memory = RefusedDestinations::default();
         assert!(!memory.remember(at(0), port(80), REFUSED));
         memory.enable();

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_to_what_is_down_until_it_is_up_again() {
+    fn nothing_is_sent_to_a_destination_until_it_is_up_again() {
         let mut base = Base::default();
         base.update_session(&message(&[mbit(50)]));
         base.up(mac(1), &message(&[mbit(1), network(true, "10.1.0.1")]));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bound_and_what_is_down_gives_way() {
+    fn destinations_are_bounded_and_those_down_give_way() {
         let mut base = Base::default();
         for last in 0..MOST_DESTINATIONS as u16 {
             assert!(base.up(mac(last), &message(&[])));

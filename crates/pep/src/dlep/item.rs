@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_as_it_should_be_is_invalid() {
+    fn malformed_items_are_invalid() {
         for (code, hex) in [
             (1, ""),
             (2, "00c00002"),

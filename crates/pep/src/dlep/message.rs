@@ -284,7 +284,7 @@ mod tests {
 
     /// §12.1
     #[test]
-    fn what_is_wrong_with_a_message_has_its_status() {
+    fn each_fault_of_a_message_has_its_status() {
         assert_eq!(parse(Kind::DestinationUp, &[mac(1)]).unwrap().items, [mac(1)]);
         let unexpected = Message::parse(&emit(Kind::Heartbeat, &[]), |_| false);
         assert_eq!(unexpected, Err(Status::UNEXPECTED_MESSAGE));

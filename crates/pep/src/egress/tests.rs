@@ -112,7 +112,7 @@ fn by_default_a_terminal_accepts_nothing_from_its_hub() {
 }
 
 #[test]
-fn what_is_denied_is_refused_whatever_else_is_listed() {
+fn denied_destinations_are_refused_even_if_listed() {
     let both = egress(&["10.0.0.0/8", "10.1.0.5"], &["10.1.0.0/16", "10.2.0.0/16:25"]);
     assert!(permits(&both, "10.3.0.1:80") && permits(&both, "10.2.0.1:80"));
     assert!(!permits(&both, "10.1.0.5:80") && !permits(&both, "10.2.0.1:25"));

@@ -209,7 +209,7 @@ fn a_server_that_is_gone_after_its_reply_matters_only_if_there_is_data_for_it() 
 }
 
 #[test]
-fn a_client_that_hears_nobody_out_is_reset_in_the_end() {
+fn a_client_that_never_stops_sending_is_reset_in_the_end() {
     let mut relay = Relay::default();
     let mut legs = Script::new(&[Act::Send(1)], &[Act::End]);
     legs.leg(Server).refusal = Some(Failure::Closed);

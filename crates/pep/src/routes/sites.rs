@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_connects_in_the_name_of_another_terminal_s_client() {
+    fn no_terminal_connects_in_the_name_of_another_s_client() {
         let sites = sites_with(false, true);
         let from = |source| sites.route(1, open(source, "198.51.100.1"));
         assert_eq!(from("10.1.0.1"), Route::Local);

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_that_are_called_the_same_keep_their_channels_and_what_is_in_them() {
+    fn classes_of_the_same_name_keep_their_channels_and_contents() {
         let before = usual();
         let mut link = slacp::Config::new(BitRate::from_mbit(10));
         let named = ["voice", "interactive", DEFAULT_CLASS].map(Definition::new).to_vec();

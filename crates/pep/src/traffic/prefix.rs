@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_prefix() {
+    fn refuses_text_that_is_no_prefix() {
         for text in ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::/129", "lan", "1.2.3.4/-1"] {
             assert_eq!(text.parse::<Prefix>(), Err(PrefixError::Malformed), "{text}");
         }

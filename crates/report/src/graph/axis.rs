@@ -103,7 +103,7 @@ fn unit(high: f64) -> (f64, &'static str) {
     }
 }
 
-/// Formats with so many decimals at most, and commas between thousands.
+/// Formats with at most `digits` decimals, and commas between thousands.
 fn grouped(value: f64, digits: usize) -> String {
     let short = format!("{value:.digits$}");
     let short = match short.contains('.') {

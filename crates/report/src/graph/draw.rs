@@ -24,7 +24,7 @@ const GAP: u32 = 8;
 const ENTRY_GAP: u32 = 22;
 /// Width of a legend entry's line in pixels.
 const SWATCH: u32 = 24;
-/// A tick in so many pixels.
+/// Distance between ticks in pixels.
 const TICK_WIDTH: u32 = 90;
 const TICK_HEIGHT: u32 = 55;
 

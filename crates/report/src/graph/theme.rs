@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 pub(super) const TEXT: u32 = 15;
 /// Size of titles in pixels.
 pub(super) const TITLE: u32 = 18;
-/// The drawing library places everything at whole numbers: there are so many to a pixel.
+/// The drawing library places everything at whole numbers: there are this many to a pixel.
 pub(super) const SCALE: u32 = 4;
 
 const FAMILY: &str = "system-ui, sans-serif";

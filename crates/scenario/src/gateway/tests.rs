@@ -72,7 +72,7 @@ fn a_short_terminal_configuration_suffices() {
 }
 
 #[test]
-fn a_proxy_needs_no_interface_and_serves_this_machine_unless_told_others() {
+fn a_proxy_needs_no_interface_and_serves_this_machine_by_default() {
     let with = |proxy: &str| {
         let text = terminal_with(INTERCEPT, &format!("[proxy]\nlisten = {proxy}"));
         terminal(&text).unwrap()
@@ -116,7 +116,7 @@ fn a_terminal_has_the_addresses_behind_it() {
 }
 
 #[test]
-fn a_rate_may_be_found_out_or_told() {
+fn a_rate_may_be_measured_or_configured() {
     let with = |to: &str| {
         let config = hub(&hub_with("rate = \"50 Mbit/s\"", to)).unwrap();
         (config.link.rate, config.operation.maximum_rate)
@@ -134,7 +134,7 @@ fn a_rate_may_be_found_out_or_told() {
 }
 
 #[test]
-fn how_a_gateway_is_run_is_told() {
+fn the_operation_of_a_gateway_is_configured() {
     let with = |keys: &str| {
         let text = hub_with("rate", &format!("{keys}\nrate"));
         hub(&text).map(|config| config.operation)
@@ -273,7 +273,7 @@ fn the_default_window_fits_into_a_small_memory() {
 }
 
 #[test]
-fn a_bad_terminal_configuration_is_told_in_one_line() {
+fn a_bad_terminal_configuration_is_a_one_line_error() {
     let inline = format!("private_key = \"{PRIVATE}\"");
     let cases: &[(&str, &str, &[&str])] = &[
         (
@@ -365,7 +365,7 @@ fn no_error_shows_a_private_key() {
 }
 
 #[test]
-fn a_bad_tunnel_or_class_is_told_in_one_line() {
+fn a_bad_tunnel_or_class_is_a_one_line_error() {
     let class = |key: &str| format!("[[class]]\nname = \"a\"\nports = [1]\n{key}\n");
     let twice = class("") + &class("");
     let many: String = (0..40).map(|n| class("").replace("\"a\"", &format!("\"{n}\""))).collect();
@@ -427,7 +427,7 @@ fn policies_come_in_order_and_the_bypass_before_them() {
 }
 
 #[test]
-fn a_bad_policy_is_told_in_one_line() {
+fn a_bad_policy_is_a_one_line_error() {
     let policy = |keys: &str| format!("[[policy]]\naction = \"bypass\"\n{keys}\n");
     let all_first = policy("") + &policy("ports = [22]");
     let twice = policy("name = \"2\"\nports = [1]") + &policy("ports = [2]");
@@ -466,7 +466,7 @@ fn a_bad_policy_is_told_in_one_line() {
 }
 
 #[test]
-fn a_bad_hub_configuration_is_told_in_one_line() {
+fn a_bad_hub_configuration_is_a_one_line_error() {
     let section = format!("[[terminal]]\nname = \"ship-1\"\nkey = \"{PUBLIC}\"\n");
     let same_name = format!("{section}{section}");
     let same_key = format!("{section}[[terminal]]\nname = \"ship-2\"\nkey = \"{PUBLIC}\"\n");
@@ -531,7 +531,7 @@ fn a_solo_gateway_needs_one_way_in_and_takes_every_key_of_its_sides() {
 }
 
 #[test]
-fn a_bad_solo_configuration_is_told_in_one_line() {
+fn a_bad_solo_configuration_is_a_one_line_error() {
     for (text, expected) in [
         ("", &["intercept.interfaces is missing"][..]),
         ("[wan]\npace = 1\n", &["solo.toml:2: unknown key `pace` in wan"]),
@@ -593,7 +593,7 @@ fn a_terminal_accepts_what_its_section_lists_and_without_one_nothing() {
 }
 
 #[test]
-fn a_list_of_destinations_that_is_none_is_told_with_its_key_and_what_would_do() {
+fn a_bad_list_of_destinations_is_an_error_with_its_key_and_what_is_accepted() {
     for (top, of_terminal, parts) in [
         (
             "[egress]\nreach = [\"lan\"]\n",

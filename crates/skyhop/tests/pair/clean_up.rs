@@ -115,7 +115,7 @@ pub(crate) fn inside_signals_leave_nothing() {
 }
 
 #[test]
-fn a_killed_terminal_is_in_nobodys_way() {
+fn a_killed_terminal_blocks_no_connection() {
     check("inside_a_terminal_is_killed");
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn inside_a_terminal_is_killed() {
 }
 
 #[test]
-fn whatever_is_killed_is_in_nobodys_way() {
+fn killed_gateways_block_no_connection() {
     check("inside_each_is_killed");
 }
 

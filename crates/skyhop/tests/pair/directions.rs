@@ -55,7 +55,7 @@ fn wait_until(from: Node, to: Node, address: SocketAddr, carried: bool) {
 }
 
 #[test]
-fn the_hub_carries_connections_to_what_is_behind_its_terminals() {
+fn the_hub_carries_connections_to_networks_behind_terminals() {
     as_each_user(|runner| runner.inside(bare(), "directions::inside_the_hub_takes_over"));
 }
 

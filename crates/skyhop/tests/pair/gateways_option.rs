@@ -28,7 +28,7 @@ fn the_exit_code_is_the_commands() {
 }
 
 #[test]
-fn a_gateway_that_dies_is_told_and_the_command_goes_on() {
+fn a_dead_gateway_is_reported_and_the_command_continues() {
     as_myself(|runner| {
         for gateway in ["hub", "terminal"] {
             let mut lab = runner.shell(&LOSSY, &KILL.replace("GATEWAY", gateway));

@@ -120,7 +120,7 @@ pub(crate) fn inside_a_pair_is_asked() {
 }
 
 #[test]
-fn a_client_is_marked_as_claimed_where_only_the_terminal_says_who_it_is() {
+fn a_client_known_only_from_its_terminal_is_marked_as_claimed() {
     as_myself(|runner| runner.inside(bare(), "operate::inside_clients_are_claimed"));
 }
 

@@ -27,7 +27,7 @@ const INTERCEPT: &str = "[intercept]\ninterfaces = [\"lan0\"]\n";
 const BYTES: usize = 200_000;
 
 #[test]
-fn policies_decide_what_is_split_tunnelled_and_bypassed() {
+fn policies_choose_between_split_tunnel_and_bypass() {
     as_each_user(|runner| runner.inside(lossless(), "policy::inside_policies_decide"));
 }
 

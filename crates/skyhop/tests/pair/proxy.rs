@@ -91,7 +91,7 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_refusal_is_told_in_the_clients_own_words() {
+fn a_refusal_is_answered_in_the_client_s_protocol() {
     check("inside_a_closed_port");
 }
 

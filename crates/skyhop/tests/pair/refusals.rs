@@ -116,7 +116,7 @@ fn a_key_that_others_can_read() {
 }
 
 #[test]
-fn a_user_who_may_not_take_over_connections() {
+fn a_user_without_the_right_to_intercept() {
     let runner = if Uid::effective().is_root() { Runner::ordinary() } else { Runner::myself() };
     let output = Desk::new(&runner).run("terminal", &terminal());
     assert_refused(&output, &["not permitted", "CAP_NET_ADMIN", "setcap"]);

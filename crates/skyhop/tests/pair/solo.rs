@@ -134,7 +134,7 @@ fn assert_slow_reader((client, mut server): (TcpStream, TcpStream)) {
 }
 
 #[test]
-fn a_gateway_alone_tells_how_it_is_and_does_what_it_is_told() {
+fn a_gateway_alone_reports_its_status_and_obeys() {
     as_each_user(|runner| runner.inside(bare(), "solo::inside_it_is_operated"));
 }
 

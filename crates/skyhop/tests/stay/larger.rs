@@ -131,7 +131,7 @@ pub(crate) fn inside_server_is_160_ms_away() {
 }
 
 #[test]
-fn the_terrestrial_link_loses_and_paces_what_it_is_told_to() {
+fn the_terrestrial_link_loses_and_paces_as_configured() {
     as_myself(|runner| {
         let options = [
             "--delay",

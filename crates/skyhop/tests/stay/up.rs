@@ -15,7 +15,7 @@ use crate::common::{
 const FAST: [&str; 6] = ["--delay", "5ms", "--rate", "200Mbit/s", "--return-rate", "200Mbit/s"];
 
 #[test]
-fn a_lab_stays_until_it_is_told_to_end() {
+fn a_standing_lab_runs_until_it_is_ended() {
     as_each_user(|runner| {
         let stays = Stays::new(runner);
         let remains = stays.up("one", &["--delay", "50ms", "--seed", "7"]);
@@ -252,7 +252,7 @@ fn a_lab_that_cannot_start_says_why_and_leaves_nothing() {
 }
 
 #[test]
-fn nobody_waits_for_a_lab_that_stays() {
+fn lab_up_returns_when_the_lab_is_ready() {
     // A reader of `up`'s output sees its end: the lab does not keep it open.
     as_myself(|runner: &Runner| {
         let stays = Stays::new(runner);

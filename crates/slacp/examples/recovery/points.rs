@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn sent_and_resent_are_told_apart_and_other_channels_left_out() {
+    fn sent_and_resent_are_distinguished_and_other_channels_left_out() {
         let other = Unit::Packet { channel: ChannelId::new(3).unwrap(), lane: 7, sequence: 9 };
         let other = LogEvent::Placed { packet: 3, unit: other, again: false };
         let sender = log(&[placed(1, 50, false), placed(2, 51, false), other, placed(4, 50, true)]);

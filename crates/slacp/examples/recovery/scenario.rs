@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_twice_and_the_acknowledgement_are_restored() {
+    fn data_lost_twice_and_the_acknowledgement_are_restored() {
         let scenario = &SCENARIOS[1];
         let recovery = drawn(scenario);
         assert_eq!(sequences(&recovery.restored).len(), scenario.lost_again as usize);

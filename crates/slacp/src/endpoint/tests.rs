@@ -162,7 +162,7 @@ fn a_lost_answer_is_given_again_to_the_same_address_alone() {
 }
 
 #[test]
-fn another_version_is_told_what_is_spoken_here() {
+fn another_version_hears_which_one_is_spoken_here() {
     let (mut hub, mut terminal) = (hub(config()), terminal(5));
     let mut first = drain(&mut terminal, at(0)).remove(0);
     first[1] = 9;
@@ -213,7 +213,7 @@ fn a_mandatory_parameter_is_refused_by_name_and_leaves_nothing() {
 }
 
 #[test]
-fn an_opening_carries_the_code_point_and_a_name_to_who_resolves_it() {
+fn an_opening_carries_the_code_point_and_a_name_to_a_resolving_peer() {
     let (mut terminal, mut hub) = (terminal(5), hub(Config { names: true, ..config() }));
     connect(&mut terminal, &mut hub);
     let ids = [&terminal, &hub].map(session);
@@ -435,7 +435,7 @@ fn a_configured_rate_changes_at_once_and_its_source_with_the_next_session() {
 }
 
 #[test]
-fn a_peer_that_breaks_the_protocol_is_told() {
+fn a_peer_that_breaks_the_protocol_hears_why() {
     let (mut terminal, mut hub) = (terminal(5), hub(config()));
     connect(&mut terminal, &mut hub);
     let id = session(&terminal);

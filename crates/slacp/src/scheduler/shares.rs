@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_away_gets_nothing_extra_and_owes_nothing() {
+    fn an_absent_session_gains_no_credit_and_owes_none() {
         let mut shares = Shares::new(2);
         for _ in 0..1000 {
             shares.sent(0, 1000, 1);

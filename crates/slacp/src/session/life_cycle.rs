@@ -283,7 +283,7 @@ mod tests {
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "its own end")]
-    fn a_closing_session_gives_nobody_up() {
+    fn a_closing_session_gives_no_peer_up() {
         closing().give_up();
     }
 

@@ -363,7 +363,7 @@ fn streams_opened_and_reset_for_ever_have_no_more_answered_than_streams_are_allo
 }
 
 #[test]
-fn what_is_held_counts_fec_channels_and_what_is_under_way() {
+fn held_memory_counts_fec_channels_and_data_in_flight() {
     const SIZE: usize = 1000;
     let grows_by = |size: usize, what: &dyn Fn(&mut Session)| {
         let mut session = session(&config());
@@ -577,7 +577,7 @@ fn repairs_too_large_for_the_path_hold_up_nothing() {
 }
 
 #[test]
-fn a_repair_that_fits_alone_is_not_kept_out_by_what_is_small() {
+fn small_packets_do_not_keep_out_a_repair_that_fits_alone() {
     // Room in a packet of 1280 bytes after the headers of IP and UDP, the SLACP header and the tag.
     let most = 1280 - 28 - TAG - Header::MAX_LEN - REPAIR_HEAD;
     for shard in (most - 12)..=most {

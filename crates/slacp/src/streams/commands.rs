@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_told_no_more_than_it_understands() {
+    fn a_peer_gets_only_fields_that_it_understands() {
         let mut streams_to_new = streams(Openings::of_this_version(true));
         for wanted in [to_address(Some(46)), to_address(None), to_name()] {
             streams_to_new.open(wanted.clone()).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn who_resolves_no_names_is_asked_for_none() {
+    fn a_peer_that_resolves_no_names_gets_none() {
         let mut streams = streams(Openings::of_this_version(false));
         streams.on_open(Instant::ZERO, StreamId(1), 10, 1000, to_name()).unwrap();
         assert!(streams.poll_event().is_none());

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_back_what_it_was_not_granted_breaks_the_protocol() {
+    fn returning_more_than_was_granted_breaks_the_protocol() {
         let mut two = Two::new();
         let id = two.open();
         two.settle();

@@ -25,7 +25,7 @@ fn byte(streams: &mut Streams, id: StreamId, offset: u64) -> bool {
 }
 
 #[test]
-fn islands_of_one_byte_take_a_sixteenth_of_the_memory_and_what_is_missing_still_comes() {
+fn islands_of_one_byte_take_a_sixteenth_of_the_memory_and_gaps_still_fill() {
     let mut streams = streams();
     let greedy = (1..MEMORY / 4).filter(|i| byte(&mut streams, StreamId(1), i * 2)).count();
     let other = (1..1000).filter(|i| byte(&mut streams, StreamId(3), i * 2)).count();
@@ -38,7 +38,7 @@ fn islands_of_one_byte_take_a_sixteenth_of_the_memory_and_what_is_missing_still_
 }
 
 #[test]
-fn streams_that_the_peer_reset_and_nobody_reads_are_no_more_than_it_may_open() {
+fn unread_streams_that_the_peer_reset_are_no_more_than_it_may_open() {
     let mut streams = streams();
     let address = SocketAddr::from(([192, 0, 2, 1], 80));
     let open = Open { destination: address.into(), source: address, dscp: None };
@@ -245,7 +245,7 @@ impl Chaos {
 
 /// `SLACP_SEEDS=first..end` chooses the seeds.
 #[test]
-fn whatever_readers_do_windows_stay_within_the_memory_and_who_reads_gets_everything() {
+fn windows_stay_within_the_memory_and_readers_get_everything() {
     let range = std::env::var("SLACP_SEEDS").unwrap_or_else(|_| "0..60".to_owned());
     let (first, end) = range.split_once("..").expect("SLACP_SEEDS is first..end");
     for seed in first.parse().unwrap()..end.parse().unwrap() {

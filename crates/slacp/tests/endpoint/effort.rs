@@ -124,7 +124,7 @@ fn of_no_session() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_malformed_or_too_long_costs_nothing() {
+fn malformed_or_long_input_costs_nothing() {
     let initiation = first(&mut terminal(TERMINAL));
     let mut hub = Hub::new(100);
     assert_eq!(hub.cost(TERMINAL, &[]), NOTHING);
@@ -147,7 +147,7 @@ fn an_answer_for_which_there_is_no_room_is_not_made() {
 }
 
 #[test]
-fn what_is_counted_out_is_not_hashed() {
+fn packets_over_the_limit_are_not_hashed() {
     let mut hub = Hub::new(100);
     let hints = [(); 4].map(|()| hub.cost(STRANGER, &of_no_session()));
     assert_eq!(hints, [hashes(1), hashes(1), NOTHING, NOTHING], "two hints in a second");

@@ -219,7 +219,7 @@ fn a_session_that_ends_at_rate_0_leaves_the_link_to_the_others() {
 
 /// A packet at 1 bit/s takes hours.
 #[test]
-fn a_rate_told_far_too_low_holds_the_others_back_for_ten_seconds_at_most() {
+fn a_rate_reported_far_too_low_delays_the_others_for_ten_seconds_at_most() {
     let mut star = told_while_pacing(BitRate::from_bits_per_second(1));
     let before = star.bytes_sent();
     (0..10_010).for_each(|_| star.step());

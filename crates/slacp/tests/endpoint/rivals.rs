@@ -37,7 +37,7 @@ fn notices(star: &mut Star) -> Vec<Notice> {
 }
 
 #[test]
-fn of_two_machines_with_one_key_one_keeps_its_session_and_the_owner_is_told() {
+fn of_two_machines_with_one_key_one_keeps_its_session_and_the_owner_hears_of_it() {
     let mut star = served();
     let begin = star.now;
     star.add(terminal(config(), 1, 2), address(2));

@@ -41,7 +41,7 @@ fn requests_and_replies_beside_a_download() {
 }
 
 #[test]
-fn a_stalled_reader_harms_nobody() {
+fn a_stalled_reader_stops_no_other_stream() {
     assert_all(&faults::stalled_reader());
 }
 

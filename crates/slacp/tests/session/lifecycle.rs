@@ -216,7 +216,7 @@ fn a_peer_given_up_takes_its_streams_with_it() {
 }
 
 #[test]
-fn stalled_readers_harm_nobody_and_memory_is_bounded() {
+fn stalled_readers_stop_no_other_stream_and_memory_is_bounded() {
     let mut hop = Hop::geo(0.0, 5);
     hop.configure = |config| {
         config.memory = ByteCount::new(4_000_000);

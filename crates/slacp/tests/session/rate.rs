@@ -29,7 +29,7 @@ fn sharing(starts: &[f64]) -> Path {
 }
 
 #[test]
-fn a_told_rate_takes_effect_at_once() {
+fn a_reported_rate_takes_effect_at_once() {
     let mut path = Path::new(link(50), link(10), 1);
     let hub = Config::new(Rate::Modem { initial: BitRate::from_mbit(50) });
     let terminal = Config::new(BitRate::from_mbit(10));
@@ -260,7 +260,7 @@ fn a_loss_based_tcp_leaves_its_share_and_gets_its_own() {
 }
 
 #[test]
-fn what_is_measured_is_told() {
+fn measurements_are_reported() {
     let mut path = sharing(&[2.0]);
     path.run(at(10.0));
     let now = path.now;

@@ -51,7 +51,7 @@ fn a_download_fills_a_lossy_link() {
 }
 
 #[test]
-fn a_stream_tells_what_was_lost_of_it_and_who_holds_it_up() {
+fn a_stream_reports_its_losses_and_which_side_holds_it_up() {
     let stats = |net: &link::testkit::Net<Host>, side: usize| {
         let host = &net.peers()[side];
         let (session, stream) = (host.session.unwrap(), *host.flows.keys().next().unwrap());

@@ -78,7 +78,7 @@ fn the_page_needs_nothing_else() {
 }
 
 #[test]
-fn what_is_simulated_is_called_so() {
+fn simulated_results_say_so() {
     let page = html(&results(Some("no user namespaces here")));
     assert!(
         page.contains("<strong>Simulated.</strong>") && page.contains("no user namespaces here")

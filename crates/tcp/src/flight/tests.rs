@@ -103,7 +103,7 @@ fn a_receiver_may_throw_away_what_it_had() {
 }
 
 #[test]
-fn holes_are_below_what_is_sacked() {
+fn holes_are_below_sacked_data() {
     let mut flight = ten();
     sacked(&mut flight, 200..300);
     sacked(&mut flight, 400..500);

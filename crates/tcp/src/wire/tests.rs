@@ -71,7 +71,7 @@ fn the_checksum_of_the_rfc() {
 }
 
 #[test]
-fn what_is_too_short_says_so() {
+fn a_short_segment_is_an_error() {
     assert_eq!(decoded(vec![0; 19]), Err(WireError::Short { len: 19 }));
     let mut bytes = vec![0; 24];
     bytes[12] = 0x40;
@@ -222,7 +222,7 @@ fn any_path() -> impl Strategy<Value = Path> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(path in any_path(), segment in segment()) {
+    fn written_segments_are_read_back(path in any_path(), segment in segment()) {
         let bytes = encoded(&path, &segment);
         prop_assert_eq!(bytes.len(), segment.wire_len());
         let read = decode(path.from, path.to, segment.ecn, &bytes);

@@ -30,7 +30,7 @@ fn snack_is_agreed_on() {
 
 /// Holes are reported in whole segments from the acknowledgement number, each in turn.
 #[test]
-fn holes_are_told_in_turn() {
+fn holes_are_reported_in_turn() {
     let mut t = Trace::established(config(), SYN);
     send!(t, time 200, ". 1001:2001 ack 1");
     recv!(t, time 200, ". 1:1 ack 1 snack 0,1");
@@ -67,7 +67,7 @@ fn a_hole_is_repaired_at_once() {
 
 /// A lost repair is repeated after another round trip, without a time-out.
 #[test]
-fn a_lost_repair_is_told_of_again() {
+fn a_lost_repair_is_reported_again() {
     let mut t = Trace::established(config(), SYN);
     t.write(6000);
     assert_eq!(t.drain().len(), 6);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_messages_are_read_back() {
         let requests = [
             Request::Status { connections: true },
             Request::Rate { bit_s: 20_000_000, for_s: 30.0, peer: Some("ship-1".into()) },
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_other_versions_are_told() {
+    fn nonsense_and_other_versions_are_errors() {
         for (text, told) in [
             ("", "cannot parse"),
             ("{}", "skyhop"),

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_told() {
+    fn the_status_shows_what_is_known() {
         let text = status().text(None);
         for part in [
             "terminal 1.2.3",

@@ -158,7 +158,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn a_missed_deadline_says_who_waits_for_what() {
+fn a_missed_deadline_names_the_machine_and_its_reason() {
     let mut net = arq(1, Loss::Per(Probability::ONE), 1);
     let stalled = net.run_until(|peers| peers[0].sent == 1, seconds(1)).unwrap_err();
     assert_eq!((stalled.now, stalled.reason), (seconds(1), Reason::Deadline));

@@ -208,7 +208,7 @@ fn what_was_acknowledged_unseen_is_missed() {
 }
 
 #[test]
-fn endings_are_told_apart() {
+fn endings_are_distinguished() {
     let ending = |play: fn(&mut Script)| {
         let mut script = Script::new();
         script.syn(0, A_ISN);

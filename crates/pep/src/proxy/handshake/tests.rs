@@ -59,7 +59,7 @@ fn a_socks_client_names_its_server_in_each_of_three_ways() {
 }
 
 #[test]
-fn a_socks_client_is_told_what_is_not_served() {
+fn a_socks_client_hears_which_requests_are_unsupported() {
     let refused = |after_hello: &[u8]| steps(&[HELLO, after_hello].concat(), 1).pop();
     let reply = |code| Some(Step::Refuse(socks::reply(code)));
     assert_eq!(refused(&[5, 2, 0, 1, 1, 2, 3, 4, 0, 80]), reply(7), "BIND");
@@ -96,7 +96,7 @@ fn an_http_client_connects_whatever_fields_it_sends() {
 }
 
 #[test]
-fn an_http_client_is_told_what_is_wrong() {
+fn an_http_client_hears_what_is_wrong() {
     for (head, status) in [
         ("GET http://example.net/ HTTP/1.1\r\n\r\n", "405"),
         ("CONNECT example.net HTTP/1.1\r\n\r\n", "400"),
