@@ -327,3 +327,6 @@ impl State {
         self.tracks.iter().filter_map(|track| track.link.poll_timeout()).map(|(at, _)| at).min()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -306,3 +306,6 @@ fn seed_of(name: LinkName, seed: u64) -> u64 {
 
 /// Larger than the number of any site.
 const TERRESTRIAL: u64 = 0xff;
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,8 @@ mod scratch;
 mod server;
 mod settings;
 mod standing;
+#[cfg(test)]
+mod testkit;
 mod topology;
 
 pub use cabled::Cabled;

@@ -127,3 +127,118 @@ fn directions(preset: &mut Preset) -> impl Iterator<Item = (LinkName, &mut LinkS
     let terrestrial = preset.terrestrial.as_mut();
     hop.into_iter().chain(terrestrial.map(|each| (LinkName::TerrestrialForward, each)))
 }
+
+#[cfg(test)]
+impl Asked {
+    /// The forward link of a [preset](crate::testkit::preset) with these lines.
+    pub(super) fn forward(lines: &str) -> Self {
+        Self::of(&crate::testkit::preset(lines), LinkName::Forward)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::preset;
+
+    #[test]
+    fn the_rate_is_that_of_full_packets_after_encapsulation() {
+        let link = Asked::forward("encapsulation = \"fixed 500 B\"");
+        assert_eq!(link.constant_rate(), Some(BitRate::from_mbit(9)));
+        // 1000 bytes and 500 at 12 Mbit/s.
+        assert_eq!(link.longest_time_of(1000), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_changing_rate_has_no_constant_and_its_least_is_the_slowest() {
+        let link = Asked::forward("rate-trace = [\"0s 12 Mbit/s\", \"1s 3 Mbit/s\"]");
+        assert_eq!(link.constant_rate(), None);
+        assert_eq!(link.longest_time_of(1500), Duration::from_millis(4));
+    }
+
+    #[test]
+    fn a_queue_of_bytes_holds_whole_packets() {
+        assert_eq!(Asked::forward("queue = \"4499 B\"").queue_packets(1500), 2);
+        assert_eq!(Asked::forward("queue = \"7 packets\"").queue_packets(1500), 7);
+    }
+
+    #[test]
+    fn only_independent_losses_have_a_probability_per_packet() {
+        assert_eq!(Asked::forward("").loss_of_each(1500), Some(0.0));
+        assert_eq!(Asked::forward("per = \"2 %\"").loss_of_each(64), Some(0.02));
+        let [short, long] =
+            [50, 1500].map(|len| Asked::forward("ber = \"1e-4\"").loss_of_each(len).unwrap());
+        assert!((short - (1.0 - 0.9999f64.powi(400))).abs() < 1e-12, "{short}");
+        assert!((long - (1.0 - 0.9999f64.powi(12_000))).abs() < 1e-12, "{long}");
+        for dependent in [
+            "burst = \"medium\"",
+            "gilbert-elliott = \"good-to-bad=1% bad-to-good=20%\"",
+            "loss-period = 100",
+            "loss-trace = [\"0s 1 %\"]",
+            "per = \"2 %\"\noutages = [\"1s+1s\"]",
+            "outages = [\"1s+1s\"]",
+        ] {
+            assert_eq!(Asked::forward(dependent).loss_of_each(1500), None, "{dependent}");
+        }
+    }
+
+    #[test]
+    fn losses_in_bursts_have_a_mean_unless_there_are_outages() {
+        let chain = "gilbert-elliott = \"good-to-bad=1% bad-to-good=4% loss-good=0 loss-bad=1\"";
+        let mean = Asked::forward(chain).long_run_loss().unwrap();
+        assert!((mean - 0.2).abs() < 1e-12, "{mean}");
+        assert_eq!(
+            Asked::forward(&format!("{chain}\noutages = [\"1s+1s\"]")).long_run_loss(),
+            None
+        );
+        assert_eq!(Asked::forward("per = \"2 %\"").long_run_loss(), None);
+    }
+
+    /// Everything that could disturb the measurement of the queue, one at a time.
+    const DISTURBANCES: [&str; 8] = [
+        "rate-trace = [\"0s 12 Mbit/s\", \"1s 3 Mbit/s\"]",
+        "encapsulation = \"fixed 18 B\"",
+        "jitter = \"5 ms\"",
+        "per = \"1 %\"",
+        "loss-period = 9",
+        "outages = [\"1s+1s\"]",
+        "discipline = \"red\"",
+        "discipline = \"codel\"\necn = true",
+    ];
+
+    #[test]
+    fn a_disturbed_link_is_not_plain_until_it_is_made_so() {
+        assert!(is_plain(&preset("").forward));
+        for disturbance in DISTURBANCES {
+            let disturbed = preset(disturbance);
+            assert!(!is_plain(&disturbed.forward), "{disturbance}");
+            assert!(is_plain(&plain(&disturbed).forward), "{disturbance}");
+        }
+    }
+
+    #[test]
+    fn the_plain_link_has_the_same_queue_in_packets() {
+        // A BDP depends on the rate, the encapsulation and the delay, which all become plain.
+        for queue in ["1 BDP", "100 kB", "70 packets"] {
+            let lines = format!(
+                "queue = \"{queue}\"\nencapsulation = \"fixed 500 B\"\n\
+                 delay-trace = [\"0s 300 ms\", \"1s 20 ms\"]"
+            );
+            let (disturbed, link) = (preset(&lines), LinkName::Forward);
+            let (before, after) = (disturbed.link(link), plain(&disturbed).link(link));
+            assert_eq!(after.queue, before.queue, "{queue}");
+        }
+    }
+
+    #[test]
+    fn the_terrestrial_link_is_made_plain_too() {
+        let terrestrial = "[terrestrial]\nrate = \"10 Mbit/s\"\ndelay = \"20 ms\"\n\
+                           queue = \"1 BDP\"\nper = \"1 %\"\ndiscipline = \"red\"\n";
+        let preset = Preset::from_text(&(preset("").to_string() + terrestrial)).unwrap();
+        let of = |preset: Preset| preset.terrestrial.unwrap();
+        assert!(is_plain(&of(plain(&preset))));
+        assert_eq!(of(lossless(&preset)).loss, Loss::None);
+        assert_eq!(of(drop_tail(&preset)).discipline, DisciplineChoice::DropTail);
+        assert_ne!(of(drop_tail(&preset)).loss, Loss::None);
+    }
+}

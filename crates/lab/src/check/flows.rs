@@ -63,6 +63,90 @@ pub(super) fn fill(plain: &Asked, mtu: u16) -> Option<Flow> {
     let len = usize::from(mtu);
     let (each, limit) = (plain.longest_time_of(len), plain.queue_packets(len));
     // The first drop comes after 1 / (1 − 1/FILL) of the limit.
-    let count = u32::try_from(limit * 3 / 2 + 50).ok()?;
+    let count = u32::try_from(limit.checked_mul(3)? / 2 + 50).ok()?;
     (each.checked_mul(count)? <= PATIENCE).then(|| Flow::even(len, count, each / FILL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: u16 = 1500;
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn delay_probes_take_at_most_a_quarter_of_the_least_rate() {
+        // At 8 kbit/s, 64 bytes take 64 ms.
+        for rate in ["rate = \"8 kbit/s\"", "rate-trace = [\"0s 8 kbit/s\", \"1s 80 Mbit/s\"]"] {
+            let flow = delay(&Asked::forward(rate));
+            assert_eq!((flow.times.len(), flow.times[1]), (20, MS * 256), "{rate}");
+        }
+        let flow = delay(&Asked::forward("rate = \"1 Gbit/s\""));
+        assert_eq!((flow.times.len(), flow.times[1]), (1000, MS * 2));
+    }
+
+    #[test]
+    fn however_slow_the_link_probes_are_at_most_eight_seconds_apart() {
+        let flow = delay(&Asked::forward("rate-trace = [\"0s 1 Mbit/s\", \"1s 10 bit/s\"]"));
+        assert_eq!((flow.times.len(), flow.times[1]), (20, PATIENCE));
+    }
+
+    #[test]
+    fn a_flood_has_a_reserve_that_fits_in_the_queue_and_the_rate_of_the_link() {
+        // 1500 bytes take 1 ms: 200 packets in 200 ms, or half of the queue.
+        for (queue, reserve) in [("1000 packets", 200), ("100 packets", 50), ("1 packet", 1)] {
+            let flow = flood(&Asked::forward(&format!("queue = \"{queue}\"")), MTU, 0).unwrap();
+            let at_once = flow.times.iter().filter(|at| at.is_zero()).count();
+            assert_eq!((at_once, flow.times[at_once]), (reserve, MS), "{queue}");
+            assert_eq!(flow.times.len(), reserve + 3000);
+            assert_eq!(flow.times.last(), Some(&FLOOD_TIME));
+        }
+    }
+
+    #[test]
+    fn a_flood_follows_a_rate_that_changes() {
+        let link = Asked::forward(
+            "rate-trace = [\"0s 12 Mbit/s\", \"10s 6 Mbit/s\"]\nqueue = \"1 packet\"",
+        );
+        let from = |age: Duration| flood(&link, MTU, age.as_nanos() as u64).unwrap();
+        assert_eq!(from(Duration::ZERO).times[2], MS * 2);
+        assert_eq!(from(Duration::from_secs(10)).times[2], MS * 4);
+    }
+
+    #[test]
+    fn links_that_are_too_slow_are_not_flooded() {
+        // 16 packets take 8 s at 24 kbit/s.
+        assert_eq!(
+            flood(&Asked::forward("rate = \"24 kbit/s\""), MTU, 0).unwrap().times.len(),
+            1 + 16
+        );
+        assert_eq!(flood(&Asked::forward("rate = \"23 kbit/s\""), MTU, 0), None);
+        assert_eq!(overload(&Asked::forward("rate = \"23 kbit/s\""), MTU, 0), None);
+    }
+
+    #[test]
+    fn an_overload_is_half_as_fast_again_as_the_link() {
+        let flow = overload(&Asked::forward(""), MTU, 0).unwrap();
+        assert_eq!((flow.times.len(), flow.times[2999]), (3000, Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn filling_overflows_the_queue_even_at_a_third_of_the_link_s_time() {
+        for packets in [1, 10, 1000] {
+            let flow =
+                fill(&Asked::forward(&format!("queue = \"{packets} packets\"")), MTU).unwrap();
+            let took = flow.times.last().unwrap().as_nanos() / MS.as_nanos();
+            assert!(flow.times.len() as u128 - took > packets + 1, "{packets}: {took} ms");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_takes_too_long_to_fill_is_not_filled() {
+        assert!(fill(&Asked::forward("queue = \"5300 packets\""), MTU).is_some());
+        assert_eq!(fill(&Asked::forward("queue = \"5301 packets\""), MTU), None);
+        assert_eq!(
+            fill(&Asked::forward(&format!("queue = \"{} packets\"", usize::MAX)), MTU),
+            None
+        );
+    }
 }

@@ -169,3 +169,6 @@ impl Direction<'_> {
         (sent > 0).then_some(DisciplineReport { asked, sent, dropped, least, most, within })
     }
 }
+
+#[cfg(test)]
+mod tests;

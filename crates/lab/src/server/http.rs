@@ -83,3 +83,6 @@ async fn upload(body: Body) -> Result<String, (StatusCode, String)> {
     }
     Ok(format!("{length} {}\n", hex(digest)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -225,7 +225,7 @@ fn describe_loss(loss: &Loss) -> String {
         Loss::Ber(ber) => format!("BER {ber}"),
         Loss::Burst(burst) => format!("bursts: {}", ErrorModel::from(*burst)),
         Loss::GilbertElliott(model) => format!("Gilbert–Elliott: {model}"),
-        Loss::Periodic(period) => format!("every {period}th packet"),
+        Loss::Periodic(period) => format!("one packet in {period}"),
         _ => "trace".to_owned(),
     }
 }
@@ -248,3 +248,6 @@ fn lateness_status(lateness: &Lateness) -> LatenessStatus {
         worst_ms: ms(lateness.worst()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! What the driver makes of arrived packets, and a driver between real devices.
+
+use core::time::Duration;
+use std::net::{IpAddr, UdpSocket};
+
+use link::{LinkConfig, Loss, QueueLimit};
+use os::packet::RING_BYTES;
+use os::testkit::skip;
+use units::BitRate;
+
+use super::*;
+use crate::crossing::Extent;
+use crate::topology::{self, Network};
+use crate::{Node, Site};
+
+/// An IPv4 packet of 1500 bytes, which takes 1 ms on the links here.
+const PACKET: [u8; 1500] = [0x45; 1500];
+
+fn config(rate: BitRate) -> LinkConfig {
+    LinkConfig::new(rate, Duration::ZERO, Loss::None, QueueLimit::Packets(100))
+}
+
+fn track(told: Instant) -> Track {
+    let link = Link::starting_at(told, config(BitRate::from_mbit(12)), 1);
+    Track { name: LinkName::Forward, link, told }
+}
+
+fn frame(bytes: &[u8], wall: u64) -> Frame<'_> {
+    Frame { bytes, wall, whole: true, losing: false, outgoing: false, unfinished: false }
+}
+
+/// Takes frames that arrived at these numbers of milliseconds after `origin`.
+fn take<'a>(
+    origin: Instant,
+    frames: impl IntoIterator<Item = (u64, Frame<'a>)>,
+) -> (Track, u64, bool) {
+    let clocks = WallClock::read();
+    let mut track = track(origin);
+    let mut arrivals = Arrivals { track: &mut track, clocks, oversized: 0, losing: false };
+    for (ms, frame) in frames {
+        let wall = clocks.wall(origin + Duration::from_millis(ms));
+        arrivals.take(&Frame { wall, ..frame });
+    }
+    let (oversized, losing) = (arrivals.oversized, arrivals.losing);
+    (track, oversized, losing)
+}
+
+/// A moment in the past, so that the clocks know stamps after it.
+fn a_second_ago() -> Instant {
+    Instant::from_nanos(clock::now().as_nanos() - 1_000_000_000)
+}
+
+/// When the packets in the link leave it, in milliseconds after `origin`.
+fn departures(track: &mut Track, origin: Instant) -> Vec<u128> {
+    let end = origin + Duration::from_secs(60);
+    track.link.handle_timeout(end);
+    let next = || track.link.poll_arrival(end);
+    core::iter::from_fn(next).map(|(at, _)| at.saturating_since(origin).as_millis()).collect()
+}
+
+#[test]
+fn packets_enter_the_link_when_the_device_received_them() {
+    let origin = a_second_ago();
+    let frames = [10, 20, 20].map(|ms| (ms, frame(&PACKET, 0)));
+    let (mut track, ..) = take(origin, frames);
+    assert_eq!(departures(&mut track, origin), [11, 21, 22]);
+}
+
+#[test]
+fn a_stamp_from_before_the_link_s_time_does_not_turn_it_back() {
+    let origin = a_second_ago();
+    let (mut track, ..) = take(origin, [20, 10].map(|ms| (ms, frame(&PACKET, 0))));
+    assert_eq!(track.told, origin + Duration::from_millis(20));
+    assert_eq!(departures(&mut track, origin), [21, 22]);
+}
+
+#[test]
+fn truncated_packets_are_counted_and_go_no_further() {
+    let cut = Frame { whole: false, ..frame(&PACKET, 0) };
+    let (track, oversized, losing) = take(a_second_ago(), [(1, cut), (2, frame(&PACKET, 0))]);
+    assert_eq!((oversized, losing), (1, false));
+    assert_eq!(track.link.counters().offered.packets, 1);
+}
+
+#[test]
+fn only_ip_crosses_the_link() {
+    // An ARP request (hardware type 1), and nothing at all.
+    let (track, oversized, _) =
+        take(a_second_ago(), [(1, frame(&[0, 1, 8, 0], 0)), (2, frame(&[], 0))]);
+    assert_eq!((track.link.counters().offered.packets, oversized), (0, 0));
+}
+
+#[test]
+fn one_sign_of_a_full_ring_is_enough() {
+    let full = Frame { losing: true, ..frame(&PACKET, 0) };
+    let (.., losing) = take(a_second_ago(), [(1, full), (2, frame(&PACKET, 0))]);
+    assert!(losing);
+}
+
+#[test]
+fn the_driver_wakes_for_the_earliest_link() {
+    let mut tracks = [30, 10, 20].map(|ms| {
+        let mut track = track(Instant::ZERO);
+        track.link.handle_packet(Instant::from_nanos(ms * 1_000_000), PACKET.to_vec());
+        track
+    });
+    let (faults, lateness) = (Faults::default(), Lateness::default());
+    let idle = State { tracks: vec![track(Instant::ZERO)], faults, lateness, stopping: false };
+    assert_eq!(idle.wake(), None);
+    tracks.reverse();
+    let state = State { tracks: tracks.into(), ..idle };
+    assert_eq!(state.wake(), Some(Instant::from_nanos(11_000_000)));
+}
+
+#[test]
+fn every_kind_of_fault_is_in_the_total() {
+    assert_eq!(Faults { missed: 1, oversized: 20, refused: 300, astray: 4000 }.total(), 4321);
+}
+
+/// A lab's network and driver without its services and names; `None` if this machine refuses.
+fn start(terminals: u8, rate: BitRate) -> Option<(Network, Driver)> {
+    let extent = Extent { terminals, terrestrial: false, mtu: 1500, cabled: false };
+    let network = match topology::build(&extent) {
+        Ok(network) => network,
+        Err(error) => {
+            skip(error);
+            return None;
+        }
+    };
+    let origin = clock::now();
+    let lane = |crossing: crate::crossing::Crossing| Lane {
+        port: Port::open(&crossing.sky, crossing.station, crossing.mtu, RING_BYTES).unwrap(),
+        link: Link::starting_at(origin, config(rate), 1),
+        name: crossing.link,
+        exit: extent.exit(crossing.link),
+    };
+    let lanes = network.sky.run(|| extent.crossings().into_iter().map(lane).collect());
+    Some((network, Driver::start(lanes).unwrap()))
+}
+
+/// A socket on a host, bound to its address, that gives up waiting after 20 s.
+fn socket(network: &Network, node: Node, address: IpAddr) -> UdpSocket {
+    let socket = network.host(node).run(|| UdpSocket::bind((address, 4000))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
+}
+
+fn heard(socket: &UdpSocket) -> Vec<u8> {
+    let mut bytes = [0; 100];
+    let (length, _) = socket.recv_from(&mut bytes).expect("the packet arrives");
+    bytes[..length].to_vec()
+}
+
+#[test]
+fn a_star_delivers_to_each_terminal_what_is_its_own() {
+    let Some((network, driver)) = start(3, BitRate::from_mbit(12)) else { return };
+    let clients: Vec<Node> = Site::first(3).map(Site::client).collect();
+    for of in [|node: Node| node.address4().into(), |node: Node| IpAddr::from(node.address6())] {
+        if of(Node::Server).is_ipv6() && !os::has_ipv6() {
+            continue;
+        }
+        let server = socket(&network, Node::Server, of(Node::Server));
+        let sockets: Vec<_> =
+            clients.iter().map(|client| socket(&network, *client, of(*client))).collect();
+        for (client, socket) in clients.iter().zip(&sockets) {
+            let name = client.to_string();
+            server.send_to(name.as_bytes(), (of(*client), 4000)).unwrap();
+            assert_eq!(heard(socket), name.as_bytes());
+            socket.send_to(name.as_bytes(), (of(Node::Server), 4000)).unwrap();
+            assert_eq!(heard(&server), name.as_bytes());
+        }
+        // Between two sites, by way of the hub.
+        sockets[1].send_to(b"hello", (of(clients[2]), 4000)).unwrap();
+        assert_eq!(heard(&sockets[2]), b"hello");
+    }
+    assert_eq!(driver.faults(), Faults::default());
+}
+
+#[test]
+fn a_change_wakes_the_driver() {
+    // A packet of 31 bytes would take four minutes.
+    let Some((network, driver)) = start(1, BitRate::from_bits_per_second(1)) else { return };
+    let [server, client] =
+        [Node::Server, Node::Client].map(|node| socket(&network, node, node.address4().into()));
+    server.send_to(b"now", (Node::Client.address4(), 4000)).unwrap();
+    let forward = || driver.gauges().read()[0].counters;
+    while forward().inside.packets == 0 {
+        thread::yield_now();
+    }
+    let mut asked = Vec::new();
+    driver.change(|name, link, now| {
+        asked.push(name);
+        link.set_rate(now, BitRate::from_mbit(12));
+    });
+    assert_eq!(asked, [LinkName::Forward, LinkName::Return(Site::FIRST)]);
+    assert_eq!(heard(&client), b"now");
+    assert_eq!((forward().delivered.packets, driver.lateness().packets()), (1, 1));
+}
