@@ -9,6 +9,7 @@
 //! | both directions have ended | keeps each leg until its peer has acknowledged everything |
 //! | a leg fails before its data has ended | resets the other leg, with the reason |
 //! | a leg fails after its end was passed on | nothing, until there is data for it; then as below |
+//! | a leg accepts no more data, but what it sent has not all been passed on | goes on passing it on, and discards what the other side sends: two hosts that have both closed would otherwise wait for each other, each gateway for room that the other does not make |
 //! | a leg accepts no more data, after its end was passed on | discards what the other side still sends, until it ends too, for at most [`HALF_CLOSED_TIMEOUT`]: a reset would destroy data still in flight to it |
 //! | a stream is reset | resets the other leg, whatever has ended before |
 //!
@@ -28,8 +29,8 @@ pub use self::deferral::{PendingSyn, PendingSyns, SynAction};
 pub use self::dial::Dial;
 pub use self::legs::{Failure, Legs, Side, Step};
 
-/// How long the far side may keep sending to a peer that has closed, before it is reset: several
-/// round trips of the slowest hop.
+/// How long the far side may keep sending to a peer that has closed, without taking anything that
+/// peer has left to be sent, before it is reset: several round trips of the slowest hop.
 pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between polls for the last acknowledgement of a finished connection: short at first,
 /// then longer.
@@ -44,7 +45,7 @@ enum DirectionState {
     Ended,
     /// The end was passed on.
     Passed,
-    /// The sink accepts no more data; why, for the counters.
+    /// The sink accepts no more data, so what the source sends is discarded; why, for the counters.
     Refused(ResetReason),
 }
 
@@ -114,13 +115,22 @@ pub struct Relay {
     /// Whether the far gateway has yet to connect to the destination, although the client is
     /// already answered.
     is_early: bool,
+    /// While one direction is refused: when to give up the other, which the first discarded data
+    /// since it last moved has set.
+    discarding_until: Option<Instant>,
 }
 
 impl Default for Relay {
     /// A relay of a connection that both hosts have accepted.
     fn default() -> Self {
         let from = [DirectionState::Open; 2];
-        Self { from, phase: Phase::Carrying, outcome: None, is_early: false }
+        Self {
+            from,
+            phase: Phase::Carrying,
+            outcome: None,
+            is_early: false,
+            discarding_until: None,
+        }
     }
 }
 
@@ -205,7 +215,10 @@ impl Relay {
     fn carry(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Progress> {
         let mut moved = false;
         for from in Side::BOTH {
-            moved |= self.pass(from, legs);
+            moved |= match self.from[from as usize] {
+                DirectionState::Refused(_) => self.drop_refused(now, from, legs),
+                _ => self.pass(from, legs),
+            };
             if !self.is_carrying() {
                 return None;
             }
@@ -215,12 +228,13 @@ impl Relay {
         self.is_carrying().then_some(progress)
     }
 
-    /// Lets one direction proceed; returns whether data has moved.
+    /// Lets one direction proceed; returns whether more may be possible at once.
     fn pass(&mut self, from: Side, legs: &mut impl Legs) -> bool {
         if self.from[from as usize] == DirectionState::Open {
             match legs.pass(from) {
                 Step::Moved(bytes) => {
                     debug_assert!(bytes > 0, "a step without progress must block");
+                    self.discarding_until = None;
                     return true;
                 }
                 Step::Blocked(_) => return false,
@@ -232,7 +246,7 @@ impl Relay {
                         failure => failure,
                     };
                     self.fail(leg, failure, legs);
-                    return false;
+                    return true;
                 }
             }
         }
@@ -242,6 +256,22 @@ impl Relay {
                 Ok(false) => {}
                 Err(failure) => self.fail(from.other(), failure, legs),
             }
+        }
+        false
+    }
+
+    /// Reads and drops what a refused direction's source sends; returns whether there was any.
+    fn drop_refused(&mut self, now: Instant, from: Side, legs: &mut impl Legs) -> bool {
+        match legs.discard(from) {
+            Step::Moved(_) => {
+                let until = *self.discarding_until.get_or_insert(now + HALF_CLOSED_TIMEOUT);
+                if now >= until {
+                    self.abort(ResetReason::Reset, legs);
+                }
+                return true;
+            }
+            Step::Blocked(_) | Step::End => {}
+            Step::Failed(leg, failure) => self.fail(leg, failure, legs),
         }
         false
     }

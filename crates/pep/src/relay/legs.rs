@@ -60,7 +60,7 @@ pub trait Legs {
     /// is written: this is how back-pressure passes from leg to leg.
     fn pass(&mut self, from: Side) -> Step;
 
-    /// Reads from the leg `from` and drops what it reads.
+    /// Reads from the leg `from` and drops what it reads. After the end it says so every time.
     fn discard(&mut self, from: Side) -> Step;
 
     /// Ends the data sent on the leg `to`: a FIN, or the end of a stream. Returns false if that is

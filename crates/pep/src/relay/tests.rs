@@ -106,7 +106,10 @@ impl Legs for Script {
                 leg.discarded += bytes;
                 Step::Moved(bytes)
             }
-            Some(Act::End) => Step::End,
+            Some(Act::End) => {
+                leg.acts.push_front(Act::End);
+                Step::End
+            }
             Some(Act::Fail(failure)) => Step::Failed(from, failure),
         }
     }
@@ -219,6 +222,45 @@ fn a_client_that_never_stops_sending_is_reset_in_the_end() {
     legs.leg(Client).acts.push_back(Act::Send(1));
     assert_eq!(run(&mut relay, until, &mut legs), Progress::Over);
     assert_eq!(legs.gone()[0], Some(Gone::Reset(ResetReason::Reset)));
+}
+
+/// The client has closed and answers with RST; what it sent still waits for room at the server.
+fn closed_client_with_data_left(server: &[Act]) -> (Relay, Script) {
+    let mut legs = Script::new(&[Act::Send(900), Act::End], server);
+    legs.leg(Server).room = 0;
+    legs.leg(Client).refusal = Some(Failure::Closed);
+    (Relay::default(), legs)
+}
+
+#[test]
+fn data_for_a_closed_client_is_discarded_while_its_own_data_waits_for_room() {
+    let (mut relay, mut legs) =
+        closed_client_with_data_left(&[Act::Send(1), Act::Send(20), Act::Send(30), Act::End]);
+    assert_eq!(run(&mut relay, at(0), &mut legs), Progress::Waiting);
+    assert_eq!(legs.leg(Server).discarded, 50, "or the other gateway would never read");
+    assert_eq!((legs.gone(), relay.poll_timeout()), ([None; 2], None), "the server may be slow");
+
+    legs.leg(Server).room = 900;
+    assert_eq!(run(&mut relay, at(90_000), &mut legs), Progress::Over);
+    assert!(legs.leg(Server).written == 900 && legs.leg(Server).is_finished);
+    assert_eq!(legs.gone(), [Some(Gone::Reset(ResetReason::Reset)), Some(Gone::Closed)]);
+}
+
+#[test]
+fn a_server_that_sends_to_a_closed_client_must_take_what_the_client_sent() {
+    let (mut relay, mut legs) = closed_client_with_data_left(&[Act::Send(1), Act::Send(20)]);
+    let mut now = at(0);
+    assert_eq!(run(&mut relay, now, &mut legs), Progress::Waiting);
+    for _ in 0..3 {
+        now = now + HALF_CLOSED_TIMEOUT;
+        legs.leg(Server).room = 1;
+        legs.leg(Server).acts.push_back(Act::Send(20));
+        assert_eq!(run(&mut relay, now, &mut legs), Progress::Waiting, "it takes some");
+    }
+    now = now + HALF_CLOSED_TIMEOUT;
+    legs.leg(Server).acts.push_back(Act::Send(20));
+    assert_eq!(run(&mut relay, now, &mut legs), Progress::Over);
+    assert_eq!(legs.gone(), [Some(Gone::Reset(ResetReason::Reset)); 2]);
 }
 
 #[test]
