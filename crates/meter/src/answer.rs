@@ -32,7 +32,7 @@ use thiserror::Error;
 
 use crate::request::{MAGIC, VERSION};
 use crate::sender::SenderReport;
-use crate::udp_receiver::UdpCounts;
+use crate::udp::receiver::UdpCounts;
 
 /// Length of an encoded answer.
 pub const ANSWER_LEN: usize = 64;

@@ -1,5 +1,8 @@
 //! Bulk transfer: N flows of B bytes or T seconds, down, up or both.
 
+mod arrange;
+mod connection;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,12 +14,10 @@ use tokio::time::Instant;
 use units::{BitRate, ByteCount};
 
 use crate::amount::Amount;
-use crate::bulk_arrange;
-use crate::bulk_flow;
 use crate::congestion::CongestionControl;
 use crate::flow::{self, FlowError};
-use crate::flow_report::FlowReport;
 use crate::outcome::Progress;
+use crate::reports::flow::FlowReport;
 use crate::sockets::SocketOptions;
 use crate::window::Window;
 use stats::jain_index;
@@ -149,10 +150,13 @@ pub struct BulkReport {
     /// Bytes received, over all flows.
     pub moved_bytes: u64,
     /// Completion time: from the start of the first flow to the end of the last.
-    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
+    #[serde(rename = "total_seconds", with = "crate::reports::json::seconds")]
     pub total: Duration,
     /// All bytes received over that time.
-    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
+    #[serde(
+        rename = "goodput_bits_per_second",
+        with = "crate::reports::json::maybe_bits_per_second"
+    )]
     pub goodput: Option<BitRate>,
     /// Jain's fairness index of all flows' goodput.
     pub jain_index: Option<f64>,
@@ -166,10 +170,13 @@ pub struct DirectionSum {
     /// Bytes received.
     pub moved_bytes: u64,
     /// From the start of the transfer to the end of the last of these flows.
-    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
+    #[serde(rename = "total_seconds", with = "crate::reports::json::seconds")]
     pub total: Duration,
     /// These bytes over that time.
-    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
+    #[serde(
+        rename = "goodput_bits_per_second",
+        with = "crate::reports::json::maybe_bits_per_second"
+    )]
     pub goodput: Option<BitRate>,
     /// Jain's fairness index of these flows' goodput.
     pub jain_index: Option<f64>,
@@ -228,7 +235,7 @@ impl BulkReport {
 /// Runs a bulk transfer. Errors are in the report, flow by flow.
 pub async fn bulk(options: &BulkOptions) -> BulkReport {
     let mut tasks = JoinSet::new();
-    let mut arranged = bulk_arrange::uploads(options).await;
+    let mut arranged = arrange::uploads(options).await;
     let begin = Instant::now();
     let mut index = 0;
     for &direction in options.directions.each() {
@@ -245,7 +252,7 @@ pub async fn bulk(options: &BulkOptions) -> BulkReport {
                 Direction::Upload => arranged.pop(),
                 Direction::Download => None,
             };
-            let flow = bulk_flow::run(options.clone(), report, begin, start, socket, arranged);
+            let flow = connection::run(options.clone(), report, begin, start, socket, arranged);
             tasks.spawn(flow);
             index += 1;
         }

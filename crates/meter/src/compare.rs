@@ -7,8 +7,8 @@
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::any_report::Report;
 use crate::metric::{Better, Metric};
+use crate::reports::Report;
 use stats::Summary;
 use stats::{Bootstrap, Intervals, standard_deviation, student_t};
 

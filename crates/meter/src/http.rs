@@ -5,6 +5,7 @@
 //! for that key.
 
 pub mod head;
+pub mod server;
 
 use std::io;
 

@@ -19,25 +19,18 @@
 
 pub mod amount;
 pub mod answer;
-mod any_report;
 pub mod bulk;
-mod bulk_arrange;
-mod bulk_flow;
 pub mod compare;
 pub mod congestion;
 mod flow;
-pub mod flow_report;
 pub mod frame;
 pub mod http;
-pub mod http_server;
-mod json;
 pub mod metric;
 pub mod outcome;
 mod pacer;
 pub mod page;
-mod page_connection;
 pub mod payload;
-mod print;
+pub mod reports;
 pub mod request;
 pub mod rr;
 pub mod sender;
@@ -46,27 +39,23 @@ pub mod sockets;
 mod stream;
 pub mod trace;
 pub mod udp;
-mod udp_exchange;
-pub mod udp_receiver;
-mod udp_server;
 pub mod window;
-mod window_server;
 
 pub use amount::Amount;
-pub use any_report::Report;
 pub use bulk::{BulkOptions, BulkReport, Direction, DirectionSum, Directions, bulk};
 pub use compare::{Comparison, Runs, compare};
 pub use congestion::{CongestionControl, CongestionError};
-pub use flow_report::FlowReport;
 pub use outcome::{Outcome, Progress};
 pub use page::{HttpMode, PageOptions, PageReport, page};
 pub use payload::fresh_key;
+pub use reports::Report;
+pub use reports::flow::FlowReport;
 pub use rr::{RrOptions, RrReport, request_reply};
 pub use sender::SenderReport;
 pub use server::{ServeError, serve};
+pub use udp::exchange::{DATAGRAMS_MAX, UdpPlan};
+pub use udp::receiver::UdpCounts;
 pub use udp::{UdpOptions, UdpReport, udp};
-pub use udp_exchange::{DATAGRAMS_MAX, UdpPlan};
-pub use udp_receiver::UdpCounts;
 pub use window::{Window, WindowError};
 
 /// Default TCP port of a meter server. Different from iperf3's, so that both can run together.

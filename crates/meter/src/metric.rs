@@ -4,9 +4,9 @@ use serde::Serialize;
 use units::{BitRate, ByteCount};
 
 use crate::amount::Amount;
-use crate::any_report::Report;
 use crate::bulk::{BulkReport, Directions};
 use crate::page::PageReport;
+use crate::reports::Report;
 use crate::rr::RrReport;
 use crate::udp::{UdpFlow, UdpReport};
 use stats::mean;

@@ -30,8 +30,8 @@ use crate::amount::Amount;
 use crate::bulk::Directions;
 use crate::congestion::{CongestionControl, NAME_MAX};
 use crate::sockets::SocketOptions;
-use crate::udp_exchange::{DATAGRAMS_MAX, UdpPlan};
-use crate::udp_receiver::HEAD_LEN;
+use crate::udp::exchange::{DATAGRAMS_MAX, UdpPlan};
+use crate::udp::receiver::HEAD_LEN;
 use crate::window::{Window, WindowError};
 
 /// Size of an encoded request in bytes.

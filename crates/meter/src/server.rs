@@ -16,15 +16,15 @@ use tracing::{debug, warn};
 use crate::amount::Amount;
 use crate::answer::{Answer, Receipt, Refusal};
 use crate::congestion::CongestionError;
-use crate::http_server::{self, HttpServeError};
+use crate::http;
+use crate::http::server::HttpServeError;
 use crate::payload::{Payload, Side};
 use crate::request::{MAGIC, REQUEST_LEN, Request, RequestError, Work};
 use crate::sender::{self, RttMean, SenderReport};
 use crate::sockets::SocketError;
 use crate::stream::{self, Plan, Sink, Source, patiently, read_end};
-use crate::udp_server;
-use crate::window::Window;
-use crate::window_server;
+use crate::udp;
+use crate::window::{self, Window};
 
 /// Maximum number of concurrent connections; more are refused.
 const CONNECTIONS_MAX: usize = 1024;
@@ -129,7 +129,7 @@ async fn handle(stream: &mut TcpStream) -> Result<(), ServeError> {
     let read = timeout(REQUEST_LIMIT, stream.read_exact(magic)).await;
     read.map_err(|_| ServeError::NoRequest)??;
     if magic == b"GET " {
-        return Ok(http_server::serve(stream, magic).await?);
+        return Ok(http::server::serve(stream, magic).await?);
     }
     let read = timeout(REQUEST_LIMIT, stream.read_exact(rest)).await;
     read.map_err(|_| ServeError::NoRequest)??;
@@ -147,7 +147,7 @@ async fn work(stream: &mut TcpStream, request: &Request) -> Result<(), ServeErro
         Work::Upload { amount } => upload(stream, request.key, amount, None).await,
         Work::Listen(window) => upload_elsewhere(stream, window).await,
         Work::Udp(plan) => {
-            let served = udp_server::serve(stream, request.key, &plan).await;
+            let served = udp::server::serve(stream, request.key, &plan).await;
             served.map_err(|error| ServeError::Udp { error: error.to_string() })
         }
         Work::RequestReply { request: asked, reply, count } => {
@@ -209,7 +209,7 @@ async fn send_and_wait(
 
 /// Serves an upload on a separate port.
 async fn upload_elsewhere(stream: &mut TcpStream, window: Window) -> Result<(), ServeError> {
-    let Some(mut stream) = window_server::accept(stream, window).await? else { return Ok(()) };
+    let Some(mut stream) = window::server::accept(stream, window).await? else { return Ok(()) };
     stream.set_nodelay(true)?;
     let mut wire = [0; REQUEST_LEN];
     let read = timeout(REQUEST_LIMIT, stream.read_exact(&mut wire)).await;

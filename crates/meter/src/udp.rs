@@ -1,5 +1,9 @@
 //! UDP at a constant rate: loss, order, duplicates and jitter, in both directions.
 
+pub(crate) mod exchange;
+pub mod receiver;
+pub(crate) mod server;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -16,8 +20,8 @@ use crate::outcome::Outcome;
 use crate::payload::{Payload, Side, flow_key};
 use crate::request::{Request, Work};
 use crate::sockets::SocketOptions;
-use crate::udp_exchange::{Exchange, UdpPlan, exchange};
-use crate::udp_receiver::{GREETING, UdpCounts, fill};
+use crate::udp::exchange::{Exchange, UdpPlan, exchange};
+use crate::udp::receiver::{GREETING, UdpCounts, fill};
 
 /// Interval between greetings until the server has received one.
 const GREETING_INTERVAL: Duration = Duration::from_millis(200);
@@ -48,7 +52,10 @@ pub struct UdpFlow {
     #[serde(flatten)]
     pub counts: UdpCounts,
     /// Contents of the datagrams received, over the time from the first to the last.
-    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
+    #[serde(
+        rename = "goodput_bits_per_second",
+        with = "crate::reports::json::maybe_bits_per_second"
+    )]
     pub goodput: Option<BitRate>,
 }
 
@@ -62,7 +69,7 @@ pub struct UdpReport {
     /// Size of each datagram in bytes.
     pub datagram_bytes: u16,
     /// How long datagrams were sent.
-    #[serde(rename = "sending_seconds", with = "crate::json::seconds")]
+    #[serde(rename = "sending_seconds", with = "crate::reports::json::seconds")]
     pub time: Duration,
     /// The directions.
     pub directions: Directions,

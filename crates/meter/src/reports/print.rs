@@ -12,9 +12,9 @@ use std::time::Duration;
 use report::{Csv, dash};
 use units::BitRate;
 
-use crate::any_report::Report;
 use crate::bulk::Direction;
 use crate::outcome::Outcome;
+use crate::reports::Report;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

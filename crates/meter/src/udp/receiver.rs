@@ -33,10 +33,10 @@ pub struct UdpCounts {
     /// Datagrams with wrong contents.
     pub corrupt: u64,
     /// Interarrival jitter after the last datagram (RFC 3550 §6.4.1).
-    #[serde(rename = "jitter_seconds", with = "crate::json::seconds")]
+    #[serde(rename = "jitter_seconds", with = "crate::reports::json::seconds")]
     pub jitter: Duration,
     /// From the first to the last arrival.
-    #[serde(rename = "span_seconds", with = "crate::json::seconds")]
+    #[serde(rename = "span_seconds", with = "crate::reports::json::seconds")]
     pub span: Duration,
 }
 

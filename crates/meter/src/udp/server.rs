@@ -10,8 +10,8 @@ use crate::answer::Answer;
 use crate::flow::FlowError;
 use crate::payload::{Payload, Side};
 use crate::server::REQUEST_LIMIT;
-use crate::udp_exchange::{UdpPlan, exchange};
-use crate::udp_receiver::{GREETING, read};
+use crate::udp::exchange::{UdpPlan, exchange};
+use crate::udp::receiver::{GREETING, read};
 
 /// Serves a measurement on a separate UDP port.
 pub(crate) async fn serve(

@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::bulk::{Direction, Directions};
 use crate::flow::{self, FlowError};
 use crate::payload::{Payload, Side};
-use crate::udp_receiver::{UdpCounts, UdpReceiver, fill};
+use crate::udp::receiver::{UdpCounts, UdpReceiver, fill};
 
 /// How long to wait for more datagrams after the sender has finished, or after the last arrival
 /// since.

@@ -10,14 +10,14 @@ use tokio::net::tcp::WriteHalf;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::arrange::Arranged;
 use crate::answer::{Answer, Receipt};
 use crate::bulk::{BulkOptions, Direction};
-use crate::bulk_arrange::Arranged;
 use crate::flow::{self, FlowError};
-use crate::flow_report::FlowReport;
 use crate::frame;
 use crate::outcome::Outcome;
 use crate::payload::{Payload, Side, flow_key};
+use crate::reports::flow::FlowReport;
 use crate::request::{Request, Work};
 use crate::sender::{self, RttMean, SenderReport};
 use crate::stream::{self, Plan, Sink, Source};
