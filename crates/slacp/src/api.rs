@@ -8,7 +8,7 @@ use thiserror::Error;
 use units::ByteCount;
 
 use crate::channels::{ChannelConfig, ChannelId, ConfigError, MAX_DEADLINE};
-use crate::phases::KeyLimits;
+use crate::keys::phases::KeyLimits;
 use crate::scheduler::{ClassConfig, ClassId, MAX_CLASSES};
 use crate::{Destination, Open, Rate};
 

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use units::{Instant, Machine, earliest};
 
-use crate::gate::Gate;
-use crate::hub::Hub;
-use crate::knock::KnockKey;
-use crate::packet::{self, Datagram, Header};
 use crate::session::{Session, Wake};
-use crate::terminal::Terminal;
+use crate::setup::gate::Gate;
+use crate::setup::hub::Hub;
+use crate::setup::knock::KnockKey;
+use crate::setup::terminal::Terminal;
+use crate::wire::packet::{self, Datagram, Header};
 use crate::{
     ChannelId, Config, Event, KeyPair, LogEntry, Notice, PublicKey, SessionId, StreamError,
 };

@@ -17,16 +17,15 @@ use std::net::SocketAddr;
 
 use units::{BitRate, Instant, Machine, RangeSet};
 
-use crate::crypto::{Cipher, PacketKey};
-use crate::fec::Decoder;
-use crate::frame::{self, Frame};
-use crate::handshake::Keys;
-use crate::knock::KnockKey;
-use crate::secret::Secret;
+use crate::keys::crypto::{Cipher, PacketKey};
+use crate::keys::secret::Secret;
+use crate::recovery::fec::Decoder;
 use crate::session::{Peer, Session, limits};
-use crate::{
-    ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, KeyPair, PublicKey, Read, packet,
-};
+use crate::setup::handshake::Keys;
+use crate::setup::knock::KnockKey;
+use crate::wire::frame::{self, Frame};
+use crate::wire::packet;
+use crate::{ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, KeyPair, PublicKey, Read};
 
 pub use adversary::{Adversary, is_own, own_address};
 pub use checked::{Bound, CheckedEndpoint, Limits};

@@ -7,50 +7,23 @@
 
 mod api;
 mod channels;
-mod crypto;
 mod endpoint;
 mod event_log;
-mod fade;
-mod fec;
-mod flow;
-mod foreign;
-mod frame;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod gate;
-mod handshake;
-mod hub;
 mod jitter;
-mod key;
-mod knock;
-mod loss;
-mod migration;
-mod milestones;
-mod open;
+mod keys;
 mod pacer;
-mod packet;
-mod phases;
-mod planner;
-mod pmtu;
+mod path;
 mod rate;
-mod received;
-mod recv_buffer;
-mod reordering;
-mod replacement;
-mod rtt;
+mod recovery;
 mod scheduler;
-#[allow(unsafe_code, reason = "wipes the values of other crates")]
-mod secret;
-mod send_buffer;
-mod sent;
 mod session;
+mod setup;
 mod stats;
 mod streams;
-mod terminal;
-mod varint;
-#[cfg(test)]
-mod vectors;
+mod wire;
 
 pub use api::{
     CloseReason, Config, DownReason, Effort, Event, Footprint, Notice, PublicKey, Read,
@@ -59,9 +32,9 @@ pub use api::{
 pub use channels::{ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl};
 pub use endpoint::Endpoint;
 pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
-pub use key::KeyPair;
-pub use open::{Destination, HostName, Open};
+pub use keys::key::KeyPair;
 pub use rate::{PathKey, PathMemory, Rate, RateError, RateState};
 pub use scheduler::{ClassConfig, ClassId};
 pub use session::Wake;
 pub use stats::{ChannelStats, ClassStats, Stats, StreamStats};
+pub use wire::open::{Destination, HostName, Open};

@@ -31,18 +31,18 @@ use self::receiver::Receiver;
 use self::sender::Sender;
 use crate::channels::{ChannelError, ChannelId};
 use crate::event_log::{EventLog, LogEvent};
-use crate::flow::{Limits, Pace};
-use crate::handshake::Keys;
-use crate::loss::LossMeter;
-use crate::open::Openings;
-use crate::packet::{Header, Index};
-use crate::phases::Phases;
+use crate::keys::phases::Phases;
+use crate::keys::secret::{Secret, draw};
+use crate::path::loss::LossMeter;
+use crate::path::rtt::{FirstRtt, Rtt};
 use crate::rate::{Auto, Control, RateState};
-use crate::rtt::{FirstRtt, Rtt};
 use crate::scheduler::ClassId;
-use crate::secret::{Secret, draw};
+use crate::setup::handshake::Keys;
 use crate::stats::{ChannelStats, ClassStats, Stats};
 use crate::streams::Streams;
+use crate::streams::flow::{Limits, Pace};
+use crate::wire::open::Openings;
+use crate::wire::packet::{Header, Index};
 use crate::{Config, Event, PathKey, PathMemory, PublicKey, Rate, RateError};
 
 /// Why a session asked to be woken.

@@ -6,21 +6,25 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
 use units::{Instant, RangeSet};
 
-use crate::flow::{Budget, Limits, Pace, RecvCredit, SendCredit};
-use crate::frame::Frame;
-use crate::milestones::Milestones;
-use crate::recv_buffer::{GAP_COST, RecvBuffer, Violation};
+use self::flow::{Budget, Limits, Pace, RecvCredit, SendCredit};
+use self::milestones::Milestones;
+use self::recv_buffer::{GAP_COST, RecvBuffer, Violation};
+use self::send_buffer::SendBuffer;
 use crate::scheduler::{ClassId, FairQueue};
-use crate::send_buffer::SendBuffer;
 use crate::stats::ENTRY;
+use crate::wire::frame::Frame;
 use crate::{Event, ResetReason, StreamId, StreamStats};
 
 mod commands;
+pub(crate) mod flow;
 mod granting;
 #[cfg(test)]
 mod long;
+pub(crate) mod milestones;
 mod peer;
+pub(crate) mod recv_buffer;
 mod returning;
+pub(crate) mod send_buffer;
 mod sending;
 #[cfg(test)]
 mod tests;

@@ -252,12 +252,12 @@ fn a_server_that_sends_to_a_closed_client_must_take_what_the_client_sent() {
     let mut now = at(0);
     assert_eq!(run(&mut relay, now, &mut legs), Progress::Waiting);
     for _ in 0..3 {
-        now = now + HALF_CLOSED_TIMEOUT;
+        now += HALF_CLOSED_TIMEOUT;
         legs.leg(Server).room = 1;
         legs.leg(Server).acts.push_back(Act::Send(20));
         assert_eq!(run(&mut relay, now, &mut legs), Progress::Waiting, "it takes some");
     }
-    now = now + HALF_CLOSED_TIMEOUT;
+    now += HALF_CLOSED_TIMEOUT;
     legs.leg(Server).acts.push_back(Act::Send(20));
     assert_eq!(run(&mut relay, now, &mut legs), Progress::Over);
     assert_eq!(legs.gone(), [Some(Gone::Reset(ResetReason::Reset)); 2]);

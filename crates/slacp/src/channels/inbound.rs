@@ -10,8 +10,8 @@ use units::{ByteCount, Instant};
 
 use super::{ChannelConfig, ChannelId};
 use crate::event_log::{EventLog, LogEvent, Unit};
-use crate::frame::{Announcement, Packet};
 use crate::stats::{ChannelStats, ENTRY};
+use crate::wire::frame::{Announcement, Packet};
 use lane::{Lane, Outcome};
 
 /// How long a channel without a deadline remembers what is missing, so that no packet is delivered

@@ -10,9 +10,9 @@ use super::codel::{CoDel, CoDelParams};
 use super::piece::{Fit, Piece, Room};
 use super::{ChannelConfig, ChannelError, ChannelId, MAX_PACKET, flow};
 use crate::event_log::{DropReason, EventLog, LogEvent, Unit};
-use crate::frame::CHANNEL_SIZE;
 use crate::scheduler::{Backlog, ClassId, FairQueue};
 use crate::stats::ChannelStats;
+use crate::wire::frame::CHANNEL_SIZE;
 
 /// Identifies a lane of a channel.
 type LaneId = (ChannelId, u8);

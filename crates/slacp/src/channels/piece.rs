@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::ErrorControl;
 use super::config::ChannelId;
-use crate::frame::{Packet, Part, TruncatedOffset};
+use crate::wire::frame::{Packet, Part, TruncatedOffset};
 
 /// Minimum size of a part in bytes, except for the last of a packet.
 const SHORTEST_PART: usize = 64;

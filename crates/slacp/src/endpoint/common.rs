@@ -9,14 +9,14 @@ use rand_core::{Rng, SeedableRng};
 use units::{ByteCount, Instant, earliest};
 
 use super::sessions::{Departure, Sessions};
-use crate::fade::Faded;
-use crate::handshake::Params;
-use crate::knock::KnockKey;
+use crate::keys::secret::{Secret, draw};
 use crate::pacer::Pacer;
-use crate::packet::{Index, NO_INDEX};
+use crate::path::fade::Faded;
 use crate::rate::Memories;
-use crate::secret::{Secret, draw};
 use crate::session::{Session, Wake, ip_udp_overhead, limits};
+use crate::setup::handshake::Params;
+use crate::setup::knock::KnockKey;
+use crate::wire::packet::{Index, NO_INDEX};
 use crate::{CloseReason, Config, DownReason, Event, KeyPair, Notice, PublicKey, Rate, SessionId};
 
 /// How much a late wake-up may send at once to catch up: long enough for the timers of a

@@ -7,8 +7,8 @@ use units::{ByteCount, Instant};
 
 use super::schedule::{Schedule, ScheduleEntry, Wants};
 use crate::SessionId;
-use crate::packet::Index;
 use crate::session::{Session, Wake};
+use crate::wire::packet::Index;
 
 /// All sessions of an endpoint.
 ///

@@ -5,8 +5,8 @@ use rand_core::SeedableRng;
 use units::BitRate;
 
 use super::*;
-use crate::handshake::Message;
-use crate::packet::INITIATION_COOKIE;
+use crate::setup::handshake::Message;
+use crate::wire::packet::INITIATION_COOKIE;
 use crate::{
     CloseReason, Destination, DownReason, Footprint, HostName, Open, Rate, Read, ResetReason,
     StreamId,
@@ -439,8 +439,8 @@ fn a_peer_that_breaks_the_protocol_hears_why() {
     let (mut terminal, mut hub) = (terminal(5), hub(config()));
     connect(&mut terminal, &mut hub);
     let id = session(&terminal);
-    let frame = crate::frame::Frame::Accept(StreamId(1));
-    let broken = crate::frame::Frame::Rekey { generation: 9, key: [9; 32] };
+    let frame = crate::wire::frame::Frame::Accept(StreamId(1));
+    let broken = crate::wire::frame::Frame::Rekey { generation: 9, key: [9; 32] };
     for frame in [frame, broken] {
         terminal.core.with(id, |session| session.streams.send_control(frame)).unwrap();
     }

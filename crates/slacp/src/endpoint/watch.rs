@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use units::Instant;
 
 use super::{Endpoint, Role};
-use crate::open::Openings;
 use crate::session::Session;
+use crate::wire::open::Openings;
 use crate::{
     ChannelId, ChannelStats, ClassId, ClassStats, Effort, Footprint, PathKey, PathMemory,
     SessionId, Stats, StreamId, StreamStats,

@@ -11,7 +11,7 @@ use super::contact::Contact;
 use super::contacts::Contacts;
 use super::forger::{Opening, respond};
 use super::tactics::Tactic;
-use crate::frame::Frame;
+use crate::wire::frame::Frame;
 use crate::{KeyPair, PublicKey};
 
 /// Initiations under way at once: this many, or in a crowd one for every [`OPENINGS_SHARE`]

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use units::{Instant, Machine};
 
 use super::adversary::is_claimed;
-use crate::fec::{Block, Decoder, PendingRepair, encode};
-use crate::frame::Repair;
+use crate::recovery::fec::{Block, Decoder, PendingRepair, encode};
+use crate::wire::frame::Repair;
 use crate::{Destination, Endpoint, Event, Footprint, Open, SessionId, Wake};
 
 /// The most of what came from an unproven address that may go there (RFC 9000

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-use crate::varint;
+use crate::wire::varint;
 
 /// A source of choices. The same source gives the same choices.
 pub struct Choices(Source);

@@ -9,7 +9,7 @@ use super::forger::Forger;
 use super::tactics::Tactic;
 use super::{Choices, grammar};
 use crate::StreamId;
-use crate::frame::{self, Frame, Report, TruncatedOffset};
+use crate::wire::frame::{self, Frame, Report, TruncatedOffset};
 
 /// The frames of one packet take no more, so that it passes every path.
 pub(super) const ROOM: usize = 1180;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::contact::Contact;
-use crate::packet::{self, Datagram, Index};
+use crate::wire::packet::{self, Datagram, Index};
 
 /// Sessions, found by position or by index. Positions change only when a session ends.
 #[derive(Default)]

@@ -8,13 +8,13 @@ use rand_core::SeedableRng;
 use units::{BitRate, Instant, RangeSet};
 
 use super::Choices;
-use crate::flow::Limits;
-use crate::handshake::{Initiator, Keys, Params, Responder};
-use crate::knock::KnockKey;
-use crate::open::Openings;
-use crate::packet::{self, Datagram, Header, Index};
-use crate::phases::Phases;
-use crate::secret::draw;
+use crate::keys::phases::Phases;
+use crate::keys::secret::draw;
+use crate::setup::handshake::{Initiator, Keys, Params, Responder};
+use crate::setup::knock::KnockKey;
+use crate::streams::flow::Limits;
+use crate::wire::open::Openings;
+use crate::wire::packet::{self, Datagram, Header, Index};
 use crate::{KeyPair, PublicKey};
 
 /// Authentic packets of any content and number.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use super::Choices;
 use crate::channels::ChannelId;
-use crate::frame::{
+use crate::wire::frame::{
     self, Announcement, Frame, Packet, Part, Repair, Report, ReportedTimes, TruncatedOffset,
 };
 use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};

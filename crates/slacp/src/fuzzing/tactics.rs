@@ -4,7 +4,7 @@ use super::Choices;
 use super::contact::{Contact, ROOM};
 use super::grammar;
 use crate::StreamId;
-use crate::frame::{Frame, TruncatedOffset};
+use crate::wire::frame::{Frame, TruncatedOffset};
 
 /// The kinds of harm. All but the last three break no rule that ends a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,7 +212,7 @@ fn stall(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = contact.stream(out, choices);
     let returns = contact.taken_back(stream);
     let Some(written) = contact.written.get_mut(&stream) else { return };
-    written.credit = (written.credit + choices.pick(&[0, 0, 1, 100])).min(crate::varint::MAX);
+    written.credit = (written.credit + choices.pick(&[0, 0, 1, 100])).min(crate::wire::varint::MAX);
     Frame::StreamCredit { stream, returns, limit: written.credit }.write(out, false);
 }
 
@@ -259,7 +259,7 @@ fn repairs(contact: &Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     let mut repair = grammar::repair(number, &shard, choices);
     if choices.one_in(4) {
         // A block of long ago that never was, in all of its 255 repairs.
-        repair = crate::frame::Repair { distance: number, stride: 1, count: 200, ..repair };
+        repair = crate::wire::frame::Repair { distance: number, stride: 1, count: 200, ..repair };
     }
     Frame::Repair(repair).write(out, true);
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use units::{BitRate, Instant};
 
 use crate::PublicKey;
-use crate::gate::network;
+use crate::setup::gate::network;
 
 /// Maximum age of a memory.
 const MEMORY_AGE: Duration = Duration::from_secs(86_400);

@@ -7,9 +7,9 @@ use units::Instant;
 use super::Session;
 use crate::channels::Piece;
 use crate::event_log::LogEvent;
-use crate::frame::Ack;
 use crate::rate::Acknowledged;
-use crate::sent::{Acked, Cargo, Unsent};
+use crate::recovery::sent::{Acked, Cargo, Unsent};
+use crate::wire::frame::Ack;
 
 /// Minimum delay between the two copies of a retransmission.
 const SECOND_COPY: Duration = Duration::from_millis(4);

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use units::{ByteCount, Instant};
 
 use super::Session;
-use crate::frame::{self, Frame};
-use crate::packet::Header;
-use crate::received::ACK_DELAY;
+use crate::recovery::received::ACK_DELAY;
+use crate::wire::frame::{self, Frame};
+use crate::wire::packet::Header;
 use crate::{CloseReason, DownReason};
 
 impl Session {

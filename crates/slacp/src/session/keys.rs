@@ -6,10 +6,10 @@ use units::Instant;
 
 use super::Session;
 use crate::Config;
-use crate::frame::Frame;
-use crate::packet::Header;
-use crate::phases::{Phases, RekeyError, WornOut};
-use crate::received::ACK_DELAY;
+use crate::keys::phases::{Phases, RekeyError, WornOut};
+use crate::recovery::received::ACK_DELAY;
+use crate::wire::frame::Frame;
+use crate::wire::packet::Header;
 
 /// The keys in use, and the schedule of their renewal. Packets count in both directions.
 pub(super) struct SessionKeys {

@@ -8,9 +8,9 @@ use units::Instant;
 
 use super::Session;
 use crate::event_log::LogEvent;
-use crate::fade::{ASK, ASK_ALONG};
 use crate::jitter::{self, Backoff};
-use crate::received::ACK_DELAY;
+use crate::path::fade::{ASK, ASK_ALONG};
+use crate::recovery::received::ACK_DELAY;
 
 /// When the peer was last heard, and packets were last sent to it.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use units::Instant;
 use super::Session;
 use crate::Event;
 use crate::event_log::LogEvent;
-use crate::fade::{Fade, Faded, ProbeRate, SILENCE};
-use crate::received::ACK_DELAY;
-use crate::sent::Acked;
+use crate::path::fade::{Fade, Faded, ProbeRate, SILENCE};
+use crate::recovery::received::ACK_DELAY;
+use crate::recovery::sent::Acked;
 
 /// Whether packets of this side arrive and their acknowledgements return.
 ///

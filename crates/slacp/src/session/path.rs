@@ -7,13 +7,13 @@ use smallvec::smallvec;
 use units::{ByteCount, Instant};
 
 use super::{Session, ip_udp_overhead};
-use crate::frame::Frame;
-use crate::migration::Validation;
-use crate::packet::{Header, TAG};
-use crate::pmtu::Pmtu;
-use crate::received::ACK_DELAY;
-use crate::rtt::Rtt;
-use crate::sent::Cargo;
+use crate::path::migration::Validation;
+use crate::path::pmtu::Pmtu;
+use crate::path::rtt::Rtt;
+use crate::recovery::received::ACK_DELAY;
+use crate::recovery::sent::Cargo;
+use crate::wire::frame::Frame;
+use crate::wire::packet::{Header, TAG};
 use crate::{Event, PathKey, PathMemory};
 
 /// A probe that takes no longer than this on the link delays the packets behind it no more than

@@ -7,12 +7,12 @@ use units::Instant;
 use super::{Session, ip_udp_overhead};
 use crate::channels::{CoDelParams, Piece, Room};
 use crate::event_log::{LogEvent, Unit};
-use crate::frame::{self, Announcement, Frame, STREAM_OVERHEAD, TruncatedOffset};
-use crate::packet::TAG;
-use crate::planner::Protection;
+use crate::recovery::planner::Protection;
+use crate::recovery::sent::Cargo;
 use crate::scheduler::{Side, Waiting};
-use crate::sent::Cargo;
 use crate::streams::Chunk;
+use crate::wire::frame::{self, Announcement, Frame, STREAM_OVERHEAD, TruncatedOffset};
+use crate::wire::packet::TAG;
 
 /// A packet being filled.
 pub(super) struct Filling<'a> {

@@ -6,11 +6,11 @@ use units::Instant;
 
 use super::{Session, ip_udp_overhead};
 use crate::event_log::LogEvent;
-use crate::frame::{self, Frame, Repair};
-use crate::packet::Header;
-use crate::phases::RekeyError;
-use crate::sent::Unsent;
+use crate::keys::phases::RekeyError;
+use crate::recovery::sent::Unsent;
 use crate::streams::ProtocolError;
+use crate::wire::frame::{self, Frame, Repair};
+use crate::wire::packet::Header;
 
 impl Session {
     /// Processes a data packet from the wire. If it is authentic and the newest so far, `from` may

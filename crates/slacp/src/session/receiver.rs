@@ -6,9 +6,9 @@ use units::Instant;
 
 use crate::Config;
 use crate::channels::Inbound;
-use crate::fec::Decoder;
-use crate::frame::Repair;
-use crate::received::Received;
+use crate::recovery::fec::Decoder;
+use crate::recovery::received::Received;
+use crate::wire::frame::Repair;
 
 /// The receiving side of a session. The streams' data is in [`Streams`](crate::streams::Streams).
 pub(super) struct Receiver {

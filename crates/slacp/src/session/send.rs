@@ -8,10 +8,10 @@ use units::{ByteCount, Instant, earliest};
 use super::payload::Filling;
 use super::{Session, Wake, ip_udp_overhead};
 use crate::event_log::LogEvent;
-use crate::fec::{Block, REPAIR_HEAD, SHARD_OVERHEAD};
-use crate::frame::{self, Frame, Repair};
-use crate::packet::{Header, TAG};
-use crate::sent::{Cargo, SentPacket};
+use crate::recovery::fec::{Block, REPAIR_HEAD, SHARD_OVERHEAD};
+use crate::recovery::sent::{Cargo, SentPacket};
+use crate::wire::frame::{self, Frame, Repair};
+use crate::wire::packet::{Header, TAG};
 
 /// Size of the SETTLED and MARK frames that may accompany a repair, in bytes.
 const BESIDE: usize = 9 + 1;

@@ -10,9 +10,9 @@ use units::{BitRate, Instant};
 
 use crate::Config;
 use crate::channels::Outbound;
-use crate::planner::Planner;
+use crate::recovery::planner::Planner;
+use crate::recovery::sent::{Cargo, SentPacket, SentPackets};
 use crate::scheduler::Scheduler;
-use crate::sent::{Cargo, SentPacket, SentPackets};
 use crate::stats::ENTRY;
 
 /// A SETTLED frame is sent at least once in this many packets.

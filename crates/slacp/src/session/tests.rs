@@ -8,13 +8,16 @@ use units::ByteCount;
 
 use super::*;
 use crate::channels::ErrorControl;
-use crate::crypto::{Cipher, PacketKey};
-use crate::fec::{Block, MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE, PendingRepair, REPAIR_HEAD};
-use crate::frame::{Announcement, Frame, Packet, Part, Repair, Report, TruncatedOffset, write_ack};
-use crate::packet::TAG;
-use crate::phases::KeyLimits;
+use crate::keys::crypto::{Cipher, PacketKey};
+use crate::keys::phases::KeyLimits;
+use crate::recovery::fec::{Block, MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE, PendingRepair, REPAIR_HEAD};
 use crate::stats::ENTRY;
-use crate::{ChannelConfig, CloseReason, DownReason, Open, ResetReason, StreamId, frame};
+use crate::wire::frame;
+use crate::wire::frame::{
+    Announcement, Frame, Packet, Part, Repair, Report, TruncatedOffset, write_ack,
+};
+use crate::wire::packet::TAG;
+use crate::{ChannelConfig, CloseReason, DownReason, Open, ResetReason, StreamId};
 
 /// Memory limit of the sessions in these tests, per kind.
 const MEMORY: u64 = 2_000_000;

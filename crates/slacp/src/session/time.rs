@@ -3,7 +3,7 @@
 use units::{Instant, earliest};
 
 use super::{Session, Wake};
-use crate::planner::Outlook;
+use crate::recovery::planner::Outlook;
 
 impl Session {
     /// When [`Self::handle_timeout`] has something to do. Sending has its own timer,

@@ -3,8 +3,8 @@
 use units::Instant;
 
 use super::{Resetting, Stream, Streams};
-use crate::frame::Frame;
 use crate::scheduler::ClassId;
+use crate::wire::frame::Frame;
 use crate::{Destination, Open, Read, ResetReason, StreamError, StreamId};
 
 /// Number of DSCP values (RFC 2474 §3).
@@ -171,10 +171,10 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::flow::Limits;
-    use crate::frame::Frame;
-    use crate::open::{HostName, Openings};
     use crate::scheduler::MAX_CLASSES;
+    use crate::streams::flow::Limits;
+    use crate::wire::frame::Frame;
+    use crate::wire::open::{HostName, Openings};
 
     fn streams(openings: Openings) -> Streams {
         let limits = Limits { openings, ..Limits::new(1000, 1000, 9) };
@@ -197,7 +197,7 @@ mod tests {
     fn told(streams: &mut Streams) -> Open<Destination> {
         let mut out = Vec::new();
         streams.next_control(|_| true).expect("a frame").write(&mut out, true);
-        match crate::frame::read(&mut &out[..]) {
+        match crate::wire::frame::read(&mut &out[..]) {
             Ok(Some(Frame::Open { open, .. })) => *open,
             other => panic!("{other:?}"),
         }

@@ -4,8 +4,8 @@ use units::Instant;
 
 use super::{Stream, Streams};
 use crate::StreamId;
-use crate::flow::Pace;
-use crate::frame::Frame;
+use crate::streams::flow::Pace;
+use crate::wire::frame::Frame;
 
 /// Window for links with losses or short outages, in flights. A loss blocks the data behind it: it
 /// is reported after one flight, repaired after two, and the repair may be lost again.

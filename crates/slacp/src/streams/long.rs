@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::frame::TruncatedOffset;
 use crate::scheduler::MAX_CLASSES;
+use crate::wire::frame::TruncatedOffset;
 use crate::{Open, Read, StreamError};
 
 /// Maximum number of stream bytes in a packet.
@@ -64,7 +64,7 @@ impl Hop {
         }
         let is_short = self.frames.is_multiple_of(4);
         let truncate = if is_short { TruncatedOffset::compact } else { TruncatedOffset::full };
-        crate::frame::write_stream_head(&mut bytes, stream, truncate(range.start), fin, None);
+        crate::wire::frame::write_stream_head(&mut bytes, stream, truncate(range.start), fin, None);
         side.copy(stream, &range, &mut bytes);
         side.on_acknowledged(Instant::ZERO, stream, range, fin);
         self.deliver(1 - from, &bytes);

@@ -5,9 +5,9 @@ use core::time::Duration;
 use units::Instant;
 
 use super::{Drain, ProtocolError, Resetting, Stream, Streams};
-use crate::frame::{Frame, TruncatedOffset};
-use crate::milestones::Milestones;
-use crate::recv_buffer::{RecvBuffer, Violation};
+use crate::streams::milestones::Milestones;
+use crate::streams::recv_buffer::{RecvBuffer, Violation};
+use crate::wire::frame::{Frame, TruncatedOffset};
 use crate::{Destination, Event, Open, ResetReason, StreamId};
 
 /// How long data received before a reset waits for its reader.

@@ -6,8 +6,8 @@ use units::Instant;
 
 use super::{ProtocolError, Stream, Streams};
 use crate::StreamId;
-use crate::frame::Frame;
-use crate::recv_buffer::Violation;
+use crate::streams::recv_buffer::Violation;
+use crate::wire::frame::Frame;
 
 /// How long a stream rests before its window is returned: longer than a client takes from a
 /// response to the next request.
@@ -112,8 +112,8 @@ mod tests {
     use units::BitRate;
 
     use super::*;
-    use crate::flow::{Limits, Pace};
     use crate::scheduler::MAX_CLASSES;
+    use crate::streams::flow::{Limits, Pace};
     use crate::{Open, Read, ResetReason};
 
     /// The windows of all streams together, with some margin.

@@ -5,9 +5,9 @@ use core::ops::Range;
 use units::Instant;
 
 use super::{Chunk, Streams};
-use crate::frame::{self, Frame};
-use crate::milestones::COMPACT_SPAN;
 use crate::scheduler::{Backlog, FairQueue};
+use crate::streams::milestones::COMPACT_SPAN;
+use crate::wire::frame::{self, Frame};
 use crate::{Event, StreamId};
 
 /// How many queued control frames are searched for a duplicate of a lost one: more than a packet

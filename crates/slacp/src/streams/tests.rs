@@ -7,9 +7,9 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::*;
-use crate::frame::{self, TruncatedOffset};
-use crate::recv_buffer::GAP_COST;
 use crate::scheduler::MAX_CLASSES;
+use crate::streams::recv_buffer::GAP_COST;
+use crate::wire::frame::{self, TruncatedOffset};
 use crate::{Open, Read};
 
 const MEMORY: u64 = 1_000_000;

@@ -1,7 +1,7 @@
 //! Test helper: two sides of a session without the packet layer between them.
 
 use super::*;
-use crate::frame;
+use crate::wire::frame;
 
 impl Streams {
     /// Processes a frame from packet `number`; returns whether its data was accepted.

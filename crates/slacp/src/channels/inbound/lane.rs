@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use units::{Instant, RangeSet};
 
-use crate::frame::{Packet, Part};
 use crate::stats::ENTRY;
+use crate::wire::frame::{Packet, Part};
 
 /// Maximum number of gaps a lane remembers; beyond it the oldest is given up.
 const MOST_GAPS: usize = 4096;
 
 /// The end of a lane's numbers, the same as for packets. A peer that jumps as far as possible with
 /// each packet reaches it after 2³³ of them.
-const MOST_NUMBERS: u64 = crate::varint::MAX;
+const MOST_NUMBERS: u64 = crate::wire::varint::MAX;
 
 /// The undelivered packets of a lane.
 #[derive(Debug, Default)]
@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
     use crate::channels::ChannelId;
-    use crate::frame::TruncatedOffset;
+    use crate::wire::frame::TruncatedOffset;
 
     fn packet(sequence: u64, part: Option<Part>, data: &[u8]) -> Packet<'_> {
         let sequence = TruncatedOffset::new(sequence);

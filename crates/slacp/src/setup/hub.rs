@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 use units::{ByteCount, Instant};
 
 use crate::endpoint::{Core, Owner};
-use crate::foreign::Reported;
-use crate::gate::Gate;
-use crate::handshake::{self, Responder};
-use crate::knock::{MAC, Mac};
-use crate::packet::{self, Echo, Header, Index, VERSION};
-use crate::replacement::{Present, Replacement, Verdict};
-use crate::rtt::FirstRtt;
+use crate::path::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
+use crate::setup::foreign::Reported;
+use crate::setup::gate::Gate;
+use crate::setup::handshake::{self, Responder};
+use crate::setup::knock::{MAC, Mac};
+use crate::setup::replacement::{Present, Replacement, Verdict};
+use crate::wire::packet::{self, Echo, Header, Index, VERSION};
 use crate::{CloseReason, Config, Effort, Notice, PublicKey, SessionId};
 
 /// How long an answered handshake waits for the terminal's first packet.

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::TruncatedOffset;
 use crate::channels::{CHANNELS, ChannelId, LANES, MAX_DEADLINE, MAX_PACKET};
-use crate::varint;
+use crate::wire::varint;
 
 pub(super) const CHANNEL: u8 = 0x20;
 pub(super) const PACKET: u8 = 0x18;

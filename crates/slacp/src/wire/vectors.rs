@@ -15,18 +15,18 @@ use snow::HandshakeState;
 use units::BitRate;
 
 use crate::channels::ChannelId;
-use crate::crypto::{Cipher, PacketKey};
-use crate::fec::{self, Block, Decoder, PendingRepair};
-use crate::flow::Limits;
-use crate::frame::{
+use crate::keys::crypto::{Cipher, PacketKey};
+use crate::keys::phases::{Phases, expand};
+use crate::keys::secret::{Secret, draw};
+use crate::recovery::fec::{self, Block, Decoder, PendingRepair};
+use crate::setup::handshake::{self, Keys, Message, Params, Responder, Unsupported};
+use crate::setup::knock::KnockKey;
+use crate::streams::flow::Limits;
+use crate::wire::frame::{
     self, Announcement, Frame, Packet, Part, Repair, Report, ReportedTimes, TruncatedOffset,
 };
-use crate::handshake::{self, Keys, Message, Params, Responder, Unsupported};
-use crate::knock::KnockKey;
-use crate::open::Openings;
-use crate::packet::{self, Header, INITIATION_BODY, Index};
-use crate::phases::{Phases, expand};
-use crate::secret::{Secret, draw};
+use crate::wire::open::Openings;
+use crate::wire::packet::{self, Header, INITIATION_BODY, Index};
 use crate::{CloseReason, Destination, HostName, KeyPair, Open, ResetReason, StreamId};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/slacp-2.toml");
@@ -483,7 +483,7 @@ fn written(frame: &Frame, last: bool) -> Vec<u8> {
 }
 
 fn snow_shared(private: &[u8; 32], public: &[u8; 32]) -> [u8; 32] {
-    let mut dh = crate::secret::x25519();
+    let mut dh = crate::keys::secret::x25519();
     dh.set(private);
     let mut shared = [0; 32];
     dh.dh(public, &mut shared).unwrap();

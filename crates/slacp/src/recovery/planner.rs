@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::fec::{Block, MAX_REPAIRS, MAX_STRIDE, PendingRepair, encode};
-use crate::loss::{Bursts, LossMeter};
 use crate::pacer::Pacer;
-use crate::sent::SentPackets;
+use crate::path::loss::{Bursts, LossMeter};
+use crate::recovery::fec::{Block, MAX_REPAIRS, MAX_STRIDE, PendingRepair, encode};
+use crate::recovery::sent::SentPackets;
 
 /// A source counts as the tail if nothing follows for this long.
 const QUIET: Duration = Duration::from_millis(3);

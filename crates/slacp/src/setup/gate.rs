@@ -11,7 +11,7 @@ use rand_core::Rng;
 use ring::hmac;
 use units::Instant;
 
-use crate::knock::{self, Mac};
+use crate::setup::knock::{self, Mac};
 
 /// A cookie is valid in the period in which it was made and in the next one.
 const COOKIE_PERIOD: Duration = Duration::from_secs(120);

@@ -12,15 +12,16 @@ use thiserror::Error;
 use units::{BitRate, Instant};
 use zeroize::Zeroizing;
 
-use crate::crypto::{Cipher, PacketKey};
-use crate::flow::Limits;
-use crate::knock::{KnockKey, MAC, Mac};
-use crate::open::Openings;
-use crate::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, VERSION};
-use crate::phases::expand;
-use crate::rtt::FirstRtt;
-use crate::secret::{self, Secret, Wiped, draw};
-use crate::{KeyPair, PublicKey, jitter, varint};
+use crate::keys::crypto::{Cipher, PacketKey};
+use crate::keys::phases::expand;
+use crate::keys::secret::{self, Secret, Wiped, draw};
+use crate::path::rtt::FirstRtt;
+use crate::setup::knock::{KnockKey, MAC, Mac};
+use crate::streams::flow::Limits;
+use crate::wire::open::Openings;
+use crate::wire::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, VERSION};
+use crate::wire::varint;
+use crate::{KeyPair, PublicKey, jitter};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 
@@ -457,7 +458,7 @@ impl Random for SeededRandom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::RESPONSE_BODY;
+    use crate::wire::packet::RESPONSE_BODY;
 
     fn params(present: Option<u64>) -> Params {
         Params {

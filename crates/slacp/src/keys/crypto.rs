@@ -3,8 +3,8 @@
 
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
-use crate::packet::TAG;
-use crate::secret::Wiped;
+use crate::keys::secret::Wiped;
+use crate::wire::packet::TAG;
 
 /// The cipher that seals a session's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

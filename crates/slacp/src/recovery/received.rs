@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 
 use units::{Instant, RangeSet};
 
-use crate::frame::{Report, ReportedTimes};
-use crate::sent::REORDER_THRESHOLD;
+use crate::recovery::sent::REORDER_THRESHOLD;
 use crate::stats::ENTRY;
-use crate::varint;
+use crate::wire::frame::{Report, ReportedTimes};
+use crate::wire::varint;
 
 /// How long a packet waits for its acknowledgement when nothing is missing.
 pub(crate) const ACK_DELAY: Duration = Duration::from_millis(25);

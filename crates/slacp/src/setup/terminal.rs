@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use crate::endpoint::{Core, Owner};
-use crate::handshake::{HandshakeError, Initiator};
-use crate::knock::Mac;
-use crate::packet::{self, Echo, Header, Index, VERSION};
 use crate::session::{Peer, Session};
+use crate::setup::handshake::{HandshakeError, Initiator};
+use crate::setup::knock::Mac;
+use crate::wire::packet::{self, Echo, Header, Index, VERSION};
 use crate::{Notice, SessionId};
 
 /// How long a terminal waits after a refusal by the hub, and how long it ignores further hints that

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
 use units::Instant;
 
-use crate::frame::Frame;
+use crate::wire::frame::Frame;
 
 /// Maximum number of new addresses examined at a time.
 const CANDIDATES: usize = 4;

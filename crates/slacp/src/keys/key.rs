@@ -1,7 +1,7 @@
 //! Static key pairs, which identify gateways.
 
 use crate::PublicKey;
-use crate::secret::{Secret, x25519};
+use crate::keys::secret::{Secret, x25519};
 
 /// A Curve25519 key pair. The private key is wiped when dropped.
 #[derive(Clone)]

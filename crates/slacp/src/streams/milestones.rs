@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::frame::{COMPACT_REACH, TruncatedOffset};
+use crate::wire::frame::{COMPACT_REACH, TruncatedOffset};
 
 /// A milestone is set whenever a stream has grown by this much. 8 MB, so that few streams ever need
 /// one and [`COMPACT_SPAN`] exceeds the BDP of most links.

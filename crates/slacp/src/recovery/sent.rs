@@ -9,10 +9,10 @@ use units::Instant;
 
 use crate::StreamId;
 use crate::channels::{ChannelId, Piece};
-use crate::frame::{Ack, Frame};
-use crate::pmtu::MtuProbe;
-use crate::reordering::Reordering;
+use crate::path::pmtu::MtuProbe;
+use crate::path::reordering::Reordering;
 use crate::stats::ENTRY;
+use crate::wire::frame::{Ack, Frame};
 
 /// A packet is lost when one sent this many packets later has arrived (RFC 9002 §6.1.1) and the
 /// reordering window has passed.
@@ -421,7 +421,7 @@ fn contains(descending: &[Range<u64>], number: u64) -> bool {
 mod tests {
     use super::*;
     use crate::ResetReason;
-    use crate::frame::{self, Report};
+    use crate::wire::frame::{self, Report};
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)

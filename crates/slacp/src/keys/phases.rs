@@ -9,11 +9,11 @@ use snow::types::Dh;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::crypto::{Cipher, PacketKey};
-use crate::frame::Frame;
-use crate::handshake::Keys;
-use crate::packet::Header;
-use crate::secret::{Secret, draw, x25519};
+use crate::keys::crypto::{Cipher, PacketKey};
+use crate::keys::secret::{Secret, draw, x25519};
+use crate::setup::handshake::Keys;
+use crate::wire::frame::Frame;
+use crate::wire::packet::Header;
 
 /// The peer's key offer is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

@@ -1,6 +1,6 @@
 //! The kinds of datagrams and their headers (`docs/slacp.md`, Packets).
 
-use crate::knock::{MAC, Mac};
+use crate::setup::knock::{MAC, Mac};
 
 /// The protocol version, sent in every handshake datagram.
 pub(crate) const VERSION: u8 = 2;

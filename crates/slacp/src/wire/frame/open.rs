@@ -3,8 +3,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{take, write_numbers};
-use crate::open::{Destination, HostName, Open};
-use crate::varint;
+use crate::wire::open::{Destination, HostName, Open};
+use crate::wire::varint;
 
 pub(super) const OPEN: u8 = 0x04;
 pub(super) const MARKED_OPEN: u8 = 0x21;

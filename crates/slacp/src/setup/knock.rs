@@ -7,7 +7,7 @@ use core::cell::Cell;
 use ring::hmac;
 
 use crate::PublicKey;
-use crate::packet::{self, Echo, Index};
+use crate::wire::packet::{self, Echo, Index};
 
 /// A keyed hash, truncated to 16 bytes.
 pub(crate) type Mac = [u8; MAC];
@@ -100,7 +100,7 @@ pub(crate) fn same(one: &Mac, other: &Mac) -> bool {
 mod tests {
     use super::*;
     use crate::KeyPair;
-    use crate::packet::Datagram;
+    use crate::wire::packet::Datagram;
 
     #[test]
     fn a_knock_is_made_for_one_hub_and_one_message() {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     fn recorded(name: &str) -> Vec<u8> {
-        let lines = include_str!("../tests/vectors/version-1.toml").lines();
+        let lines = include_str!("../../tests/vectors/version-1.toml").lines();
         let value = lines.filter_map(|line| line.split_once(" = ")).find(|(key, _)| *key == name);
         let hex = value.unwrap().1.trim_matches('"').as_bytes();
         let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();

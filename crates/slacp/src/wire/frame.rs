@@ -6,8 +6,8 @@ mod open;
 use core::ops::Range;
 use core::time::Duration;
 
-use crate::open::{Destination, Open};
-use crate::varint;
+use crate::wire::open::{Destination, Open};
+use crate::wire::varint;
 use crate::{CloseReason, ResetReason, StreamId};
 
 pub(crate) use channel::{Announcement, CHANNEL_SIZE, Packet, Part};

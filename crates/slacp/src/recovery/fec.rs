@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 use units::RangeSet;
 
-use crate::frame::Repair;
 use crate::stats::ENTRY;
+use crate::wire::frame::Repair;
 
 /// Maximum number of sources per block. Bounds the work of one decoding.
 pub(crate) const MAX_BLOCK: usize = 255;

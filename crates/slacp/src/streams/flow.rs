@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use units::BitRate;
 
-use crate::open::Openings;
-use crate::recv_buffer::GAP_COST;
+use crate::streams::recv_buffer::GAP_COST;
+use crate::wire::open::Openings;
 
 /// Gaps that a session may have however small its memory: 8 kB of state.
 const LEAST_GAPS: usize = 64;
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_claims_any_rate_has_a_window() {
-        let rates = [0, crate::varint::MAX].map(BitRate::from_bits_per_second);
+        let rates = [0, crate::wire::varint::MAX].map(BitRate::from_bits_per_second);
         let pace = Pace { rtt: Duration::from_secs(86_400), rates };
         assert!(pace.window(0) > LARGEST);
     }

@@ -1,0 +1,7 @@
+//! Static keys, and the keys of a session and their renewal.
+
+pub(crate) mod crypto;
+pub(crate) mod key;
+pub(crate) mod phases;
+#[allow(unsafe_code, reason = "wipes the values of other crates")]
+pub(crate) mod secret;

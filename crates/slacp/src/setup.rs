@@ -1,0 +1,9 @@
+//! Session set-up on both sides, and the protection against load from strangers.
+
+pub(crate) mod foreign;
+pub(crate) mod gate;
+pub(crate) mod handshake;
+pub(crate) mod hub;
+pub(crate) mod knock;
+pub(crate) mod replacement;
+pub(crate) mod terminal;
