@@ -251,6 +251,55 @@ mod tests {
     }
 
     proptest! {
+        /// A machine whose time-out moves at random. Its alarm must fire by the time that the
+        /// machine wants, and only the entry made last counts.
+        #[test]
+        fn an_alarm_is_never_late_and_one_entry_at_a_time_is_valid(
+            steps in prop::collection::vec((1u64..6_000_000_000, 1u64..3_000_000_000), 1..60)
+        ) {
+            let (mut agenda, mut alarm) = (Agenda::new(), Alarm::default());
+            let mut now = 0;
+            for (wish, pass) in steps {
+                let mut due = Some(now + wish);
+                alarm.set(&mut agenda, due.map(at), ());
+                let end = now + pass;
+                while let Some((time, ticket, ())) = agenda.pop_due(at(end)) {
+                    now = time.as_nanos();
+                    prop_assert!(due.is_none_or(|due| now <= due), "{now} after {due:?}");
+                    if alarm.ring(ticket) {
+                        prop_assert!(!alarm.ring(ticket), "rang twice");
+                        due = due.filter(|due| now < *due);
+                        alarm.set(&mut agenda, due.map(at), ());
+                    }
+                }
+                prop_assert!(due.is_none_or(|due| due > end), "{due:?} has not rung by {end}");
+                prop_assert_eq!(alarm.is_set(), due.is_some());
+                now = end;
+            }
+        }
+
+        /// The end of time is an instant like others, and so is any bound in between: what is due
+        /// by then comes out, all of it, and nothing else.
+        #[test]
+        fn what_is_due_by_a_bound_comes_out_and_the_rest_stays(
+            wishes in prop::collection::vec(prop_oneof![9 => instants(), 1 => Just(u64::MAX)], 1..60),
+            mut bounds in prop::collection::vec(instants(), 1..10),
+        ) {
+            bounds.sort_unstable();
+            let mut agenda = Agenda::new();
+            for wish in &wishes {
+                agenda.enter(at(*wish), *wish);
+            }
+            let mut left = wishes;
+            left.sort_unstable();
+            for bound in bounds.into_iter().chain([u64::MAX]) {
+                let due = core::iter::from_fn(|| agenda.pop_due(at(bound)));
+                let due: Vec<_> = due.map(|(_, _, wish)| wish).collect();
+                let count = left.iter().filter(|wish| **wish <= bound).count();
+                prop_assert_eq!(due, left.drain(..count).collect::<Vec<_>>());
+            }
+        }
+
         /// A random run. Each step enters events at or after the time of the last one taken, then
         /// takes some.
         #[test]

@@ -51,6 +51,46 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn a_greater_chance_is_a_longer_pause_and_a_larger_size(
+            mut chances in prop::array::uniform2(0.0f64..1.0)
+        ) {
+            chances.sort_by(f64::total_cmp);
+            let mean = Duration::from_millis(300);
+            let [short, long] = chances.map(|chance| exponential(chance, mean));
+            prop_assert!(short <= long);
+            let [small, large] = chances.map(|chance| pareto(chance, 2000.0, 1.2));
+            prop_assert!(2000.0 <= small && small <= large);
+        }
+    }
+
+    #[test]
+    fn the_extremes_are_within_bounds() {
+        assert_eq!(exponential(0.0, Duration::from_secs(1)), Duration::ZERO);
+        assert_eq!(pareto(0.0, 2000.0, 1.2), 2000.0);
+        // The greatest chance that a draw of 53 bits gives: 53 ln 2 means.
+        let most = 1.0 - 2f64.powi(-53);
+        let pause = exponential(most, Duration::from_secs(1)).as_secs_f64();
+        assert!((pause - 36.736_800_569_677_1).abs() < 1e-6, "{pause}");
+        assert_eq!(exponential(most, Duration::MAX), Duration::MAX);
+        // A tail without a mean and without an end.
+        assert!(pareto(most, 2000.0, 0.001).is_finite());
+    }
+
+    /// Quartiles, which the tail does not move as it does the mean.
+    #[test]
+    fn the_quartiles_are_those_of_theory() {
+        for (chance, pause) in [(0.25, 0.287_682), (0.75, 1.386_294)] {
+            let ours = exponential(chance, Duration::from_secs(1)).as_secs_f64();
+            assert!((ours - pause).abs() < 1e-6, "{ours}");
+        }
+        // least / (1 - chance)^(1/alpha).
+        for (chance, size) in [(0.75, 4.0), (0.99, 100.0)] {
+            assert!((pareto(chance, 1.0, 1.0) / size - 1.0).abs() < 1e-12);
+        }
+    }
+
     #[test]
     fn the_means_are_those_of_theory() {
         let mut dice = Dice::new(1);

@@ -99,6 +99,8 @@ impl Packet {
 #[cfg(test)]
 mod tests {
     use link::Payload as _;
+    use proptest::prelude::*;
+    use tcp::{ByteRange, Ecn, Flags, Options, SeqNr, Timestamps};
     use units::Instant;
 
     use super::*;
@@ -117,5 +119,63 @@ mod tests {
             assert_eq!(wire::checksum(sum, &bytes[IP_HEADER..]), 0);
         }
         assert_eq!(NodeId(300).address().to_string(), "10.0.1.44");
+    }
+
+    prop_compose! {
+        fn segments()(
+            [seq, ack, value, echo] in any::<[u32; 4]>(),
+            [syn, fin, psh, ece] in any::<[bool; 4]>(),
+            window in any::<u16>(),
+            ecn in 0u8..4,
+            mss in prop::option::of(any::<u16>()),
+            len in 0u64..1461,
+        ) -> Segment<ByteRange> {
+            let timestamps = Some(Timestamps { value, echo });
+            Segment {
+                seq: SeqNr::new(seq),
+                ack: Some(SeqNr::new(ack)),
+                flags: Flags { syn, fin, psh, ece, ..Flags::default() },
+                window,
+                options: Options { mss, timestamps, ..Options::default() },
+                ecn: Ecn::from_bits(ecn),
+                payload: ByteRange::new(7..7 + len),
+            }
+        }
+    }
+
+    proptest! {
+        /// All but the contents, which are zeros.
+        #[test]
+        fn a_segment_in_a_capture_is_the_one_that_was_sent(segment in segments()) {
+            let (source, destination) = (Key::default(), Key::default());
+            let body = Body::Tcp { source, destination, segment: segment.clone() };
+            let packet = Box::new(Packet { from: NodeId(1), to: NodeId(2), body });
+            let bytes = packet.to_bytes();
+            prop_assert_eq!(bytes.len(), packet.wire_len());
+            prop_assert_eq!((bytes[0], bytes[9]), (0x45, 6));
+            prop_assert_eq!(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), bytes.len());
+            let [from, to] = [packet.from, packet.to].map(|node| IpAddr::V4(node.address()));
+            let payload = bytes[IP_HEADER..].to_vec().into();
+            let (path, ours) =
+                wire::decode(from, to, Ecn::from_bits(bytes[1]), &payload).unwrap();
+            prop_assert_eq!((path.from_port, path.to_port), (1024, 1024));
+            prop_assert_eq!(&ours.payload[..], &vec![0; segment.payload.len()][..]);
+            prop_assert_eq!((ours.seq, ours.ack), (segment.seq, segment.ack));
+            prop_assert_eq!((ours.flags, ours.window), (segment.flags, segment.window));
+            prop_assert_eq!((ours.options, ours.ecn), (segment.options, segment.ecn));
+        }
+    }
+
+    /// RFC 768: a checksum of zero means that there is none.
+    #[test]
+    fn a_datagram_whose_sum_is_zero_says_so_in_ones() {
+        let packet = |filler: u16| {
+            let body = Body::Slacp(filler.to_be_bytes().to_vec());
+            Packet { from: NodeId(1), to: NodeId(2), body }
+        };
+        let sum = |bytes: &[u8]| u16::from_be_bytes([bytes[26], bytes[27]]);
+        // Adding what is left to the sum makes its complement zero.
+        let rest = sum(&packet(0).to_bytes());
+        assert_eq!(sum(&packet(rest).to_bytes()), 0xffff);
     }
 }

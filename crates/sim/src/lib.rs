@@ -25,6 +25,8 @@ mod slab;
 mod socket;
 mod split;
 mod talk;
+#[cfg(test)]
+mod testkit;
 mod world;
 
 pub use app::{Amount, App, AppId, Bulk, Cbr, Deed, Notice, Page, RequestReply, Tally, Users};

@@ -70,3 +70,96 @@ fn goodput(tally: &Tally) -> f64 {
         _ => tally.goodput().unwrap_or(0.0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use units::Instant;
+
+    use super::*;
+    use crate::testkit::{at, at_ms};
+
+    fn deed(begin: u64, end: u64, bytes: u64) -> Deed {
+        Deed { begin: at(begin), end: at(end), bytes }
+    }
+
+    fn value(metrics: &[Metric], name: &str) -> Option<f64> {
+        metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
+    }
+
+    #[test]
+    fn a_single_transfer_s_rate_is_over_its_own_time() {
+        let deeds = vec![deed(2, 4, 1_000_000)];
+        let tally = Tally { bytes: 9, began: at(0), last: Some(at(9)), deeds, ..Tally::default() };
+        let metrics = of_flow("ftp", &[&tally]);
+        assert_eq!(value(&metrics, "goodput-mbit/s"), Some(4.0));
+        assert_eq!(value(&metrics, "fairness"), None);
+        assert!(metrics.iter().all(|metric| metric.of == "ftp"));
+    }
+
+    #[test]
+    fn rates_of_several_applications_add_up_and_share_fairly_or_not() {
+        let tally = |bytes| Tally { bytes, last: Some(at(8)), ..Tally::default() };
+        let [one, three] = [tally(1_000_000), tally(3_000_000)];
+        let metrics = of_flow("web", &[&one, &three]);
+        assert_eq!(value(&metrics, "goodput-mbit/s"), Some(4.0));
+        // Jain: (1 + 3)² / (2·(1 + 9)).
+        assert!((value(&metrics, "fairness").unwrap() - 0.8).abs() < 1e-12);
+        assert_eq!(value(&metrics, "bytes"), Some(4_000_000.0));
+        assert_eq!(value(&metrics, "done"), Some(0.0));
+        assert_eq!(value(&metrics, "time-median-s"), None);
+        assert_eq!(value(&metrics, "lost-share"), None);
+    }
+
+    #[test]
+    fn times_are_over_the_work_of_all_applications() {
+        let tally = |deeds| Tally { deeds, ..Tally::default() };
+        let [one, two] = [tally(vec![deed(0, 1, 1), deed(1, 3, 1)]), tally(vec![deed(0, 9, 1)])];
+        let metrics = of_flow("page", &[&one, &two]);
+        let names = ["done", "time-mean-s", "time-median-s", "time-max-s"];
+        assert_eq!(names.map(|name| value(&metrics, name)), [3.0, 4.0, 2.0, 9.0].map(Some));
+    }
+
+    #[test]
+    fn datagrams_that_did_not_arrive_do_not_count_in_the_delay() {
+        let delay = Duration::from_secs(3);
+        let tally = Tally { datagrams: [40, 30], delay, ..Tally::default() };
+        let metrics = of_flow("udp", &[&tally, &Tally::default()]);
+        assert_eq!(value(&metrics, "lost-share"), Some(0.25));
+        assert_eq!(value(&metrics, "delay-mean-s"), Some(0.1));
+        let nothing = Tally { datagrams: [40, 0], ..Tally::default() };
+        let metrics = of_flow("udp", &[&nothing]);
+        assert_eq!(value(&metrics, "delay-mean-s"), Some(0.0));
+        assert_eq!(value(&metrics, "lost-share"), Some(1.0));
+    }
+
+    #[test]
+    fn work_that_took_no_time_has_no_rate() {
+        let mut tally = Tally { deeds: vec![deed(2, 2, 1000)], ..Tally::default() };
+        assert_eq!(goodput(&tally), 0.0);
+        tally.deeds.clear();
+        assert_eq!((tally.goodput(), goodput(&tally)), (None, 0.0));
+    }
+
+    #[test]
+    fn a_tally_runs_from_its_start_to_the_last_byte() {
+        let mut tally = Tally { began: at(1), ..Tally::default() };
+        tally.delivered(at_ms(1500), 1000);
+        tally.delivered(at(3), 1000);
+        assert_eq!((tally.first, tally.last), (Some(at_ms(1500)), Some(at(3))));
+        assert_eq!(tally.goodput(), Some(8000.0));
+        // Bytes at the very start cannot be divided by no time.
+        let mut tally = Tally::default();
+        tally.delivered(Instant::ZERO, 1);
+        assert_eq!(tally.goodput(), None);
+    }
+
+    #[test]
+    fn a_figure_is_the_median_of_the_runs_that_have_it() {
+        let run = |of: &str, value| vec![Metric { of: of.to_owned(), name: "bytes", value }];
+        let runs = [run("a", 1.0), run("a", 9.0), run("b", 100.0), run("a", 5.0)];
+        let runs = runs.each_ref().map(Vec::as_slice);
+        assert_eq!(figure(&runs, "a", "bytes"), Some(5.0));
+        assert_eq!(figure(&runs, "a", "done"), None);
+        assert_eq!(figure(&[], "a", "bytes"), None);
+    }
+}

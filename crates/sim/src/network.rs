@@ -51,3 +51,18 @@ impl Node {
         self.routes.get(to.index()).copied().flatten().or(self.default)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_to_the_destination_goes_before_the_default() {
+        let [lane, node] = [Hop::Lane(LaneId(7)), Hop::Node(NodeId(9))];
+        let mut router = Node { routes: vec![None, Some(lane)], ..Node::default() };
+        assert_eq!([0, 1, 2].map(|to| router.route(NodeId(to))), [None, Some(lane), None]);
+        router.default = Some(node);
+        let all = [0, 1, 2].map(|to| router.route(NodeId(to)));
+        assert_eq!(all, [Some(node), Some(lane), Some(node)]);
+    }
+}

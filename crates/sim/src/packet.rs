@@ -94,3 +94,46 @@ impl link::Payload for Box<Packet> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use link::Payload as _;
+
+    use super::*;
+
+    fn segment(ecn: Ecn) -> Box<Packet> {
+        let mut packet = Packet::blank();
+        if let Body::Tcp { segment, .. } = &mut packet.body {
+            (segment.ecn, segment.payload) = (ecn, ByteRange::new(0..1000));
+        }
+        packet
+    }
+
+    #[test]
+    fn a_link_carries_the_headers_too() {
+        assert_eq!(segment(Ecn::NotEct).wire_len(), 20 + 20 + 1000);
+        let datagram = Datagram { app: 0, number: 0, sent_at: Instant::ZERO, len: 1000 };
+        for body in [Body::Cbr(datagram), Body::Slacp(vec![0; 1000])] {
+            let packet = Box::new(Packet { from: NodeId(0), to: NodeId(1), body });
+            assert_eq!(packet.wire_len(), 20 + 8 + 1000);
+        }
+    }
+
+    /// RFC 3168 §5: a queue drops what it cannot mark.
+    #[test]
+    fn only_a_segment_of_an_ecn_capable_sender_is_marked() {
+        for (before, after) in [
+            (Ecn::NotEct, None),
+            (Ecn::Ect0, Some(Ecn::Ce)),
+            (Ecn::Ect1, Some(Ecn::Ce)),
+            (Ecn::Ce, Some(Ecn::Ce)),
+        ] {
+            let mut packet = segment(before);
+            assert_eq!(packet.mark_ce(), after.is_some());
+            let Body::Tcp { segment, .. } = packet.body else { unreachable!() };
+            assert_eq!(segment.ecn, after.unwrap_or(before));
+        }
+        let body = Body::Slacp(vec![0; 100]);
+        assert!(!Box::new(Packet { from: NodeId(0), to: NodeId(1), body }).mark_ce());
+    }
+}

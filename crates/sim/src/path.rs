@@ -41,3 +41,30 @@ impl Path {
         Self { nodes, legs }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{tcp, tcp_leg};
+
+    #[test]
+    fn a_path_has_a_node_more_than_legs() {
+        let [client, hub, server] = [1, 2, 3].map(NodeId);
+        let direct = Path::direct(client, server, tcp());
+        assert_eq!((direct.nodes, direct.legs.len()), (vec![client, server], 1));
+        let split = Path::split(client, &[hub], server, vec![tcp_leg(), tcp_leg()]);
+        assert_eq!((split.nodes, split.legs.len()), (vec![client, hub, server], 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "legs of a path")]
+    fn a_gateway_without_a_leg_of_its_own_is_a_mistake() {
+        let _ = Path::split(NodeId(1), &[NodeId(2)], NodeId(3), vec![tcp_leg()]);
+    }
+
+    #[test]
+    #[should_panic(expected = "hosts speak TCP")]
+    fn a_host_cannot_be_reached_over_slacp() {
+        let _ = Path::split(NodeId(1), &[NodeId(2)], NodeId(3), vec![tcp_leg(), Leg::Slacp]);
+    }
+}

@@ -248,3 +248,134 @@ impl Scripted {
         &mut self.hosts[side as usize]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at_ms, ends, exchange};
+
+    /// Two hosts over an ideal wire.
+    struct Pair {
+        hosts: [Host; 2],
+        tcp: [Connection<ByteRange>; 2],
+        /// When each wants to be called again.
+        next: [Option<Instant>; 2],
+    }
+
+    impl Pair {
+        fn new(client: Vec<Act>, server: Vec<Act>) -> Self {
+            Self::with_scripts([client, server].map(|acts| Script { acts, slow: None }))
+        }
+
+        fn with_scripts([client, server]: [Script; 2]) -> Self {
+            let scripted = Scripted::new(client, Answer::Accept(server));
+            Self { hosts: scripted.hosts, tcp: ends(), next: [None; 2] }
+        }
+
+        /// Lets both act at this moment until nothing more happens.
+        fn run(&mut self, ms: u64) {
+            for _ in 0..10 {
+                for (at, host) in self.hosts.iter_mut().enumerate() {
+                    self.next[at] = host.serve(at_ms(ms), &mut self.tcp[at]);
+                }
+                exchange(at_ms(ms), &mut self.tcp);
+            }
+        }
+
+        fn endings(&self) -> [Ending; 2] {
+            self.hosts.each_ref().map(|host| host.ending)
+        }
+    }
+
+    #[test]
+    fn acts_are_done_one_after_the_other() {
+        let pause = Act::Pause(Duration::from_millis(10));
+        let client = vec![Act::Write(300), pause, Act::Write(200), Act::Finish];
+        let server = vec![Act::AwaitBytes(500), Act::Write(70), Act::AwaitEnd, Act::Finish];
+        let mut pair = Pair::new(client, server);
+        pair.run(1);
+        assert_eq!(pair.endings().map(|end| end.read), [0, 300]);
+        assert_eq!(pair.next, [Some(at_ms(11)), None]);
+        pair.run(10);
+        assert_eq!(pair.endings().map(|end| end.read), [0, 300]);
+        pair.run(11);
+        assert_eq!(pair.endings().map(|end| (end.written, end.read)), [(500, 70), (70, 500)]);
+        assert!(pair.endings().iter().all(Ending::is_over));
+        assert_eq!(pair.next, [None; 2]);
+    }
+
+    #[test]
+    fn awaiting_bytes_that_never_come_ends_with_the_peer_s_data() {
+        let server = vec![Act::AwaitBytes(500), Act::Write(9), Act::Finish];
+        let mut pair = Pair::new(vec![Act::Write(20), Act::Finish], server);
+        pair.run(1);
+        assert_eq!(pair.endings().map(|end| end.read), [9, 20]);
+    }
+
+    #[test]
+    fn a_slow_reader_takes_its_share_at_each_turn_and_sees_the_end_last() {
+        let slow = Some((100, Duration::from_millis(10)));
+        let reader = Script { acts: vec![Act::AwaitEnd, Act::Finish], slow };
+        let writer = Script { acts: vec![Act::Write(250), Act::Finish], slow: None };
+        let mut pair = Pair::with_scripts([writer, reader]);
+        let mut seen = Vec::new();
+        for ms in [1, 11, 21, 31] {
+            pair.run(ms);
+            let Ending { read, has_ended, .. } = pair.endings()[1];
+            seen.push((read, has_ended, pair.next[1]));
+        }
+        let (soon, later) = (Some(at_ms(11)), Some(at_ms(21)));
+        let expected = [(100, false, soon), (200, false, later), (250, true, None)];
+        assert_eq!(seen[..3], expected);
+        assert_eq!(seen[3], expected[2]);
+    }
+
+    #[test]
+    fn closing_after_everything_was_read_is_orderly() {
+        let server = vec![Act::AwaitEnd, Act::Close];
+        let mut pair = Pair::new(vec![Act::Write(20), Act::Finish, Act::AwaitEnd], server);
+        pair.run(1);
+        assert!(pair.endings().iter().all(|end| end.is_over() && !end.has_reset));
+    }
+
+    /// RFC 2525 §2.17: data that nobody reads any more is answered with a RST.
+    #[test]
+    fn closing_with_unread_data_or_before_it_comes_resets_the_connection() {
+        let pause = Act::Pause(Duration::from_millis(10));
+        let slow = Some((1, Duration::from_secs(1)));
+        let unread = Script { acts: vec![Act::AwaitBytes(1), Act::Close], slow };
+        let early = Script { acts: vec![Act::Close], slow: None };
+        for server in [unread, early] {
+            let acts = vec![pause, Act::Write(500), Act::AwaitEnd];
+            let mut pair = Pair::with_scripts([Script { acts, slow: None }, server]);
+            pair.run(1);
+            pair.run(11);
+            let [client, server] = pair.endings();
+            assert!(server.has_reset && server.is_over(), "{server:?}");
+            assert_eq!((client.failure, server.failure), (Some(Abort::Reset), None));
+        }
+    }
+
+    #[test]
+    fn after_a_reset_the_rest_of_the_script_is_dropped_on_both_sides() {
+        let pause = Act::Pause(Duration::from_millis(10));
+        let client = vec![Act::Write(5), Act::AwaitBytes(1), Act::Reset, Act::Write(7)];
+        let mut pair = Pair::new(client, vec![Act::Write(1), pause, Act::Write(1000)]);
+        pair.run(1);
+        pair.run(11);
+        let [client, server] = pair.endings();
+        assert_eq!((client.written, client.has_reset, client.failure), (5, true, None));
+        assert_eq!((server.written, server.failure), (1, Some(Abort::Reset)));
+        assert!(client.is_over() && server.is_over());
+        assert_eq!(pair.next, [None; 2], "a pause that nobody waits for");
+    }
+
+    #[test]
+    fn a_client_that_finishes_at_once_waits_for_the_handshake() {
+        let (mut host, mut tcp) =
+            (Host::new(Script { acts: vec![Act::Finish], slow: None }), ends());
+        assert_eq!(tcp[0].poll_transmit(at_ms(0)).map(|syn| syn.flags.syn), Some(true));
+        host.serve(at_ms(0), &mut tcp[0]);
+        assert_eq!((host.ending.has_finished, tcp[0].state()), (false, State::SynSent));
+    }
+}

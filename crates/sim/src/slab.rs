@@ -76,7 +76,69 @@ impl<T> Slab<T> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Insert,
+        /// With a key that was given out at some time, counted from the first.
+        Remove(prop::sample::Index),
+        Change(prop::sample::Index),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            Just(Step::Insert),
+            any::<prop::sample::Index>().prop_map(Step::Remove),
+            any::<prop::sample::Index>().prop_map(Step::Change),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_slab_is_a_map_whose_keys_are_new_each_time(
+            steps in prop::collection::vec(step(), 0..100)
+        ) {
+            let mut slab = Slab::new();
+            // Every key ever given out, with its item while there is one.
+            let mut model: Vec<(Key, Option<usize>)> = Vec::new();
+            for (number, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Insert => {
+                        let mut told = None;
+                        let key = slab.insert(|key| {
+                            told = Some(key);
+                            number
+                        });
+                        prop_assert_eq!(told, Some(key));
+                        prop_assert!(model.iter().all(|(known, _)| *known != key));
+                        model.push((key, Some(number)));
+                    }
+                    Step::Remove(index) if !model.is_empty() => {
+                        let (key, item) = index.get(&model);
+                        prop_assert_eq!(slab.remove(*key), *item);
+                        let place = index.index(model.len());
+                        model[place].1 = None;
+                    }
+                    Step::Change(index) if !model.is_empty() => {
+                        let place = index.index(model.len());
+                        let (key, item) = &mut model[place];
+                        prop_assert_eq!(slab.get_mut(*key).copied(), *item);
+                        slab.get_mut(*key).into_iter().chain(item).for_each(|it| *it = number);
+                    }
+                    _ => {}
+                }
+                for (key, item) in &model {
+                    prop_assert_eq!(slab.get(*key), item.as_ref());
+                }
+            }
+            let mut live: Vec<_> = model.into_iter().filter_map(|(key, it)| Some((key, it?))).collect();
+            live.sort_unstable();
+            prop_assert_eq!(slab.iter().map(|(key, it)| (key, *it)).collect::<Vec<_>>(), live);
+        }
+    }
 
     #[test]
     fn a_place_is_used_again_and_a_name_is_not() {

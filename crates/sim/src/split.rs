@@ -113,3 +113,43 @@ fn failure(abort: Abort, is_ended: bool) -> Failure {
         _ => Failure::Broken(ResetReason::Reset),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at_ms, ends, exchange};
+
+    #[test]
+    fn a_reset_after_the_end_of_the_data_is_a_closed_socket() {
+        let broken = Failure::Broken;
+        for (abort, is_ended, expected) in [
+            (Abort::Refused, false, broken(ResetReason::Refused)),
+            (Abort::TimedOut, false, broken(ResetReason::TimedOut)),
+            (Abort::TimedOut, true, broken(ResetReason::TimedOut)),
+            (Abort::Reset, false, broken(ResetReason::Reset)),
+            (Abort::Reset, true, Failure::Closed),
+        ] {
+            assert_eq!(failure(abort, is_ended), expected, "{abort:?} {is_ended}");
+        }
+    }
+
+    #[test]
+    fn a_leg_learns_of_the_end_and_of_a_failure_once() {
+        let mut tcp = ends();
+        exchange(at_ms(1), &mut tcp);
+        let mut leg = Leg::default();
+        tcp[0].close();
+        exchange(at_ms(2), &mut tcp);
+        leg.take_events(&mut tcp[1]);
+        assert!(leg.is_ended && leg.failure.is_none());
+        tcp[0].abort(at_ms(3));
+        exchange(at_ms(3), &mut tcp);
+        leg.take_events(&mut tcp[1]);
+        assert_eq!(
+            (leg.failure, leg.unhandled.take()),
+            (Some(Failure::Closed), Some(Failure::Closed))
+        );
+        leg.take_events(&mut tcp[1]);
+        assert_eq!((leg.failure, leg.unhandled), (Some(Failure::Closed), None));
+    }
+}

@@ -7,6 +7,8 @@ mod script;
 mod slacp;
 mod socket;
 mod split;
+#[cfg(test)]
+mod tests;
 mod tunnel;
 mod wires;
 

@@ -59,3 +59,38 @@ impl Cbr {
         world.send_datagram(self.from, self.to, datagram);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at, at_ms, geo};
+
+    fn run(size: u32, start: Instant, stop: Instant, until: Instant) -> super::super::Tally {
+        let mut world = World::new(1);
+        let (from, to, _) = geo(&mut world);
+        let rate = BitRate::from_mbit(3);
+        let app = world.add_app(Box::new(Cbr { from, to, rate, size, start, stop }));
+        world.run_until(until);
+        world.tally(app).clone()
+    }
+
+    #[test]
+    fn rounding_does_not_add_up() {
+        // 1000 bytes at 3 Mbit/s take 2.666… ms: exactly 375 in each second.
+        let tally = run(1000, at(1), at(361), at(370));
+        assert_eq!(tally.datagrams, [375 * 360; 2]);
+    }
+
+    #[test]
+    fn it_is_done_when_late_datagrams_are_lost() {
+        let stop = at(2);
+        assert!(!run(1000, at(1), stop, at_ms(11_900)).done);
+        assert!(run(1000, at(1), stop, at_ms(12_100)).done);
+    }
+
+    #[test]
+    fn a_source_that_stops_before_it_starts_sends_nothing() {
+        let tally = run(1000, at(5), at(4), at(20));
+        assert_eq!((tally.datagrams, tally.done, tally.goodput()), ([0, 0], true, None));
+    }
+}

@@ -167,3 +167,82 @@ impl Page {
         self.open.retain(|(open, _)| *open != talk);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at, gateways, run_app};
+
+    fn page(path: Arc<Path>, method: Method, sizes: &[u64], pages: u64) -> Box<Page> {
+        let often = (pages, Duration::from_secs(5));
+        Box::new(Page::new(path, method, 300, sizes.into(), at(1), often))
+    }
+
+    #[test]
+    fn pages_follow_each_other_after_the_time_to_read_one() {
+        let sizes = [1000, 200, 300];
+        let (world, app) = run_app(|path| page(path, Method::KeepAlive(2), &sizes, 3));
+        let deeds = &world.tally(app).deeds;
+        assert_eq!(deeds.len(), 3);
+        assert!(deeds.iter().all(|deed| deed.bytes == 1500));
+        for pair in deeds.windows(2) {
+            assert_eq!(pair[1].begin, pair[0].end + Duration::from_secs(5));
+            // Each page opens its own connections.
+            assert_eq!(pair[0].time().as_millis() / 100, pair[1].time().as_millis() / 100);
+        }
+        assert_eq!(world.tally(app).bytes, 3 * (1500 + 3 * 300));
+    }
+
+    #[test]
+    fn no_more_connections_are_open_than_the_method_allows() {
+        for (method, most) in
+            [(Method::Http10(3), 3), (Method::KeepAlive(2), 2), (Method::Pipelining(1), 1)]
+        {
+            let (world, app) = run_app(|path| {
+                let page = *page(path, method, &[500; 20], 1);
+                Box::new(Watched { page, most: 0, expected: most })
+            });
+            assert_eq!(world.tally(app).deeds.len(), 1, "{method:?}");
+        }
+    }
+
+    /// A page that counts its connections.
+    #[derive(Debug)]
+    struct Watched {
+        page: Page,
+        most: usize,
+        expected: usize,
+    }
+
+    impl App for Watched {
+        fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+            self.page.handle(world, me, notice);
+            self.most = self.most.max(self.page.open.len());
+            assert!(self.most <= self.expected, "{} connections", self.most);
+            if world.tally(me).done {
+                assert_eq!(self.most, self.expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_without_objects_is_done_at_once() {
+        for (sizes, pages) in [(&[][..], 3), (&[100][..], 0)] {
+            let (world, app) = run_app(|path| page(path, Method::Http10(1), sizes, pages));
+            assert_eq!((world.now(), world.tally(app).deeds.len()), (at(0), 0));
+        }
+    }
+
+    #[test]
+    fn a_page_that_lost_a_connection_is_given_up() {
+        let mut world = World::new(1);
+        let ([_, _, hub, _], path) = gateways(&mut world, 0.0);
+        let app = world.add_app(page(path, Method::Http10(2), &[20_000_000; 3], 2));
+        world.run_until(at(6));
+        world.restart_gateway(hub);
+        world.run_until(at(60));
+        let tally = world.tally(app);
+        assert_eq!((tally.deeds.len(), tally.done), (0, true));
+        assert!(tally.broken > 0);
+    }
+}

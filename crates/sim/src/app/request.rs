@@ -82,3 +82,41 @@ impl RequestReply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at, gateways, run_app};
+
+    #[test]
+    fn no_requests_are_done_at_once() {
+        let turn = Turn { request: 1, reply: 1 };
+        let (world, app) =
+            run_app(|path| Box::new(RequestReply::new(path, turn, Duration::ZERO, 0, at(1))));
+        assert_eq!((world.now(), world.tally(app).deeds.len()), (at(0), 0));
+    }
+
+    #[test]
+    fn a_request_without_a_reply_takes_one_way() {
+        let turn = Turn { request: 1000, reply: 0 };
+        let (world, app) =
+            run_app(|path| Box::new(RequestReply::new(path, turn, Duration::ZERO, 2, at(1))));
+        let deeds = &world.tally(app).deeds;
+        let times: Vec<_> = deeds.iter().map(|deed| deed.time().as_millis()).collect();
+        assert_eq!((times, deeds[1].bytes), (vec![750, 250], 1000));
+    }
+
+    #[test]
+    fn a_dialogue_that_is_cut_off_while_it_thinks_is_broken_once() {
+        let mut world = World::new(1);
+        let ([_, terminal, _, _], path) = gateways(&mut world, 0.0);
+        let turn = Turn { request: 100, reply: 100 };
+        let think = Duration::from_secs(10);
+        let app = world.add_app(Box::new(RequestReply::new(path, turn, think, 5, at(3))));
+        world.run_until(at(6));
+        world.restart_gateway(terminal);
+        world.run_until(at(60));
+        let tally = world.tally(app);
+        assert_eq!((tally.deeds.len(), tally.broken, tally.done), (1, 1, true));
+    }
+}

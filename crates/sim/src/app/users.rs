@@ -110,3 +110,60 @@ impl App for Users {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at, geo};
+
+    fn users(sizes: Sizes, [start, stop]: [u64; 2], seed: u64) -> (World, AppId) {
+        let mut world = World::new(1);
+        let (_, _, path) = geo(&mut world);
+        let every = Duration::from_millis(200);
+        let span = [at(start), at(stop)];
+        let app = Users::new(vec![path], every, (300, sizes), span, seed);
+        let app = world.add_app(Box::new(app));
+        world.run_until(at(200));
+        (world, app)
+    }
+
+    #[test]
+    fn users_come_between_start_and_stop_and_each_gets_its_reply() {
+        let (world, app) = users(Sizes::Fixed(1000), [10, 50], 7);
+        let tally = world.tally(app);
+        assert!(tally.done && tally.broken == 0);
+        let count = tally.deeds.len() as u64;
+        assert!((150..250).contains(&count), "{count}: 200 ± 14");
+        assert!(tally.deeds.iter().all(|deed| at(10) <= deed.begin && deed.begin < at(50)));
+        assert_eq!(tally.bytes, count * 1300);
+    }
+
+    #[test]
+    fn sizes_are_cut_at_the_most() {
+        // A tail so heavy that most would be larger.
+        let sizes = Sizes::Pareto { least: 1000, most: 2000, alpha: 0.1 };
+        let (world, app) = users(sizes, [0, 20], 7);
+        let deeds = &world.tally(app).deeds;
+        assert!(deeds.iter().all(|deed| (1000..=2000).contains(&deed.bytes)));
+        assert!(deeds.iter().filter(|deed| deed.bytes == 2000).count() * 2 > deeds.len());
+    }
+
+    #[test]
+    fn the_seed_decides_who_comes() {
+        let begins = |seed| {
+            let (world, app) = users(Sizes::Fixed(1000), [0, 20], seed);
+            world.tally(app).deeds.iter().map(|deed| deed.begin).collect::<Vec<_>>()
+        };
+        assert_eq!(begins(1), begins(1));
+        assert_ne!(begins(1), begins(2));
+    }
+
+    #[test]
+    fn without_a_path_nobody_comes() {
+        let mut world = World::new(1);
+        let every = Duration::from_secs(1);
+        let app = Users::new(vec![], every, (1, Sizes::Fixed(1)), [at(0), at(9)], 1);
+        world.add_app(Box::new(app));
+        assert!(world.is_done());
+    }
+}

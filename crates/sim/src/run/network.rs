@@ -164,3 +164,43 @@ impl Network<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes() -> Nodes {
+        let ids = |range: core::ops::Range<u32>| range.map(NodeId).collect::<Vec<_>>();
+        Nodes {
+            servers: ids(10..12),
+            hub: Some(NodeId(0)),
+            terminals: ids(20..23),
+            clients: vec![ids(30..32), ids(32..34), ids(34..36)],
+        }
+    }
+
+    #[test]
+    fn applications_go_round_terminals_first_then_clients() {
+        let nodes = nodes();
+        let all: Vec<_> = (0..7).map(|number| nodes.ends(number, false).map(|id| id.0)).collect();
+        assert_eq!(
+            all,
+            [
+                [30, 20, 10],
+                [32, 21, 11],
+                [34, 22, 10],
+                [31, 20, 11],
+                [33, 21, 10],
+                [35, 22, 11],
+                [30, 20, 10],
+            ]
+        );
+    }
+
+    #[test]
+    fn in_a_mesh_the_server_is_a_client_of_the_next_terminal() {
+        let nodes = nodes();
+        let all: Vec<_> = (0..4).map(|number| nodes.ends(number, true).map(|id| id.0)).collect();
+        assert_eq!(all, [[30, 20, 32], [32, 21, 34], [34, 22, 30], [31, 20, 33]]);
+    }
+}

@@ -90,3 +90,36 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(number: u32) -> Box<Packet> {
+        Box::new(Packet { from: NodeId(number), to: NodeId(0), body: Body::Slacp(Vec::new()) })
+    }
+
+    #[test]
+    fn a_packet_comes_out_once_and_by_its_own_name() {
+        let mut tunnelled = Tunnelled::default();
+        let names = [1, 2, 3].map(|number| tunnelled.put(packet(number)));
+        let out = [names[2], names[0], names[0]]
+            .map(|name| tunnelled.take(name).map(|packet| packet.from.0));
+        assert_eq!(out, [Some(3), Some(1), None]);
+        assert!(tunnelled.take(4).is_none());
+        assert!(tunnelled.take(u16::MAX).is_none());
+    }
+
+    #[test]
+    fn lost_packets_give_way_after_a_full_turn_of_names() {
+        let mut tunnelled = Tunnelled::default();
+        let lost = tunnelled.put(packet(1));
+        for number in 0..PLACES as u32 - 1 {
+            let name = tunnelled.put(packet(number));
+            assert_ne!(name, lost);
+        }
+        assert_eq!(tunnelled.put(packet(7)), lost);
+        assert_eq!(tunnelled.take(lost).map(|packet| packet.from.0), Some(7));
+        assert_eq!(tunnelled.places.len(), PLACES);
+    }
+}
