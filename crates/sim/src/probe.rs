@@ -5,6 +5,7 @@ use core::time::Duration;
 use tcp::{ByteRange, Payload as _, Segment, SeqNr};
 use units::Instant;
 
+use crate::app::AppId;
 use crate::network::LaneId;
 use crate::slab::Key;
 
@@ -26,6 +27,7 @@ pub struct Probe {
 pub struct Sender {
     /// The flow's name, the segment of the connection, and which end this is.
     pub label: String,
+    pub(crate) app: AppId,
     pub(crate) socket: Option<Key>,
     first: Option<SeqNr>,
     /// Its state, sampled periodically.
@@ -96,9 +98,9 @@ pub struct Load {
 }
 
 impl Probe {
-    pub(crate) fn watch(&mut self, label: String, socket: Key) -> u32 {
+    pub(crate) fn watch(&mut self, label: String, app: AppId, socket: Key) -> u32 {
         let (states, marks) = (Vec::new(), Vec::new());
-        self.senders.push(Sender { label, socket: Some(socket), first: None, states, marks });
+        self.senders.push(Sender { label, app, socket: Some(socket), first: None, states, marks });
         self.senders.len() as u32 - 1
     }
 
@@ -144,5 +146,72 @@ impl Sender {
         let count = busy().count();
         let mean = busy().sum::<u64>() as f64 / count as f64;
         busy().max().map(|most| (mean, most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tcp::Flags;
+
+    use super::*;
+
+    fn sent(seq: u32, len: u64) -> Segment<ByteRange> {
+        Segment { seq: SeqNr::new(seq), payload: ByteRange::new(0..len), ..Segment::default() }
+    }
+
+    fn acknowledged(ack: u32) -> Segment<ByteRange> {
+        Segment { ack: Some(SeqNr::new(ack)), ..Segment::default() }
+    }
+
+    fn watching() -> (Probe, u32) {
+        let mut probe = Probe::default();
+        let id = probe.watch("ftp.1client".into(), AppId(0), Key::default());
+        (probe, id)
+    }
+
+    #[test]
+    fn marks_count_from_the_first_segment_across_the_end_of_the_numbers() {
+        let (mut probe, id) = watching();
+        // Before the first segment there is nothing to count from.
+        probe.note_arrival(id, Instant::ZERO, &acknowledged(5));
+        let syn = Segment { flags: Flags { syn: true, ..Flags::default() }, ..sent(u32::MAX, 0) };
+        probe.note_departure(id, Instant::ZERO, &syn);
+        assert!(!probe.senders[0].has_sent(), "a SYN is no data");
+        probe.note_departure(id, Instant::ZERO, &sent(0, 1000));
+        probe.note_arrival(id, Instant::ZERO, &acknowledged(1000));
+        let marks = probe.senders[0].marks.iter().map(|mark| (mark.kind, mark.from, mark.len));
+        let expected = [(MarkKind::Data, 1, 1000), (MarkKind::Ack, 1001, 0)];
+        assert_eq!(marks.collect::<Vec<_>>(), expected);
+        assert!(probe.senders[0].has_sent());
+    }
+
+    #[test]
+    fn a_long_run_keeps_its_first_marks() {
+        let (mut probe, id) = watching();
+        for number in 0..MARKS as u32 + 10 {
+            probe.note_departure(id, Instant::from_nanos(number.into()), &sent(number, 1));
+        }
+        let marks = &probe.senders[0].marks;
+        assert_eq!((marks.len(), marks[MARKS - 1].from), (MARKS, MARKS as u32 - 1));
+    }
+
+    #[test]
+    fn outstanding_data_is_averaged_over_the_time_in_which_there_is_some() {
+        let (mut probe, id) = watching();
+        assert_eq!(probe.senders[0].outstanding(), None);
+        let state = |outstanding| State {
+            at: Instant::ZERO,
+            cwnd: 0,
+            ssthresh: 0,
+            outstanding,
+            srtt: None,
+        };
+        let sender = &mut probe.senders[id as usize];
+        sender.states = vec![state(0)];
+        assert_eq!(sender.outstanding(), None);
+        sender.states = [0, 1000, 0, 0, 3000].map(state).to_vec();
+        assert_eq!(sender.outstanding(), Some((2000.0, 3000)));
+        probe.unwatch(id);
+        assert_eq!(probe.senders[0].socket, None);
     }
 }

@@ -5,6 +5,8 @@ mod network;
 #[cfg(test)]
 mod tests;
 
+use core::time::Duration;
+
 use scenario::Case;
 use units::{BitRate, Instant};
 
@@ -49,6 +51,8 @@ impl Run {
     /// is left.
     pub fn advance(&mut self) -> bool {
         let step = self.end.saturating_since(Instant::ZERO) / 100;
+        // A case may be shorter than a hundred nanoseconds.
+        let step = step.max(Duration::from_nanos(1));
         let next = (self.world.now() + step).min(self.end);
         let done = self.world.run_until_done(next);
         !done && self.world.now() < self.end
@@ -86,7 +90,7 @@ impl Run {
         for (name, apps) in &self.flows {
             let tallies: Vec<_> = apps.iter().map(|app| self.world.tally(*app)).collect();
             all.extend(metric::of_flow(name, &tallies));
-            all.extend(self.of_sender(name));
+            all.extend(self.of_sender(name, apps));
         }
         for (number, of) in ["forward", "return"].into_iter().enumerate() {
             all.extend(self.of_links(of, &self.lanes[number], self.rates[number]));
@@ -94,13 +98,11 @@ impl Run {
         all
     }
 
-    /// Metrics recorded at a flow's first sender on a host.
-    fn of_sender(&self, flow: &str) -> Vec<Metric> {
+    /// Metrics recorded at a flow's last sender on a host.
+    fn of_sender(&self, flow: &str, apps: &[AppId]) -> Vec<Metric> {
         let senders = self.world.probe().senders.iter();
-        let own =
-            |label: &str| label.strip_prefix(flow).is_some_and(|rest| rest.starts_with(['.', '-']));
         // The server's end is on the last segment of the connection.
-        let mut own = senders.filter(|sender| own(&sender.label) && sender.has_sent());
+        let mut own = senders.filter(|sender| apps.contains(&sender.app) && sender.has_sent());
         let Some(sender) = own.next_back() else { return Vec::new() };
         let metric = |name, value| Metric { of: flow.to_owned(), name, value };
         let mut all = Vec::new();

@@ -142,8 +142,9 @@ impl Talk {
         for stream in [&mut self.up, &mut self.down] {
             stream.goal = stream.written;
         }
-        if let Some((need, _)) = self.asked.back_mut() {
-            *need = (*need).min(self.up.goal);
+        // Nor are replies begun whose requests have not arrived.
+        for (need, reply) in &mut self.asked {
+            (*need, *reply) = ((*need).min(self.up.goal), 0);
         }
         self.ended = true;
     }
@@ -221,5 +222,124 @@ impl Talk {
             tcp.close();
         }
         read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Instant;
+
+    use super::*;
+    use crate::testkit::{at_ms, ends, exchange};
+
+    /// A conversation over an ideal wire, on which a call of [`Chat::run`] takes a second.
+    struct Chat {
+        talk: Talk,
+        tcp: [Connection<ByteRange>; 2],
+        now: Instant,
+    }
+
+    impl Chat {
+        fn new(closer: Closer) -> Self {
+            let talk = Talk::new(AppId(0), closer, None);
+            Self { talk, tcp: ends(), now: Instant::ZERO }
+        }
+
+        /// Lets both sides act until nothing more happens; returns the news.
+        fn run(&mut self) -> Vec<News> {
+            for _ in 0..20 {
+                self.now += core::time::Duration::from_millis(50);
+                self.talk.serve(Side::Client, &mut self.tcp[0]);
+                self.talk.serve(Side::Server, &mut self.tcp[1]);
+                exchange(self.now, &mut self.tcp);
+            }
+            self.talk.news.drain(..).collect()
+        }
+    }
+
+    const ASK: Turn = Turn { request: 100, reply: 5000 };
+
+    #[test]
+    fn each_request_is_answered_in_order_and_the_client_closes() {
+        let mut chat = Chat::new(Closer::Client);
+        chat.talk.ask(ASK);
+        chat.talk.ask(Turn { request: 30, reply: 0 });
+        assert_eq!(chat.run(), [News::Turn; 2]);
+        assert_eq!(chat.talk.received(), [130, 5000]);
+        chat.talk.ask(ASK);
+        assert_eq!(chat.run(), [News::Turn]);
+        chat.talk.finish();
+        assert_eq!(chat.run(), [News::Over { whole: true }]);
+        assert_eq!(chat.talk.received(), [230, 10_000]);
+    }
+
+    #[test]
+    fn a_server_that_closes_does_so_after_its_first_reply() {
+        let mut chat = Chat::new(Closer::Server);
+        chat.talk.ask(ASK);
+        assert_eq!(chat.run(), [News::Turn, News::Over { whole: true }]);
+        assert_eq!(chat.talk.received(), [100, 5000]);
+    }
+
+    #[test]
+    fn a_reset_ends_both_sides_once() {
+        let mut chat = Chat::new(Closer::Client);
+        chat.talk.ask(ASK);
+        chat.run();
+        chat.tcp[0].abort(chat.now);
+        assert_eq!(chat.run(), [News::Over { whole: false }]);
+        assert_eq!(chat.run(), []);
+    }
+
+    #[test]
+    fn a_transfer_stopped_half_way_ends_with_what_was_written() {
+        let mut chat = Chat::new(Closer::Client);
+        chat.talk.ask(Turn { request: 0, reply: ENDLESS });
+        chat.run();
+        let [_, before] = chat.talk.received();
+        chat.talk.stop();
+        let written = chat.talk.down.written;
+        chat.run();
+        assert!(before > 0);
+        assert_eq!(chat.talk.received(), [0, written]);
+        assert!(chat.talk.down.closed && chat.talk.up.closed);
+    }
+
+    #[test]
+    fn a_transfer_stopped_before_it_is_connected_sends_nothing() {
+        let mut chat = Chat::new(Closer::Client);
+        chat.talk.ask(Turn { request: 0, reply: ENDLESS });
+        chat.talk.stop();
+        chat.run();
+        assert_eq!(chat.talk.received(), [0, 0]);
+        assert!(chat.talk.down.closed && chat.talk.up.closed);
+    }
+
+    #[test]
+    fn a_client_that_stops_does_not_wait_for_requests_it_never_made() {
+        let mut chat = Chat::new(Closer::Client);
+        // More than the windows take.
+        for _ in 0..2 {
+            chat.talk.ask(Turn { request: 1 << 40, reply: 10 });
+        }
+        chat.run();
+        chat.talk.stop();
+        let written = chat.talk.up.written;
+        for _ in 0..100 {
+            chat.run();
+        }
+        assert_eq!(chat.talk.received(), [written, 0]);
+        assert!(chat.talk.down.closed && chat.talk.up.closed);
+    }
+
+    #[test]
+    fn nothing_is_answered_before_the_handshake_is_complete() {
+        let mut chat = Chat::new(Closer::Client);
+        chat.talk.ask(Turn { request: 0, reply: 10 });
+        assert_eq!(chat.talk.serve(Side::Server, &mut chat.tcp[1]), 0);
+        assert_eq!(chat.talk.down.goal, 0);
+        exchange(at_ms(1), &mut chat.tcp);
+        chat.talk.serve(Side::Server, &mut chat.tcp[1]);
+        assert_eq!((chat.talk.down.goal, chat.talk.down.written), (10, 10));
     }
 }

@@ -101,3 +101,49 @@ impl Bulk {
         world.stop(talk);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at, at_ms, bytes, geo, run_app};
+
+    #[test]
+    fn an_upload_is_done_when_the_last_byte_has_arrived() {
+        let (world, app) =
+            run_app(|path| Box::new(Bulk::new(path, Direction::Up, bytes(1000), at(1))));
+        let tally = world.tally(app);
+        assert_eq!((tally.bytes, tally.began), (1000, at(1)));
+        // SYN, SYN-ACK, data: three ways of 250 ms, and their serialisation.
+        let deed = tally.deeds[0];
+        assert_eq!((deed.begin, deed.bytes, deed.time().as_millis()), (at(1), 1000, 750));
+        assert_eq!(tally.last, Some(deed.end));
+    }
+
+    /// The time may end before the handshake does.
+    #[test]
+    fn a_transfer_whose_time_is_shorter_than_the_handshake_moves_nothing() {
+        let mut world = World::new(1);
+        let (_, _, path) = geo(&mut world);
+        let until = Amount::Until(at_ms(1100));
+        let app = world.add_app(Box::new(Bulk::new(path, Direction::Down, until, at(1))));
+        assert!(world.run_until_done(at(2)));
+        world.run_until(at(70));
+        let tally = world.tally(app);
+        assert_eq!((tally.deeds.len(), tally.deeds[0].bytes, tally.broken), (1, 0, 0));
+        assert_eq!((tally.bytes, world.sockets()), (0, 0));
+    }
+
+    #[test]
+    fn a_transfer_that_was_cut_off_is_broken_and_not_done() {
+        let mut world = World::new(1);
+        let ([_, _, hub, _], path) = crate::testkit::gateways(&mut world, 0.0);
+        let bulk = Bulk::new(path, Direction::Down, bytes(50_000_000), at(3));
+        let app = world.add_app(Box::new(bulk));
+        world.run_until(at(6));
+        world.restart_gateway(hub);
+        world.run_until(at(60));
+        let tally = world.tally(app);
+        assert!((1..50_000_000).contains(&tally.bytes), "{}", tally.bytes);
+        assert_eq!((tally.broken, tally.deeds.len(), tally.done), (1, 0, true));
+    }
+}

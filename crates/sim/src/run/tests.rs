@@ -164,3 +164,52 @@ fn presets_and_every_kind_of_trace_carry_a_transfer() {
         assert!((at_least..4.0 * at_least).contains(&time), "{hop} {time}");
     }
 }
+
+#[test]
+fn flows_whose_names_begin_alike_are_measured_apart() {
+    // The window of the second is a tenth of the first's.
+    let slow = "\n[tcp.new]\nprofile = \"reference\"\nreceive-buffer = \"3276 B\"\n\
+                [[flow]]\nname = \"ftp-2\"\nkind = \"bulk\"\nbytes = \"50 kB\"\ntcp = \"new\"\n";
+    let text = format!("{GOOD}{slow}");
+    let metrics = run(&Scenario::parse("x.toml", &text).unwrap().cases[0], 1);
+    let [first, second] = ["ftp", "ftp-2"].map(|of| value(&metrics, of, "outstanding-max-bytes"));
+    assert!(first > 20_000.0 && second <= 3276.0, "{first} {second}");
+}
+
+#[test]
+fn a_run_advances_by_hundredths_and_stops_when_all_is_done() {
+    let scenario = Scenario::parse("x.toml", GOOD).unwrap();
+    let mut run = Run::new(&scenario.cases[0], 1);
+    assert_eq!(run.progress(), 0.0);
+    assert!(run.advance());
+    assert!((run.progress() - 0.01).abs() < 1e-9);
+    run.finish();
+    let (progress, time) = (run.progress(), value(&run.metrics(), "ftp", "time-median-s"));
+    assert!(time / 20.0 <= progress && progress < (time + 1.0) / 20.0, "{progress} for {time} s");
+    assert!(!run.advance());
+    assert_eq!(run.progress(), progress);
+}
+
+#[test]
+fn the_shortest_of_cases_ends_too() {
+    let mut scenario = Scenario::parse("x.toml", GOOD).unwrap();
+    scenario.cases[0].time = Duration::from_nanos(50);
+    let mut run = Run::new(&scenario.cases[0], 1);
+    run.finish();
+    assert_eq!(run.progress(), 1.0);
+    assert_eq!(value(&run.metrics(), "ftp", "bytes"), 0.0);
+}
+
+#[test]
+fn utilisation_and_losses_are_of_the_links() {
+    let metrics = run(&Scenario::parse("x.toml", GOOD).unwrap().cases[0], 1);
+    let packets = |name| value(&metrics, "forward", name);
+    // Segments of 1400 to 1460 bytes, and the handshake.
+    let [least, most] = [500_000.0 / 1460.0, 500_000.0 / 1400.0 + 3.0];
+    assert!((least..most).contains(&packets("delivered-packets")), "{metrics:?}");
+    assert_eq!((packets("lost-packets"), packets("dropped-packets")), (0.0, 0.0));
+    let utilisation = packets("utilisation");
+    let [least, most] = [(0.5e6) * 8.0 / 10e6 / 14.0, 0.6e6 * 8.0 / 10e6 / 7.6];
+    assert!((least..most).contains(&utilisation), "{utilisation}");
+    assert!(value(&metrics, "ftp", "srtt-s") >= 0.5);
+}

@@ -116,10 +116,11 @@ impl World {
     pub fn restart_gateway(&mut self, node: NodeId) {
         let now = self.now;
         let Some(place) = self.nodes[node.index()].gateway else { return };
-        let Gateway { config, role, .. } = &self.gateways[place as usize];
-        let (config, role) = (config.clone(), role.clone());
+        let Gateway { config, role, most_connections, .. } = &self.gateways[place as usize];
+        let (config, role, most_connections) = (config.clone(), role.clone(), *most_connections);
         let endpoint = self.new_endpoint(node, config.clone(), &role);
-        self.gateways[place as usize] = Gateway::new(endpoint, config, role);
+        let gateway = Gateway::new(endpoint, config, role);
+        self.gateways[place as usize] = Gateway { most_connections, ..gateway };
         let lost: Vec<Key> = self.splits_at(node).collect();
         for split in
             lost.into_iter().filter_map(|split| self.splits.remove(split)).collect::<Vec<_>>()
@@ -419,4 +420,21 @@ impl Gateway {
 
 fn pattern(position: u64) -> u8 {
     (position % PERIOD) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_its_node_and_nodes_have_keys_of_their_own() {
+        for number in [0, 1, 255, 256, 0x00ff_ffff] {
+            assert_eq!(node_at(address(NodeId(number))), Some(NodeId(number)));
+        }
+        assert_eq!(node_at("[::1]:5258".parse().unwrap()), None);
+        let keys: Vec<_> = (0..16).map(|number| identity(NodeId(number)).public()).collect();
+        let distinct = |at: usize| !keys[..at].contains(&keys[at]);
+        assert!((0..keys.len()).all(distinct));
+        assert_eq!(identity(NodeId(3)).public(), keys[3]);
+    }
 }

@@ -245,11 +245,12 @@ impl World {
     /// Starts recording the connection's segment between `nodes[at]` and the next node.
     pub(super) fn watch_leg(&mut self, hosts: Hosts, at: usize, ends: [Key; 2]) {
         let Hosts::Talk(talk) = hosts else { return };
-        let Some(name) = self.talks.get(talk).and_then(|talk| talk.watch.clone()) else { return };
+        let Some(talk) = self.talks.get(talk) else { return };
+        let (Some(name), app) = (talk.watch.clone(), talk.app) else { return };
         for (place, end) in ends.into_iter().enumerate() {
             let label = format!("{name}.{}{}", at + 1, ["client", "server"][place]);
             if let Some(socket) = self.sockets.get_mut(end) {
-                socket.watched = Some(self.probe.watch(label, end));
+                socket.watched = Some(self.probe.watch(label, app, end));
             }
         }
     }

@@ -279,6 +279,20 @@ fn a_full_hub_refuses_a_further_connection_until_it_has_room() {
 }
 
 #[test]
+fn a_gateway_keeps_its_limit_when_it_restarts() {
+    let mut world = World::new(1);
+    let ([_, terminal, hub, _], path) = gateways(&mut world, 0.0);
+    world.set_most_connections(hub, Some(0));
+    world.run_until(at(3));
+    world.restart_gateway(hub);
+    world.run_until(at(30));
+    assert!(world.session_stats(terminal, hub).is_some());
+    let refused = scripted(&mut world, &path);
+    world.run_until(at(40));
+    assert_eq!(world.endings(refused).unwrap()[0].failure, Some(tcp::Abort::Reset));
+}
+
+#[test]
 fn without_descriptors_a_hub_resets_the_client_and_the_server_hears_nothing() {
     let mut world = World::new(1);
     let ([_, _, hub, _], path) = gateways(&mut world, 0.0);
