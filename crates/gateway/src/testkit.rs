@@ -1,6 +1,7 @@
 //! Shared test helpers: network namespaces, and the ends of connections.
 
 mod ends;
+mod hops;
 
 use std::any::type_name;
 use std::io::Write;
@@ -12,8 +13,15 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Uid;
 use os::netlink::RouteSocket;
 use os::testkit::{run_in_user_namespace, skip};
+use pep::config::{ControlPath, OperationConfig};
+
+use crate::clock;
+use crate::hop::peers::Peers;
+use crate::operate::Operations;
+use crate::operate::status::Role;
 
 pub(crate) use self::ends::{abort, assert_reset, payload, read_all, speak_urgently};
+pub(crate) use self::hops::{Alarm, Hops, address};
 
 /// Set while a test runs inside a user namespace.
 const INSIDE: &str = "SKYHOP_TEST_INSIDE";
@@ -53,6 +61,12 @@ fn in_user_namespace(closure: &str) {
         }
         Err(error) => skip(format!("no user namespace: {error}")),
     }
+}
+
+/// The operator's interface to a solo gateway without a control socket. Needs a runtime.
+pub(crate) fn operations() -> Operations {
+    let config = OperationConfig { control: ControlPath::None, ..OperationConfig::default() };
+    Operations::start(clock::now(), Role::Solo, &config, Peers::none()).unwrap()
 }
 
 /// Adds an IPv4 address of a /24 subnet to a device.

@@ -29,7 +29,7 @@ pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<Finding> {
         (false, true) => Finding::warn(
             CHECK,
             "`transparent` applies to connections from the hub's side, and none is accepted",
-            "add add add `[accept]` with `to = [\"10.1.0.0/16\"]`, the addresses that it may reach",
+            "add `[accept]` with `to = [\"10.1.0.0/16\"]`, the addresses that it may reach",
         ),
     }]
 }

@@ -11,6 +11,8 @@ mod handle;
 pub(crate) mod path_store;
 pub(crate) mod peers;
 mod stream;
+#[cfg(test)]
+mod tests;
 pub(crate) mod udp;
 
 pub(crate) use handle::{Hop, HopEvent};

@@ -253,3 +253,115 @@ fn state(state: RateState) -> Option<&'static str> {
 pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
+
+#[cfg(test)]
+mod tests {
+    use slacp::DownReason;
+
+    use super::*;
+    use crate::testkit::Hops;
+
+    const MODEM: Rate = Rate::Modem { initial: BitRate::from_mbit(2) };
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// The hub's view of a terminal called "ship", or of one without a name.
+    fn peers(rate: &Rate, names: &[&str]) -> (Hops, Peers) {
+        let hops = Hops::with(slacp::Config::new(rate.clone()));
+        let names = names.iter().map(|name| (Hops::key(1), (*name).to_owned())).collect();
+        let mut peers = Peers::new(rate, None, names, false);
+        peers.handle_event(hops.now, &hops.hops[0], hops.sessions[0], &hops.ups[0]);
+        (hops, peers)
+    }
+
+    fn ship(rate: &Rate) -> (Hops, Peers) {
+        peers(rate, &["ship"])
+    }
+
+    #[test]
+    fn a_session_is_shown_from_its_beginning_to_its_end() {
+        let (hops, mut peers) = ship(&Rate::Fixed(BitRate::from_mbit(5)));
+        let ([hub, _], [session, _]) = (&hops.hops, hops.sessions);
+        let later = hops.now + Duration::from_secs(3);
+        let [row] = &peers.status(later, hub)[..] else { panic!("one session") };
+        assert_eq!((row.peer.as_str(), row.since_s, row.reachable), ("ship", 3.0, true));
+        assert_eq!(row.address, crate::testkit::address(1).to_string());
+        assert_eq!((row.rate_source.as_str(), row.rate_bit_s), ("fixed", 5_000_000));
+        assert_eq!((row.told_for_s, row.rate_state.as_deref()), (None, None));
+
+        peers.handle_event(later, hub, session, &Event::Unreachable);
+        assert!(!peers.status(later, hub)[0].reachable);
+        peers.handle_event(later, hub, session, &Event::Reachable);
+        let address = ([198, 51, 100, 1], 9).into();
+        peers.handle_event(later, hub, session, &Event::Moved { address });
+        let row = &peers.status(later, hub)[0];
+        assert_eq!((row.reachable, row.address.as_str()), (true, "198.51.100.1:9"));
+
+        peers.handle_event(later, hub, session, &Event::Down(DownReason::GivenUp));
+        assert_eq!((peers.sessions().count(), peers.name(session)), (0, None));
+        // What is still under way is of no session.
+        peers.handle_event(later, hub, session, &Event::Reachable);
+        assert!(peers.status(later, hub).is_empty());
+    }
+
+    #[test]
+    fn a_peer_without_a_name_is_called_by_its_key_until_it_gets_one() {
+        let (hops, mut peers) = peers(&MODEM, &[]);
+        let [session, _] = hops.sessions;
+        assert_eq!(peers.name(session), Some(format!("{:?}", Hops::key(1))));
+        let names = BTreeMap::from([(Hops::key(1), "boat".to_owned())]);
+        peers.configure(&MODEM, None, names);
+        assert_eq!(peers.name(session).as_deref(), Some("boat"));
+    }
+
+    #[test]
+    fn an_operator_s_rate_holds_for_its_time() {
+        let (hops, mut peers) = ship(&MODEM);
+        let ([hub, _], [session, _]) = (&hops.hops, hops.sessions);
+        assert_eq!(hub.stats(session).unwrap().rate, BitRate::from_mbit(2));
+        let rate = BitRate::from_mbit(7);
+        let told = peers.set_rate_by_operator(hops.now, Some(hub), rate, MINUTE, Some("ship"));
+        assert_eq!(told, Ok(vec!["ship: 7 Mbit/s for 60 s".to_owned()]));
+        assert_eq!(hub.stats(session).unwrap().rate, rate);
+        let row = &peers.status(hops.now + Duration::from_secs(20), hub)[0];
+        assert_eq!((row.told_for_s, row.told_by_modem), (Some(40.0), false));
+    }
+
+    #[test]
+    fn a_rate_that_cannot_be_set_says_why() {
+        let rate = BitRate::from_mbit(7);
+        let (hops, mut fixed) = ship(&Rate::Fixed(rate));
+        let hub = Some(&hops.hops[0]);
+        let why = fixed.set_rate_by_operator(hops.now, hub, rate, MINUTE, None).unwrap_err();
+        assert!(why.contains("the rate here is fixed"), "{why}");
+
+        let (hops, mut modem) = ship(&MODEM);
+        let hub = Some(&hops.hops[0]);
+        let other = modem.set_rate_by_operator(hops.now, hub, rate, MINUTE, Some("other"));
+        assert_eq!(other.unwrap_err(), "there is no session with \"other\"");
+        let none = modem.set_rate_by_operator(hops.now, None, rate, MINUTE, None);
+        assert_eq!(none.unwrap_err(), "this gateway has no hop");
+    }
+
+    #[test]
+    fn a_rate_set_before_the_session_applies_when_it_comes_up() {
+        let hops = Hops::with(slacp::Config::new(MODEM));
+        let ([hub, _], [session, _]) = (&hops.hops, hops.sessions);
+        let mut peers = Peers::new(&MODEM, None, BTreeMap::new(), false);
+        let rate = BitRate::from_mbit(7);
+        let told = peers.set_rate_by_operator(hops.now, Some(hub), rate, MINUTE, None).unwrap();
+        assert!(told[0].contains("no session yet"), "{told:?}");
+        peers.handle_event(hops.now, hub, session, &hops.ups[0]);
+        assert_eq!(hub.stats(session).unwrap().rate, rate);
+    }
+
+    #[test]
+    fn a_reported_rate_never_exceeds_the_configured_maximum() {
+        let (hops, mut peers) = ship(&MODEM);
+        let ([hub, _], [session, _]) = (&hops.hops, hops.sessions);
+        let maximum = BitRate::from_mbit(3);
+        peers.configure(&MODEM, Some(maximum), BTreeMap::new());
+        let rate = BitRate::from_mbit(7);
+        peers.set_rate_by_operator(hops.now, Some(hub), rate, MINUTE, None).unwrap();
+        assert_eq!(hub.stats(session).unwrap().rate, maximum);
+    }
+}

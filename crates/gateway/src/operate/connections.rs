@@ -199,14 +199,89 @@ impl Register {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::operate::counters::Counter;
+    use crate::testkit::Hops;
+
+    fn open() -> Open {
+        let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
+        Open { destination: address, source: address, dscp: None }
+    }
+
+    #[test]
+    fn a_connection_is_registered_while_it_lives_under_a_number_of_its_own() {
+        let counters = Counters::default();
+        let [first, second] =
+            [(); 2].map(|()| Registered::straight(Instant::ZERO, &counters, open()));
+        drop(first);
+        let third = Registered::straight(Instant::ZERO, &counters, open());
+        let ids: Vec<u64> = counters.live.all().iter().map(|entry| entry.id).collect();
+        assert_eq!((ids, counters.live.count()), (vec![second.id, third.id], 2));
+        assert_eq!(third.id, 2, "the number of the first is not used again");
+        drop((second, third));
+        assert_eq!(counters.live.count(), 0);
+    }
+
+    /// The hop's counters are as seen from the TCP connection here: it is the client's on the
+    /// terminal, and the server's on the hub.
+    #[test]
+    fn bytes_count_towards_the_hop_or_from_it_whoever_opened_the_connection() {
+        let [session, _] = Hops::new().sessions;
+        for (origin, outward) in
+            [(Origin::Here, Side::Client), (Origin::Peer { verified: true }, Side::Server)]
+        {
+            let counters = Counters::default();
+            let entry = Registered::new(Instant::ZERO, &counters, session, open(), origin);
+            entry.moved(Instant::ZERO, outward, 30);
+            entry.moved(Instant::ZERO, outward.other(), 7);
+            let counted = [&counters.bytes_to_hop, &counters.bytes_from_hop].map(Counter::get);
+            assert_eq!(counted, [30, 7], "{origin:?}");
+            let state = entry.lock().clone();
+            assert_eq!([state.to_hop.bytes, state.from_hop.bytes], [30, 7], "{origin:?}");
+            assert_eq!([&counters.bytes_up, &counters.bytes_down].map(Counter::get), [0, 0]);
+        }
+    }
+
+    #[test]
+    fn each_direction_waits_for_the_end_that_holds_it_up() {
+        let [session, _] = Hops::new().sessions;
+        let at = |s| Instant::ZERO + Duration::from_secs(s);
+        for (origin, here) in
+            [(Origin::Here, Side::Client), (Origin::Peer { verified: false }, Side::Server)]
+        {
+            let counters = Counters::default();
+            let entry = Registered::new(at(0), &counters, session, open(), origin);
+            // A host that reads slowly and sends fast: each direction waits for the far side of it.
+            for (from, on) in [(here, here.other()), (here.other(), here)] {
+                entry.blocked(at(1), from, on);
+                entry.moved(at(10), from, 1);
+            }
+            let state = entry.lock().clone();
+            assert_eq!(state.to_hop.bottleneck(at(11)), Some(End::Stream), "{origin:?}");
+            assert_eq!(state.from_hop.bottleneck(at(11)), Some(End::Socket), "{origin:?}");
+        }
+    }
+
+    #[test]
+    fn sockets_are_forgotten_before_they_close() {
+        let counters = Counters::default();
+        let entry = Registered::straight(Instant::ZERO, &counters, open());
+        entry.joins(5, 6);
+        let sockets = || {
+            let state = entry.lock();
+            [state.socket, state.far_socket]
+        };
+        assert_eq!(sockets(), [Some(5), Some(6)]);
+        entry.socket_ends();
+        assert_eq!(sockets(), [None, None]);
+    }
 
     #[test]
     fn more_is_counted_than_fits_in_32_bits() {
         let counters = Counters::default();
-        let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
-        let open = Open { destination: address, source: address, dscp: None };
-        let entry = Registered::straight(Instant::ZERO, &counters, open);
+        let entry = Registered::straight(Instant::ZERO, &counters, open());
         for side in Side::BOTH {
             (0..3).for_each(|_| entry.moved(Instant::ZERO, side, u32::MAX as usize));
         }

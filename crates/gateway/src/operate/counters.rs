@@ -199,3 +199,97 @@ impl fmt::Display for Counters {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_gauge_falls_when_a_share_is_dropped_and_only_then() {
+        let gauge = Gauge::default();
+        let (first, second) = (gauge.hold(5), gauge.hold(7));
+        assert_eq!(gauge.get(), 12);
+        drop(first);
+        assert_eq!(gauge.get(), 7);
+        drop(second);
+        assert_eq!(gauge.get(), 0);
+    }
+
+    #[test]
+    fn counts_of_several_threads_add_up() {
+        let counters = Counters::default();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        counters.bytes_to_hop.add(3);
+                        counters.reasons.count(ResetReason::Limit);
+                    }
+                });
+            }
+        });
+        assert_eq!(counters.bytes_to_hop.get(), 12_000);
+        assert_eq!(counters.reasons.of(ResetReason::Limit), 4000);
+    }
+
+    #[test]
+    fn each_reason_has_a_name_of_its_own() {
+        let reasons = Reasons::default();
+        let all = [
+            ResetReason::Reset,
+            ResetReason::Refused,
+            ResetReason::Unreachable,
+            ResetReason::TimedOut,
+            ResetReason::Limit,
+            ResetReason::Prohibited,
+            ResetReason::SessionLost,
+        ];
+        assert_eq!((reasons.all(), reasons.of(ResetReason::Reset)), (vec![], 0));
+        for (count, reason) in all.into_iter().enumerate() {
+            (0..=count).for_each(|_| reasons.count(reason));
+        }
+        let mut names: Vec<String> = reasons.all().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(reasons.all().iter().map(|(_, count)| count).sum::<u64>(), 28);
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all.len());
+        assert!(!names.contains(&"other".to_owned()));
+    }
+
+    #[test]
+    fn a_summary_has_every_counter_of_its_gateway() {
+        let counters = Counters::default();
+        let each = [
+            &counters.connections,
+            &counters.closed,
+            &counters.reset,
+            &counters.failed,
+            &counters.bytes_to_hop,
+            &counters.bytes_from_hop,
+            &counters.straight,
+            &counters.bytes_up,
+            &counters.bytes_down,
+            &counters.packets_to_hop,
+            &counters.packets_from_hop,
+            &counters.packets_foreign,
+            &counters.packets_dropped,
+            &counters.datagrams_sent,
+            &counters.datagrams_received,
+            &counters.too_large,
+            &counters.socket_errors,
+            &counters.shared_keys,
+            &counters.exhausted,
+        ];
+        for (number, counter) in (101..).zip(each) {
+            counter.add(number);
+        }
+        let numbers = |text: &str| -> Vec<u64> {
+            text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
+        };
+        assert_eq!(numbers(&counters.to_string()), (101..120).collect::<Vec<_>>());
+        let alone = numbers(&counters.straight_only().to_string());
+        assert_eq!(alone, [101, 102, 103, 104, 108, 109, 119]);
+    }
+}

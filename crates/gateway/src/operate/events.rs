@@ -85,3 +85,104 @@ fn line(peer: &str, entry: &LogEntry) -> String {
 fn quoted(text: &str) -> String {
     serde_json::to_string(text).expect("text is plain data")
 }
+
+#[cfg(test)]
+mod tests {
+    use units::BitRate;
+
+    use super::*;
+    use crate::testkit::Hops;
+
+    /// The hub's view of a terminal whose name has to be quoted.
+    fn ship() -> (Hops, Peers) {
+        let hops = Hops::new();
+        let names = BTreeMap::from([(Hops::key(1), NAME.to_owned())]);
+        let rate = slacp::Rate::Fixed(BitRate::from_mbit(1));
+        let mut peers = Peers::new(&rate, None, names, false);
+        peers.handle_event(hops.now, &hops.hops[0], hops.sessions[0], &hops.ups[0]);
+        (hops, peers)
+    }
+
+    const NAME: &str = "the \"ship\"";
+
+    /// Traffic in both directions.
+    fn talk(hops: &mut Hops) {
+        let [near, far] = hops.open();
+        drop((near, far));
+        hops.pass(Duration::from_millis(10));
+    }
+
+    #[test]
+    fn recording_begins_with_the_first_request_and_each_event_is_read_once() {
+        let (mut hops, peers) = ship();
+        let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
+        talk(&mut hops);
+        let first = reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        assert_eq!(first, Vec::<String>::new());
+        talk(&mut hops);
+        let lines = reader.read(hops.now, (&hub, &peers), 1, Some(NAME)).unwrap();
+        assert!(!lines.is_empty());
+        let times = lines.iter().map(|line| {
+            let object: serde_json::Value = serde_json::from_str(line).expect(line);
+            assert_eq!(object["peer"], NAME);
+            object["time"].as_f64().expect(line)
+        });
+        assert!(times.collect::<Vec<_>>().is_sorted());
+        assert_eq!(reader.read(hops.now, (&hub, &peers), 1, None), Ok(vec![]));
+    }
+
+    #[test]
+    fn another_reader_waits_until_the_first_has_gone() {
+        let (mut hops, peers) = ship();
+        let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
+        reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        let last = hops.now + READER_TIMEOUT;
+        assert!(reader.read(last, (&hub, &peers), 2, None).unwrap_err().contains("another"));
+        talk(&mut hops);
+        let gone = last + Duration::from_nanos(1);
+        // What was recorded for the first is not of interest to the second.
+        assert_eq!(reader.read(gone, (&hub, &peers), 2, None), Ok(vec![]));
+        assert!(reader.read(gone, (&hub, &peers), 1, None).is_err());
+    }
+
+    #[test]
+    fn nothing_is_recorded_once_the_reader_has_gone() {
+        let (mut hops, peers) = ship();
+        let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
+        let [session, _] = hops.sessions;
+        reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        reader.expire(hops.now + READER_TIMEOUT, &hub, &peers);
+        talk(&mut hops);
+        assert!(!hub.events(session, CAPACITY, MOST).is_empty(), "it may still come back");
+        reader.expire(hops.now + READER_TIMEOUT + Duration::from_secs(1), &hub, &peers);
+        talk(&mut hops);
+        assert_eq!(hub.events(session, CAPACITY, MOST), vec![]);
+    }
+
+    #[test]
+    fn a_peer_without_a_session_is_an_error_and_takes_the_log_from_nobody() {
+        let (hops, peers) = ship();
+        let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
+        let unknown = reader.read(hops.now, (&hub, &peers), 1, Some("other"));
+        assert_eq!(unknown.unwrap_err(), "no session with other");
+        assert!(reader.read(hops.now, (&hub, &peers), 2, None).is_ok());
+    }
+
+    #[test]
+    fn events_that_were_overwritten_are_counted_once() {
+        let (mut hops, peers) = ship();
+        let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
+        let [session, _] = hops.sessions;
+        reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        // Room for one event until the next request.
+        assert_eq!(hub.events(session, 1, 0), vec![]);
+        talk(&mut hops);
+        let missed = hub.stats(session).unwrap().log_overwritten;
+        assert!(missed > 0);
+        let lines = reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        let told: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+        assert_eq!((&told["event"], &told["count"]), (&"overwritten".into(), &missed.into()));
+        let again = reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        assert!(!again.iter().any(|line| line.contains("overwritten")), "{again:?}");
+    }
+}

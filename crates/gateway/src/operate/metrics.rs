@@ -158,6 +158,11 @@ mod tests {
         ] {
             assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
         }
+        // Prometheus rejects a scrape in which a series occurs twice.
+        let samples = || text.lines().filter(|line| !line.starts_with('#'));
+        let series: std::collections::BTreeSet<_> =
+            samples().filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect();
+        assert_eq!(series.len(), samples().count());
         // Every family has one TYPE and one HELP line.
         for line in text.lines().filter(|line| line.starts_with("# TYPE")) {
             assert_eq!(text.matches(line).count(), 1, "{line}");

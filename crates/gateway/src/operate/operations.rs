@@ -351,8 +351,12 @@ impl Operations {
                 None => Answer::Error("a solo gateway has no hop".to_owned()),
             },
             Request::Drain { within_s } => {
-                let within = within_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
-                Answer::Done(self.drain(now, view, within))
+                match within_s.map(Duration::try_from_secs_f64).transpose() {
+                    Ok(within) => Answer::Done(self.drain(now, view, within)),
+                    Err(error) => {
+                        Answer::Error(format!("within_s = {}: {error}", within_s.unwrap_or(0.0)))
+                    }
+                }
             }
             Request::Reload => return Some(call),
         };
@@ -453,5 +457,171 @@ fn traffic(view: View<'_>) -> TrafficStatus {
         socket_errors: counters.socket_errors.get(),
         shared_keys: counters.shared_keys.get(),
         resets: counters.reasons.all(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pep::relay::Side;
+    use slacp::Open;
+
+    use super::super::connections::Registered;
+    use super::*;
+    use crate::testkit::{Hops, operations};
+
+    /// Answers a request to a gateway without a hop.
+    async fn ask(ops: &mut Operations, counters: &Counters, request: Request) -> Answer {
+        let (call, answer) = Call::new(request);
+        let view = View { hop: None, counters };
+        let left = ops.answer(Instant::ZERO, view, RoleStatus::default(), call);
+        assert!(left.is_none());
+        answer.await.unwrap()
+    }
+
+    fn open() -> Open {
+        let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
+        Open { destination: address, source: address, dscp: None }
+    }
+
+    fn rate(for_s: f64) -> Request {
+        Request::Rate { bit_s: 1_000_000, for_s, peer: None }
+    }
+
+    #[tokio::test]
+    async fn what_needs_a_hop_is_refused_without_one() {
+        let (mut ops, counters) = (operations(), Counters::default());
+        for request in [rate(30.0), Request::Events { reader: 1, peer: None }] {
+            let answer = ask(&mut ops, &counters, request).await;
+            let Answer::Error(why) = answer else { panic!("{answer:?}") };
+            assert!(why.contains("hop"), "{why}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_time_that_is_none_is_an_error_and_changes_nothing() {
+        let (mut ops, counters) = (operations(), Counters::default());
+        for time in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
+            for (request, key) in
+                [(rate(time), "for_s"), (Request::Drain { within_s: Some(time) }, "within_s")]
+            {
+                let answer = ask(&mut ops, &counters, request).await;
+                let Answer::Error(why) = answer else { panic!("{time}: {answer:?}") };
+                assert!(why.starts_with(key), "{why}");
+            }
+        }
+        let view = View { hop: None, counters: &counters };
+        assert_eq!(ops.bypass_reason(view), None, "it does not drain");
+    }
+
+    #[tokio::test]
+    async fn only_the_role_can_reload() {
+        let (mut ops, counters) = (operations(), Counters::default());
+        let view = View { hop: None, counters: &counters };
+        let (call, answer) = Call::new(Request::Reload);
+        let call = ops.answer(Instant::ZERO, view, RoleStatus::default(), call).unwrap();
+        assert!(ops.file().is_err(), "this one has no file");
+        ops.reloaded(call, Err("line 7".to_owned()));
+        assert_eq!(answer.await.unwrap(), Answer::Error("line 7".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_drain_takes_no_connections_and_ends_with_the_last_or_its_time() {
+        let (mut ops, counters) = (operations(), Counters::default());
+        let view = View { hop: None, counters: &counters };
+        let live = Registered::straight(Instant::ZERO, &counters, open());
+        assert!(!ops.is_drained(Instant::MAX, view));
+        let Answer::Done(told) =
+            ask(&mut ops, &counters, Request::Drain { within_s: Some(60.0) }).await
+        else {
+            panic!("a drain can always begin")
+        };
+        assert!(told[0].contains("1 left"), "{told:?}");
+        assert_eq!(ops.bypass_reason(view), Some(Bypass::Draining));
+        let at = |s| Instant::ZERO + Duration::from_secs(s);
+        assert!(!ops.is_drained(at(59), view) && ops.is_drained(at(60), view));
+        let Answer::Status(status) =
+            ask(&mut ops, &counters, Request::Status { connections: false }).await
+        else {
+            panic!("a status is always there")
+        };
+        assert_eq!((status.draining_s, status.connections), (Some(60.0), None));
+        drop(live);
+        assert!(ops.is_drained(at(1), view));
+    }
+
+    #[tokio::test]
+    async fn limits_are_those_of_the_last_configuration_and_bytes_held_as_last_counted() {
+        let (mut ops, counters) = (operations(), Counters::default());
+        let view = View { hop: None, counters: &counters };
+        let config = |memory, connections| OperationConfig {
+            total_memory: Some(units::ByteCount::new(memory)),
+            max_connections: Some(connections),
+            ..OperationConfig::default()
+        };
+        ops.configure(config(1000, 1));
+        assert_eq!((ops.most_connections(), ops.bypass_reason(view)), (1, None));
+        let live = Registered::straight(Instant::ZERO, &counters, open());
+        assert_eq!(ops.bypass_reason(view), Some(Bypass::Connections));
+        drop(live);
+        let held = counters.in_pipes.hold(1000);
+        assert_eq!(ops.bypass_reason(view), None);
+        ops.housekeep(Instant::ZERO, view);
+        assert_eq!(ops.bypass_reason(view), Some(Bypass::Memory));
+        drop(held);
+        ops.housekeep(Instant::ZERO, view);
+        assert_eq!(ops.bypass_reason(view), None);
+        assert_eq!(ops.configure(config(1, 5)), ["configuration reloaded"]);
+        assert_eq!(ops.most_connections(), 5);
+    }
+
+    /// Who holds a connection up, as the gateway on this side can tell.
+    #[tokio::test]
+    async fn a_bottleneck_is_named_from_the_clients_point_of_view() {
+        let (ops, counters) = (operations(), Counters::default());
+        let hops = Hops::new();
+        let hub = &hops.hops[0];
+        let at = |s| Instant::ZERO + Duration::from_secs(s);
+        let limits = |entry: &Registered<'_>, here: Side, session: Option<()>| {
+            // Both directions have long waited for the far end, then moved.
+            for (from, on) in [(here, here.other()), (here.other(), here.other())] {
+                entry.blocked(at(1), from, on);
+                entry.moved(at(100), from, 1);
+            }
+            let row = ops.connection(session.map(|()| hub), at(101), entry);
+            (row.to_hop_limit, row.from_hop_limit, row.client_claimed)
+        };
+        let here = Registered::new(at(0), &counters, hops.sessions[0], open(), Origin::Here);
+        let expected = (Limit::Hop, Limit::HopOrServer, false);
+        assert_eq!(limits(&here, Side::Client, Some(())), expected);
+        for verified in [true, false] {
+            let origin = Origin::Peer { verified };
+            let peer = Registered::new(at(0), &counters, hops.sessions[0], open(), origin);
+            let expected = (Limit::Hop, Limit::HopOrClient, !verified);
+            assert_eq!(limits(&peer, Side::Server, Some(())), expected);
+        }
+        let straight = Registered::straight(at(0), &counters, open());
+        let expected = (Limit::Server, Limit::Server, false);
+        assert_eq!(limits(&straight, Side::Client, None), expected);
+        // After a while in which nothing moves, nobody holds it up.
+        let row = ops.connection(None, at(200), &straight);
+        assert_eq!((row.to_hop_limit, row.from_hop_limit), (Limit::Idle, Limit::Idle));
+    }
+
+    #[tokio::test]
+    async fn a_status_has_every_counter_in_its_place() {
+        let (mut ops, counters) = (operations(), Counters::default());
+        counters.straight.add(3);
+        counters.closed.add(2);
+        counters.reasons.count(slacp::ResetReason::Refused);
+        let first = Registered::straight(Instant::ZERO, &counters, open());
+        first.moved(Instant::ZERO, Side::Client, 700);
+        let request = Request::Status { connections: true };
+        let Answer::Status(status) = ask(&mut ops, &counters, request).await else { panic!() };
+        let traffic = &status.traffic;
+        assert_eq!((traffic.straight, traffic.closed, traffic.up_bytes), (3, 2, 700));
+        assert_eq!(traffic.resets, [("refused".to_owned(), 1)]);
+        assert_eq!((status.role, status.pid), (Role::Solo, std::process::id()));
+        let rows = status.connections.unwrap();
+        assert_eq!((rows.len(), rows[0].to_hop_bytes, &*rows[0].client), (1, 700, "192.0.2.1:80"));
     }
 }

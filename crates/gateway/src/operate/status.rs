@@ -483,3 +483,86 @@ impl Limit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_of_bypasses_becomes_rows() {
+        let second = Duration::from_millis(1500);
+        let history = BypassHistory {
+            why: Some(Bypass::Memory),
+            since: second,
+            bypasses: [(Bypass::Memory, (2 * second, 4))].into(),
+        };
+        let status = InterceptionStatus::from(history);
+        assert_eq!((status.on, status.why, status.since_s), (false, Some(Bypass::Memory), 1.5));
+        let row = BypassStatus { why: Bypass::Memory, total_s: 3.0, times: 4 };
+        assert_eq!(status.bypassed, [row]);
+    }
+
+    #[test]
+    fn a_channel_s_counters_keep_their_meaning() {
+        let stats = slacp::ChannelStats {
+            offered: 1,
+            sent: 2,
+            dropped_full: 3,
+            dropped_stale: 4,
+            dropped_aqm: 5,
+            bytes_sent: 6,
+            delivered: 7,
+            missing: 8,
+            queue_wait: Duration::from_micros(2500),
+            ..slacp::ChannelStats::default()
+        };
+        let status = ChannelStatus::from(&stats);
+        let ours = [
+            status.packets_sent,
+            status.dropped_full,
+            status.expired,
+            status.dropped_aqm,
+            status.sent_bytes,
+            status.packets_received,
+            status.missing,
+        ];
+        assert_eq!((ours, status.queue_ms), ([2, 3, 4, 5, 6, 7, 8], 2.5));
+    }
+
+    #[test]
+    fn names_of_roles_and_limits_are_the_words_of_the_json() {
+        for role in [Role::Hub, Role::Terminal, Role::Solo] {
+            assert_eq!(serde_json::to_value(role).unwrap(), role.as_str());
+        }
+        let all = [
+            Limit::Idle,
+            Limit::Client,
+            Limit::Hop,
+            Limit::Server,
+            Limit::HopOrClient,
+            Limit::HopOrServer,
+        ];
+        for limit in all {
+            assert_eq!(serde_json::to_value(limit).unwrap(), limit.as_str().replace(' ', "-"));
+        }
+    }
+
+    /// `skyhop status` of a newer version talks to an older gateway, which has fewer keys.
+    #[test]
+    fn a_status_without_the_keys_that_were_added_later_is_read() {
+        let mut whole = Status { version: "0.1".to_owned(), ..Status::default() };
+        whole.sessions.push(SessionStatus { peer: "ship".to_owned(), ..SessionStatus::default() });
+        whole.connections = Some(vec![ConnectionStatus { id: 7, ..ConnectionStatus::default() }]);
+        let mut old = serde_json::to_value(&whole).unwrap();
+        let remove = |place: &mut serde_json::Value, keys: &[&str]| {
+            for key in keys {
+                assert!(place.as_object_mut().unwrap().remove(*key).is_some(), "{key}");
+            }
+        };
+        remove(&mut old, &["policies", "tunnel", "dlep"]);
+        remove(&mut old["traffic"], &["shared_keys"]);
+        remove(&mut old["sessions"][0], &["classes", "channels", "told_by_modem"]);
+        remove(&mut old["connections"][0], &["client_claimed"]);
+        assert_eq!(serde_json::from_value::<Status>(old).unwrap(), whole);
+    }
+}

@@ -139,9 +139,15 @@ pub(crate) fn reason(error: &io::Error) -> ResetReason {
             ResetReason::Unreachable
         }
         Some(libc::ETIMEDOUT) => ResetReason::TimedOut,
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL) => {
-            ResetReason::Limit
-        }
+        // bind(2) reports EADDRINUSE when no port is left, connect(2) EADDRNOTAVAIL.
+        Some(
+            libc::EMFILE
+            | libc::ENFILE
+            | libc::ENOBUFS
+            | libc::ENOMEM
+            | libc::EADDRNOTAVAIL
+            | libc::EADDRINUSE,
+        ) => ResetReason::Limit,
         Some(libc::EACCES | libc::EPERM) => ResetReason::Prohibited,
         None if error.kind() == io::ErrorKind::TimedOut => ResetReason::TimedOut,
         _ => ResetReason::Reset,
@@ -160,6 +166,8 @@ mod tests {
             (libc::ENETUNREACH, ResetReason::Unreachable),
             (libc::ETIMEDOUT, ResetReason::TimedOut),
             (libc::EMFILE, ResetReason::Limit),
+            (libc::EADDRNOTAVAIL, ResetReason::Limit),
+            (libc::EADDRINUSE, ResetReason::Limit),
             (libc::EACCES, ResetReason::Prohibited),
             (libc::ECONNRESET, ResetReason::Reset),
             (libc::EPIPE, ResetReason::Reset),
@@ -167,6 +175,38 @@ mod tests {
             assert_eq!(reason(&io::Error::from_raw_os_error(code)), expected);
         }
         assert_eq!(reason(&io::ErrorKind::TimedOut.into()), ResetReason::TimedOut);
+    }
+
+    fn dialer(reach: &[&str]) -> Dialer {
+        let reach = reach.iter().map(|text| text.parse().unwrap()).collect();
+        Dialer {
+            side: Arc::default(),
+            timeout: Duration::from_secs(5),
+            egress: Egress { reach, ..Egress::nowhere() },
+            own: None,
+            mark: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_destination_out_of_reach_is_prohibited_and_not_connected_to() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let error = dialer(&[]).connect(address, None, None).await.unwrap_err();
+        assert_eq!(reason(&error), ResetReason::Prohibited);
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let socket = dialer(&["127.0.0.0/8"]).connect(address, None, None).await.unwrap();
+        assert_eq!(socket.peer_addr().unwrap(), address);
+    }
+
+    #[tokio::test]
+    async fn a_connection_has_the_code_point_of_its_client() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let caller = Caller { dscp: Some(46), ..Caller::default() };
+        let address = listener.local_addr().unwrap();
+        let socket = connect(address, caller, Duration::from_secs(5)).await.unwrap();
+        assert_eq!(SockRef::from(&socket).tos_v4().unwrap(), 46 << 2);
     }
 
     #[tokio::test]

@@ -190,3 +190,23 @@ async fn failure(socket: Arc<TcpStream>) -> Failure {
         None => Failure::Closed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer that has closed its socket may still be owed what it sent; one that reset is not.
+    #[test]
+    fn a_broken_pipe_is_a_closed_socket_and_everything_else_a_broken_connection() {
+        let failure = |code| of(&io::Error::from_raw_os_error(code));
+        assert_eq!(failure(libc::EPIPE), Failure::Closed);
+        for (code, reason) in [
+            (libc::ECONNRESET, ResetReason::Reset),
+            (libc::ETIMEDOUT, ResetReason::TimedOut),
+            (libc::EHOSTUNREACH, ResetReason::Unreachable),
+            (libc::ECONNREFUSED, ResetReason::Refused),
+        ] {
+            assert_eq!(failure(code), Failure::Broken(reason));
+        }
+    }
+}

@@ -136,6 +136,42 @@ pub(crate) async fn try_each<F: Future<Output = io::Result<TcpStream>>>(
 mod tests {
     use super::*;
 
+    /// An address that refuses connections, and one that accepts them.
+    fn closed_and_open() -> (std::net::TcpListener, [SocketAddr; 2]) {
+        let [closed, open] = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let addresses = [&closed, &open].map(|listener| listener.local_addr().unwrap());
+        (open, addresses)
+    }
+
+    fn connect(to: SocketAddr, within: Duration) -> impl Future<Output = io::Result<TcpStream>> {
+        dial::connect(to, dial::Caller::default(), within)
+    }
+
+    #[tokio::test]
+    async fn the_next_address_is_tried_when_one_refuses() {
+        let (_open, [closed, open]) = closed_and_open();
+        let time_limit = Duration::from_secs(5);
+        let socket = try_each(vec![closed, open], time_limit, connect).await.unwrap();
+        assert_eq!(socket.peer_addr().unwrap(), open);
+        let error = try_each(vec![closed, closed], time_limit, connect).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test]
+    async fn addresses_share_the_time_limit() {
+        let address = SocketAddr::from(([192, 0, 2, 1], 80));
+        let limits = Mutex::new(Vec::new());
+        let fail = |_, within| {
+            limits.lock().unwrap().push(within);
+            async { Err(io::ErrorKind::TimedOut.into()) }
+        };
+        let time_limit = Duration::from_secs(9);
+        try_each(vec![address; 3], time_limit, fail).await.unwrap_err();
+        let limits = limits.into_inner().unwrap();
+        assert_eq!(limits.len(), 3);
+        assert!(limits[0] < time_limit && limits[2] <= time_limit, "{limits:?}");
+    }
+
     fn name(text: &str) -> HostName {
         HostName::new(text).unwrap()
     }

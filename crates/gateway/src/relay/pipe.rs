@@ -88,3 +88,82 @@ impl Pipe {
 fn flags() -> SpliceFFlags {
     SpliceFFlags::SPLICE_F_MOVE | SpliceFFlags::SPLICE_F_NONBLOCK
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use nix::errno::Errno;
+
+    use super::*;
+    use crate::testkit::payload;
+
+    fn pair() -> [UnixStream; 2] {
+        let (near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        far.set_nonblocking(true).unwrap();
+        [near, far]
+    }
+
+    #[test]
+    fn a_pipe_that_was_given_back_is_lent_again() {
+        let numbers = |pipe: &Pipe| [&pipe.inlet, &pipe.outlet].map(AsRawFd::as_raw_fd);
+        let pipe = Pipe::borrow().unwrap();
+        let before = numbers(&pipe);
+        pipe.give_back();
+        assert_eq!(numbers(&Pipe::borrow().unwrap()), before);
+    }
+
+    #[test]
+    fn no_more_pipes_are_kept_than_a_few() {
+        let pipes: Vec<_> = (0..2 * SPARE).map(|_| Pipe::borrow().unwrap()).collect();
+        pipes.into_iter().for_each(Pipe::give_back);
+        assert_eq!(PIPES.with_borrow(Vec::len), SPARE);
+    }
+
+    #[test]
+    fn bytes_pass_in_order_as_far_as_there_are_any() {
+        let ([mut client, from], [mut server, to]) = (pair(), pair());
+        let (pipe, data) = (Pipe::new().unwrap(), payload(7, 10_000));
+        assert_eq!(pipe.fill(&from), Err(Errno::EAGAIN), "nothing has come");
+        client.write_all(&data).unwrap();
+        let mut filled = 0;
+        while filled < data.len() {
+            filled += pipe.fill(&from).unwrap();
+        }
+        // A reader that takes a little at a time.
+        assert_eq!(pipe.empty(&to, 100), Ok(100));
+        let mut left = filled - 100;
+        while left > 0 {
+            left -= pipe.empty(&to, left).unwrap();
+        }
+        assert_eq!(pipe.empty(&to, 1), Err(Errno::EAGAIN), "the pipe is empty");
+        let mut received = vec![0; data.len()];
+        server.read_exact(&mut received).unwrap();
+        assert_eq!(received, data);
+        drop(client);
+        assert_eq!(pipe.fill(&from), Ok(0), "the end");
+    }
+
+    #[test]
+    fn a_byte_is_copied_into_its_place_between_others() {
+        let ([mut client, from], [mut server, to]) = (pair(), pair());
+        let pipe = Pipe::new().unwrap();
+        client.write_all(b"a").unwrap();
+        assert_eq!(pipe.fill(&from), Ok(1));
+        client.write_all(b"!b").unwrap();
+        assert_eq!(pipe.copy_byte(&from), Ok(1));
+        assert_eq!(pipe.fill(&from), Ok(1));
+        let mut left = 3;
+        while left > 0 {
+            left -= pipe.empty(&to, left).unwrap();
+        }
+        let mut received = [0; 3];
+        server.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"a!b");
+        drop(client);
+        assert_eq!(pipe.copy_byte(&from), Ok(0));
+    }
+}

@@ -136,3 +136,92 @@ pub(crate) fn rtt(socket: RawFd) -> Option<Duration> {
 pub(crate) fn congestion_window(socket: RawFd) -> Option<u32> {
     Some(TcpInfo::of_number(socket).ok()?.congestion_window())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair() -> [TcpStream; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connect = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::join!(connect, listener.accept());
+        [near.unwrap(), far.unwrap().0]
+    }
+
+    /// A dead peer is noticed within twice the idle time, and the first probe is never early.
+    #[tokio::test]
+    async fn probes_take_no_longer_than_the_idle_time_before_them() {
+        let [near, _far] = pair().await;
+        for seconds in [1, 2, 5, 6, 7, 60, 61, 3600, 7200] {
+            let keepalive = Keepalive::default();
+            keepalive.set(Some(Duration::from_secs(seconds)));
+            prepare(&near, &keepalive).unwrap();
+            let socket = SockRef::from(&near);
+            let [time, interval] =
+                [socket.tcp_keepalive_time(), socket.tcp_keepalive_interval()].map(Result::unwrap);
+            let retries = socket.tcp_keepalive_retries().unwrap();
+            assert_eq!(time, Duration::from_secs(seconds));
+            assert!((1..=KEEPALIVE_PROBES).contains(&retries), "{seconds}: {retries}");
+            let probing = interval * retries;
+            assert!(time <= probing && probing < time + interval, "{seconds}: {probing:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_setting_and_for_less_than_a_second_there_are_probes() {
+        let [near, _far] = pair().await;
+        for (setting, idle) in [(None, KEEPALIVE), (Some(Duration::ZERO), Duration::from_secs(1))] {
+            let keepalive = Keepalive::default();
+            keepalive.set(setting);
+            prepare(&near, &keepalive).unwrap();
+            let socket = SockRef::from(&near);
+            assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), idle);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_code_point_leaves_the_ecn_bits_to_the_kernel() {
+        let [near, _far] = pair().await;
+        let socket = SockRef::from(&near);
+        for dscp in [0, 46, 63] {
+            set_dscp(&socket, false, dscp).unwrap();
+            assert_eq!(socket.tos_v4().unwrap() >> 2, u32::from(dscp));
+        }
+        assert_eq!(dscp_of_syn(&near), None, "no listener has saved its SYN");
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_reset_when_closed_unless_its_data_has_arrived() {
+        for resets in [true, false] {
+            let [near, mut far] = pair().await;
+            reset_when_closed(&near, true);
+            reset_when_closed(&near, resets);
+            drop(near);
+            let read = far.read(&mut [0]).await;
+            assert_eq!(
+                read.err().map(|error| error.kind()),
+                resets.then_some(ErrorKind::ConnectionReset)
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_peer_has_acknowledged_is_not_counted() {
+        let [mut near, mut far] = pair().await;
+        near.write_all(b"hello").await.unwrap();
+        far.read_exact(&mut [0; 5]).await.unwrap();
+        // Loopback acknowledges within the call, or a few later.
+        while unacknowledged(&near).unwrap() > 0 {
+            tokio::task::yield_now().await;
+        }
+        reset(far);
+        let gone = near.read(&mut [0]).await.unwrap_err();
+        assert_eq!((gone.kind(), unacknowledged(&near).unwrap()), (ErrorKind::ConnectionReset, 0));
+    }
+}

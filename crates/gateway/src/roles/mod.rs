@@ -134,12 +134,9 @@ fn announce_ready() {
 mod tests {
     use std::future::{pending, ready};
 
-    use pep::config::{ControlPath, OperationConfig};
-
     use super::*;
-    use crate::hop::peers::Peers;
     use crate::operate::counters::Counters;
-    use crate::operate::status::Role;
+    use crate::testkit::operations;
 
     /// A service that records its calls. It has as many events as `outcomes`, the results of handling
     /// them.
@@ -190,11 +187,6 @@ mod tests {
         async fn stop(self) {
             self.calls.push("stop");
         }
-    }
-
-    fn operations() -> Operations {
-        let config = OperationConfig { control: ControlPath::None, ..Default::default() };
-        Operations::start(clock::now(), Role::Solo, &config, Peers::none()).unwrap()
     }
 
     /// The calls of a gateway that runs with these events until `shutdown`, and how it ends.

@@ -1,0 +1,233 @@
+//! Streams of a session in virtual time: what each end sees, and whom it wakes.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use pep::traffic::{Classes, Definition};
+use slacp::{Open, Read, ResetReason, SessionId, StreamError};
+
+use super::{HopEvent, Stream};
+use crate::testkit::{Alarm, Hops, payload};
+
+/// Reads what there is, at most 64 KiB.
+fn read(stream: &Stream, alarm: &Arc<Alarm>) -> Poll<Result<Vec<u8>, ResetReason>> {
+    let mut buffer = vec![0; 1 << 16];
+    let read = alarm.poll(|context| stream.poll_read(context, &mut buffer));
+    read.map_ok(|read| match read {
+        Read::Data(count) => buffer[..count].to_vec(),
+        other => {
+            assert_eq!(other, Read::End);
+            Vec::new()
+        }
+    })
+}
+
+fn write(stream: &Stream, data: &[u8], alarm: &Arc<Alarm>) -> Poll<Result<usize, ResetReason>> {
+    alarm.poll(|context| stream.poll_write(context, data))
+}
+
+#[test]
+fn a_reader_is_woken_once_for_data_and_once_for_the_end() {
+    let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    assert!(read(&far, &alarm).is_pending());
+    assert_eq!(write(&near, b"hello", &alarm), Poll::Ready(Ok(5)));
+    hops.run();
+    assert_eq!(alarm.take(), 1);
+    assert_eq!(read(&far, &alarm), Poll::Ready(Ok(b"hello".to_vec())));
+    assert!(read(&far, &alarm).is_pending());
+    near.finish().unwrap();
+    hops.run();
+    assert_eq!(alarm.take(), 1);
+    for _ in 0..2 {
+        assert_eq!(read(&far, &alarm), Poll::Ready(Ok(vec![])), "the end stays");
+    }
+}
+
+#[test]
+fn a_writer_waits_for_room_and_all_bytes_arrive_in_order() {
+    let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    let data = payload(1, 40 << 20);
+    let (mut sent, mut received) = (0, Vec::new());
+    let mut waits = 0;
+    while received.len() < data.len() {
+        while sent < data.len() {
+            match write(&near, &data[sent..], &alarm) {
+                Poll::Ready(taken) => sent += taken.unwrap(),
+                Poll::Pending => {
+                    waits += 1;
+                    break;
+                }
+            }
+        }
+        hops.run();
+        // A slow reader.
+        if let Poll::Ready(bytes) = read(&far, &Arc::default()) {
+            received.extend(bytes.unwrap());
+        }
+        assert!(hops.now.as_nanos() < 60_000_000_000, "{} of {}", received.len(), data.len());
+    }
+    assert!(received == data && waits > 0);
+    assert!(alarm.take() > 0, "a writer that waits is woken when there is room");
+}
+
+#[test]
+fn dropping_a_stream_with_an_open_direction_resets_it() {
+    for has_finished in [false, true] {
+        let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+        let [near, far] = hops.open();
+        if has_finished {
+            near.finish().unwrap();
+        }
+        hops.run();
+        assert!(!has_finished || read(&far, &alarm) == Poll::Ready(Ok(vec![])));
+        drop(near);
+        hops.run();
+        assert_eq!(write(&far, b"x", &alarm), Poll::Ready(Err(ResetReason::Reset)));
+        assert_eq!(far.finish(), Err(ResetReason::Reset));
+        assert_eq!(far.accept(), Err(ResetReason::Reset));
+    }
+}
+
+#[test]
+fn dropping_a_stream_that_has_ended_both_ways_resets_nothing() {
+    let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    assert_eq!(write(&far, b"last words", &alarm), Poll::Ready(Ok(10)));
+    for stream in [&near, &far] {
+        stream.finish().unwrap();
+    }
+    hops.run();
+    assert_eq!(read(&far, &alarm), Poll::Ready(Ok(vec![])));
+    drop(far);
+    hops.run();
+    assert_eq!(read(&near, &alarm), Poll::Ready(Ok(b"last words".to_vec())));
+    assert_eq!(read(&near, &alarm), Poll::Ready(Ok(vec![])));
+    drop(near);
+    hops.run();
+    assert!(hops.hops.iter().all(|hop| hop.lock().streams.is_empty()));
+}
+
+#[test]
+fn a_reset_reaches_the_other_end_with_its_reason_and_wakes_everyone() {
+    let mut hops = Hops::new();
+    let [near, far] = hops.open();
+    let alarms: [Arc<Alarm>; 3] = Default::default();
+    assert!(read(&near, &alarms[0]).is_pending());
+    assert!(alarms[1].poll(|context| near.poll_accepted(context)).is_pending());
+    assert!(alarms[2].poll(|context| near.poll_reset(context)).is_pending());
+    far.reset(ResetReason::Refused);
+    hops.run();
+    // One task watches for both; the last to ask is woken.
+    assert_eq!(alarms.each_ref().map(|alarm| alarm.take()), [1, 0, 1]);
+    let refused = Poll::Ready(Err(ResetReason::Refused));
+    assert_eq!(read(&near, &alarms[0]), refused);
+    assert_eq!(
+        alarms[1].poll(|context| near.poll_accepted(context)),
+        Poll::Ready(Err(ResetReason::Refused))
+    );
+    assert_eq!(
+        alarms[2].poll(|context| near.poll_reset(context)),
+        Poll::Ready(ResetReason::Refused)
+    );
+}
+
+#[test]
+fn a_stream_is_accepted_when_the_far_end_says_so() {
+    let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    assert_eq!(near.id(), far.id());
+    assert!(alarm.poll(|context| near.poll_accepted(context)).is_pending());
+    assert!(!near.is_accepted());
+    far.accept().unwrap();
+    hops.run();
+    assert_eq!((alarm.take(), near.is_accepted()), (1, true));
+    assert_eq!(alarm.poll(|context| near.poll_accepted(context)), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn data_written_before_the_answer_is_kept_for_the_far_end() {
+    let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    assert_eq!(write(&near, b"GET /", &alarm), Poll::Ready(Ok(5)));
+    near.finish().unwrap();
+    hops.run();
+    far.accept().unwrap();
+    assert_eq!(read(&far, &alarm), Poll::Ready(Ok(b"GET /".to_vec())));
+    assert_eq!(read(&far, &alarm), Poll::Ready(Ok(vec![])));
+}
+
+#[test]
+fn the_end_of_a_session_resets_its_streams_and_opens_no_more() {
+    let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    assert!(read(&near, &alarm).is_pending());
+    let [hub, terminal] = hops.hops.clone();
+    assert!(terminal.has_room(hops.sessions[1]));
+    hub.shut_down(hops.now);
+    let [_, events] = hops.run();
+    let down = |event: &HopEvent| matches!(event, HopEvent::Session(_, slacp::Event::Down(_)));
+    assert_eq!(events.iter().filter(|event| down(event)).count(), 1);
+    assert_eq!(alarm.take(), 1);
+    assert_eq!(read(&near, &alarm), Poll::Ready(Err(ResetReason::SessionLost)));
+    assert!(near.finish().is_err() && far.finish().is_err());
+    let address = ([10, 0, 0, 1], 80).into();
+    let open: Open = Open { destination: address, source: address, dscp: None };
+    let opened = terminal.open(hops.now, hops.sessions[1], open);
+    assert_eq!(opened.err(), Some(StreamError::NoSession));
+    assert!(terminal.stats(hops.sessions[1]).is_none_or(|stats| stats.streams == 0));
+}
+
+#[test]
+fn the_first_of_two_reasons_stays() {
+    let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    far.reset(ResetReason::Unreachable);
+    hops.run();
+    hops.hops[0].shut_down(hops.now);
+    hops.run();
+    assert_eq!(read(&near, &alarm), Poll::Ready(Err(ResetReason::Unreachable)));
+}
+
+#[test]
+fn events_of_streams_that_are_gone_are_harmless() {
+    let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    assert_eq!(write(&near, &payload(1, 5000), &alarm), Poll::Ready(Ok(5000)));
+    near.finish().unwrap();
+    drop((near, far));
+    hops.pass(Duration::from_millis(50));
+    for hop in &hops.hops {
+        assert!(hop.lock().streams.is_empty());
+    }
+    let sent = hops.hops.each_ref().map(|hop| hop.ignored());
+    assert_eq!(sent, [0, 0]);
+}
+
+#[test]
+fn classes_are_replaced_and_shown_per_session() {
+    let mut hops = Hops::new();
+    let [hub, terminal] = hops.hops.clone();
+    let [session, _] = hops.sessions;
+    let names = |of: SessionId| -> Vec<String> {
+        hub.class_status(of).into_iter().map(|class| class.name).collect()
+    };
+    let before = names(session);
+    let classes = |count: usize| {
+        let named = |number: usize| Definition::new(&format!("class-{number}"));
+        let definitions = (0..count).map(named).collect();
+        Classes::install(definitions, false, &mut slacp::Config::new(slacp::Rate::auto()))
+    };
+    hub.configure_classes(hops.now, &classes(2).unwrap(), false).unwrap();
+    assert_ne!(names(session), before);
+    assert_eq!(names(session)[..2], ["class-0", "class-1"]);
+    assert_eq!(names(hops.sessions[1]).len(), names(session).len());
+    // Packets need channels, of which there are only so many.
+    let many = classes(64);
+    assert!(many.is_err() || hub.configure_classes(hops.now, &many.unwrap(), true).is_err());
+    assert_eq!(names(session)[..2], ["class-0", "class-1"], "then nothing changes");
+    drop(terminal);
+    hops.run();
+}

@@ -1,0 +1,141 @@
+//! A hub and a terminal whose datagrams arrive at once, in virtual time.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use slacp::{Config, Endpoint, Event, KeyPair, Open, PublicKey, SessionId};
+use units::{BitRate, Instant, Machine as _};
+
+use crate::hop::{Hop, HopEvent, Stream};
+
+/// A hub and a terminal with a session between them.
+pub(crate) struct Hops {
+    pub(crate) now: Instant,
+    /// The hub and the terminal.
+    pub(crate) hops: [Hop; 2],
+    /// Each side's name for the session.
+    pub(crate) sessions: [SessionId; 2],
+    /// The event with which the session came up at each side.
+    pub(crate) ups: [Event; 2],
+}
+
+/// The key pair of the hub (0) or the terminal (1).
+fn identity(side: usize) -> KeyPair {
+    KeyPair::from_private([side as u8 + 7; 32])
+}
+
+pub(crate) fn address(side: usize) -> SocketAddr {
+    ([192, 0, 2, side as u8 + 1], 5258).into()
+}
+
+impl Hops {
+    /// A pair at a fixed rate.
+    pub(crate) fn new() -> Self {
+        Self::with(Config::new(BitRate::from_mbit(100)))
+    }
+
+    /// A pair with these settings on both sides.
+    pub(crate) fn with(config: Config) -> Self {
+        let [hub, terminal] = [identity(0), identity(1)];
+        let (hub_key, allow) = (hub.public(), vec![terminal.public()]);
+        let hub = Endpoint::hub(config.clone(), hub, allow, [1; 32]);
+        let terminal = Endpoint::terminal(config, terminal, hub_key, vec![address(0)], [2; 32]);
+        let hops = [hub, terminal].map(|endpoint| Hop::new(endpoint, Arc::default()));
+        let mut now = Instant::ZERO;
+        let mut ups = [None, None];
+        while ups.iter().any(Option::is_none) {
+            for (side, event) in exchange(&mut now, &hops).into_iter().enumerate() {
+                ups[side] = ups[side].take().or_else(|| event.into_iter().find_map(up));
+            }
+        }
+        let [hub, terminal] = ups.map(|up| up.expect("both are up"));
+        Self { now, hops, sessions: [hub.0, terminal.0], ups: [hub.1, terminal.1] }
+    }
+
+    /// Lets a millisecond pass; returns what each side's main loop would handle.
+    pub(crate) fn run(&mut self) -> [Vec<HopEvent>; 2] {
+        exchange(&mut self.now, &self.hops)
+    }
+
+    /// Lets much time pass.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        for _ in 0..time.as_millis() {
+            self.run();
+        }
+    }
+
+    /// The public key of the hub (0) or the terminal (1).
+    pub(crate) fn key(side: usize) -> PublicKey {
+        identity(side).public()
+    }
+
+    /// Opens a stream at the terminal: that end, and the hub's.
+    pub(crate) fn open(&mut self) -> [Stream; 2] {
+        let (source, destination) = (([10, 0, 0, 1], 40_000).into(), ([10, 9, 0, 1], 80).into());
+        let open: Open = Open { destination, source, dscp: None };
+        let [_, terminal] = &self.hops;
+        let near = terminal.open(self.now, self.sessions[1], open).unwrap();
+        let [events, _] = self.run();
+        let far = events.into_iter().find_map(|event| match event {
+            HopEvent::Opened(stream, told) => {
+                assert_eq!(told, open.into());
+                Some(stream)
+            }
+            HopEvent::Session(..) => None,
+        });
+        [near, far.expect("the hub hears of the stream")]
+    }
+}
+
+fn up(event: HopEvent) -> Option<(SessionId, Event)> {
+    match event {
+        HopEvent::Session(session, up @ Event::Up { .. }) => Some((session, up)),
+        _ => None,
+    }
+}
+
+fn exchange(now: &mut Instant, hops: &[Hop; 2]) -> [Vec<HopEvent>; 2] {
+    *now += Duration::from_millis(1);
+    let mut datagram = Vec::new();
+    let mut has_moved = true;
+    hops.iter().for_each(|hop| hop.lock().endpoint.handle_timeout(*now));
+    while std::mem::take(&mut has_moved) {
+        for side in [0, 1] {
+            while let Some(to) = hops[side].lock().endpoint.poll_transmit(*now, &mut datagram) {
+                assert_eq!(to, address(1 - side));
+                let mut other = hops[1 - side].lock();
+                other.endpoint.handle_datagram(*now, address(side), &mut datagram);
+                has_moved = true;
+            }
+        }
+    }
+    hops.each_ref().map(|hop| {
+        let mut state = hop.lock();
+        std::iter::from_fn(|| hop.take_event(&mut state)).collect()
+    })
+}
+
+/// Counts how often a task is woken.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm(AtomicUsize);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Alarm {
+    /// How often it was woken since the last call.
+    pub(crate) fn take(&self) -> usize {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+
+    /// Polls with a context that wakes this.
+    pub(crate) fn poll<T>(self: &Arc<Self>, poll: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        poll(&mut Context::from_waker(&Waker::from(self.clone())))
+    }
+}
