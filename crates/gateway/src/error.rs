@@ -152,3 +152,51 @@ impl RunError {
         !matches!(self, Self::Socket(_) | Self::Task(_))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refusal::Operation;
+
+    #[test]
+    fn only_an_end_while_running_is_no_matter_of_setup() {
+        let cause = || io::Error::from_raw_os_error(libc::EADDRINUSE);
+        let address = ([127, 0, 0, 1], 9).into();
+        assert!(RunError::Bind { address, cause: cause() }.is_setup());
+        assert!(!RunError::Socket(cause()).is_setup());
+    }
+
+    #[test]
+    fn a_device_that_exists_is_told_from_one_that_is_refused() {
+        let refused = |code| Refusal::expected(Operation::Tun, code);
+        let exists = RunError::device("lo", refused(libc::EBUSY));
+        assert!(matches!(exists, RunError::TunnelExists { .. }), "{exists}");
+        for (name, code) in [("lo", libc::EPERM), ("no-such", libc::EBUSY)] {
+            let error = RunError::device(name, refused(code));
+            assert!(matches!(error, RunError::Tunnel { .. }), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn interception_for_transparent_addresses_is_blamed_on_them() {
+        let refusal = || Refusal::expected(Operation::Nftables, libc::EPERM);
+        let error = RunError::Interception(refusal()).of_transparency();
+        assert!(error.to_string().contains("transparent = true"), "{error}");
+        let other = RunError::Deferral(refusal()).of_transparency();
+        assert!(matches!(other, RunError::Deferral(_)));
+    }
+
+    #[test]
+    fn a_refused_setting_says_what_would_be_accepted() {
+        let error = |key| RunError::Side {
+            section: "wan",
+            key,
+            value: "\"bbr9\"".to_owned(),
+            cause: io::Error::from_raw_os_error(libc::ENOENT),
+        };
+        let text = error("congestion_control").to_string();
+        assert!(text.starts_with("wan.congestion_control = \"bbr9\": the kernel refuses it"));
+        assert!(text.contains("tcp_available_congestion_control") && !text.contains('\n'));
+        assert!(error("send_buffer").to_string().ends_with("(os error 2)"));
+    }
+}

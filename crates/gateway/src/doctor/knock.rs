@@ -109,3 +109,69 @@ fn mapped(address: SocketAddr, socket: &UdpSocket) -> SocketAddr {
         _ => address,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+    use crate::config::pair::NewPair;
+    use crate::config::{read_hub, read_terminal};
+    use crate::doctor::Verdict;
+
+    /// Asks a hub on loopback that knows the terminal.
+    fn ask_a_hub() -> Finding {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let pair = NewPair {
+            hub: format!("127.0.0.1:{port}"),
+            port,
+            hub_rate: "10 Mbit/s".to_owned(),
+            terminal_rate: "auto".to_owned(),
+            interface: "lo".to_owned(),
+            name: "ship".to_owned(),
+        };
+        let [hub, terminal] = pair.write(directory.path()).unwrap();
+        let (hub, terminal) = (read_hub(&hub).unwrap(), read_terminal(&terminal).unwrap());
+        let allow = vec![hub.terminals[0].key];
+        let mut endpoint = Endpoint::hub(hub.link, hub.identity, allow, [3; 32]);
+        let is_done = AtomicBool::new(false);
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let serve = || {
+            let (mut buffer, mut datagram) = (vec![0; 1 << 16], Vec::new());
+            while !is_done.load(Ordering::Relaxed) {
+                let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+                endpoint.handle_datagram(clock::now(), from, &mut buffer[..length]);
+                while let Some(to) = endpoint.poll_transmit(clock::now(), &mut datagram) {
+                    socket.send_to(&datagram, to).unwrap();
+                }
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(serve);
+            let found = super::hub(&terminal);
+            is_done.store(true, Ordering::Relaxed);
+            found
+        })
+    }
+
+    #[test]
+    fn a_hub_that_knows_the_key_answers() {
+        let found = ask_a_hub();
+        assert_eq!(found.verdict, Verdict::Ok, "{found}");
+        assert!(found.text.contains("answers in") && found.text.contains("knows"), "{found}");
+    }
+
+    #[test]
+    fn a_dual_stack_socket_writes_ipv4_addresses_as_mapped() {
+        let v4: SocketAddr = "192.0.2.1:5900".parse().unwrap();
+        let v6: SocketAddr = "[2001:db8::1]:5900".parse().unwrap();
+        let plain = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(mapped(v4, &plain), v4);
+        let dual = UdpSocket::bind("[::1]:0").unwrap();
+        assert_eq!(mapped(v4, &dual).to_string(), "[::ffff:192.0.2.1]:5900");
+        assert_eq!(mapped(v6, &dual), v6);
+    }
+}

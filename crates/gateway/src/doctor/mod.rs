@@ -88,3 +88,38 @@ pub fn examine(config: Option<&Path>) -> Vec<Finding> {
     }
     findings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_a_line_and_its_remedy_another_in_the_same_column() {
+        let finding = Finding::fail("port", "is taken", "change `listen`");
+        let text = finding.to_string();
+        let [first, second] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+        assert!(first.starts_with("FAIL  port ") && first.ends_with("is taken"), "{text}");
+        assert_eq!(second.trim_start(), "-> change `listen`");
+        assert_eq!(first.find("is taken"), second.find("->"));
+        assert_eq!(Finding::ok("port", "is free").to_string().lines().count(), 1);
+    }
+
+    #[test]
+    fn verdicts_are_ordered_by_severity_so_that_the_worst_is_the_greatest() {
+        let all = [Verdict::Ok, Verdict::Warn, Verdict::Fail];
+        assert!(all.is_sorted());
+        let finding = Finding::warn("x", "y", "z");
+        let json = serde_json::to_string(&finding).unwrap();
+        assert!(json.contains("\"warn\""), "{json}");
+        assert_eq!(serde_json::from_str::<Finding>(&json).unwrap(), finding);
+    }
+
+    #[test]
+    fn a_missing_file_is_a_finding_and_not_a_failure_of_the_check() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("no.toml");
+        let [finding] = &configured::examine(&path)[..] else { panic!("one finding") };
+        assert_eq!((finding.verdict, finding.check.as_str()), (Verdict::Fail, "configuration"));
+        assert!(finding.text.contains("no.toml"), "{finding}");
+    }
+}

@@ -78,3 +78,48 @@ fn finding(check: &str, refusal: &Refusal) -> Finding {
     }
     Finding::fail(check, refusal.what(), mend)
 }
+
+#[cfg(test)]
+mod tests {
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+    use crate::doctor::Verdict;
+    use crate::testkit::in_namespace;
+
+    #[test]
+    fn deferred_answers_and_own_traffic_need_the_loopback_device() {
+        in_namespace(|| {
+            let config = |answer, own_traffic| InterceptConfig {
+                answer,
+                own_traffic,
+                ..InterceptConfig::nowhere()
+            };
+            let configs = [
+                config(Answer::Early, false),
+                config(Answer::Early, true),
+                config(Answer::Deferred, false),
+            ];
+            let failures = |config: &InterceptConfig| {
+                let findings = interception(config);
+                findings.iter().filter(|finding| finding.verdict == Verdict::Fail).count()
+            };
+            assert_eq!(configs.each_ref().map(failures), [0, 0, 0]);
+            // The loopback device of a new namespace is down.
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            assert_eq!(configs.each_ref().map(failures), [0, 1, 1]);
+        });
+    }
+
+    #[test]
+    fn a_refusal_for_lack_of_privilege_is_a_warning_to_those_who_lack_it() {
+        let denied = finding("tunnel", &Refusal::expected(Operation::Tun, libc::EPERM));
+        let expected = if has_net_admin() { Verdict::Fail } else { Verdict::Warn };
+        assert_eq!(denied.verdict, expected);
+        let missing = finding("tunnel", &Refusal::expected(Operation::Tun, libc::ENOENT));
+        assert_eq!(missing.verdict, Verdict::Fail);
+        assert!(missing.mend.unwrap().contains("modprobe tun"));
+        let unknown = finding("tunnel", &Refusal::expected(Operation::Tun, libc::EBUSY));
+        assert_eq!(unknown.mend.unwrap(), "see the gateway's log");
+    }
+}

@@ -166,6 +166,40 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_does_not_complete_its_handshake_is_given_up() {
+        in_namespace(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .start_paused(true)
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let deferral = deferral();
+                let mut pending = deferral.handle_syn(syn()).unwrap();
+                assert!(pending.let_in());
+                let began = tokio::time::Instant::now();
+                assert!(pending.socket().await.is_none());
+                let waited = began.elapsed();
+                assert!(waited >= HANDSHAKE_TIMEOUT && waited < 2 * HANDSHAKE_TIMEOUT);
+                drop(pending);
+                assert!(deferral.lock().waiting.is_empty());
+            });
+        });
+    }
+
+    #[test]
+    fn once_they_are_forgotten_syns_are_neither_let_in_nor_delivered_to() {
+        in_namespace(|| {
+            let deferral = deferral();
+            let pending = deferral.handle_syn(syn()).unwrap();
+            deferral.forget();
+            assert!(!pending.let_in());
+            pending.refuse(ResetReason::Refused);
+            assert!(deferral.handle_syn(syn()).is_some(), "it may come again");
+        });
+    }
+
+    #[test]
     fn a_connection_goes_to_its_question_and_is_reset_without_one() {
         in_namespace(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

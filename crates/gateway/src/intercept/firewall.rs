@@ -35,3 +35,36 @@ impl fmt::Display for Barrier {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intercept::netfilter::Slot;
+    use crate::testkit::{in_namespace, nft};
+
+    const TABLE: &str = "table inet guard {
+        chain in { type filter hook input priority 0; policy drop; }
+        chain on { type filter hook forward priority 0; policy drop; }
+        chain open { type filter hook input priority 5; policy accept; }
+    }";
+
+    #[test]
+    fn a_firewall_that_drops_what_comes_in_is_reported_with_the_rule_it_lacks() {
+        in_namespace(|| {
+            let mark = Slot(3).mark();
+            assert_eq!(barriers(mark), []);
+            if nft(&["-f", "-"], TABLE).is_none() {
+                return;
+            }
+            let [barrier] = &barriers(mark)[..] else { panic!("{:?}", barriers(mark)) };
+            let told = barrier.to_string();
+            let command = told.split('`').nth(1).unwrap();
+            assert!(told.contains("inet guard in"), "{told}");
+            // What it advises works.
+            let arguments: Vec<&str> = command.split_whitespace().skip(1).collect();
+            nft(&arguments, "").unwrap();
+            let listed = nft(&["list", "chain", "inet", "guard", "in"], "").unwrap();
+            assert!(listed.contains("0x00f00000 == 0x00400000 accept"), "{listed}");
+        });
+    }
+}

@@ -142,3 +142,81 @@ pub(crate) async fn next(intake: &mut Option<Intake>) -> IntakeEvent {
         None => pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use slacp::ResetReason;
+
+    use super::*;
+    use crate::testkit::in_namespace;
+
+    /// Runs `work` with an intake of clients on the loopback device.
+    fn with_intake(work: impl FnOnce(Intake) + Send + 'static) {
+        in_namespace(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let interfaces = vec!["lo".to_owned()];
+                let config = InterceptConfig { interfaces, ..InterceptConfig::nowhere() };
+                let interception = Interception::install(&config, &[]).unwrap();
+                work(Intake::new(Instant::ZERO, interception, Arc::default()));
+            });
+        });
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn connections_are_intercepted_exactly_while_someone_wants_them() {
+        with_intake(|mut intake| {
+            assert!(!intake.is_on());
+            let status = intake.status(at(0));
+            assert_eq!((status.on, status.why), (false, Some(Bypass::PeerUnreachable)));
+            intake.set(at(1000), Ok(Scope::Everything)).unwrap();
+            assert!(intake.is_on() && intake.status(at(1000)).on);
+            intake.set(at(3000), Err(Bypass::Draining)).unwrap();
+            let status = intake.status(at(4500));
+            assert_eq!((status.on, status.why), (false, Some(Bypass::Draining)));
+            assert!(!intake.is_on() && (status.since_s - 1.5).abs() < 1e-9);
+            // No network is served: nothing is taken, and nobody is to blame.
+            intake.set(at(5000), Ok(Scope::Nothing)).unwrap();
+            assert_eq!((intake.is_on(), intake.status(at(5000)).why), (false, None));
+        });
+    }
+
+    #[test]
+    fn without_descriptors_connections_pass_for_a_second_whoever_wants_them() {
+        with_intake(|mut intake| {
+            intake.set(at(0), Ok(Scope::Everything)).unwrap();
+            for ms in [0, 500] {
+                let error = std::io::Error::from_raw_os_error(libc::EMFILE);
+                assert!(intake.handle(at(ms), IntakeEvent::Exhausted(error)).is_none());
+            }
+            assert_eq!(intake.counters.exhausted.get(), 2);
+            for (ms, on) in [(500, false), (1499, false), (1500, true)] {
+                intake.set(at(ms), Ok(Scope::Everything)).unwrap();
+                assert_eq!(intake.is_on(), on, "{ms}");
+            }
+            let bypassed = &intake.status(at(2000)).bypassed;
+            let row = bypassed.iter().find(|row| row.why == Bypass::Descriptors).unwrap();
+            assert_eq!((row.times, row.total_s), (1, 1.0));
+        });
+    }
+
+    #[test]
+    fn a_refusal_is_answered_once_the_table_lets_its_destination_pass() {
+        with_intake(|mut intake| {
+            let counters = intake.counters.clone();
+            let to = ([192, 0, 2, 1], 80).into();
+            let mut report = Box::pin(counters.refusals.report(at(0), to, ResetReason::Refused));
+            let mut poll = || {
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                report.as_mut().poll(&mut context).is_ready()
+            };
+            assert!(!poll());
+            intake.set(at(0), Ok(Scope::Everything)).unwrap();
+            assert!(poll());
+        });
+    }
+}

@@ -108,3 +108,36 @@ pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     matches!(code, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+    use crate::testkit::in_namespace;
+
+    #[test]
+    fn only_a_shortage_is_a_reason_to_wait() {
+        let is = |code| is_exhaustion(&io::Error::from_raw_os_error(code));
+        assert!([libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM].into_iter().all(is));
+        assert!(![libc::ECONNABORTED, libc::EPERM, libc::EAGAIN].into_iter().any(is));
+        assert!(!is_exhaustion(&io::ErrorKind::OutOfMemory.into()));
+    }
+
+    #[test]
+    fn a_connection_to_the_listener_itself_is_reset() {
+        in_namespace(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                for version in [Version::V4, Version::V6] {
+                    let listener = Listener::bind(version).unwrap();
+                    assert_eq!(listener.port(), (version, listener.address.port()));
+                    let mut client = TcpStream::connect(listener.address).await.unwrap();
+                    assert!(matches!(listener.accept().await, Accept::Nothing));
+                    let end = client.read(&mut [0]).await.unwrap_err();
+                    assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
+                }
+            });
+        });
+    }
+}

@@ -273,3 +273,80 @@ fn add_rule(batch: &mut Batch, table: &str, chain: &str, terms: &[Term]) {
         rule.nest(4, |list| terms.iter().for_each(|term| term.encode(list)));
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{in_namespace, nft};
+
+    fn chains(_: u32) -> Vec<Chain> {
+        let hook = Some(Hook::prerouting(1));
+        let called = Chain::plain("called", vec![]);
+        vec![called, Chain { name: "first", hook, rules: vec![vec![Term::Jump("called")]] }]
+    }
+
+    fn claim() -> io::Result<(u32, NftTable)> {
+        NftTable::claim(0..2, |place| format!("test-{place}"), chains)
+    }
+
+    #[test]
+    fn a_table_of_another_program_is_left_alone() {
+        in_namespace(|| {
+            if nft(&["add", "table", "inet", "test-0"], "").is_none() {
+                return;
+            }
+            let (place, table) = claim().unwrap();
+            assert_eq!(place, 1);
+            // Both names are taken now, by others.
+            assert_eq!(claim().err().unwrap().raw_os_error(), Some(libc::EPERM));
+            assert!(is_there("test-0").unwrap() && is_there("test-1").unwrap());
+            drop(table);
+            assert!(is_there("test-0").unwrap() && !is_there("test-1").unwrap());
+        });
+    }
+
+    #[test]
+    fn a_refill_replaces_the_rules_of_called_chains_and_no_others() {
+        in_namespace(|| {
+            let (_, mut table) = claim().unwrap();
+            let filled = |rules: Vec<Rule>| vec![Chain::plain("called", rules)];
+            for rules in [vec![vec![Term::Tcp, Term::Return], vec![Term::Drop]], vec![]] {
+                for _ in 0..2 {
+                    table.refill(&filled(rules.clone()), None).unwrap();
+                }
+                let Some(listed) = nft(&["list", "table", "inet", "test-0"], "") else { return };
+                assert_eq!(listed.matches("jump called").count(), 1, "{listed}");
+                assert_eq!(listed.matches("drop").count(), rules.len() / 2, "{listed}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_refill_that_the_kernel_refuses_changes_nothing() {
+        in_namespace(|| {
+            let (_, mut table) = claim().unwrap();
+            table.add_counter("kept").unwrap();
+            let good = vec![Chain::plain("called", vec![vec![Term::Drop]])];
+            table.refill(&good, Some(vec!["one".to_owned()])).unwrap();
+            let bad = vec![Chain::plain("called", vec![vec![Term::Jump("missing")]])];
+            assert!(table.refill(&bad, Some(vec!["two".to_owned()])).is_err());
+            let names: Vec<String> = table.counts().unwrap().into_keys().collect();
+            assert_eq!(names, ["kept", "one"]);
+            // The counters are still those of the last table that was taken.
+            table.refill(&good, Some(vec![])).unwrap();
+            assert_eq!(table.counts().unwrap().into_keys().collect::<Vec<_>>(), ["kept"]);
+        });
+    }
+
+    #[test]
+    fn priorities_are_printed_relative_to_mangle() {
+        assert_eq!(
+            Hook::prerouting(0).to_string(),
+            "type filter hook prerouting priority mangle; policy accept;"
+        );
+        assert_eq!(
+            Hook::output(2).to_string(),
+            "type route hook output priority mangle + 2; policy accept;"
+        );
+    }
+}

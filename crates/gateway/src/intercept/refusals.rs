@@ -85,6 +85,37 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn everyone_who_waits_goes_on_with_the_next_table() {
+        let refusals = Refusals::default();
+        refusals.enable();
+        let report = |number| refusals.report(NOW, port(number), ResetReason::Unreachable);
+        let make = async {
+            refusals.changed().await;
+            assert_eq!(refusals.take_change(NOW), Some(vec![port(1), port(2)]));
+            refusals.set();
+        };
+        tokio::join!(report(1), report(2), report(1), make);
+        // It passes already: there is nothing to wait for.
+        report(2).await;
+        assert_eq!(refusals.take_change(NOW), None);
+    }
+
+    #[tokio::test]
+    async fn a_destination_is_intercepted_again_after_its_time() {
+        let refusals = Refusals::default();
+        refusals.enable();
+        let make = async {
+            refusals.changed().await;
+            refusals.take_change(NOW).unwrap();
+            refusals.set();
+        };
+        tokio::join!(refusals.report(NOW, port(1), ResetReason::Refused), make);
+        let later = NOW + std::time::Duration::from_secs(5);
+        assert_eq!(refusals.take_change(later), Some(vec![]));
+        assert_eq!(refusals.take_change(later), None);
+    }
+
+    #[tokio::test]
     async fn an_announcement_waits_only_for_the_table() {
         let refusals = Refusals::default();
         refusals.report(NOW, port(1), ResetReason::Refused).await;

@@ -131,3 +131,69 @@ fn send_icmp(syn: &Syn, prohibited: bool) {
         tracing::debug!("cannot answer a SYN: {error}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use pep::traffic::syn_packet;
+
+    use super::*;
+    use crate::testkit::{give_address, in_namespace};
+
+    /// A socket that sees what arrives of this protocol, with IP header.
+    fn ear(protocol: Protocol) -> Socket {
+        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(protocol)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    }
+
+    /// The payloads of all IPv4 packets that have come. Loopback delivers within the call.
+    fn heard(mut ear: &Socket) -> Vec<Vec<u8>> {
+        let mut buffer = [0; 1500];
+        let packets = std::iter::from_fn(|| {
+            let length = ear.read(&mut buffer).ok()?;
+            Some(buffer[20..length].to_vec())
+        });
+        packets.collect()
+    }
+
+    #[test]
+    fn a_client_hears_why_its_destination_cannot_be_reached() {
+        in_namespace(|| {
+            let syn = Syn::parse(&syn_packet(false, false, b"")).unwrap();
+            let SocketAddr::V4(client) = syn.open().source else { unreachable!() };
+            give_address("lo", *client.ip());
+            let injector = SynInjector::new(&[Version::V4], Mark { value: 1, mask: 1 }).unwrap();
+            let (tcp, icmp) = (ear(Protocol::TCP), ear(Protocol::ICMPV4));
+            for reason in [ResetReason::Refused, ResetReason::Reset] {
+                injector.refuse(&syn, reason);
+                let [segment] = &heard(&tcp)[..] else { panic!("one segment for {reason:?}") };
+                // RST and ACK, from the destination's port to the client's.
+                assert_eq!((segment[13], &segment[..4]), (0x14, &[0, 80, 0x12, 0x34][..]));
+            }
+            for (reason, code) in [(ResetReason::Unreachable, 1), (ResetReason::Prohibited, 13)] {
+                injector.refuse(&syn, reason);
+                let [message] = &heard(&icmp)[..] else { panic!("one message for {reason:?}") };
+                assert_eq!(message[..2], [3, code], "{reason:?}");
+            }
+            // A silent destination stays silent, and a failure of ours is not the destination's.
+            for reason in [ResetReason::TimedOut, ResetReason::Limit, ResetReason::SessionLost] {
+                injector.refuse(&syn, reason);
+            }
+            assert_eq!((heard(&tcp), heard(&icmp)), (vec![], vec![]));
+        });
+    }
+
+    #[test]
+    fn a_version_that_is_not_served_is_left_alone() {
+        in_namespace(|| {
+            let injector = SynInjector::new(&[Version::V4], Mark { value: 1, mask: 1 }).unwrap();
+            let syn = Syn::parse(&syn_packet(true, false, b"")).unwrap();
+            let ear = ear(Protocol::TCP);
+            injector.let_in(&syn);
+            injector.refuse(&syn, ResetReason::Refused);
+            assert_eq!(heard(&ear), Vec::<Vec<u8>>::new());
+        });
+    }
+}

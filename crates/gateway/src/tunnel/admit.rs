@@ -51,9 +51,15 @@ impl Admitted {
     fn opened(&self) -> Vec<Rule> {
         let lines = self.egress.reach.iter().filter(|target| opens(target));
         let rules = |target: &Target| {
-            let own = target.prefix.is_host() || target.prefix.address().is_loopback();
-            let end: &[Term] =
-                if own { &[Term::Return] } else { &[Term::ToElsewhere, Term::Return] };
+            let address = target.prefix.address();
+            let end: &[Term] = if target.prefix.is_host() || address.is_loopback() {
+                &[Term::Return]
+            } else if address.is_multicast() {
+                &[Term::ToElsewhere, Term::Return]
+            } else {
+                // A broadcast or anycast address of a listed network is this machine's, too.
+                &[Term::ToElsewhere, Term::ToOneHost, Term::Return]
+            };
             self.rules(&[target.prefix], target, end)
         };
         lines.flat_map(rules).collect()
@@ -118,7 +124,146 @@ pub(super) fn rules(admitted: &[Admitted]) -> Vec<Rule> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+
+    /// How the kernel would route a packet's destination.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Kind {
+        Elsewhere,
+        Local,
+        Broadcast,
+    }
+
+    /// A packet of a new TCP connection from the tunnel.
+    #[derive(Debug, Clone, Copy)]
+    struct New {
+        from: IpAddr,
+        to: SocketAddr,
+        kind: Kind,
+    }
+
+    impl New {
+        fn passes(&self, term: &Term) -> bool {
+            match term {
+                Term::OfKnownConnection => false,
+                Term::Version(version) => *version == Version::of(self.to.ip()),
+                Term::To(prefix) => prefix.contains(self.to.ip()),
+                Term::FromAddress(prefix) => prefix.contains(self.from),
+                Term::ToPorts(protocol, first, last) => {
+                    *protocol == TCP && (*first..=*last).contains(&self.to.port())
+                }
+                Term::ToElsewhere => self.kind != Kind::Local,
+                Term::ToOneHost => self.kind != Kind::Broadcast,
+                Term::CountRefused => true,
+                other => panic!("{other} is not expected here"),
+            }
+        }
+
+        /// What the kernel does with it.
+        fn is_admitted(&self, rules: &[Rule]) -> bool {
+            let verdict = rules.iter().find_map(|rule| {
+                let (end, tests) = rule.split_last().unwrap();
+                tests.iter().all(|term| self.passes(term)).then_some(end)
+            });
+            *verdict.expect("the last rule is for everything") == Term::Return
+        }
+    }
+
+    const PREFIXES: [&str; 17] = [
+        "0.0.0.0/0",
+        "10.0.0.0/8",
+        "10.0.0.0/24",
+        "10.0.0.1",
+        "127.0.0.0/8",
+        "127.0.0.1",
+        "169.254.0.0/16",
+        "169.254.128.0/17",
+        "169.254.169.254",
+        "192.0.2.0/24",
+        "::/0",
+        "fd00::/8",
+        "fd00::1",
+        "fd00:ec2::/32",
+        "fe80::/10",
+        "2001:db8::/32",
+        "::1",
+    ];
+    const ADDRESSES: [&str; 12] = [
+        "10.0.0.1",
+        "10.0.0.255",
+        "10.1.2.3",
+        "127.0.0.1",
+        "127.5.5.5",
+        "169.254.169.254",
+        "192.0.2.9",
+        "100.100.100.200",
+        "fd00::1",
+        "fd00:ec2::254",
+        "fe80::1",
+        "2001:db8::1",
+    ];
+
+    fn target() -> impl Strategy<Value = Target> {
+        let text = (select(&PREFIXES[..]), select(&["", ":443", ":80-90"][..])).prop_map(
+            |(prefix, ports)| match (prefix.contains(':'), ports) {
+                (true, ":443" | ":80-90") => format!("[{prefix}]{ports}"),
+                _ => format!("{prefix}{ports}"),
+            },
+        );
+        text.prop_filter_map("written otherwise", |text| text.parse().ok())
+    }
+
+    fn new_connection() -> impl Strategy<Value = New> {
+        let kinds = [Kind::Elsewhere, Kind::Local, Kind::Broadcast];
+        (select(&ADDRESSES[..]), select(vec![443, 85, 22]), select(kinds.to_vec())).prop_map(
+            |(to, port, kind)| {
+                let to: IpAddr = to.parse().unwrap();
+                let kind = if to.is_loopback() { Kind::Local } else { kind };
+                let from = if to.is_ipv4() { "10.9.0.1" } else { "fd09::1" };
+                New { from: from.parse().unwrap(), to: (to, port).into(), kind }
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+        /// The tunnel's packets and split connections reach the same destinations.
+        #[test]
+        fn the_kernel_admits_what_a_split_connection_may_reach(
+            reach in prop::collection::vec(target(), 0..5),
+            deny in prop::collection::vec(target(), 0..2),
+            new in new_connection(),
+        ) {
+            let egress = Egress { reach, deny };
+            let checked = egress.check(new.to, |_| Some(new.kind != Kind::Elsewhere));
+            let rules = rules(&Admitted::from_anyone(&egress));
+            prop_assert_eq!(new.is_admitted(&rules), checked.is_ok(), "{:?}", checked);
+        }
+
+        /// What one terminal may reach is of no use to another.
+        #[test]
+        fn a_terminal_s_rights_are_its_own(
+            reach in prop::collection::vec(target(), 0..5),
+            deny in prop::collection::vec(target(), 0..2),
+            new in new_connection(),
+        ) {
+            let of = |sources: [&str; 2], egress: Egress| Admitted {
+                sources: sources.map(|text| text.parse().unwrap()).to_vec(),
+                egress,
+            };
+            let ours = Egress { reach, deny };
+            let other = of(["10.8.0.0/16", "fd08::/16"], Egress::everywhere().and_loopback());
+            let both = rules(&[other, of(["10.9.0.0/16", "fd09::/16"], ours.clone())]);
+            let alone = rules(&Admitted::from_anyone(&ours));
+            prop_assert_eq!(new.is_admitted(&both), new.is_admitted(&alone));
+        }
+    }
 
     fn printed(reach: &[&str], deny: &[&str], sources: &[&str]) -> Vec<String> {
         let targets =

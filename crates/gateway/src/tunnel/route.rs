@@ -135,3 +135,37 @@ pub(crate) fn display(slot: Slot, device: &str) -> String {
     };
     VERSIONS.iter().map(line).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intercept::netfilter::{self, PASSING};
+
+    /// Gateways of one namespace share the packet mark: each kind has bits of its own, and each
+    /// slot a value.
+    #[test]
+    fn no_two_uses_of_the_packet_mark_meet() {
+        let intercepted = netfilter::Slot(0).mark().mask;
+        let tunnelled = Slot(0).mark().mask;
+        assert_eq!(intercepted & tunnelled | (intercepted | tunnelled) & PASSING.mask, 0);
+        let mut values: Vec<u32> = (0..SLOTS)
+            .flat_map(|slot| [netfilter::Slot(slot).mark(), Slot(slot).mark()])
+            .map(|mark| {
+                assert!(mark.value != 0 && mark.value & !mark.mask == 0, "{mark:x?}");
+                mark.value
+            })
+            .collect();
+        values.sort_unstable();
+        values.dedup();
+        assert_eq!(values.len(), 2 * SLOTS as usize);
+    }
+
+    #[test]
+    fn the_printed_commands_are_of_the_slot() {
+        let printed = display(Slot(2), "skyhop0");
+        assert_eq!(printed.matches("fwmark 0x6000000/0x1e000000 lookup 5922").count(), 2);
+        assert_eq!(printed.matches("route add default dev skyhop0 table 5922").count(), 2);
+        assert_eq!(printed.matches("ip -6 ").count(), 2);
+        assert_ne!(Slot(2).table_name(), netfilter::Slot(2).table());
+    }
+}

@@ -134,3 +134,63 @@ impl Control {
         read(&line)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Asks a gateway that answers each request with these bytes.
+    fn ask(answer: &[u8]) -> Result<Answer, ControlError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (stream, _) = listener.accept().unwrap();
+                let mut request = String::new();
+                BufReader::new(&stream).read_line(&mut request).unwrap();
+                assert!(request.contains("reload"), "{request}");
+                (&stream).write_all(answer).unwrap();
+            });
+            Control::connect(&path).unwrap().ask(&Request::Reload)
+        })
+    }
+
+    #[test]
+    fn an_answer_is_a_result_and_an_error_a_refusal() {
+        let done = Answer::Done(vec!["reloaded".to_owned()]);
+        assert_eq!(ask(&write(&done)).unwrap(), done);
+        let refused = ask(&write(Answer::Error("line 7".to_owned()))).unwrap_err();
+        assert!(matches!(refused, ControlError::Refused(_)));
+        assert_eq!(refused.to_string(), "line 7");
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_names_the_socket_and_the_trouble() {
+        let whole = write(Answer::Done(vec![]));
+        for (answer, told) in [
+            (&b""[..], "closed the connection"),
+            (b"\n", "cannot parse"),
+            (b"{\"skyhop\":9,\"say\":\"hi\"}\n", "version 9"),
+            (&whole[..whole.len() - 3], "cannot parse"),
+        ] {
+            let error = ask(answer).unwrap_err().to_string();
+            assert!(error.contains(told) && error.contains("/s: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn without_a_gateway_the_error_names_the_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let Err(error) = Control::one(Some(&path)) else { panic!("nothing listens there") };
+        assert!(matches!(error, ControlError::Unreachable { .. }));
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        let paths = vec!["/a".into(), "/b".into()];
+        let several = ControlError::Several { paths }.to_string();
+        assert!(several.ends_with("choose one with --control: /a, /b"), "{several}");
+    }
+}
