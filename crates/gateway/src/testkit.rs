@@ -20,7 +20,9 @@ use crate::hop::peers::Peers;
 use crate::operate::Operations;
 use crate::operate::status::Role;
 
-pub(crate) use self::ends::{abort, assert_reset, payload, read_all, speak_urgently};
+pub(crate) use self::ends::{
+    abort, assert_reset, connected, dialer, payload, read_all, speak_urgently,
+};
 pub(crate) use self::hops::{Alarm, Hops, address};
 
 /// Set while a test runs inside a user namespace.

@@ -88,3 +88,55 @@ pub(crate) async fn changed(client: Option<&mut Client>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A client without a driver, and what would come from one.
+    fn client() -> (watch::Sender<Report>, Client) {
+        let (sender, report) = watch::channel(Report::default());
+        (sender, Client { report, stop: Arc::default(), _task: JoinSet::new() })
+    }
+
+    #[tokio::test]
+    async fn each_report_is_news_once_however_often_it_is_waited_for() {
+        let (sender, mut client) = client();
+        assert!(client.news().is_none());
+        let report = Report { sessions: 3, ..Report::default() };
+        sender.send(report).unwrap();
+        for _ in 0..2 {
+            changed(Some(&mut client)).await;
+        }
+        assert_eq!(client.news().map(|report| report.sessions), Some(3));
+        assert!(client.news().is_none());
+        assert_eq!(client.report().sessions, 3, "the status shows it further on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_that_has_ended_is_no_news() {
+        let (sender, mut client) = client();
+        drop(sender);
+        let wait = changed(Some(&mut client));
+        assert!(tokio::time::timeout(Duration::from_secs(60), wait).await.is_err());
+        assert!(client.news().is_none());
+    }
+
+    #[test]
+    fn the_modem_s_own_description_is_shown_only_while_it_is_up() {
+        let (sender, client) = client();
+        let now = Instant::ZERO + Duration::from_secs(9);
+        for (phase, shown) in [(Phase::Up, true), (Phase::Ending, false)] {
+            let since = Instant::ZERO + Duration::from_secs(2);
+            let modem = Some(([192, 0, 2, 1], 854).into());
+            let peer_type = "a modem".to_owned();
+            sender.send_replace(Report { phase, since, modem, peer_type, ..Report::default() });
+            let status = client.status(now);
+            assert_eq!((status.state.as_str(), status.since_s), (phase.as_str(), 7.0));
+            assert_eq!(status.peer_type.is_some(), shown);
+            assert_eq!(status.modem.as_deref(), Some("192.0.2.1:854"));
+        }
+    }
+}

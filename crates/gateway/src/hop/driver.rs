@@ -270,6 +270,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_lasting_fault_is_logged_once_in_a_while() {
+        let at = |s| Instant::ZERO + Duration::from_secs(s);
+        let mut faults = LogLimiter::default();
+        let mut logged = Vec::new();
+        for second in 0..25 {
+            faults.warn(at(second), "cannot send");
+            if faults.last == Some(at(second)) {
+                logged.push(second);
+            }
+        }
+        assert_eq!(logged, [0, 10, 20]);
+    }
+
+    #[test]
     fn two_machines_with_one_key_are_counted() {
         let (counters, at) = (Counters::default(), |port| SocketAddr::from(([192, 0, 2, 1], port)));
         let shared = Notice::SharedKey { key: PublicKey([1; 32]), served: at(1), refused: at(2) };

@@ -11,19 +11,7 @@ use slacp::{Destination, HostName};
 
 use super::*;
 use crate::operate::counters::Counters;
-use crate::relay::dial::Dialer;
-
-const TIMEOUT: Duration = Duration::from_secs(10);
-
-fn dialer() -> Dialer {
-    Dialer {
-        side: Arc::default(),
-        timeout: TIMEOUT,
-        egress: Egress::everywhere(),
-        own: None,
-        mark: None,
-    }
-}
+use crate::testkit::{dialer, read_all};
 
 async fn proxy() -> (Proxy, SocketAddr) {
     let listen = "127.0.0.1:0".parse().unwrap();
@@ -38,12 +26,6 @@ async fn read(client: &mut TcpStream, count: usize) -> Vec<u8> {
     let mut received = vec![0; count];
     client.read_exact(&mut received).await.unwrap();
     received
-}
-
-async fn read_all(client: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut received = Vec::new();
-    client.read_to_end(&mut received).await?;
-    Ok(received)
 }
 
 #[tokio::test]
@@ -132,7 +114,8 @@ async fn go_straight(request: &[u8]) -> (Vec<u8>, TcpStream, Arc<Counters>) {
     client.write_all(request).await.unwrap();
     let accepted = proxy.next().await;
     let counters = Arc::new(Counters::default());
-    let upstream = Upstream::new(Default::default(), dialer(), counters.clone());
+    let upstream =
+        Upstream::new(Default::default(), dialer(Egress::everywhere()), counters.clone());
     tokio::spawn(carry(accepted, None, upstream));
     assert_eq!(read(&mut client, 2).await, [5, 0]);
     (read(&mut client, 10).await, client, counters)

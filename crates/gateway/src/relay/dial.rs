@@ -179,13 +179,7 @@ mod tests {
 
     fn dialer(reach: &[&str]) -> Dialer {
         let reach = reach.iter().map(|text| text.parse().unwrap()).collect();
-        Dialer {
-            side: Arc::default(),
-            timeout: Duration::from_secs(5),
-            egress: Egress { reach, ..Egress::nowhere() },
-            own: None,
-            mark: None,
-        }
+        crate::testkit::dialer(Egress { reach, ..Egress::nowhere() })
     }
 
     #[tokio::test]

@@ -7,14 +7,13 @@ use pep::relay::Step;
 use slacp::Open;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::operate::counters::Counter;
 use crate::relay::pipe::CAPACITY;
 use crate::relay::tcp;
-use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
+use crate::testkit::{abort, assert_reset, connected, payload, read_all, speak_urgently};
 
 /// A client and a server with a relay between them.
 struct Joined {
@@ -24,15 +23,8 @@ struct Joined {
     counters: Arc<Counters>,
 }
 
-async fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (one, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-    (one.unwrap(), accepted.unwrap().0)
-}
-
 async fn joined(first: &[u8]) -> Joined {
-    let ((client, near), (far, server)) = (pair().await, pair().await);
+    let ([client, near], [far, server]) = (connected().await, connected().await);
     let (counters, first) = (Arc::new(Counters::default()), first.to_vec());
     let source = near.peer_addr().unwrap();
     let open = Open { destination: far.peer_addr().unwrap(), source, dscp: None };
@@ -207,7 +199,7 @@ async fn copied(pair: &mut Pair<'_>) -> Step {
 
 #[tokio::test]
 async fn bytes_are_copied_where_there_is_no_pipe() {
-    let ((mut client, near), (far, mut server)) = (pair().await, pair().await);
+    let ([mut client, near], [far, mut server]) = (connected().await, connected().await);
     let counters = Counters::default();
     let source = near.peer_addr().unwrap();
     let open = Open { destination: far.peer_addr().unwrap(), source, dscp: None };

@@ -103,3 +103,87 @@ pub(crate) fn shut_down(socket: &TcpStream) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+    use crate::testkit::{abort, assert_reset, connected, read_all};
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn a_leg_that_is_dropped_is_reset() {
+        let [near, mut far] = connected().await;
+        let mut leg = Leg::new(near);
+        leg.socket_mut().write_all(b"half of a reply").await.unwrap();
+        drop(leg);
+        assert_reset(read_all(&mut far).await);
+    }
+
+    /// A reset would destroy what the client has not read yet.
+    #[tokio::test]
+    async fn last_words_arrive_whatever_the_client_still_sends() {
+        let [near, mut far] = connected().await;
+        let mut leg = Leg::new(near);
+        far.write_all(&[7; 100_000]).await.unwrap();
+        leg.socket_mut().write_all(b"no").await.unwrap();
+        shut_down(leg.socket()).unwrap();
+        let client = async {
+            let words = read_all(&mut far).await.unwrap();
+            drop(far);
+            words
+        };
+        let ((), words) = tokio::join!(leg.discard(LIMIT), client);
+        assert_eq!(words, b"no");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_closes_is_reset_at_the_limit() {
+        let [near, mut far] = connected().await;
+        let leg = Leg::new(near);
+        shut_down(leg.socket()).unwrap();
+        leg.discard(LIMIT).await;
+        assert_eq!(read_all(&mut far).await.unwrap(), b"", "our end was in order");
+        // The reset has come too, but the end was read first.
+        assert!(far.write_all(b"x").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_reset_is_a_failure_at_once() {
+        let [near, far] = connected().await;
+        let leg = Leg::new(near);
+        abort(far);
+        leg.failure().await;
+        // The error is consumed; what is written later fails anyway.
+        assert!(failure(leg.socket()).await.is_none_or(|it| it.kind() == ErrorKind::BrokenPipe));
+    }
+
+    #[tokio::test]
+    async fn a_reset_after_the_client_s_last_byte_leaves_what_it_sent() {
+        let [near, mut far] = connected().await;
+        far.write_all(b"request").await.unwrap();
+        shut_down(&far).unwrap();
+        let leg = Leg::new(near);
+        leg.socket().readable().await.unwrap();
+        abort(far);
+        let mut buffer = [0; 16];
+        tokio::select! {
+            biased;
+            () = leg.failure() => panic!("the request may still be carried"),
+            () = tokio::task::yield_now() => {}
+        }
+        assert_eq!(leg.socket().try_read(&mut buffer).unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_fin_to_a_peer_that_has_gone_succeeds() {
+        let [near, far] = connected().await;
+        abort(far);
+        assert!(failure(&near).await.is_some());
+        shut_down(&near).unwrap();
+    }
+}

@@ -142,21 +142,14 @@ mod tests {
     use std::io::ErrorKind;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
 
     use super::*;
-
-    async fn pair() -> [TcpStream; 2] {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let connect = TcpStream::connect(listener.local_addr().unwrap());
-        let (near, far) = tokio::join!(connect, listener.accept());
-        [near.unwrap(), far.unwrap().0]
-    }
+    use crate::testkit::connected;
 
     /// A dead peer is noticed within twice the idle time, and the first probe is never early.
     #[tokio::test]
     async fn probes_take_no_longer_than_the_idle_time_before_them() {
-        let [near, _far] = pair().await;
+        let [near, _far] = connected().await;
         for seconds in [1, 2, 5, 6, 7, 60, 61, 3600, 7200] {
             let keepalive = Keepalive::default();
             keepalive.set(Some(Duration::from_secs(seconds)));
@@ -174,7 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_setting_and_for_less_than_a_second_there_are_probes() {
-        let [near, _far] = pair().await;
+        let [near, _far] = connected().await;
         for (setting, idle) in [(None, KEEPALIVE), (Some(Duration::ZERO), Duration::from_secs(1))] {
             let keepalive = Keepalive::default();
             keepalive.set(setting);
@@ -187,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_code_point_leaves_the_ecn_bits_to_the_kernel() {
-        let [near, _far] = pair().await;
+        let [near, _far] = connected().await;
         let socket = SockRef::from(&near);
         for dscp in [0, 46, 63] {
             set_dscp(&socket, false, dscp).unwrap();
@@ -199,7 +192,7 @@ mod tests {
     #[tokio::test]
     async fn a_socket_is_reset_when_closed_unless_its_data_has_arrived() {
         for resets in [true, false] {
-            let [near, mut far] = pair().await;
+            let [near, mut far] = connected().await;
             reset_when_closed(&near, true);
             reset_when_closed(&near, resets);
             drop(near);
@@ -213,7 +206,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_peer_has_acknowledged_is_not_counted() {
-        let [mut near, mut far] = pair().await;
+        let [mut near, mut far] = connected().await;
         near.write_all(b"hello").await.unwrap();
         far.read_exact(&mut [0; 5]).await.unwrap();
         // Loopback acknowledges within the call, or a few later.

@@ -1,11 +1,15 @@
 //! The ends of a connection under test.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use pep::egress::Egress;
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::relay::dial::Dialer;
 
 /// Pseudo-random bytes that depend on the key.
 pub(crate) fn payload(key: u64, length: usize) -> Vec<u8> {
@@ -17,6 +21,20 @@ pub(crate) fn payload(key: u64, length: usize) -> Vec<u8> {
         state as u8
     };
     std::iter::repeat_with(next).take(length).collect()
+}
+
+/// A connection on loopback: the client's end and the server's.
+pub(crate) async fn connected() -> [TcpStream; 2] {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let connect = TcpStream::connect(listener.local_addr().unwrap());
+    let (client, server) = tokio::join!(connect, listener.accept());
+    [client.unwrap(), server.unwrap().0]
+}
+
+/// Connects to what `egress` permits, within ten seconds.
+pub(crate) fn dialer(egress: Egress) -> Dialer {
+    let timeout = Duration::from_secs(10);
+    Dialer { side: Arc::default(), timeout, egress, own: None, mark: None }
 }
 
 /// Reads until the end of the connection.

@@ -51,11 +51,9 @@ impl Admitted {
     fn opened(&self) -> Vec<Rule> {
         let lines = self.egress.reach.iter().filter(|target| opens(target));
         let rules = |target: &Target| {
-            let address = target.prefix.address();
-            let end: &[Term] = if target.prefix.is_host() || address.is_loopback() {
+            let own = target.prefix.is_host() || target.prefix.address().is_loopback();
+            let end: &[Term] = if own {
                 &[Term::Return]
-            } else if address.is_multicast() {
-                &[Term::ToElsewhere, Term::Return]
             } else {
                 // A broadcast or anycast address of a listed network is this machine's, too.
                 &[Term::ToElsewhere, Term::ToOneHost, Term::Return]

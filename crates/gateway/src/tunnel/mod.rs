@@ -289,3 +289,120 @@ pub(crate) fn print(config: &TunnelConfig, selection: &Selection, networks: &[Pr
     let routes = route::display(slot, &config.name);
     format!("{routes}{}\n", selection.display(networks, &config.name, slot))
 }
+
+#[cfg(test)]
+mod tests {
+    use pep::config::TunnelDevice;
+    use pep::traffic::{Classes, Definition};
+
+    use super::*;
+    use crate::testkit::{Hops, in_namespace};
+
+    const THEIRS: &str = "10.2.0.0/16";
+
+    /// A UDP datagram from one address to another.
+    fn packet(from: [u8; 4], to: [u8; 4]) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0x40, 0, 64, 17, 0, 0];
+        packet.extend(from.into_iter().chain(to));
+        packet.extend([0x30, 0x39, 0, 53, 0, 8, 0, 0]);
+        packet
+    }
+
+    /// Runs `work` with a hub's tunnel for one terminal, whose network is [`THEIRS`].
+    fn with_tunnel(work: impl FnOnce(&mut Hops, &Tunnel) + Send + 'static) {
+        in_namespace(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let mut link = slacp::Config::new(units::BitRate::from_mbit(10));
+                let classes = Classes::install(vec![Definition::new("all")], true, &mut link);
+                let classes = Arc::new(LiveClasses::new(classes.unwrap()));
+                let mut hops = Hops::with(link);
+                let (name, device) = ("test0".to_owned(), TunnelDevice::Auto);
+                let config = TunnelConfig { name, device, mtu: 1400 };
+                let selection = Selection {
+                    traffic: Traffic::ToTerminals { hop: 5900 },
+                    policies: vec![],
+                    admitted: Admitted::from_anyone(&Egress::everywhere()),
+                    counts_connections: false,
+                };
+                let tunnel =
+                    Tunnel::install(&config, selection, false, classes, Arc::default()).unwrap();
+                work(&mut hops, &tunnel);
+            });
+        });
+    }
+
+    fn counts(tunnel: &Tunnel) -> [u64; 4] {
+        let status = tunnel.status(&BTreeMap::new());
+        [status.to_hop, status.from_hop, status.foreign, status.dropped]
+    }
+
+    #[test]
+    fn a_packet_goes_to_the_session_that_its_destination_is_behind() {
+        with_tunnel(|hops, tunnel| {
+            let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
+            let [there, elsewhere] =
+                [[10, 2, 0, 9], [10, 3, 0, 9]].map(|to| packet([10, 1, 0, 1], to));
+            tunnel.port.send(&hub, &there);
+            assert_eq!(counts(tunnel), [0, 0, 0, 1], "nobody is there yet");
+            assert!(tunnel.add(&hub, session, vec![THEIRS.parse().unwrap()]));
+            for bytes in
+                [&there, &elsewhere, &vec![0x45; 7], &packet([10, 1, 0, 1], [224, 0, 0, 1])]
+            {
+                tunnel.port.send(&hub, bytes);
+            }
+            assert_eq!(counts(tunnel), [1, 0, 0, 4]);
+            // While the terminal does not answer, packets are not taken, and those on their way are
+            // lost.
+            tunnel.set_open(session, false);
+            tunnel.port.send(&hub, &there);
+            assert_eq!(counts(tunnel), [1, 0, 0, 5]);
+            tunnel.set_open(session, true);
+            tunnel.port.send(&hub, &there);
+            tunnel.remove(session);
+            tunnel.port.send(&hub, &there);
+            assert_eq!(counts(tunnel), [2, 0, 0, 6]);
+        });
+    }
+
+    #[test]
+    fn a_packet_from_a_terminal_comes_from_its_own_network_or_not_at_all() {
+        with_tunnel(|hops, tunnel| {
+            let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
+            assert!(tunnel.add(&hub, session, vec![THEIRS.parse().unwrap()]));
+            let [own, forged] =
+                [[10, 2, 0, 9], [10, 1, 0, 9]].map(|from| packet(from, [10, 1, 0, 1]));
+            tunnel.port.deliver(session, &own);
+            assert_eq!(counts(tunnel), [0, 1, 0, 0]);
+            tunnel.port.deliver(session, &forged);
+            assert_eq!(counts(tunnel), [0, 1, 1, 0]);
+            for bytes in [&[][..], &[0x45; 7], &packet([10, 2, 0, 9], [127, 0, 0, 1])] {
+                tunnel.port.deliver(session, bytes);
+            }
+            assert_eq!(counts(tunnel)[1..3], [1, 1]);
+            assert_eq!(counts(tunnel)[3], 3);
+        });
+    }
+
+    #[test]
+    fn the_name_of_an_interface_that_exists_is_an_error_of_its_own() {
+        in_namespace(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let config = |name: &str| TunnelConfig {
+                name: name.to_owned(),
+                device: TunnelDevice::Auto,
+                mtu: 1400,
+            };
+            runtime.unwrap().block_on(async {
+                let install = || {
+                    let intercept = InterceptConfig::nowhere();
+                    let selection = of_clients(&intercept, &[], &Egress::nowhere());
+                    let (classes, counters) = (Arc::default(), Arc::default());
+                    Tunnel::install(&config("test0"), selection, false, classes, counters)
+                };
+                let _first = install().unwrap();
+                assert!(matches!(install(), Err(RunError::TunnelExists { .. })));
+            });
+        });
+    }
+}

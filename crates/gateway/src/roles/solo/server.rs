@@ -116,3 +116,74 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pep::egress::Egress;
+    use slacp::ResetReason;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::testkit::{assert_reset, connected, dialer, read_all};
+
+    fn server(reach: &[&str]) -> Server {
+        let reach = reach.iter().map(|text| text.parse().unwrap()).collect();
+        Server {
+            dialer: dialer(Egress { reach, ..Egress::nowhere() }),
+            transparent: false,
+            quick_ack: false,
+            counters: Arc::default(),
+            exhausted: Arc::default(),
+        }
+    }
+
+    fn accepted(socket: TcpStream, destination: SocketAddr) -> Accepted {
+        let source = socket.peer_addr().unwrap();
+        Accepted { socket, open: Open { destination, source, dscp: None } }
+    }
+
+    fn outcome(counters: &Counters) -> [u64; 4] {
+        [&counters.connections, &counters.straight, &counters.closed, &counters.failed]
+            .map(|counter| counter.get())
+    }
+
+    #[tokio::test]
+    async fn a_client_gets_what_its_server_says_and_is_counted_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (server, address) = (server(&["127.0.0.0/8"]), listener.local_addr().unwrap());
+        let [mut client, socket] = connected().await;
+        let serve = async {
+            let (mut there, _) = listener.accept().await.unwrap();
+            let request = read_all(&mut there).await.unwrap();
+            there.write_all(&request).await.unwrap();
+            there.shutdown().await.unwrap();
+        };
+        let talk = async {
+            client.write_all(b"hello").await.unwrap();
+            client.shutdown().await.unwrap();
+            read_all(&mut client).await.unwrap()
+        };
+        let carried = server.clone().connect(accepted(socket, address));
+        let ((), (), reply) = tokio::join!(carried, serve, talk);
+        assert_eq!(reply, b"hello");
+        assert_eq!(outcome(&server.counters), [1, 1, 1, 0]);
+        let bytes = [server.counters.bytes_up.get(), server.counters.bytes_down.get()];
+        assert_eq!((bytes, server.counters.live.count()), ([5, 5], 0));
+    }
+
+    #[tokio::test]
+    async fn a_client_whose_server_refuses_is_reset_and_the_reason_counted() {
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        for (reach, reason) in
+            [(&["127.0.0.0/8"][..], ResetReason::Refused), (&[], ResetReason::Prohibited)]
+        {
+            let server = server(reach);
+            let [mut client, socket] = connected().await;
+            server.clone().connect(accepted(socket, closed)).await;
+            assert_reset(read_all(&mut client).await);
+            assert_eq!(outcome(&server.counters), [1, 0, 0, 1]);
+            assert_eq!(server.counters.reasons.of(reason), 1);
+        }
+    }
+}
